@@ -1,0 +1,63 @@
+# Every target does its own set-up: a fresh machine needs only make and Python 3.11+.
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+BUDGET ?= 10m
+ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help setup serve fmt lint types test bench soak check lock clean
+
+help:  ## show this list
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | sort | expand -t 10
+
+$(VENV)/runtime.stamp: requirements.txt requirements-build.txt pyproject.toml
+	@test -n "$(PYTHON)" || { echo "Assent needs Python 3.11 or newer on the PATH (or make PYTHON=/path/to/python3)."; exit 1; }
+	@echo "setting up $(VENV) with $$($(PYTHON) --version) …"
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(PIP) install --require-hashes -r requirements-build.txt -r requirements.txt
+	@$(PIP) install --no-deps --no-build-isolation -e .
+	@touch $@
+
+$(VENV)/dev.stamp: $(VENV)/runtime.stamp requirements-dev.txt
+	@echo "installing the tools for tests and checks …"
+	@$(PIP) install --require-hashes -r requirements-dev.txt
+	@touch $@
+
+setup: $(VENV)/dev.stamp  ## create .venv with everything for development
+
+serve: $(VENV)/runtime.stamp  ## run Assent on http://127.0.0.1:7373 (ARGS="--port 8080")
+	@$(BIN)/assent serve $(ARGS)
+
+fmt: setup  ## format the code
+	@$(BIN)/ruff format . && $(BIN)/ruff check --fix .
+
+lint: setup  ## ruff and import-linter
+	@$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/lint-imports
+
+types: setup  ## mypy and pyright, both strict
+	@$(BIN)/mypy && $(BIN)/pyright
+
+test: setup  ## everything, with a real PostgreSQL and a real browser
+	@$(BIN)/python -m tests.browser.chromium
+	@$(BIN)/pytest $(ARGS)
+
+bench: setup  ## measure, and print ratios against the raw drivers
+	@$(BIN)/python -m bench $(ARGS)
+
+soak: setup  ## the long searches for faults (BUDGET=10m)
+	@$(BIN)/python -m tests.soak --budget $(BUDGET) $(ARGS)
+
+check: lint types test  ## what CI runs
+
+UV_COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+	--no-emit-index-url --no-emit-find-links --no-header
+lock: setup  ## pin the newest versions again, with hashes (ARGS=--upgrade)
+	@$(UV_COMPILE) $(ARGS) pyproject.toml -o requirements.txt
+	@$(UV_COMPILE) $(ARGS) pyproject.toml -c requirements.txt --group dev -o requirements-dev.txt
+	@$(UV_COMPILE) $(ARGS) --group build -c requirements-dev.txt -o requirements-build.txt
+
+clean:  ## remove what the targets made
+	@rm -rf $(VENV) .pytest_cache .hypothesis .mypy_cache .ruff_cache .import_linter_cache dist

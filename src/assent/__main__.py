@@ -1,0 +1,5 @@
+"""`python -m assent` is `assent`."""
+
+from assent.cli.main import run
+
+run()

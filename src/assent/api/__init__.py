@@ -1,0 +1,1 @@
+"""The HTTP API: one function per endpoint, by resource."""

@@ -1,0 +1,47 @@
+"""Context files: uploaded as bytes, fetched as something that cannot run."""
+
+from functools import partial
+from typing import Annotated, Any
+
+from fastapi import Path, Request, Response
+
+from assent import wire
+from assent.api.breakpoints import known_id
+from assent.api.routing import Who, With, router
+from assent.domain.access import Permission
+from assent.domain.canonical import sha256
+from assent.http.files import file_response
+from assent.store.transaction import Transaction
+
+files = router("files")
+_BYTES: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
+    }
+}
+
+
+@files.post("/files", status_code=201, summary="Upload the bytes of a context file", openapi_extra=_BYTES)
+async def upload(request: Request, who: Who, services: With) -> wire.UploadedFile:
+    who.require(Permission.UPLOAD)
+    content = await request.body()
+    digest = sha256(content)
+    await services.database.write(partial(_keep, project=who.project, digest=digest, content=content))
+    return wire.UploadedFile(sha256=digest, size=len(content))
+
+
+def _keep(tx: Transaction, *, project: str, digest: str, content: bytes) -> None:
+    tx.files.put(project, digest, content, at=tx.now())
+
+
+@files.get(
+    "/breakpoints/{breakpoint_id}/files/{n}",
+    response_class=Response,
+    responses={200: {"content": {"*/*": {"schema": {"type": "string", "format": "binary"}}}}},
+    summary="The bytes of one of its files",
+)
+async def download(breakpoint_id: str, n: Annotated[int, Path(ge=0, le=99)], who: Who, services: With) -> Response:
+    row = await services.inbox.status(known_id(breakpoint_id), who)
+    entry = await services.database.read(lambda tx: tx.files.get_entry(row.id, n, project=who.project))
+    return file_response(entry)

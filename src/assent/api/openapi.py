@@ -1,0 +1,111 @@
+"""The OpenAPI document: what FastAPI derives, plus the hot routes it does not see."""
+
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+from pydantic import BaseModel
+from pydantic.json_schema import models_json_schema
+
+from assent import wire
+from assent.api.routing import PROBLEM_SCHEMA, PROBLEMS
+
+_TEXT: dict[str, Any] = {"type": "string", "minLength": 1, "maxLength": 1000}
+_MOMENT: dict[str, Any] = {"type": "string", "format": "date-time"}
+_ID = {"name": "breakpoint_id", "in": "path", "required": True, "schema": {"type": "string"}}
+
+
+def _query(name: str, schema: dict[str, Any], description: str = "") -> dict[str, Any]:
+    return {"name": name, "in": "query", "required": False, "schema": schema, "description": description}
+
+
+def _json(model: type[BaseModel]) -> dict[str, Any]:
+    schema = {"$ref": f"#/components/schemas/{model.__name__}"}
+    return {"description": "OK", "content": {"application/json": {"schema": schema}}}
+
+
+_SSE = {"description": "Server-sent events", "content": {"text/event-stream": {"schema": {"type": "string"}}}}
+
+
+def _operation(summary: str, name: str, answer: dict[str, Any], parameters: list[dict[str, Any]]) -> dict[str, Any]:
+    responses = {"200": answer} | {str(status): body for status, body in PROBLEMS.items()}
+    return {
+        "get": {
+            "tags": ["breakpoints"],
+            "summary": summary,
+            "operationId": name,
+            "parameters": parameters,
+            "responses": responses,
+        }
+    }
+
+
+HOT_PATHS = {
+    "/api/breakpoints": _operation(
+        "List breakpoints",
+        "list_breakpoints",
+        _json(wire.BreakpointPage),
+        [
+            _query("status", {"type": "array", "items": {"enum": ["waiting", "released", "expired", "cancelled"]}}),
+            _query("tag", {"type": "array", "items": _TEXT}, "Repeated: all of them."),
+            _query("agentId", _TEXT),
+            _query("runId", _TEXT),
+            _query("gate", _TEXT),
+            _query("expert", _TEXT),
+            _query("assignedTo", {"const": "me"}),
+            _query("createdAfter", _MOMENT),
+            _query("createdBefore", _MOMENT),
+            _query("q", _TEXT, "Full text: all of the words."),
+            _query("sort", {"enum": ["created", "-created", "deadline", "updated"], "default": "-created"}),
+            _query("limit", {"type": "integer", "minimum": 1, "maximum": 200, "default": 50}),
+            _query("cursor", _TEXT, "The nextCursor of the page before."),
+            _query("counts", {"type": "boolean", "default": False}, "Add totals per status, each up to 10,000."),
+        ],
+    ),
+    "/api/breakpoints/{breakpoint_id}": _operation(
+        "One breakpoint, whole", "get_breakpoint", _json(wire.BreakpointView), [_ID]
+    ),
+    "/api/breakpoints/{breakpoint_id}/status": _operation(
+        "Its status, now or as soon as something happens",
+        "get_status",
+        _json(wire.BreakpointStatus),
+        [_ID, _query("wait", {"type": "number", "minimum": 0, "maximum": 30}, "Seconds to wait for a change.")],
+    ),
+    "/api/breakpoints/{breakpoint_id}/stream": _operation(
+        "Its events as they happen",
+        "stream_breakpoint",
+        _SSE,
+        [
+            _ID,
+            {
+                "name": "Last-Event-ID",
+                "in": "header",
+                "required": False,
+                "schema": {"type": "string", "pattern": "^[0-9]{1,9}$"},
+            },
+        ],
+    ),
+    "/api/stream": _operation("Hints of what changed in the project", "stream_changes", _SSE, []),
+}
+
+
+def document(app: FastAPI) -> dict[str, Any]:
+    """Build the document once."""
+    if app.openapi_schema:
+        return app.openapi_schema
+    schema = get_openapi(title=app.title, version=app.version, routes=app.routes, description=app.description)
+    _, definitions = models_json_schema(
+        [(model, "serialization") for model in (wire.BreakpointPage, wire.BreakpointView, wire.BreakpointStatus)],
+        ref_template="#/components/schemas/{model}",
+    )
+    components = schema.setdefault("components", {})
+    schemas: dict[str, Any] = components.setdefault("schemas", {})
+    schemas |= definitions["$defs"] | {"Problem": PROBLEM_SCHEMA}
+    components["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+    for path, operations in HOT_PATHS.items():
+        schema["paths"].setdefault(path, {}).update(operations)
+    for path, operations in schema["paths"].items():
+        for operation in operations.values():
+            operation["security"] = [{"token": []}] if path.startswith("/api/") else []
+    app.openapi_schema = schema
+    return schema

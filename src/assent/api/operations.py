@@ -1,0 +1,58 @@
+"""Is it alive, is it ready, how is it doing."""
+
+from functools import partial
+
+from fastapi import APIRouter, Request
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from starlette.responses import PlainTextResponse, Response
+
+from assent.api.routing import PROBLEMS, Services, With
+from assent.domain.access import Permission
+from assent.domain.errors import Unavailable
+from assent.store.transaction import Transaction
+
+operations = APIRouter(tags=["operations"])
+_TEXT = {200: {"content": {"text/plain": {"schema": {"type": "string"}}}}}
+_LOOPBACK = frozenset({"127.0.0.1", "::1"})
+
+
+@operations.get("/healthz", response_class=PlainTextResponse, summary="The process is alive")
+async def healthz() -> str:
+    return "ok\n"
+
+
+@operations.get(
+    "/readyz", response_class=PlainTextResponse, responses={503: PROBLEMS[503]}, summary="It can take requests"
+)
+async def readyz(services: With) -> str:
+    if services.hub.draining:
+        msg = "This node is stopping."
+        raise Unavailable(msg)
+    await services.database.fetch("SELECT 1 FROM assent_projects LIMIT 1", {})
+    return "ready\n"
+
+
+@operations.get(
+    "/metrics",
+    response_class=Response,
+    responses={**_TEXT, 401: PROBLEMS[401], 403: PROBLEMS[403]},
+    summary="Numbers for Prometheus",
+)
+async def metrics(request: Request, services: With) -> Response:
+    """For a token that carries metrics, or a caller on this machine."""
+    if request.client is None or request.client.host not in _LOOPBACK or "authorization" in request.headers:
+        principal = await services.authenticator.principal(request.headers)
+        principal.require(Permission.METRICS)
+    await _refresh(services)
+    return Response(generate_latest(services.metrics.registry), media_type=CONTENT_TYPE_LATEST)
+
+
+async def _refresh(services: Services) -> None:
+    services.metrics.waiters.set(services.hub.waiters)
+    services.metrics.streams.set(services.hub.inboxes)
+    services.metrics.pending.set(await services.database.read(partial(_pending)))
+
+
+def _pending(tx: Transaction) -> int:
+    rows = tx.session.all("SELECT count(*) FROM assent_breakpoints WHERE status = 'waiting'", {})
+    return int(rows[0][0])

@@ -1,0 +1,93 @@
+"""People and groups."""
+
+from functools import partial
+from typing import Annotated
+
+from fastapi import Path, Response
+
+from assent import wire
+from assent.api.routing import Manager, PeopleReader, With, router
+from assent.domain.access import Principal, roles
+from assent.domain.instants import iso
+from assent.store.people import EVERYWHERE, Person
+from assent.store.transaction import Transaction
+
+people = router("people")
+PersonName = Annotated[wire.Handle, Path()]
+
+
+@people.get("/people", summary="Everybody this project knows")
+async def list_people(who: PeopleReader, services: With) -> wire.PersonPage:
+    return wire.PersonPage(items=await services.database.read(partial(_everybody, by=who)))
+
+
+@people.post("/people", status_code=201, summary="Add somebody")
+async def create_person(body: wire.CreatePerson, who: Manager, services: With) -> wire.PersonView:
+    def use_case(tx: Transaction) -> wire.PersonView:
+        person = services.people.create_person(
+            tx,
+            body.name,
+            project=who.project,
+            roles=roles(body.roles),
+            display_name=body.display_name,
+            email=body.email,
+            password=body.password,
+        )
+        return _view(tx, person, who.project)
+
+    return await services.database.write(use_case)
+
+
+@people.get("/people/{name}", summary="One person")
+async def get_person(name: PersonName, who: PeopleReader, services: With) -> wire.PersonView:
+    return await services.database.read(lambda tx: _view(tx, tx.people.get_by_name(name), who.project))
+
+
+@people.patch("/people/{name}", summary="Change what is given")
+async def change_person(name: PersonName, body: wire.ChangePerson, who: Manager, services: With) -> wire.PersonView:
+    changes = body.model_dump(by_alias=True, exclude_none=True)
+
+    def use_case(tx: Transaction) -> wire.PersonView:
+        return _view(tx, services.people.change_person(tx, name, changes, by=who), who.project)
+
+    changed = await services.database.write(use_case)
+    services.authenticator.forget()
+    return changed
+
+
+@people.get("/groups", summary="The groups of this project")
+async def list_groups(who: PeopleReader, services: With) -> wire.GroupPage:
+    groups = await services.database.read(lambda tx: tx.people.groups(who.project))
+    return wire.GroupPage(items=[wire.GroupView(name=name, members=members) for name, members in groups.items()])
+
+
+@people.put("/groups/{name}", summary="Make a group, or set its members")
+async def put_group(name: PersonName, body: wire.PutGroup, who: Manager, services: With) -> wire.GroupView:
+    await services.database.write(partial(services.people.put_group, name=name, members=body.members, by=who))
+    return wire.GroupView(name=name, members=sorted(set(body.members)))
+
+
+@people.delete("/groups/{name}", status_code=204, summary="Remove a group")
+async def remove_group(name: PersonName, who: Manager, services: With) -> Response:
+    await services.database.write(lambda tx: tx.people.remove_group(who.project, name))
+    return Response(status_code=204)
+
+
+def _everybody(tx: Transaction, *, by: Principal) -> list[wire.PersonView]:
+    return [_view(tx, person, by.project) for person in tx.people.every()]
+
+
+def _view(tx: Transaction, person: Person, project: str) -> wire.PersonView:
+    grants = tx.people.grants(person.id)
+    held = grants.get(project, frozenset()) | grants.get(EVERYWHERE, frozenset())
+    return wire.PersonView.model_validate(
+        {
+            "id": person.id,
+            "name": person.name,
+            "displayName": person.display_name,
+            "email": person.email,
+            "roles": [role.value for role in sorted(held)],
+            "active": person.active,
+            "createdAt": iso(person.created_at),
+        }
+    )

@@ -1,0 +1,74 @@
+"""Projects and their policies."""
+
+from functools import partial
+from typing import Annotated
+
+from fastapi import Path
+
+from assent import wire
+from assent.api.routing import Manager, PeopleReader, With, router
+from assent.domain.access import Principal
+from assent.domain.instants import iso
+from assent.store.projects import Project
+from assent.store.transaction import Transaction
+
+projects = router("projects")
+ProjectId = Annotated[wire.Handle, Path()]
+
+
+@projects.get("/projects", summary="The projects you can see")
+async def list_projects(who: PeopleReader, services: With) -> wire.ProjectPage:
+    def use_case(tx: Transaction) -> list[wire.ProjectView]:
+        return [_view(tx, each) for each in tx.projects.every() if who.everywhere or each.id == who.project]
+
+    return wire.ProjectPage(items=await services.database.read(use_case))
+
+
+@projects.post("/projects", status_code=201, summary="Open a project")
+async def create_project(body: wire.CreateProject, who: Manager, services: With) -> wire.ProjectView:
+    def use_case(tx: Transaction) -> wire.ProjectView:
+        services.people.create_project(tx, body.id, body.name or body.id, body.owner, by=who)
+        return _view(tx, tx.projects.get(body.id))
+
+    return await services.database.write(use_case)
+
+
+@projects.patch("/projects/{project_id}", summary="Rename it, or give it another owner")
+async def change_project(
+    project_id: ProjectId, body: wire.ChangeProject, who: Manager, services: With
+) -> wire.ProjectView:
+    changes = body.model_dump(by_alias=True, exclude_none=True)
+
+    def use_case(tx: Transaction) -> wire.ProjectView:
+        services.people.change_project(tx, project_id, changes, by=who)
+        return _view(tx, tx.projects.get(project_id))
+
+    return await services.database.write(use_case)
+
+
+@projects.get("/policy", response_model_exclude_none=True, summary="This project's policy")
+async def get_policy(who: PeopleReader, services: With) -> wire.Policy:
+    return await services.database.read(partial(_policy, by=who))
+
+
+@projects.put("/policy", response_model_exclude_none=True, summary="Set this project's policy")
+async def put_policy(body: wire.Policy, who: Manager, services: With) -> wire.Policy:
+    policy = body.model_dump(by_alias=True, exclude_none=True)
+    await services.database.write(partial(services.people.put_policy, policy=policy, by=who))
+    return body
+
+
+def _policy(tx: Transaction, *, by: Principal) -> wire.Policy:
+    return wire.Policy.model_validate(dict(tx.projects.get(by.project).policy))
+
+
+def _view(tx: Transaction, project: Project) -> wire.ProjectView:
+    owner = tx.people.find(project.owner_id) if project.owner_id else None
+    return wire.ProjectView.model_validate(
+        {
+            "id": project.id,
+            "name": project.name,
+            "owner": owner.name if owner else None,
+            "createdAt": iso(project.created_at),
+        }
+    )

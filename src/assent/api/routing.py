@@ -1,0 +1,128 @@
+"""How an endpoint is declared: strict JSON in, problems documented, everything it needs at hand."""
+
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Request
+from fastapi.routing import APIRoute
+from starlette.responses import Response
+
+from assent.domain.access import Permission, Principal
+from assent.domain.canonical import Json, strict_loads
+from assent.domain.errors import MalformedJson
+from assent.http.auth import Authenticator, principal_of
+from assent.http.limits import RateLimit
+from assent.http.problems import MEDIA_TYPE, Problem
+from assent.http.waiting import Hub
+from assent.ports import Clock, Database
+from assent.services.breakpoints import BreakpointService
+from assent.services.inbox import InboxService
+from assent.services.people import PeopleService
+from assent.settings import Settings
+from assent.store.transaction import Transaction
+from assent.telemetry import Metrics
+
+_PROBLEM = {"content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}}
+PROBLEMS: dict[int | str, dict[str, Any]] = {
+    status: {"description": description, **_PROBLEM}
+    for status, description in {
+        400: "Not acceptable JSON",
+        401: "No valid token",
+        403: "Not allowed",
+        404: "Not here",
+        405: "Not this method",
+        409: "Somebody was first, or it exists already",
+        412: "It changed, or is not what was shown",
+        413: "Too large",
+        415: "Not JSON",
+        422: "Not acceptable",
+        429: "Too fast",
+        503: "Try another node, or again",
+    }.items()
+}
+PROBLEM_SCHEMA = {
+    "type": "object",
+    "required": ["type", "title", "status", "code", "detail"],
+    "properties": {
+        "type": {"type": "string"},
+        "title": {"type": "string"},
+        "status": {"type": "integer"},
+        "code": {"type": "string"},
+        "detail": {"type": "string"},
+        "errors": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "properties": {"pointer": {"type": "string"}, "detail": {"type": "string"}},
+                "required": ["pointer", "detail"],
+            },
+        },
+    },
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """What the composition root hands to every endpoint."""
+
+    settings: Settings
+    clock: Clock
+    database: Database[Transaction]
+    breakpoints: BreakpointService
+    inbox: InboxService
+    people: PeopleService
+    authenticator: Authenticator
+    hub: Hub
+    metrics: Metrics
+    creates: RateLimit
+    sign_ins: RateLimit
+
+
+class StrictRequest(Request):
+    async def json(self) -> Json:
+        try:
+            return strict_loads(await self.body())
+        except MalformedJson as error:
+            raise Problem(error) from error
+
+
+class StrictRoute(APIRoute):
+    """Reads JSON the way both databases and every browser do."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handler = super().get_route_handler()
+
+        async def strict(request: Request) -> Response:
+            return await handler(StrictRequest(request.scope, request.receive))
+
+        return strict
+
+
+def router(tag: str) -> APIRouter:
+    return APIRouter(prefix="/api", tags=[tag], route_class=StrictRoute, responses=PROBLEMS)
+
+
+def services_of(request: Request) -> Services:
+    services: Services = request.app.state.services
+    return services
+
+
+With = Annotated[Services, Depends(services_of)]
+Who = Annotated[Principal, Depends(principal_of)]
+
+
+def manager(request: Request) -> Principal:
+    principal = principal_of(request)
+    principal.require(Permission.MANAGE)
+    return principal
+
+
+def reader(request: Request) -> Principal:
+    principal = principal_of(request)
+    principal.require(Permission.READ_PEOPLE)
+    return principal
+
+
+Manager = Annotated[Principal, Depends(manager)]
+PeopleReader = Annotated[Principal, Depends(reader)]

@@ -1,0 +1,78 @@
+"""Tokens: made once, shown once, revoked within seconds."""
+
+from functools import partial
+from typing import Annotated, Any
+
+from fastapi import Path, Response
+
+from assent import wire
+from assent.api.routing import Manager, With, router
+from assent.domain.instants import iso
+from assent.services.people import NewToken
+from assent.store.tokens import Token
+from assent.store.transaction import Transaction
+
+tokens = router("tokens")
+TokenId = Annotated[str, Path(pattern=r"^tok_[0-9a-z]{26}$")]
+
+
+@tokens.get("/tokens", summary="The tokens of this project, without their secrets")
+async def list_tokens(who: Manager, services: With) -> wire.TokenPage:
+    def use_case(tx: Transaction) -> list[wire.TokenView]:
+        names = {person.id: person.name for person in tx.people.every()}
+        return [wire.TokenView.model_validate(token_body(token, names)) for token in tx.tokens.every(who.project)]
+
+    return wire.TokenPage(items=await services.database.read(use_case))
+
+
+@tokens.post("/tokens", status_code=201, summary="Make a token; its secret is shown this once")
+async def create_token(body: wire.CreateToken, who: Manager, services: With) -> wire.NewTokenView:
+    new = NewToken(
+        kind=body.kind,
+        name=body.name,
+        person=body.person,
+        gates=tuple(body.gates or ("*",)),
+        agent_ids=tuple(body.agent_ids or ("*",)),
+        creates_per_minute=body.creates_per_minute,
+        expires_in=body.expires_in_seconds,
+    )
+
+    def use_case(tx: Transaction) -> wire.NewTokenView:
+        token, secret = services.people.create_token(tx, new, project=who.project, by=str(who.actor))
+        names = {person.id: person.name for person in tx.people.every()}
+        return wire.NewTokenView.model_validate(token_body(token, names) | {"token": secret})
+
+    return await services.database.write(use_case)
+
+
+@tokens.delete("/tokens/{token_id}", status_code=204, summary="Revoke a token, and cut what it holds open")
+async def revoke_token(token_id: TokenId, who: Manager, services: With) -> Response:
+    await services.database.write(partial(_revoke, token_id=token_id, project=who.project))
+    services.authenticator.forget()
+    services.hub.cut(token_id)
+    return Response(status_code=204)
+
+
+def _revoke(tx: Transaction, *, token_id: str, project: str) -> None:
+    tx.tokens.revoke(token_id, project=project, now=tx.now())
+
+
+def token_body(token: Token, names: dict[str, str]) -> dict[str, Any]:
+    body = {
+        "id": token.id,
+        "kind": token.kind.value,
+        "name": token.name,
+        "person": names.get(token.person_id or ""),
+        "roles": [role.value for role in sorted(token.roles)],
+        "gates": list(token.gates),
+        "agentIds": list(token.agent_ids),
+        "createsPerMinute": token.creates_per_minute,
+        "createdBy": token.created_by,
+    }
+    moments = {
+        "createdAt": token.created_at,
+        "expiresAt": token.expires_at,
+        "lastUsedAt": token.last_used_at,
+        "revokedAt": token.revoked_at,
+    }
+    return body | {name: iso(at) if at is not None else None for name, at in moments.items()}

@@ -1,0 +1,139 @@
+"""Who may do what: the roles, the one table of permissions, and the principal that asks."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from assent.domain.errors import Forbidden
+from assent.domain.patterns import glob_matches
+
+
+class Role(StrEnum):
+    VIEWER = "viewer"
+    REVIEWER = "reviewer"
+    RULE_ADMIN = "rule-admin"
+    AUDITOR = "auditor"
+    ADMIN = "admin"
+
+
+class Permission(StrEnum):
+    CREATE = "create"
+    READ = "read"
+    COMMENT = "comment"
+    DECIDE = "decide"
+    OVERRIDE = "override"
+    CANCEL = "cancel"
+    EXPIRE = "expire"
+    UPLOAD = "upload"
+    METRICS = "metrics"
+    READ_PEOPLE = "read people"
+    MANAGE = "manage"
+
+
+class Kind(StrEnum):
+    AGENT = "agent"
+    PERSON = "person"
+    SERVICE = "service"
+    SYSTEM = "system"
+    RULE = "rule"
+
+
+_READS = frozenset({Permission.READ, Permission.READ_PEOPLE})
+
+ROLE_PERMISSIONS: dict[Role, frozenset[Permission]] = {
+    Role.VIEWER: _READS,
+    Role.REVIEWER: _READS
+    | {Permission.CREATE, Permission.UPLOAD, Permission.COMMENT, Permission.DECIDE, Permission.CANCEL},
+    Role.RULE_ADMIN: _READS,
+    Role.AUDITOR: _READS,
+    Role.ADMIN: _READS
+    | {
+        Permission.CREATE,
+        Permission.UPLOAD,
+        Permission.COMMENT,
+        Permission.OVERRIDE,
+        Permission.CANCEL,
+        Permission.EXPIRE,
+        Permission.METRICS,
+        Permission.MANAGE,
+    },
+}
+AGENT_PERMISSIONS = frozenset(
+    {Permission.CREATE, Permission.UPLOAD, Permission.READ, Permission.COMMENT, Permission.CANCEL}
+)
+SERVICE_PERMISSIONS = frozenset({Permission.METRICS})
+EVERY_ROLE = frozenset(Role)
+
+
+@dataclass(frozen=True, slots=True)
+class Actor:
+    """Who did something, as the history shows it: `person:ann`, `agent:ci-bot`, `rule:…`, `system:timeout`."""
+
+    kind: Kind
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind}:{self.name}"
+
+    @classmethod
+    def parse(cls, text: str) -> "Actor":
+        kind, _, name = text.partition(":")
+        return cls(Kind(kind), name)
+
+
+TIMEOUT = Actor(Kind.SYSTEM, "timeout")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Principal:
+    """The identity behind a request; everything it may do follows from here and never from what it sends."""
+
+    kind: Kind
+    id: str
+    name: str
+    project: str
+    roles: frozenset[Role] = frozenset()
+    everywhere: bool = False
+    gates: tuple[str, ...] = ("*",)
+    agent_ids: tuple[str, ...] = ("*",)
+    creates_per_minute: int | None = None
+    token_id: str | None = None
+    expires_at: int | None = None
+
+    @property
+    def actor(self) -> Actor:
+        return Actor(self.kind, self.name)
+
+    def may(self, permission: Permission) -> bool:
+        return permission in permissions(self)
+
+    def require(self, permission: Permission) -> None:
+        if not self.may(permission):
+            who = (
+                "An agent token"
+                if self.kind is Kind.AGENT
+                else f"{self.name} ({', '.join(sorted(self.roles)) or 'no role'})"
+            )
+            msg = f"{who} may not {permission} in project {self.project}."
+            raise Forbidden(msg, permission=permission)
+
+    def require_speaks_for(self, agent_id: str, gate: str) -> None:
+        """An agent token creates only what its patterns allow."""
+        if not any(glob_matches(pattern, agent_id) for pattern in self.agent_ids):
+            msg = f"This token may not speak for agent {agent_id!r}; it is limited to {', '.join(self.agent_ids)}."
+            raise Forbidden(msg)
+        if not any(glob_matches(pattern, gate) for pattern in self.gates):
+            msg = f"This token may not raise the gate {gate!r}; it is limited to {', '.join(self.gates)}."
+            raise Forbidden(msg)
+
+
+def permissions(principal: Principal) -> frozenset[Permission]:
+    if principal.kind is Kind.AGENT:
+        return AGENT_PERMISSIONS
+    if principal.kind is Kind.SERVICE:
+        return SERVICE_PERMISSIONS
+    return frozenset().union(*(ROLE_PERMISSIONS[role] for role in principal.roles))
+
+
+def roles(names: Iterable[str]) -> frozenset[Role]:
+    return frozenset(Role(name) for name in names)

@@ -1,0 +1,245 @@
+"""The breakpoint: its states, the one table of moves between them, and the functions that apply it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any
+
+from assent.domain.access import TIMEOUT, Actor
+from assent.domain.canonical import GENESIS, Json, link
+from assent.domain.errors import AlreadyEnded
+from assent.domain.instants import iso
+from assent.domain.routing import Seat
+from assent.domain.strategies import Decision
+
+NEVER = 2**62
+"""The due time of a breakpoint without a deadline: sorts last, is never reached."""
+
+
+class Status(StrEnum):
+    WAITING = "waiting"
+    RELEASED = "released"
+    EXPIRED = "expired"
+    CANCELLED = "cancelled"
+
+
+class Action(StrEnum):
+    COMMENT = "comment"
+    RESPOND = "respond"
+    RELEASE = "release"
+    EXPIRE = "expire"
+    CANCEL = "cancel"
+
+
+TRANSITIONS: dict[tuple[Status, Action], Status] = {
+    (Status.WAITING, Action.COMMENT): Status.WAITING,
+    (Status.WAITING, Action.RESPOND): Status.WAITING,
+    (Status.WAITING, Action.RELEASE): Status.RELEASED,
+    (Status.WAITING, Action.EXPIRE): Status.EXPIRED,
+    (Status.WAITING, Action.CANCEL): Status.CANCELLED,
+}
+TERMINAL = frozenset(Status) - {Status.WAITING}
+EVENT_OF = {
+    Action.COMMENT: "commented",
+    Action.RESPOND: "responded",
+    Action.RELEASE: "released",
+    Action.EXPIRE: "expired",
+    Action.CANCEL: "cancelled",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Breakpoint:
+    """One pause. Everything above the line is fixed at creation and covered by the digest."""
+
+    id: str
+    project: str
+    agent_id: str
+    run_id: str | None
+    title: str | None
+    gate: str
+    payload: Mapping[str, Json]
+    tags: tuple[str, ...]
+    seats: tuple[Seat, ...]
+    strategy: str
+    risk: str | None
+    priority: str
+    on_timeout: str
+    ttl_seconds: int | None
+    callback_url: str | None
+    digest: str
+    created_at: int
+    created_by: Actor
+    created_by_id: str
+    due_at: int
+    auto_approval: Mapping[str, Json]
+    warnings: tuple[str, ...]
+    # ── what happens to it ──
+    status: Status = Status.WAITING
+    decision: Decision | None = None
+    updated_at: int = 0
+    ended_at: int | None = None
+    ended_by: Actor | None = None
+    result: Mapping[str, Json] | None = None
+    version: int = 0
+    head: str = GENESIS
+    comments: int = 0
+    votes: int = 0
+
+    def overdue(self, at: int) -> bool:
+        return self.status is Status.WAITING and at >= self.due_at
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One recorded fact; `seq` counts from 1 within its breakpoint and equals the version it produced."""
+
+    breakpoint_id: str
+    seq: int
+    type: str
+    actor: Actor
+    at: int
+    metadata: Mapping[str, Json]
+    previous: str
+    hash: str
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """One person's answer; the latest one counts until the decision."""
+
+    person: str
+    approved: bool
+    at: int
+    via: str
+    comment: str | None = None
+    option: str | None = None
+    answers: Mapping[str, Json] | None = None
+    edits: Mapping[str, Json] | None = None
+    seat: str | None = None
+    in_place_of: tuple[str, ...] = ()
+    override: bool = False
+    digest: str | None = None
+
+
+def record(
+    current: Breakpoint, kind: str, *, actor: Actor, at: int, metadata: Mapping[str, Json] | None = None
+) -> tuple[Breakpoint, Event]:
+    """Append one event to the chain of the breakpoint; never mutate."""
+    seq = current.version + 1
+    body = {
+        "breakpointId": current.id,
+        "seq": seq,
+        "type": kind,
+        "actor": str(actor),
+        "at": at,
+        "metadata": metadata or {},
+    }
+    event = Event(current.id, seq, kind, actor, at, metadata or {}, current.head, link(current.head, body))
+    return replace(current, version=seq, head=event.hash, updated_at=at), event
+
+
+def advance(
+    current: Breakpoint, action: Action, *, actor: Actor, at: int, metadata: Mapping[str, Json] | None = None
+) -> tuple[Breakpoint, Event]:
+    """Return the changed breakpoint and the event to record, or say why the move is not possible."""
+    target = TRANSITIONS.get((current.status, action))
+    if target is None:
+        raise ended(current)
+    changed, event = record(current, EVENT_OF[action], actor=actor, at=at, metadata=metadata)
+    if target is Status.WAITING:
+        return changed, event
+    return replace(changed, status=target, ended_at=at, ended_by=actor), event
+
+
+def release(
+    current: Breakpoint, decision: Decision, *, actor: Actor, at: int, result: Mapping[str, Json]
+) -> tuple[Breakpoint, Event]:
+    metadata = {"decision": decision.value, "digest": current.digest}
+    changed, event = advance(current, Action.RELEASE, actor=actor, at=at, metadata=metadata)
+    return replace(changed, decision=decision, result=result), event
+
+
+def time_out(current: Breakpoint, *, at: int, actor: Actor = TIMEOUT) -> tuple[Breakpoint, Event]:
+    """End a breakpoint at its deadline as its maker asked; a timeout is never an approval."""
+    if current.on_timeout == "reject":
+        result = unanswered(Status.RELEASED) | {"decision": Decision.REJECTED.value, "respondedBy": str(actor)}
+        return release(current, Decision.REJECTED, actor=actor, at=at, result=result)
+    return _end_unanswered(current, Action.EXPIRE, actor=actor, at=at)
+
+
+def expire(current: Breakpoint, *, actor: Actor, at: int) -> tuple[Breakpoint, Event]:
+    return _end_unanswered(current, Action.EXPIRE, actor=actor, at=at)
+
+
+def cancel(current: Breakpoint, *, actor: Actor, at: int) -> tuple[Breakpoint, Event]:
+    return _end_unanswered(current, Action.CANCEL, actor=actor, at=at)
+
+
+def _end_unanswered(current: Breakpoint, action: Action, *, actor: Actor, at: int) -> tuple[Breakpoint, Event]:
+    changed, event = advance(current, action, actor=actor, at=at)
+    return replace(changed, result=unanswered(changed.status)), event
+
+
+def unanswered(status: Status) -> dict[str, Json]:
+    return {"approved": False, "status": status.value, "auto": False}
+
+
+def ended(current: Breakpoint) -> AlreadyEnded:
+    """Say which outcome stands, so that the second of two deciders knows who was first."""
+    what = current.decision or current.status
+    msg = f"It was {what} by {current.ended_by}; nothing was changed."
+    standing = {
+        "status": current.status.value,
+        "decision": current.decision.value if current.decision else None,
+        "by": str(current.ended_by),
+        "at": iso(current.ended_at or current.updated_at),
+    }
+    return AlreadyEnded(msg, standing=standing)
+
+
+def answered(decision: Decision, responses: Sequence[Response], *, last: Response) -> dict[str, Any]:
+    """Build the BreakpointResult that the agent gets."""
+    result: dict[str, Any] = {
+        "approved": decision is Decision.APPROVED,
+        "status": Status.RELEASED.value,
+        "decision": decision.value,
+        "response": last.comment or last.option or decision.value,
+        "respondedBy": last.person,
+        "via": last.via,
+        "auto": False,
+        "allResponses": [response_body(each) for each in responses],
+    }
+    optional = {
+        "feedback": _feedback(responses),
+        "option": last.option,
+        "answers": last.answers,
+        "edits": last.edits,
+    }
+    return result | {key: value for key, value in optional.items() if value is not None}
+
+
+def _feedback(responses: Sequence[Response]) -> str | None:
+    said = [(each.person, each.comment) for each in responses if each.comment]
+    if len(said) > 1:
+        return "\n\n".join(f"{person}: {comment}" for person, comment in said)
+    return said[0][1] if said else None
+
+
+def response_body(response: Response) -> dict[str, Any]:
+    body: dict[str, Any] = {
+        "respondedBy": response.person,
+        "approved": response.approved,
+        "via": response.via,
+        "respondedAt": iso(response.at),
+    }
+    optional = {
+        "feedback": response.comment,
+        "option": response.option,
+        "answers": response.answers,
+        "edits": response.edits,
+        "expert": response.seat,
+        "inPlaceOf": list(response.in_place_of) or None,
+        "override": response.override or None,
+    }
+    return body | {key: value for key, value in optional.items() if value is not None}

@@ -1,0 +1,92 @@
+"""Experts: who was asked, who may answer for whom, and whether enough different people can."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+OWNER = "owner"
+
+
+@dataclass(frozen=True, slots=True)
+class Directory:
+    """The people and groups of a project at one moment; names only."""
+
+    people: frozenset[str]
+    groups: Mapping[str, frozenset[str]]
+    owner: str | None
+
+    def carriers(self, expert: str) -> frozenset[str]:
+        """Return the people who carry an expert's name; none for a name nobody carries."""
+        if expert == OWNER:
+            return frozenset({self.owner}) if self.owner in self.people else frozenset()
+        if expert in self.groups:
+            return self.groups[expert] & self.people
+        return frozenset({expert}) & self.people
+
+
+@dataclass(frozen=True, slots=True)
+class Seat:
+    """One expert's voice. Experts nobody carried at creation share one seat, which the owner may take for them."""
+
+    name: str
+    stands_in_for: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (self.name, *self.stands_in_for)
+
+
+def seats_for(experts: Sequence[str], directory: Directory) -> tuple[tuple[Seat, ...], tuple[str, ...]]:
+    """Return the seats to fill and the experts that nobody carries."""
+    names = tuple(dict.fromkeys(experts))
+    missing = tuple(name for name in names if not directory.carriers(name))
+    carried = tuple(Seat(name) for name in names if name not in missing)
+    if not missing:
+        return carried, ()
+    absent = tuple(name for name in missing if name != OWNER)
+    apart = (*carried, Seat(OWNER, absent))
+    if answerable([eligible(seat, directory) for seat in apart]):
+        return apart, missing
+    # The owner has one voice: where they are needed in another seat too, they stand in from that one.
+    for index, seat in enumerate(carried):
+        if directory.owner in eligible(seat, directory):
+            return (*carried[:index], Seat(seat.name, absent), *carried[index + 1 :]), missing
+    return apart, missing
+
+
+def eligible(seat: Seat, directory: Directory) -> frozenset[str]:
+    return frozenset[str]().union(*(directory.carriers(name) for name in seat.names))
+
+
+def in_place_of(seat: Seat, person: str, directory: Directory) -> tuple[str, ...]:
+    """Return the absent experts a person answers for when they take this seat."""
+    return tuple(name for name in seat.stands_in_for if person not in directory.carriers(name))
+
+
+def seating(people: Iterable[str], options: Sequence[Collection[str]]) -> dict[str, int] | None:
+    """Seat every person in a different seat that they may take, or return None.
+
+    Re-seats earlier people where that makes room (augmenting paths), so the order of arrival never matters.
+    """
+    taken: dict[int, str] = {}
+
+    def place(person: str, tried: set[int]) -> bool:
+        for index, allowed in enumerate(options):
+            if index in tried or person not in allowed:
+                continue
+            tried.add(index)
+            if index not in taken or place(taken[index], tried):
+                taken[index] = person
+                return True
+        return False
+
+    for person in people:
+        if not place(person, set()):
+            return None
+    return {person: index for index, person in taken.items()}
+
+
+def answerable(options: Sequence[Collection[str]]) -> bool:
+    """Can every seat be answered by a different person?"""
+    indices = [str(index) for index in range(len(options))]
+    people = sorted(frozenset[str]().union(*options)) if options else []
+    return seating(indices, [[i for i in indices if person in options[int(i)]] for person in people]) is not None

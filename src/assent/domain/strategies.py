@@ -1,0 +1,74 @@
+"""How responses become a decision: one registered function per strategy, all under the same laws.
+
+A strategy sees each person's current vote, in the order of arrival, and the number of seats (experts) asked. It returns
+the decision, or None while the outcome is open.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TypeAlias
+
+
+class Decision(StrEnum):
+    APPROVED = "approved"
+    REJECTED = "rejected"
+
+
+@dataclass(frozen=True, slots=True)
+class Vote:
+    person: str
+    approved: bool
+
+
+Strategy: TypeAlias = Callable[[Sequence[Vote], int], Decision | None]
+
+STRATEGIES: dict[str, Strategy] = {}
+NEEDS_EXPERTS: frozenset[str] = frozenset({"collect-all", "quorum"})
+
+
+def strategy(name: str) -> Callable[[Strategy], Strategy]:
+    """Register a strategy under the name agents use for it."""
+
+    def register(function: Strategy) -> Strategy:
+        STRATEGIES[name] = function
+        return function
+
+    return register
+
+
+def verdict(name: str, votes: Sequence[Vote], seats: int) -> Decision | None:
+    """Apply the named strategy; nobody counts twice, the last word of each person does."""
+    latest = {vote.person: vote for vote in votes}
+    return STRATEGIES[name](tuple(latest.values()), seats)
+
+
+@strategy("single")
+@strategy("first-response-wins")
+def first_response(votes: Sequence[Vote], seats: int) -> Decision | None:
+    del seats
+    return _outcome(approved=votes[0].approved) if votes else None
+
+
+@strategy("collect-all")
+def collect_all(votes: Sequence[Vote], seats: int) -> Decision | None:
+    if len(votes) < seats or not votes:
+        return None
+    return _outcome(approved=all(vote.approved for vote in votes))
+
+
+@strategy("quorum")
+def quorum(votes: Sequence[Vote], seats: int) -> Decision | None:
+    """Settle as soon as the outcome cannot change; a tie is a rejection."""
+    majority = seats // 2 + 1
+    approvals = sum(vote.approved for vote in votes)
+    if approvals >= majority:
+        return Decision.APPROVED
+    still_open = max(seats - len(votes), 0)
+    if approvals + still_open < majority:
+        return Decision.REJECTED
+    return None
+
+
+def _outcome(*, approved: bool) -> Decision:
+    return Decision.APPROVED if approved else Decision.REJECTED

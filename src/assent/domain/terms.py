@@ -1,0 +1,141 @@
+"""What an answer must look like: the options, form, edits and confirmation a breakpoint asks for."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from assent.domain.canonical import Json
+from assent.domain.errors import ConfirmationRequired, InvalidRequest
+
+MAX_FIELDS = 50
+MAX_TEXT = 20_000
+_FIELD_TYPES = {"string": str, "boolean": bool, "integer": int, "number": (int, float)}
+_FIELD_KEYWORDS = frozenset(
+    {
+        "type", "title", "description", "default", "enum", "format", "minLength", "maxLength", "minimum", "maximum",
+        "examples",
+    }
+)  # fmt: skip
+_FORM_KEYWORDS = frozenset(
+    {"type", "title", "description", "properties", "required", "additionalProperties", "$schema"}
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """A reviewer's answer as it came in, before it is checked against the terms."""
+
+    approved: bool
+    comment: str | None = None
+    option: str | None = None
+    answers: Mapping[str, Json] | None = None
+    edits: Mapping[str, Json] | None = None
+    confirm: str | None = None
+    digest: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    gate: str
+    risk: str | None
+    options: tuple[str, ...]
+    form: Mapping[str, Json] | None
+    editable: tuple[str, ...]
+
+    @classmethod
+    def of(cls, gate: str, payload: Mapping[str, Any]) -> "Terms":
+        return cls(
+            gate=gate,
+            risk=payload.get("risk"),
+            options=tuple(payload.get("options") or ()),
+            form=payload.get("form"),
+            editable=tuple(payload.get("editable") or ()),
+        )
+
+    def check(self, answer: Answer) -> None:
+        """Raise unless the answer is complete; an empty one is never an approval."""
+        if answer.option is not None and answer.option not in self.options:
+            raise InvalidRequest.at(
+                "/option", f"is not one of {', '.join(self.options) or 'the options (there are none)'}"
+            )
+        if answer.answers is not None:
+            if self.form is None:
+                raise InvalidRequest.at("/answers", "were given, but this breakpoint has no form")
+            check_answers(self.form, answer.answers)
+        for name in answer.edits or ():
+            if name not in self.editable:
+                raise InvalidRequest.at(f"/edits/{name}", "may not be edited here")
+        if answer.approved:
+            self._check_approval(answer)
+
+    def _check_approval(self, answer: Answer) -> None:
+        if self.options and answer.option is None:
+            raise InvalidRequest.at("/option", f"pick one of {', '.join(self.options)} to approve")
+        if self.form is not None and answer.answers is None:
+            check_answers(self.form, {})
+        if self.risk == "high" and answer.confirm != self.gate:
+            msg = f"This is high risk: send confirm with the gate's name, {self.gate!r}, to approve it."
+            raise ConfirmationRequired(msg, confirm=self.gate)
+
+
+def check_form(form: Mapping[str, Json]) -> None:
+    """Refuse a form that is not a flat JSON Schema we can show and check."""
+    _refuse_unknown("/payload/form", form, _FORM_KEYWORDS)
+    properties = form.get("properties")
+    if form.get("type", "object") != "object" or not isinstance(properties, dict) or not properties:
+        raise InvalidRequest.at("/payload/form", "must be an object schema with properties")
+    if len(properties) > MAX_FIELDS:
+        raise InvalidRequest.at("/payload/form/properties", f"has more than {MAX_FIELDS} fields")
+    for name, field in properties.items():
+        _check_field(f"/payload/form/properties/{name}", field)
+    required = form.get("required", [])
+    if not isinstance(required, list) or any(name not in properties for name in required):
+        raise InvalidRequest.at("/payload/form/required", "must list names of properties")
+
+
+def _check_field(pointer: str, field: Json) -> None:
+    if not isinstance(field, dict) or field.get("type") not in _FIELD_TYPES:
+        raise InvalidRequest.at(pointer, f"needs a type: {', '.join(_FIELD_TYPES)} (forms are flat)")
+    _refuse_unknown(pointer, field, _FIELD_KEYWORDS)
+    for keyword in ("minLength", "maxLength", "minimum", "maximum"):
+        if keyword in field and not _is(field[keyword], "number"):
+            raise InvalidRequest.at(f"{pointer}/{keyword}", "must be a number")
+    choices = field.get("enum")
+    if choices is not None and (not isinstance(choices, list) or not choices):
+        raise InvalidRequest.at(f"{pointer}/enum", "must be a list of values")
+    for choice in choices or ():
+        if not _is(choice, field["type"]):
+            raise InvalidRequest.at(f"{pointer}/enum", f"must hold values of type {field['type']}")
+
+
+def _refuse_unknown(pointer: str, schema: Mapping[str, Json], known: frozenset[str]) -> None:
+    unknown = sorted(set(schema) - known)
+    if unknown:
+        raise InvalidRequest.at(pointer, f"uses {', '.join(unknown)}, which forms do not have")
+
+
+def check_answers(form: Mapping[str, Json], answers: Mapping[str, Json]) -> None:
+    properties: Mapping[str, Mapping[str, Json]] = form["properties"]
+    for name in form.get("required", ()):
+        if name not in answers:
+            raise InvalidRequest.at(f"/answers/{name}", "is required")
+    for name, value in answers.items():
+        if name not in properties:
+            raise InvalidRequest.at(f"/answers/{name}", "is not a field of the form")
+        _check_value(f"/answers/{name}", properties[name], value)
+
+
+def _check_value(pointer: str, field: Mapping[str, Json], value: Json) -> None:
+    if not _is(value, field["type"]):
+        raise InvalidRequest.at(pointer, f"must be of type {field['type']}")
+    if "enum" in field and value not in field["enum"]:
+        raise InvalidRequest.at(pointer, f"must be one of {', '.join(map(str, field['enum']))}")
+    size = len(value) if isinstance(value, str) else value
+    low = field.get("minLength") if isinstance(value, str) else field.get("minimum")
+    high = field.get("maxLength", MAX_TEXT) if isinstance(value, str) else field.get("maximum")
+    if (low is not None and size < low) or (high is not None and size > high):
+        raise InvalidRequest.at(pointer, f"must be between {low} and {high}")
+
+
+def _is(value: Json, kind: str) -> bool:
+    return isinstance(value, _FIELD_TYPES[kind]) and (kind == "boolean" or not isinstance(value, bool))

@@ -1,0 +1,157 @@
+"""Who is asking: tokens to principals, remembered for a moment so that a revocation bites within seconds."""
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+from starlette.datastructures import Headers
+from starlette.requests import HTTPConnection
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from assent.domain.access import Kind, Principal, Role, roles
+from assent.domain.errors import Unauthenticated, UnsupportedMediaType
+from assent.domain.secrets import secret_hash, well_formed
+from assent.ports import Clock, Database
+from assent.store.people import EVERYWHERE
+from assent.store.sql import Row
+from assent.store.tokens import SELECT_PRINCIPAL
+from assent.store.transaction import Transaction
+
+REMEMBER_SECONDS = 1.0
+TOUCH_SECONDS = 60.0
+MAX_REMEMBERED = 50_000
+
+
+class Authenticator:
+    def __init__(self, database: Database[Transaction], clock: Clock) -> None:
+        self._database = database
+        self._clock = clock
+        self._known: dict[str, tuple[float, Principal]] = {}
+        self._touched: dict[str, float] = {}
+        self._used: dict[str, int] = {}
+
+    async def principal(self, headers: Mapping[str, str]) -> Principal:
+        """Return the principal of a bearer token, or raise Unauthenticated."""
+        scheme, _, token = headers.get("authorization", "").partition(" ")
+        if scheme.lower() != "bearer" or not token:
+            msg = "Send the header Authorization: Bearer followed by a token (assent token create makes one)."
+            raise Unauthenticated(msg)
+        known = self._known.get(token)
+        now = time.monotonic()
+        if known is not None and known[0] > now:
+            return self._unexpired(known[1])
+        principal = await self._look_up(token)
+        if len(self._known) > MAX_REMEMBERED:
+            self._known.clear()
+        self._known[token] = (now + REMEMBER_SECONDS, principal)
+        self._note_use(principal, now)
+        return principal
+
+    async def still_valid(self, token_id: str) -> bool:
+        statement = """
+            SELECT 1 FROM assent_tokens t LEFT JOIN assent_people p ON p.id = t.person_id
+            WHERE t.id = :id AND t.revoked_at IS NULL AND (t.expires_at IS NULL OR t.expires_at > :now)
+              AND (t.person_id IS NULL OR p.active = 1)"""
+        return bool(await self._database.fetch(statement, {"id": token_id, "now": self._clock.now()}))
+
+    def forget(self) -> None:
+        """Look everybody up again: some right was taken away."""
+        self._known.clear()
+
+    def take_used(self) -> list[tuple[str, int]]:
+        used, self._used = list(self._used.items()), {}
+        return used
+
+    async def _look_up(self, token: str) -> Principal:
+        rows: Sequence[Row] = ()
+        if well_formed(token):
+            rows = await self._database.fetch(SELECT_PRINCIPAL, {"secret_hash": secret_hash(token)})
+        if not rows:
+            msg = "This token is not known, or it was revoked."
+            raise Unauthenticated(msg)
+        return self._unexpired(_principal(rows))
+
+    def _unexpired(self, principal: Principal) -> Principal:
+        if principal.expires_at is not None and principal.expires_at <= self._clock.now():
+            msg = "This token has expired."
+            raise Unauthenticated(msg)
+        return principal
+
+    def _note_use(self, principal: Principal, now: float) -> None:
+        token_id = principal.token_id
+        if token_id is not None and self._touched.get(token_id, 0.0) < now:
+            self._touched[token_id] = now + TOUCH_SECONDS
+            self._used[token_id] = self._clock.now()
+
+
+def _principal(rows: Sequence[Row]) -> Principal:
+    (token_id, project, kind, name, person_id, carried, gates, agent_ids, quota, expires_at, person, active, *_) = rows[
+        0
+    ]
+    if kind != Kind.PERSON:
+        return Principal(
+            kind=Kind(kind),
+            id=token_id,
+            name=name,
+            project=project,
+            gates=tuple(_list(gates)),
+            agent_ids=tuple(_list(agent_ids)),
+            creates_per_minute=quota,
+            token_id=token_id,
+            expires_at=expires_at,
+        )
+    if not active:
+        msg = "This person's account is closed."
+        raise Unauthenticated(msg)
+    asked = roles(_list(carried))
+    held = roles(row[13] for row in rows if row[13] is not None)
+    everywhere = roles(row[13] for row in rows if row[12] == EVERYWHERE)
+    return Principal(
+        kind=Kind.PERSON,
+        id=person_id,
+        name=person,
+        project=project,
+        roles=asked & held,
+        everywhere=Role.ADMIN in asked & everywhere,
+        creates_per_minute=quota,
+        token_id=token_id,
+        expires_at=expires_at,
+    )
+
+
+def _list(text: str) -> list[Any]:
+    return msgspec.json.decode(text, type=list[Any])
+
+
+class Door:
+    """In front of everything under /api: first who you are, then what you send."""
+
+    def __init__(self, app: ASGIApp, authenticator: Authenticator) -> None:
+        self._app = app
+        self._authenticator = authenticator
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["path"].startswith("/api/"):
+            headers = Headers(scope=scope)
+            scope["principal"] = await self._authenticator.principal(headers)
+            _require_json(scope, headers)
+        await self._app(scope, receive, send)
+
+
+def _require_json(scope: Scope, headers: Headers) -> None:
+    if scope["method"] not in {"POST", "PUT", "PATCH"} or scope["path"] == "/api/files":
+        return
+    if headers.get("content-encoding", "identity") != "identity":
+        msg = "Send the body as it is, without compression."
+        raise UnsupportedMediaType(msg)
+    kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+    has_body = headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
+    if has_body and kind != "application/json":
+        raise UnsupportedMediaType
+
+
+def principal_of(request: HTTPConnection) -> Principal:
+    """Return who is asking; the door has made sure that somebody is."""
+    principal: Principal = request.scope["principal"]
+    return principal

@@ -1,0 +1,115 @@
+"""The outermost layer: request ids, sizes, errors as problems, security headers, metrics and the access log."""
+
+import time
+import uuid
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeAlias
+
+import structlog
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from assent.domain.errors import AssentError, Internal, TooLarge
+from assent.http.problems import Problem, problem
+from assent.telemetry import Metrics
+
+MAX_BODY = 1024 * 1024
+MAX_UPLOAD = 10 * 1024 * 1024
+_log = structlog.get_logger()
+_HEADERS = [
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"x-frame-options", b"DENY"),
+]
+Next: TypeAlias = Callable[[Message], Awaitable[None]]
+
+
+class Edge:
+    def __init__(self, app: ASGIApp, *, metrics: Metrics, access_log: bool) -> None:
+        self._app = app
+        self._metrics = metrics
+        self._access_log = access_log
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        started = time.perf_counter()
+        request_id = _request_id(scope)
+        scope["request_id"] = request_id
+        exchange = _Exchange(send, request_id)
+        try:
+            await self._app(scope, _Bounded(scope, receive), exchange.send)
+        except AssentError as error:
+            await exchange.fail(error, scope, receive)
+        except Exception:
+            _log.exception("request_failed", request_id=request_id, path=scope["path"])
+            msg = f"Something went wrong on our side; the log has it under {request_id}."
+            await exchange.fail(Internal(msg), scope, receive)
+        self._record(scope, exchange.status, time.perf_counter() - started, request_id)
+
+    def _record(self, scope: Scope, status: int, seconds: float, request_id: str) -> None:
+        route = scope.get("route_name") or getattr(scope.get("route"), "path", "other")
+        self._metrics.requests.labels(scope["method"], route, status).inc()
+        if not scope.get("waited"):
+            self._metrics.latency.labels(route).observe(seconds)
+        if self._access_log:
+            _log.info(
+                "request",
+                request_id=request_id,
+                method=scope["method"],
+                path=scope["path"],
+                status=status,
+                ms=round(seconds * 1000, 1),
+            )
+
+
+class _Exchange:
+    """One answer on its way out."""
+
+    __slots__ = ("_request_id", "_send", "status")
+
+    def __init__(self, send: Send, request_id: str) -> None:
+        self._send = send
+        self._request_id = request_id
+        self.status = 0
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            headers: list[tuple[bytes, bytes]] = message.setdefault("headers", [])
+            headers += _HEADERS
+            headers.append((b"x-request-id", self._request_id.encode("latin-1")))
+        await self._send(message)
+
+    async def fail(self, error: AssentError, scope: Scope, receive: Receive) -> None:
+        if not self.status:
+            await problem(error)(scope, receive, self.send)
+
+
+class _Bounded:
+    """A body that stops at its limit."""
+
+    __slots__ = ("_left", "_limit", "_receive")
+
+    def __init__(self, scope: Scope, receive: Receive) -> None:
+        self._receive = receive
+        self._limit = MAX_UPLOAD if scope["path"] == "/api/files" else MAX_BODY
+        self._left = self._limit
+
+    async def __call__(self) -> Message:
+        message: dict[str, Any] = dict(await self._receive())
+        self._left -= len(message.get("body", b""))
+        if self._left < 0:
+            raise Problem(TooLarge(f"The body is larger than {self._limit} bytes."))
+        return message
+
+
+def _request_id(scope: Scope) -> str:
+    for name, value in scope["headers"]:
+        if name == b"x-request-id":
+            text: str = value.decode("latin-1")
+            if 0 < len(text) <= 128 and text.isascii() and text.isprintable():  # noqa: PLR2004  # a header's sane length
+                return text
+    return uuid.uuid4().hex

@@ -1,0 +1,28 @@
+"""Token buckets: how much one principal may do in a minute."""
+
+import time
+
+from assent.domain.errors import RateLimited
+
+
+class RateLimit:
+    """A bucket per key that fills steadily; in memory, per node."""
+
+    def __init__(self, per_minute: int) -> None:
+        self._per_minute = per_minute
+        self._buckets: dict[str, tuple[float, float]] = {}
+
+    def take(self, key: str, *, per_minute: int | None = None, what: str = "requests") -> None:
+        limit = self._per_minute if per_minute is None else per_minute
+        if limit <= 0:
+            return
+        now = time.monotonic()
+        level, since = self._buckets.get(key, (float(limit), now))
+        level = min(float(limit), level + (now - since) * limit / 60)
+        if level < 1:
+            wait = (1 - level) * 60 / limit
+            msg = f"More than {limit} {what} in a minute; try again in {max(1, round(wait))} s."
+            raise RateLimited(msg, retry_after=wait, limit=limit)
+        if len(self._buckets) > 100_000:  # noqa: PLR2004  # a bound on memory, not a behaviour
+            self._buckets.clear()
+        self._buckets[key] = (level - 1, now)

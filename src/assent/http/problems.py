@@ -1,0 +1,96 @@
+"""The only place that knows HTTP statuses of errors: code → status → RFC 9457."""
+
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any
+
+import msgspec
+from fastapi.exceptions import RequestValidationError
+from pydantic import ValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from assent.domain import errors
+from assent.domain.errors import AssentError, InvalidRequest, RateLimited
+
+STATUS: dict[type[AssentError], HTTPStatus] = {
+    errors.MalformedJson: HTTPStatus.BAD_REQUEST,
+    errors.Unauthenticated: HTTPStatus.UNAUTHORIZED,
+    errors.Forbidden: HTTPStatus.FORBIDDEN,
+    errors.NotEligible: HTTPStatus.FORBIDDEN,
+    errors.OwnBreakpoint: HTTPStatus.FORBIDDEN,
+    errors.NotFound: HTTPStatus.NOT_FOUND,
+    errors.MethodNotAllowed: HTTPStatus.METHOD_NOT_ALLOWED,
+    errors.Conflict: HTTPStatus.CONFLICT,
+    errors.AlreadyEnded: HTTPStatus.CONFLICT,
+    errors.SeatTaken: HTTPStatus.CONFLICT,
+    errors.DigestMismatch: HTTPStatus.PRECONDITION_FAILED,
+    errors.PreconditionFailed: HTTPStatus.PRECONDITION_FAILED,
+    errors.TooLarge: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+    errors.UnsupportedMediaType: HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+    errors.InvalidRequest: HTTPStatus.UNPROCESSABLE_ENTITY,
+    errors.IdempotencyMismatch: HTTPStatus.UNPROCESSABLE_ENTITY,
+    errors.ConfirmationRequired: HTTPStatus.UNPROCESSABLE_ENTITY,
+    errors.ExpertsNotDistinct: HTTPStatus.UNPROCESSABLE_ENTITY,
+    errors.RateLimited: HTTPStatus.TOO_MANY_REQUESTS,
+    errors.Unavailable: HTTPStatus.SERVICE_UNAVAILABLE,
+    errors.Internal: HTTPStatus.INTERNAL_SERVER_ERROR,
+}
+MEDIA_TYPE = "application/problem+json"
+DOCS = "/problems/"
+
+
+class Problem(HTTPException):
+    """A domain error raised where FastAPI lets only its own kind through: while a body is read."""
+
+    def __init__(self, error: AssentError) -> None:
+        super().__init__(STATUS[type(error)])
+        self.error = error
+
+
+def problem(error: AssentError) -> Response:
+    status = STATUS[type(error)]
+    body: dict[str, Any] = {
+        "type": DOCS + error.code,
+        "title": error.title,
+        "status": status.value,
+        "code": error.code,
+        "detail": error.message,
+        **error.details,
+    }
+    headers: dict[str, str] = {"Cache-Control": "no-store"}
+    if isinstance(error, RateLimited):
+        headers["Retry-After"] = str(max(1, round(error.retry_after)))
+    if status is HTTPStatus.UNAUTHORIZED:
+        headers["WWW-Authenticate"] = 'Bearer realm="assent"'
+    if status is HTTPStatus.SERVICE_UNAVAILABLE:
+        headers["Retry-After"] = "1"
+    return Response(msgspec.json.encode(body), status.value, headers, MEDIA_TYPE)
+
+
+def from_validation(error: ValidationError | RequestValidationError) -> InvalidRequest:
+    """Say what is wrong and where, never repeating what was sent."""
+    found = [
+        {"pointer": _pointer(each["loc"]), "detail": str(each["msg"]).removeprefix("Value error, ")}
+        for each in error.errors()
+    ]
+    first = found[0] if found else {"pointer": "", "detail": "The body is missing."}
+    return InvalidRequest(f"{first['pointer']}: {first['detail']}", errors=found[:20])
+
+
+def _pointer(location: tuple[int | str, ...]) -> str:
+    parts = [str(part) for part in location]
+    if parts and parts[0] in {"query", "path", "header"}:
+        return " ".join(parts)
+    return "/" + "/".join(parts[1:] if parts[:1] == ["body"] else parts)
+
+
+def from_http_exception(error: HTTPException) -> AssentError:
+    if isinstance(error, Problem):
+        return error.error
+    by_status: Mapping[int, AssentError] = {
+        HTTPStatus.NOT_FOUND: errors.NotFound("There is nothing at this address."),
+        HTTPStatus.METHOD_NOT_ALLOWED: errors.MethodNotAllowed(),
+        HTTPStatus.BAD_REQUEST: errors.MalformedJson(str(error.detail)),
+    }
+    return by_status.get(error.status_code, errors.Internal())

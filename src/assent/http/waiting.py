@@ -1,0 +1,174 @@
+"""Waiting: register, read, wait, read again. A wake-up is a hint; the database is the truth."""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from enum import Enum, auto
+from typing import Any, TypeAlias
+
+from assent.ports import Hint
+
+Receive: TypeAlias = Callable[[], Awaitable[Any]]
+
+INBOX_BACKLOG = 500
+
+
+class Woken(Enum):
+    CHANGED = auto()
+    TIMEOUT = auto()
+    GONE = auto()
+    DRAINED = auto()
+    REVOKED = auto()
+
+
+class Waiter:
+    """One parked request."""
+
+    __slots__ = ("breakpoint_id", "future", "token")
+
+    def __init__(self, breakpoint_id: str, token: str, future: "asyncio.Future[Woken]") -> None:
+        self.breakpoint_id = breakpoint_id
+        self.token = token
+        self.future = future
+
+    def wake(self, reason: Woken) -> None:
+        if not self.future.done():
+            self.future.set_result(reason)
+
+
+class Inbox:
+    """One open inbox: the breakpoints that changed since it last looked."""
+
+    def __init__(self, project: str, token: str) -> None:
+        self.project = project
+        self.token = token
+        self.hints: dict[str, Hint] = {}
+        self.overflowed = False
+        self.closed = False
+        self.ready = asyncio.Event()
+
+    def tell(self, hint: Hint) -> None:
+        if len(self.hints) >= INBOX_BACKLOG:
+            self.overflowed = True
+        else:
+            self.hints[hint.breakpoint_id] = hint
+        self.ready.set()
+
+    def close(self) -> None:
+        self.closed = True
+        self.ready.set()
+
+
+class Hub:
+    """Everybody who waits on this node."""
+
+    def __init__(self) -> None:
+        self.draining = False
+        self._by_breakpoint: dict[str, set[Waiter]] = defaultdict(set)
+        self._by_token: dict[str, set[Waiter]] = defaultdict(set)
+        self._inboxes: dict[str, set[Inbox]] = defaultdict(set)
+
+    def wake(self, hints: Sequence[Hint]) -> None:
+        for hint in hints:
+            for waiter in self._by_breakpoint.get(hint.breakpoint_id, ()):
+                waiter.wake(Woken.CHANGED)
+            for inbox in self._inboxes.get(hint.project, ()):
+                inbox.tell(hint)
+
+    def wake_ids(self, breakpoint_ids: Iterable[str]) -> None:
+        for breakpoint_id in breakpoint_ids:
+            for waiter in self._by_breakpoint.get(breakpoint_id, ()):
+                waiter.wake(Woken.CHANGED)
+
+    def register(self, breakpoint_id: str, token: str) -> Waiter:
+        waiter = Waiter(breakpoint_id, token, asyncio.get_running_loop().create_future())
+        self._by_breakpoint[breakpoint_id].add(waiter)
+        self._by_token[token].add(waiter)
+        if self.draining:
+            waiter.wake(Woken.DRAINED)
+        return waiter
+
+    def rearm(self, waiter: Waiter) -> None:
+        """Wait again after a wake-up that turned out to be about something else."""
+        waiter.future = asyncio.get_running_loop().create_future()
+        if self.draining:
+            waiter.wake(Woken.DRAINED)
+
+    def remove(self, waiter: Waiter) -> None:
+        _discard(self._by_breakpoint, waiter.breakpoint_id, waiter)
+        _discard(self._by_token, waiter.token, waiter)
+
+    def open_inbox(self, project: str, token: str) -> Inbox:
+        inbox = Inbox(project, token)
+        self._inboxes[project].add(inbox)
+        if self.draining:
+            inbox.close()
+        return inbox
+
+    def close_inbox(self, inbox: Inbox) -> None:
+        _discard(self._inboxes, inbox.project, inbox)
+
+    def held_by(self, token: str) -> int:
+        inboxes = sum(inbox.token == token for group in self._inboxes.values() for inbox in group)
+        return len(self._by_token.get(token, ())) + inboxes
+
+    @property
+    def waiters(self) -> int:
+        return sum(map(len, self._by_breakpoint.values()))
+
+    @property
+    def inboxes(self) -> int:
+        return sum(map(len, self._inboxes.values()))
+
+    def tokens(self) -> set[str]:
+        return set(self._by_token) | {inbox.token for group in self._inboxes.values() for inbox in group}
+
+    def waited_for(self) -> list[str]:
+        return list(self._by_breakpoint)
+
+    def cut(self, token: str) -> None:
+        """End everything a revoked token holds open."""
+        for waiter in self._by_token.get(token, ()):
+            waiter.wake(Woken.REVOKED)
+        for group in self._inboxes.values():
+            for inbox in group:
+                if inbox.token == token:
+                    inbox.close()
+
+    def drain(self) -> None:
+        """Answer everybody at once; they come back to a node that stays."""
+        self.draining = True
+        for group in self._by_breakpoint.values():
+            for waiter in group:
+                waiter.wake(Woken.DRAINED)
+        for inboxes in self._inboxes.values():
+            for inbox in inboxes:
+                inbox.close()
+
+
+def _discard(index: dict[str, set[Any]], key: str, member: object) -> None:
+    group = index.get(key)
+    if group is not None:
+        group.discard(member)
+        if not group:
+            del index[key]
+
+
+async def parked(waiter: Waiter, seconds: float, receive: "Receive | None") -> Woken:
+    """Wait for a wake-up, the time, or the client's leaving, whichever is first."""
+    loop = asyncio.get_running_loop()
+    timer = loop.call_later(seconds, waiter.wake, Woken.TIMEOUT)
+    watch = loop.create_task(_until_gone(receive, waiter)) if receive is not None else None
+    try:
+        return await waiter.future
+    finally:
+        timer.cancel()
+        if watch is not None:
+            watch.cancel()
+
+
+async def _until_gone(receive: Receive, waiter: Waiter) -> None:
+    # Without this, every abandoned long-poll stays parked until its time is up.
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    waiter.wake(Woken.GONE)

@@ -1,0 +1,83 @@
+"""What the middle of the house needs from its edges, as protocols."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+from assent.domain.breakpoint import Status
+
+Result = TypeVar("Result")
+Tx = TypeVar("Tx", covariant=True)
+
+
+class Clock(Protocol):
+    """Microseconds since 1970; on PostgreSQL, the database's own time."""
+
+    def now(self) -> int: ...
+
+
+class Ids(Protocol):
+    """New ids that sort by time."""
+
+    def new(self, prefix: str, at: int) -> str: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Hint:
+    """Something happened to a breakpoint; whoever cares reads it again."""
+
+    project: str
+    breakpoint_id: str
+    status: Status
+    version: int
+
+
+class Session(Protocol):
+    """One connection inside one transaction; statements carry `:name` parameters."""
+
+    dialect: str
+    dirty: bool
+
+    def all(self, statement: str, params: Mapping[str, Any]) -> Sequence[Sequence[Any]]:
+        """Return every row."""
+        ...
+
+    def change(self, statement: str, params: Mapping[str, Any]) -> int:
+        """Write, and return how many rows it touched."""
+        ...
+
+    def write(self, statement: str, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Write rows whose count nobody needs; may be sent later, but before the commit."""
+        ...
+
+
+class Database(Protocol[Tx]):
+    """Runs use cases: each is a plain function of a transaction."""
+
+    dialect: str
+
+    async def write(self, use_case: Callable[[Tx], Result]) -> Result:
+        """Run on a database thread, commit (perhaps together with others), then return."""
+        ...
+
+    async def read(self, use_case: Callable[[Tx], Result]) -> Result:
+        """Run on a reader thread against one consistent state."""
+        ...
+
+    async def fetch(self, statement: str, params: Mapping[str, Any]) -> Sequence[Sequence[Any]]:
+        """Run one short key look-up on the fastest path there is."""
+        ...
+
+    async def fetch_page(self, statement: str, params: Mapping[str, Any]) -> Sequence[Sequence[Any]]:
+        """Run one query that may take a while."""
+        ...
+
+    async def start(self) -> None: ...
+
+    async def stop(self) -> None: ...
+
+
+class Waiters(Protocol):
+    """Wakes whoever waits for a breakpoint; a hint is never the truth, only a reason to look."""
+
+    def wake(self, hints: Sequence[Hint]) -> None: ...

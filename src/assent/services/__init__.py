@@ -1,0 +1,1 @@
+"""Use cases: one method, one transaction, read as a recipe."""

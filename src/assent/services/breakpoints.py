@@ -1,0 +1,395 @@
+"""The life of a breakpoint: create, comment, respond, cancel, expire."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from assent.domain.access import TIMEOUT, Permission, Principal, Role
+from assent.domain.breakpoint import (
+    NEVER,
+    Action,
+    Breakpoint,
+    Event,
+    Response,
+    advance,
+    answered,
+    cancel,
+    ended,
+    expire,
+    record,
+    release,
+    time_out,
+)
+from assent.domain.breakpoint import Status as Status
+from assent.domain.draft import MAX_FILES, Draft
+from assent.domain.errors import (
+    DigestMismatch,
+    ExpertsNotDistinct,
+    Forbidden,
+    InvalidRequest,
+    NotEligible,
+    NotFound,
+    OwnBreakpoint,
+    PreconditionFailed,
+    SeatTaken,
+    TooLarge,
+)
+from assent.domain.instants import SECOND
+from assent.domain.routing import Seat, answerable, eligible, in_place_of, seating, seats_for
+from assent.domain.strategies import NEEDS_EXPERTS, Decision, Vote, verdict
+from assent.domain.terms import Answer, Terms
+from assent.store.breakpoints import Deadline
+from assent.store.files import FileEntry
+from assent.store.transaction import Transaction
+
+NO_RULE = {"recommended": False, "reason": "No auto-approval rule exists.", "consecutiveApprovals": 0}
+SWEEP = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Once:
+    """An Idempotency-Key with the fingerprint of the request it stands for."""
+
+    key: str
+    fingerprint: str
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """In which capacity a person answers."""
+
+    seat: Seat | None = None
+    in_place_of: tuple[str, ...] = ()
+    override: bool = False
+
+
+class BreakpointService:
+    def create(self, tx: Transaction, draft: Draft, *, by: Principal, digest: str, once: Once | None) -> str:
+        """Raise a breakpoint and return its id; the same key gives the same breakpoint."""
+        by.require(Permission.CREATE)
+        by.require_speaks_for(draft.agent_id, draft.gate)
+        now = tx.now()
+        policy = tx.projects.get(by.project).policy
+        seats, warnings = self._seats(tx, draft, by.project, policy)
+        files = self._files(tx, draft, by.project)
+        new_id = tx.new_id("bp")
+        if once is not None:
+            existing = tx.idempotency.claim(
+                by.id, once.key, fingerprint=once.fingerprint, breakpoint_id=new_id, now=now
+            )
+            if existing is not None:
+                return existing
+        for file in draft.files:
+            if file.content is not None and file.sha256 is not None:
+                tx.files.put(by.project, file.sha256, file.content, at=now)
+        new, events = _created(draft, by, new_id, now, digest=digest, seats=seats, warnings=warnings, policy=policy)
+        tx.breakpoints.add(new, events, search=draft.search)
+        tx.files.attach(new.id, files)
+        tx.changed(new)
+        return new.id
+
+    def _seats(
+        self, tx: Transaction, draft: Draft, project: str, policy: Mapping[str, Any]
+    ) -> tuple[tuple[Seat, ...], tuple[str, ...]]:
+        if not draft.experts:
+            return (), ()
+        directory = tx.people.directory(project, draft.experts)
+        seats, missing = seats_for(draft.experts, directory)
+        if missing and policy.get("unknownExperts") == "refuse":
+            raise InvalidRequest.at("/payload/expert", f"nobody carries the name {', '.join(missing)}")
+        carried = [options for seat in seats if (options := eligible(seat, directory)) and not seat.stands_in_for]
+        if draft.strategy in NEEDS_EXPERTS and not answerable(carried):
+            msg = f"{', '.join(draft.experts)} cannot be answered by different people; {draft.strategy} needs one for each."
+            raise ExpertsNotDistinct(msg)
+        owner = directory.owner or "an admin"
+        return seats, tuple(
+            f"Nobody carries the expert name {name!r}; {owner} may answer in its place." for name in missing
+        )
+
+    def _files(self, tx: Transaction, draft: Draft, project: str) -> list[FileEntry]:
+        entries: list[FileEntry] = []
+        for n, file in enumerate(draft.files):
+            size = len(file.content) if file.content is not None else None
+            if file.content is None and file.sha256 is not None:
+                size = tx.files.size(project, file.sha256)
+                if size is None:
+                    raise InvalidRequest.at(
+                        f"/payload/context/files/{n}/sha256", "is not a file uploaded to this project"
+                    )
+            entries.append(FileEntry(n, file.path, file.format, file.language, file.sha256, size))
+        if sum(entry.size or 0 for entry in entries) > MAX_FILES:
+            msg = f"The files are larger than {MAX_FILES} bytes together."
+            raise TooLarge(msg)
+        return entries
+
+    def comment(self, tx: Transaction, breakpoint_id: str, comment: str, *, by: Principal, once: Once | None) -> None:
+        by.require(Permission.COMMENT)
+        current = self._visible(tx, breakpoint_id, by)
+        now = tx.now()
+        if current.overdue(now):
+            raise ended(_expired(current))
+        if self._done_before(tx, once, by, current, now):
+            return
+        metadata = {"comment": comment}
+        changed, event = advance(current, Action.COMMENT, actor=by.actor, at=now, metadata=metadata)
+        changed = replace(changed, comments=current.comments + 1)
+        tx.breakpoints.move(changed, [event], deadline=Deadline.AHEAD, now=now)
+        tx.breakpoints.add_comment(tx.new_id("fb"), current.id, author=by.actor, comment=comment, at=now)
+        tx.changed(changed)
+
+    def respond(
+        self,
+        tx: Transaction,
+        breakpoint_id: str,
+        answer: Answer,
+        *,
+        by: Principal,
+        via: str,
+        once: Once | None = None,
+        if_match: int | None = None,
+    ) -> None:
+        """Take one person's answer; release the breakpoint when the strategy is settled."""
+        current = tx.breakpoints.get(breakpoint_id, project=by.project)
+        now = tx.now()
+        standing, others = self._standing(tx, current, by, now)
+        if self._done_before(tx, once, by, current, now):
+            return
+        _check_state(current, answer, now, if_match)
+        Terms.of(current.gate, current.payload).check(answer)
+        response = _response(answer, standing, by, via, now)
+        changed, event = advance(
+            current, Action.RESPOND, actor=by.actor, at=now, metadata=_responded(response, current.digest)
+        )
+        events = [event]
+        is_new = all(each.person != by.name for each in others)
+        changed = replace(
+            changed, votes=current.votes + is_new, comments=current.comments + (response.comment is not None)
+        )
+        responses = _with(others, response)
+        decision = _settled(current, responses, response)
+        if decision is not None:
+            result = answered(decision, responses, last=response)
+            changed, event = release(changed, decision, actor=by.actor, at=now, result=result)
+            events.append(event)
+        tx.breakpoints.move(changed, events, deadline=Deadline.AHEAD, now=now)
+        tx.breakpoints.put_response(current.id, response, person_id=by.id)
+        if response.comment is not None:
+            tx.breakpoints.add_comment(tx.new_id("fb"), current.id, author=by.actor, comment=response.comment, at=now)
+        tx.changed(changed)
+
+    def _standing(
+        self, tx: Transaction, current: Breakpoint, by: Principal, now: int
+    ) -> tuple[Standing, list[Response]]:
+        """Decide inside this transaction whether, and as whom, the person may answer."""
+        if not (by.may(Permission.DECIDE) or by.may(Permission.OVERRIDE)):
+            by.require(Permission.DECIDE)
+        roles = by.roles & tx.people.live_roles(by.id, project=by.project, token_id=by.token_id, now=now)
+        if not roles & {Role.REVIEWER, Role.ADMIN}:
+            msg = f"{by.name} may not decide in project {by.project} any more."
+            raise Forbidden(msg)
+        if current.created_by_id == by.id:
+            raise OwnBreakpoint
+        others = tx.breakpoints.responses(current.id) if current.votes else []
+        if Role.REVIEWER in roles:
+            if not current.seats:
+                return Standing(), others
+            standing = self._seat(tx, current, by.name, others)
+            if standing is not None:
+                return standing, others
+        if Role.ADMIN in roles:
+            return Standing(override=True), others
+        asked = ", ".join(name for seat in current.seats for name in seat.names)
+        msg = f"This one is for {asked}."
+        raise NotEligible(msg)
+
+    def _seat(self, tx: Transaction, current: Breakpoint, person: str, others: list[Response]) -> Standing | None:
+        names = [name for seat in current.seats for name in seat.names]
+        directory = tx.people.directory(current.project, names)
+        options = [eligible(seat, directory) for seat in current.seats]
+        if not any(person in allowed for allowed in options):
+            return None
+        seated = [each.person for each in others if not each.override and each.person != person]
+        # Whoever has left their group since keeps the voice they gave.
+        kept = [
+            allowed | {each.person for each in others if each.seat == seat.name}
+            for seat, allowed in zip(current.seats, options, strict=True)
+        ]
+        places = seating([*seated, person], kept)
+        if places is None:
+            names = ", ".join(
+                seat.name for seat, allowed in zip(current.seats, options, strict=True) if person in allowed
+            )
+            msg = f"{names} has been answered for already."
+            raise SeatTaken(msg)
+        seat = current.seats[places[person]]
+        return Standing(seat, in_place_of(seat, person, directory))
+
+    def cancel(self, tx: Transaction, breakpoint_id: str, *, by: Principal) -> None:
+        """The agent that raised it, or an admin."""
+        by.require(Permission.CANCEL)
+        current = self._visible(tx, breakpoint_id, by)
+        if current.created_by_id != by.id and Role.ADMIN not in by.roles:
+            msg = "Only the agent that raised it, or an admin, may cancel it."
+            raise Forbidden(msg)
+        now = tx.now()
+        changed, event = cancel(current, actor=by.actor, at=now)
+        tx.breakpoints.move(changed, [event], deadline=Deadline.AHEAD, now=now)
+        tx.changed(changed)
+
+    def expire(self, tx: Transaction, breakpoint_id: str, *, by: Principal) -> None:
+        by.require(Permission.EXPIRE)
+        current = tx.breakpoints.get(breakpoint_id, project=by.project)
+        now = tx.now()
+        changed, event = expire(current, actor=by.actor, at=now)
+        tx.breakpoints.move(changed, [event], deadline=Deadline.ANY, now=now)
+        tx.changed(changed)
+
+    def time_out(self, tx: Transaction, breakpoint_id: str, *, project: str) -> None:
+        """End it if its deadline has passed; whoever is second does nothing."""
+        current = tx.breakpoints.get(breakpoint_id, project=project)
+        now = tx.now()
+        if not current.overdue(now):
+            return
+        changed, event = time_out(current, at=now)
+        tx.breakpoints.move(changed, [event], deadline=Deadline.PASSED, now=now)
+        tx.changed(changed)
+
+    def time_out_due(self, tx: Transaction) -> int:
+        """End whatever is overdue, a batch at a time; return how many there were."""
+        due = tx.breakpoints.due(tx.now(), limit=SWEEP)
+        for breakpoint_id, project in due:
+            self.time_out(tx, breakpoint_id, project=project)
+        return len(due)
+
+    def _visible(self, tx: Transaction, breakpoint_id: str, by: Principal) -> Breakpoint:
+        """An agent sees its own breakpoints only; another's is not there."""
+        current = tx.breakpoints.get(breakpoint_id, project=by.project)
+        if not sees(by, current.created_by_id):
+            msg = f"There is no breakpoint {breakpoint_id} in this project."
+            raise NotFound(msg)
+        return current
+
+    def _done_before(self, tx: Transaction, once: Once | None, by: Principal, current: Breakpoint, now: int) -> bool:
+        if once is None:
+            return False
+        claimed = tx.idempotency.claim(by.id, once.key, fingerprint=once.fingerprint, breakpoint_id=current.id, now=now)
+        return claimed is not None
+
+
+def sees(by: Principal, created_by_id: str) -> bool:
+    return by.may(Permission.READ) and (by.kind != "agent" or created_by_id == by.id)
+
+
+def _created(  # noqa: PLR0913  # every part of a new breakpoint, each decided elsewhere
+    draft: Draft,
+    by: Principal,
+    new_id: str,
+    now: int,
+    *,
+    digest: str,
+    seats: tuple[Seat, ...],
+    warnings: tuple[str, ...],
+    policy: Mapping[str, Any],
+) -> tuple[Breakpoint, list[Event]]:
+    ttl = _ttl(draft.ttl_seconds, policy)
+    new = Breakpoint(
+        id=new_id,
+        project=by.project,
+        agent_id=draft.agent_id,
+        run_id=draft.run_id,
+        title=draft.title,
+        gate=draft.gate,
+        payload=draft.payload,
+        tags=draft.tags,
+        seats=seats,
+        strategy=draft.strategy,
+        risk=draft.risk,
+        priority=draft.priority,
+        on_timeout=draft.on_timeout or "expire",
+        ttl_seconds=ttl,
+        callback_url=draft.callback_url,
+        digest=digest,
+        created_at=now,
+        created_by=by.actor,
+        created_by_id=by.id,
+        due_at=now + ttl * SECOND if ttl is not None else NEVER,
+        auto_approval=NO_RULE,
+        warnings=warnings,
+    )
+    metadata = {"digest": digest, "agentId": draft.agent_id, "gate": draft.gate, "autoApproval": NO_RULE}
+    new, event = record(new, "created", actor=by.actor, at=now, metadata=metadata)
+    events = [event]
+    for warning in warnings:
+        new, event = record(new, "warned", actor=by.actor, at=now, metadata={"warning": warning})
+        events.append(event)
+    return new, events
+
+
+def _ttl(asked: int | None, policy: Mapping[str, Any]) -> int | None:
+    """The agent's wish, capped by the project's policy."""
+    cap: int | None = policy.get("maxTtlSeconds")
+    if asked is None or cap is None:
+        return asked if cap is None else cap
+    return min(asked, cap)
+
+
+def _check_state(current: Breakpoint, answer: Answer, now: int, if_match: int | None) -> None:
+    if current.overdue(now):
+        raise ended(_expired(current))
+    if current.status is not Status.WAITING:
+        raise ended(current)
+    if answer.digest is not None and answer.digest != current.digest:
+        raise DigestMismatch(shown=answer.digest, stored=current.digest)
+    if if_match is not None and if_match != current.version:
+        raise PreconditionFailed(version=current.version)
+
+
+def _expired(current: Breakpoint) -> Breakpoint:
+    return replace(current, status=Status.EXPIRED, ended_at=current.due_at, ended_by=TIMEOUT)
+
+
+def _response(answer: Answer, standing: Standing, by: Principal, via: str, now: int) -> Response:
+    return Response(
+        person=by.name,
+        approved=answer.approved,
+        at=now,
+        via=via,
+        comment=answer.comment or None,
+        option=answer.option,
+        answers=answer.answers,
+        edits=answer.edits,
+        seat=standing.seat.name if standing.seat else None,
+        in_place_of=standing.in_place_of,
+        override=standing.override,
+        digest=answer.digest,
+    )
+
+
+def _responded(response: Response, digest: str) -> dict[str, Any]:
+    metadata = {
+        "approved": response.approved,
+        "via": response.via,
+        "digest": digest,
+        "shownDigest": response.digest,
+        "comment": response.comment,
+        "option": response.option,
+        "answers": response.answers,
+        "edits": response.edits,
+        "expert": response.seat,
+        "inPlaceOf": list(response.in_place_of) or None,
+        "override": response.override or None,
+    }
+    return {name: value for name, value in metadata.items() if value is not None}
+
+
+def _with(others: list[Response], response: Response) -> list[Response]:
+    """The current responses in the order people first spoke, one for each."""
+    replaced = [response if each.person == response.person else each for each in others]
+    return replaced if any(each is response for each in replaced) else [*others, response]
+
+
+def _settled(current: Breakpoint, responses: list[Response], response: Response) -> Decision | None:
+    if response.override:
+        return Decision.APPROVED if response.approved else Decision.REJECTED
+    votes = [Vote(each.person, each.approved) for each in responses if not each.override]
+    return verdict(current.strategy, votes, len(current.seats))

@@ -1,0 +1,76 @@
+"""Reading: one breakpoint, its status, lists; overdue ones are ended on the way."""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import TypeVar
+
+from assent.domain.access import Kind, Permission, Principal
+from assent.domain.breakpoint import Event, Response
+from assent.domain.errors import NotFound
+from assent.ports import Clock, Database
+from assent.services.breakpoints import BreakpointService
+from assent.store.breakpoints import SELECT_EVENTS, SELECT_RESPONSES, event_of, response_of
+from assent.store.reading import Query, Reader, StatusRow, Summary, Whole
+from assent.store.sql import Row
+from assent.store.transaction import Transaction
+
+Seen = TypeVar("Seen", Whole, StatusRow)
+
+
+class InboxService:
+    def __init__(self, database: Database[Transaction], clock: Clock, breakpoints: BreakpointService) -> None:
+        self._database = database
+        self._clock = clock
+        self._breakpoints = breakpoints
+        self.reader = Reader(database)
+
+    async def whole(self, breakpoint_id: str, by: Principal) -> Whole:
+        row = await self.reader.whole(breakpoint_id)
+        if row is not None and row.status == "waiting" and row.due_at <= self._clock.now():
+            await self._time_out(row)
+            row = await self.reader.whole(breakpoint_id)
+        return _visible(row, breakpoint_id, by)
+
+    async def status(self, breakpoint_id: str, by: Principal) -> StatusRow:
+        row = await self.reader.status(breakpoint_id)
+        if row is not None and row.status == "waiting" and row.due_at <= self._clock.now():
+            await self._time_out(row)
+            row = await self.reader.status(breakpoint_id)
+        return _visible(row, breakpoint_id, by)
+
+    async def feedback(self, row: Whole | StatusRow) -> Sequence[Row]:
+        return await self.reader.feedback(row.id) if row.comments else ()
+
+    async def responses(self, row: Whole) -> list[Response]:
+        if not row.votes:
+            return []
+        return [response_of(each) for each in await self._database.fetch(SELECT_RESPONSES, {"id": row.id})]
+
+    async def events(self, breakpoint_id: str, *, after: int = 0, limit: int = 1000) -> list[Event]:
+        params = {"id": breakpoint_id, "after": after, "limit": limit}
+        return [event_of(row) for row in await self._database.fetch(SELECT_EVENTS, params)]
+
+    async def page(self, query: Query) -> list[Summary]:
+        rows = await self.reader.page(query)
+        now = self._clock.now()
+        overdue = [row for row in rows if row.status == "waiting" and row.due_at <= now]
+        if not overdue:
+            return rows
+        for row in overdue:
+            await self._time_out(row)
+        return await self.reader.page(query)
+
+    async def _time_out(self, row: Summary | StatusRow) -> None:
+        await self._database.write(partial(self._time_out_in, breakpoint_id=row.id, project=row.project_id))
+
+    def _time_out_in(self, tx: Transaction, *, breakpoint_id: str, project: str) -> None:
+        self._breakpoints.time_out(tx, breakpoint_id, project=project)
+
+
+def _visible(row: Seen | None, breakpoint_id: str, by: Principal) -> Seen:
+    """Another project's, and for an agent another agent's, is not there."""
+    if row is None or row.project_id != by.project or (by.kind is Kind.AGENT and row.created_by_id != by.id):
+        msg = f"There is no breakpoint {breakpoint_id} in this project."
+        raise NotFound(msg)
+    by.require(Permission.READ)
+    return row

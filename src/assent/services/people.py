@@ -1,0 +1,242 @@
+"""People, groups, projects, tokens and signing in."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from argon2 import PasswordHasher
+from argon2.exceptions import VerificationError
+
+from assent.domain.access import EVERY_ROLE, Kind, Permission, Principal, Role
+from assent.domain.errors import Forbidden, InvalidRequest, NotFound, Unauthenticated
+from assent.domain.instants import SECOND
+from assent.domain.routing import OWNER
+from assent.domain.secrets import secret, secret_hash
+from assent.store.people import EVERYWHERE, Person
+from assent.store.projects import Project
+from assent.store.sessions import BrowserSession
+from assent.store.tokens import Token
+from assent.store.transaction import Transaction
+
+DEFAULT_PROJECT = "default"
+TOKEN_LIFE = 90 * 24 * 3600 * SECOND
+SESSION_LIFE = 12 * 3600 * SECOND
+LINK_LIFE = 24 * 3600 * SECOND
+_hasher = PasswordHasher()
+# Checked when there is no such person, so that the answer takes as long as for a wrong password.
+_NOBODY = _hasher.hash("nobody has this password")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewToken:
+    kind: str
+    name: str
+    person: str | None = None
+    roles: frozenset[Role] | None = None
+    gates: tuple[str, ...] = ("*",)
+    agent_ids: tuple[str, ...] = ("*",)
+    creates_per_minute: int | None = None
+    expires_in: int | None = None
+
+
+class PeopleService:
+    def __init__(self, random: Callable[[int], bytes]) -> None:
+        self._random = random
+
+    def bootstrap(self, tx: Transaction, *, owner: str = OWNER) -> Person:
+        """Make the default project and its owner, who has every role, on fresh data."""
+        existing = tx.people.find_by_name(owner)
+        if existing is not None:
+            return existing
+        now = tx.now()
+        person = Person(tx.new_id("per"), owner, owner.capitalize(), None, None, active=True, created_at=now)
+        tx.people.add(person)
+        tx.people.grant(person.id, EVERYWHERE, EVERY_ROLE)
+        tx.projects.add(Project(DEFAULT_PROJECT, "Default", person.id, {}, now))
+        return person
+
+    def create_person(  # noqa: PLR0913  # the fields of a person
+        self,
+        tx: Transaction,
+        name: str,
+        *,
+        project: str,
+        roles: frozenset[Role],
+        display_name: str | None = None,
+        email: str | None = None,
+        password: str | None = None,
+    ) -> Person:
+        if name == OWNER and tx.people.anyone():
+            raise InvalidRequest.at("/name", f"{OWNER!r} means the owner of a project; choose another name")
+        if name in tx.people.groups(project):
+            raise InvalidRequest.at("/name", "is the name of a group; experts could not tell them apart")
+        if project != EVERYWHERE:
+            tx.projects.get(project)
+        hashed = _hasher.hash(password) if password else None
+        person = Person(tx.new_id("per"), name, display_name or name, email, hashed, active=True, created_at=tx.now())
+        tx.people.add(person)
+        tx.people.grant(person.id, project, roles)
+        return person
+
+    def change_person(self, tx: Transaction, name: str, changes: Mapping[str, Any], *, by: Principal) -> Person:
+        """Change what is given: displayName, email, password, active, roles (in the caller's project)."""
+        by.require(Permission.MANAGE)
+        person = tx.people.get_by_name(name)
+        self._refuse_foreign(tx, person, by)
+        if changes.get("active") is False and person.id == by.id:
+            raise InvalidRequest.at("/active", "you cannot shut yourself out")
+        changed = replace(
+            person,
+            display_name=changes.get("displayName", person.display_name),
+            email=changes.get("email", person.email),
+            active=changes.get("active", person.active),
+            password_hash=_hasher.hash(changes["password"]) if changes.get("password") else person.password_hash,
+        )
+        tx.people.save(changed)
+        if "roles" in changes:
+            tx.people.grant(person.id, by.project, (Role(role) for role in changes["roles"]))
+        if not changed.active or changes.get("password"):
+            tx.sessions.remove_all(person.id)
+        return changed
+
+    def _refuse_foreign(self, tx: Transaction, person: Person, by: Principal) -> None:
+        """An admin of one project does not change people who also work in others."""
+        if not by.everywhere and set(tx.people.grants(person.id)) - {by.project}:
+            msg = f"{person.name} also has roles in other projects; only an admin of all projects may change them."
+            raise Forbidden(msg)
+
+    def put_group(self, tx: Transaction, name: str, members: Sequence[str], *, by: Principal) -> None:
+        by.require(Permission.MANAGE)
+        if name == OWNER or tx.people.find_by_name(name) is not None:
+            raise InvalidRequest.at("/name", "is the name of a person; experts could not tell them apart")
+        people = [tx.people.find_by_name(member) for member in members]
+        for member, person in zip(members, people, strict=True):
+            if person is None:
+                raise InvalidRequest.at("/members", f"there is nobody called {member}")
+        tx.people.put_group(by.project, name, [person.id for person in people if person], at=tx.now())
+
+    def expert_names(self, tx: Transaction, *, by: Principal) -> list[str]:
+        """Return the names under which a person is asked: their own, their groups', the owner's."""
+        owner = [OWNER] if tx.projects.get(by.project).owner_id == by.id else []
+        return [by.name, *owner, *tx.people.group_names(by.id, project=by.project)]
+
+    def create_project(self, tx: Transaction, project_id: str, name: str, owner: str | None, *, by: Principal) -> None:
+        _require_everywhere(by)
+        person = tx.people.get_by_name(owner) if owner else None
+        tx.projects.add(Project(project_id, name, person.id if person else by.id, {}, tx.now()))
+
+    def change_project(self, tx: Transaction, project_id: str, changes: Mapping[str, Any], *, by: Principal) -> None:
+        by.require(Permission.MANAGE)
+        if project_id != by.project and not by.everywhere:
+            msg = f"There is no project {project_id}."
+            raise NotFound(msg)
+        project = tx.projects.get(project_id)
+        owner = tx.people.get_by_name(changes["owner"]).id if changes.get("owner") else project.owner_id
+        tx.projects.save(replace(project, name=changes.get("name") or project.name, owner_id=owner))
+
+    def put_policy(self, tx: Transaction, policy: Mapping[str, Any], *, by: Principal) -> None:
+        by.require(Permission.MANAGE)
+        tx.projects.save(replace(tx.projects.get(by.project), policy=policy))
+
+    def create_token(self, tx: Transaction, new: NewToken, *, project: str, by: str) -> tuple[Token, str]:
+        """Return the token and, this once, its secret."""
+        tx.projects.get(project)
+        kind = Kind.AGENT if new.kind == "agent" else Kind.SERVICE if new.kind == "metrics" else Kind.PERSON
+        person, roles = self._holder(tx, new, project) if kind is Kind.PERSON else (None, frozenset[Role]())
+        now = tx.now()
+        token = Token(
+            id=tx.new_id("tok"),
+            project=project,
+            kind=kind,
+            name=new.name,
+            person_id=person.id if person else None,
+            roles=roles,
+            gates=new.gates,
+            agent_ids=new.agent_ids,
+            creates_per_minute=new.creates_per_minute,
+            created_at=now,
+            created_by=by,
+            expires_at=now + (new.expires_in * SECOND if new.expires_in else TOKEN_LIFE),
+        )
+        plain = secret(kind.value, self._random(32))
+        tx.tokens.add(token, secret_hash=secret_hash(plain))
+        return token, plain
+
+    def _holder(self, tx: Transaction, new: NewToken, project: str) -> tuple[Person, frozenset[Role]]:
+        """A person's token carries that person's roles, or fewer."""
+        owner_id = tx.projects.get(project).owner_id
+        person = tx.people.get_by_name(new.person) if new.person else tx.people.find(owner_id or "")
+        if person is None:
+            raise InvalidRequest.at("/person", "name the person this token is for")
+        grants = tx.people.grants(person.id)
+        held = grants.get(project, frozenset()) | grants.get(EVERYWHERE, frozenset())
+        asked = new.roles if new.roles is not None else held & _roles_of(new.kind)
+        if not asked or asked - held:
+            have = ", ".join(sorted(held)) or "no role"
+            raise InvalidRequest.at("/kind", f"{person.name} has {have} in {project}, which is less than was asked for")
+        return person, asked
+
+    def sign_in(self, tx: Transaction, name: str, password: str) -> Person:
+        person = tx.people.find_by_name(name)
+        known = person is not None and person.active and person.password_hash is not None
+        stored = person.password_hash if known and person else None
+        try:
+            _hasher.verify(stored or _NOBODY, password)
+        except VerificationError as error:
+            msg = "The name or the password is wrong."
+            raise Unauthenticated(msg) from error
+        if person is None or not known:
+            msg = "The name or the password is wrong."
+            raise Unauthenticated(msg)
+        return person
+
+    def create_link(self, tx: Transaction, person_id: str, *, purpose: str) -> str:
+        plain = secret("link", self._random(32))
+        tx.sessions.add_link(secret_hash(plain), person_id, purpose=purpose, expires_at=tx.now() + LINK_LIFE)
+        return plain
+
+    def use_link(self, tx: Transaction, plain: str) -> tuple[str, str]:
+        """Sign in by a one-time link: return a session's secret and its form key."""
+        person_id = tx.sessions.use_link(secret_hash(plain), now=tx.now())
+        person = tx.people.find(person_id) if person_id else None
+        if person is None or not person.active:
+            msg = "This link was used already or is too old. Make a new one with: assent user link NAME"
+            raise Unauthenticated(msg)
+        return self.open_session(tx, person.id)
+
+    def open_session(self, tx: Transaction, person_id: str) -> tuple[str, str]:
+        plain, csrf = secret("session", self._random(32)), self._random(16).hex()
+        now = tx.now()
+        tx.sessions.add(secret_hash(plain), person_id, csrf=csrf, now=now, expires_at=now + SESSION_LIFE)
+        return plain, csrf
+
+    def session_principal(self, tx: Transaction, plain: str) -> tuple[Principal, BrowserSession] | None:
+        found = tx.sessions.find(secret_hash(plain), now=tx.now())
+        if found is None:
+            return None
+        grants = tx.people.grants(found.person_id)
+        everywhere = grants.get(EVERYWHERE, frozenset())
+        projects = [project for project in grants if project != EVERYWHERE]
+        project = DEFAULT_PROJECT if everywhere or not projects else projects[0]
+        principal = Principal(
+            kind=Kind.PERSON,
+            id=found.person_id,
+            name=found.person,
+            project=project,
+            roles=grants.get(project, frozenset()) | everywhere,
+            everywhere=Role.ADMIN in everywhere,
+            expires_at=found.expires_at,
+        )
+        return principal, found
+
+
+def _roles_of(kind: str) -> frozenset[Role]:
+    """What a token of a kind carries at most; an admin's, everything the person has."""
+    return EVERY_ROLE if kind == "admin" else frozenset({Role(kind)})
+
+
+def _require_everywhere(by: Principal) -> None:
+    by.require(Permission.MANAGE)
+    if not by.everywhere:
+        msg = "Only an admin of all projects may do this."
+        raise Forbidden(msg)

@@ -1,0 +1,270 @@
+"""Breakpoints with their events, responses, comments and labels; every move is one guarded UPDATE."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+from assent.domain.access import Actor
+from assent.domain.breakpoint import Breakpoint, Event, Response, Status, ended
+from assent.domain.errors import NotFound
+from assent.domain.routing import Seat
+from assent.domain.strategies import Decision
+from assent.ports import Session
+from assent.store.sql import insert
+
+COLUMNS = (
+    "id", "project_id", "status", "decision", "agent_id", "run_id", "title", "gate", "payload", "tags", "seats",
+    "strategy", "risk", "priority", "on_timeout", "ttl_seconds", "callback_url", "digest", "created_at", "created_by",
+    "created_by_id", "due_at", "auto_approval", "warnings", "updated_at", "ended_at", "ended_by", "result", "version",
+    "head", "comments", "votes",
+)  # fmt: skip
+INSERT = insert("assent_breakpoints", (*COLUMNS, "question", "attempt", "search"))
+INSERT_SEARCH = "INSERT INTO assent_search (rowid, search) VALUES (last_insert_rowid(), :search)"
+INSERT_EVENT = insert("assent_events", ("breakpoint_id", "seq", "type", "actor", "at", "metadata", "previous", "hash"))
+INSERT_LABEL = insert("assent_labels", ("project_id", "label", "status", "created_at", "id", "agent_id"))
+INSERT_COMMENT = insert("assent_comments", ("id", "breakpoint_id", "author", "comment", "created_at"))
+SELECT = f"SELECT {', '.join(COLUMNS)} FROM assent_breakpoints WHERE id = :id AND project_id = :project_id"
+UPDATE = """
+    UPDATE assent_breakpoints
+    SET status = :status, decision = :decision, updated_at = :updated_at, ended_at = :ended_at, ended_by = :ended_by,
+        result = :result, version = :version, head = :head, comments = :comments, votes = :votes
+    WHERE id = :id AND status = 'waiting' AND version = :expected"""
+UPDATE_LABELS = "UPDATE assent_labels SET status = :status WHERE id = :id"
+RESPONSE_COLUMNS = (
+    "breakpoint_id", "person_id", "person", "approved", "at", "first_at", "via", "comment", "option", "answers", "edits",
+    "seat", "in_place_of", "override", "digest",
+)  # fmt: skip
+UPSERT_RESPONSE = insert(
+    "assent_responses",
+    RESPONSE_COLUMNS,
+    suffix="ON CONFLICT (breakpoint_id, person_id) DO UPDATE SET "
+    + ", ".join(f"{name} = excluded.{name}" for name in RESPONSE_COLUMNS[3:] if name != "first_at"),
+)
+SELECT_RESPONSES = """
+    SELECT person, approved, at, via, comment, option, answers, edits, seat, in_place_of, override, digest
+    FROM assent_responses WHERE breakpoint_id = :id ORDER BY first_at, person_id"""
+SELECT_EVENTS = """
+    SELECT breakpoint_id, seq, type, actor, at, metadata, previous, hash
+    FROM assent_events WHERE breakpoint_id = :id AND seq > :after ORDER BY seq LIMIT :limit"""
+SELECT_DUE = """
+    SELECT id, project_id FROM assent_breakpoints
+    WHERE status = 'waiting' AND due_at <= :now ORDER BY due_at LIMIT :limit"""
+
+
+class Deadline(StrEnum):
+    """What the deciding statement demands of the deadline."""
+
+    AHEAD = "AND due_at > :now"
+    PASSED = "AND due_at <= :now"
+    ANY = ""
+
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder().decode
+
+
+def to_json(value: Any) -> str:  # noqa: ANN401  # any JSON value
+    return _encode(value).decode()
+
+
+class Breakpoints:
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._lock = " FOR UPDATE" if session.dialect == "postgresql" else ""
+
+    def add(self, new: Breakpoint, events: Sequence[Event], *, search: str) -> None:
+        session = self._session
+        extra = {"question": new.payload.get("question"), "attempt": new.payload.get("attempt"), "search": search}
+        session.write(INSERT, [_row(new) | extra])
+        if session.dialect == "sqlite":
+            session.write(INSERT_SEARCH, [{"search": search}])
+        session.write(INSERT_EVENT, [_event_row(event) for event in events])
+        labels = [f"t:{tag}" for tag in new.tags] + [f"e:{name}" for seat in new.seats for name in seat.names]
+        if labels:
+            shared = {
+                "project_id": new.project,
+                "status": new.status.value,
+                "created_at": new.created_at,
+                "id": new.id,
+                "agent_id": new.agent_id,
+            }
+            session.write(INSERT_LABEL, [shared | {"label": label} for label in dict.fromkeys(labels)])
+
+    def get(self, breakpoint_id: str, *, project: str) -> Breakpoint:
+        """Return it, locked until the transaction ends, or raise NotFound."""
+        rows = self._session.all(SELECT + self._lock, {"id": breakpoint_id, "project_id": project})
+        if not rows:
+            msg = f"There is no breakpoint {breakpoint_id} in this project."
+            raise NotFound(msg)
+        return _breakpoint(rows[0])
+
+    def move(self, changed: Breakpoint, events: Sequence[Event], *, deadline: Deadline, now: int) -> None:
+        """Save what the domain decided, if nobody was faster and the deadline is where it must be."""
+        expected = changed.version - len(events)
+        params = {
+            "id": changed.id,
+            "status": changed.status.value,
+            "decision": changed.decision.value if changed.decision else None,
+            "updated_at": changed.updated_at,
+            "ended_at": changed.ended_at,
+            "ended_by": str(changed.ended_by) if changed.ended_by else None,
+            "result": to_json(changed.result) if changed.result is not None else None,
+            "version": changed.version,
+            "head": changed.head,
+            "comments": changed.comments,
+            "votes": changed.votes,
+            "expected": expected,
+        }
+        if deadline is not Deadline.ANY:
+            params["now"] = now
+        if self._session.change(f"{UPDATE} {deadline.value}", params) != 1:
+            raise ended(self._standing(changed, now))
+        self._session.write(INSERT_EVENT, [_event_row(event) for event in events])
+        if changed.status is not Status.WAITING:
+            self._session.write(UPDATE_LABELS, [{"id": changed.id, "status": changed.status.value}])
+
+    def _standing(self, attempted: Breakpoint, now: int) -> Breakpoint:
+        current = self.get(attempted.id, project=attempted.project)
+        if current.overdue(now):
+            return replace(current, status=Status.EXPIRED, ended_at=current.due_at)
+        return current
+
+    def add_comment(self, comment_id: str, breakpoint_id: str, *, author: Actor, comment: str, at: int) -> None:
+        row = {
+            "id": comment_id,
+            "breakpoint_id": breakpoint_id,
+            "author": str(author),
+            "comment": comment,
+            "created_at": at,
+        }
+        self._session.write(INSERT_COMMENT, [row])
+
+    def put_response(self, breakpoint_id: str, response: Response, *, person_id: str) -> None:
+        row = {
+            "breakpoint_id": breakpoint_id,
+            "person_id": person_id,
+            "person": response.person,
+            "approved": int(response.approved),
+            "at": response.at,
+            "first_at": response.at,
+            "via": response.via,
+            "comment": response.comment,
+            "option": response.option,
+            "answers": _optional_json(response.answers),
+            "edits": _optional_json(response.edits),
+            "seat": response.seat,
+            "in_place_of": to_json(response.in_place_of),
+            "override": int(response.override),
+            "digest": response.digest,
+        }
+        self._session.write(UPSERT_RESPONSE, [row])
+
+    def responses(self, breakpoint_id: str) -> list[Response]:
+        return [response_of(row) for row in self._session.all(SELECT_RESPONSES, {"id": breakpoint_id})]
+
+    def events(self, breakpoint_id: str, *, after: int = 0, limit: int = 1000) -> list[Event]:
+        rows = self._session.all(SELECT_EVENTS, {"id": breakpoint_id, "after": after, "limit": limit})
+        return [event_of(row) for row in rows]
+
+    def due(self, now: int, *, limit: int) -> Sequence[Sequence[Any]]:
+        return self._session.all(SELECT_DUE, {"now": now, "limit": limit})
+
+
+def response_of(row: Sequence[Any]) -> Response:
+    person, approved, at, via, comment, option, answers, edits, seat, in_place_of, override, digest = row
+    return Response(
+        person=person,
+        approved=bool(approved),
+        at=at,
+        via=via,
+        comment=comment,
+        option=option,
+        answers=_decode(answers) if answers else None,
+        edits=_decode(edits) if edits else None,
+        seat=seat,
+        in_place_of=tuple(_decode(in_place_of)),
+        override=bool(override),
+        digest=digest,
+    )
+
+
+def event_of(row: Sequence[Any]) -> Event:
+    breakpoint_id, seq, kind, actor, at, metadata, previous, digest = row
+    return Event(breakpoint_id, seq, kind, Actor.parse(actor), at, _decode(metadata), previous, digest)
+
+
+def _event_row(event: Event) -> dict[str, Any]:
+    return {
+        "breakpoint_id": event.breakpoint_id,
+        "seq": event.seq,
+        "type": event.type,
+        "actor": str(event.actor),
+        "at": event.at,
+        "metadata": to_json(event.metadata),
+        "previous": event.previous,
+        "hash": event.hash,
+    }
+
+
+def _optional_json(value: Mapping[str, Any] | None) -> str | None:
+    return None if value is None else to_json(value)
+
+
+def seats_json(seats: Sequence[Seat]) -> str:
+    return to_json([[seat.name, list(seat.stands_in_for)] for seat in seats])
+
+
+def _row(new: Breakpoint) -> dict[str, Any]:
+    return {
+        "id": new.id,
+        "project_id": new.project,
+        "status": new.status.value,
+        "decision": new.decision.value if new.decision else None,
+        "agent_id": new.agent_id,
+        "run_id": new.run_id,
+        "title": new.title,
+        "gate": new.gate,
+        "payload": to_json(new.payload),
+        "tags": to_json(new.tags),
+        "seats": seats_json(new.seats),
+        "strategy": new.strategy,
+        "risk": new.risk,
+        "priority": new.priority,
+        "on_timeout": new.on_timeout,
+        "ttl_seconds": new.ttl_seconds,
+        "callback_url": new.callback_url,
+        "digest": new.digest,
+        "created_at": new.created_at,
+        "created_by": str(new.created_by),
+        "created_by_id": new.created_by_id,
+        "due_at": new.due_at,
+        "auto_approval": to_json(new.auto_approval),
+        "warnings": to_json(new.warnings),
+        "updated_at": new.updated_at,
+        "ended_at": new.ended_at,
+        "ended_by": str(new.ended_by) if new.ended_by else None,
+        "result": _optional_json(new.result),
+        "version": new.version,
+        "head": new.head,
+        "comments": new.comments,
+        "votes": new.votes,
+    }
+
+
+def _breakpoint(row: Sequence[Any]) -> Breakpoint:
+    value = dict(zip(COLUMNS, row, strict=True))
+    value["project"] = value.pop("project_id")
+    value["status"] = Status(value["status"])
+    value["decision"] = Decision(value["decision"]) if value["decision"] else None
+    value["seats"] = tuple(Seat(name, tuple(absent)) for name, absent in _decode(value["seats"]))
+    value["created_by"] = Actor.parse(value["created_by"])
+    value["ended_by"] = Actor.parse(value["ended_by"]) if value["ended_by"] else None
+    for name in ("payload", "auto_approval"):
+        value[name] = _decode(value[name])
+    for name in ("tags", "warnings"):
+        value[name] = tuple(_decode(value[name]))
+    value["result"] = _decode(value["result"]) if value["result"] else None
+    return Breakpoint(**value)

@@ -1,0 +1,72 @@
+"""Context files: bytes kept once per project under their SHA-256, and the entries that point at them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from assent.domain.errors import NotFound
+from assent.ports import Session
+from assent.store.sql import insert
+
+INSERT = insert(
+    "assent_files", ("project_id", "sha256", "size", "content", "created_at"), suffix="ON CONFLICT DO NOTHING"
+)
+INSERT_ENTRY = insert("assent_breakpoint_files", ("breakpoint_id", "n", "path", "format", "language", "sha256", "size"))
+SELECT_ENTRY = """
+    SELECT e.n, e.path, e.format, e.language, e.sha256, e.size, f.content
+    FROM assent_breakpoint_files e
+    JOIN assent_breakpoints b ON b.id = e.breakpoint_id
+    LEFT JOIN assent_files f ON f.project_id = b.project_id AND f.sha256 = e.sha256
+    WHERE e.breakpoint_id = :id AND b.project_id = :project_id AND e.n = :n"""
+
+
+@dataclass(frozen=True, slots=True)
+class FileEntry:
+    n: int
+    path: str
+    format: str
+    language: str | None
+    sha256: str | None
+    size: int | None
+    content: bytes | None = None
+
+
+class Files:
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def put(self, project: str, sha256: str, content: bytes, *, at: int) -> None:
+        row = {"project_id": project, "sha256": sha256, "size": len(content), "content": content, "created_at": at}
+        self._session.change(INSERT, row)
+
+    def size(self, project: str, sha256: str) -> int | None:
+        statement = "SELECT size FROM assent_files WHERE project_id = :project_id AND sha256 = :sha256"
+        rows = self._session.all(statement, {"project_id": project, "sha256": sha256})
+        return rows[0][0] if rows else None
+
+    def attach(self, breakpoint_id: str, entries: Sequence[FileEntry]) -> None:
+        rows: list[dict[str, Any]] = [
+            {
+                "breakpoint_id": breakpoint_id,
+                "n": entry.n,
+                "path": entry.path,
+                "format": entry.format,
+                "language": entry.language,
+                "sha256": entry.sha256,
+                "size": entry.size,
+            }
+            for entry in entries
+        ]
+        if rows:
+            self._session.write(INSERT_ENTRY, rows)
+
+    def get_entry(self, breakpoint_id: str, n: int, *, project: str) -> FileEntry:
+        rows = self._session.all(SELECT_ENTRY, {"id": breakpoint_id, "project_id": project, "n": n})
+        if not rows:
+            msg = f"Breakpoint {breakpoint_id} has no file number {n}."
+            raise NotFound(msg)
+        entry = FileEntry(*rows[0])
+        if entry.content is None:
+            msg = f"The agent named {entry.path!r} but did not provide it."
+            raise NotFound(msg)
+        return entry

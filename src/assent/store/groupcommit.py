@@ -1,0 +1,143 @@
+"""Run waiting use cases together in one commit, and each alone when one of them spoils it."""
+
+import asyncio
+import queue
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, Protocol, TypeVar
+
+from assent.domain.errors import AssentError
+from assent.ports import Hint
+from assent.store.transaction import Transaction
+
+Result = TypeVar("Result")
+
+MAX_BATCH = 64
+
+
+class Connection(Protocol):
+    """A writer's own connection, as the group commit drives it."""
+
+    def begin(self) -> Transaction: ...
+
+    def commit(self) -> None: ...
+
+    def rollback(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class Job(Generic[Result]):
+    __slots__ = ("error", "future", "hints", "result", "use_case")
+
+    def __init__(self, use_case: Callable[[Transaction], Result], future: "asyncio.Future[Result]") -> None:
+        self.use_case = use_case
+        self.future = future
+        self.result: Result | None = None
+        self.error: BaseException | None = None
+        self.hints: Sequence[Hint] = ()
+
+    def settle(self) -> None:
+        if self.future.done():
+            return
+        if self.error is not None:
+            self.future.set_exception(self.error)
+        else:
+            self.future.set_result(self.result)  # type: ignore[arg-type]
+
+
+class Spoiled(Exception):
+    """A use case failed after it had written: its batch must be taken back and run one by one."""
+
+
+class GroupCommit:
+    """Writer threads. What waits while one commit is being made durable goes into the next."""
+
+    def __init__(
+        self, connect: Callable[[], Connection], *, threads: int, on_commit: Callable[[Sequence[Hint]], None]
+    ) -> None:
+        self._connect = connect
+        self._on_commit = on_commit
+        self._queue: queue.SimpleQueue[Job[Any] | None] = queue.SimpleQueue()
+        self._threads = [threading.Thread(target=self._work, name=f"writer-{n}", daemon=True) for n in range(threads)]
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def start(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        for thread in self._threads:
+            thread.start()
+
+    async def run(self, use_case: Callable[[Transaction], Result]) -> Result:
+        future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
+        self._queue.put(Job(use_case, future))
+        return await future
+
+    async def stop(self) -> None:
+        for _ in self._threads:
+            self._queue.put(None)
+        for thread in self._threads:
+            await asyncio.to_thread(thread.join)
+
+    def _work(self) -> None:
+        connection = self._connect()
+        try:
+            while (first := self._queue.get()) is not None:
+                self._finish(self._attempt(connection, [first, *self._waiting()]))
+        finally:
+            connection.close()
+
+    def _waiting(self) -> list[Job[Any]]:
+        jobs: list[Job[Any]] = []
+        while len(jobs) < MAX_BATCH:
+            try:
+                job = self._queue.get_nowait()
+            except queue.Empty:
+                break
+            if job is None:
+                self._queue.put(None)
+                break
+            jobs.append(job)
+        return jobs
+
+    def _attempt(self, connection: Connection, jobs: list[Job[Any]]) -> list[Job[Any]]:
+        try:
+            self._together(connection, jobs)
+        except Exception as error:  # noqa: BLE001  # the worker loop: every failure belongs to some caller
+            connection.rollback()
+            if len(jobs) == 1:
+                self._fail(jobs[0], error)
+            else:
+                for job in jobs:
+                    self._attempt(connection, [job])
+        return jobs
+
+    def _together(self, connection: Connection, jobs: list[Job[Any]]) -> None:
+        tx = connection.begin()
+        for job in jobs:
+            job.result, job.error, job.hints = None, None, ()
+            tx.session.dirty = False
+            tx.hints = []
+            try:
+                job.result = job.use_case(tx)
+                job.hints = tuple(tx.hints)
+            except AssentError as error:
+                if tx.session.dirty:
+                    raise Spoiled from error
+                # Refused before anything was written: the others go on.
+                job.error = error
+        connection.commit()
+
+    def _fail(self, job: Job[Any], error: Exception) -> None:
+        job.result, job.hints = None, ()
+        job.error = error.__cause__ if isinstance(error, Spoiled) else error
+
+    def _finish(self, jobs: list[Job[Any]]) -> None:
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._deliver, jobs)
+
+    def _deliver(self, jobs: list[Job[Any]]) -> None:
+        hints = [hint for job in jobs for hint in job.hints]
+        if hints:
+            self._on_commit(hints)
+        for job in jobs:
+            job.settle()

@@ -1,0 +1,37 @@
+"""Idempotency keys, claimed in the transaction whose effect they guard."""
+
+from assent.domain.errors import IdempotencyMismatch
+from assent.ports import Session
+from assent.store.sql import insert
+
+INSERT = insert(
+    "assent_idempotency",
+    ("principal_id", "key", "fingerprint", "breakpoint_id", "created_at"),
+    suffix="ON CONFLICT (principal_id, key) DO NOTHING",
+)
+SELECT = """
+    SELECT fingerprint, breakpoint_id FROM assent_idempotency WHERE principal_id = :principal_id AND key = :key"""
+
+
+class Idempotency:
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def claim(self, principal_id: str, key: str, *, fingerprint: str, breakpoint_id: str, now: int) -> str | None:
+        """Take the key; return the breakpoint it already stands for, or None if it is ours now."""
+        row = {
+            "principal_id": principal_id,
+            "key": key,
+            "fingerprint": fingerprint,
+            "breakpoint_id": breakpoint_id,
+            "created_at": now,
+        }
+        if self._session.change(INSERT, row) == 1:
+            return None
+        stored, existing = self._session.all(SELECT, {"principal_id": principal_id, "key": key})[0]
+        if stored != fingerprint:
+            raise IdempotencyMismatch(key=key)
+        return str(existing)
+
+    def forget(self, before: int) -> int:
+        return self._session.change("DELETE FROM assent_idempotency WHERE created_at < :before", {"before": before})

@@ -1,0 +1,14 @@
+"""Alembic's entry: run on the connection that `upgrade` hands over."""
+
+from alembic import context
+
+from assent.store.tables import metadata
+
+context.configure(
+    connection=context.config.attributes["connection"],
+    target_metadata=metadata,
+    version_table="assent_version",
+    render_as_batch=True,
+)
+with context.begin_transaction():
+    context.run_migrations()

@@ -1,0 +1,186 @@
+"""People, their roles in projects, and the groups they are in."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from assent.domain.access import Role, roles
+from assent.domain.errors import Conflict, NotFound
+from assent.domain.routing import OWNER, Directory
+from assent.ports import Session
+from assent.store.sql import insert
+
+EVERYWHERE = "*"
+"""The project of a role that holds in all of them."""
+
+COLUMNS = ("id", "name", "display_name", "email", "password_hash", "active", "created_at")
+SELECT = f"SELECT {', '.join(COLUMNS)} FROM assent_people"
+INSERT = insert("assent_people", COLUMNS, suffix="ON CONFLICT (name) DO NOTHING")
+UPDATE = """
+    UPDATE assent_people
+    SET display_name = :display_name, email = :email, password_hash = :password_hash, active = :active
+    WHERE id = :id"""
+INSERT_GRANT = insert("assent_grants", ("person_id", "project_id", "role"), suffix="ON CONFLICT DO NOTHING")
+DELETE_GRANTS = "DELETE FROM assent_grants WHERE person_id = :person_id AND project_id = :project_id"
+SELECT_GRANTS = "SELECT project_id, role FROM assent_grants WHERE person_id = :person_id ORDER BY project_id, role"
+# A revoked or expired token carries no role, also when it was valid as the request came in.
+SELECT_LIVE_ROLES = """
+    SELECT DISTINCT g.role FROM assent_grants g JOIN assent_people p ON p.id = g.person_id
+    WHERE p.id = :person_id AND p.active = 1 AND g.project_id IN (:project_id, '*')
+      AND NOT EXISTS (
+        SELECT 1 FROM assent_tokens t
+        WHERE t.id = :token_id AND (t.revoked_at IS NOT NULL OR t.expires_at <= :now))"""
+_REVIEWER = """
+    SELECT 1 FROM assent_grants g
+    WHERE g.person_id = p.id AND g.role = 'reviewer' AND g.project_id IN (:project_id, '*')"""
+SELECT_REVIEWER = f"SELECT p.name FROM assent_people p WHERE p.name = :name AND p.active = 1 AND EXISTS ({_REVIEWER})"
+SELECT_GROUP_REVIEWERS = f"""
+    SELECT p.name FROM assent_group_members m JOIN assent_people p ON p.id = m.person_id
+    WHERE m.project_id = :project_id AND m.group_name = :name AND p.active = 1 AND EXISTS ({_REVIEWER})"""
+SELECT_GROUP = "SELECT name FROM assent_groups WHERE project_id = :project_id AND name = :name"
+SELECT_OWNER = f"""
+    SELECT p.name FROM assent_projects o JOIN assent_people p ON p.id = o.owner_id
+    WHERE o.id = :project_id AND p.active = 1 AND EXISTS ({_REVIEWER})"""
+SELECT_GROUPS_OF = """
+    SELECT group_name FROM assent_group_members WHERE project_id = :project_id AND person_id = :person_id"""
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    id: str
+    name: str
+    display_name: str
+    email: str | None
+    password_hash: str | None
+    active: bool
+    created_at: int
+
+
+class People:
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def add(self, person: Person) -> None:
+        if self._session.change(INSERT, _row(person)) != 1:
+            msg = f"Somebody called {person.name} exists already."
+            raise Conflict(msg)
+
+    def save(self, person: Person) -> None:
+        row = _row(person)
+        del row["name"], row["created_at"]
+        self._session.change(UPDATE, row)
+
+    def find_by_name(self, name: str) -> Person | None:
+        rows = self._session.all(f"{SELECT} WHERE name = :name", {"name": name})
+        return _person(rows[0]) if rows else None
+
+    def get_by_name(self, name: str) -> Person:
+        person = self.find_by_name(name)
+        if person is None:
+            msg = f"There is nobody called {name}."
+            raise NotFound(msg)
+        return person
+
+    def find(self, person_id: str) -> Person | None:
+        rows = self._session.all(f"{SELECT} WHERE id = :id", {"id": person_id})
+        return _person(rows[0]) if rows else None
+
+    def every(self) -> list[Person]:
+        return [_person(row) for row in self._session.all(f"{SELECT} ORDER BY name", {})]
+
+    def anyone(self) -> bool:
+        return bool(self._session.all("SELECT 1 FROM assent_people LIMIT 1", {}))
+
+    def grant(self, person_id: str, project: str, granted: Iterable[Role]) -> None:
+        """Set the roles a person has in a project to exactly these."""
+        self._session.change(DELETE_GRANTS, {"person_id": person_id, "project_id": project})
+        rows = [{"person_id": person_id, "project_id": project, "role": role.value} for role in sorted(set(granted))]
+        if rows:
+            self._session.write(INSERT_GRANT, rows)
+
+    def grants(self, person_id: str) -> dict[str, frozenset[Role]]:
+        found: dict[str, set[str]] = defaultdict(set)
+        for project, role in self._session.all(SELECT_GRANTS, {"person_id": person_id}):
+            found[project].add(role)
+        return {project: roles(names) for project, names in found.items()}
+
+    def live_roles(self, person_id: str, *, project: str, token_id: str | None, now: int) -> frozenset[Role]:
+        """Return what a person may do at this moment, as the deciding transaction sees it."""
+        params = {"person_id": person_id, "project_id": project, "token_id": token_id or "", "now": now}
+        return roles(row[0] for row in self._session.all(SELECT_LIVE_ROLES, params))
+
+    def directory(self, project: str, names: Iterable[str]) -> Directory:
+        """Return who carries these experts' names, and the owner."""
+        people: set[str] = set()
+        groups: dict[str, frozenset[str]] = {}
+        owner = self._names(SELECT_OWNER, project)
+        people |= owner
+        for name in names:
+            if name == OWNER:
+                continue
+            params = {"project_id": project, "name": name}
+            if self._session.all(SELECT_GROUP, params):
+                groups[name] = self._names(SELECT_GROUP_REVIEWERS, project, name)
+                people |= groups[name]
+            else:
+                people |= self._names(SELECT_REVIEWER, project, name)
+        return Directory(frozenset(people), groups, next(iter(owner), None))
+
+    def _names(self, statement: str, project: str, name: str | None = None) -> frozenset[str]:
+        params = {"project_id": project} if name is None else {"project_id": project, "name": name}
+        return frozenset(row[0] for row in self._session.all(statement, params))
+
+    def group_names(self, person_id: str, *, project: str) -> list[str]:
+        rows = self._session.all(SELECT_GROUPS_OF, {"project_id": project, "person_id": person_id})
+        return [row[0] for row in rows]
+
+    def put_group(self, project: str, name: str, member_ids: Sequence[str], *, at: int) -> None:
+        """Create the group or set its members to exactly these."""
+        key = {"project_id": project, "name": name}
+        self._session.change(
+            insert("assent_groups", ("project_id", "name", "created_at"), suffix="ON CONFLICT DO NOTHING"),
+            key | {"created_at": at},
+        )
+        self._session.change(
+            "DELETE FROM assent_group_members WHERE project_id = :project_id AND group_name = :name", key
+        )
+        statement = insert("assent_group_members", ("project_id", "group_name", "person_id"))
+        rows = [
+            {"project_id": project, "group_name": name, "person_id": member} for member in dict.fromkeys(member_ids)
+        ]
+        if rows:
+            self._session.write(statement, rows)
+
+    def groups(self, project: str) -> dict[str, list[str]]:
+        statement = """
+            SELECT g.name, p.name FROM assent_groups g
+            LEFT JOIN assent_group_members m ON m.project_id = g.project_id AND m.group_name = g.name
+            LEFT JOIN assent_people p ON p.id = m.person_id
+            WHERE g.project_id = :project_id ORDER BY g.name, p.name"""
+        found: dict[str, list[str]] = {}
+        for group, member in self._session.all(statement, {"project_id": project}):
+            found.setdefault(group, []).extend([member] if member else [])
+        return found
+
+    def remove_group(self, project: str, name: str) -> None:
+        key = {"project_id": project, "name": name}
+        if self._session.change("DELETE FROM assent_groups WHERE project_id = :project_id AND name = :name", key) != 1:
+            msg = f"There is no group {name}."
+            raise NotFound(msg)
+
+
+def _row(person: Person) -> dict[str, Any]:
+    return {
+        "id": person.id,
+        "name": person.name,
+        "display_name": person.display_name,
+        "email": person.email,
+        "password_hash": person.password_hash,
+        "active": int(person.active),
+        "created_at": person.created_at,
+    }
+
+
+def _person(row: Sequence[Any]) -> Person:
+    return Person(row[0], row[1], row[2], row[3], row[4], bool(row[5]), row[6])

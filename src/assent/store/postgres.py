@@ -1,0 +1,269 @@
+"""PostgreSQL: psycopg writes on threads, asyncpg reads and listens on the loop; any number of nodes."""
+
+import asyncio
+import contextlib
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+import asyncpg
+import psycopg
+import structlog
+
+from assent.domain.breakpoint import Status
+from assent.domain.errors import Unavailable
+from assent.ports import Clock, Hint, Ids
+from assent.store.groupcommit import GroupCommit
+from assent.store.sql import Row, for_asyncpg, for_psycopg
+from assent.store.transaction import Transaction
+
+Result = TypeVar("Result")
+
+WRITERS = 2
+READERS = 4
+PAGE_CONNECTIONS = 4
+CHANNEL = "assent"
+MAX_NOTIFY = 7_000
+SETTINGS = "-c lock_timeout=5s -c statement_timeout=30s -c idle_in_transaction_session_timeout=60s"
+_log = structlog.get_logger()
+
+
+class PostgresSession:
+    dialect = "postgresql"
+
+    def __init__(self, connection: psycopg.Connection[tuple[Any, ...]]) -> None:
+        self.connection = connection
+        self.dirty = False
+
+    def all(self, statement: str, params: Mapping[str, Any]) -> Sequence[Row]:
+        return self.connection.execute(for_psycopg(statement), params).fetchall()
+
+    def change(self, statement: str, params: Mapping[str, Any]) -> int:
+        # Inside a pipeline a cursor knows its row count only from rows that come back.
+        touched = len(self.connection.execute(for_psycopg(f"{statement} RETURNING 1"), params).fetchall())
+        self.dirty = self.dirty or touched > 0
+        return touched
+
+    def write(self, statement: str, rows: Sequence[Mapping[str, Any]]) -> None:
+        self.dirty = True
+        for row in rows:
+            self.connection.execute(for_psycopg(statement), row)
+
+
+class PostgresWriter:
+    """A connection of a writer thread; reconnects when PostgreSQL went away."""
+
+    def __init__(self, url: str, open_transaction: Callable[[PostgresSession], Transaction]) -> None:
+        self._url = url
+        self._open_transaction = open_transaction
+        self._connection: psycopg.Connection[tuple[Any, ...]] | None = None
+        self._pipeline = contextlib.ExitStack()
+
+    def begin(self) -> Transaction:
+        if self._connection is None or self._connection.closed:
+            self._connection = _connect(self._url)
+        # Statements whose outcome nobody needs are sent without waiting for their answers.
+        self._pipeline.enter_context(self._connection.pipeline())
+        return self._open_transaction(PostgresSession(self._connection))
+
+    def commit(self) -> None:
+        assert self._connection is not None, "begin comes first"
+        self._connection.commit()
+        self._pipeline.close()
+
+    def rollback(self) -> None:
+        try:
+            self._pipeline.close()
+        except psycopg.Error:
+            pass  # what spoiled the pipeline has been raised already
+        self._pipeline = contextlib.ExitStack()
+        if self._connection is not None:
+            try:
+                self._connection.rollback()
+            except psycopg.Error:
+                self._connection.close()
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+
+
+def _connect(url: str) -> psycopg.Connection[tuple[Any, ...]]:
+    try:
+        return psycopg.connect(url, options=SETTINGS, connect_timeout=5, application_name="assent")
+    except psycopg.OperationalError as error:
+        msg = "PostgreSQL does not answer."
+        raise Unavailable(msg) from error
+
+
+class DatabaseClock:
+    """PostgreSQL's time on every node: the local clock plus the difference last measured."""
+
+    def __init__(self) -> None:
+        self.offset = 0
+
+    def now(self) -> int:
+        return time.time_ns() // 1000 + self.offset
+
+    async def measure(self, connection: asyncpg.Connection) -> None:
+        before = time.time_ns() // 1000
+        there = await connection.fetchval("SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint")
+        after = time.time_ns() // 1000
+        self.offset = there - (before + after) // 2
+
+
+class PostgresDatabase:
+    """The scale-out choice: the same use cases, any number of nodes."""
+
+    dialect = "postgresql"
+
+    def __init__(self, url: str, *, clock: Clock, ids: Ids, on_commit: Callable[[Sequence[Hint]], None]) -> None:
+        self.url = url
+        self._clock = clock
+        self._ids = ids
+        self._wake = on_commit
+        self._commits = GroupCommit(
+            lambda: PostgresWriter(url, self._transaction), threads=WRITERS, on_commit=self._committed
+        )
+        self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="reader")
+        self._local = threading.local()
+        self._opened: list[psycopg.Connection[tuple[Any, ...]]] = []
+        self._keys: asyncpg.Pool | None = None
+        self._pages: asyncpg.Pool | None = None
+        self._unsent: list[Hint] = []
+        self._unsent_ready = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def _transaction(self, session: PostgresSession) -> Transaction:
+        return Transaction(session, self._clock, self._ids)
+
+    async def start(self) -> None:
+        self._keys = await _pool(self.url, 2)
+        self._pages = await _pool(self.url, PAGE_CONNECTIONS)
+        self._commits.start()
+        async with self._keys.acquire() as connection:
+            if isinstance(self._clock, DatabaseClock):
+                await self._clock.measure(connection)
+        self._tasks = [asyncio.create_task(self._listen()), asyncio.create_task(self._notify())]
+
+    async def stop(self) -> None:
+        await self._commits.stop()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._readers.shutdown()
+        for connection in self._opened:
+            connection.close()
+        for pool in (self._keys, self._pages):
+            if pool is not None:
+                await pool.close()
+
+    async def write(self, use_case: Callable[[Transaction], Result]) -> Result:
+        try:
+            return await self._commits.run(use_case)
+        except psycopg.OperationalError as error:
+            msg = "PostgreSQL did not answer; whether the change was made is not known. Ask again with the same key."
+            raise Unavailable(msg) from error
+
+    async def read(self, use_case: Callable[[Transaction], Result]) -> Result:
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._readers, self._read, use_case)
+        except psycopg.OperationalError as error:
+            msg = "PostgreSQL does not answer."
+            raise Unavailable(msg) from error
+
+    def _read(self, use_case: Callable[[Transaction], Result]) -> Result:
+        connection: psycopg.Connection[tuple[Any, ...]] | None = getattr(self._local, "connection", None)
+        if connection is None or connection.closed:
+            connection = _connect(self.url)
+            self._local.connection = connection
+            self._opened.append(connection)
+        try:
+            return use_case(self._transaction(PostgresSession(connection)))
+        finally:
+            connection.rollback()
+
+    async def fetch(self, statement: str, params: Mapping[str, Any]) -> Sequence[Row]:
+        return await self._fetch(self._keys, statement, params)
+
+    async def fetch_page(self, statement: str, params: Mapping[str, Any]) -> Sequence[Row]:
+        return await self._fetch(self._pages, statement, params)
+
+    async def _fetch(self, pool: "asyncpg.Pool | None", statement: str, params: Mapping[str, Any]) -> Sequence[Row]:
+        assert pool is not None, "start the database first"
+        text, names = for_asyncpg(statement)
+        try:
+            rows: Sequence[Row] = await pool.fetch(text, *[params[name] for name in names])
+        except (OSError, asyncpg.PostgresConnectionError, asyncpg.InterfaceError) as error:
+            msg = "PostgreSQL does not answer."
+            raise Unavailable(msg) from error
+        return rows
+
+    def _committed(self, hints: Sequence[Hint]) -> None:
+        self._wake(hints)
+        self._unsent.extend(hints)
+        self._unsent_ready.set()
+
+    async def _notify(self) -> None:
+        """Tell the other nodes, after the commit and many at a time: NOTIFY inside it would halve the throughput."""
+        async for connection in _connections(self.url):
+            while True:
+                await self._unsent_ready.wait()
+                self._unsent_ready.clear()
+                while self._unsent:
+                    await connection.execute("SELECT pg_notify($1, $2)", CHANNEL, _pack(self._unsent))
+
+    async def _listen(self) -> None:
+        async for connection in _connections(self.url):
+            lost = asyncio.Event()
+            connection.add_termination_listener(lambda _, lost=lost: lost.set())
+            await connection.add_listener(CHANNEL, lambda *message: self._wake(_unpack(message[3])))
+            while not lost.is_set():
+                if isinstance(self._clock, DatabaseClock):
+                    await self._clock.measure(connection)
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(lost.wait(), 10)
+
+
+async def _pool(url: str, size: int) -> asyncpg.Pool:
+    async def keep(_: asyncpg.Connection) -> None:
+        """Reset nothing: our connections carry no state, and the query would cost as much as a read."""
+
+    pool: asyncpg.Pool = await asyncpg.create_pool(
+        url, min_size=1, max_size=size, reset=keep, command_timeout=30, server_settings={"application_name": "assent"}
+    )
+    return pool
+
+
+async def _connections(url: str) -> AsyncIterator[asyncpg.Connection]:
+    """Yield a connection, and a new one whenever it broke."""
+    while True:
+        try:
+            connection: asyncpg.Connection = await asyncpg.connect(url, timeout=5)
+            try:
+                yield connection
+            finally:
+                connection.terminate()
+        except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+            _log.warning("postgres_connection_lost", error=str(error))
+        await asyncio.sleep(0.5)
+
+
+def _pack(hints: list[Hint]) -> str:
+    """Take as many hints off the list as one notification holds."""
+    lines: list[str] = []
+    size = 0
+    while hints and size < MAX_NOTIFY:
+        hint = hints.pop()
+        lines.append(f"{hint.project} {hint.breakpoint_id} {hint.status.value} {hint.version}")
+        size += len(lines[-1]) + 1
+    return "\n".join(lines)
+
+
+def _unpack(message: str) -> list[Hint]:
+    return [
+        Hint(project, breakpoint_id, Status(status), int(version))
+        for project, breakpoint_id, status, version in (line.split(" ") for line in message.splitlines())
+    ]

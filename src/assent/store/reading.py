@@ -1,0 +1,377 @@
+"""The read path: get, status and list straight from the driver, many key reads in one statement."""
+
+import asyncio
+import base64
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from assent.domain.errors import InvalidRequest
+from assent.ports import Database
+from assent.store.sql import Row
+from assent.store.transaction import Transaction
+
+Value = TypeVar("Value")
+
+SUMMARY_COLUMNS = (
+    "id", "project_id", "status", "decision", "agent_id", "run_id", "title", "question", "gate", "tags", "seats",
+    "strategy", "risk", "priority", "attempt", "created_at", "updated_at", "due_at", "ended_at", "ended_by",
+    "created_by_id",
+)  # fmt: skip
+WHOLE_COLUMNS = (
+    *SUMMARY_COLUMNS, "payload", "result", "auto_approval", "digest", "ttl_seconds", "on_timeout", "callback_url",
+    "created_by", "warnings", "version", "comments", "votes",
+)  # fmt: skip
+STATUS_COLUMNS = (
+    "id", "project_id", "status", "decision", "updated_at", "due_at", "result", "comments", "version", "created_by_id",
+)  # fmt: skip
+SELECT_FEEDBACK = """
+    SELECT breakpoint_id, id, author, comment, created_at FROM assent_comments
+    WHERE breakpoint_id = :id ORDER BY created_at, id"""
+
+
+class Summary(msgspec.Struct, array_like=True):
+    """A row of a list, in the order of SUMMARY_COLUMNS."""
+
+    id: str
+    project_id: str
+    status: str
+    decision: str | None
+    agent_id: str
+    run_id: str | None
+    title: str | None
+    question: str | None
+    gate: str
+    tags: str
+    seats: str
+    strategy: str
+    risk: str | None
+    priority: str
+    attempt: int | None
+    created_at: int
+    updated_at: int
+    due_at: int
+    ended_at: int | None
+    ended_by: str | None
+    created_by_id: str
+
+
+class Whole(Summary, array_like=True):
+    """Everything about one breakpoint, in the order of WHOLE_COLUMNS."""
+
+    payload: str
+    result: str | None
+    auto_approval: str
+    digest: str
+    ttl_seconds: int | None
+    on_timeout: str
+    callback_url: str | None
+    created_by: str
+    warnings: str
+    version: int
+    comments: int
+    votes: int
+
+
+class StatusRow(msgspec.Struct, array_like=True):
+    id: str
+    project_id: str
+    status: str
+    decision: str | None
+    updated_at: int
+    due_at: int
+    result: str | None
+    comments: int
+    version: int
+    created_by_id: str
+
+
+class Coalescer(Generic[Value]):
+    """Turns the key reads that wait at the same time into one statement."""
+
+    def __init__(self, load: Callable[[list[str]], Any]) -> None:
+        self._load = load
+        self._waiting: dict[str, list[asyncio.Future[Value | None]]] = defaultdict(list)
+        self._running = 0
+
+    async def get(self, key: str) -> Value | None:
+        future: asyncio.Future[Value | None] = asyncio.get_running_loop().create_future()
+        self._waiting[key].append(future)
+        if self._running < 2:  # noqa: PLR2004  # one statement under way, one being collected
+            self._running += 1
+            task = asyncio.get_running_loop().create_task(self._drain())
+            task.add_done_callback(lambda _: None)
+        return await future
+
+    async def _drain(self) -> None:
+        try:
+            while self._waiting:
+                taken, self._waiting = self._waiting, defaultdict(list)
+                await self._answer(taken)
+        finally:
+            self._running -= 1
+
+    async def _answer(self, taken: dict[str, list[asyncio.Future[Value | None]]]) -> None:
+        try:
+            found: Mapping[str, Value] = await self._load(list(taken))
+        except Exception as error:  # noqa: BLE001  # belongs to every reader in the batch
+            for futures in taken.values():
+                for future in futures:
+                    if not future.done():
+                        future.set_exception(error)
+            return
+        for key, futures in taken.items():
+            for future in futures:
+                if not future.done():
+                    future.set_result(found.get(key))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Query:
+    """Which breakpoints, in which order, from where."""
+
+    project: str
+    statuses: tuple[str, ...] = ("waiting", "released", "expired", "cancelled")
+    tags: tuple[str, ...] = ()
+    experts_any: tuple[str, ...] = ()
+    agent_id: str | None = None
+    run_id: str | None = None
+    gate: str | None = None
+    created_after: int | None = None
+    created_before: int | None = None
+    created_by_id: str | None = None
+    q: str | None = None
+    sort: str = "-created"
+    limit: int = 50
+    cursor: tuple[int, str] | None = None
+
+
+SORTS: dict[str, tuple[str, str]] = {
+    "created": ("created_at", "ASC"),
+    "-created": ("created_at", "DESC"),
+    "deadline": ("due_at", "ASC"),
+    "updated": ("updated_at", "DESC"),
+}
+COUNT_CAP = 10_000
+SEARCH_PROBE = 2_000
+
+
+class Reader:
+    """Answers get, status and list without a thread or an object more than they need."""
+
+    def __init__(self, database: Database[Transaction]) -> None:
+        self._database = database
+        self._whole: Coalescer[Whole] = Coalescer(lambda ids: self._load(ids, WHOLE_COLUMNS, Whole))
+        self._status: Coalescer[StatusRow] = Coalescer(lambda ids: self._load(ids, STATUS_COLUMNS, StatusRow))
+        self._coalesce = database.dialect == "postgresql"
+
+    async def whole(self, breakpoint_id: str) -> Whole | None:
+        if self._coalesce:
+            return await self._whole.get(breakpoint_id)
+        return await self._one(breakpoint_id, WHOLE_COLUMNS, Whole)
+
+    async def status(self, breakpoint_id: str) -> StatusRow | None:
+        if self._coalesce:
+            return await self._status.get(breakpoint_id)
+        return await self._one(breakpoint_id, STATUS_COLUMNS, StatusRow)
+
+    async def _one(self, breakpoint_id: str, columns: Sequence[str], kind: Callable[..., Value]) -> Value | None:
+        statement = f"SELECT {', '.join(columns)} FROM assent_breakpoints WHERE id = :id"
+        rows = await self._database.fetch(statement, {"id": breakpoint_id})
+        return kind(*rows[0]) if rows else None
+
+    async def _load(self, ids: list[str], columns: Sequence[str], kind: Callable[..., Value]) -> dict[str, Value]:
+        statement = f"SELECT {', '.join(columns)} FROM assent_breakpoints WHERE id = ANY(:ids)"
+        rows = await self._database.fetch(statement, {"ids": ids})
+        return {row[0]: kind(*row) for row in rows}
+
+    async def feedback(self, breakpoint_id: str) -> Sequence[Row]:
+        return await self._database.fetch(SELECT_FEEDBACK, {"id": breakpoint_id})
+
+    async def page(self, query: Query) -> list[Summary]:
+        """Return up to limit + 1 rows: one more than asked tells that there is a next page."""
+        plan = await self._plan(query)
+        statement, params = page_statement(query, plan, self._database.dialect)
+        return [Summary(*row) for row in await self._database.fetch_page(statement, params)]
+
+    async def _plan(self, query: Query) -> "Plan":
+        """Choose what drives the query: the rarest label, a rare word, or the order itself."""
+        labels = [f"t:{tag}" for tag in query.tags]
+        if len(labels) > 1:
+            counts = [await self._count_label(query, label) for label in labels]
+            labels = [label for _, label in sorted(zip(counts, labels, strict=True))]
+        rare_word = query.q is not None and await self._hits(query) < SEARCH_PROBE
+        return Plan(labels=tuple(labels), rare_word=rare_word)
+
+    async def _count_label(self, query: Query, label: str) -> int:
+        statement = """
+            SELECT count(*) FROM (SELECT 1 FROM assent_labels
+            WHERE project_id = :project_id AND label = :label AND status = :status LIMIT 2000) AS some"""
+        params = {"project_id": query.project, "label": label, "status": query.statuses[0]}
+        return int((await self._database.fetch_page(statement, params))[0][0])
+
+    async def _hits(self, query: Query) -> int:
+        inner = (
+            "SELECT 1 FROM assent_search WHERE assent_search MATCH :q"
+            if self._database.dialect == "sqlite"
+            else f"SELECT 1 FROM assent_breakpoints WHERE {MATCH_POSTGRES}"
+        )
+        statement = f"SELECT count(*) FROM ({inner} LIMIT {SEARCH_PROBE}) AS some"
+        rows = await self._database.fetch_page(statement, {"q": search_words(query.q or "", self._database.dialect)})
+        return int(rows[0][0])
+
+    async def counts(self, query: Query) -> dict[str, int]:
+        """Count per status, each capped: nobody reads the difference between 10,000 and a million."""
+        found: dict[str, int] = {}
+        plan = await self._plan(query)
+        for status in query.statuses:
+            statement, params = count_statement(query, plan, status, self._database.dialect)
+            found[status] = int((await self._database.fetch_page(statement, params))[0][0])
+        return found
+
+
+MATCH_POSTGRES = "to_tsvector('simple', search) @@ plainto_tsquery('simple', :q)"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    labels: tuple[str, ...] = ()
+    rare_word: bool = False
+    extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
+def search_words(q: str, dialect: str) -> str:
+    """All of the words; whatever else FTS5 would read as syntax is quoted away."""
+    if dialect == "postgresql":
+        return q
+    return " ".join('"' + word.replace('"', '""') + '"' for word in q.split())
+
+
+def page_statement(query: Query, plan: Plan, dialect: str) -> tuple[str, dict[str, Any]]:
+    """One keyset branch per status, each read in index order, merged and cut."""
+    column, direction = SORTS[query.sort]
+    params: dict[str, Any] = {"limit": query.limit + 1}
+    branches = [
+        _branch(query, plan, status, n, dialect, params, order=(column, direction))
+        for n, status in enumerate(query.statuses)
+    ]
+    columns = ", ".join(SUMMARY_COLUMNS)
+    if len(branches) == 1:
+        return branches[0].replace("{columns}", ", ".join(f"b.{name}" for name in SUMMARY_COLUMNS)), params
+    inner = " UNION ALL ".join(
+        f"SELECT * FROM ({branch.replace('{columns}', ', '.join(f'b.{name}' for name in SUMMARY_COLUMNS))}) AS s{n}"
+        for n, branch in enumerate(branches)
+    )
+    order = f"{column} {direction}, id {direction}"
+    return f"SELECT {columns} FROM ({inner}) AS merged ORDER BY {order} LIMIT :limit", params
+
+
+def count_statement(query: Query, plan: Plan, status: str, dialect: str) -> tuple[str, dict[str, Any]]:
+    params: dict[str, Any] = {"limit": COUNT_CAP}
+    branch = _branch(query, plan, status, 0, dialect, params, order=None)
+    return f"SELECT count(*) FROM ({branch.replace('{columns}', '1')}) AS some", params
+
+
+def _branch(  # noqa: PLR0913  # the parts of one statement
+    query: Query,
+    plan: Plan,
+    status: str,
+    n: int,
+    dialect: str,
+    params: dict[str, Any],
+    *,
+    order: tuple[str, str] | None,
+) -> str:
+    params["project_id"] = query.project
+    params[f"status_{n}"] = status
+    # A tag drives from its own index, where project, label, status and time are the key.
+    driven_by_label = bool(plan.labels) and (order is None or order[0] == "created_at")
+    key = "l" if driven_by_label else "b"
+    source = "assent_breakpoints b"
+    where = [f"{key}.project_id = :project_id", f"{key}.status = :status_{n}"]
+    if driven_by_label:
+        source = "assent_labels l JOIN assent_breakpoints b ON b.id = l.id"
+        where.append("l.label = :label_0")
+    params |= {f"label_{i}": label for i, label in enumerate(plan.labels)}
+    where += [_has_label(key, f"label_{i}") for i in range(1 if driven_by_label else 0, len(plan.labels))]
+    if query.experts_any:
+        names = ", ".join(f":expert_{i}" for i in range(len(query.experts_any)))
+        params |= {f"expert_{i}": f"e:{name}" for i, name in enumerate(query.experts_any)}
+        where.append(_has_label(key, names, many=True))
+    where += _plain_filters(query, key, params)
+    if query.q is not None:
+        params["q"] = search_words(query.q, dialect)
+        where.append(_match(dialect, rare=plan.rare_word))
+    tail = "LIMIT :limit"
+    if order is not None:
+        column, direction = order
+        if query.cursor is not None:
+            sign = "<" if direction == "DESC" else ">"
+            where.append(f"({key}.{column}, {key}.id) {sign} (:cursor_at, :cursor_id)")
+            params |= {"cursor_at": query.cursor[0], "cursor_id": query.cursor[1]}
+        tail = f"ORDER BY {key}.{column} {direction}, {key}.id {direction} LIMIT :limit"
+    return f"SELECT {{columns}} FROM {source} WHERE {' AND '.join(where)} {tail}"
+
+
+def _has_label(key: str, names: str, *, many: bool = False) -> str:
+    test = f"IN ({names})" if many else f"= :{names}"
+    return (
+        "EXISTS (SELECT 1 FROM assent_labels x"
+        f" WHERE x.project_id = {key}.project_id AND x.label {test} AND x.status = {key}.status"
+        f" AND x.created_at = {key}.created_at AND x.id = {key}.id)"
+    )
+
+
+def _plain_filters(query: Query, key: str, params: dict[str, Any]) -> list[str]:
+    where: list[str] = []
+    for owner, column, value in (
+        (key, "agent_id", query.agent_id),
+        ("b", "run_id", query.run_id),
+        ("b", "gate", query.gate),
+        ("b", "created_by_id", query.created_by_id),
+    ):
+        if value is not None:
+            where.append(f"{owner}.{column} = :{column}")
+            params[column] = value
+    if query.created_after is not None:
+        where.append(f"{key}.created_at > :created_after")
+        params["created_after"] = query.created_after
+    if query.created_before is not None:
+        where.append(f"{key}.created_at < :created_before")
+        params["created_before"] = query.created_before
+    return where
+
+
+def _match(dialect: str, *, rare: bool) -> str:
+    if dialect == "postgresql":
+        # The + '' hides the column from the index: a frequent word is met sooner by walking in order.
+        text = (
+            MATCH_POSTGRES.replace("search)", "b.search)")
+            if rare
+            else MATCH_POSTGRES.replace("search)", "b.search || '')")
+        )
+        return text
+    if rare:
+        return "b.ordinal IN (SELECT rowid FROM assent_search WHERE assent_search MATCH :q)"
+    return "EXISTS (SELECT 1 FROM assent_search s WHERE s.rowid = b.ordinal AND s.assent_search MATCH :q)"
+
+
+def encode_cursor(query: Query, last: Summary) -> str:
+    column = SORTS[query.sort][0]
+    text = msgspec.json.encode([query.sort, getattr(last, column), last.id])
+    return base64.urlsafe_b64encode(text).decode().rstrip("=")
+
+
+def decode_cursor(cursor: str, *, sort: str) -> tuple[int, str]:
+    try:
+        made_for, at, last_id = msgspec.json.decode(
+            base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)), type=tuple[str, int, str]
+        )
+    except (ValueError, msgspec.MsgspecError) as error:
+        raise InvalidRequest.at("cursor", "is not a cursor we gave out") from error
+    if made_for != sort or not -(2**62) <= at <= 2**62 or "\x00" in last_id:
+        raise InvalidRequest.at("cursor", "belongs to another list")
+    return at, last_id

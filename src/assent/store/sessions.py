@@ -1,0 +1,71 @@
+"""Signed-in browsers and one-time links."""
+
+from dataclasses import dataclass
+
+from assent.ports import Session as Connection
+from assent.store.sql import insert
+
+INSERT = insert("assent_sessions", ("id_hash", "person_id", "csrf", "created_at", "seen_at", "expires_at"))
+SELECT = """
+    SELECT s.id_hash, s.person_id, p.name, s.csrf, s.created_at, s.seen_at, s.expires_at
+    FROM assent_sessions s JOIN assent_people p ON p.id = s.person_id
+    WHERE s.id_hash = :id_hash AND s.expires_at > :now AND p.active = 1"""
+INSERT_LINK = insert("assent_sign_in_links", ("secret_hash", "person_id", "purpose", "expires_at", "used_at"))
+USE_LINK = """
+    UPDATE assent_sign_in_links SET used_at = :now
+    WHERE secret_hash = :secret_hash AND used_at IS NULL AND expires_at > :now"""
+
+
+@dataclass(frozen=True, slots=True)
+class BrowserSession:
+    id_hash: str
+    person_id: str
+    person: str
+    csrf: str
+    created_at: int
+    seen_at: int
+    expires_at: int
+
+
+class Sessions:
+    def __init__(self, session: Connection) -> None:
+        self._session = session
+
+    def add(self, id_hash: str, person_id: str, *, csrf: str, now: int, expires_at: int) -> None:
+        row = {
+            "id_hash": id_hash,
+            "person_id": person_id,
+            "csrf": csrf,
+            "created_at": now,
+            "seen_at": now,
+            "expires_at": expires_at,
+        }
+        self._session.write(INSERT, [row])
+
+    def find(self, id_hash: str, *, now: int) -> BrowserSession | None:
+        rows = self._session.all(SELECT, {"id_hash": id_hash, "now": now})
+        return BrowserSession(*rows[0]) if rows else None
+
+    def remove(self, id_hash: str) -> None:
+        self._session.change("DELETE FROM assent_sessions WHERE id_hash = :id_hash", {"id_hash": id_hash})
+
+    def remove_all(self, person_id: str) -> None:
+        self._session.change("DELETE FROM assent_sessions WHERE person_id = :person_id", {"person_id": person_id})
+
+    def add_link(self, secret_hash: str, person_id: str, *, purpose: str, expires_at: int) -> None:
+        row = {
+            "secret_hash": secret_hash,
+            "person_id": person_id,
+            "purpose": purpose,
+            "expires_at": expires_at,
+            "used_at": None,
+        }
+        self._session.write(INSERT_LINK, [row])
+
+    def use_link(self, secret_hash: str, *, now: int) -> str | None:
+        """Return whose link this was, once; None for a used, expired or unknown one."""
+        if self._session.change(USE_LINK, {"secret_hash": secret_hash, "now": now}) != 1:
+            return None
+        statement = "SELECT person_id FROM assent_sign_in_links WHERE secret_hash = :secret_hash"
+        person_id: str = self._session.all(statement, {"secret_hash": secret_hash})[0][0]
+        return person_id

@@ -1,0 +1,197 @@
+"""SQLite: one file, one writer thread with group commit, readers beside it.
+
+SQLite before 3.51.3 can corrupt a WAL when one connection resets it while another writes. So every write and every
+checkpoint, of whichever process, happens under one lock, and automatic checkpoints are off.
+"""
+
+import asyncio
+import fcntl
+import os
+import sqlite3
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, TypeVar
+
+from assent.ports import Clock, Hint, Ids
+from assent.store.groupcommit import GroupCommit
+from assent.store.sql import Row
+from assent.store.transaction import Transaction
+
+Result = TypeVar("Result")
+
+READERS = 4
+CHECKPOINT_BYTES = 4 * 1024 * 1024
+
+
+class WriteLock:
+    """Held by whoever writes to the file: threads of this process by a lock, other processes by a lock on a file."""
+
+    def __init__(self, path: Path) -> None:
+        self._threads = threading.Lock()
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+
+    def acquire(self) -> None:
+        self._threads.acquire()
+        fcntl.flock(self._file, fcntl.LOCK_EX)
+
+    def release(self) -> None:
+        fcntl.flock(self._file, fcntl.LOCK_UN)
+        self._threads.release()
+
+    def __enter__(self) -> None:
+        self.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+    def close(self) -> None:
+        os.close(self._file)
+
+
+def connect(path: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, cached_statements=512)
+    for pragma in (
+        "journal_mode = WAL",
+        "synchronous = FULL",
+        "wal_autocheckpoint = 0",
+        "foreign_keys = ON",
+        "busy_timeout = 5000",
+        "trusted_schema = OFF",
+        "mmap_size = 0",
+        "cache_size = -65536",
+        "temp_store = MEMORY",
+    ):
+        connection.execute(f"PRAGMA {pragma}").close()
+    return connection
+
+
+class SqliteSession:
+    dialect = "sqlite"
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self.connection = connection
+        self.dirty = False
+
+    def all(self, statement: str, params: Mapping[str, Any]) -> Sequence[Row]:
+        return self.connection.execute(statement, params).fetchall()
+
+    def change(self, statement: str, params: Mapping[str, Any]) -> int:
+        touched = self.connection.execute(statement, params).rowcount
+        self.dirty = self.dirty or touched > 0
+        return touched
+
+    def write(self, statement: str, rows: Sequence[Mapping[str, Any]]) -> None:
+        self.dirty = True
+        if len(rows) == 1:
+            self.connection.execute(statement, rows[0])
+        else:
+            self.connection.executemany(statement, rows)
+
+
+class SqliteWriter:
+    """The one connection that writes."""
+
+    def __init__(self, path: Path, lock: WriteLock, open_transaction: Callable[[SqliteSession], Transaction]) -> None:
+        self._wal = Path(f"{path}-wal")
+        self._lock = lock
+        self._connection = connect(path)
+        self._tx = open_transaction(SqliteSession(self._connection))
+        self._held = False
+
+    def begin(self) -> Transaction:
+        self._lock.acquire()
+        self._held = True
+        self._connection.execute("BEGIN IMMEDIATE")
+        return self._tx
+
+    def commit(self) -> None:
+        self._connection.execute("COMMIT")
+        self._checkpoint()
+        self._release()
+
+    def rollback(self) -> None:
+        if self._connection.in_transaction:
+            self._connection.execute("ROLLBACK")
+        self._release()
+
+    def close(self) -> None:
+        with self._lock:
+            self._connection.close()
+
+    def _checkpoint(self) -> None:
+        if self._wal.stat().st_size > CHECKPOINT_BYTES:
+            self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)").close()
+
+    def _release(self) -> None:
+        if self._held:
+            self._held = False
+            self._lock.release()
+
+
+class SqliteDatabase:
+    """The embedded default."""
+
+    dialect = "sqlite"
+
+    def __init__(self, path: Path, *, clock: Clock, ids: Ids, on_commit: Callable[[Sequence[Hint]], None]) -> None:
+        self.path = path
+        self.lock = WriteLock(path.with_suffix(".lock"))
+        self._clock = clock
+        self._ids = ids
+        self._commits = GroupCommit(
+            lambda: SqliteWriter(path, self.lock, self._transaction), threads=1, on_commit=on_commit
+        )
+        self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="reader", initializer=self._open_reader)
+        self._local = threading.local()
+        self._opened: list[sqlite3.Connection] = []
+        self._keys: sqlite3.Connection | None = None
+
+    def _transaction(self, session: SqliteSession) -> Transaction:
+        return Transaction(session, self._clock, self._ids)
+
+    def _open_reader(self) -> None:
+        self._local.connection = connect(self.path)
+        self._local.connection.execute("PRAGMA query_only = ON").close()
+        self._opened.append(self._local.connection)
+
+    async def start(self) -> None:
+        self._keys = connect(self.path)
+        self._keys.execute("PRAGMA query_only = ON").close()
+        self._commits.start()
+
+    async def stop(self) -> None:
+        await self._commits.stop()
+        self._readers.shutdown()
+        with self.lock:
+            for connection in (*self._opened, self._keys):
+                if connection is not None:
+                    connection.close()
+        self.lock.close()
+
+    async def write(self, use_case: Callable[[Transaction], Result]) -> Result:
+        return await self._commits.run(use_case)
+
+    async def read(self, use_case: Callable[[Transaction], Result]) -> Result:
+        return await asyncio.get_running_loop().run_in_executor(self._readers, self._read, use_case)
+
+    def _read(self, use_case: Callable[[Transaction], Result]) -> Result:
+        connection: sqlite3.Connection = self._local.connection
+        connection.execute("BEGIN")
+        try:
+            return use_case(self._transaction(SqliteSession(connection)))
+        finally:
+            connection.execute("ROLLBACK")
+
+    async def fetch(self, statement: str, params: Mapping[str, Any]) -> Sequence[Row]:
+        """On the loop's own thread: a key look-up takes less time than a change of threads."""
+        assert self._keys is not None, "start the database first"
+        return self._keys.execute(statement, params).fetchall()
+
+    async def fetch_page(self, statement: str, params: Mapping[str, Any]) -> Sequence[Row]:
+        return await asyncio.get_running_loop().run_in_executor(self._readers, self._fetch_page, statement, params)
+
+    def _fetch_page(self, statement: str, params: Mapping[str, Any]) -> Sequence[Row]:
+        connection: sqlite3.Connection = self._local.connection
+        return connection.execute(statement, params).fetchall()

@@ -1,0 +1,310 @@
+"""Every table, once, for both databases; the migrations must add up to exactly this."""
+
+import sqlalchemy as sa
+from sqlalchemy import (
+    BigInteger,
+    CheckConstraint,
+    Column,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    Table,
+    Text,
+)
+
+metadata = MetaData(
+    naming_convention={
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "ck": "ck_%(table_name)s_%(constraint_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
+
+# SQLite makes an INTEGER PRIMARY KEY the row's own number, which full-text search points at.
+_Ordinal = BigInteger().with_variant(Integer, "sqlite")
+
+
+def _text(name: str, *, null: bool = False) -> Column[str]:
+    return Column(name, Text, nullable=null)
+
+
+def _number(name: str, *, null: bool = False) -> Column[int]:
+    return Column(name, BigInteger, nullable=null)
+
+
+projects = Table(
+    "assent_projects",
+    metadata,
+    Column("id", Text, primary_key=True),
+    _text("name"),
+    Column("owner_id", Text, ForeignKey("assent_people.id"), nullable=True),
+    _text("policy"),
+    _number("created_at"),
+)
+
+people = Table(
+    "assent_people",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("name", Text, nullable=False, unique=True),
+    _text("display_name"),
+    _text("email", null=True),
+    _text("password_hash", null=True),
+    _number("active"),
+    _number("created_at"),
+)
+
+grants = Table(
+    "assent_grants",
+    metadata,
+    Column("person_id", Text, ForeignKey("assent_people.id"), primary_key=True),
+    Column("project_id", Text, primary_key=True),
+    Column("role", Text, primary_key=True),
+    CheckConstraint("role IN ('viewer','reviewer','rule-admin','auditor','admin')", name="role"),
+)
+
+groups = Table(
+    "assent_groups",
+    metadata,
+    Column("project_id", Text, ForeignKey("assent_projects.id"), primary_key=True),
+    Column("name", Text, primary_key=True),
+    _number("created_at"),
+)
+
+group_members = Table(
+    "assent_group_members",
+    metadata,
+    Column("project_id", Text, primary_key=True),
+    Column("group_name", Text, primary_key=True),
+    Column("person_id", Text, ForeignKey("assent_people.id"), primary_key=True),
+    sa.ForeignKeyConstraint(
+        ["project_id", "group_name"],
+        ["assent_groups.project_id", "assent_groups.name"],
+        ondelete="CASCADE",
+        name="fk_assent_group_members_group",
+    ),
+)
+
+tokens = Table(
+    "assent_tokens",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("project_id", Text, ForeignKey("assent_projects.id"), nullable=False),
+    _text("kind"),
+    _text("name"),
+    Column("person_id", Text, ForeignKey("assent_people.id"), nullable=True),
+    _text("roles"),
+    _text("gates"),
+    _text("agent_ids"),
+    _number("creates_per_minute", null=True),
+    Column("secret_hash", Text, nullable=False, unique=True),
+    _number("created_at"),
+    _text("created_by"),
+    _number("expires_at", null=True),
+    _number("last_used_at", null=True),
+    _number("revoked_at", null=True),
+    CheckConstraint("kind IN ('agent','person','service')", name="kind"),
+    # An agent token can carry neither a person nor a role: nothing it holds could ever decide.
+    CheckConstraint("(kind = 'person') = (person_id IS NOT NULL)", name="person"),
+    CheckConstraint("kind = 'person' OR roles = '[]'", name="roles"),
+)
+
+sessions = Table(
+    "assent_sessions",
+    metadata,
+    Column("id_hash", Text, primary_key=True),
+    Column("person_id", Text, ForeignKey("assent_people.id"), nullable=False),
+    _text("csrf"),
+    _number("created_at"),
+    _number("seen_at"),
+    _number("expires_at"),
+)
+
+sign_in_links = Table(
+    "assent_sign_in_links",
+    metadata,
+    Column("secret_hash", Text, primary_key=True),
+    Column("person_id", Text, ForeignKey("assent_people.id"), nullable=False),
+    _text("purpose"),
+    _number("expires_at"),
+    _number("used_at", null=True),
+)
+
+breakpoints = Table(
+    "assent_breakpoints",
+    metadata,
+    Column("ordinal", _Ordinal, primary_key=True, autoincrement=True),
+    Column("id", Text, nullable=False, unique=True),
+    Column("project_id", Text, ForeignKey("assent_projects.id"), nullable=False),
+    _text("status"),
+    _text("decision", null=True),
+    _text("agent_id"),
+    _text("run_id", null=True),
+    _text("title", null=True),
+    _text("question", null=True),
+    _text("gate"),
+    _text("payload"),
+    _text("tags"),
+    _text("seats"),
+    _text("strategy"),
+    _text("risk", null=True),
+    _text("priority"),
+    _number("attempt", null=True),
+    _text("on_timeout"),
+    _number("ttl_seconds", null=True),
+    _text("callback_url", null=True),
+    _text("digest"),
+    _number("created_at"),
+    _text("created_by"),
+    _text("created_by_id"),
+    _number("due_at"),
+    _text("auto_approval"),
+    _text("warnings"),
+    _number("updated_at"),
+    _number("ended_at", null=True),
+    _text("ended_by", null=True),
+    _text("result", null=True),
+    _number("version"),
+    _text("head"),
+    _number("comments"),
+    _number("votes"),
+    _text("search"),
+    CheckConstraint("status IN ('waiting','released','expired','cancelled')", name="status"),
+    CheckConstraint("(status = 'released') = (decision IS NOT NULL)", name="decision"),
+    CheckConstraint("(status = 'waiting') = (ended_by IS NULL)", name="ended"),
+    # Fail closed in the database too: only a person or a rule approves, and nobody approves what they created.
+    CheckConstraint(
+        "decision IS NULL OR decision <> 'approved' OR ended_by LIKE 'person:%' OR ended_by LIKE 'rule:%'",
+        name="approver",
+    ),
+    CheckConstraint("decision IS NULL OR ended_by NOT LIKE 'agent:%'", name="no_agent_decides"),
+    CheckConstraint("decision IS NULL OR ended_by <> created_by", name="not_own"),
+    Index("ix_assent_breakpoints_status_created", "project_id", "status", "created_at", "id"),
+    Index("ix_assent_breakpoints_agent", "project_id", "agent_id", "status", "created_at", "id"),
+    Index("ix_assent_breakpoints_status_due", "project_id", "status", "due_at", "id"),
+    Index("ix_assent_breakpoints_status_updated", "project_id", "status", "updated_at", "id"),
+    Index("ix_assent_breakpoints_gate", "project_id", "gate", "status", "created_at", "id"),
+    Index(
+        "ix_assent_breakpoints_run",
+        "project_id",
+        "run_id",
+        "created_at",
+        "id",
+        sqlite_where=sa.text("run_id IS NOT NULL"),
+        postgresql_where=sa.text("run_id IS NOT NULL"),
+    ),
+    Index(
+        "ix_assent_breakpoints_waiting_due",
+        "due_at",
+        sqlite_where=sa.text("status = 'waiting'"),
+        postgresql_where=sa.text("status = 'waiting'"),
+    ),
+)
+
+# Tags ("t:…") and experts ("e:…") with what a filtered page needs, so that its key alone serves filter and order.
+labels = Table(
+    "assent_labels",
+    metadata,
+    Column("project_id", Text, primary_key=True),
+    Column("label", Text, primary_key=True),
+    Column("status", Text, primary_key=True),
+    Column("created_at", BigInteger, primary_key=True),
+    Column("id", Text, ForeignKey("assent_breakpoints.id"), primary_key=True),
+    _text("agent_id"),
+    Index("ix_assent_labels_id", "id"),
+    sqlite_with_rowid=False,
+)
+
+responses = Table(
+    "assent_responses",
+    metadata,
+    Column("breakpoint_id", Text, ForeignKey("assent_breakpoints.id"), primary_key=True),
+    # A response belongs to a person: the foreign key is what keeps agents from deciding.
+    Column("person_id", Text, ForeignKey("assent_people.id"), primary_key=True),
+    _text("person"),
+    _number("approved"),
+    _number("at"),
+    _number("first_at"),
+    _text("via"),
+    _text("comment", null=True),
+    _text("option", null=True),
+    _text("answers", null=True),
+    _text("edits", null=True),
+    _text("seat", null=True),
+    _text("in_place_of"),
+    _number("override"),
+    _text("digest", null=True),
+    sqlite_with_rowid=False,
+)
+
+comments = Table(
+    "assent_comments",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("breakpoint_id", Text, ForeignKey("assent_breakpoints.id"), nullable=False),
+    _text("author"),
+    _text("comment"),
+    _number("created_at"),
+    Index("ix_assent_comments_breakpoint", "breakpoint_id", "created_at", "id"),
+)
+
+events = Table(
+    "assent_events",
+    metadata,
+    Column("breakpoint_id", Text, ForeignKey("assent_breakpoints.id"), primary_key=True),
+    Column("seq", BigInteger, primary_key=True, autoincrement=False),
+    _text("type"),
+    _text("actor"),
+    _number("at"),
+    _text("metadata"),
+    _text("previous"),
+    _text("hash"),
+    # The second lock on "decided once": one terminal event per breakpoint, whatever the code does.
+    Index(
+        "uq_assent_events_terminal",
+        "breakpoint_id",
+        unique=True,
+        sqlite_where=sa.text("type IN ('released','expired','cancelled')"),
+        postgresql_where=sa.text("type IN ('released','expired','cancelled')"),
+    ),
+    sqlite_with_rowid=False,
+)
+
+files = Table(
+    "assent_files",
+    metadata,
+    Column("project_id", Text, ForeignKey("assent_projects.id"), primary_key=True),
+    Column("sha256", Text, primary_key=True),
+    _number("size"),
+    Column("content", LargeBinary, nullable=False),
+    _number("created_at"),
+)
+
+breakpoint_files = Table(
+    "assent_breakpoint_files",
+    metadata,
+    Column("breakpoint_id", Text, ForeignKey("assent_breakpoints.id"), primary_key=True),
+    Column("n", BigInteger, primary_key=True, autoincrement=False),
+    _text("path"),
+    _text("format"),
+    _text("language", null=True),
+    _text("sha256", null=True),
+    _number("size", null=True),
+    sqlite_with_rowid=False,
+)
+
+idempotency = Table(
+    "assent_idempotency",
+    metadata,
+    Column("principal_id", Text, primary_key=True),
+    Column("key", Text, primary_key=True),
+    _text("fingerprint"),
+    _text("breakpoint_id"),
+    _number("created_at"),
+    Index("ix_assent_idempotency_created", "created_at"),
+    sqlite_with_rowid=False,
+)

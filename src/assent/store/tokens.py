@@ -1,0 +1,98 @@
+"""Tokens of agents, people and services; only the hash of a secret is ever stored."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from assent.domain.access import Kind, Role, roles
+from assent.domain.errors import NotFound
+from assent.ports import Session
+from assent.store.sql import insert
+
+COLUMNS = (
+    "id", "project_id", "kind", "name", "person_id", "roles", "gates", "agent_ids", "creates_per_minute", "created_at",
+    "created_by", "expires_at", "last_used_at", "revoked_at",
+)  # fmt: skip
+SELECT = f"SELECT {', '.join(COLUMNS)} FROM assent_tokens"
+INSERT = insert("assent_tokens", (*COLUMNS, "secret_hash"))
+REVOKE = "UPDATE assent_tokens SET revoked_at = :now WHERE id = :id AND project_id = :project_id AND revoked_at IS NULL"
+TOUCH = "UPDATE assent_tokens SET last_used_at = :at WHERE id = :id"
+# Everything a request needs to know its principal: the token, its person's name, and that person's roles.
+SELECT_PRINCIPAL = """
+    SELECT t.id, t.project_id, t.kind, t.name, t.person_id, t.roles, t.gates, t.agent_ids, t.creates_per_minute,
+           t.expires_at, p.name, p.active, g.project_id, g.role
+    FROM assent_tokens t
+    LEFT JOIN assent_people p ON p.id = t.person_id
+    LEFT JOIN assent_grants g ON g.person_id = t.person_id AND g.project_id IN (t.project_id, '*')
+    WHERE t.secret_hash = :secret_hash AND t.revoked_at IS NULL"""
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    id: str
+    project: str
+    kind: Kind
+    name: str
+    person_id: str | None
+    roles: frozenset[Role]
+    gates: tuple[str, ...]
+    agent_ids: tuple[str, ...]
+    creates_per_minute: int | None
+    created_at: int
+    created_by: str
+    expires_at: int | None
+    last_used_at: int | None = None
+    revoked_at: int | None = None
+
+
+class Tokens:
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def add(self, token: Token, *, secret_hash: str) -> None:
+        row: dict[str, Any] = {
+            "id": token.id,
+            "project_id": token.project,
+            "kind": token.kind.value,
+            "name": token.name,
+            "person_id": token.person_id,
+            "roles": _json(sorted(token.roles)),
+            "gates": _json(token.gates),
+            "agent_ids": _json(token.agent_ids),
+            "creates_per_minute": token.creates_per_minute,
+            "created_at": token.created_at,
+            "created_by": token.created_by,
+            "expires_at": token.expires_at,
+            "last_used_at": None,
+            "revoked_at": None,
+            "secret_hash": secret_hash,
+        }
+        self._session.write(INSERT, [row])
+
+    def every(self, project: str) -> list[Token]:
+        rows = self._session.all(f"{SELECT} WHERE project_id = :project_id ORDER BY id", {"project_id": project})
+        return [_token(row) for row in rows]
+
+    def revoke(self, token_id: str, *, project: str, now: int) -> None:
+        if self._session.change(REVOKE, {"id": token_id, "project_id": project, "now": now}) != 1:
+            msg = f"There is no live token {token_id}."
+            raise NotFound(msg)
+
+    def touch(self, used: Sequence[tuple[str, int]]) -> None:
+        self._session.write(TOUCH, [{"id": token_id, "at": at} for token_id, at in used])
+
+
+def _json(values: Sequence[str]) -> str:
+    return msgspec.json.encode(values).decode()
+
+
+def _token(row: Sequence[Any]) -> Token:
+    value = dict(zip(COLUMNS, row, strict=True))
+    value["project"] = value.pop("project_id")
+    value["kind"] = Kind(value["kind"])
+    value["roles"] = roles(msgspec.json.decode(value["roles"]))
+    for name in ("gates", "agent_ids"):
+        value[name] = tuple(msgspec.json.decode(value[name]))
+    return Token(**value)

@@ -1,0 +1,317 @@
+"""The JSON shapes that the API and the SDK share; no behaviour."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic.alias_generators import to_camel
+
+MAX_TTL = 366 * 24 * 3600
+
+Name = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
+Handle = Annotated[str, StringConstraints(min_length=1, max_length=64, pattern=r"^[a-z0-9][a-z0-9._-]*$")]
+Tag = Annotated[str, StringConstraints(min_length=1, max_length=100, pattern=r"^[^\x00-\x1f\x7f]+$")]
+Gate = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=r"^[^\s\x00-\x1f\x7f]+$")]
+Title = Annotated[str, StringConstraints(min_length=1, max_length=300)]
+Text = Annotated[str, StringConstraints(max_length=20_000)]
+Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+Format = Literal["markdown", "html", "code", "text", "diff", "image", "json"]
+StatusName = Literal["waiting", "released", "expired", "cancelled"]
+DecisionName = Literal["approved", "rejected"]
+StrategyName = Literal["single", "first-response-wins", "collect-all", "quorum"]
+RoleName = Literal["viewer", "reviewer", "rule-admin", "auditor", "admin"]
+Experts = Annotated[list[Name], Field(min_length=1, max_length=50)]
+
+
+class Strict(BaseModel):
+    """Types are taken at their word and unknown fields refused."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", alias_generator=to_camel)
+
+
+class Open(BaseModel):
+    """Known fields are checked; the others are kept as they are."""
+
+    model_config = ConfigDict(strict=True, extra="allow", alias_generator=to_camel)
+
+
+class ContextFile(Strict):
+    path: Annotated[str, StringConstraints(min_length=1, max_length=500, pattern=r"^[^\x00-\x1f\x7f]+$")]
+    format: Format
+    language: Annotated[str, StringConstraints(max_length=50)] | None = None
+    content: str | None = None
+    content_base64: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9+/]*={0,2}$")] | None = None
+    sha256: Sha256 | None = None
+
+
+class Context(Open):
+    run_id: Name | None = None
+    files: Annotated[list[ContextFile], Field(max_length=100)] | None = None
+
+
+class Payload(Open):
+    """What the agent shows and asks. Unknown fields are kept and shown."""
+
+    question: Text | None = None
+    title: Title | None = None
+    context: Context | None = None
+    expert: Name | Experts | None = None
+    tags: Annotated[list[Tag], Field(max_length=50)] | None = None
+    strategy: StrategyName | None = None
+    previous_feedback: Text | None = None
+    attempt: Annotated[int, Field(ge=0, le=1_000_000)] | None = None
+    breakpoint_id: Gate | None = None
+    auto_approve_after_n: Annotated[int, Field(ge=-1, le=1_000_000)] | None = None
+    present_always_approve: bool | None = None
+    options: Annotated[list[Title], Field(min_length=1, max_length=50)] | None = None
+    form: dict[str, Any] | None = None
+    hard_stop: bool | None = None
+    risk: Literal["low", "medium", "high"] | None = None
+    editable: Annotated[list[Name], Field(max_length=100)] | None = None
+
+
+class CreateBreakpoint(Strict):
+    agent_id: Name
+    run_id: Name | None = None
+    title: Title | None = None
+    payload: Payload
+    tags: Annotated[list[Tag], Field(max_length=50)] | None = None
+    ttl_seconds: Annotated[int, Field(ge=1, le=MAX_TTL)] | None = None
+    on_timeout: Literal["expire", "reject"] | None = None
+    callback_url: (
+        Annotated[str, StringConstraints(max_length=2000, pattern=r"^https?://[^\s\x00-\x1f\x7f]+$")] | None
+    ) = None
+    priority: Literal["low", "normal", "high", "urgent"] | None = None
+
+
+class GiveFeedback(Strict):
+    """A comment, or an answer: `release: true` approves unless `approved` is false; `approved` alone implies release."""
+
+    comment: Text | None = None
+    release: bool | None = None
+    approved: bool | None = None
+    option: Title | None = None
+    answers: dict[str, Any] | None = None
+    edits: dict[str, Any] | None = None
+    confirm: Annotated[str, StringConstraints(max_length=300)] | None = None
+    digest: Sha256 | None = None
+
+
+class AutoApproval(Strict):
+    recommended: bool
+    reason: str
+    matched_rule: str | None = None
+    consecutive_approvals: int
+
+
+class OneResponse(Open):
+    responded_by: str
+    approved: bool
+    via: str
+    responded_at: str
+
+
+class BreakpointResult(Open):
+    """What the agent acts on; `approved` is true only after an explicit approval."""
+
+    approved: bool
+    status: StatusName
+    auto: bool
+    decision: DecisionName | None = None
+    response: str | None = None
+    feedback: str | None = None
+    option: str | None = None
+    responded_by: str | None = None
+    all_responses: list[OneResponse] | None = None
+    via: str | None = None
+
+
+class Feedback(Strict):
+    id: str
+    breakpoint_id: str
+    author: str
+    comment: str
+    created_at: str
+
+
+class BreakpointSummary(Strict):
+    id: str
+    breakpoint_id: str
+    status: StatusName
+    decision: DecisionName | None = None
+    agent_id: str
+    run_id: str | None = None
+    title: str | None = None
+    question: str | None = None
+    gate: str
+    tags: list[str]
+    experts: list[str]
+    strategy: StrategyName
+    risk: str | None = None
+    priority: str
+    attempt: int | None = None
+    created_at: str
+    updated_at: str
+    deadline: str | None = None
+    released_at: str | None = None
+    expired_at: str | None = None
+    cancelled_at: str | None = None
+    decided_by: str | None = None
+
+
+class BreakpointView(BreakpointSummary):
+    payload: dict[str, Any]
+    feedback: list[Feedback]
+    responses: list[OneResponse]
+    result: BreakpointResult | None = None
+    auto_approval: AutoApproval
+    digest: str
+    ttl_seconds: int | None = None
+    on_timeout: Literal["expire", "reject"]
+    callback_url: str | None = None
+    created_by: str
+    warnings: list[str]
+    version: int
+
+
+class BreakpointStatus(Strict):
+    status: StatusName
+    decision: DecisionName | None = None
+    updated_at: str
+    feedback: list[Feedback] | None = None
+    result: BreakpointResult | None = None
+
+
+class BreakpointPage(Strict):
+    items: list[BreakpointSummary]
+    next_cursor: str | None = None
+    counts: dict[str, int] | None = None
+
+
+class EventView(Strict):
+    id: str
+    breakpoint_id: str
+    seq: int
+    type: str
+    actor: str
+    timestamp: str
+    metadata: dict[str, Any]
+    hash: str
+
+
+class EventPage(Strict):
+    items: list[EventView]
+
+
+class UploadedFile(Strict):
+    sha256: Sha256
+    size: int
+
+
+class CreatePerson(Strict):
+    name: Handle
+    display_name: Title | None = None
+    email: Annotated[str, StringConstraints(max_length=254, pattern=r"^[^@\s\x00-\x1f]+@[^@\s\x00-\x1f]+$")] | None = (
+        None
+    )
+    password: Annotated[str, StringConstraints(min_length=10, max_length=200)] | None = None
+    roles: list[RoleName] = ["viewer"]
+
+
+class ChangePerson(Strict):
+    display_name: Title | None = None
+    email: Annotated[str, StringConstraints(max_length=254, pattern=r"^[^@\s\x00-\x1f]+@[^@\s\x00-\x1f]+$")] | None = (
+        None
+    )
+    password: Annotated[str, StringConstraints(min_length=10, max_length=200)] | None = None
+    roles: list[RoleName] | None = None
+    active: bool | None = None
+
+
+class PersonView(Strict):
+    id: str
+    name: str
+    display_name: str
+    email: str | None = None
+    roles: list[RoleName]
+    active: bool
+    created_at: str
+
+
+class PersonPage(Strict):
+    items: list[PersonView]
+
+
+class PutGroup(Strict):
+    members: Annotated[list[Handle], Field(max_length=1000)]
+
+
+class GroupView(Strict):
+    name: str
+    members: list[str]
+
+
+class GroupPage(Strict):
+    items: list[GroupView]
+
+
+class CreateToken(Strict):
+    kind: Literal["agent", "viewer", "reviewer", "rule-admin", "auditor", "admin", "metrics"]
+    name: Name
+    person: Handle | None = None
+    gates: Annotated[list[Gate], Field(min_length=1, max_length=100)] | None = None
+    agent_ids: Annotated[list[Name], Field(min_length=1, max_length=100)] | None = None
+    creates_per_minute: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
+    expires_in_seconds: Annotated[int, Field(ge=1, le=MAX_TTL)] | None = None
+
+
+class TokenView(Strict):
+    id: str
+    kind: str
+    name: str
+    person: str | None = None
+    roles: list[RoleName]
+    gates: list[str]
+    agent_ids: list[str]
+    creates_per_minute: int | None = None
+    created_at: str
+    created_by: str
+    expires_at: str | None = None
+    last_used_at: str | None = None
+    revoked_at: str | None = None
+
+
+class NewTokenView(TokenView):
+    token: str
+
+
+class TokenPage(Strict):
+    items: list[TokenView]
+
+
+class CreateProject(Strict):
+    id: Handle
+    name: Title | None = None
+    owner: Handle | None = None
+
+
+class ChangeProject(Strict):
+    name: Title | None = None
+    owner: Handle | None = None
+
+
+class ProjectView(Strict):
+    id: str
+    name: str
+    owner: str | None = None
+    created_at: str
+
+
+class ProjectPage(Strict):
+    items: list[ProjectView]
+
+
+class Policy(Strict):
+    """A project's own rules for what agents may ask."""
+
+    max_ttl_seconds: Annotated[int, Field(ge=1, le=MAX_TTL)] | None = None
+    unknown_experts: Literal["warn", "refuse"] | None = None

@@ -1,0 +1,32 @@
+"""The thin slice through every floor: create, wait, release, over HTTP, on both databases."""
+
+import asyncio
+
+from tests.support.nodes import Node
+
+
+async def test_a_waiting_agent_learns_of_its_release_at_once(node: Node) -> None:
+    agent, reviewer = await node.token("agent"), await node.token("reviewer")
+    created = await node.create(ttlSeconds=60)
+    waiting = asyncio.create_task(node.call("GET", f"/api/breakpoints/{created['id']}/status?wait=30", agent))
+    while not node.assent.hub.waiters:
+        await asyncio.sleep(0)
+
+    answer = await node.feedback(created["id"], reviewer, release=True, comment="Go ahead.")
+
+    assert answer.json()["decision"] == "approved"
+    seen = (await waiting).json()
+    assert (seen["status"], seen["decision"]) == ("released", "approved")
+    assert seen["result"]["approved"] is True
+    assert seen["result"]["feedback"] == "Go ahead."
+
+
+async def test_the_second_decision_gets_the_one_that_stands(node: Node) -> None:
+    created = await node.create()
+    reviewer = await node.token("reviewer")
+    first = await node.feedback(created["id"], reviewer, approved=False, comment="No.")
+    second = await node.feedback(created["id"], reviewer, approved=True)
+
+    assert first.json()["decision"] == "rejected"
+    assert second.status_code == 409
+    assert second.json()["standing"]["decision"] == "rejected"

@@ -1,0 +1,81 @@
+"""Both databases for everybody: a test that asks for `node` runs on SQLite and on PostgreSQL."""
+
+import shutil
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+from hypothesis import HealthCheck
+from hypothesis import settings as hypothesis_settings
+
+from assent.app import migrate
+from assent.settings import Settings
+from tests.support.nodes import ManualClock, Node, running_node
+from tests.support.postgres import new_database, postgres, with_database
+
+hypothesis_settings.register_profile("assent", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+hypothesis_settings.load_profile("assent")
+
+DIALECTS = ("sqlite", "postgresql")
+TEMPLATE = "assent_template"
+
+
+@pytest.fixture(scope="session")
+def postgres_url() -> Iterator[str]:
+    with postgres() as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def postgres_template(postgres_url: str) -> str:
+    """The name of a migrated database, which a new one is copied from in milliseconds."""
+    with psycopg.connect(postgres_url, autocommit=True) as admin:
+        admin.execute(f'DROP DATABASE IF EXISTS "{TEMPLATE}" WITH (FORCE)')
+        admin.execute(f'CREATE DATABASE "{TEMPLATE}"')
+    migrate(Settings(database_url=with_database(postgres_url, TEMPLATE)))
+    return TEMPLATE
+
+
+@pytest.fixture(scope="session")
+def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("template")
+    migrate(Settings(data_dir=folder))
+    return folder / "assent.db"
+
+
+@pytest.fixture
+def sqlite_settings(tmp_path: Path, sqlite_template: Path) -> Settings:
+    settings = Settings(data_dir=tmp_path / "data")
+    settings.data_dir.mkdir()
+    shutil.copy(sqlite_template, settings.sqlite_path)
+    return settings
+
+
+@pytest.fixture
+def postgres_settings(tmp_path: Path, postgres_url: str, postgres_template: str) -> Iterator[Settings]:
+    with new_database(postgres_url, template=postgres_template) as url:
+        yield Settings(data_dir=tmp_path, database_url=url)
+
+
+@pytest.fixture(params=DIALECTS)
+def settings(request: pytest.FixtureRequest) -> Settings:
+    """Settings over fresh, migrated data; once for each database."""
+    found: Settings = request.getfixturevalue("sqlite_settings" if request.param == "sqlite" else "postgres_settings")
+    return found
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+async def node(settings: Settings, clock: ManualClock) -> AsyncIterator[Node]:
+    async with running_node(settings, clock=clock) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def anyio_backend() -> str:
+    return "asyncio"
