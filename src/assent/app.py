@@ -1,11 +1,12 @@
 """The composition root: builds everything, connects it, starts and drains it."""
 
 import asyncio
+import base64
 import contextlib
 import secrets
 import socket
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Generator, Iterator, Sequence
 from functools import partial
 from types import FrameType
 
@@ -18,7 +19,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.types import ASGIApp
 
-from assent.api.breakpoints import HOT_ROUTES, breakpoints
+from assent.api.breakpoints import HOT_ROUTES, FastLane, breakpoints
 from assent.api.files import files
 from assent.api.openapi import document
 from assent.api.operations import operations
@@ -26,11 +27,14 @@ from assent.api.people import people
 from assent.api.projects import projects
 from assent.api.routing import Services
 from assent.api.tokens import tokens
-from assent.domain.errors import AssentError
+from assent.domain.errors import AssentError, Internal, MethodNotAllowed
+from assent.domain.instants import SECOND
 from assent.http.auth import Authenticator, Door
 from assent.http.edge import Edge
 from assent.http.limits import RateLimit
-from assent.http.problems import from_http_exception, from_validation, problem
+from assent.http.problems import allowed_methods, from_http_exception, from_validation, problem
+from assent.http.sessions import Sessions
+from assent.http.views import Rendered
 from assent.http.waiting import Hub
 from assent.ports import Clock, Database, Hint, Ids
 from assent.services.breakpoints import SWEEP, BreakpointService
@@ -42,13 +46,17 @@ from assent.store.postgres import DatabaseClock, PostgresDatabase
 from assent.store.sqlite import SqliteDatabase, WriteLock
 from assent.store.transaction import Transaction
 from assent.telemetry import Metrics, configure_logging
+from assent.web.frame import error_page, wants_page
+from assent.web.pages import Site
+from assent.web.pages import routes as pages
 
 SWEEP_SECONDS = 1.0
 UPKEEP_SECONDS = 2.0
 RECHECK_SECONDS = 10.0
+FORGET_SECONDS = 3600.0
+KEYS_LIFE = 7 * 24 * 3600 * SECOND
 SIGN_INS_PER_MINUTE = 10
 _log = structlog.get_logger()
-_CROCKFORD = "0123456789abcdefghjkmnpqrstvwxyz"
 
 
 class SystemClock:
@@ -57,30 +65,42 @@ class SystemClock:
 
 
 class TimeOrderedIds:
-    """48 bits of milliseconds and 80 of chance, in letters that sort as they count."""
+    """48 bits of milliseconds and 80 of chance, in digits and letters that sort as they count."""
 
     def new(self, prefix: str, at: int) -> str:
         number = ((at // 1000) << 80) | secrets.randbits(80)
-        return prefix + "_" + "".join(_CROCKFORD[(number >> shift) & 31] for shift in range(125, -1, -5))
+        return f"{prefix}_{base64.b32hexencode(number.to_bytes(16, 'big'))[:26].decode().lower()}"
+
+
+@contextlib.contextmanager
+def _schema_engine(settings: Settings) -> Generator[sa.Engine, None, None]:
+    """Open the data outside the database's own connections; on SQLite, as the only writer."""
+    if settings.database_url:
+        url = settings.database_url.replace("postgres://", "postgresql://", 1)
+        yield sa.create_engine(url.replace("postgresql://", "postgresql+psycopg://", 1), poolclass=sa.NullPool)
+        return
+    lock = WriteLock(settings.sqlite_path.with_suffix(".lock"))
+    try:
+        with lock:
+            yield sa.create_engine(f"sqlite:///{settings.sqlite_path}", poolclass=sa.NullPool)
+    finally:
+        lock.close()
 
 
 def migrate(settings: Settings) -> None:
     """Bring the data to the newest schema, creating it where there is none."""
-    if settings.database_url:
-        engine = sa.create_engine(
-            settings.database_url.replace("postgres://", "postgresql://", 1).replace(
-                "postgresql://", "postgresql+psycopg://", 1
-            ),
-            poolclass=sa.NullPool,
-        )
+    if not settings.database_url:
+        settings.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with _schema_engine(settings) as engine:
         migrations.upgrade(engine)
-        return
-    settings.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
-    lock = WriteLock(settings.sqlite_path.with_suffix(".lock"))
-    with lock:
-        engine = sa.create_engine(f"sqlite:///{settings.sqlite_path}", poolclass=sa.NullPool)
-        migrations.upgrade(engine)
-    lock.close()
+
+
+def schema(settings: Settings) -> tuple[str | None, str | None]:
+    """Return the schema's version in the data, and the newest there is; look, but change nothing."""
+    if not settings.database_url and not settings.sqlite_path.exists():
+        return None, migrations.newest()
+    with _schema_engine(settings) as engine:
+        return migrations.current(engine), migrations.newest()
 
 
 class Assent:
@@ -108,12 +128,20 @@ class Assent:
             metrics=self.metrics,
             creates=RateLimit(settings.creates_per_minute),
             sign_ins=RateLimit(SIGN_INS_PER_MINUTE),
+            rendered=Rendered(entries=4_096, largest=16_384),
+            summaries=Rendered(entries=16_384, largest=4_096),
         )
         self._tasks: list[asyncio.Task[None]] = []
 
     def _database(self, ids: Ids) -> Database[Transaction]:
         if self.settings.database_url:
-            return PostgresDatabase(self.settings.database_url, clock=self.clock, ids=ids, on_commit=self._committed)
+            return PostgresDatabase(
+                self.settings.database_url,
+                clock=self.clock,
+                ids=ids,
+                on_commit=self._committed,
+                on_hint=self.hub.wake,
+            )
         return SqliteDatabase(self.settings.sqlite_path, clock=self.clock, ids=ids, on_commit=self._committed)
 
     def _committed(self, hints: Sequence[Hint]) -> None:
@@ -124,7 +152,7 @@ class Assent:
 
     async def start(self) -> None:
         await self.database.start()
-        self._tasks = [asyncio.create_task(job) for job in (self._sweep(), self._upkeep())]
+        self._tasks = [asyncio.create_task(job) for job in (self._sweep(), self._upkeep(), self._forget())]
         if self.database.dialect == "postgresql":
             self._tasks.append(asyncio.create_task(self._recheck()))
 
@@ -156,14 +184,19 @@ class Assent:
 
     async def _recheck(self) -> None:
         """Cover a node that died between its commit and its notification."""
-        statement = "SELECT id FROM assent_breakpoints WHERE id = ANY(:ids) AND status <> 'waiting'"
         while True:
             await asyncio.sleep(RECHECK_SECONDS)
             with _patient("recheck"):
                 waited_for = self.hub.waited_for()
                 for start in range(0, len(waited_for), 1000):
-                    ids = waited_for[start : start + 1000]
-                    self.hub.wake_ids(row[0] for row in await self.database.fetch_page(statement, {"ids": ids}))
+                    self.hub.wake_ids(await self.inbox.reader.ended_among(waited_for[start : start + 1000]))
+
+    async def _forget(self) -> None:
+        """Let go of idempotency keys that nobody will repeat any more."""
+        while True:
+            with _patient("forget"):
+                await self.database.write(_forget_keys)
+            await asyncio.sleep(FORGET_SECONDS)
 
     def application(self) -> ASGIApp:
         app = FastAPI(
@@ -174,16 +207,29 @@ class Assent:
             redoc_url=None,
             openapi_url="/openapi.json",
             lifespan=self._lifespan,
+            redirect_slashes=False,
         )
-        app.state.services = self.services
         app.router.routes.extend(HOT_ROUTES)
         for routes in (breakpoints, files, people, projects, tokens, operations):
             app.include_router(routes)
+        app.router.routes.extend(pages(self._site()))
         app.add_exception_handler(AssentError, _domain_error)
         app.add_exception_handler(RequestValidationError, _validation_error)
         app.add_exception_handler(HTTPException, _http_error)
+        app.add_exception_handler(Exception, _internal_error)
         app.openapi = partial(document, app)  # type: ignore[method-assign]
-        return Edge(Door(app, self.authenticator), metrics=self.metrics, access_log=self.settings.access_log)
+        lane = FastLane(app, self.services)
+        return Edge(Door(lane, self.authenticator), metrics=self.metrics, access_log=self.settings.access_log)
+
+    def _site(self) -> Site:
+        sessions = Sessions(
+            self.database,
+            self.people,
+            clock=self.clock,
+            settings=self.settings,
+            sign_ins=self.services.sign_ins,
+        )
+        return Site(self.clock, self.database, self.breakpoints, self.inbox, self.people, sessions)
 
     @contextlib.asynccontextmanager
     async def _lifespan(self, _: FastAPI) -> AsyncIterator[None]:
@@ -193,16 +239,20 @@ class Assent:
 
 
 @contextlib.contextmanager
-def _patient(job: str):  # noqa: ANN202
+def _patient(job: str) -> Iterator[None]:
     """A background job that fails is logged and tried again."""
     try:
         yield
-    except Exception:
+    except Exception:  # noqa: BLE001  # the worker loop
         _log.exception("background_job_failed", job=job)
 
 
 def _touch(tx: Transaction, *, used: Sequence[tuple[str, int]]) -> None:
     tx.tokens.touch(used)
+
+
+def _forget_keys(tx: Transaction) -> None:
+    tx.idempotency.forget(tx.now() - KEYS_LIFE)
 
 
 async def _domain_error(_: Request, error: Exception) -> Response:
@@ -215,9 +265,17 @@ async def _validation_error(_: Request, error: Exception) -> Response:
     return problem(from_validation(error))
 
 
-async def _http_error(_: Request, error: Exception) -> Response:
+async def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException), "registered for it"
-    return problem(from_http_exception(error))
+    found = from_http_exception(error)
+    headers = allowed_methods(request) if isinstance(found, MethodNotAllowed) else None
+    return error_page(found) if wants_page(request) else problem(found, headers)
+
+
+async def _internal_error(request: Request, _: Exception) -> Response:
+    """Answer before Starlette does in plain text; it raises the error again, and the edge logs it."""
+    request_id: str = request.scope["request_id"]
+    return problem(Internal(f"Something went wrong on our side; the log has it under {request_id}."))
 
 
 class DrainingServer(uvicorn.Server):

@@ -7,7 +7,7 @@ from typing import Any, Protocol, TypeVar
 from assent.domain.breakpoint import Status
 
 Result = TypeVar("Result")
-Tx = TypeVar("Tx", covariant=True)
+Tx_co = TypeVar("Tx_co", covariant=True)
 
 
 class Clock(Protocol):
@@ -51,16 +51,16 @@ class Session(Protocol):
         ...
 
 
-class Database(Protocol[Tx]):
+class Database(Protocol[Tx_co]):
     """Runs use cases: each is a plain function of a transaction."""
 
     dialect: str
 
-    async def write(self, use_case: Callable[[Tx], Result]) -> Result:
+    async def write(self, use_case: Callable[[Tx_co], Result]) -> Result:
         """Run on a database thread, commit (perhaps together with others), then return."""
         ...
 
-    async def read(self, use_case: Callable[[Tx], Result]) -> Result:
+    async def read(self, use_case: Callable[[Tx_co], Result]) -> Result:
         """Run on a reader thread against one consistent state."""
         ...
 

@@ -2,6 +2,7 @@
 
 import logging
 import sys
+from functools import lru_cache
 from typing import Literal
 
 import structlog
@@ -13,16 +14,18 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        self.requests = Counter(
+        self._requests = Counter(
             "assent_http_requests_total", "HTTP requests.", ["method", "route", "status"], registry=self.registry
         )
-        self.latency = Histogram(
+        self._latency = Histogram(
             "assent_http_request_seconds",
             "Time to answer, without waits and streams.",
             ["route"],
             buckets=(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.5, 1, 5),
             registry=self.registry,
         )
+        self._counts = lru_cache(maxsize=2048)(self._requests.labels)
+        self._timers = lru_cache(maxsize=512)(self._latency.labels)
         self.decisions = Counter(
             "assent_decisions_total", "Breakpoints that ended.", ["status"], registry=self.registry
         )
@@ -32,6 +35,12 @@ class Metrics:
         self.pending = Gauge(
             "assent_pending_breakpoints", "Breakpoints that wait for a person.", registry=self.registry
         )
+
+    def answered(self, method: str, route: str, status: int, seconds: float | None) -> None:
+        """Count an answer; a wait has no time of its own."""
+        self._counts(method, route, status).inc()
+        if seconds is not None:
+            self._timers(route).observe(seconds)
 
 
 def configure_logging(style: Literal["text", "json"], level: str) -> None:

@@ -84,7 +84,7 @@ class CreateBreakpoint(Strict):
 
 
 class GiveFeedback(Strict):
-    """A comment, or an answer: `release: true` approves unless `approved` is false; `approved` alone implies release."""
+    """A comment, or an answer: `release` approves unless `approved` is false; `approved` alone implies release."""
 
     comment: Text | None = None
     release: bool | None = None

@@ -1,6 +1,6 @@
 """Is it alive, is it ready, how is it doing."""
 
-from functools import partial
+from typing import Any
 
 from fastapi import APIRouter, Request
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
@@ -9,10 +9,9 @@ from starlette.responses import PlainTextResponse, Response
 from assent.api.routing import PROBLEMS, Services, With
 from assent.domain.access import Permission
 from assent.domain.errors import Unavailable
-from assent.store.transaction import Transaction
 
 operations = APIRouter(tags=["operations"])
-_TEXT = {200: {"content": {"text/plain": {"schema": {"type": "string"}}}}}
+_TEXT: dict[int | str, dict[str, Any]] = {200: {"content": {"text/plain": {"schema": {"type": "string"}}}}}
 _LOOPBACK = frozenset({"127.0.0.1", "::1"})
 
 
@@ -28,7 +27,7 @@ async def readyz(services: With) -> str:
     if services.hub.draining:
         msg = "This node is stopping."
         raise Unavailable(msg)
-    await services.database.fetch("SELECT 1 FROM assent_projects LIMIT 1", {})
+    await services.inbox.reader.reachable()
     return "ready\n"
 
 
@@ -41,7 +40,7 @@ async def readyz(services: With) -> str:
 async def metrics(request: Request, services: With) -> Response:
     """For a token that carries metrics, or a caller on this machine."""
     if request.client is None or request.client.host not in _LOOPBACK or "authorization" in request.headers:
-        principal = await services.authenticator.principal(request.headers)
+        principal = await services.authenticator.principal(request.headers.get("authorization", ""))
         principal.require(Permission.METRICS)
     await _refresh(services)
     return Response(generate_latest(services.metrics.registry), media_type=CONTENT_TYPE_LATEST)
@@ -50,9 +49,4 @@ async def metrics(request: Request, services: With) -> Response:
 async def _refresh(services: Services) -> None:
     services.metrics.waiters.set(services.hub.waiters)
     services.metrics.streams.set(services.hub.inboxes)
-    services.metrics.pending.set(await services.database.read(partial(_pending)))
-
-
-def _pending(tx: Transaction) -> int:
-    rows = tx.session.all("SELECT count(*) FROM assent_breakpoints WHERE status = 'waiting'", {})
-    return int(rows[0][0])
+    services.metrics.pending.set(await services.inbox.reader.pending())

@@ -2,18 +2,20 @@
 
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from fastapi import APIRouter, Depends, Request
 from fastapi.routing import APIRoute
+from pydantic import BaseModel, ValidationError
 from starlette.responses import Response
 
 from assent.domain.access import Permission, Principal
 from assent.domain.canonical import Json, strict_loads
-from assent.domain.errors import MalformedJson
+from assent.domain.errors import InvalidRequest, MalformedJson
 from assent.http.auth import Authenticator, principal_of
 from assent.http.limits import RateLimit
-from assent.http.problems import MEDIA_TYPE, Problem
+from assent.http.problems import MEDIA_TYPE, Problem, from_validation
+from assent.http.views import Rendered
 from assent.http.waiting import Hub
 from assent.ports import Clock, Database
 from assent.services.breakpoints import BreakpointService
@@ -22,6 +24,8 @@ from assent.services.people import PeopleService
 from assent.settings import Settings
 from assent.store.transaction import Transaction
 from assent.telemetry import Metrics
+
+Body = TypeVar("Body", bound=BaseModel)
 
 _PROBLEM = {"content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}}
 PROBLEMS: dict[int | str, dict[str, Any]] = {
@@ -77,6 +81,8 @@ class Services:
     metrics: Metrics
     creates: RateLimit
     sign_ins: RateLimit
+    rendered: Rendered
+    summaries: Rendered
 
 
 class StrictRequest(Request):
@@ -104,25 +110,52 @@ def router(tag: str) -> APIRouter:
 
 
 def services_of(request: Request) -> Services:
-    services: Services = request.app.state.services
+    services: Services = request.scope["services"]
     return services
 
 
-With = Annotated[Services, Depends(services_of)]
-Who = Annotated[Principal, Depends(principal_of)]
+async def read_body(request: Request, model: type[Body]) -> Body:
+    """Read strict JSON into a model, or say what is wrong with it."""
+    body = await request.body()
+    if not body:
+        raise InvalidRequest.at("/", "The body is missing.")
+    try:
+        return model.model_validate(strict_loads(body))
+    except ValidationError as error:
+        raise from_validation(error) from error
 
 
-def manager(request: Request) -> Principal:
+# Dependencies are async because FastAPI sends plain functions to a thread, which costs more than the request.
+async def _services(request: Request) -> Services:
+    return services_of(request)
+
+
+async def _principal(request: Request) -> Principal:
+    return principal_of(request)
+
+
+With = Annotated[Services, Depends(_services)]
+Who = Annotated[Principal, Depends(_principal)]
+
+
+async def manager(request: Request) -> Principal:
     principal = principal_of(request)
     principal.require(Permission.MANAGE)
     return principal
 
 
-def reader(request: Request) -> Principal:
+async def reader(request: Request) -> Principal:
     principal = principal_of(request)
     principal.require(Permission.READ_PEOPLE)
     return principal
 
 
+async def without_fields(request: Request) -> None:
+    """An endpoint that takes no fields says so, rather than ignore what it was sent."""
+    if await request.body() and await request.json() != {}:
+        raise InvalidRequest.at("/", "takes no fields")
+
+
 Manager = Annotated[Principal, Depends(manager)]
 PeopleReader = Annotated[Principal, Depends(reader)]
+NO_FIELDS = [Depends(without_fields)]

@@ -7,8 +7,11 @@ from fastapi import Path, Response
 
 from assent import wire
 from assent.api.routing import Manager, With, router
+from assent.domain.access import Principal
+from assent.domain.errors import Forbidden, InvalidRequest
 from assent.domain.instants import iso
 from assent.services.people import NewToken
+from assent.store.people import EVERYWHERE
 from assent.store.tokens import Token
 from assent.store.transaction import Transaction
 
@@ -27,6 +30,7 @@ async def list_tokens(who: Manager, services: With) -> wire.TokenPage:
 
 @tokens.post("/tokens", status_code=201, summary="Make a token; its secret is shown this once")
 async def create_token(body: wire.CreateToken, who: Manager, services: With) -> wire.NewTokenView:
+    _refuse_unbound(body)
     new = NewToken(
         kind=body.kind,
         name=body.name,
@@ -39,10 +43,30 @@ async def create_token(body: wire.CreateToken, who: Manager, services: With) -> 
 
     def use_case(tx: Transaction) -> wire.NewTokenView:
         token, secret = services.people.create_token(tx, new, project=who.project, by=str(who.actor))
+        _refuse_climbing(tx, token, who)
         names = {person.id: person.name for person in tx.people.every()}
         return wire.NewTokenView.model_validate(token_body(token, names) | {"token": secret})
 
     return await services.database.write(use_case)
+
+
+def _refuse_unbound(body: wire.CreateToken) -> None:
+    """A limit that this kind of token does not have must not look as if it held."""
+    if body.kind != "agent":
+        for name, given in (("gates", body.gates), ("agentIds", body.agent_ids)):
+            if given is not None:
+                raise InvalidRequest.at(
+                    f"/{name}", f"limits agent tokens; a token of kind {body.kind} has no such limit"
+                )
+    if body.kind in {"agent", "metrics"} and body.person is not None:
+        raise InvalidRequest.at("/person", f"a token of kind {body.kind} belongs to nobody")
+
+
+def _refuse_climbing(tx: Transaction, token: Token, by: Principal) -> None:
+    """A token made by an admin of one project never reaches beyond it."""
+    if not by.everywhere and token.person_id is not None and EVERYWHERE in tx.people.grants(token.person_id):
+        msg = "This person has roles in all projects; only an admin of all projects may make them a token."
+        raise Forbidden(msg)
 
 
 @tokens.delete("/tokens/{token_id}", status_code=204, summary="Revoke a token, and cut what it holds open")

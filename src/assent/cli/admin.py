@@ -1,86 +1,203 @@
-"""Commands that work on the data itself: serve, migrate, token."""
+"""The node itself: serve, migrate, check."""
 
-import asyncio
-import json
-from collections.abc import Callable
-from pathlib import Path
-from typing import Annotated, TypeVar
+import contextlib
+import difflib
+import errno
+import os
+import re
+import socket
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any
+from urllib.parse import urlsplit
 
 import typer
+from pydantic_settings import YamlConfigSettingsSource
 
-from assent.app import Assent, migrate, serve
+from assent.app import Assent, migrate, schema, serve
+from assent.cli import output
+from assent.cli.data import ACTOR, Data, Misconfigured, explained, on_data, settings_with, sign_in_link
+from assent.cli.output import Json
+from assent.domain.access import Kind
 from assent.services.people import DEFAULT_PROJECT, NewToken
 from assent.settings import Settings
 from assent.store.transaction import Transaction
 
-Result = TypeVar("Result")
+app = typer.Typer()
+
+CLIENT_VARIABLES = frozenset({"ASSENT_URL", "ASSENT_TOKEN", "ASSENT_AGENT_ID", "ASSENT_TRACEBACK"})
 
 
-def register(app: typer.Typer) -> None:
-    app.command("serve")(serve_command)
-    app.command("migrate")(migrate_command)
-    app.add_typer(token, name="token")
-
-
-def _settings(data: Path | None, **changes: object) -> Settings:
-    given = {name: value for name, value in changes.items() if value is not None}
-    if data is not None:
-        given["data_dir"] = data
-    return Settings(**given)  # type: ignore[arg-type]
-
-
-def on_data(settings: Settings, use_case: Callable[[Assent, Transaction], Result]) -> Result:
-    """Run a use case directly on the data, beside a running server or without one."""
-
-    async def run() -> Result:
-        node = Assent(settings)
-        await node.database.start()
-        try:
-            await node.database.write(node.people.bootstrap)
-            return await node.database.write(lambda tx: use_case(node, tx))
-        finally:
-            await node.database.stop()
-
-    migrate(settings)
-    return asyncio.run(run())
-
-
-Data = Annotated[Path | None, typer.Option("--data", help="Data directory (ASSENT_DATA_DIR).")]
-
-
+@app.command("serve")
 def serve_command(
-    host: Annotated[str | None, typer.Option(help="Address to listen on.")] = None,
-    port: Annotated[int | None, typer.Option(help="Port to listen on.")] = None,
+    *,
+    host: Annotated[str | None, typer.Option(help="Address to listen on (ASSENT_HOST).")] = None,
+    port: Annotated[int | None, typer.Option(help="Port to listen on; 0 takes a free one (ASSENT_PORT).")] = None,
     data: Data = None,
+    as_json: Json = False,
 ) -> None:
     """Run a node: API, web pages and worker."""
-    settings = _settings(data, host=host, port=port)
-    link = on_data(
-        settings, lambda node, tx: node.people.create_link(tx, node.people.bootstrap(tx).id, purpose="start")
-    )
-    typer.echo(f"Assent listens on {settings.base_url}")
-    typer.echo(f"Sign in once with {settings.base_url}/sign-in/{link}")
-    serve(settings)
+    settings = listening(settings_with(data, host=host, port=port))
+    link, agent_token = on_data(settings, _welcome)
+    welcome = {"url": settings.base_url, "signInLink": sign_in_link(settings, link), "agentToken": agent_token}
+    if as_json:
+        output.emit(welcome)
+    else:
+        _print_welcome(welcome)
+    # uvicorn raises the interrupt again once it has drained; that is a good end.
+    with contextlib.suppress(KeyboardInterrupt):
+        serve(settings)
 
 
-def migrate_command(data: Data = None) -> None:
+def listening(settings: Settings) -> Settings:
+    """Return the settings with the port that can be listened on, or say why none can."""
+    try:
+        family, kind, protocol, _, where = socket.getaddrinfo(
+            settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        with socket.socket(family, kind, protocol) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(where)
+            return settings.model_copy(update={"port": probe.getsockname()[1]})
+    except OSError as error:
+        raise Misconfigured(_cannot_listen(settings, error)) from error
+
+
+def _cannot_listen(settings: Settings, error: OSError) -> str:
+    where = f"port {settings.port} of {settings.host}"
+    if error.errno == errno.EADDRINUSE:
+        return f"Something listens on {where} already. Stop it, or choose another port with --port."
+    if error.errno == errno.EACCES:
+        return f"This account may not listen on {where}. Choose a port above 1023 with --port."
+    return f"Assent cannot listen on {where}: {error.strerror}. Choose an address of this machine with --host."
+
+
+def _welcome(node: Assent, tx: Transaction) -> tuple[str, str | None]:
+    """Make a link for the owner, and for the very first start an agent's token to try it with."""
+    link = node.people.create_link(tx, node.people.bootstrap(tx).id, purpose="start")
+    if any(token.kind is Kind.AGENT for token in tx.tokens.every(DEFAULT_PROJECT)):
+        return link, None
+    new = NewToken(kind="agent", name="first-agent")
+    return link, node.people.create_token(tx, new, project=DEFAULT_PROJECT, by=ACTOR)[1]
+
+
+def _print_welcome(welcome: Mapping[str, str | None]) -> None:
+    url, token = welcome["url"], welcome["agentToken"]
+    output.say(f"\n  Assent listens on   {url}", style="bold")
+    output.say(f"  Sign in, once, by   {welcome['signInLink']}")
+    if token is not None:
+        body = '{"agentId": "me", "payload": {"question": "Shall I?"}}'
+        output.say(f"  An agent's token    {token}")
+        output.say("\n  Ask a first question, and answer it in the browser:", style="dim")
+        output.say(f"    curl {url}/api/breakpoints -H 'Authorization: Bearer {token}' \\")
+        output.say(f"      -H 'Content-Type: application/json' -d '{body}'")
+    output.say("")
+
+
+@app.command("migrate")
+def migrate_command(*, data: Data = None, as_json: Json = False) -> None:
     """Bring the data to the newest schema."""
-    migrate(_settings(data))
+    settings = settings_with(data)
+    with explained(settings):
+        before = schema(settings)[0]
+        migrate(settings)
+        after = schema(settings)[0]
+    if as_json:
+        output.emit({"before": before, "after": after})
+    else:
+        output.say(
+            f"The data is at version {after} already."
+            if before == after
+            else f"The data went from version {before or 'none'} to {after}."
+        )
 
 
-token = typer.Typer(no_args_is_help=True, help="Tokens of agents, people and services.")
+@app.command("check")
+def check(*, data: Data = None, as_json: Json = False) -> None:
+    """Check the settings, the database and its schema; change nothing."""
+    settings = settings_with(data)
+    listed = [_setting(settings, name, given={"data_dir"} if data else set()) for name in Settings.model_fields]
+    checks = [_ok("settings", "Every setting is valid."), _data_check(settings)]
+    checks += [{"name": name, "ok": True, "warning": True, "detail": text} for name, text in strangers(os.environ)]
+    good = all(each["ok"] for each in checks)
+    if as_json:
+        output.emit({"ok": good, "settings": listed, "checks": checks})
+    else:
+        rows = [[each["name"], each["value"], each["source"], each["description"]] for each in listed]
+        output.table(("setting", "value", "from", "what it is"), rows, empty="")
+        for each in checks:
+            _print_check(each)
+    if not good:
+        raise typer.Exit(output.FAILED)
 
 
-@token.command("create")
-def token_create(
-    kind: Annotated[str, typer.Option(help="agent, reviewer, admin, viewer, auditor, rule-admin or metrics")],
-    name: Annotated[str, typer.Option(help="What to call it.")],
-    data: Data = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-) -> None:
-    """Make a token, directly on the data."""
-    new = NewToken(kind=kind, name=name)
-    made, secret = on_data(
-        _settings(data), lambda node, tx: node.people.create_token(tx, new, project=DEFAULT_PROJECT, by="system:cli")
-    )
-    typer.echo(json.dumps({"token": secret, "id": made.id, "kind": kind}) if as_json else secret)
+def _ok(name: str, detail: str) -> dict[str, Any]:
+    return {"name": name, "ok": True, "detail": detail}
+
+
+def _print_check(each: Mapping[str, Any]) -> None:
+    mark, style = ("!", "yellow") if each.get("warning") else ("✓", "green") if each["ok"] else ("✗", "red")
+    output.say(f"{mark} {output.visible(each['detail'])}", style=style)
+
+
+def _setting(settings: Settings, name: str, *, given: set[str]) -> dict[str, str]:
+    value = getattr(settings, name)
+    return {
+        "name": name,
+        "value": "" if value is None else without_password(str(value)),
+        "source": "command line" if name in given else _source(name),
+        "variable": f"ASSENT_{name.upper()}",
+        "description": Settings.model_fields[name].description or "",
+    }
+
+
+def _source(name: str) -> str:
+    variables = {variable.lower() for variable in os.environ}
+    if f"assent_{name}" in variables:
+        return f"ASSENT_{name.upper()}"
+    return "assent.yaml" if name in YamlConfigSettingsSource(Settings)() else "default"
+
+
+def without_password(value: str) -> str:
+    """Return an address as it may be shown."""
+    if "://" not in value:
+        return value
+    parts = urlsplit(re.sub(r"(?<=[?&]password=)[^&]*", "***", value))
+    if parts.password is None:
+        return parts.geturl()
+    return parts._replace(netloc=f"{parts.username}:***@{parts.netloc.rpartition('@')[2]}").geturl()
+
+
+def strangers(variables: Iterable[str]) -> list[tuple[str, str]]:
+    """Return the ASSENT_ variables that nobody reads, with what may have been meant."""
+    known = {f"ASSENT_{name.upper()}" for name in Settings.model_fields} | CLIENT_VARIABLES
+    found: list[tuple[str, str]] = []
+    for name in sorted(variables):
+        if name.upper().startswith("ASSENT_") and name.upper() not in known:
+            close = difflib.get_close_matches(name.upper(), known, n=1)
+            hint = f"; did you mean {close[0]}?" if close else "; nothing reads it."
+            found.append((name, f"{name} is not a setting{hint}"))
+    return found
+
+
+def _data_check(settings: Settings) -> dict[str, Any]:
+    where = "PostgreSQL" if settings.database_url else str(settings.sqlite_path)
+    try:
+        with explained(settings):
+            current, newest = schema(settings)
+    except Misconfigured as error:
+        return {"name": "database", "ok": False, "detail": error.message}
+    if current == newest:
+        return _ok("database", f"{where} is reachable and at the newest version, {newest}.")
+    if current is None and settings.database_url is None and not settings.sqlite_path.exists():
+        return _fresh(settings)
+    detail = f"{where} is at version {current or 'none'}, the newest is {newest}. Run: assent migrate"
+    return {"name": "database", "ok": False, "detail": detail}
+
+
+def _fresh(settings: Settings) -> dict[str, Any]:
+    folder = settings.data_dir.absolute()
+    existing = next(each for each in (folder, *folder.parents) if each.exists())
+    if existing.is_dir() and os.access(existing, os.W_OK):
+        return _ok("database", f"There is no data in {settings.data_dir} yet; assent serve makes it.")
+    detail = f"{settings.data_dir} cannot be made: {existing} is not a writable directory. Choose another with --data."
+    return {"name": "database", "ok": False, "detail": detail}

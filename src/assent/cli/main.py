@@ -1,12 +1,86 @@
-"""The command itself: gathers the groups."""
+"""The command itself: knows where each command lives and loads only the one that is called."""
+
+import os
+import sys
+from importlib import import_module
+from importlib.metadata import version
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_group
 
-from assent.cli import admin
+from assent.cli import output
+from assent.domain.errors import AssentError, Internal
 
-app = typer.Typer(no_args_is_help=True, help="Agents stop and ask; people answer.", pretty_exceptions_enable=False)
-admin.register(app)
+HOMES = {
+    "ask": "assent.cli.ask",
+    "wait": "assent.cli.ask",
+    "inbox": "assent.cli.client",
+    "show": "assent.cli.client",
+    "approve": "assent.cli.client",
+    "reject": "assent.cli.client",
+    "comment": "assent.cli.client",
+    "cancel": "assent.cli.client",
+    "serve": "assent.cli.admin",
+    "migrate": "assent.cli.admin",
+    "check": "assent.cli.admin",
+    "token": "assent.cli.people",
+    "user": "assent.cli.people",
+    "group": "assent.cli.people",
+}
+
+
+class LazyCommands(TyperGroup):
+    """The administrator's commands need the whole server; nobody else should wait for it to load."""
+
+    def list_commands(self, ctx: object) -> list[str]:
+        del ctx
+        return list(HOMES)
+
+    def get_command(self, ctx: object, cmd_name: str) -> TyperCommand | TyperGroup | None:
+        del ctx
+        if cmd_name not in HOMES:
+            return None
+        home: typer.Typer = import_module(HOMES[cmd_name]).app
+        found = get_group(home).commands[cmd_name]
+        assert isinstance(found, TyperCommand | TyperGroup), "made by typer"
+        return found
+
+    def invoke(self, ctx: Any) -> Any:  # noqa: ANN401  # the shape typer calls
+        """Run the command; what goes wrong becomes a sentence and an exit code."""
+        try:
+            return super().invoke(ctx)
+        except AssentError as error:
+            raise typer.Exit(output.fail(error)) from error
+
+
+app = typer.Typer(
+    cls=LazyCommands, no_args_is_help=True, pretty_exceptions_enable=False, help="Agents stop and ask; people answer."
+)
+
+
+def _print_version(asked: bool) -> None:  # noqa: FBT001  # the shape typer calls
+    if asked:
+        output.say(f"assent {version('assent')}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    *,
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Agents stop and ask; people answer."""
 
 
 def run() -> None:
-    app()
+    try:
+        app()
+    except Exception as error:
+        if os.environ.get("ASSENT_TRACEBACK"):
+            raise
+        msg = f"This is a fault in Assent, please report it; ASSENT_TRACEBACK=1 shows where ({error!r})."
+        sys.exit(output.fail(Internal(msg)))

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 
 from assent.domain.errors import Forbidden
 from assent.domain.patterns import glob_matches
@@ -128,11 +129,16 @@ class Principal:
 
 
 def permissions(principal: Principal) -> frozenset[Permission]:
-    if principal.kind is Kind.AGENT:
+    return _permissions(principal.kind, principal.roles)
+
+
+@lru_cache(maxsize=256)
+def _permissions(kind: Kind, held: frozenset[Role]) -> frozenset[Permission]:
+    if kind is Kind.AGENT:
         return AGENT_PERMISSIONS
-    if principal.kind is Kind.SERVICE:
+    if kind is Kind.SERVICE:
         return SERVICE_PERMISSIONS
-    return frozenset().union(*(ROLE_PERMISSIONS[role] for role in principal.roles))
+    return frozenset[Permission]().union(*(ROLE_PERMISSIONS[role] for role in held))
 
 
 def roles(names: Iterable[str]) -> frozenset[Role]:

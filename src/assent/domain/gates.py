@@ -12,7 +12,8 @@ _OUTSIDE = re.compile(r"[^a-z0-9.]+")
 
 def slug(title: str) -> str:
     """Return the gate a title stands for; different titles never share a fallback."""
-    text = _OUTSIDE.sub("-", anyascii(title).lower()).strip("-")
-    if not text.strip("."):
+    text = _OUTSIDE.sub("-", anyascii(title).lower()).strip("-")[:MAX_GATE].rstrip("-")
+    # Points and hyphens alone say nothing: "…?…" and "…!…" must not be one gate.
+    if not text.strip(".-"):
         return f"breakpoint-{sha256(title.encode())[:8]}"
-    return text[:MAX_GATE].rstrip("-")
+    return text

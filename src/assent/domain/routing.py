@@ -29,6 +29,7 @@ class Seat:
 
     name: str
     stands_in_for: tuple[str, ...] = ()
+    added: bool = False
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -43,7 +44,7 @@ def seats_for(experts: Sequence[str], directory: Directory) -> tuple[tuple[Seat,
     if not missing:
         return carried, ()
     absent = tuple(name for name in missing if name != OWNER)
-    apart = (*carried, Seat(OWNER, absent))
+    apart = (*carried, Seat(OWNER, absent, added=True))
     if answerable([eligible(seat, directory) for seat in apart]):
         return apart, missing
     # The owner has one voice: where they are needed in another seat too, they stand in from that one.

@@ -9,7 +9,12 @@ from assent.domain.errors import ConfirmationRequired, InvalidRequest
 
 MAX_FIELDS = 50
 MAX_TEXT = 20_000
-_FIELD_TYPES = {"string": str, "boolean": bool, "integer": int, "number": (int, float)}
+_FIELD_TYPES: dict[str, type | tuple[type, ...]] = {
+    "string": str,
+    "boolean": bool,
+    "integer": int,
+    "number": (int, float),
+}
 _FIELD_KEYWORDS = frozenset(
     {
         "type", "title", "description", "default", "enum", "format", "minLength", "maxLength", "minimum", "maximum",
@@ -89,12 +94,12 @@ def check_form(form: Mapping[str, Json]) -> None:
     for name, field in properties.items():
         _check_field(f"/payload/form/properties/{name}", field)
     required = form.get("required", [])
-    if not isinstance(required, list) or any(name not in properties for name in required):
+    if not isinstance(required, list) or any(name not in tuple(properties) for name in required):
         raise InvalidRequest.at("/payload/form/required", "must list names of properties")
 
 
 def _check_field(pointer: str, field: Json) -> None:
-    if not isinstance(field, dict) or field.get("type") not in _FIELD_TYPES:
+    if not isinstance(field, dict) or field.get("type") not in tuple(_FIELD_TYPES):
         raise InvalidRequest.at(pointer, f"needs a type: {', '.join(_FIELD_TYPES)} (forms are flat)")
     _refuse_unknown(pointer, field, _FIELD_KEYWORDS)
     for keyword in ("minLength", "maxLength", "minimum", "maximum"):

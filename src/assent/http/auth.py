@@ -1,7 +1,7 @@
 """Who is asking: tokens to principals, remembered for a moment so that a revocation bites within seconds."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -15,7 +15,7 @@ from assent.domain.secrets import secret_hash, well_formed
 from assent.ports import Clock, Database
 from assent.store.people import EVERYWHERE
 from assent.store.sql import Row
-from assent.store.tokens import SELECT_PRINCIPAL
+from assent.store.tokens import SELECT_PRINCIPAL, SELECT_VALID
 from assent.store.transaction import Transaction
 
 REMEMBER_SECONDS = 1.0
@@ -31,9 +31,9 @@ class Authenticator:
         self._touched: dict[str, float] = {}
         self._used: dict[str, int] = {}
 
-    async def principal(self, headers: Mapping[str, str]) -> Principal:
-        """Return the principal of a bearer token, or raise Unauthenticated."""
-        scheme, _, token = headers.get("authorization", "").partition(" ")
+    async def principal(self, authorization: str) -> Principal:
+        """Return the principal of an Authorization header, or raise Unauthenticated."""
+        scheme, _, token = authorization.partition(" ")
         if scheme.lower() != "bearer" or not token:
             msg = "Send the header Authorization: Bearer followed by a token (assent token create makes one)."
             raise Unauthenticated(msg)
@@ -49,11 +49,7 @@ class Authenticator:
         return principal
 
     async def still_valid(self, token_id: str) -> bool:
-        statement = """
-            SELECT 1 FROM assent_tokens t LEFT JOIN assent_people p ON p.id = t.person_id
-            WHERE t.id = :id AND t.revoked_at IS NULL AND (t.expires_at IS NULL OR t.expires_at > :now)
-              AND (t.person_id IS NULL OR p.active = 1)"""
-        return bool(await self._database.fetch(statement, {"id": token_id, "now": self._clock.now()}))
+        return bool(await self._database.fetch(SELECT_VALID, {"id": token_id, "now": self._clock.now()}))
 
     def forget(self) -> None:
         """Look everybody up again: some right was taken away."""
@@ -133,18 +129,27 @@ class Door:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and scope["path"].startswith("/api/"):
-            headers = Headers(scope=scope)
-            scope["principal"] = await self._authenticator.principal(headers)
-            _require_json(scope, headers)
+            scope["principal"] = await self._authenticator.principal(_header(scope, b"authorization"))
+            if scope["method"] in {"POST", "PUT", "PATCH"}:
+                _require_json(scope)
         await self._app(scope, receive, send)
 
 
-def _require_json(scope: Scope, headers: Headers) -> None:
-    if scope["method"] not in {"POST", "PUT", "PATCH"} or scope["path"] == "/api/files":
-        return
+def _header(scope: Scope, name: bytes) -> str:
+    for key, value in scope["headers"]:
+        if key == name:
+            text: str = value.decode("latin-1")
+            return text
+    return ""
+
+
+def _require_json(scope: Scope) -> None:
+    headers = Headers(scope=scope)
     if headers.get("content-encoding", "identity") != "identity":
         msg = "Send the body as it is, without compression."
         raise UnsupportedMediaType(msg)
+    if scope["path"] == "/api/files":
+        return
     kind = headers.get("content-type", "").partition(";")[0].strip().lower()
     has_body = headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
     if has_body and kind != "application/json":

@@ -1,9 +1,8 @@
 """The outermost layer: request ids, sizes, errors as problems, security headers, metrics and the access log."""
 
+import itertools
+import secrets
 import time
-import uuid
-from collections.abc import Awaitable, Callable
-from typing import Any, TypeAlias
 
 import structlog
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -22,7 +21,9 @@ _HEADERS = [
     (b"cross-origin-resource-policy", b"same-origin"),
     (b"x-frame-options", b"DENY"),
 ]
-Next: TypeAlias = Callable[[Message], Awaitable[None]]
+# One look at the system's randomness per process, not per request.
+_PROCESS = secrets.token_hex(8)
+_numbers = itertools.count(1)
 
 
 class Edge:
@@ -43,17 +44,15 @@ class Edge:
             await self._app(scope, _Bounded(scope, receive), exchange.send)
         except AssentError as error:
             await exchange.fail(error, scope, receive)
-        except Exception:
+        except Exception:  # noqa: BLE001  # the last handler
             _log.exception("request_failed", request_id=request_id, path=scope["path"])
             msg = f"Something went wrong on our side; the log has it under {request_id}."
             await exchange.fail(Internal(msg), scope, receive)
         self._record(scope, exchange.status, time.perf_counter() - started, request_id)
 
     def _record(self, scope: Scope, status: int, seconds: float, request_id: str) -> None:
-        route = scope.get("route_name") or getattr(scope.get("route"), "path", "other")
-        self._metrics.requests.labels(scope["method"], route, status).inc()
-        if not scope.get("waited"):
-            self._metrics.latency.labels(route).observe(seconds)
+        route = getattr(scope.get("route"), "path", "other")
+        self._metrics.answered(scope["method"], route, status, None if scope.get("waited") else seconds)
         if self._access_log:
             _log.info(
                 "request",
@@ -78,9 +77,11 @@ class _Exchange:
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.status = message["status"]
-            headers: list[tuple[bytes, bytes]] = message.setdefault("headers", [])
-            headers += _HEADERS
-            headers.append((b"x-request-id", self._request_id.encode("latin-1")))
+            message["headers"] = [
+                *message.get("headers", ()),
+                *_HEADERS,
+                (b"x-request-id", self._request_id.encode("latin-1")),
+            ]
         await self._send(message)
 
     async def fail(self, error: AssentError, scope: Scope, receive: Receive) -> None:
@@ -99,7 +100,7 @@ class _Bounded:
         self._left = self._limit
 
     async def __call__(self) -> Message:
-        message: dict[str, Any] = dict(await self._receive())
+        message: Message = await self._receive()
         self._left -= len(message.get("body", b""))
         if self._left < 0:
             raise Problem(TooLarge(f"The body is larger than {self._limit} bytes."))
@@ -112,4 +113,4 @@ def _request_id(scope: Scope) -> str:
             text: str = value.decode("latin-1")
             if 0 < len(text) <= 128 and text.isascii() and text.isprintable():  # noqa: PLR2004  # a header's sane length
                 return text
-    return uuid.uuid4().hex
+    return f"{_PROCESS}{next(_numbers):08x}"

@@ -1,5 +1,6 @@
 """Token buckets: how much one principal may do in a minute."""
 
+import math
 import time
 
 from assent.domain.errors import RateLimited
@@ -21,7 +22,7 @@ class RateLimit:
         level = min(float(limit), level + (now - since) * limit / 60)
         if level < 1:
             wait = (1 - level) * 60 / limit
-            msg = f"More than {limit} {what} in a minute; try again in {max(1, round(wait))} s."
+            msg = f"More than {limit} {what} in a minute; try again in {max(1, math.ceil(wait))} s."
             raise RateLimited(msg, retry_after=wait, limit=limit)
         if len(self._buckets) > 100_000:  # noqa: PLR2004  # a bound on memory, not a behaviour
             self._buckets.clear()

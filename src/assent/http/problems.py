@@ -1,6 +1,7 @@
 """The only place that knows HTTP statuses of errors: code → status → RFC 9457."""
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
 
@@ -8,7 +9,9 @@ import msgspec
 from fastapi.exceptions import RequestValidationError
 from pydantic import ValidationError
 from starlette.exceptions import HTTPException
+from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import BaseRoute, Match
 
 from assent.domain import errors
 from assent.domain.errors import AssentError, InvalidRequest, RateLimited
@@ -38,6 +41,7 @@ STATUS: dict[type[AssentError], HTTPStatus] = {
 }
 MEDIA_TYPE = "application/problem+json"
 DOCS = "/problems/"
+_METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 
 
 class Problem(HTTPException):
@@ -48,7 +52,7 @@ class Problem(HTTPException):
         self.error = error
 
 
-def problem(error: AssentError) -> Response:
+def problem(error: AssentError, headers: Mapping[str, str] | None = None) -> Response:
     status = STATUS[type(error)]
     body: dict[str, Any] = {
         "type": DOCS + error.code,
@@ -58,14 +62,25 @@ def problem(error: AssentError) -> Response:
         "detail": error.message,
         **error.details,
     }
-    headers: dict[str, str] = {"Cache-Control": "no-store"}
+    sent: dict[str, str] = {"Cache-Control": "no-store", **(headers or {})}
     if isinstance(error, RateLimited):
-        headers["Retry-After"] = str(max(1, round(error.retry_after)))
+        sent["Retry-After"] = str(max(1, math.ceil(error.retry_after)))
     if status is HTTPStatus.UNAUTHORIZED:
-        headers["WWW-Authenticate"] = 'Bearer realm="assent"'
+        sent["WWW-Authenticate"] = 'Bearer realm="assent"'
     if status is HTTPStatus.SERVICE_UNAVAILABLE:
-        headers["Retry-After"] = "1"
-    return Response(msgspec.json.encode(body), status.value, headers, MEDIA_TYPE)
+        sent["Retry-After"] = "1"
+    return Response(msgspec.json.encode(body), status.value, sent, MEDIA_TYPE)
+
+
+def allowed_methods(request: Request) -> dict[str, str]:
+    """The Allow header of a 405: what all the routes at this address take, not only the first of them."""
+    routes: Sequence[BaseRoute] = request.app.router.routes
+    allowed = [
+        method
+        for method in _METHODS
+        if any(route.matches({**request.scope, "method": method})[0] is Match.FULL for route in routes)
+    ]
+    return {"Allow": ", ".join(allowed)}
 
 
 def from_validation(error: ValidationError | RequestValidationError) -> InvalidRequest:

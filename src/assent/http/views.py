@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from typing import Any
 
 import msgspec
 
@@ -71,10 +72,24 @@ class StatusView(msgspec.Struct, rename="camel", omit_defaults=True):
     result: msgspec.Raw | None = None
 
 
-class PageView(msgspec.Struct, rename="camel", omit_defaults=True):
-    items: list[SummaryView]
-    next_cursor: str | None = None
-    counts: dict[str, int] | None = None
+class Rendered:
+    """Bodies already written, each good for one version: what has not changed is not encoded again."""
+
+    def __init__(self, *, entries: int, largest: int) -> None:
+        self._entries = entries
+        self._largest = largest
+        self._bodies: dict[str, tuple[int, bytes]] = {}
+
+    def find(self, breakpoint_id: str, version: int) -> bytes | None:
+        kept = self._bodies.get(breakpoint_id)
+        return kept[1] if kept is not None and kept[0] == version else None
+
+    def keep(self, breakpoint_id: str, version: int, body: bytes) -> None:
+        if len(body) > self._largest:
+            return
+        if len(self._bodies) >= self._entries:
+            del self._bodies[next(iter(self._bodies))]
+        self._bodies[breakpoint_id] = (version, body)
 
 
 def moment(at: int) -> datetime:
@@ -88,13 +103,20 @@ def raw(text: str) -> msgspec.Raw:
 def experts(seats: str) -> msgspec.Raw:
     if seats == "[]":
         return _NO_EXPERTS
-    pairs: list[tuple[str, list[str]]] = msgspec.json.decode(seats)
-    return msgspec.Raw(_encode([name for seat, absent in pairs for name in ([*absent] or [seat])]))
+    asked: list[tuple[str, list[str], bool]] = msgspec.json.decode(seats)
+    # The seat in which the owner stands in for absent experts is not one that anybody asked for.
+    names = [name for seat, absent, added in asked for name in (absent if added else [seat, *absent])]
+    return msgspec.Raw(_encode(names))
 
 
 def summary_view(row: Summary) -> SummaryView:
+    return SummaryView(*_summary_values(row))
+
+
+def _summary_values(row: Summary) -> tuple[Any, ...]:
+    """The fields of a SummaryView in their order; both views are built from it."""
     ended = moment(row.ended_at) if row.ended_at is not None else None
-    return SummaryView(
+    return (
         row.id,
         row.id,
         row.status,
@@ -125,9 +147,8 @@ def feedback_views(rows: Sequence[Row]) -> list[FeedbackView]:
 
 
 def whole(row: Whole, feedback: Sequence[Row], responses: Sequence[Response]) -> bytes:
-    base = summary_view(row)
     view = WholeView(
-        *(getattr(base, name) for name in SummaryView.__struct_fields__),
+        *_summary_values(row),
         payload=raw(row.payload),
         feedback=feedback_views(feedback),
         responses=[response_body(each) for each in responses],
@@ -156,8 +177,22 @@ def status(row: StatusRow, feedback: Sequence[Row]) -> bytes:
     )
 
 
-def page(rows: Sequence[Summary], *, next_cursor: str | None, counts: dict[str, int] | None) -> bytes:
-    return _encode(PageView([summary_view(row) for row in rows], next_cursor, counts))
+def page(
+    rows: Sequence[Summary], *, next_cursor: str | None, counts: dict[str, int] | None, rendered: Rendered
+) -> bytes:
+    items = b",".join([_summary(row, rendered) for row in rows])
+    rest = b"" if next_cursor is None else b',"nextCursor":' + _encode(next_cursor)
+    if counts is not None:
+        rest += b',"counts":' + _encode(counts)
+    return b'{"items":[' + items + b"]" + rest + b"}"
+
+
+def _summary(row: Summary, rendered: Rendered) -> bytes:
+    body = rendered.find(row.id, row.version)
+    if body is None:
+        body = _encode(summary_view(row))
+        rendered.keep(row.id, row.version, body)
+    return body
 
 
 def event_body(event: Event) -> dict[str, object]:

@@ -1,16 +1,17 @@
 """The life of a breakpoint: create, comment, respond, cancel, expire."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
-from assent.domain.access import TIMEOUT, Permission, Principal, Role
+from assent.domain.access import Permission, Principal, Role
 from assent.domain.breakpoint import (
     NEVER,
     Action,
     Breakpoint,
     Event,
     Response,
+    Status,
     advance,
     answered,
     cancel,
@@ -19,8 +20,8 @@ from assent.domain.breakpoint import (
     record,
     release,
     time_out,
+    timed_out,
 )
-from assent.domain.breakpoint import Status as Status
 from assent.domain.draft import MAX_FILES, Draft
 from assent.domain.errors import (
     DigestMismatch,
@@ -40,6 +41,7 @@ from assent.domain.strategies import NEEDS_EXPERTS, Decision, Vote, verdict
 from assent.domain.terms import Answer, Terms
 from assent.store.breakpoints import Deadline
 from assent.store.files import FileEntry
+from assent.store.reading import Whole, whole_of
 from assent.store.transaction import Transaction
 
 NO_RULE = {"recommended": False, "reason": "No auto-approval rule exists.", "consecutiveApprovals": 0}
@@ -64,11 +66,14 @@ class Standing:
 
 
 class BreakpointService:
-    def create(self, tx: Transaction, draft: Draft, *, by: Principal, digest: str, once: Once | None) -> str:
-        """Raise a breakpoint and return its id; the same key gives the same breakpoint."""
+    def create(self, tx: Transaction, draft: Draft, *, by: Principal, digest: str, once: Once | None) -> Whole | str:
+        """Raise a breakpoint and return it, or the id of the one that the same key has raised before."""
         by.require(Permission.CREATE)
         by.require_speaks_for(draft.agent_id, draft.gate)
         now = tx.now()
+        # First: a retry gets what the first try got, whatever has changed about the experts since.
+        if once is not None and (done := tx.idempotency.find(by.id, once.key, fingerprint=once.fingerprint)):
+            return done
         policy = tx.projects.get(by.project).policy
         seats, warnings = self._seats(tx, draft, by.project, policy)
         files = self._files(tx, draft, by.project)
@@ -83,10 +88,10 @@ class BreakpointService:
             if file.content is not None and file.sha256 is not None:
                 tx.files.put(by.project, file.sha256, file.content, at=now)
         new, events = _created(draft, by, new_id, now, digest=digest, seats=seats, warnings=warnings, policy=policy)
-        tx.breakpoints.add(new, events, search=draft.search)
+        row = tx.breakpoints.add(new, events, search=draft.search)
         tx.files.attach(new.id, files)
         tx.changed(new)
-        return new.id
+        return whole_of(row)
 
     def _seats(
         self, tx: Transaction, draft: Draft, project: str, policy: Mapping[str, Any]
@@ -97,9 +102,10 @@ class BreakpointService:
         seats, missing = seats_for(draft.experts, directory)
         if missing and policy.get("unknownExperts") == "refuse":
             raise InvalidRequest.at("/payload/expert", f"nobody carries the name {', '.join(missing)}")
-        carried = [options for seat in seats if (options := eligible(seat, directory)) and not seat.stands_in_for]
+        carried = [options for seat in seats if (options := eligible(seat, directory))]
         if draft.strategy in NEEDS_EXPERTS and not answerable(carried):
-            msg = f"{', '.join(draft.experts)} cannot be answered by different people; {draft.strategy} needs one for each."
+            names = ", ".join(draft.experts)
+            msg = f"{names} cannot be answered by different people; {draft.strategy} needs one for each."
             raise ExpertsNotDistinct(msg)
         owner = directory.owner or "an admin"
         return seats, tuple(
@@ -126,18 +132,17 @@ class BreakpointService:
         by.require(Permission.COMMENT)
         current = self._visible(tx, breakpoint_id, by)
         now = tx.now()
-        if current.overdue(now):
-            raise ended(_expired(current))
         if self._done_before(tx, once, by, current, now):
             return
+        _check_open(current, now)
         metadata = {"comment": comment}
         changed, event = advance(current, Action.COMMENT, actor=by.actor, at=now, metadata=metadata)
-        changed = replace(changed, comments=current.comments + 1)
+        changed = changed.but(comments=current.comments + 1)
         tx.breakpoints.move(changed, [event], deadline=Deadline.AHEAD, now=now)
         tx.breakpoints.add_comment(tx.new_id("fb"), current.id, author=by.actor, comment=comment, at=now)
         tx.changed(changed)
 
-    def respond(
+    def respond(  # noqa: PLR0913  # what a response is made of
         self,
         tx: Transaction,
         breakpoint_id: str,
@@ -149,6 +154,8 @@ class BreakpointService:
         if_match: int | None = None,
     ) -> None:
         """Take one person's answer; release the breakpoint when the strategy is settled."""
+        if not by.may(Permission.OVERRIDE):
+            by.require(Permission.DECIDE)
         current = tx.breakpoints.get(breakpoint_id, project=by.project)
         now = tx.now()
         standing, others = self._standing(tx, current, by, now)
@@ -162,9 +169,7 @@ class BreakpointService:
         )
         events = [event]
         is_new = all(each.person != by.name for each in others)
-        changed = replace(
-            changed, votes=current.votes + is_new, comments=current.comments + (response.comment is not None)
-        )
+        changed = changed.but(votes=current.votes + is_new, comments=current.comments + (response.comment is not None))
         responses = _with(others, response)
         decision = _settled(current, responses, response)
         if decision is not None:
@@ -177,12 +182,17 @@ class BreakpointService:
             tx.breakpoints.add_comment(tx.new_id("fb"), current.id, author=by.actor, comment=response.comment, at=now)
         tx.changed(changed)
 
+    def standing(self, tx: Transaction, breakpoint_id: str, *, by: Principal) -> Standing:
+        """Say in which capacity a person may answer, or raise why not."""
+        if not by.may(Permission.OVERRIDE):
+            by.require(Permission.DECIDE)
+        current = tx.breakpoints.get(breakpoint_id, project=by.project)
+        return self._standing(tx, current, by, tx.now())[0]
+
     def _standing(
         self, tx: Transaction, current: Breakpoint, by: Principal, now: int
     ) -> tuple[Standing, list[Response]]:
         """Decide inside this transaction whether, and as whom, the person may answer."""
-        if not (by.may(Permission.DECIDE) or by.may(Permission.OVERRIDE)):
-            by.require(Permission.DECIDE)
         roles = by.roles & tx.people.live_roles(by.id, project=by.project, token_id=by.token_id, now=now)
         if not roles & {Role.REVIEWER, Role.ADMIN}:
             msg = f"{by.name} may not decide in project {by.project} any more."
@@ -193,7 +203,7 @@ class BreakpointService:
         if Role.REVIEWER in roles:
             if not current.seats:
                 return Standing(), others
-            standing = self._seat(tx, current, by.name, others)
+            standing = self._seat(tx, current, by.name, others, now)
             if standing is not None:
                 return standing, others
         if Role.ADMIN in roles:
@@ -202,7 +212,9 @@ class BreakpointService:
         msg = f"This one is for {asked}."
         raise NotEligible(msg)
 
-    def _seat(self, tx: Transaction, current: Breakpoint, person: str, others: list[Response]) -> Standing | None:
+    def _seat(
+        self, tx: Transaction, current: Breakpoint, person: str, others: list[Response], now: int
+    ) -> Standing | None:
         names = [name for seat in current.seats for name in seat.names]
         directory = tx.people.directory(current.project, names)
         options = [eligible(seat, directory) for seat in current.seats]
@@ -216,10 +228,11 @@ class BreakpointService:
         ]
         places = seating([*seated, person], kept)
         if places is None:
-            names = ", ".join(
+            _check_open(current, now)  # whoever is too late is told the decision that stands, not about seats
+            taken = ", ".join(
                 seat.name for seat, allowed in zip(current.seats, options, strict=True) if person in allowed
             )
-            msg = f"{names} has been answered for already."
+            msg = f"{taken} has been answered for already."
             raise SeatTaken(msg)
         seat = current.seats[places[person]]
         return Standing(seat, in_place_of(seat, person, directory))
@@ -334,18 +347,17 @@ def _ttl(asked: int | None, policy: Mapping[str, Any]) -> int | None:
 
 
 def _check_state(current: Breakpoint, answer: Answer, now: int, if_match: int | None) -> None:
-    if current.overdue(now):
-        raise ended(_expired(current))
-    if current.status is not Status.WAITING:
-        raise ended(current)
+    _check_open(current, now)
     if answer.digest is not None and answer.digest != current.digest:
         raise DigestMismatch(shown=answer.digest, stored=current.digest)
     if if_match is not None and if_match != current.version:
         raise PreconditionFailed(version=current.version)
 
 
-def _expired(current: Breakpoint) -> Breakpoint:
-    return replace(current, status=Status.EXPIRED, ended_at=current.due_at, ended_by=TIMEOUT)
+def _check_open(current: Breakpoint, now: int) -> None:
+    standing = timed_out(current, now)
+    if standing.status is not Status.WAITING:
+        raise ended(standing)
 
 
 def _response(answer: Answer, standing: Standing, by: Principal, via: str, now: int) -> Response:

@@ -50,17 +50,22 @@ class InboxService:
         params = {"id": breakpoint_id, "after": after, "limit": limit}
         return [event_of(row) for row in await self._database.fetch(SELECT_EVENTS, params)]
 
+    async def history(self, breakpoint_id: str) -> list[Event]:
+        """Return every event, however many there are."""
+        found: list[Event] = []
+        while batch := await self.events(breakpoint_id, after=found[-1].seq if found else 0):
+            found += batch
+        return found
+
     async def page(self, query: Query) -> list[Summary]:
         rows = await self.reader.page(query)
-        now = self._clock.now()
-        overdue = [row for row in rows if row.status == "waiting" and row.due_at <= now]
-        if not overdue:
-            return rows
-        for row in overdue:
-            await self._time_out(row)
-        return await self.reader.page(query)
+        # What moves up into the page may be overdue as well.
+        while any(row.status == "waiting" and row.due_at <= self._clock.now() for row in rows):
+            await self._database.write(self._breakpoints.time_out_due)
+            rows = await self.reader.page(query)
+        return rows
 
-    async def _time_out(self, row: Summary | StatusRow) -> None:
+    async def _time_out(self, row: Whole | StatusRow) -> None:
         await self._database.write(partial(self._time_out_in, breakpoint_id=row.id, project=row.project_id))
 
     def _time_out_in(self, tx: Transaction, *, breakpoint_id: str, project: str) -> None:

@@ -210,6 +210,20 @@ class PeopleService:
         tx.sessions.add(secret_hash(plain), person_id, csrf=csrf, now=now, expires_at=now + SESSION_LIFE)
         return plain, csrf
 
+    def open_session_for(self, tx: Transaction, person: Person) -> str:
+        """Open a session for somebody whose password was checked, unless it changed in the meantime."""
+        current = tx.people.find(person.id)
+        if current is None or not current.active or current.password_hash != person.password_hash:
+            msg = "The name or the password is wrong."
+            raise Unauthenticated(msg)
+        return self.open_session(tx, person.id)[0]
+
+    def link_holder(self, tx: Transaction, plain: str) -> Person | None:
+        """Return whom a one-time link would sign in; looking does not use it up."""
+        person_id = tx.sessions.link_holder(secret_hash(plain), now=tx.now())
+        person = tx.people.find(person_id) if person_id else None
+        return person if person is not None and person.active else None
+
     def session_principal(self, tx: Transaction, plain: str) -> tuple[Principal, BrowserSession] | None:
         found = tx.sessions.find(secret_hash(plain), now=tx.now())
         if found is None:

@@ -1,14 +1,13 @@
 """Breakpoints with their events, responses, comments and labels; every move is one guarded UPDATE."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from enum import StrEnum
 from typing import Any
 
 import msgspec
 
 from assent.domain.access import Actor
-from assent.domain.breakpoint import Breakpoint, Event, Response, Status, ended
+from assent.domain.breakpoint import Breakpoint, Event, Response, Status, ended, timed_out
 from assent.domain.errors import NotFound
 from assent.domain.routing import Seat
 from assent.domain.strategies import Decision
@@ -34,8 +33,8 @@ UPDATE = """
     WHERE id = :id AND status = 'waiting' AND version = :expected"""
 UPDATE_LABELS = "UPDATE assent_labels SET status = :status WHERE id = :id"
 RESPONSE_COLUMNS = (
-    "breakpoint_id", "person_id", "person", "approved", "at", "first_at", "via", "comment", "option", "answers", "edits",
-    "seat", "in_place_of", "override", "digest",
+    "breakpoint_id", "person_id", "person", "approved", "at", "first_at", "via", "comment", "option", "answers",
+    "edits", "seat", "in_place_of", "override", "digest",
 )  # fmt: skip
 UPSERT_RESPONSE = insert(
     "assent_responses",
@@ -75,10 +74,12 @@ class Breakpoints:
         self._session = session
         self._lock = " FOR UPDATE" if session.dialect == "postgresql" else ""
 
-    def add(self, new: Breakpoint, events: Sequence[Event], *, search: str) -> None:
+    def add(self, new: Breakpoint, events: Sequence[Event], *, search: str) -> dict[str, Any]:
+        """Store it and return the row."""
         session = self._session
         extra = {"question": new.payload.get("question"), "attempt": new.payload.get("attempt"), "search": search}
-        session.write(INSERT, [_row(new) | extra])
+        row = _row(new) | extra
+        session.write(INSERT, [row])
         if session.dialect == "sqlite":
             session.write(INSERT_SEARCH, [{"search": search}])
         session.write(INSERT_EVENT, [_event_row(event) for event in events])
@@ -92,6 +93,7 @@ class Breakpoints:
                 "agent_id": new.agent_id,
             }
             session.write(INSERT_LABEL, [shared | {"label": label} for label in dict.fromkeys(labels)])
+        return row
 
     def get(self, breakpoint_id: str, *, project: str) -> Breakpoint:
         """Return it, locked until the transaction ends, or raise NotFound."""
@@ -121,16 +123,10 @@ class Breakpoints:
         if deadline is not Deadline.ANY:
             params["now"] = now
         if self._session.change(f"{UPDATE} {deadline.value}", params) != 1:
-            raise ended(self._standing(changed, now))
+            raise ended(timed_out(self.get(changed.id, project=changed.project), now))
         self._session.write(INSERT_EVENT, [_event_row(event) for event in events])
         if changed.status is not Status.WAITING:
             self._session.write(UPDATE_LABELS, [{"id": changed.id, "status": changed.status.value}])
-
-    def _standing(self, attempted: Breakpoint, now: int) -> Breakpoint:
-        current = self.get(attempted.id, project=attempted.project)
-        if current.overdue(now):
-            return replace(current, status=Status.EXPIRED, ended_at=current.due_at)
-        return current
 
     def add_comment(self, comment_id: str, breakpoint_id: str, *, author: Actor, comment: str, at: int) -> None:
         row = {
@@ -214,7 +210,7 @@ def _optional_json(value: Mapping[str, Any] | None) -> str | None:
 
 
 def seats_json(seats: Sequence[Seat]) -> str:
-    return to_json([[seat.name, list(seat.stands_in_for)] for seat in seats])
+    return to_json([[seat.name, list(seat.stands_in_for), seat.added] for seat in seats])
 
 
 def _row(new: Breakpoint) -> dict[str, Any]:
@@ -259,7 +255,7 @@ def _breakpoint(row: Sequence[Any]) -> Breakpoint:
     value["project"] = value.pop("project_id")
     value["status"] = Status(value["status"])
     value["decision"] = Decision(value["decision"]) if value["decision"] else None
-    value["seats"] = tuple(Seat(name, tuple(absent)) for name, absent in _decode(value["seats"]))
+    value["seats"] = tuple(Seat(name, tuple(absent), added) for name, absent, added in _decode(value["seats"]))
     value["created_by"] = Actor.parse(value["created_by"])
     value["ended_by"] = Actor.parse(value["ended_by"]) if value["ended_by"] else None
     for name in ("payload", "auto_approval"):

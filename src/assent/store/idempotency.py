@@ -28,7 +28,14 @@ class Idempotency:
         }
         if self._session.change(INSERT, row) == 1:
             return None
-        stored, existing = self._session.all(SELECT, {"principal_id": principal_id, "key": key})[0]
+        return self.find(principal_id, key, fingerprint=fingerprint)
+
+    def find(self, principal_id: str, key: str, *, fingerprint: str) -> str | None:
+        """Return the breakpoint a key stands for already, if any."""
+        rows = self._session.all(SELECT, {"principal_id": principal_id, "key": key})
+        if not rows:
+            return None
+        stored, existing = rows[0]
         if stored != fingerprint:
             raise IdempotencyMismatch(key=key)
         return str(existing)

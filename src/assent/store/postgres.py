@@ -74,10 +74,8 @@ class PostgresWriter:
         self._pipeline.close()
 
     def rollback(self) -> None:
-        try:
+        with contextlib.suppress(psycopg.Error):  # what spoiled the pipeline has been raised already
             self._pipeline.close()
-        except psycopg.Error:
-            pass  # what spoiled the pipeline has been raised already
         self._pipeline = contextlib.ExitStack()
         if self._connection is not None:
             try:
@@ -119,11 +117,20 @@ class PostgresDatabase:
 
     dialect = "postgresql"
 
-    def __init__(self, url: str, *, clock: Clock, ids: Ids, on_commit: Callable[[Sequence[Hint]], None]) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        clock: Clock,
+        ids: Ids,
+        on_commit: Callable[[Sequence[Hint]], None],
+        on_hint: Callable[[Sequence[Hint]], None],
+    ) -> None:
         self.url = url
         self._clock = clock
         self._ids = ids
-        self._wake = on_commit
+        self._on_commit = on_commit
+        self._on_hint = on_hint
         self._commits = GroupCommit(
             lambda: PostgresWriter(url, self._transaction), threads=WRITERS, on_commit=self._committed
         )
@@ -202,7 +209,7 @@ class PostgresDatabase:
         return rows
 
     def _committed(self, hints: Sequence[Hint]) -> None:
-        self._wake(hints)
+        self._on_commit(hints)
         self._unsent.extend(hints)
         self._unsent_ready.set()
 
@@ -219,7 +226,7 @@ class PostgresDatabase:
         async for connection in _connections(self.url):
             lost = asyncio.Event()
             connection.add_termination_listener(lambda _, lost=lost: lost.set())
-            await connection.add_listener(CHANNEL, lambda *message: self._wake(_unpack(message[3])))
+            await connection.add_listener(CHANNEL, lambda *message: self._on_hint(_unpack(message[3])))
             while not lost.is_set():
                 if isinstance(self._clock, DatabaseClock):
                     await self._clock.measure(connection)

@@ -4,7 +4,7 @@ import asyncio
 import base64
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -19,11 +19,11 @@ Value = TypeVar("Value")
 SUMMARY_COLUMNS = (
     "id", "project_id", "status", "decision", "agent_id", "run_id", "title", "question", "gate", "tags", "seats",
     "strategy", "risk", "priority", "attempt", "created_at", "updated_at", "due_at", "ended_at", "ended_by",
-    "created_by_id",
+    "created_by_id", "version",
 )  # fmt: skip
 WHOLE_COLUMNS = (
     *SUMMARY_COLUMNS, "payload", "result", "auto_approval", "digest", "ttl_seconds", "on_timeout", "callback_url",
-    "created_by", "warnings", "version", "comments", "votes",
+    "created_by", "warnings", "comments", "votes",
 )  # fmt: skip
 STATUS_COLUMNS = (
     "id", "project_id", "status", "decision", "updated_at", "due_at", "result", "comments", "version", "created_by_id",
@@ -57,6 +57,7 @@ class Summary(msgspec.Struct, array_like=True):
     ended_at: int | None
     ended_by: str | None
     created_by_id: str
+    version: int
 
 
 class Whole(Summary, array_like=True):
@@ -71,9 +72,13 @@ class Whole(Summary, array_like=True):
     callback_url: str | None
     created_by: str
     warnings: str
-    version: int
     comments: int
     votes: int
+
+
+def whole_of(row: Mapping[str, Any]) -> Whole:
+    """Take a row as it was just written for one as it would be read."""
+    return Whole(*(row[name] for name in WHOLE_COLUMNS))
 
 
 class StatusRow(msgspec.Struct, array_like=True):
@@ -191,6 +196,19 @@ class Reader:
     async def feedback(self, breakpoint_id: str) -> Sequence[Row]:
         return await self._database.fetch(SELECT_FEEDBACK, {"id": breakpoint_id})
 
+    async def ended_among(self, ids: list[str]) -> list[str]:
+        """Return which of these breakpoints wait no more (PostgreSQL)."""
+        statement = "SELECT id FROM assent_breakpoints WHERE id = ANY(:ids) AND status <> 'waiting'"
+        return [row[0] for row in await self._database.fetch_page(statement, {"ids": ids})]
+
+    async def reachable(self) -> None:
+        """Raise unless the database answers."""
+        await self._database.fetch("SELECT 1 FROM assent_projects LIMIT 1", {})
+
+    async def pending(self) -> int:
+        statement = "SELECT count(*) FROM assent_breakpoints WHERE status = 'waiting'"
+        return int((await self._database.fetch_page(statement, {}))[0][0])
+
     async def page(self, query: Query) -> list[Summary]:
         """Return up to limit + 1 rows: one more than asked tells that there is a next page."""
         plan = await self._plan(query)
@@ -209,7 +227,7 @@ class Reader:
     async def _count_label(self, query: Query, label: str) -> int:
         statement = """
             SELECT count(*) FROM (SELECT 1 FROM assent_labels
-            WHERE project_id = :project_id AND label = :label AND status = :status LIMIT 2000) AS some"""
+            WHERE project_id = :project_id AND label = :label AND status = :status LIMIT 2000) AS found"""
         params = {"project_id": query.project, "label": label, "status": query.statuses[0]}
         return int((await self._database.fetch_page(statement, params))[0][0])
 
@@ -219,7 +237,7 @@ class Reader:
             if self._database.dialect == "sqlite"
             else f"SELECT 1 FROM assent_breakpoints WHERE {MATCH_POSTGRES}"
         )
-        statement = f"SELECT count(*) FROM ({inner} LIMIT {SEARCH_PROBE}) AS some"
+        statement = f"SELECT count(*) FROM ({inner} LIMIT {SEARCH_PROBE}) AS found"
         rows = await self._database.fetch_page(statement, {"q": search_words(query.q or "", self._database.dialect)})
         return int(rows[0][0])
 
@@ -240,7 +258,6 @@ MATCH_POSTGRES = "to_tsvector('simple', search) @@ plainto_tsquery('simple', :q)
 class Plan:
     labels: tuple[str, ...] = ()
     rare_word: bool = False
-    extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
 def search_words(q: str, dialect: str) -> str:
@@ -272,7 +289,7 @@ def page_statement(query: Query, plan: Plan, dialect: str) -> tuple[str, dict[st
 def count_statement(query: Query, plan: Plan, status: str, dialect: str) -> tuple[str, dict[str, Any]]:
     params: dict[str, Any] = {"limit": COUNT_CAP}
     branch = _branch(query, plan, status, 0, dialect, params, order=None)
-    return f"SELECT count(*) FROM ({branch.replace('{columns}', '1')}) AS some", params
+    return f"SELECT count(*) FROM ({branch.replace('{columns}', '1')}) AS found", params
 
 
 def _branch(  # noqa: PLR0913  # the parts of one statement
@@ -347,13 +364,8 @@ def _plain_filters(query: Query, key: str, params: dict[str, Any]) -> list[str]:
 
 def _match(dialect: str, *, rare: bool) -> str:
     if dialect == "postgresql":
-        # The + '' hides the column from the index: a frequent word is met sooner by walking in order.
-        text = (
-            MATCH_POSTGRES.replace("search)", "b.search)")
-            if rare
-            else MATCH_POSTGRES.replace("search)", "b.search || '')")
-        )
-        return text
+        # The || '' hides the column from the index: a frequent word is met sooner by walking in order.
+        return MATCH_POSTGRES.replace("search)", "b.search)" if rare else "b.search || '')")
     if rare:
         return "b.ordinal IN (SELECT rowid FROM assent_search WHERE assent_search MATCH :q)"
     return "EXISTS (SELECT 1 FROM assent_search s WHERE s.rowid = b.ordinal AND s.assent_search MATCH :q)"

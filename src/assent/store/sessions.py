@@ -62,6 +62,13 @@ class Sessions:
         }
         self._session.write(INSERT_LINK, [row])
 
+    def link_holder(self, secret_hash: str, *, now: int) -> str | None:
+        statement = """
+            SELECT person_id FROM assent_sign_in_links
+            WHERE secret_hash = :secret_hash AND used_at IS NULL AND expires_at > :now"""
+        rows = self._session.all(statement, {"secret_hash": secret_hash, "now": now})
+        return rows[0][0] if rows else None
+
     def use_link(self, secret_hash: str, *, now: int) -> str | None:
         """Return whose link this was, once; None for a used, expired or unknown one."""
         if self._session.change(USE_LINK, {"secret_hash": secret_hash, "now": now}) != 1:

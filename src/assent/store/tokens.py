@@ -28,6 +28,11 @@ SELECT_PRINCIPAL = """
     LEFT JOIN assent_grants g ON g.person_id = t.person_id AND g.project_id IN (t.project_id, '*')
     WHERE t.secret_hash = :secret_hash AND t.revoked_at IS NULL"""
 
+SELECT_VALID = """
+    SELECT 1 FROM assent_tokens t LEFT JOIN assent_people p ON p.id = t.person_id
+    WHERE t.id = :id AND t.revoked_at IS NULL AND (t.expires_at IS NULL OR t.expires_at > :now)
+      AND (t.person_id IS NULL OR p.active = 1)"""
+
 
 @dataclass(frozen=True, slots=True)
 class Token:

@@ -1,0 +1,44 @@
+"""`make bench`: every figure in one run, on both databases, as ratios."""
+
+import argparse
+import sys
+import tempfile
+from pathlib import Path
+
+from assent.app import migrate
+from assent.settings import Settings
+from bench.report import Report
+from bench.throughput import throughput
+#from bench.million import million
+#from bench.waiters import waiters
+from tests.support.postgres import new_database, postgres
+
+PARTS = {"throughput": throughput}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="bench", description=__doc__)
+    parser.add_argument("--only", choices=PARTS, action="append")
+    parser.add_argument("--database", choices=("sqlite", "postgresql"), action="append")
+    parser.add_argument("--seconds", type=float, default=4.0, help="how long each load runs")
+    parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("--waiters", type=int, default=10_000)
+    options = parser.parse_args()
+    report = Report()
+    with tempfile.TemporaryDirectory(prefix="assent-bench-") as folder, postgres(settings=SETTINGS) as server:
+        for dialect in options.database or ("sqlite", "postgresql"):
+            for name in options.only or PARTS:
+                print(f"— {name} on {dialect}", file=sys.stderr, flush=True)
+                with new_database(server) as url:
+                    place = Path(folder) / f"{name}-{dialect}"
+                    place.mkdir()
+                    settings = Settings(data_dir=place, database_url=url if dialect == "postgresql" else None)
+                    migrate(settings)
+                    PARTS[name](settings, report, options)
+    report.print()
+
+
+SETTINGS = "max_wal_size = '4GB'"
+
+if __name__ == "__main__":
+    main()

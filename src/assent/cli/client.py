@@ -1,0 +1,261 @@
+"""A reviewer's commands: inbox, show, approve, reject, comment, cancel."""
+
+import json
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal
+
+import typer
+from rich.console import Console
+
+from assent.cli import output
+from assent.cli.output import Json
+from assent.cli.session import session
+from assent.domain.breakpoint import Status as State
+from assent.sdk.client import Assent
+from assent.sdk.errors import AlreadyEnded
+from assent.sdk.protocol import Filters
+from assent.sdk.values import Breakpoint, Event, Page, Summary, plain
+
+app = typer.Typer()
+
+PAGE = 200
+NOTHING = "There is nothing to show."
+SHORT_DIGEST = 12
+Id = Annotated[str, typer.Argument(metavar="ID", help="The breakpoint's id.")]
+Comment = Annotated[str | None, typer.Option(help="What to tell the agent.")]
+
+
+@app.command()
+def inbox(  # noqa: PLR0913  # the options of the command
+    *,
+    status: Annotated[list[State] | None, typer.Option(help="Only these; repeat it. Default: waiting.")] = None,
+    tag: Annotated[list[str] | None, typer.Option(help="Only with this tag; repeat it for all of them.")] = None,
+    agent: Annotated[str | None, typer.Option(help="Only from this agent.")] = None,
+    gate: Annotated[str | None, typer.Option(help="Only this gate.")] = None,
+    mine: Annotated[bool, typer.Option("--mine", help="Only what asks for you by name or group.")] = False,
+    q: Annotated[str | None, typer.Option("--q", metavar="WORDS", help="Only with these words.")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="How many at most.")] = 50,
+    sort: Annotated[Literal["created", "-created", "deadline", "updated"], typer.Option(help="Order.")] = "-created",
+    everything: Annotated[bool, typer.Option("--all", help="Whatever its status.")] = False,
+    as_json: Json = False,
+) -> None:
+    """List what waits for an answer."""
+    filters = Filters(
+        status=None if everything else [each.value for each in status or [State.WAITING]],
+        tag=tag,
+        agent_id=agent,
+        gate=gate,
+        assigned_to="me" if mine else None,
+        q=q,
+        sort=sort,
+    )
+    with session() as assent:
+        found = _pages(assent, filters, limit)
+    if as_json:
+        output.emit(plain(found))
+        return
+    now = time.time()
+    columns = ("id", "status", "risk", "what", "gate", "agent", "asked", "due")
+    output.table(columns, [_row(each, now) for each in found.items], wide=("gate", "risk"), empty=NOTHING)
+    if found.next_cursor:
+        output.remark(f"There are more; see them with --limit {limit * 2}.")
+
+
+def _pages(assent: Assent, filters: Filters, limit: int) -> Page:
+    """Read as many pages as the limit takes; the server gives 200 rows at most at a time."""
+    items: list[Summary] = []
+    cursor: str | None = None
+    while True:
+        page = assent.list(**(filters | Filters(limit=min(PAGE, limit - len(items)), cursor=cursor)))
+        items += page.items
+        cursor = page.next_cursor
+        if cursor is None or len(items) >= limit:
+            return Page(items=items, next_cursor=cursor)
+
+
+def _row(each: Summary, now: float) -> Sequence[str]:
+    return (
+        each.id,
+        each.decision or each.status,
+        each.risk or "",
+        each.title or each.question or "",
+        each.gate,
+        each.agent_id,
+        output.ago(each.created_at, now=now),
+        output.until(each.deadline, now=now) if each.status == "waiting" else "",
+    )
+
+
+@app.command()
+def show(breakpoint_id: Id, *, as_json: Json = False) -> None:
+    """Show a breakpoint, its answers and its history."""
+    with session() as assent:
+        found = assent.get(breakpoint_id)
+        if as_json:
+            output.emit(plain(found))
+            return
+        history = assent.events(breakpoint_id)
+    _describe(found)
+    _print_rest(found)
+    _print_history(history)
+
+
+def _describe(found: Breakpoint, *, console: Console = output.out) -> None:
+    """Print what a decision is about."""
+    payload = found.payload
+    output.fields(
+        {
+            "id": found.id,
+            "status": found.decision or found.status,
+            "title": found.title,
+            "gate": found.gate,
+            "agent": found.agent_id,
+            "run": found.run_id,
+            "risk": found.risk,
+            "tags": ", ".join(found.tags),
+            "experts": ", ".join(found.experts) and f"{', '.join(found.experts)} ({found.strategy})",
+            "deadline": found.deadline,
+            "options": " | ".join(map(str, payload.get("options") or ())),
+            "digest": found.digest[:SHORT_DIGEST],
+        },
+        console=console,
+    )
+    if found.question:
+        output.block(f"\n{found.question}\n", console=console)
+    for file in _files(payload):
+        kept = str(file.get("sha256", ""))[:SHORT_DIGEST] or "not provided"
+        output.fields({"file": f"{file.get('path')} ({file.get('format')}, {kept})"}, console=console)
+
+
+def _files(payload: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    context: Mapping[str, Any] = payload.get("context") or {}
+    return context.get("files") or ()
+
+
+_SHOWN = frozenset({"question", "title", "tags", "context", "expert", "strategy", "options", "risk", "breakpointId"})
+
+
+def _print_rest(found: Breakpoint) -> None:
+    more = {name: value for name, value in found.payload.items() if name not in _SHOWN}
+    if more:
+        output.say("payload", style="dim")
+        output.block(output.pretty(more))
+    for warning in found.warnings:
+        output.fields({"warning": warning})
+    for response in found.responses:
+        verdict = "approves" if response.get("approved") else "rejects"
+        chosen = f": {response['option']}" if response.get("option") else ""
+        output.fields({"answer": f"{response.get('respondedBy')} {verdict}{chosen}"})
+    for each in found.feedback:
+        output.fields({"comment": f"{each.author}, {each.created_at}"})
+        output.block(each.comment)
+
+
+def _print_history(history: Sequence[Event]) -> None:
+    output.say("history", style="dim")
+    for event in history:
+        output.say(f"  {event.timestamp}  {output.visible(event.type)} by {output.visible(event.actor)}")
+
+
+@app.command()
+def approve(  # noqa: PLR0913  # the options of the command
+    breakpoint_id: Id,
+    *,
+    comment: Comment = None,
+    option: Annotated[str | None, typer.Option(help="Which of its options.")] = None,
+    answer: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="A field of its form.")] = None,
+    confirm: Annotated[str | None, typer.Option(metavar="GATE", help="The gate's name; high risk asks for it.")] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask again.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Approve exactly what is shown; on a terminal it asks first."""
+    _refuse_unseen(yes=yes)
+    with session() as assent:
+        shown = assent.get(breakpoint_id)
+        _describe(shown, console=output.err)
+        if shown.status != "waiting":
+            msg = f"{shown.id} is {shown.decision or shown.status} already."
+            raise AlreadyEnded(msg)
+        if not yes and not typer.confirm("Approve this?", default=False, err=True):
+            output.remark("Not approved; nothing was sent.")
+            raise typer.Exit(output.FAILED)
+        decided = assent.approve(
+            breakpoint_id,
+            comment=comment,
+            option=option,
+            answers=_answers(answer, shown.payload.get("form")),
+            confirm=confirm,
+            digest=shown.digest,
+        )
+    _print_decided(decided, as_json=as_json)
+
+
+def _refuse_unseen(*, yes: bool) -> None:
+    """Nobody reads what a script prints: without a terminal an approval has to be said aloud."""
+    if not yes and not sys.stdin.isatty():
+        output.remark("Not approved: there is no terminal to ask on. Add --yes to approve it unseen.", style="red")
+        raise typer.Exit(output.USAGE)
+
+
+def _answers(pairs: Sequence[str] | None, form: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """Read name=value; what the form does not call text is read as JSON."""
+    if not pairs:
+        return None
+    properties: Mapping[str, Any] = (form or {}).get("properties") or {}
+    answers: dict[str, Any] = {}
+    for pair in pairs:
+        name, equals, text = pair.partition("=")
+        if not equals:
+            msg = f"{pair!r} is not NAME=VALUE"
+            raise typer.BadParameter(msg, param_hint="--answer")
+        field: Mapping[str, Any] = properties.get(name) or {}
+        answers[name] = text if field.get("type", "string") == "string" else _value(text)
+    return answers
+
+
+def _value(text: str) -> Any:  # noqa: ANN401  # any JSON
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _print_decided(decided: Breakpoint, *, as_json: bool) -> None:
+    if as_json:
+        output.emit(plain(decided))
+    elif decided.status == "waiting":
+        output.say("Recorded; it waits for more answers.", style="yellow")
+    else:
+        word = decided.decision or decided.status
+        output.say(f"{decided.id} is {word}.", style="green" if word == "approved" else "red")
+
+
+@app.command()
+def reject(breakpoint_id: Id, *, comment: Comment = None, as_json: Json = False) -> None:
+    """Reject, and say why."""
+    with session() as assent:
+        decided = assent.reject(breakpoint_id, comment=comment)
+    _print_decided(decided, as_json=as_json)
+
+
+@app.command()
+def comment(
+    breakpoint_id: Id, text: Annotated[str, typer.Argument(help="What to say.")], *, as_json: Json = False
+) -> None:
+    """Say something without deciding; the waiting agent sees it."""
+    with session() as assent:
+        said = assent.comment(breakpoint_id, text)
+    if as_json:
+        output.emit(plain(said))
+    else:
+        output.say("Said.")
+
+
+@app.command()
+def cancel(breakpoint_id: Id, *, as_json: Json = False) -> None:
+    """Take a question back: for the agent that asked, or an admin."""
+    with session() as assent:
+        ended = assent.cancel(breakpoint_id)
+    _print_decided(ended, as_json=as_json)

@@ -1,0 +1,164 @@
+"""What commands print: agents' text made harmless, tables for people, JSON for programs, one sentence for an error."""
+
+import json
+import sys
+import unicodedata
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from assent.domain.errors import AssentError
+
+APPROVED, FAILED, USAGE = 0, 1, 2
+REJECTED, EXPIRED, CANCELLED, UNREACHABLE, STILL_WAITING = 10, 11, 12, 13, 14
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+
+# Drawn as nothing, or as a blank, though their categories are those of letters and marks.
+_INVISIBLE = frozenset(
+    "\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0"
+    + "".join(map(chr, range(0x180B, 0x1810)))
+    + "".join(map(chr, range(0xFE00, 0xFE0E)))
+    + "".join(map(chr, range(0xE0100, 0xE01F0)))
+)
+_HIDDEN_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+_STYLES = {
+    "approved": "green",
+    "rejected": "red",
+    "waiting": "yellow",
+    "expired": "magenta",
+    "cancelled": "dim",
+    "high": "bold red",
+}
+_HINTS = {
+    "unauthenticated": "Set ASSENT_TOKEN to a valid token (assent token create makes one).",
+    "unreachable": "Is the server running (assent serve), and is ASSENT_URL right?",
+    "unavailable": "Try again in a moment.",
+    "confirmation_required": "Repeat it with --confirm and the gate's name.",
+    "already_ended": "See it with assent show.",
+}
+_EXITS = {"unreachable": UNREACHABLE, "unavailable": UNREACHABLE, "still_waiting": STILL_WAITING, "bad_address": USAGE}
+
+WIDE = 120
+LONGEST_CELL = 80
+_WHOLE = frozenset({"id", "status", "asked", "due", "setting"})
+
+out = Console(markup=False, highlight=False, emoji=False)
+err = Console(stderr=True, markup=False, highlight=False, emoji=False)
+
+
+def visible(text: str, *, lines: bool = False) -> str:
+    """Return untrusted text with everything that hides, reorders or controls written out as an escape.
+
+    With `lines`, line feeds and tabs stay what they are.
+    """
+    kept = "\n\t" if lines else ""
+    return "".join(_escape(char) if _hides(char) and char not in kept else char for char in text)
+
+
+def _hides(char: str) -> bool:
+    return not " " <= char <= "~" and (unicodedata.category(char) in _HIDDEN_CATEGORIES or char in _INVISIBLE)
+
+
+def _escape(char: str) -> str:
+    code = ord(char)
+    if char in "\n\t\r":
+        return {"\n": "\\n", "\t": "\\t", "\r": "\\r"}[char]
+    return f"\\x{code:02x}" if code <= 0xFF else f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"  # noqa: PLR2004
+
+
+def emit(value: object) -> None:
+    """Print a line of JSON, in ASCII: a terminal obeys nothing in it."""
+    sys.stdout.write(json.dumps(value, ensure_ascii=True) + "\n")
+    sys.stdout.flush()
+
+
+def say(text: str, style: str = "") -> None:
+    """Print a line, never broken: what is copied from it stays whole."""
+    out.print(Text(text, style=style), soft_wrap=True)
+
+
+def remark(text: str, style: str = "dim") -> None:
+    """Tell the person, beside the output."""
+    err.print(Text(text, style=style), soft_wrap=True)
+
+
+def fail(error: AssentError) -> int:
+    """Say in a sentence what is wrong and what to do; return the exit code."""
+    # A pointer into the body, such as /option, means nothing to somebody who typed --option.
+    message = visible(error.message).removeprefix("/")
+    sentence = message if message.endswith((".", "?", "!")) else message + "."
+    sentence = sentence[:1].upper() + sentence[1:]
+    hint = _HINTS.get(error.code, "")
+    err.print(Text.assemble(("Error: ", "bold red"), f"{sentence} {hint}".strip()), soft_wrap=True)
+    return _EXITS.get(error.code, FAILED)
+
+
+def table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, empty: str, wide: Sequence[str] = ()) -> None:
+    """Print a table on a terminal, lines with tabs elsewhere; a narrow terminal goes without the wide columns."""
+    if not rows:
+        remark(empty)
+        return
+    if not out.is_terminal:
+        # Rich would turn the tabs into blanks.
+        lines = ["\t".join(map(visible, row)) for row in ([name.upper() for name in columns], *rows)]
+        sys.stdout.write("\n".join(lines) + "\n")
+        return
+    kept = [n for n, name in enumerate(columns) if out.width >= WIDE or name not in wide]
+    shown = Table(box=None, header_style="bold", pad_edge=False)
+    for n in kept:
+        shown.add_column(columns[n].upper(), no_wrap=columns[n] in _WHOLE, overflow="fold")
+    for row in rows:
+        shown.add_row(*(_cell(row[n]) for n in kept))
+    out.print(shown)
+
+
+def _cell(text: str) -> Text:
+    shown = visible(text)
+    return Text(shown if len(shown) <= LONGEST_CELL else shown[: LONGEST_CELL - 1] + "…", style=_STYLES.get(text, ""))
+
+
+def fields(pairs: Mapping[str, str | None], *, console: Console = out) -> None:
+    """Print names and values, one to a line."""
+    width = max(map(len, pairs))
+    for name, value in pairs.items():
+        if value:
+            line = Text.assemble((f"{name:<{width}}  ", "dim"), (visible(value), _STYLES.get(value, "")))
+            console.print(line, soft_wrap=True)
+
+
+def block(text: str, *, console: Console = out) -> None:
+    """Print text of several lines, indented."""
+    indented = "\n".join(f"  {line}".rstrip() for line in visible(text, lines=True).split("\n"))
+    console.print(Text(indented), soft_wrap=True)
+
+
+def pretty(value: Any) -> str:  # noqa: ANN401  # any JSON
+    return json.dumps(value, ensure_ascii=False, indent=2)
+
+
+def ago(moment: str, *, now: float) -> str:
+    return f"{_length(now - _seconds(moment))} ago"
+
+
+def until(moment: str | None, *, now: float) -> str:
+    if moment is None:
+        return ""
+    left = _seconds(moment) - now
+    return f"in {_length(left)}" if left > 0 else "passed"
+
+
+def _seconds(moment: str) -> float:
+    return datetime.fromisoformat(moment).timestamp()
+
+
+def _length(seconds: float) -> str:
+    for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= size:
+            return f"{seconds // size:.0f} {unit}"
+    return f"{max(0.0, seconds):.0f} s"

@@ -1,0 +1,192 @@
+"""Signed-in browsers: the cookie, who is behind it, and proof that a form came from one of our own pages."""
+
+import asyncio
+import hmac
+import ipaddress
+import re
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from urllib.parse import parse_qsl, urlsplit
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from assent.domain.access import Principal
+from assent.domain.errors import Forbidden, InvalidRequest, Unauthenticated, UnsupportedMediaType
+from assent.domain.secrets import secret_hash, well_formed
+from assent.http.limits import RateLimit
+from assent.ports import Clock, Database
+from assent.services.people import SESSION_LIFE, PeopleService
+from assent.settings import Settings
+from assent.store.transaction import Transaction
+
+REMEMBER_SECONDS = 1.0
+MAX_REMEMBERED = 10_000
+MAX_FIELDS = 300
+HASHES_AT_ONCE = 2
+COOKIE = "assent_session"
+CSRF_FIELD = "csrf"
+_FORM = "application/x-www-form-urlencoded"
+# Printable ASCII without the backslash, which browsers read as a slash; and only pages that a person asks for.
+_LOCAL = re.compile(r"/(?:$|\?|breakpoints/)[!-\[\]-~]*")
+
+
+@dataclass(frozen=True, slots=True)
+class SignedIn:
+    """A person at a browser; `csrf` is in each of our forms and nowhere else."""
+
+    principal: Principal
+    csrf: str
+    secret: str
+
+
+class Sessions:
+    def __init__(
+        self,
+        database: Database[Transaction],
+        people: PeopleService,
+        *,
+        clock: Clock,
+        settings: Settings,
+        sign_ins: RateLimit,
+    ) -> None:
+        self._database = database
+        self._people = people
+        self._clock = clock
+        self._public_url = settings.public_url
+        self._secure = (settings.public_url or "").startswith("https://")
+        self._sign_ins = sign_ins
+        self._known: dict[str, tuple[float, SignedIn]] = {}
+        # A hash takes a core and 64 MiB for a while: a crowd at the door must not take them all.
+        self._hashing = asyncio.Semaphore(HASHES_AT_ONCE)
+
+    @property
+    def cookie(self) -> str:
+        return f"__Host-{COOKIE}" if self._secure else COOKIE
+
+    async def find(self, request: Request) -> SignedIn | None:
+        """Return who is signed in; a closed account or session is noticed within a second."""
+        secret = request.cookies.get(self.cookie, "")
+        known = self._known.get(secret)
+        now = time.monotonic()
+        if known is None or known[0] <= now:
+            known = await self._look_up(secret, now)
+        if known is None or (known[1].principal.expires_at or 0) <= self._clock.now():
+            return None
+        return known[1]
+
+    async def _look_up(self, secret: str, now: float) -> tuple[float, SignedIn] | None:
+        self._known.pop(secret, None)
+        if not well_formed(secret):
+            return None
+        found = await self._database.read(partial(self._people.session_principal, plain=secret))
+        if found is None:
+            return None
+        if len(self._known) > MAX_REMEMBERED:
+            self._known.clear()
+        principal, session = found
+        self._known[secret] = now + REMEMBER_SECONDS, SignedIn(principal, session.csrf, secret)
+        return self._known[secret]
+
+    async def sign_in(self, request: Request, name: str, password: str) -> str:
+        """Check the password and return a new session's secret; hashing never holds up the writer."""
+        self._sign_ins.take(f"address:{_network(request)}", what="sign-ins from one address")
+        self._sign_ins.take(f"name:{secret_hash(name)}", what="sign-ins under one name")
+        async with self._hashing:
+            person = await self._database.read(partial(self._people.sign_in, name=name, password=password))
+        secret = await self._database.write(partial(self._people.open_session_for, person=person))
+        await self._forget(request)
+        return secret
+
+    async def sign_in_by_link(self, request: Request, link: str) -> str:
+        if not well_formed(link):
+            msg = "This is not a whole sign-in link. Copy it again, from the first to the last character."
+            raise Unauthenticated(msg)
+        secret, _ = await self._database.write(partial(self._people.use_link, plain=link))
+        await self._forget(request)
+        return secret
+
+    async def sign_out(self, request: Request, response: Response) -> None:
+        await self._forget(request)
+        response.delete_cookie(self.cookie, path="/", secure=self._secure, httponly=True, samesite="lax")
+
+    async def _forget(self, request: Request) -> None:
+        """End the session the browser came with, so that nobody else goes on using it."""
+        secret = request.cookies.get(self.cookie, "")
+        self._known.pop(secret, None)
+        if well_formed(secret):
+            await self._database.write(partial(_remove, id_hash=secret_hash(secret)))
+
+    def give(self, response: Response, secret: str) -> None:
+        response.set_cookie(
+            self.cookie,
+            secret,
+            max_age=SESSION_LIFE // 1_000_000,
+            path="/",
+            secure=self._secure,
+            httponly=True,
+            samesite="lax",
+        )
+
+    def require_own_page(self, request: Request) -> None:
+        """Refuse a form that another site's page sent.
+
+        No browser of the last years leaves out both headers on a form it sends across sites; a program that does has
+        no cookie that anybody could abuse, and the form key is asked for as well.
+        """
+        site = request.headers.get("sec-fetch-site")
+        origin = request.headers.get("origin")
+        own = {_origin(str(request.base_url)), _origin(self._public_url or "")}
+        trusted = site in {"same-origin", "none"} if site is not None else origin is None or origin in own
+        if not trusted:
+            msg = "This form was sent from another site. Open the page here and send it again."
+            raise Forbidden(msg)
+
+
+def require_key(signed_in: SignedIn, form: Mapping[str, str]) -> None:
+    if not hmac.compare_digest(signed_in.csrf.encode(), form.get(CSRF_FIELD, "").encode()):
+        msg = "This form is from an earlier sign-in. Go back, reload the page and send it again; nothing was changed."
+        raise Forbidden(msg)
+
+
+async def form_of(request: Request) -> dict[str, str]:
+    """Read a plain HTML form: one value per name, line ends as the rest of the system writes them."""
+    body = await request.body()
+    if body and request.headers.get("content-type", "").partition(";")[0].strip().lower() != _FORM:
+        msg = "Send the form from its page."
+        raise UnsupportedMediaType(msg)
+    try:
+        text = body.decode("ascii")
+        pairs = parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=MAX_FIELDS)
+    except ValueError as error:
+        raise InvalidRequest.at("form", "is not one our pages send") from error
+    found = {name: value.replace("\r\n", "\n").replace("\r", "\n") for name, value in pairs}
+    if any("\x00" in value for value in found.values()):
+        raise InvalidRequest.at("form", "holds a NUL character")
+    return found
+
+
+def local_path(text: str | None) -> str:
+    """Return where to go after signing in: a page of ours, never another site."""
+    return text if text and len(text) <= 2000 and _LOCAL.fullmatch(text) else "/"  # noqa: PLR2004  # a link's sane length
+
+
+def _network(request: Request) -> str:
+    """Return the address of a client; of IPv6 the network, since one customer has all of its addresses."""
+    host = request.client.host if request.client else "unknown"
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return host
+    return str(ipaddress.ip_network((address, 64), strict=False)) if address.version == 6 else host  # noqa: PLR2004
+
+
+def _origin(url: str) -> str:
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc}".lower()
+
+
+def _remove(tx: Transaction, *, id_hash: str) -> None:
+    tx.sessions.remove(id_hash)

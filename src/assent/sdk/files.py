@@ -1,0 +1,106 @@
+"""Context files: snapshots taken here, because the server never opens a path that an agent named."""
+
+import base64
+import os
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePath, PurePosixPath
+from typing import Any
+
+from assent.sdk.errors import FileRefused
+
+MAX_FILE = 10 * 1024 * 1024
+FORMATS = ("markdown", "html", "code", "text", "diff", "image", "json")
+_BY_SUFFIX = {
+    ".md": "markdown", ".markdown": "markdown", ".html": "html", ".htm": "html", ".diff": "diff", ".patch": "diff",
+    ".json": "json", ".png": "image", ".jpg": "image", ".jpeg": "image", ".gif": "image", ".webp": "image",
+}  # fmt: skip
+LANGUAGES = {
+    ".bash": "bash", ".c": "c", ".cc": "cpp", ".cpp": "cpp", ".cs": "csharp", ".css": "css", ".go": "go", ".h": "c",
+    ".hcl": "hcl", ".hpp": "cpp", ".ini": "ini", ".java": "java", ".js": "javascript", ".jsx": "jsx", ".kt": "kotlin",
+    ".lua": "lua", ".mjs": "javascript", ".php": "php", ".pl": "perl", ".proto": "protobuf", ".ps1": "powershell",
+    ".py": "python", ".r": "r", ".rb": "ruby", ".rs": "rust", ".scala": "scala", ".sh": "bash", ".sql": "sql",
+    ".svg": "xml", ".swift": "swift", ".tf": "terraform", ".toml": "toml", ".ts": "typescript", ".tsx": "tsx",
+    ".xml": "xml", ".yaml": "yaml", ".yml": "yaml", ".zig": "zig",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class ContextFile:
+    """A file as it was when it was read."""
+
+    path: str
+    format: str
+    content: bytes
+    language: str | None = None
+
+    def entry(self, *, sha256: str | None = None) -> Mapping[str, Any]:
+        """Return the payload's entry: by digest if uploaded, as text where it is text, else as base64."""
+        named = {"path": self.path, "format": self.format}
+        if self.language:
+            named["language"] = self.language
+        if sha256 is not None:
+            return named | {"sha256": sha256}
+        text = self._text()
+        if text is not None:
+            return named | {"content": text}
+        return named | {"contentBase64": base64.b64encode(self.content).decode()}
+
+    def _text(self) -> str | None:
+        try:
+            text = self.content.decode()
+        except UnicodeDecodeError:
+            return None
+        return None if "\x00" in text else text
+
+
+def snapshot(path: str, *, root: Path, format: str | None = None) -> ContextFile:  # noqa: A002  # the payload's word
+    """Read a file under root; refuse absolute paths, `..` and symlinks that leave it."""
+    relative = _relative(path)
+    try:
+        found = (root / relative).resolve(strict=True)
+    except (OSError, RuntimeError) as error:
+        msg = f"There is no file {path!r} here; name one under {root}."
+        raise FileRefused(msg) from error
+    if not found.is_relative_to(root.resolve()):
+        msg = f"{path!r} is a link to somewhere outside {root}; copy the file here to send it."
+        raise FileRefused(msg)
+    content = _read(found, path)
+    chosen, language = guess(relative)
+    return ContextFile(relative.as_posix(), format or chosen, content, language if format in {None, "code"} else None)
+
+
+def _relative(path: str) -> PurePath:
+    relative = PurePath(path)
+    if relative.is_absolute() or relative.drive or ".." in relative.parts or not relative.parts or "\x00" in path:
+        msg = f"{path!r} may not be sent: name a file under the current directory, without .. and not absolute."
+        raise FileRefused(msg)
+    return relative
+
+
+def _read(found: Path, path: str) -> bytes:
+    # The link was followed above; a new one in its place is not, and a pipe must not block us.
+    try:
+        descriptor = os.open(found, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
+    except OSError as error:
+        msg = f"{path!r} cannot be read: {error.strerror}."
+        raise FileRefused(msg) from error
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        msg = f"{path!r} is not a file; name one that is."
+        raise FileRefused(msg)
+    with os.fdopen(descriptor, "rb") as file:
+        content = file.read(MAX_FILE + 1)
+    if len(content) > MAX_FILE:
+        msg = f"{path!r} is larger than {MAX_FILE // 1024 // 1024} MiB; send the part that matters."
+        raise FileRefused(msg)
+    return content
+
+
+def guess(path: PurePath) -> tuple[str, str | None]:
+    """Return a format, and for code a language, by the file's ending."""
+    suffix = PurePosixPath(path.name).suffix.lower()
+    if suffix in LANGUAGES:
+        return "code", LANGUAGES[suffix]
+    return _BY_SUFFIX.get(suffix, "text"), None

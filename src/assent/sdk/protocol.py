@@ -1,0 +1,362 @@
+"""How to talk to a server, without talking: requests as values, answers parsed, retries decided.
+
+A flow is a generator. It yields what is to be done next, a `Request` or a `Pause`, and is sent what came of it, a
+`Reply` or a `Lost` (nothing for a pause); what it returns is the result. A shell performs the steps, so that sync and
+async clients share every decision made here. Time and chance come in through `Pace`.
+"""
+
+import json
+import re
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Any, TypeAlias, TypedDict, TypeGuard, TypeVar
+
+import msgspec
+
+from assent.sdk.errors import (
+    AssentError,
+    InvalidRequest,
+    NotFound,
+    StillWaiting,
+    UnexpectedAnswer,
+    Unreachable,
+    from_problem,
+)
+from assent.sdk.files import ContextFile
+from assent.sdk.values import Breakpoint, Status, UploadedFile
+
+SLICE_SECONDS = 25.0
+FIRST_PAUSE = 0.2
+LONGEST_PAUSE = 5.0
+INLINE_BYTES = 256 * 1024
+_ID = re.compile(r"[A-Za-z0-9_-]{1,100}")
+_TRY_AGAIN = frozenset(
+    {
+        HTTPStatus.TOO_MANY_REQUESTS,
+        HTTPStatus.INTERNAL_SERVER_ERROR,
+        HTTPStatus.BAD_GATEWAY,
+        HTTPStatus.SERVICE_UNAVAILABLE,
+        HTTPStatus.GATEWAY_TIMEOUT,
+    }
+)
+_GOOD = range(200, 300)
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """One HTTP request; `repeatable` when sending it twice does no more than sending it once."""
+
+    method: str
+    path: str
+    query: Sequence[tuple[str, str]] = ()
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    body: bytes | None = None
+    repeatable: bool = True
+    patient_for: float = 0.0
+    """How long the server may take to answer on purpose."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    seconds: float
+    because: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    status: int
+    headers: Mapping[str, str]
+    """With lower-case names."""
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """No answer came; `sent` when the server may have seen the request all the same."""
+
+    reason: str
+    sent: bool
+
+
+Step: TypeAlias = Request | Pause
+Outcome: TypeAlias = Reply | Lost | None
+Flow: TypeAlias = Generator[Step, Outcome, Result]
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """The clock and the dice that a flow is given."""
+
+    now: Callable[[], float]
+    chance: Callable[[], float]
+
+    def pause(self, failures: int, *, at_least: float = 0.0) -> float:
+        """Return how long to hold back after so many failures: growing, capped, never zero, never in step."""
+        grown: float = min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(failures - 1, 10))
+        return max(at_least, grown * (0.5 + self.chance() / 2))
+
+
+def address(breakpoint_id: str, *more: str) -> str:
+    if not _ID.fullmatch(breakpoint_id):
+        msg = f"{breakpoint_id[:60]!r} is not the id of a breakpoint; those look like bp_01k9…"
+        raise NotFound(msg)
+    return "/".join(("/api/breakpoints", breakpoint_id, *more))
+
+
+def reading(path: str, query: Sequence[tuple[str, str]] = ()) -> Request:
+    return Request(method="GET", path=path, query=query)
+
+
+def sending(path: str, body: Mapping[str, Any], *, key: str) -> Request:
+    headers = {"Content-Type": "application/json", "Idempotency-Key": key}
+    encoded = json.dumps(body, ensure_ascii=False, allow_nan=False).encode()
+    return Request(method="POST", path=path, headers=headers, body=encoded)
+
+
+def ending(breakpoint_id: str) -> Request:
+    """Cancel: a second one would be told that it has ended already, so it is not sent twice."""
+    return Request(method="POST", path=address(breakpoint_id, "cancel"), repeatable=False)
+
+
+def uploading(file: ContextFile) -> Request:
+    headers = {"Content-Type": "application/octet-stream"}
+    return Request(method="POST", path="/api/files", headers=headers, body=file.content)
+
+
+def asking_status(breakpoint_id: str, *, wait: float = 0.0) -> Request:
+    query = [("wait", f"{wait:.3f}")] if wait else []
+    return Request(method="GET", path=address(breakpoint_id, "status"), query=query, patient_for=wait)
+
+
+class Asking(TypedDict, total=False):
+    """What an agent may say when it asks; the names are those of the payload, in snake_case."""
+
+    agent_id: str
+    run_id: str | None
+    title: str | None
+    tags: Sequence[str] | None
+    ttl_seconds: int | None
+    on_timeout: str | None
+    priority: str | None
+    callback_url: str | None
+    breakpoint_id: str | None
+    """The gate: what this question is called across runs."""
+    expert: str | Sequence[str] | None
+    strategy: str | None
+    options: Sequence[str] | None
+    form: Mapping[str, Any] | None
+    risk: str | None
+    hard_stop: bool | None
+    attempt: int | None
+    previous_feedback: str | None
+    auto_approve_after_n: int | None
+    present_always_approve: bool | None
+    payload: Mapping[str, Any] | None
+    """Anything more to show."""
+
+
+class Filters(TypedDict, total=False):
+    """What a list is narrowed to."""
+
+    status: str | Sequence[str] | None
+    tag: str | Sequence[str] | None
+    agent_id: str | None
+    run_id: str | None
+    gate: str | None
+    expert: str | None
+    assigned_to: str | None
+    created_after: str | None
+    created_before: str | None
+    q: str | None
+    sort: str | None
+    limit: int | None
+    cursor: str | None
+    counts: bool | None
+
+
+_OUTSIDE = frozenset({"agent_id", "run_id", "title", "tags", "ttl_seconds", "on_timeout", "priority", "callback_url"})
+
+
+def creation(question: str | None, asking: Asking) -> dict[str, Any]:
+    """Return the body that raises a breakpoint; what is said twice must be the same."""
+    given: dict[str, Any] = {name: value for name, value in asking.items() if value is not None}
+    payload: dict[str, Any] = dict(given.pop("payload", {}))
+    body: dict[str, Any] = {camel(name): given.pop(name) for name in list(given) if name in _OUTSIDE}
+    said = {camel(name): value for name, value in given.items()}
+    if question is not None:
+        said["question"] = question
+    for name, value in said.items():
+        if name in payload and payload[name] != value:
+            msg = f"{name} is given twice: as an argument and in the payload."
+            raise InvalidRequest(msg)
+    return body | {"payload": payload | said}
+
+
+def with_files(body: Mapping[str, Any], entries: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    if not entries:
+        return body
+    payload: Mapping[str, Any] = body["payload"]
+    context: Mapping[str, Any] = payload.get("context") or {}
+    files = [*(context.get("files") or ()), *entries]
+    return {**body, "payload": {**payload, "context": {**context, "files": files}}}
+
+
+def filtered(filters: Filters) -> list[tuple[str, str]]:
+    query: list[tuple[str, str]] = []
+    given: dict[str, Any] = {name: value for name, value in filters.items() if value is not None}
+    for name, value in given.items():
+        values: Sequence[Any] = [value] if isinstance(value, str | int) else value
+        query += [(camel(name), str(each).lower() if isinstance(each, bool) else str(each)) for each in values]
+    return query
+
+
+def camel(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(word.capitalize() for word in rest)
+
+
+def parsed(reply: Reply, kind: type[Result]) -> Result:
+    """Return the value in a good answer; raise what a bad one stands for."""
+    if reply.status not in _GOOD:
+        raise problem(reply)
+    try:
+        return msgspec.json.decode(reply.body, type=kind)
+    except msgspec.MsgspecError as error:
+        msg = "The address answers, but not as Assent does; check ASSENT_URL."
+        raise UnexpectedAnswer(msg, status=reply.status) from error
+
+
+def problem(reply: Reply) -> AssentError:
+    try:
+        body = msgspec.json.decode(reply.body, type=dict[str, Any])
+    except msgspec.MsgspecError:
+        body = {}
+    if "code" in body:
+        return from_problem(body, status=reply.status)
+    msg = f"The address answers with status {reply.status}, but not as Assent does; check ASSENT_URL."
+    return UnexpectedAnswer(msg, status=reply.status)
+
+
+def performed(request: Request, kind: type[Result], *, pace: Pace, patience: float) -> Flow[Result]:
+    """Send a request until it is answered; give up when nobody has answered for as long as we are patient."""
+    started, failures = pace.now(), 0
+    while True:
+        outcome = yield request
+        if _answers(outcome):
+            return parsed(outcome, kind)
+        failures += 1
+        pause = pace.pause(failures, at_least=_retry_after(outcome))
+        if not _may_repeat(request, outcome) or pace.now() + pause - started > patience:
+            raise _given_up(outcome)
+        yield Pause(pause, _trouble(outcome))
+
+
+def creating(
+    body: Mapping[str, Any], files: Sequence[ContextFile], *, key: str, pace: Pace, patience: float
+) -> Flow[Breakpoint]:
+    """Upload the files that are too big to go along, then raise the breakpoint."""
+    entries: list[Mapping[str, Any]] = []
+    room = INLINE_BYTES
+    for file in files:
+        room -= len(file.content)
+        if room >= 0:
+            entries.append(file.entry())
+            continue
+        room += len(file.content)
+        uploaded = yield from performed(uploading(file), UploadedFile, pace=pace, patience=patience)
+        entries.append(file.entry(sha256=uploaded.sha256))
+    request = sending("/api/breakpoints", with_files(body, entries), key=key)
+    return (yield from performed(request, Breakpoint, pace=pace, patience=patience))
+
+
+def waiting(breakpoint_id: str, *, pace: Pace, patience: float, timeout: float | None = None) -> Flow[Status]:
+    """Wait until it has ended, whatever happens to the server meanwhile."""
+    watch = _Watch(pace, patience, ends=None if timeout is None else pace.now() + timeout)
+    while True:
+        wait = watch.slice()
+        outcome = yield asking_status(breakpoint_id, wait=wait)
+        if _answers(outcome):
+            status = parsed(outcome, Status)
+            if status.ended:
+                return status
+            pause = watch.heard(status, outcome, asked_for=wait)
+        else:
+            pause = watch.lost(outcome)
+        if watch.over():
+            msg = f"Nobody has decided {breakpoint_id} within {timeout:g} seconds; it is still waiting."
+            raise StillWaiting(msg, breakpointId=breakpoint_id)
+        if pause is not None:
+            yield pause
+
+
+class _Watch:
+    """What a wait remembers from one slice to the next."""
+
+    def __init__(self, pace: Pace, patience: float, *, ends: float | None) -> None:
+        self._pace = pace
+        self._patience = patience
+        self._ends = ends
+        self._asked = self._heard = pace.now()
+        self._failures = 0
+        self._seen: str | None = None
+
+    def slice(self) -> float:
+        self._asked = self._pace.now()
+        return self._within(SLICE_SECONDS)
+
+    def over(self) -> bool:
+        return self._ends is not None and self._pace.now() >= self._ends
+
+    def heard(self, status: Status, reply: Reply, *, asked_for: float) -> Pause | None:
+        """Go on at once after a full slice or after news; hold back from whoever answers early with nothing new."""
+        self._heard = self._pace.now()
+        # A comment or a vote wakes a waiter too. Without a first look there is no telling news from haste.
+        news = self._seen is not None and status.updated_at != self._seen and "retry-after" not in reply.headers
+        self._seen = status.updated_at
+        if news or self._heard - self._asked >= asked_for / 2:
+            self._failures = 0
+            return None
+        self._failures += 1
+        return self._pause(_retry_after(reply), "the server answers early")
+
+    def lost(self, outcome: Reply | Lost | None) -> Pause:
+        self._failures += 1
+        pause = self._pause(_retry_after(outcome), _trouble(outcome))
+        if self._pace.now() + pause.seconds - self._heard > self._patience:
+            raise _given_up(outcome)
+        return pause
+
+    def _pause(self, at_least: float, because: str) -> Pause:
+        return Pause(self._within(self._pace.pause(self._failures, at_least=at_least)), because)
+
+    def _within(self, seconds: float) -> float:
+        return seconds if self._ends is None else min(seconds, max(0.0, self._ends - self._pace.now()))
+
+
+def _answers(outcome: Outcome) -> TypeGuard[Reply]:
+    return isinstance(outcome, Reply) and outcome.status not in _TRY_AGAIN
+
+
+def _trouble(outcome: Outcome) -> str:
+    return f"it answers with status {outcome.status}" if isinstance(outcome, Reply) else _reason(outcome)
+
+
+def _reason(outcome: Lost | None) -> str:
+    return outcome.reason if outcome is not None else "no answer"
+
+
+def _may_repeat(request: Request, outcome: Outcome) -> bool:
+    return request.repeatable or (isinstance(outcome, Lost) and not outcome.sent)
+
+
+def _retry_after(outcome: Outcome) -> float:
+    """Seconds only: a date would need the server's idea of now."""
+    text = outcome.headers.get("retry-after", "") if isinstance(outcome, Reply) else ""
+    return float(text) if text.isascii() and text.isdigit() and len(text) < 6 else 0.0  # noqa: PLR2004  # a day at most
+
+
+def _given_up(outcome: Outcome) -> AssentError:
+    error = problem(outcome) if isinstance(outcome, Reply) else Unreachable(_reason(outcome))
+    return Unreachable(_trouble(outcome)) if isinstance(error, UnexpectedAnswer) else error

@@ -1,0 +1,132 @@
+"""What the server answers, as frozen values; fields that a newer server adds are passed over."""
+
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+
+StatusName: TypeAlias = Literal["waiting", "released", "expired", "cancelled"]
+DecisionName: TypeAlias = Literal["approved", "rejected"]
+
+
+class Value(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """Attributes in snake_case, JSON in camelCase."""
+
+
+class BreakpointResult(Value, frozen=True, kw_only=True):
+    """What an agent acts on; `approved` is true only after an explicit approval."""
+
+    approved: bool
+    status: StatusName
+    auto: bool
+    decision: DecisionName | None = None
+    response: str | None = None
+    feedback: str | None = None
+    option: str | None = None
+    responded_by: str | None = None
+    all_responses: list[dict[str, Any]] | None = None
+    via: str | None = None
+    answers: dict[str, Any] | None = None
+    edits: dict[str, Any] | None = None
+
+
+class Feedback(Value, frozen=True, kw_only=True):
+    id: str
+    breakpoint_id: str
+    author: str
+    comment: str
+    created_at: str
+
+
+class Status(Value, frozen=True, kw_only=True):
+    """How a breakpoint stands."""
+
+    status: StatusName
+    updated_at: str
+    decision: DecisionName | None = None
+    feedback: list[Feedback] | None = None
+    result: BreakpointResult | None = None
+
+    @property
+    def ended(self) -> bool:
+        return self.status != "waiting"
+
+    @property
+    def approved(self) -> bool:
+        """True only when it was released with an approval: a timeout, a cancellation, anything unclear is not one."""
+        explicit = self.result is not None and self.result.approved
+        return self.status == "released" and self.decision == "approved" and explicit
+
+
+class Summary(Value, frozen=True, kw_only=True):
+    """A breakpoint as a list shows it."""
+
+    id: str
+    breakpoint_id: str
+    status: StatusName
+    agent_id: str
+    gate: str
+    tags: list[str]
+    experts: list[str]
+    strategy: str
+    priority: str
+    created_at: str
+    updated_at: str
+    decision: DecisionName | None = None
+    run_id: str | None = None
+    title: str | None = None
+    question: str | None = None
+    risk: str | None = None
+    attempt: int | None = None
+    deadline: str | None = None
+    released_at: str | None = None
+    expired_at: str | None = None
+    cancelled_at: str | None = None
+    decided_by: str | None = None
+
+
+class Breakpoint(Summary, frozen=True, kw_only=True):
+    """A breakpoint, whole."""
+
+    payload: dict[str, Any]
+    feedback: list[Feedback]
+    responses: list[dict[str, Any]]
+    auto_approval: dict[str, Any]
+    digest: str
+    on_timeout: str
+    created_by: str
+    warnings: list[str]
+    version: int
+    result: BreakpointResult | None = None
+    ttl_seconds: int | None = None
+    callback_url: str | None = None
+
+
+class Page(Value, frozen=True, kw_only=True):
+    items: list[Summary]
+    next_cursor: str | None = None
+    counts: dict[str, int] | None = None
+
+
+class Event(Value, frozen=True, kw_only=True):
+    id: str
+    breakpoint_id: str
+    seq: int
+    type: str
+    actor: str
+    timestamp: str
+    metadata: dict[str, Any]
+    hash: str
+
+
+class Events(Value, frozen=True, kw_only=True):
+    items: list[Event]
+
+
+class UploadedFile(Value, frozen=True, kw_only=True):
+    sha256: str
+    size: int
+
+
+def plain(value: object) -> Any:  # noqa: ANN401  # JSON, as the server wrote it
+    """Return a value as the JSON it came from."""
+    return msgspec.to_builtins(value)

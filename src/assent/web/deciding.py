@@ -1,0 +1,181 @@
+"""Answering: first a page that says exactly what will happen, then the answer itself."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import msgspec
+from starlette.responses import Response
+
+from assent.domain.errors import AlreadyEnded, AssentError, ConfirmationRequired, DigestMismatch, InvalidRequest
+from assent.domain.instants import iso
+from assent.domain.strategies import NEEDS_EXPERTS
+from assent.domain.terms import MAX_TEXT, Answer
+from assent.services.breakpoints import Standing
+from assent.store.reading import Whole
+from assent.web import forms
+from assent.web.detail import detail_page, load, terms
+from assent.web.frame import Visit, large_page, redirect
+
+APPROVE, REJECT = "approve", "reject"
+UNPROCESSABLE = 422
+_CARRIED = ("decision", "digest", "comment", "option")
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """One filled-in field, for reading it once more."""
+
+    label: str
+    value: str
+
+
+async def confirm(visit: Visit) -> Response:
+    """Show what will happen; nothing does yet."""
+    row = await load(visit)
+    try:
+        answer = answer_of(visit.form, row)
+        if answer.digest != row.digest:
+            raise DigestMismatch(shown=answer.digest, stored=row.digest)
+        terms(row).check(replace(answer, confirm=row.gate))
+        if row.status != "waiting":
+            raise _ended(row)
+        return await _confirm_page(visit, row, answer)
+    except AssentError as error:
+        return await detail_page(visit, row, error)
+
+
+async def decide(visit: Visit) -> Response:
+    row = await load(visit)
+    try:
+        answer = answer_of(visit.form, row)
+    except AssentError as error:
+        return await detail_page(visit, row, error)
+    return await _decide(visit, row, answer)
+
+
+async def _decide(visit: Visit, row: Whole, answer: Answer) -> Response:
+    use_case = partial(visit.site.breakpoints.respond, breakpoint_id=row.id, answer=answer, by=visit.who, via="web")
+    try:
+        await visit.site.database.write(use_case)
+    except ConfirmationRequired:
+        return await _confirm_page(visit, row, answer, retry=True)
+    except AssentError as error:
+        return await detail_page(visit, await load(visit), error)
+    return redirect(f"/breakpoints/{row.id}?done=1")
+
+
+async def comment(visit: Visit) -> Response:
+    row = await load(visit)
+    try:
+        text = _text(visit.form, "text") or ""
+        if not text:
+            raise InvalidRequest.at("/text", "write something first")
+        use_case = partial(visit.site.breakpoints.comment, breakpoint_id=row.id, comment=text, by=visit.who, once=None)
+        await visit.site.database.write(use_case)
+    except AssentError as error:
+        return await detail_page(visit, await load(visit), error)
+    return redirect(f"/breakpoints/{row.id}#comments")
+
+
+async def back(visit: Visit) -> Response:
+    """Lead a reload, or a return from signing in, to the page the form stands on."""
+    row = await load(visit)
+    return redirect(f"/breakpoints/{row.id}")
+
+
+def answer_of(form: Mapping[str, str], row: Whole) -> Answer:
+    """Read the answer that a form carries; a rejection carries its reason and nothing else."""
+    payload: dict[str, Any] = msgspec.json.decode(row.payload)
+    decision, said = form.get("decision"), _text(form, "comment")
+    # An empty digest matches nothing: whoever cannot say what they were shown decides nothing.
+    digest = form.get("digest", "")
+    if decision == REJECT:
+        if said is None:
+            raise InvalidRequest.at("/comment", "say why, so that the agent can do better")
+        return Answer(approved=False, comment=said, digest=digest)
+    if decision != APPROVE:
+        raise InvalidRequest.at("/decision", "choose Approve or Reject")
+    return Answer(
+        approved=True,
+        comment=said,
+        option=_option(form.get("option", ""), payload.get("options") or ()),
+        answers=forms.answers(payload["form"], form) if payload.get("form") else None,
+        confirm=form.get("confirm"),
+        digest=digest,
+    )
+
+
+def _text(form: Mapping[str, str], name: str) -> str | None:
+    text = form.get(name, "").strip()
+    if len(text) > MAX_TEXT:
+        raise InvalidRequest.at(f"/{name}", f"is longer than {MAX_TEXT:,} characters")
+    return text or None
+
+
+def _option(index: str, options: list[str] | tuple[()]) -> str | None:
+    if not options:
+        return None
+    if not (index.isascii() and index.isdigit() and len(index) < 4 and int(index) < len(options)):  # noqa: PLR2004
+        raise InvalidRequest.at("/option", "pick one")
+    return options[int(index)]
+
+
+def _ended(row: Whole) -> AlreadyEnded:
+    standing = {"status": row.status, "decision": row.decision, "by": row.ended_by, "at": iso(row.ended_at or 0)}
+    return AlreadyEnded(standing=standing)
+
+
+async def _confirm_page(visit: Visit, row: Whole, answer: Answer, *, retry: bool = False) -> Response:
+    standing = await visit.site.database.read(
+        partial(visit.site.breakpoints.standing, breakpoint_id=row.id, by=visit.who)
+    )
+    carried = {name: value for name, value in visit.form.items() if name in _CARRIED or name.startswith("field-")}
+    return await large_page(
+        "confirm.html",
+        status=UNPROCESSABLE if retry else 200,
+        visit=visit,
+        row=row,
+        answer=answer,
+        carried=carried,
+        filled_in=_filled_in(row, answer),
+        consequences=consequences(row, answer, standing),
+        typed_gate=row.risk == "high" and answer.approved,
+        retry=retry,
+    )
+
+
+def _filled_in(row: Whole, answer: Answer) -> list[Said]:
+    if not answer.answers:
+        return []
+    form: Mapping[str, Any] = msgspec.json.decode(row.payload)["form"]
+    return [
+        Said(each.label, _shown(answer.answers[each.name]))
+        for each in forms.inputs(form, {})
+        if each.name in answer.answers
+    ]
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return str(value)
+
+
+def consequences(row: Whole, answer: Answer, standing: Standing) -> list[str]:
+    """Say what follows from the answer, in sentences."""
+    seats: list[object] = msgspec.json.decode(row.seats)
+    if row.strategy in NEEDS_EXPERTS and not standing.override:
+        found = [
+            f"Your answer counts as one of {len(seats)}.",
+            "You may change it until the breakpoint is decided.",
+        ]
+    else:
+        goes_on = "The agent goes on at once." if answer.approved else "The agent is told no, with your reason."
+        found = [goes_on, "This cannot be undone."]
+    if standing.override:
+        found.insert(0, "You are not among the people asked: as an admin you decide alone, recorded as an override.")
+    if standing.in_place_of:
+        found.insert(0, f"You answer in place of {', '.join(standing.in_place_of)}.")
+    return found

@@ -1,0 +1,216 @@
+"""The frame around every page: templates, style, headers, who is visiting, and errors that people can read."""
+
+import asyncio
+import hashlib
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from importlib.resources import files
+from typing import Any, TypeAlias
+from urllib.parse import quote
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Route
+
+from assent.domain.access import Permission, Principal
+from assent.domain.errors import AssentError, NotFound, RateLimited
+from assent.domain.instants import iso
+from assent.http.problems import STATUS, from_http_exception
+from assent.http.sessions import Sessions, SignedIn, form_of, local_path, require_key
+from assent.ports import Clock, Database
+from assent.services.breakpoints import BreakpointService
+from assent.services.inbox import InboxService
+from assent.services.people import PeopleService
+from assent.store.transaction import Transaction
+from assent.web import render
+
+CSP = (
+    "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+HEADERS = {"Content-Security-Policy": CSP, "Cache-Control": "no-store", "X-Robots-Tag": "noindex"}
+FOR_EVER = "public, max-age=31536000, immutable"
+SEE_OTHER = 303
+HTML = "text/html; charset=utf-8"
+
+
+@dataclass(frozen=True, slots=True)
+class Asset:
+    """A static file under a name that changes with its content."""
+
+    url: str
+    content: bytes
+    media_type: str
+
+
+def _asset(name: str, media_type: str) -> Asset:
+    content = files("assent.web").joinpath("static", name).read_bytes()
+    stem, _, ending = name.rpartition(".")
+    return Asset(f"/static/{stem}.{hashlib.sha256(content).hexdigest()[:16]}.{ending}", content, media_type)
+
+
+STYLE = _asset("assent.css", "text/css; charset=utf-8")
+ICON = _asset("assent.svg", "image/svg+xml")
+ASSETS = {asset.url: asset for asset in (STYLE, ICON)}
+
+
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("assent.web"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {
+        "visible": render.visible,
+        "exact": render.exact,
+        "iso": iso,
+        "person": render.person,
+        "headline": render.headline,
+        "outcome": render.outcome,
+        "told": render.told,
+    }
+    environment.globals |= {"style": STYLE.url, "icon": ICON.url, "relative": render.relative}
+    return environment
+
+
+_templates = _environment()
+
+
+def page(template: str, *, status: int = 200, visit: "Visit | None" = None, **values: Any) -> Response:  # noqa: ANN401
+    """Render a page; `visit` says whose name and which form key stand on it."""
+    body = _templates.get_template(template).render(
+        who=visit.who if visit else None, csrf=visit.signed_in.csrf if visit else "", **values
+    )
+    return Response(body, status, HEADERS, HTML)
+
+
+async def large_page(template: str, **values: Any) -> Response:  # noqa: ANN401
+    """Render off the event loop: what an agent sent may be megabytes."""
+    return await asyncio.to_thread(partial(page, template, **values))
+
+
+def redirect(path: str) -> Response:
+    return RedirectResponse(path, SEE_OTHER, HEADERS)
+
+
+def message_page(
+    title: str, *texts: str, status: int, visit: "Visit | None" = None, headers: Mapping[str, str] | None = None
+) -> Response:
+    response = page("message.html", status=status, visit=visit, title=title, texts=texts)
+    response.headers.update(headers or {})
+    return response
+
+
+def error_page(error: AssentError, visit: "Visit | None" = None) -> Response:
+    texts = [] if error.message == error.title else [error.message]
+    headers = {"Retry-After": str(max(1, round(error.retry_after)))} if isinstance(error, RateLimited) else None
+    return message_page(error.title, *texts, status=STATUS[type(error)], visit=visit, headers=headers)
+
+
+def wants_page(request: Request) -> bool:
+    """Is it a person at a browser, and not a program, that asks for an address we do not have?"""
+    return not request.url.path.startswith("/api/") and "text/html" in request.headers.get("accept", "")
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """What the composition root hands to every page."""
+
+    clock: Clock
+    database: Database[Transaction]
+    breakpoints: BreakpointService
+    inbox: InboxService
+    people: PeopleService
+    sessions: Sessions
+
+
+@dataclass(frozen=True, slots=True)
+class Visit:
+    """One request by somebody who is signed in; `form` is what they sent, its key checked."""
+
+    site: Site
+    request: Request
+    signed_in: SignedIn
+    form: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    @property
+    def who(self) -> Principal:
+        return self.signed_in.principal
+
+
+Open: TypeAlias = Callable[[Site, Request], Awaitable[Response]]
+Signed: TypeAlias = Callable[[Visit], Awaitable[Response]]
+
+
+def open_route(path: str, endpoint: Open, site: Site, *, method: str = "GET") -> Route:
+    """Route to a page for everybody; a form on it must come from a page of ours."""
+
+    async def serve(request: Request) -> Response:
+        request.scope["route_name"] = path
+        try:
+            if method == "POST":
+                site.sessions.require_own_page(request)
+            return await endpoint(site, request)
+        except AssentError as error:
+            return error_page(error)
+        except HTTPException as error:
+            return error_page(from_http_exception(error))
+
+    return Route(path, serve, methods=[method], name=endpoint.__name__)
+
+
+def route(path: str, endpoint: Signed, site: Site, *, method: str = "GET", members_only: bool = True) -> Route:
+    """Route to a page for people who are signed in and, unless it says otherwise, have a role."""
+
+    async def serve(request: Request) -> Response:
+        request.scope["route_name"] = path
+        signed_in = await site.sessions.find(request)
+        if signed_in is None:
+            return redirect("/sign-in?next=" + quote(_asked_for(request), safe=""))
+        visit = Visit(site, request, signed_in)
+        try:
+            if method == "POST":
+                site.sessions.require_own_page(request)
+                visit = Visit(site, request, signed_in, await form_of(request))
+                require_key(signed_in, visit.form)
+            if members_only and not visit.who.may(Permission.READ):
+                return no_role_page(visit)
+            return await endpoint(visit)
+        except AssentError as error:
+            return error_page(error, visit)
+        except HTTPException as error:
+            return error_page(from_http_exception(error), visit)
+
+    return Route(path, serve, methods=[method], name=endpoint.__name__)
+
+
+def _asked_for(request: Request) -> str:
+    """Return the page to come back to; after a form, the page the form stood on."""
+    if request.method == "POST":
+        breakpoint_id = request.path_params.get("breakpoint_id")
+        return local_path(f"/breakpoints/{breakpoint_id}" if breakpoint_id else "/")
+    query = request.url.query
+    return local_path(request.url.path + (f"?{query}" if query else ""))
+
+
+def no_role_page(visit: Visit) -> Response:
+    return message_page(
+        "You have no role here",
+        f"You are signed in as {visit.who.name}, but you have no role in the project {visit.who.project}, "
+        "so there is nothing that we may show you.",
+        "Ask an administrator for the role viewer or reviewer, then reload this page.",
+        status=403,
+        visit=visit,
+    )
+
+
+async def asset(_: Site, request: Request) -> Response:
+    found = ASSETS.get(request.url.path)
+    if found is None:
+        msg = "This file is not here any more; reload the page that asked for it."
+        raise NotFound(msg)
+    return Response(found.content, 200, {"Cache-Control": FOR_EVER}, found.media_type)

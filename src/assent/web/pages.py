@@ -1,0 +1,60 @@
+"""Every page and its address."""
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from assent.domain import errors
+from assent.domain.errors import AssentError, NotFound
+from assent.web.deciding import back, comment, confirm, decide
+from assent.web.detail import detail, file
+from assent.web.frame import Site, asset, open_route, page, route
+from assent.web.listing import listing
+from assent.web.signing_in import link_form, sign_in, sign_in_by_link, sign_in_form, sign_out
+
+__all__ = ["Site", "routes"]
+
+
+def routes(site: Site) -> list[Route]:
+    one = "/breakpoints/{breakpoint_id}"
+    return [
+        open_route("/sign-in", sign_in_form, site),
+        open_route("/sign-in", sign_in, site, method="POST"),
+        open_route("/sign-in/{link}", link_form, site),
+        open_route("/sign-in/{link}", sign_in_by_link, site, method="POST"),
+        open_route("/problems/{code}", problem, site),
+        open_route("/static/{name}", asset, site),
+        route("/sign-out", sign_out, site, method="POST", members_only=False),
+        route("/", listing, site),
+        route(one, detail, site),
+        route(one + "/files/{n}", file, site),
+        route(one + "/comment", comment, site, method="POST"),
+        route(one + "/confirm", confirm, site, method="POST"),
+        route(one + "/decide", decide, site, method="POST"),
+        *(route(one + form, back, site) for form in ("/comment", "/confirm", "/decide")),
+    ]
+
+
+def error_classes(root: type[AssentError] = AssentError) -> dict[str, type[AssentError]]:
+    """Return every error by its code."""
+    found = {each.code: each for child in root.__subclasses__() for each in error_classes(child).values()}
+    return {root.code: root} | found
+
+
+async def problem(_: Site, request: Request) -> Response:
+    """Explain an error code to whoever follows the address in a problem."""
+    code = request.path_params["code"]
+    found = error_classes().get(code)
+    if found is None:
+        msg = "There is no error with this code."
+        raise NotFound(msg)
+    return page("problem.html", code=code, title=found.title, text=explanation(found))
+
+
+def explanation(error: type[AssentError]) -> str:
+    """Return the sentence about an error in the tree that heads the errors' module."""
+    for line in (errors.__doc__ or "").splitlines():
+        name, _, text = line.strip("│├└─ ").partition(" ")
+        if name == error.__name__:
+            return text.strip()
+    return ""

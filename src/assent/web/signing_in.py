@@ -1,0 +1,79 @@
+"""Signing in and out. Looking at a sign-in link never uses it: mail scanners look at links too."""
+
+from functools import partial
+from urllib.parse import quote
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from assent.domain.errors import RateLimited, Unauthenticated
+from assent.domain.secrets import well_formed
+from assent.http.sessions import form_of, local_path
+from assent.web.frame import Site, Visit, message_page, page, redirect
+
+MAX_PASSWORD = 1000
+UNAUTHORIZED, TOO_MANY = 401, 429
+
+
+async def sign_in_form(site: Site, request: Request) -> Response:
+    after = local_path(request.query_params.get("next"))
+    if await site.sessions.find(request) is not None:
+        return redirect(after)
+    return page("sign_in.html", after=after, name="", problem=None)
+
+
+async def sign_in(site: Site, request: Request) -> Response:
+    form = await form_of(request)
+    after, name = local_path(form.get("next")), form.get("name", "").strip()
+    try:
+        secret = await site.sessions.sign_in(request, name, form.get("password", "")[:MAX_PASSWORD])
+    except Unauthenticated as error:
+        return page("sign_in.html", status=UNAUTHORIZED, after=after, name=name, problem=error.message)
+    except RateLimited as error:
+        seconds = max(1, round(error.retry_after))
+        text = f"There were too many tries. Wait {seconds} seconds, then try again."
+        response = page("sign_in.html", status=TOO_MANY, after=after, name=name, problem=text)
+        response.headers["Retry-After"] = str(seconds)
+        return response
+    return _signed_in(site, secret, after)
+
+
+async def link_form(site: Site, request: Request) -> Response:
+    link = request.path_params["link"]
+    person = None
+    if well_formed(link):
+        person = await site.database.read(partial(site.people.link_holder, plain=link))
+    if person is None:
+        return _used_link()
+    after = local_path(request.query_params.get("next"))
+    return page("link.html", person=person.display_name, action=f"/sign-in/{quote(link, safe='')}", after=after)
+
+
+async def sign_in_by_link(site: Site, request: Request) -> Response:
+    form = await form_of(request)
+    try:
+        secret = await site.sessions.sign_in_by_link(request, request.path_params["link"])
+    except Unauthenticated:
+        return _used_link()
+    return _signed_in(site, secret, local_path(form.get("next")))
+
+
+async def sign_out(visit: Visit) -> Response:
+    response = redirect("/sign-in")
+    await visit.site.sessions.sign_out(visit.request, response)
+    return response
+
+
+def _signed_in(site: Site, secret: str, after: str) -> Response:
+    response = redirect(after)
+    site.sessions.give(response, secret)
+    return response
+
+
+def _used_link() -> Response:
+    return message_page(
+        "This link does not work any more",
+        "A sign-in link works once, and for a day. This one was used already, is too old, or was not copied whole.",
+        "Ask an administrator for a new one, or make one on the server with: assent user link NAME",
+        status=UNAUTHORIZED,
+    )

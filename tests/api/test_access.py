@@ -1,0 +1,433 @@
+"""Who may do what: every route of the published document against every kind of caller."""
+
+import itertools
+import json
+from collections.abc import AsyncIterator, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx2
+import pytest
+
+from assent.api.openapi import document
+from assent.app import Assent
+from assent.domain.access import AGENT_PERMISSIONS, Permission
+from assent.domain.secrets import secret
+from assent.settings import Settings
+from assent.store.transaction import Transaction
+from tests.api.streams import Stream
+from tests.support.nodes import ManualClock, Node
+
+_numbers = itertools.count(1)
+AGENTS = ("agent", "other agent")
+READERS = ("viewer", "reviewer", "rule-admin", "auditor", "admin", "owner")
+KNOWN = (*AGENTS, *READERS, "admin elsewhere", "metrics")
+STRANGERS = ("nobody", "malformed", "mistyped", "never issued", "revoked", "expired", "closed person")
+MEMBERS = ("reviewer", "admin", "owner")
+ADMINS = ("admin", "owner")
+STREAMS = frozenset({"/api/stream", "/api/breakpoints/{breakpoint_id}/stream"})
+FILE = {"path": "plan.md", "format": "markdown", "content": "# Plan"}
+
+
+@dataclass(frozen=True)
+class Case:
+    """One call and who gets what for it: `allowed` get the good answer, `absent` 404, everybody else 403."""
+
+    method: str
+    path: str
+    good: int
+    allowed: tuple[str, ...]
+    absent: tuple[str, ...] = ()
+    body: Any = None
+    content: bytes | None = None
+    public: bool = False
+    what: str = ""
+    expected: dict[str, int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        answers = dict.fromkeys(KNOWN, 403) | dict.fromkeys(self.allowed, self.good) | dict.fromkeys(self.absent, 404)
+        answers |= dict.fromkeys(STRANGERS, self.good if self.public else 401)
+        object.__setattr__(self, "expected", answers)
+
+    @property
+    def name(self) -> str:
+        return f"{self.method} {self.path}{' ' if self.what else ''}{self.what}"
+
+
+ONE = "/api/breakpoints/{breakpoint_id}"
+HIDDEN = ("other agent", "admin elsewhere")
+NEW = {"agentId": "a", "payload": {"question": "?"}}
+TABLE = (
+    Case("POST", "/api/breakpoints", 201, (*AGENTS, *MEMBERS, "admin elsewhere"), body=NEW),
+    Case("GET", "/api/breakpoints", 200, (*AGENTS, *READERS, "admin elsewhere")),
+    Case("GET", ONE, 200, ("agent", *READERS), HIDDEN),
+    Case("GET", ONE + "/status", 200, ("agent", *READERS), HIDDEN),
+    Case("GET", ONE + "/stream", 200, ("agent", *READERS), HIDDEN),
+    Case("GET", ONE + "/events", 200, ("agent", *READERS), HIDDEN),
+    Case("GET", ONE + "/files/{n}", 200, ("agent", *READERS), HIDDEN),
+    Case("POST", ONE + "/feedback", 200, MEMBERS, ("admin elsewhere",), body={"release": True}, what="approve"),
+    Case("POST", ONE + "/feedback", 200, MEMBERS, ("admin elsewhere",), body={"approved": False}, what="reject"),
+    Case("POST", ONE + "/feedback", 200, ("agent", *MEMBERS), HIDDEN, body={"comment": "Why?"}, what="comment"),
+    Case("POST", ONE + "/cancel", 200, ("agent", *ADMINS), HIDDEN),
+    Case("POST", ONE + "/expire", 200, ADMINS, ("admin elsewhere",)),
+    Case("GET", "/api/stream", 200, (*READERS, "admin elsewhere")),
+    Case("POST", "/api/files", 201, (*AGENTS, *MEMBERS, "admin elsewhere"), content=b"bytes"),
+    Case("GET", "/api/people", 200, (*READERS, "admin elsewhere")),
+    Case("POST", "/api/people", 201, (*ADMINS, "admin elsewhere"), body={"name": "new-{number}"}),
+    Case("GET", "/api/people/{name}", 200, READERS, ("admin elsewhere",)),
+    Case("PATCH", "/api/people/{name}", 200, ADMINS, ("admin elsewhere",), body={"displayName": "New"}),
+    Case("GET", "/api/groups", 200, (*READERS, "admin elsewhere")),
+    Case("PUT", "/api/groups/{name}", 200, (*ADMINS, "admin elsewhere"), body={"members": []}),
+    Case("DELETE", "/api/groups/{name}", 204, ADMINS, ("admin elsewhere",)),
+    Case("GET", "/api/tokens", 200, (*ADMINS, "admin elsewhere")),
+    Case("POST", "/api/tokens", 201, (*ADMINS, "admin elsewhere"), body={"kind": "agent", "name": "bot"}),
+    Case("DELETE", "/api/tokens/{token_id}", 204, ADMINS, ("admin elsewhere",)),
+    Case("GET", "/api/projects", 200, (*READERS, "admin elsewhere")),
+    Case("POST", "/api/projects", 201, ("owner",), body={"id": "project-{number}"}),
+    Case("PATCH", "/api/projects/{project_id}", 200, ADMINS, ("admin elsewhere",), body={"name": "Renamed"}),
+    Case("GET", "/api/policy", 200, (*READERS, "admin elsewhere")),
+    Case("PUT", "/api/policy", 200, (*ADMINS, "admin elsewhere"), body={"unknownExperts": "warn"}),
+    Case("GET", "/healthz", 200, KNOWN, public=True),
+    Case("GET", "/readyz", 200, KNOWN, public=True),
+    Case("GET", "/metrics", 200, (*ADMINS, "admin elsewhere", "metrics")),
+)
+
+
+def published(tmp_settings: Settings) -> dict[str, Any]:
+    """Return the OpenAPI document of the application as it is composed."""
+    edge: Any = Assent(tmp_settings).application()
+    return document(edge._app._app)
+
+
+def operations(schema: dict[str, Any]) -> set[tuple[str, str]]:
+    return {(method.upper(), path) for path, methods in schema["paths"].items() for method in methods}
+
+
+@dataclass
+class World:
+    """A node with every kind of caller, reached from an address that is not this machine's."""
+
+    node: Node
+    secrets: dict[str, str | None]
+
+    async def call(self, who: str, method: str, path: str, **options: Any) -> httpx2.Response:
+        return await self.node.call(method, path, self.secrets[who], **options)
+
+    async def raised(self) -> str:
+        created = await self.node.create(self.secrets["agent"], payload={"question": "?", "context": {"files": [FILE]}})
+        breakpoint_id: str = created["id"]
+        return breakpoint_id
+
+    async def target(self, case: Case) -> dict[str, str]:
+        """Make whatever the case's path names, fresh."""
+        number = str(next(_numbers))
+        found = {"number": number, "n": "0", "project_id": "default", "name": f"name-{number}"}
+        if "{breakpoint_id}" in case.path:
+            found["breakpoint_id"] = await self.raised()
+        if case.path.endswith("/stream"):
+            await self.call("agent", "POST", f"/api/breakpoints/{found.get('breakpoint_id')}/cancel")
+        if case.path == "/api/people/{name}":
+            await self.call("owner", "POST", "/api/people", json={"name": found["name"]})
+        if case.path == "/api/groups/{name}":
+            await self.call("owner", "PUT", f"/api/groups/{found['name']}", json={"members": []})
+        if "{token_id}" in case.path:
+            body = {"kind": "agent", "name": "target"}
+            found["token_id"] = (await self.call("owner", "POST", "/api/tokens", json=body)).json()["id"]
+        return found
+
+    async def answer(self, who: str, case: Case, target: dict[str, str]) -> int:
+        path = case.path.format(**target)
+        if case.path in STREAMS:
+            async with Stream(self.node, path, self.secrets[who]) as stream:
+                return stream.status
+        options: dict[str, Any] = {}
+        if case.body is not None:
+            options["json"] = json.loads(json.dumps(case.body).replace("{number}", target["number"] + who[:1]))
+        if case.content is not None:
+            options["content"] = case.content
+        return (await self.call(who, case.method, path, **options)).status_code
+
+    async def snapshot(self, target: dict[str, str]) -> dict[str, Any]:
+        paths = ["people", "groups", "projects", "policy", "tokens"]
+        if "breakpoint_id" in target:
+            paths += [f"breakpoints/{target['breakpoint_id']}", f"breakpoints/{target['breakpoint_id']}/events"]
+        found = {path: (await self.call("owner", "GET", f"/api/{path}")).json() for path in paths}
+        for token in found["tokens"]["items"]:
+            del token["lastUsedAt"]
+        return found
+
+
+@pytest.fixture(scope="module")
+async def world(shared: Node, shared_clock: ManualClock) -> AsyncIterator[World]:
+    transport = httpx2.ASGITransport(app=shared.assent.application(), client=("203.0.113.9", 4321))
+    async with httpx2.AsyncClient(transport=transport, base_url="http://assent.test", timeout=60) as client:
+        node = Node(shared.assent, client)
+        owner = await node.token("admin")
+        await node.call("POST", "/api/projects", owner, json={"id": "elsewhere"})
+        callers: dict[str, str | None] = {
+            "owner": owner,
+            "agent": await node.token("agent"),
+            "other agent": await node.token("agent", name="other"),
+            "metrics": await node.token("metrics"),
+            "admin elsewhere": await node.person("a-foreign-admin", "admin", project="elsewhere"),
+        }
+        for role in ("viewer", "reviewer", "rule-admin", "auditor", "admin"):
+            callers[role] = await node.person(f"a-{role}", role)
+        yield World(node, callers | await _strangers(node, owner, shared_clock))
+
+
+async def _strangers(node: Node, owner: str, clock: ManualClock) -> dict[str, str | None]:
+    good = await node.token("agent")
+    revoked = (await node.call("POST", "/api/tokens", owner, json={"kind": "admin", "name": "gone"})).json()
+    await node.call("DELETE", f"/api/tokens/{revoked['id']}", owner)
+    expired = await node.token("admin", expires_in=5)
+    clock.advance(6)
+    closed = await node.person("a-former-admin", "admin", "reviewer")
+    await node.call("PATCH", "/api/people/a-former-admin", owner, json={"active": False})
+    return {
+        "nobody": None,
+        "malformed": "let-me-in",
+        "mistyped": good[:-1] + ("0" if good[-1] != "0" else "1"),
+        "never issued": secret("agent", b"\x07" * 32),
+        "revoked": revoked["token"],
+        "expired": expired,
+        "closed person": closed,
+    }
+
+
+def test_every_route_stands_in_the_table(tmp_path_factory: pytest.TempPathFactory) -> None:
+    schema = published(Settings(data_dir=tmp_path_factory.mktemp("document")))
+    assert operations(schema) == {(case.method, case.path) for case in TABLE}
+
+
+@pytest.mark.parametrize("case", TABLE, ids=lambda case: case.name)
+async def test_a_route_answers_each_caller_as_the_table_says(world: World, case: Case) -> None:
+    wrong: dict[str, tuple[int, int]] = {}
+    for who, expected in case.expected.items():
+        target = await world.target(case)
+        must_change_nothing = expected >= 400 and case.method != "GET"
+        before = await world.snapshot(target) if must_change_nothing else None
+        answered = await world.answer(who, case, target)
+        if answered != expected:
+            wrong[who] = (answered, expected)
+        if must_change_nothing:
+            assert await world.snapshot(target) == before, f"{who} was refused, but something changed"
+    assert wrong == {}, "answered, expected"
+
+
+@pytest.mark.parametrize("who", ["agent", "other agent", "metrics", "viewer", "rule-admin", "auditor"])
+async def test_no_route_lets_a_caller_without_the_right_decide(world: World, who: str) -> None:
+    stuffed = {"release": True, "approved": True, "decision": "approved", "status": "released", "comment": "Yes."}
+    bodies = [stuffed, {"release": True}, {"approved": True}, {"approved": False}, {"option": "yes", "release": True}]
+    writing = {(case.method, case.path) for case in TABLE if case.method != "GET"}
+    for (method, path), body in itertools.product(sorted(writing), bodies):
+        target = {
+            "number": "0",
+            "n": "0",
+            "project_id": "default",
+            "name": "nobody-here",
+            "token_id": "tok_" + "0" * 26,
+        }
+        target["breakpoint_id"] = await world.raised()
+        await world.call(who, method, path.format(**target), json=body)
+        after = (await world.call("owner", "GET", f"/api/breakpoints/{target['breakpoint_id']}")).json()
+        assert "decision" not in after, f"{method} {path}"
+        assert after["responses"] == []
+
+
+def test_no_agent_permission_is_a_deciding_one() -> None:
+    assert AGENT_PERMISSIONS.isdisjoint(
+        {Permission.DECIDE, Permission.OVERRIDE, Permission.EXPIRE, Permission.MANAGE, Permission.METRICS}
+    )
+
+
+async def test_the_database_itself_refuses_an_agent_token_with_roles(world: World) -> None:
+    def use_case(tx: Transaction) -> None:
+        tx.session.change("UPDATE assent_tokens SET roles = :roles WHERE kind = 'agent'", {"roles": '["reviewer"]'})
+
+    with pytest.raises(Exception, match=r"(?i)check"):
+        await world.node.assent.database.write(use_case)
+
+
+FOREIGN = ("agent elsewhere", "everybody elsewhere", "other agent")
+
+
+@pytest.fixture(scope="module")
+async def foreigners(world: World) -> World:
+    node = world.node
+    return World(
+        node,
+        world.secrets
+        | {
+            "agent elsewhere": await node.token("agent", project="elsewhere", name="foreign"),
+            "everybody elsewhere": await node.person(
+                "a-foreigner", "viewer", "reviewer", "rule-admin", "auditor", "admin", project="elsewhere"
+            ),
+        },
+    )
+
+
+def _without(ids: Iterable[str], text: str) -> str:
+    for each in ids:
+        text = text.replace(each, "ID")
+    return text
+
+
+@pytest.mark.parametrize("who", FOREIGN)
+async def test_what_belongs_to_others_looks_like_what_never_was(foreigners: World, who: str) -> None:
+    """The answer for a real id tells no more than the answer for an invented one."""
+    for case in TABLE:
+        if "{breakpoint_id}" not in case.path or case.path in STREAMS:
+            continue
+        real = {"breakpoint_id": await foreigners.raised(), "n": "0"}
+        invented = {"breakpoint_id": "bp_" + "0" * 26, "n": "0"}
+        answers = [
+            await foreigners.call(
+                who, case.method, case.path.format(**ids), json=case.body, headers={"X-Request-Id": "same"}
+            )
+            for ids in (real, invented)
+        ]
+        ids = [real["breakpoint_id"], invented["breakpoint_id"]]
+        seen = [(each.status_code, _without(ids, each.text), dict(each.headers)) for each in answers]
+        for _, _, headers in seen:
+            headers.pop("content-length")
+        assert seen[0] == seen[1], case.name
+        assert seen[0][0] in {403, 404}
+
+
+async def test_another_projects_things_are_on_no_list(foreigners: World) -> None:
+    breakpoint_id = await foreigners.raised()
+    who = "everybody elsewhere"
+    listed = (await foreigners.call(who, "GET", "/api/breakpoints?limit=200&counts=true")).json()
+    assert breakpoint_id not in {each["id"] for each in listed["items"]}
+    assert sum(listed["counts"].values()) == len(listed["items"])
+    projects = (await foreigners.call(who, "GET", "/api/projects")).json()["items"]
+    assert [each["id"] for each in projects] == ["elsewhere"]
+    people = {each["name"] for each in (await foreigners.call(who, "GET", "/api/people")).json()["items"]}
+    assert people.isdisjoint({"a-viewer", "a-reviewer", "a-admin"})
+    assert {"a-foreigner", "a-foreign-admin"} <= people
+    tokens = (await foreigners.call(who, "GET", "/api/tokens")).json()["items"]
+    assert "agent-1" not in {each["name"] for each in tokens}
+    assert "foreign" in {each["name"] for each in tokens}
+
+
+async def test_an_agent_lists_only_its_own(world: World) -> None:
+    mine = await world.raised()
+    theirs = (await world.node.create(world.secrets["other agent"]))["id"]
+    listed = (await world.call("other agent", "GET", "/api/breakpoints?limit=200&counts=true")).json()
+    ids = {each["id"] for each in listed["items"]}
+    assert theirs in ids
+    assert mine not in ids
+    assert listed["counts"]["waiting"] == sum(each["status"] == "waiting" for each in listed["items"])
+
+
+@pytest.mark.parametrize(
+    ("gate", "agent_id", "expected"),
+    [
+        ("ci.deploy", "bot-1", 201),
+        ("ci.", "bot-", 201),
+        ("cd.deploy", "bot-1", 403),
+        ("xci.deploy", "bot-1", 403),
+        ("CI.deploy", "bot-1", 403),
+        ("ci.deploy", "robot-1", 403),
+        ("ci.deploy", "BOT-1", 403),
+    ],
+)
+async def test_a_token_raises_only_what_its_patterns_allow(
+    world: World, gate: str, agent_id: str, expected: int
+) -> None:
+    token = await world.node.token("agent", gates=("ci.*",), agent_ids=("bot-*",))
+    body = {"agentId": agent_id, "payload": {"question": "?", "breakpointId": gate}}
+    answer = await world.node.call("POST", "/api/breakpoints", token, json=body)
+    assert answer.status_code == expected
+
+
+async def test_a_tokens_gate_patterns_hold_for_a_gate_derived_from_the_title(world: World) -> None:
+    token = await world.node.token("agent", gates=("ci.*",))
+    body = {"agentId": "a", "title": "Deploy to production", "payload": {}}
+    answer = await world.node.call("POST", "/api/breakpoints", token, json=body)
+    assert (answer.status_code, answer.json()["code"]) == (403, "forbidden")
+
+
+async def test_a_project_admin_makes_no_token_that_reaches_beyond_the_project(world: World) -> None:
+    """Not for the owner of everything either: a child is never more than its parent."""
+    for kind in ("admin", "reviewer", "viewer"):
+        for person in ({}, {"person": "owner"}):
+            body = {"kind": kind, "name": "climb", **person}
+            answer = await world.call("admin elsewhere", "POST", "/api/tokens", json=body)
+            assert (answer.status_code, answer.json()["code"]) == (403, "forbidden")
+            assert "token" not in answer.json()
+
+
+async def test_a_token_carries_no_more_than_its_person(world: World) -> None:
+    for kind in ("reviewer", "rule-admin", "auditor"):
+        body = {"kind": kind, "name": "more", "person": "a-viewer"}
+        answer = await world.call("owner", "POST", "/api/tokens", json=body)
+        assert (answer.status_code, answer.json()["code"]) == (422, "invalid_request")
+    body = {"kind": "admin", "name": "everything they have", "person": "a-viewer"}
+    assert (await world.call("owner", "POST", "/api/tokens", json=body)).json()["roles"] == ["viewer"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"kind": "reviewer", "person": "a-reviewer", "gates": ["ci.*"]},
+        {"kind": "reviewer", "person": "a-reviewer", "agentIds": ["bot-*"]},
+        {"kind": "metrics", "gates": ["ci.*"]},
+        {"kind": "agent", "person": "a-reviewer"},
+        {"kind": "metrics", "person": "a-reviewer"},
+    ],
+)
+async def test_a_limit_that_would_not_bind_is_refused_rather_than_ignored(world: World, body: dict[str, Any]) -> None:
+    answer = await world.call("owner", "POST", "/api/tokens", json={"name": "limited", **body})
+    assert (answer.status_code, answer.json()["code"]) == (422, "invalid_request")
+
+
+async def test_losing_a_role_bites_on_the_next_request(world: World) -> None:
+    token = await world.node.person("a-leaver", "reviewer")
+    breakpoint_id = await world.raised()
+    assert (await world.node.call("GET", f"/api/breakpoints/{breakpoint_id}", token)).status_code == 200
+    await world.call("owner", "PATCH", "/api/people/a-leaver", json={"roles": []})
+    answer = await world.node.feedback(breakpoint_id, token, release=True)
+    assert answer.status_code == 403
+    assert (await world.node.call("GET", f"/api/breakpoints/{breakpoint_id}", token)).status_code == 403
+
+
+async def test_somebody_whose_last_role_was_taken_can_be_given_one_again(world: World) -> None:
+    await world.node.person("a-returner", "reviewer")
+    await world.call("admin", "PATCH", "/api/people/a-returner", json={"roles": []})
+    answer = await world.call("admin", "PATCH", "/api/people/a-returner", json={"roles": ["viewer"]})
+    assert answer.json()["roles"] == ["viewer"]
+
+
+async def test_metrics_are_open_to_this_machine_and_closed_to_others(shared: Node, world: World) -> None:
+    assert (await shared.call("GET", "/metrics")).status_code == 200
+    assert (await world.call("nobody", "GET", "/metrics")).status_code == 401
+    assert (await shared.call("GET", "/metrics", world.secrets["viewer"])).status_code == 403
+
+
+async def test_the_actor_comes_from_the_identity_and_never_from_the_body(world: World) -> None:
+    breakpoint_id = await world.raised()
+    for extra in ({"actor": "person:owner"}, {"respondedBy": "owner"}, {"author": "owner"}, {"via": "slack"}):
+        answer = await world.call(
+            "reviewer", "POST", f"/api/breakpoints/{breakpoint_id}/feedback", json={"comment": "Hm.", **extra}
+        )
+        assert answer.status_code == 422
+    await world.call("reviewer", "POST", f"/api/breakpoints/{breakpoint_id}/feedback", json={"comment": "Hm."})
+    after = (await world.call("reviewer", "GET", f"/api/breakpoints/{breakpoint_id}")).json()
+    assert [each["author"] for each in after["feedback"]] == ["person:a-reviewer"]
+
+
+async def test_the_scheme_of_the_authorization_header_is_bearer_only(world: World) -> None:
+    token = world.secrets["viewer"]
+    for scheme, expected in (("Bearer", 200), ("bearer", 200), ("Basic", 401), ("Token", 401), ("", 401)):
+        answer = await world.node.call(
+            "GET", "/api/breakpoints", headers={"authorization": f"{scheme} {token}".strip()}
+        )
+        assert answer.status_code == expected, scheme
+
+
+async def test_an_unauthenticated_answer_says_how_to_authenticate(world: World) -> None:
+    answer = await world.call("nobody", "GET", "/api/breakpoints")
+    assert answer.headers["www-authenticate"].startswith("Bearer")
+    assert answer.json()["code"] == "unauthenticated"

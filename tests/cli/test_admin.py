@@ -1,0 +1,225 @@
+"""Commands on the data itself, with and without a server beside them."""
+
+import json
+import shutil
+import signal
+import socket
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from assent.cli.admin import strangers, without_password
+from assent.settings import Settings
+from tests.cli.commands import Desk, environment, here, here_json, run, start
+from tests.support.nodes import free_port
+
+
+@pytest.fixture
+def data(tmp_path: Path, sqlite_template: Path) -> str:
+    folder = tmp_path / "data"
+    folder.mkdir()
+    shutil.copy(sqlite_template, folder / "assent.db")
+    return str(folder)
+
+
+def test_a_token_is_made_on_fresh_data_without_a_server(tmp_path: Path) -> None:
+    done = run("token", "create", "--kind", "reviewer", "--name", "me", "--json", env=environment(), cwd=tmp_path)
+
+    made = json.loads(done.stdout)
+    assert made["token"].startswith("astp_")
+    assert made["id"].startswith("tok_")
+    assert (made["kind"], made["person"], made["roles"]) == ("reviewer", "owner", ["reviewer"])
+
+
+@pytest.mark.parametrize("kind", ["agent", "viewer", "rule-admin", "auditor", "admin", "metrics"])
+def test_there_is_a_token_of_every_kind(data: str, kind: str) -> None:
+    assert here_json("token", "create", "--kind", kind, "--name", "x", "--data", data)["kind"] == kind
+
+
+def test_a_token_made_beside_a_running_server_works_at_once_and_stops_when_revoked(desk: Desk) -> None:
+    at = ("--data", str(desk.data))
+    made = here_json("token", "create", "--kind", "agent", "--name", "new", "--gate", "deploy.*", "--days", "3", *at)
+    headers = {"Authorization": f"Bearer {made['token']}"}
+    assert httpx2.get(f"{desk.url}/api/breakpoints", headers=headers).status_code == 200
+
+    assert here("token", "revoke", made["id"], *at).exit_code == 0
+
+    while httpx2.get(f"{desk.url}/api/breakpoints", headers=headers).status_code == 200:
+        pass
+    listed = {each["id"]: each for each in here_json("token", "list", *at)["items"]}
+    assert listed[made["id"]]["revokedAt"] is not None
+    assert listed[made["id"]]["gates"] == ["deploy.*"]
+    assert here("token", "revoke", made["id"], *at).exit_code == 1
+
+
+def test_the_same_commands_work_on_both_databases(settings: Settings) -> None:
+    place = {"ASSENT_DATA_DIR": str(settings.data_dir), "ASSENT_DATABASE_URL": settings.database_url}
+    env = {name: value for name, value in place.items() if value is not None}
+
+    made = here_json("token", "create", "--kind", "agent", "--name", "x", **env)
+
+    assert [each["id"] for each in here_json("token", "list", **env)["items"]] == [made["id"]]
+    assert here_json("check", **env)["ok"]
+
+
+def test_a_new_person_gets_a_link_and_a_token_of_their_own(data: str) -> None:
+    made = here_json("user", "create", "ann", "--role", "reviewer", "--email", "ann@example.org", "--data", data)
+    token = here_json("token", "create", "--kind", "reviewer", "--name", "ann", "--person", "ann", "--data", data)
+
+    assert "/sign-in/astl_" in made["signInLink"]
+    assert made["roles"] == {"default": ["reviewer"]}
+    assert token["person"] == "ann"
+    refused = here("token", "create", "--kind", "admin", "--name", "x", "--person", "nobody", "--data", data)
+    assert (refused.exit_code, refused.stdout) == (1, "")
+
+
+def test_a_person_gets_new_links_and_a_new_password(data: str) -> None:
+    here("user", "create", "bob", "--role", "viewer", "--password-stdin", "--data", data, stdin="a long password\n")
+
+    links = {here_json("user", "link", "bob", "--data", data)["signInLink"] for _ in range(2)}
+    changed = here("user", "password", "bob", "--password-stdin", "--data", data, stdin="another password\n")
+
+    assert len(links) == 2
+    assert changed.exit_code == 0
+    assert [each["name"] for each in here_json("user", "list", "--data", data)["items"]] == ["bob", "owner"]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("user", "create", "Not A Handle", "--role", "viewer"),
+        ("user", "create", "owner", "--role", "viewer"),
+        ("user", "create", "x", "--role", "viewer", "--email", "nonsense"),
+        ("user", "create", "x", "--role", "viewer", "--project", "nowhere"),
+        ("user", "link", "nobody"),
+        ("group", "set", "ops", "nobody"),
+        ("group", "remove", "ops"),
+        ("token", "create", "--kind", "agent", "--name", "bad\nname"),
+        ("token", "list", "--project", "nowhere"),
+    ],
+)
+def test_what_the_api_would_refuse_is_refused_with_a_sentence(data: str, arguments: tuple[str, ...]) -> None:
+    done = here(*arguments, "--data", data)
+
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert done.stderr.startswith("Error: ")
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_short_password_is_refused_and_not_repeated(data: str) -> None:
+    arguments = ("user", "create", "x", "--role", "viewer", "--password-stdin", "--data", data)
+    done = here(*arguments, stdin="hunter2\n")
+
+    assert done.exit_code == 1
+    assert "hunter2" not in done.output
+
+
+def test_a_group_is_made_changed_and_removed(data: str) -> None:
+    for name in ("ann", "bob"):
+        here("user", "create", name, "--role", "reviewer", "--data", data)
+
+    assert here_json("group", "set", "ops", "ann", "bob", "--data", data)["members"] == ["ann", "bob"]
+    assert here_json("group", "set", "ops", "bob", "--data", data)["members"] == ["bob"]
+    assert here_json("group", "list", "--data", data)["items"] == [{"name": "ops", "members": ["bob"]}]
+    assert here("group", "remove", "ops", "--data", data).exit_code == 0
+    assert here_json("group", "list", "--data", data)["items"] == []
+
+
+def test_check_tells_each_setting_and_where_it_comes_from(data: str) -> None:
+    checked = here_json("check", "--data", data, ASSENT_PORT="8080", ASSENT_PROT="1")
+
+    found = {each["name"]: each for each in checked["settings"]}
+    assert set(found) == set(Settings.model_fields)
+    assert (found["port"]["value"], found["port"]["source"]) == ("8080", "ASSENT_PORT")
+    assert (found["data_dir"]["source"], found["host"]["source"]) == ("command line", "default")
+    assert checked["ok"]
+    assert any("did you mean ASSENT_PORT" in each["detail"] for each in checked["checks"])
+
+
+def test_check_changes_nothing(tmp_path: Path) -> None:
+    assert here_json("check", "--data", str(tmp_path / "new"))["ok"]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_check_asks_for_a_migration_where_one_is_missing_and_migrate_does_it(tmp_path: Path) -> None:
+    (tmp_path / "assent.db").touch()
+
+    before = here("check", "--data", str(tmp_path))
+    migrated = here_json("migrate", "--data", str(tmp_path))
+    after = here("check", "--data", str(tmp_path))
+
+    assert before.exit_code == 1
+    assert "assent migrate" in before.stdout
+    assert migrated["before"] is None
+    assert after.exit_code == 0
+
+
+@pytest.mark.parametrize("command", ["check", "serve", "migrate"])
+@pytest.mark.parametrize(
+    ("setting", "value", "said"),
+    [
+        ("ASSENT_PORT", "many", "ASSENT_PORT"),
+        ("ASSENT_DATABASE_URL", "mysql://x", "postgresql://"),
+        ("ASSENT_DATABASE_URL", f"postgresql://ann:hunter2@127.0.0.1:{free_port()}/x", "PostgreSQL cannot be used"),
+        ("ASSENT_DATA_DIR", "/dev/null/data", "--data"),
+    ],
+)
+def test_a_bad_setting_is_one_sentence_and_exit_code_1(command: str, setting: str, value: str, said: str) -> None:
+    port = {"ASSENT_PORT": "0"} if command == "serve" and setting != "ASSENT_PORT" else {}
+    done = here(command, **{setting: value, **port})
+
+    assert done.exit_code == 1
+    assert said in done.output
+    assert "hunter2" not in done.output
+    assert "Traceback" not in done.output
+
+
+def test_a_port_in_use_is_told_with_what_to_do(data: str) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        done = here("serve", "--port", str(taken.getsockname()[1]), "--data", data)
+
+    assert done.exit_code == 1
+    assert "--port" in done.stderr
+    assert here_json("token", "list", "--data", data)["items"] == []
+
+
+def test_the_first_start_prints_all_it_takes_to_begin_and_the_second_no_new_token(data: str) -> None:
+    first = start("serve", "--port", "0", "--data", data, "--json", env=environment())
+    assert first.stdout is not None
+    welcome = json.loads(first.stdout.readline())
+    first.send_signal(signal.SIGINT)
+    first.communicate(timeout=30)
+    second = start("serve", "--port", "0", "--data", data, env=environment())
+    assert second.stdout is not None
+    lines = [second.stdout.readline() for _ in range(3)]
+    second.send_signal(signal.SIGINT)
+    more, err = second.communicate(timeout=30)
+
+    assert welcome["agentToken"].startswith("asta_")
+    assert welcome["signInLink"].startswith(f"{welcome['url']}/sign-in/astl_")
+    assert "/sign-in/astl_" in lines[2]
+    assert "asta_" not in "".join(lines) + more
+    assert "Traceback" not in err
+
+
+@pytest.mark.parametrize(
+    ("address", "shown"),
+    [
+        ("postgresql://ann:p%40ss@db:5432/x", "postgresql://ann:***@db:5432/x"),
+        ("postgresql://db/x", "postgresql://db/x"),
+        ("postgresql://db/x?user=ann&password=p&a=b", "postgresql://db/x?user=ann&password=***&a=b"),
+        ("plain", "plain"),
+    ],
+)
+def test_a_password_in_an_address_is_not_shown(address: str, shown: str) -> None:
+    assert without_password(address) == shown
+
+
+def test_a_variable_nobody_reads_is_named() -> None:
+    assert strangers(["ASSENT_PORT", "ASSENT_TOKEN", "PATH"]) == []
+    assert strangers(["ASSENT_DATADIR"]) == [
+        ("ASSENT_DATADIR", "ASSENT_DATADIR is not a setting; did you mean ASSENT_DATA_DIR?")
+    ]

@@ -1,0 +1,45 @@
+"""The specification as a model, SQLite and PostgreSQL: the same commands, the same outcomes, the same state."""
+
+import os
+import random
+import sys
+
+import pytest
+
+from assent.settings import Settings
+from tests.conformance.model import World, distinct
+from tests.conformance.walk import Diverged, walk
+
+STEPS = 20_000
+
+
+@pytest.mark.timeout(600)
+async def test_the_model_and_both_databases_never_disagree(
+    sqlite_settings: Settings, postgres_settings: Settings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    seed = int(os.environ.get("ASSENT_TEST_SEED") or random.randrange(2**32))
+    run = await walk([sqlite_settings, postgres_settings], seed=seed, enough=lambda steps: steps >= STEPS)
+    with capsys.disabled():
+        sys.stdout.write(f"\n{run.told()}\n")
+    assert run.steps >= STEPS
+    assert {bp["status"] for bp in run.world.breakpoints} == {"waiting", "released", "expired", "cancelled"}
+
+
+async def test_a_model_that_lets_late_answers_pass_is_found_out(
+    sqlite_settings: Settings, postgres_settings: Settings
+) -> None:
+    """The walk would notice: a wrong model (or a wrong database) diverges within a few thousand steps."""
+
+    class Lenient(World):
+        def late(self, bp: dict[str, object]) -> str | None:
+            del bp
+            return None
+
+    with pytest.raises(Diverged):
+        await walk([sqlite_settings, postgres_settings], seed=1, enough=lambda steps: steps >= STEPS, world=Lenient)
+
+
+def test_the_models_own_search_for_distinct_people_is_right() -> None:
+    assert distinct([{"a"}, {"a", "b"}])
+    assert not distinct([{"a"}, {"a"}])
+    assert distinct([])

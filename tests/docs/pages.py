@@ -1,0 +1,71 @@
+"""The documentation as data: pages, tables, sections, snippets and links."""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+README = ROOT / "README.md"
+
+_SNIPPET = re.compile(r"<!-- run: (?P<name>[a-z]+) -->\n```sh\n(?P<code>.*?)```\n", re.DOTALL)
+_FENCE = re.compile(r"^ *```(?P<language>\w*)\n(?P<code>.*?)^ *```$", re.DOTALL | re.MULTILINE)
+_LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+_HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
+_CODE = re.compile(r"`([^`]+)`")
+
+
+@dataclass(frozen=True, slots=True)
+class Snippet:
+    """A piece of shell that a reader copies, marked so that a test runs it."""
+
+    name: str
+    code: str
+
+
+def every_page() -> list[Path]:
+    return [*ROOT.glob("*.md"), *sorted(DOCS.rglob("*.md"))]
+
+
+def read(path: str) -> str:
+    return (DOCS / path).read_text()
+
+
+def snippets(page: Path) -> list[Snippet]:
+    return [Snippet(found["name"], found["code"]) for found in _SNIPPET.finditer(page.read_text())]
+
+
+def fences(text: str, language: str) -> list[str]:
+    return [found["code"] for found in _FENCE.finditer(text) if found["language"] == language]
+
+
+def rows(text: str) -> list[list[str]]:
+    """Return the cells of every row of every table, without headings and rules."""
+    lines = text.splitlines()
+    return [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line, following in zip(lines, [*lines[1:], ""], strict=True)
+        if line.startswith("|") and not line.startswith("|--") and not following.startswith("|--")
+    ]
+
+
+def sections(text: str, level: int) -> dict[str, str]:
+    """Return what stands under each heading of a level, up to the next heading of this level or a higher one."""
+    parts = re.split(rf"^(#{{1,{level}}}) (.+)\n", text, flags=re.MULTILINE)[1:]
+    return {title: body for marks, title, body in zip(*[iter(parts)] * 3, strict=True) if len(marks) == level}
+
+
+def code_words(text: str) -> set[str]:
+    return set(_CODE.findall(text))
+
+
+def links(text: str) -> list[str]:
+    """Return the links to our own pages; what stands in fences is not a link."""
+    found = _LINK.findall(_FENCE.sub("", text))
+    return [link for link in found if not link.startswith(("http://", "https://"))]
+
+
+def anchors(text: str) -> set[str]:
+    """Return the anchors that the headings of a page get, spelt as GitHub spells them."""
+    plain = (re.sub(r"[^\w\- ]", "", title.lower()) for title in _HEADING.findall(_FENCE.sub("", text)))
+    return {title.replace(" ", "-") for title in plain}

@@ -1,0 +1,73 @@
+"""The API reference and the OpenAPI document describe the same API."""
+
+import re
+from typing import Any
+
+import pytest
+
+from assent.http.problems import STATUS
+from assent.settings import Settings
+from tests.docs.pages import code_words, links, read, sections
+from tests.support.nodes import running_node
+
+SECTIONS = {title.strip("`"): body for title, body in sections(read("reference/api.md"), 3).items()}
+
+
+@pytest.fixture
+async def openapi(sqlite_settings: Settings) -> dict[str, Any]:
+    async with running_node(sqlite_settings) as node:
+        document: dict[str, Any] = (await node.call("GET", "/openapi.json")).json()
+        return document
+
+
+def _operations(openapi: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {
+        f"{method.upper()} {path}": operation
+        for path, operations in openapi["paths"].items()
+        for method, operation in operations.items()
+    }
+
+
+async def test_every_route_is_in_the_reference_and_nothing_else(openapi: dict[str, Any]) -> None:
+    assert set(SECTIONS) == set(_operations(openapi))
+
+
+async def test_every_parameter_and_field_is_in_the_section_of_its_route(openapi: dict[str, Any]) -> None:
+    missing = {
+        name: undocumented
+        for name, operation in _operations(openapi).items()
+        if (undocumented := _inputs(operation, openapi) - _words(name))
+    }
+
+    assert missing == {}
+
+
+def _words(route: str) -> set[str]:
+    # A field inside another is written `context.files` in the reference.
+    return {part for word in code_words(SECTIONS[route]) for part in (word, *word.split("."))}
+
+
+def _inputs(operation: dict[str, Any], openapi: dict[str, Any]) -> set[str]:
+    named = {each["name"] for each in operation.get("parameters", []) if each["in"] != "path"}
+    body = operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema")
+    return named | (_fields(body, openapi) if body else set())
+
+
+def _fields(schema: dict[str, Any], openapi: dict[str, Any]) -> set[str]:
+    """Return the names of the fields of a schema, and of those inside it."""
+    if "$ref" in schema:
+        return _fields(openapi["components"]["schemas"][schema["$ref"].rsplit("/", 1)[1]], openapi)
+    nested = [*schema.get("anyOf", []), *([schema["items"]] if "items" in schema else [])]
+    properties: dict[str, Any] = schema.get("properties", {})
+    return set(properties).union(*(_fields(each, openapi) for each in [*nested, *properties.values()]))
+
+
+@pytest.mark.parametrize("route", sorted(route for route in SECTIONS if " /api/" in route))
+def test_a_section_says_who_may_call_and_how_it_fails(route: str) -> None:
+    body = SECTIONS[route]
+    codes = {error.code for error in STATUS}
+    linked = set(re.findall(r"problems/(\w+)\.md", " ".join(links(body.partition("Errors:")[2]))))
+
+    assert re.search(r"May\s+call:", body)
+    assert linked
+    assert linked <= codes

@@ -1,0 +1,54 @@
+"""The reference of events holds for the events of real breakpoints."""
+
+from assent.domain.breakpoint import EVENT_OF
+from assent.settings import Settings
+from tests.docs.pages import read, rows, sections
+from tests.support.nodes import ManualClock, Node, running_node
+
+SECTIONS = sections(read("reference/events.md"), 2)
+METADATA = {kind: [row[0] for row in rows(body)] for kind, body in SECTIONS.items()}
+
+
+def test_every_type_of_event_is_documented() -> None:
+    assert set(SECTIONS) == {"created", "warned", *EVENT_OF.values()}
+
+
+async def test_every_event_carries_the_metadata_the_reference_promises(
+    sqlite_settings: Settings, clock: ManualClock
+) -> None:
+    async with running_node(sqlite_settings, clock=clock) as node:
+        seen = await _live_every_event(node, clock)
+
+    assert set(seen) == set(SECTIONS)
+    for kind, found in seen.items():
+        documented = {name.strip("`?") for name in METADATA[kind]}
+        always = {name.strip("`") for name in METADATA[kind] if not name.endswith("?")}
+        assert always <= found <= documented, kind
+
+
+async def _live_every_event(node: Node, clock: ManualClock) -> dict[str, set[str]]:
+    """Return the types of events that happened, with the names in their metadata."""
+    agent, admin, owner = await node.token("agent"), await node.person("eve", "admin"), await node.token("reviewer")
+    full = {
+        "expert": "ghost",
+        "options": ["now"],
+        "form": {"properties": {"why": {"type": "string"}}},
+        "editable": ["size"],
+    }
+    answered = await node.create(payload=full)
+    await node.feedback(answered["id"], agent, comment="Anybody?")
+    answer = {"option": "now", "answers": {"why": "x"}, "edits": {"size": 1}, "digest": answered["digest"]}
+    await node.feedback(answered["id"], owner, release=True, comment="Yes.", **answer)
+    overridden = await node.create(payload={"expert": "owner"})
+    await node.feedback(overridden["id"], admin, approved=False)
+    cancelled = await node.create()
+    await node.call("POST", f"/api/breakpoints/{cancelled['id']}/cancel", agent)
+    expired = await node.create(ttlSeconds=1)
+    clock.advance(2)
+    seen: dict[str, set[str]] = {}
+    for each in (answered, overridden, cancelled, expired):
+        await node.call("GET", f"/api/breakpoints/{each['id']}", agent)
+        history = await node.call("GET", f"/api/breakpoints/{each['id']}/events", agent)
+        for event in history.json()["items"]:
+            seen.setdefault(event["type"], set()).update(event["metadata"])
+    return seen

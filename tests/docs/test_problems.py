@@ -1,0 +1,43 @@
+"""Every error code has a page, every page a code, and the pages say what the server says."""
+
+import json
+
+import pytest
+
+from assent.domain.errors import AssentError
+from assent.http.problems import DOCS as ADDRESS
+from assent.http.problems import STATUS
+from tests.docs.pages import DOCS, fences, links, read, sections
+
+ERRORS = {error.code: error for error in STATUS}
+PAGES = {page.stem for page in (DOCS / "problems").glob("*.md")} - {"README"}
+
+
+def _all_errors(of: type[AssentError]) -> set[type[AssentError]]:
+    return {of}.union(*map(_all_errors, of.__subclasses__()))
+
+
+def test_every_error_code_has_a_page_and_every_page_a_code() -> None:
+    # Commands have errors of their own, which no server sends.
+    assert {error.code for error in _all_errors(AssentError) if error.__module__ == AssentError.__module__} == PAGES
+
+
+def test_the_index_lists_every_page() -> None:
+    assert {f"{code}.md" for code in PAGES} <= set(links(read("problems/README.md")))
+
+
+@pytest.mark.parametrize("code", sorted(PAGES))
+def test_a_problem_page_tells_the_causes_and_what_to_do(code: str) -> None:
+    assert list(sections(read(f"problems/{code}.md"), 2)) == ["Likely causes", "What to do", "Example"]
+
+
+@pytest.mark.parametrize("code", sorted(PAGES))
+def test_the_example_of_a_problem_page_is_what_the_server_sends(code: str) -> None:
+    page = read(f"problems/{code}.md")
+    (example,) = map(json.loads, fences(page, "json"))
+    error = ERRORS[code]
+
+    assert example["type"] == ADDRESS + code
+    assert (example["code"], example["title"], example["status"]) == (code, error.title, STATUS[error].value)
+    assert example["detail"]
+    assert page.startswith(f"# {code}\n\n{STATUS[error].value} · {error.title}\n")

@@ -1,0 +1,30 @@
+"""The table of roles is the one the code uses."""
+
+import pytest
+
+from assent.domain.access import AGENT_PERMISSIONS, ROLE_PERMISSIONS, SERVICE_PERMISSIONS, Permission
+from tests.docs.pages import read, rows
+
+COLUMNS = ("agent", "viewer", "reviewer", "rule-admin", "auditor", "admin", "metrics")
+HOLDERS = {
+    "agent": AGENT_PERMISSIONS,
+    **{role.value: held for role, held in ROLE_PERMISSIONS.items()},
+    "metrics": SERVICE_PERMISSIONS,
+}
+TABLE = {row[0]: dict(zip(COLUMNS, row[1:], strict=True)) for row in rows(read("reference/roles.md")) if len(row) == 8}
+
+
+def test_every_kind_of_holder_is_a_column() -> None:
+    assert set(COLUMNS) == set(HOLDERS)
+    assert f"| permission | {' | '.join(COLUMNS)} |" in read("reference/roles.md")
+
+
+@pytest.mark.parametrize("permission", Permission)
+def test_the_table_grants_what_the_code_grants(permission: Permission) -> None:
+    granted = {holder for holder, cell in TABLE[permission.value].items() if cell}
+
+    assert granted == {holder for holder, held in HOLDERS.items() if permission in held}
+
+
+def test_the_table_has_no_permission_that_does_not_exist() -> None:
+    assert set(TABLE) == {permission.value for permission in Permission}

@@ -1,0 +1,93 @@
+"""The tree of errors: stable codes, each documented, each with its HTTP status."""
+
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from assent.domain import errors
+from assent.domain.errors import AssentError
+from assent.http.problems import STATUS, problem
+
+
+def _below(kind: type[AssentError]) -> Iterator[type[AssentError]]:
+    for each in kind.__subclasses__():
+        yield each
+        yield from _below(each)
+
+
+def documented() -> dict[str, int]:
+    """The names in the module's picture of the tree, with their depth."""
+    lines = re.findall(r"^([│ ]*)[├└]── (\w+) {2,}\S", errors.__doc__ or "", re.MULTILINE)
+    return {name: len(indent) // 4 + 1 for indent, name in lines}
+
+
+EVERY = sorted(_below(AssentError), key=lambda kind: kind.__name__)
+every_error = pytest.mark.parametrize("kind", EVERY, ids=lambda kind: kind.__name__)
+
+
+def test_there_are_errors_to_check() -> None:
+    assert len(EVERY) > 15
+
+
+def test_every_code_is_used_once() -> None:
+    codes = [kind.code for kind in EVERY]
+    assert len(codes) == len(set(codes))
+
+
+@every_error
+def test_a_code_is_a_plain_word(kind: type[AssentError]) -> None:
+    assert re.fullmatch(r"[a-z]+(_[a-z]+)*", kind.code)
+
+
+@every_error
+def test_every_error_has_its_http_status(kind: type[AssentError]) -> None:
+    assert 400 <= STATUS[kind] < 600
+
+
+@every_error
+def test_every_error_stands_in_the_picture_at_its_place(kind: type[AssentError]) -> None:
+    depth = len(kind.__mro__) - len(AssentError.__mro__)
+    assert documented()[kind.__name__] == depth
+
+
+def test_the_picture_shows_nothing_that_does_not_exist() -> None:
+    assert set(documented()) == {kind.__name__ for kind in EVERY}
+
+
+@every_error
+def test_every_error_says_something_without_being_told_what(kind: type[AssentError]) -> None:
+    error = kind()
+    assert error.message == kind.title
+    assert problem(error).status_code == STATUS[kind]
+
+
+# Programs match on these: changing one breaks somebody's agent.
+STABLE = {
+    "Unauthenticated": "unauthenticated",
+    "Forbidden": "forbidden",
+    "NotEligible": "not_eligible",
+    "OwnBreakpoint": "own_breakpoint",
+    "NotFound": "not_found",
+    "Conflict": "conflict",
+    "AlreadyEnded": "already_ended",
+    "SeatTaken": "seat_taken",
+    "DigestMismatch": "digest_mismatch",
+    "PreconditionFailed": "precondition_failed",
+    "MalformedJson": "malformed_json",
+    "InvalidRequest": "invalid_request",
+    "IdempotencyMismatch": "idempotency_mismatch",
+    "ConfirmationRequired": "confirmation_required",
+    "ExpertsNotDistinct": "experts_not_distinct",
+    "TooLarge": "too_large",
+    "UnsupportedMediaType": "unsupported_media_type",
+    "MethodNotAllowed": "method_not_allowed",
+    "RateLimited": "rate_limited",
+    "Unavailable": "unavailable",
+    "Internal": "internal",
+}
+
+
+@pytest.mark.parametrize(("name", "code"), STABLE.items(), ids=STABLE)
+def test_a_published_code_stays_as_it_is(name: str, code: str) -> None:
+    assert getattr(errors, name).code == code

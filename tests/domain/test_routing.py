@@ -1,0 +1,145 @@
+"""Seats: who may answer for whom, checked against brute force."""
+
+from itertools import permutations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from assent.domain.routing import OWNER, Directory, Seat, answerable, eligible, in_place_of, seating, seats_for
+
+PEOPLE = ("ann", "bob", "cid", "dee")
+GROUPS = ("ops", "legal")
+GHOSTS = ("ghost", "tpyo")
+
+
+@st.composite
+def directories(draw: st.DrawFn) -> Directory:
+    people = frozenset(draw(st.lists(st.sampled_from(PEOPLE), unique=True)))
+    names = draw(st.lists(st.sampled_from(GROUPS), unique=True))
+    groups = {name: frozenset(draw(st.lists(st.sampled_from(PEOPLE), unique=True))) for name in names}
+    return Directory(people, groups, draw(st.sampled_from([None, *PEOPLE])))
+
+
+experts_named = st.lists(st.sampled_from([*PEOPLE, *GROUPS, *GHOSTS, OWNER]), min_size=1, max_size=5)
+options_of_seats = st.lists(st.frozensets(st.sampled_from(PEOPLE)), max_size=4)
+
+
+def can_be_seated(people: list[str], options: list[frozenset[str]]) -> bool:
+    """Try every way to give each person a seat of their own."""
+    return any(
+        all(person in options[index] for person, index in zip(people, chosen, strict=True))
+        for chosen in permutations(range(len(options)), len(people))
+    )
+
+
+def can_be_answered(options: list[frozenset[str]]) -> bool:
+    """Try every way to give each seat a person of its own."""
+    return any(
+        all(person in allowed for person, allowed in zip(chosen, options, strict=True))
+        for chosen in permutations(PEOPLE, len(options))
+    )
+
+
+@given(st.lists(st.sampled_from(PEOPLE), unique=True), options_of_seats)
+def test_people_are_seated_exactly_when_some_arrangement_exists(
+    people: list[str], options: list[frozenset[str]]
+) -> None:
+    places = seating(people, options)
+    assert (places is not None) == can_be_seated(people, options)
+    if places is not None:
+        assert set(places) == set(people)
+        assert len(set(places.values())) == len(people), "one seat holds one person"
+        assert all(person in options[index] for person, index in places.items())
+
+
+@given(st.permutations(PEOPLE), options_of_seats)
+def test_the_order_of_arrival_never_decides_whether_there_is_room(
+    order: list[str], options: list[frozenset[str]]
+) -> None:
+    assert (seating(order, options) is None) == (seating(sorted(order), options) is None)
+
+
+@given(options_of_seats)
+def test_answerable_is_what_trying_everything_finds(options: list[frozenset[str]]) -> None:
+    assert answerable(options) == can_be_answered(options)
+
+
+@given(directories(), experts_named)
+def test_every_expert_is_in_exactly_one_seat_and_the_absent_share_one(directory: Directory, experts: list[str]) -> None:
+    seats, missing = seats_for(experts, directory)
+    assert set(missing) == {name for name in experts if not directory.carriers(name)}
+    named = [name for seat in seats for name in seat.names]
+    wanted = set(experts) | ({OWNER} if missing else set())
+    assert set(named) <= wanted
+    assert set(experts) - {OWNER} <= set(named)
+    assert len([name for name in named if name != OWNER]) == len(set(experts) - {OWNER})
+    assert sum(bool(set(seat.names) & set(missing)) for seat in seats) <= 1
+    assert len(seats) <= len(set(experts))
+
+
+@given(directories(), experts_named)
+def test_the_owner_may_take_the_seat_of_the_absent(directory: Directory, experts: list[str]) -> None:
+    seats, missing = seats_for(experts, directory)
+    if not missing or not directory.carriers(OWNER):
+        return
+    assert directory.owner is not None
+    standing_in = [seat for seat in seats if set(seat.names) & set(missing)]
+    assert [directory.owner in eligible(seat, directory) for seat in standing_in] == [True]
+    assert set(in_place_of(standing_in[0], directory.owner, directory)) == set(missing) - {OWNER}
+
+
+@given(directories(), experts_named)
+def test_nobody_but_carriers_and_the_owner_gets_a_seat(directory: Directory, experts: list[str]) -> None:
+    seats, missing = seats_for(experts, directory)
+    for seat in seats:
+        may = frozenset[str]().union(*(directory.carriers(name) for name in seat.names))
+        allowed = frozenset[str]().union(*(directory.carriers(name) for name in experts))
+        if missing:
+            allowed |= directory.carriers(OWNER)
+        assert may <= allowed
+        assert eligible(seat, directory) == may
+
+
+@given(directories(), experts_named)
+def test_a_name_nobody_carries_never_makes_answerable_experts_unanswerable(
+    directory: Directory, experts: list[str]
+) -> None:
+    carried = [name for name in dict.fromkeys(experts) if directory.carriers(name)]
+    if not answerable([directory.carriers(name) for name in carried]):
+        return
+    seats, _ = seats_for(experts, directory)
+    assert answerable([options for seat in seats if (options := eligible(seat, directory))])
+
+
+@given(directories(), st.permutations([*PEOPLE[:2], *GROUPS[:1], *GHOSTS]))
+def test_the_order_of_experts_does_not_change_who_may_answer(directory: Directory, experts: list[str]) -> None:
+    def voices(names: list[str]) -> tuple[int, frozenset[str]]:
+        seats, _ = seats_for(names, directory)
+        return len(seats), frozenset[str]().union(*(eligible(seat, directory) for seat in seats))
+
+    assert voices(experts) == voices(sorted(experts))
+
+
+def test_a_person_who_has_left_carries_nothing() -> None:
+    directory = Directory(frozenset({"bob"}), {"ops": frozenset({"ann", "bob"})}, "ann")
+    assert directory.carriers("ann") == frozenset()
+    assert directory.carriers("ops") == {"bob"}
+    assert directory.carriers(OWNER) == frozenset()
+
+
+def test_naming_an_expert_twice_is_naming_them_once() -> None:
+    directory = Directory(frozenset({"ann"}), {}, "ann")
+    assert seats_for(["ann", "ann"], directory) == ((Seat("ann"),), ())
+
+
+def test_an_owner_needed_elsewhere_stands_in_from_there() -> None:
+    directory = Directory(frozenset({"ann"}), {}, "ann")
+    assert seats_for(["ann", "ghost"], directory) == ((Seat("ann", ("ghost",)),), ("ghost",))
+
+
+def test_an_owner_with_time_to_spare_stands_in_from_a_seat_of_their_own() -> None:
+    directory = Directory(frozenset({"ann", "bob"}), {}, "ann")
+    assert seats_for(["bob", "ghost", "tpyo"], directory) == (
+        (Seat("bob"), Seat(OWNER, ("ghost", "tpyo"))),
+        ("ghost", "tpyo"),
+    )

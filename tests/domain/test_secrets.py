@@ -1,0 +1,52 @@
+"""Tokens: a checksum that catches typos, and nothing guessable."""
+
+import string
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from assent.domain.secrets import PREFIXES, secret, secret_hash, well_formed
+
+kinds = st.sampled_from(sorted(PREFIXES))
+entropy = st.binary(min_size=32, max_size=32)
+
+
+@given(kinds, entropy)
+def test_every_secret_is_well_formed(kind: str, random: bytes) -> None:
+    made = secret(kind, random)
+    assert well_formed(made)
+    assert made.startswith(PREFIXES[kind])
+    assert len(made) == 54
+
+
+@given(kinds, entropy, st.integers(0, 53), st.sampled_from(string.ascii_letters + string.digits))
+def test_one_wrong_character_is_noticed(kind: str, random: bytes, position: int, char: str) -> None:
+    made = secret(kind, random)
+    typo = made[:position] + char + made[position + 1 :]
+    assert well_formed(typo) == (typo == made)
+
+
+@given(kinds, entropy, entropy)
+def test_different_randomness_gives_different_secrets(kind: str, one: bytes, other: bytes) -> None:
+    assert (secret(kind, one) == secret(kind, other)) == (one == other)
+
+
+@given(st.text(max_size=60))
+def test_any_text_can_be_asked_about(text: str) -> None:
+    assert not well_formed(text)
+
+
+@pytest.mark.parametrize("kind", sorted(PREFIXES))
+def test_a_secret_cut_short_or_made_longer_is_not_one(kind: str) -> None:
+    made = secret(kind, bytes(range(32)))
+    assert not well_formed(made[:-1])
+    assert not well_formed(made + "0")
+    assert not well_formed(made + "\n")
+
+
+@given(kinds, entropy)
+def test_the_stored_hash_does_not_contain_the_secret(kind: str, random: bytes) -> None:
+    made = secret(kind, random)
+    assert len(secret_hash(made)) == 64
+    assert made[5:15] not in secret_hash(made)

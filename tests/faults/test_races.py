@@ -1,0 +1,37 @@
+"""Nobody decides twice and nothing gets stuck, however many decide at once on two nodes."""
+
+import random
+import sys
+
+import pytest
+
+from assent.settings import Settings
+from tests.faults.races import arena, counted_once, decided_once
+
+BREAKPOINTS = 2_000
+COUNTED = 400
+
+
+@pytest.mark.timeout(600)
+async def test_of_two_deciders_an_expirer_and_a_canceller_exactly_one_gets_through(
+    postgres_settings: Settings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with arena(postgres_settings, seed=random.randrange(2**32)) as players:
+        tally = await decided_once(players, postgres_settings, BREAKPOINTS)
+    with capsys.disabled():
+        sys.stdout.write(f"\nraces: {tally.told()}\n")
+    assert tally.wrong == []
+    assert tally.races >= BREAKPOINTS
+    assert set(tally.winners) > {"ann", "bob", "admin", "agent"}, "everybody wins sometimes, the deadline too"
+
+
+@pytest.mark.timeout(600)
+async def test_votes_that_arrive_together_settle_every_breakpoint_once(
+    postgres_settings: Settings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with arena(postgres_settings, seed=random.randrange(2**32)) as players:
+        tally = await counted_once(players, postgres_settings, COUNTED)
+    with capsys.disabled():
+        sys.stdout.write(f"\nvotes: {tally.told()}\n")
+    assert tally.wrong == []
+    assert tally.races >= COUNTED

@@ -1,0 +1,118 @@
+"""The client over real sockets: against a server that misbehaves on purpose, and against a real one that restarts."""
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assent.sdk import client as client_module
+from assent.sdk.client import Assent, BadAddress
+from assent.sdk.errors import Unauthenticated, UnexpectedAnswer, Unreachable
+from assent.settings import Settings
+from tests.sdk.scripted import RESET, Say, scripted
+from tests.support.nodes import free_port, prepared, server
+
+ID = "bp_01m7gkk3aysqtzggwp8csw9t60"
+WAITING = {"status": "waiting", "updatedAt": "t1"}
+RELEASED = {
+    "status": "released",
+    "decision": "approved",
+    "updatedAt": "t2",
+    "result": {"approved": True, "status": "released", "auto": False},
+}
+WHOLE: dict[str, Any] = {
+    "id": ID, "breakpointId": ID, "status": "waiting", "agentId": "a", "gate": "g", "tags": [], "experts": [],
+    "strategy": "single", "priority": "normal", "createdAt": "t1", "updatedAt": "t1", "payload": {}, "feedback": [],
+    "responses": [], "autoApproval": {}, "digest": "d", "onTimeout": "expire", "createdBy": "agent:a", "warnings": [],
+    "version": 1,
+}  # fmt: skip
+DRAINING = Say(200, WAITING, {"Retry-After": "0", "Connection": "close"})
+UNAVAILABLE = Say(503, {"code": "unavailable", "detail": "Stopping."}, {"Retry-After": "0"})
+
+
+def test_a_wait_outlives_a_drain_a_cut_connection_and_a_proxy_without_a_server() -> None:
+    with scripted([DRAINING, RESET, UNAVAILABLE, Say(200, RELEASED)]) as fake, Assent(fake.url, "t") as assent:
+        found = assent.wait(ID)
+
+    assert found.approved
+    assert len(fake.heard) == 4
+    assert all(heard.path == f"/api/breakpoints/{ID}/status?wait=25.000" for heard in fake.heard)
+
+
+def test_a_create_that_has_to_be_repeated_keeps_its_key() -> None:
+    with scripted([RESET, UNAVAILABLE, Say(201, WHOLE)]) as fake, Assent(fake.url, "t") as assent:
+        assent.create("Shall I?", agent_id="a")
+        assent.create("Shall I?", agent_id="a")
+
+    keys = [heard.headers["idempotency-key"] for heard in fake.heard]
+    assert len(set(keys[:3])) == 1
+    assert keys[3] != keys[0]
+    assert len({heard.body for heard in fake.heard}) == 1
+
+
+def test_nobody_there_is_unreachable_and_says_where() -> None:
+    url = f"http://127.0.0.1:{free_port()}"
+
+    with Assent(url, "t", patience=0) as assent, pytest.raises(Unreachable, match=url):
+        assent.wait(ID)
+
+
+def test_trouble_is_told_to_whoever_wants_to_know() -> None:
+    told: list[str] = []
+    with scripted([UNAVAILABLE, Say(200, RELEASED)]) as fake, Assent(fake.url, "t", on_trouble=told.append) as assent:
+        assent.wait(ID)
+
+    assert told == ["it answers with status 503"]
+
+
+@pytest.mark.parametrize("answer", [Say(200, b"<html>"), Say(200, []), Say(302, b"", {"Location": "http://x/"})])
+def test_an_address_that_is_not_assent_is_told_so(answer: Say) -> None:
+    with (
+        scripted([answer]) as fake,
+        Assent(fake.url, "t") as assent,
+        pytest.raises(UnexpectedAnswer, match="ASSENT_URL"),
+    ):
+        assent.get(ID)
+    assert len(fake.heard) == 1
+
+
+def test_the_token_goes_as_a_bearer_and_a_refusal_is_not_repeated() -> None:
+    refused = Say(401, {"code": "unauthenticated", "detail": "No."})
+    with scripted([refused]) as fake, Assent(fake.url, "secret") as assent, pytest.raises(Unauthenticated):
+        assent.list(status=["waiting", "expired"], tag=["a"], limit=5)
+
+    assert fake.heard[0].headers["authorization"] == "Bearer secret"
+    assert fake.heard[0].path == "/api/breakpoints?status=waiting&status=expired&tag=a&limit=5"
+    assert len(fake.heard) == 1
+
+
+@pytest.mark.parametrize("url", ["ftp://x", "127.0.0.1:7373", "http://", "http://[::1"])
+def test_a_bad_address_is_refused_before_anything_is_sent(url: str) -> None:
+    with pytest.raises(BadAddress, match="ASSENT_URL"):
+        Assent(url, "t")
+
+
+@pytest.mark.parametrize("token", ["two words", "nëw", "line\nbreak"])
+def test_a_token_that_cannot_be_one_is_refused(token: str) -> None:
+    with pytest.raises(BadAddress, match="ASSENT_TOKEN"):
+        Assent(client_module.DEFAULT_URL, token)
+
+
+def test_a_wait_does_not_notice_that_the_server_was_restarted(tmp_path: Path) -> None:
+    settings = Settings(data_dir=tmp_path / "data")
+    agent_token, reviewer_token = prepared(settings, "agent", "reviewer")
+    port, noticed, ends = free_port(), threading.Event(), list[Any]()
+    agent = Assent(f"http://127.0.0.1:{port}", agent_token, patience=60, on_trouble=lambda _: noticed.set())
+    with agent:
+        with server(settings, port=port):
+            asked = agent.create("Shall I?", agent_id="a")
+            waiting = threading.Thread(target=lambda: ends.append(agent.wait(asked.id)))
+            waiting.start()
+        assert noticed.wait(30)
+        with server(settings, port=port), Assent(agent.url, reviewer_token) as reviewer:
+            reviewer.approve(asked.id, comment="Yes.", digest=asked.digest)
+            waiting.join(30)
+
+    assert ends[0].approved
+    assert ends[0].result.feedback == "Yes."

@@ -1,0 +1,75 @@
+"""The SDK's values and errors are those of the API, whichever side changes first."""
+
+from typing import Any
+
+import msgspec
+import pytest
+from pydantic import BaseModel
+
+from assent import wire
+from assent.domain import errors as domain_errors
+from assent.http.problems import STATUS
+from assent.sdk import errors, values
+
+PAIRS: list[tuple[type[values.Value], type[BaseModel]]] = [
+    (values.Breakpoint, wire.BreakpointView),
+    (values.Summary, wire.BreakpointSummary),
+    (values.Status, wire.BreakpointStatus),
+    (values.Feedback, wire.Feedback),
+    (values.Page, wire.BreakpointPage),
+    (values.Event, wire.EventView),
+    (values.UploadedFile, wire.UploadedFile),
+]
+
+
+@pytest.mark.parametrize(("value", "model"), PAIRS, ids=lambda pair: pair.__name__)
+def test_a_value_has_exactly_the_fields_of_the_wire(value: type[values.Value], model: type[BaseModel]) -> None:
+    declared = {field.encode_name for field in msgspec.structs.fields(value)}
+
+    assert declared == {field.alias for field in model.model_fields.values()}
+
+
+@pytest.mark.parametrize(("value", "model"), PAIRS, ids=lambda pair: pair.__name__)
+def test_a_value_requires_no_more_than_the_server_promises(value: Any, model: type[BaseModel]) -> None:
+    required = {field.encode_name for field in msgspec.structs.fields(value) if field.required}
+
+    assert required <= {field.alias for field in model.model_fields.values() if field.is_required()}
+
+
+def test_a_field_from_a_newer_server_is_passed_over() -> None:
+    found = msgspec.json.decode(b'{"sha256": "x", "size": 1, "colour": "red"}', type=values.UploadedFile)
+
+    assert found.size == 1
+
+
+def test_every_problem_of_the_api_has_its_exception() -> None:
+    assert {kind.code for kind in STATUS} <= set(errors.BY_CODE)
+    assert all(errors.BY_CODE[kind.code] is kind for kind in STATUS)
+
+
+def test_the_tree_in_the_docstring_names_every_exception() -> None:
+    assert errors.__doc__ is not None
+    named = {line.strip("│├└─ ").split()[0] for line in errors.__doc__.splitlines() if "──" in line}
+
+    assert named == {kind.__name__ for kind in errors.BY_CODE.values() if kind.__module__ in _SHOWN_MODULES}
+    assert named | {"AssentError"} == set(errors.__all__)
+
+
+_SHOWN_MODULES = {errors.__name__, domain_errors.__name__}
+
+
+def test_a_problem_keeps_its_sentence_and_its_details() -> None:
+    error = errors.from_problem(
+        {"code": "already_ended", "detail": "Too late.", "standing": {"decision": "rejected"}}, status=409
+    )
+
+    assert isinstance(error, errors.AlreadyEnded)
+    assert error.message == "Too late."
+    assert error.details["standing"] == {"decision": "rejected"}
+
+
+def test_a_problem_of_a_newer_server_is_still_an_error_of_ours() -> None:
+    error = errors.from_problem({"code": "on_fire", "detail": "Hot."}, status=418)
+
+    assert isinstance(error, errors.UnexpectedAnswer)
+    assert error.details["code"] == "on_fire"

@@ -1,0 +1,61 @@
+"""Read a page the way a browser does: elements, forms, texts."""
+
+from dataclasses import dataclass, field
+from html.parser import HTMLParser
+
+VOID = frozenset({"meta", "link", "input", "img", "br", "circle", "path"})
+
+
+@dataclass
+class Form:
+    action: str
+    method: str
+    fields: dict[str, str] = field(default_factory=dict[str, str])
+
+
+class Page(HTMLParser):
+    """What stands in a page; refuses one whose elements are not closed in order."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.elements: list[tuple[str, dict[str, str]]] = []
+        self.forms: list[Form] = []
+        self.text = ""
+        self._open: list[str] = []
+        self.feed(html)
+        self.close()
+        assert not self._open, f"not closed: {self._open}"
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        attributes = {name: value or "" for name, value in attrs}
+        assert len(attributes) == len(attrs), f"an attribute twice in <{tag}>: {attrs}"
+        self.elements.append((tag, attributes))
+        if tag not in VOID:
+            self._open.append(tag)
+        if tag == "form":
+            self.forms.append(Form(attributes["action"], attributes["method"]))
+        if tag == "input" and attributes.get("type") == "hidden":
+            self.forms[-1].fields[attributes["name"]] = attributes["value"]
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag in VOID:
+            return
+        assert self._open.pop() == tag, f"</{tag}> closes something else"
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+    @property
+    def structure(self) -> list[tuple[str, tuple[str, ...]]]:
+        """The elements with the names of their attributes, without anything that was written into them."""
+        return [(tag, tuple(sorted(attributes))) for tag, attributes in self.elements]
+
+    def all(self, tag: str) -> list[dict[str, str]]:
+        return [attributes for name, attributes in self.elements if name == tag]
+
+    def form(self, action: str) -> Form:
+        """Return the form whose address ends so."""
+        return next(form for form in self.forms if form.action.endswith(action))
+
+    def links(self) -> list[str]:
+        return [attributes["href"] for attributes in self.all("a")]

@@ -1,0 +1,92 @@
+"""What people type into a form arrives with the types that the form asks for."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from assent.domain.errors import InvalidRequest
+from assent.domain.terms import check_answers, check_form
+from assent.web import forms
+
+FORM: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "name": {"type": "string", "maxLength": 100},
+        "count": {"type": "integer", "minimum": 0},
+        "ratio": {"type": "number"},
+        "sure": {"type": "boolean"},
+        "region": {"type": "string", "enum": ["eu", "us"]},
+        "level": {"type": "integer", "enum": [1, 2, 3]},
+    },
+    "required": ["name"],
+}
+
+
+def test_each_input_becomes_its_json_type() -> None:
+    typed = {"field-0": "x", "field-1": "3", "field-2": "0.5", "field-3": "no", "field-4": "1", "field-5": "2"}
+    found = forms.answers(FORM, typed)
+    assert found == {"name": "x", "count": 3, "ratio": 0.5, "sure": False, "region": "us", "level": 3}
+    assert [type(value) for value in found.values()] == [str, int, float, bool, str, int]
+
+
+def test_what_is_left_empty_is_left_out() -> None:
+    assert forms.answers(FORM, {"field-0": "", "field-3": ""}) == {}
+
+
+@pytest.mark.parametrize(
+    ("field", "text"),
+    [
+        ("field-1", "1.5"), ("field-1", "one"), ("field-1", "1_000"), ("field-1", "9" * 400), ("field-1", "٣"),
+        ("field-2", "NaN"), ("field-2", "inf"), ("field-2", "1e400"), ("field-2", "9007199254740993"),
+        ("field-3", "on"), ("field-3", "true"), ("field-4", "eu"), ("field-4", "2"), ("field-4", "-1"),
+        ("field-5", "²"),
+    ],
+)  # fmt: skip
+def test_what_is_not_of_the_type_is_refused(field: str, text: str) -> None:
+    with pytest.raises(InvalidRequest):
+        forms.answers(FORM, {field: text})
+
+
+@pytest.mark.parametrize(
+    ("schema", "control"),
+    [
+        ({"type": "string"}, "text"),
+        ({"type": "string", "maxLength": 50}, "line"),
+        ({"type": "string", "enum": ["a"]}, "choice"),
+        ({"type": "integer"}, "integer"),
+        ({"type": "number"}, "number"),
+        ({"type": "boolean"}, "boolean"),
+        ({"type": "boolean", "enum": [True]}, "choice"),
+    ],
+)
+def test_each_type_has_its_control(schema: dict[str, Any], control: str) -> None:
+    check_form({"type": "object", "properties": {"x": schema}})
+    assert forms.inputs({"properties": {"x": schema}}, {})[0].control == control
+
+
+@pytest.mark.parametrize(
+    ("schema", "value"),
+    [
+        ({"type": "string", "default": "hello"}, "hello"),
+        ({"type": "boolean", "default": False}, "no"),
+        ({"type": "string", "enum": ["a", "b"], "default": "b"}, "1"),
+        ({"type": "integer", "default": 0}, "0"),
+        ({"type": "string", "default": {"not": "text"}}, ""),
+    ],
+)
+def test_a_default_is_filled_in_and_what_was_typed_replaces_it(schema: dict[str, Any], value: str) -> None:
+    form = {"properties": {"x": schema}}
+    assert forms.inputs(form, {})[0].value == value
+    assert forms.inputs(form, {"field-0": "typed"})[0].value == "typed"
+
+
+@given(st.dictionaries(st.sampled_from([f"field-{n}" for n in range(6)]), st.text()))
+def test_whatever_is_typed_becomes_valid_answers_or_is_refused(typed: dict[str, str]) -> None:
+    try:
+        found = forms.answers(FORM, typed)
+        check_answers(FORM, found)
+    except InvalidRequest:
+        return
+    assert set(found) <= set(FORM["properties"])

@@ -1,0 +1,151 @@
+"""Whatever agents write stays text, and the text that is there is the text that is seen."""
+
+from typing import Any
+
+import pytest
+
+from tests.support.nodes import Node
+from tests.web.corpus import SPOOFS, XSS
+from tests.web.reading import Page
+from tests.web.visitors import Visitor, person, signed_in
+
+HARMLESS = "harmless"
+
+
+def hostile(text: str) -> dict[str, Any]:
+    """A breakpoint with the text in every place where an agent may write."""
+    word = "".join(text.split()) or HARMLESS
+    return {
+        "agentId": text,
+        "title": text,
+        "runId": text,
+        "tags": [text[:100]],
+        "ttlSeconds": 300,
+        "payload": {
+            "question": text,
+            "breakpointId": word,
+            "previousFeedback": text,
+            "attempt": 2,
+            "expert": ["ann", text],
+            "options": [text, f"{text} too"],
+            text: text,
+            "nested": {text: [text, {text: text}]},
+            "form": {
+                "title": text,
+                "description": text,
+                "properties": {
+                    text: {"type": "string", "title": text, "description": text, "default": text},
+                    f"{text}2": {"type": "string", "enum": [text, "b"], "title": text, "description": text},
+                    f"{text}3": {"type": "boolean", "title": text, "description": text},
+                    f"{text}4": {"type": "string", "maxLength": 200, "default": text},
+                },
+            },
+            "context": {
+                "runId": text,
+                "files": [
+                    {"path": text, "format": "html", "content": text, "language": text[:50]},
+                    {"path": text, "format": "image", "contentBase64": "iVBORw0KGgo="},
+                    {"path": text, "format": "text"},
+                ],
+            },
+        },
+    }
+
+
+async def pages_about(node: Node, browser: Visitor, text: str) -> list[Page]:
+    """Raise it, comment on it, and return every page that shows any of it."""
+    created = await node.create(**hostile(text))
+    one = f"/breakpoints/{created['id']}"
+    await node.feedback(created["id"], await node.token("agent"), comment=text)
+    key = (await browser.page(one)).form("/confirm").fields
+    filled_in = {
+        "comment": text,
+        "option": "0",
+        "field-0": text,
+        "field-1": "0",
+        "field-2": "yes",
+        "field-3": text[:200],
+    }
+    confirm = await browser.post(f"{one}/confirm", key | filled_in | {"decision": "approve"})
+    assert confirm.status_code == 200, confirm.text
+    refused = await browser.post(f"{one}/confirm", key | filled_in | {"decision": "approve", "option": text})
+    query = {"q": text, "agent": text, "gate": text, "tag": text[:100], "status": "all"}
+    pages = [
+        await browser.page(one),
+        Page(confirm.text),
+        Page(refused.text),
+        Page((await browser.get("/", params=query)).text),
+        Page((await browser.get("/", params={"agent": text})).text),
+        Page((await browser.get("/sign-in", params={"next": text})).text or "<p></p>"),
+    ]
+    await node.feedback(created["id"], await node.token("reviewer"), approved=False, comment=text)
+    return [*pages, await browser.page(one)]
+
+
+def test_there_are_enough_ways_to_attack() -> None:
+    assert len(set(XSS)) >= 50
+
+
+async def test_no_text_changes_what_a_page_is_made_of(node: Node) -> None:
+    browser = await signed_in(node)
+    expected = [page.structure for page in await pages_about(node, browser, HARMLESS)]
+    for text in XSS:
+        found = await pages_about(node, browser, text)
+        assert [page.structure for page in found] == expected, text
+        assert text in found[0].text, "it is there to be read"
+        for page in found:
+            for _, attributes in page.elements:
+                for name in ("href", "src", "action"):
+                    assert attributes.get(name, "/").startswith(("/", "#")), (text, attributes)
+                    assert not attributes.get(name, "/").startswith("//"), (text, attributes)
+
+
+@pytest.mark.parametrize("text", XSS[:10])
+async def test_a_name_typed_at_the_door_stays_text(node: Node, text: str) -> None:
+    browser = await signed_in(node)
+    answer = await browser.sign_in(text, "wrong")
+    harmless = await browser.sign_in(HARMLESS, "wrong")
+    assert Page(answer.text).structure == Page(harmless.text).structure
+
+
+# What the API takes as JSON text; lone surrogates never get in, names and paths carry no controls.
+WRITTEN = {name: each for name, each in SPOOFS.items() if name != "a lone surrogate"}
+NAMEABLE = {
+    name: each for name, each in WRITTEN.items() if not any(mark < " " or "\x7f" <= mark < "\xa0" for mark in each[0])
+}
+
+
+@pytest.mark.parametrize(("text", "shown"), WRITTEN.values(), ids=WRITTEN.keys())
+async def test_a_spoof_is_seen_through_wherever_it_stands(node: Node, text: str, shown: str) -> None:
+    browser = await signed_in(node)
+    in_names = (text, shown) in NAMEABLE.values()
+    body = hostile(text if in_names else HARMLESS)
+    body["title"] = body["payload"]["question"] = text
+    body["payload"]["context"]["files"][0]["content"] = text
+    body["payload"]["options"][0] = body["payload"]["previousFeedback"] = text
+    created = await node.create(**body)
+    await node.feedback(created["id"], await node.token("agent"), comment=text)
+    one = f"/breakpoints/{created['id']}"
+    key = (await browser.page(one)).form("/confirm").fields
+    confirm = await browser.post(f"{one}/confirm", key | {"decision": "approve", "option": "0", "comment": "x"})
+    for page in (await browser.page(one), Page(confirm.text), await browser.page("/")):
+        assert text not in page.text
+        assert shown in page.text or " ".join(shown.split()) in page.text
+        for tag, attributes in page.elements:
+            if tag not in {"input", "textarea"}:
+                assert not any(text in value for value in attributes.values()), (tag, attributes)
+
+
+async def test_what_the_agent_wrote_cannot_turn_the_line_around(node: Node) -> None:
+    """Text of either direction is kept apart from ours: each piece in an element that isolates it."""
+    await person(node, "bea", "reviewer", password=None)
+    browser = await signed_in(node)
+    text = "لا تحذف"
+    created = await node.create(agentId=text, title=text, tags=[text], payload={"question": text, "options": [text]})
+    answer = await browser.get(f"/breakpoints/{created['id']}")
+    body = answer.text[answer.text.index("<main") :]
+    pieces = body.split(text)[:-1]
+    for before in pieces:
+        opened = max(before.rfind("<bdi"), before.rfind('dir="auto"'), before.rfind("<pre"))
+        closed = max(before.rfind("</bdi>"), before.rfind("</div>"), before.rfind("</pre>"))
+        assert opened > closed, before[-200:]

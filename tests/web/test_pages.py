@@ -1,0 +1,380 @@
+"""Every page: what it shows, how it is built, what it sends along."""
+
+import base64
+from typing import Any
+
+import httpx2
+import pytest
+
+from assent.domain.errors import AssentError
+from assent.web.frame import CSP, STYLE
+from assent.web.pages import error_classes
+from tests.support.nodes import ManualClock, Node
+from tests.web.reading import Page
+from tests.web.visitors import Visitor, link, person, signed_in, visitor
+
+PNG = b"\x89PNG\r\n\x1a\n" + b"\x00" * 20
+EVERYTHING: dict[str, Any] = {
+    "title": "Deploy to production",
+    "runId": "run-7",
+    "tags": ["prod"],
+    "ttlSeconds": 300,
+    "priority": "urgent",
+    "payload": {
+        "question": "Deploy build 4812?",
+        "breakpointId": "deploy.production",
+        "risk": "high",
+        "attempt": 3,
+        "previousFeedback": "Run the smoke tests first.",
+        "expert": ["ann", "nobody-has-this-name"],
+        "strategy": "quorum",
+        "options": ["Canary", "All at once"],
+        "arguments": {"build": 4812},
+        "form": {
+            "properties": {
+                "budget": {"type": "integer", "title": "Budget", "description": "In euros", "minimum": 1},
+                "note": {"type": "string"},
+                "line": {"type": "string", "maxLength": 20},
+                "sure": {"type": "boolean"},
+                "region": {"type": "string", "enum": ["eu", "us"]},
+            },
+            "required": ["budget", "sure"],
+        },
+        "context": {
+            "files": [
+                {"path": "plan.md", "format": "markdown", "content": "# A plan\n"},
+                {"path": "page.html", "format": "html", "content": "<h1>Hi</h1>"},
+                {"path": "shot.png", "format": "image", "contentBase64": base64.b64encode(PNG).decode()},
+                {"path": "tool.bin", "format": "image", "contentBase64": "AAECAw=="},
+                {"path": "lost.log", "format": "text"},
+            ]
+        },
+    },
+}
+
+
+async def every_page(node: Node) -> dict[str, httpx2.Response]:
+    browser = await signed_in(node)
+    created = await node.create(**EVERYTHING)
+    one = f"/breakpoints/{created['id']}"
+    form = (await browser.page(one)).form("/confirm").fields
+    answers = {"option": "0", "field-0": "5", "field-3": "yes"}
+    return {
+        "sign-in": await visitor(node).get("/sign-in"),
+        "wrong password": await visitor(node).sign_in("ann", "wrong"),
+        "link": await visitor(node).get(f"/sign-in/{await link(node, 'ann')}"),
+        "used link": await visitor(node).get("/sign-in/used"),
+        "list": await browser.get("/"),
+        "filtered list": await browser.get("/?status=all&tag=prod&tag=x&agent=a&gate=g&q=w&sort=newest"),
+        "empty list": await browser.get("/?status=expired"),
+        "bad filter": await browser.get("/?status=nonsense"),
+        "detail": await browser.get(one),
+        "missing": await browser.get("/breakpoints/bp_00000000000000000000000000"),
+        "confirm": await browser.post(f"{one}/confirm", form | answers | {"decision": "approve"}),
+        "not filled in": await browser.post(f"{one}/confirm", form | {"decision": "approve"}),
+        "no reason": await browser.post(f"{one}/confirm", form | {"decision": "reject"}),
+        "without form key": await browser.post(f"{one}/confirm", {}),
+        "problem": await visitor(node).get("/problems/already_ended"),
+        "no such problem": await visitor(node).get("/problems/nonsense"),
+        "nowhere": await visitor(node).get("/nowhere"),
+        "wrong method": await browser.client.request("PUT", "/", headers={"accept": "text/html"}),
+    }
+
+
+async def test_every_page_is_built_for_everybody(node: Node) -> None:
+    """One main heading, one main part, a language, a title, a label for every control, no element twice by id."""
+    for name, answer in (await every_page(node)).items():
+        page = Page(answer.text)
+        assert len(page.all("h1")) == 1, name
+        assert len(page.all("main")) == 1, name
+        assert page.all("html") == [{"lang": "en"}], name
+        ids = [attributes["id"] for _, attributes in page.elements if "id" in attributes]
+        assert len(ids) == len(set(ids)), name
+        labelled = {attributes.get("for") for attributes in page.all("label")}
+        for tag in ("input", "select", "textarea"):
+            for control in page.all(tag):
+                if control.get("type") not in {"hidden", "radio"}:
+                    assert control["id"] in labelled, (name, control)
+        for attributes in (attributes for _, attributes in page.elements):
+            for reference in ("aria-describedby", "aria-labelledby"):
+                assert set(attributes.get(reference, "").split()) <= set(ids), (name, attributes)
+
+
+async def test_every_page_forbids_what_it_does_not_need(node: Node) -> None:
+    for name, answer in (await every_page(node)).items():
+        assert answer.headers["content-type"] == "text/html; charset=utf-8", name
+        assert answer.headers["content-security-policy"] == CSP, name
+        assert answer.headers["cache-control"] == "no-store", name
+        assert answer.headers["x-content-type-options"] == "nosniff", name
+        assert answer.headers["x-frame-options"] == "DENY", name
+
+
+async def test_no_page_has_a_script_or_a_style_of_its_own(node: Node) -> None:
+    for name, answer in (await every_page(node)).items():
+        for tag, attributes in Page(answer.text).elements:
+            assert tag not in {"script", "style", "iframe", "object", "embed"}, name
+            assert not [each for each in attributes if each.startswith("on") or each == "style"], name
+
+
+async def test_every_form_that_changes_something_carries_the_form_key(node: Node) -> None:
+    browser = await signed_in(node)
+    created = await node.create()
+    page = await browser.page(f"/breakpoints/{created['id']}")
+    keys = {form.fields.get("csrf") for form in page.forms if form.method == "post"}
+    assert len(keys) == 1
+    assert len(keys.pop() or "") == 32
+
+
+@pytest.mark.parametrize(
+    ("form", "origin", "status"),
+    [
+        ({}, "http://assent.test", 403),
+        ({"csrf": "0" * 32}, "http://assent.test", 403),
+        ({"csrf": "ü"}, "http://assent.test", 403),
+        ({"csrf": "right"}, "https://evil.example", 403),
+    ],
+)
+async def test_a_forged_form_changes_nothing(node: Node, form: dict[str, str], origin: str, status: int) -> None:
+    browser = await signed_in(node)
+    created = await node.create()
+    one = f"/breakpoints/{created['id']}"
+    right = (await browser.page(one)).form("/confirm").fields
+    sent = {"decision": "approve", "text": "Hi", "digest": right["digest"]} | form
+    if form.get("csrf") == "right":
+        sent["csrf"] = right["csrf"]
+    for action in ("confirm", "decide", "comment"):
+        assert (await browser.post(f"{one}/{action}", sent, origin=origin)).status_code == status
+    seen = (await node.call("GET", f"/api/breakpoints/{created['id']}", await node.token("agent"))).json()
+    assert (seen["status"], seen["version"]) == ("waiting", created["version"])
+
+
+async def test_the_form_key_of_somebody_else_does_not_fit(node: Node) -> None:
+    ann, bea = await signed_in(node, "ann"), await signed_in(node, "bea")
+    created = await node.create()
+    one = f"/breakpoints/{created['id']}"
+    stolen = (await ann.page(one)).form("/comment").fields
+    assert (await bea.post(f"{one}/comment", stolen | {"text": "Hi"})).status_code == 403
+
+
+async def test_a_get_never_acts(node: Node) -> None:
+    browser = await signed_in(node)
+    created = await node.create()
+    one = f"/breakpoints/{created['id']}"
+    form = (await browser.page(one)).form("/confirm").fields
+    for action in ("confirm", "decide", "comment"):
+        answer = await browser.get(f"{one}/{action}", params=form | {"decision": "approve", "text": "Hi"})
+        assert (answer.status_code, answer.headers["location"]) == (303, one)
+    assert (await browser.get("/sign-out")).status_code == 405
+    seen = (await node.call("GET", f"/api/breakpoints/{created['id']}", await node.token("agent"))).json()
+    assert (seen["status"], seen["version"]) == ("waiting", created["version"])
+
+
+async def test_the_style_is_kept_for_ever_under_the_name_of_its_content(node: Node) -> None:
+    page = await visitor(node).page("/sign-in")
+    assert {"rel": "stylesheet", "href": STYLE.url} in page.all("link")
+    answer = await visitor(node).get(STYLE.url)
+    assert answer.headers["content-type"] == "text/css; charset=utf-8"
+    assert "immutable" in answer.headers["cache-control"]
+    assert (await visitor(node).get("/static/assent.0000000000000000.css")).status_code == 404
+    assert (await visitor(node).get("/static/..%2fframe.py")).status_code == 404
+
+
+@pytest.mark.parametrize("code", error_classes())
+async def test_every_error_code_has_a_page_that_explains_it(node: Node, code: str) -> None:
+    page = await visitor(node).page(f"/problems/{code}")
+    error: type[AssentError] = error_classes()[code]
+    assert error.title in page.text
+    assert "In short: " in page.text
+
+
+# ── the list ──
+
+
+async def test_the_list_shows_what_waits_most_urgent_first(node: Node) -> None:
+    browser = await signed_in(node)
+    calm = await node.create(title="Calm")
+    late = await node.create(title="Late", ttlSeconds=1000)
+    soon = await node.create(title="Soon", ttlSeconds=100)
+    assert _rows(await browser.page("/")) == [soon["id"], late["id"], calm["id"]]
+    assert "closes in 1 min" in (await browser.page("/")).text
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["tag=prod", "agent=bot", "gate=a.gate", "q=zebra", "tag=prod&tag=eu&agent=bot", "q=&tag=&agent=&gate=a.gate"],
+)
+async def test_a_filter_leaves_only_what_matches(node: Node, query: str) -> None:
+    browser = await signed_in(node)
+    wanted = await node.create(
+        agentId="bot", title="The zebra", tags=["prod", "eu"], payload={"breakpointId": "a.gate"}
+    )
+    await node.create()
+    page = await browser.page(f"/?{query}")
+    assert _rows(page) == [wanted["id"]]
+    assert "1 of 1 waiting" in page.text
+
+
+async def test_filters_stay_in_the_links_and_the_form(node: Node) -> None:
+    browser = await signed_in(node)
+    await node.create()
+    page = await browser.page("/?status=all&tag=a+b&tag=c%26d&agent=agent-1&sort=newest")
+    assert "/?status=released&agent=agent-1&tag=a+b&tag=c%26d" in page.links()
+    values = [control["value"] for control in page.all("input") if control.get("name") == "tag"]
+    assert values == ["a b", "c&d"]
+
+
+async def test_the_next_page_goes_on_where_this_one_ends(node: Node) -> None:
+    browser = await signed_in(node)
+    created = [(await node.create(title=f"Number {n}"))["id"] for n in range(53)]
+    first = await browser.page("/")
+    assert "50 of 53 waiting" in first.text
+    following = next(target for target in first.links() if "cursor=" in target)
+    second = await browser.page(following)
+    assert _rows(first) + _rows(second) == sorted(created)
+    assert not [target for target in second.links() if "cursor=" in target]
+
+
+async def test_counts_stand_beside_every_status(node: Node) -> None:
+    browser = await signed_in(node)
+    reviewer = await node.token("reviewer")
+    await node.create()
+    await node.feedback((await node.create())["id"], reviewer, release=True)
+    text = " ".join((await browser.page("/")).text.split())
+    assert "Waiting 1 Released 1 Expired 0 Cancelled 0 All 2" in text
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ("/", "Nothing waits for an answer"),
+        ("/?status=released", "Nothing is here yet"),
+        ("/?q=zebra", "Nothing here matches these filters"),
+    ],
+)
+async def test_an_empty_list_says_why(node: Node, path: str, said: str) -> None:
+    assert said in (await (await signed_in(node)).page(path)).text
+
+
+@pytest.mark.parametrize(
+    "query", ["status=nonsense", "sort=nonsense", "cursor=nonsense", "q=%00", "tag=" + "x" * 400, "cursor=W10"]
+)
+async def test_a_filter_that_makes_no_sense_is_explained(node: Node, query: str) -> None:
+    answer = await (await signed_in(node)).get(f"/?{query}")
+    assert answer.status_code == 422
+    assert "The request is not acceptable" in answer.text
+
+
+@pytest.mark.parametrize("q", ["'", '"', "*", "a AND", "NEAR(", "(", "-", "a:b", "\\", "％", "&|!"])
+async def test_any_words_can_be_searched_for(node: Node, q: str) -> None:
+    browser = await signed_in(node)
+    assert (await browser.get("/", params={"q": q})).status_code == 200
+
+
+def _rows(page: Page) -> list[str]:
+    titles = [attributes["href"] for attributes in page.all("a") if attributes.get("class") == "title"]
+    return [target.removeprefix("/breakpoints/") for target in titles]
+
+
+# ── one breakpoint ──
+
+
+async def test_the_page_of_a_breakpoint_shows_everything_about_it(node: Node) -> None:
+    browser = await signed_in(node)
+    created = await node.create(**EVERYTHING)
+    await node.feedback(created["id"], await node.token("agent"), comment="I can wait.")
+    page = await browser.page(f"/breakpoints/{created['id']}")
+    for text in (
+        "Deploy to production", "Deploy build 4812?", "agent-1", "deploy.production", "run-7", "high risk", "urgent",
+        "Run the smoke tests first.", "Attempt 3", "closes in 5 min", "a majority of the experts decides",
+        "nobody-has-this-name", "# A plan", "<h1>Hi</h1>", "not provided", "I can wait.", '"build": 4812',
+        "No auto-approval rule exists.", created["digest"][:12], "raised it", "commented", "Canary", "Budget",
+        "In euros",
+    ):  # fmt: skip
+        assert text in page.text, text
+    assert {"title": created["digest"]} in page.all("code")
+
+
+async def test_a_moment_is_told_both_ways(node: Node, clock: ManualClock) -> None:
+    browser = await signed_in(node)
+    created = await node.create()
+    clock.advance(90)
+    page = await browser.page(f"/breakpoints/{created['id']}")
+    assert {"datetime": "2027-01-15T08:00:00.000000Z", "title": "2027-01-15 08:00:00 UTC"} in page.all("time")
+    assert "1 min ago" in page.text
+
+
+async def test_files_are_sent_as_something_that_cannot_run(node: Node) -> None:
+    browser = await signed_in(node)
+    created = await node.create(**EVERYTHING)
+    one = f"/breakpoints/{created['id']}/files"
+    kinds = [(await browser.get(f"{one}/{n}")).headers["content-type"] for n in range(4)]
+    assert kinds == [
+        "text/plain; charset=utf-8", "text/plain; charset=utf-8", "image/png", "application/octet-stream",
+    ]  # fmt: skip
+    answer = await browser.get(f"{one}/1")
+    assert answer.text == "<h1>Hi</h1>"
+    assert answer.headers["content-security-policy"].startswith("sandbox; default-src 'none'")
+    assert (await browser.page(f"/breakpoints/{created['id']}")).all("img")[0]["src"] == f"{one}/2"
+
+
+@pytest.mark.parametrize("n", ["4", "99", "-1", "x", "0x1", "1e9", "9999999999", "%00", "١"])
+async def test_a_file_that_is_not_there_is_a_page_that_says_so(node: Node, n: str) -> None:
+    browser = await signed_in(node)
+    created = await node.create(**EVERYTHING)
+    assert (await browser.get(f"/breakpoints/{created['id']}/files/{n}")).status_code == 404
+
+
+@pytest.mark.parametrize("breakpoint_id", ["x", "bp_0", "%00", "..%2f..", "bp_" + "Z" * 26, "bp_" + "0" * 26])
+async def test_a_breakpoint_that_is_not_there_is_a_page_that_says_so(node: Node, breakpoint_id: str) -> None:
+    browser = await signed_in(node)
+    for path in ("", "/files/0", "/decide"):
+        assert (await browser.get(f"/breakpoints/{breakpoint_id}{path}")).status_code == 404
+
+
+async def test_another_projects_breakpoint_is_not_there(node: Node) -> None:
+    admin = await node.token("admin")
+    await node.call("POST", "/api/projects", admin, json={"id": "other"})
+    agent = await node.token("agent", project="other", name="their agent")
+    created = await node.create(agent, title="Theirs")
+    browser = await signed_in(node)
+    assert (await browser.get(f"/breakpoints/{created['id']}")).status_code == 404
+    assert "Theirs" not in (await browser.page("/?status=all")).text
+
+
+async def _forbidden(browser: Visitor, breakpoint_id: str) -> Page:
+    page = await browser.page(f"/breakpoints/{breakpoint_id}")
+    assert not [form for form in page.forms if form.action.endswith("/confirm")], "there are no buttons to decide"
+    return page
+
+
+async def test_a_viewer_reads_and_has_no_buttons(node: Node) -> None:
+    created = await node.create()
+    page = await _forbidden(await signed_in(node, "vic", "viewer"), created["id"])
+    assert "vic (viewer) may not decide" in page.text
+    assert [form.action for form in page.forms] == ["/sign-out"]
+
+
+async def test_somebody_who_was_not_asked_is_told_who_was(node: Node) -> None:
+    await person(node, "bea", "reviewer", password=None)
+    created = await node.create(payload={"question": "?", "expert": "bea"})
+    page = await _forbidden(await signed_in(node, "ann"), created["id"])
+    assert "This one is for bea." in page.text
+
+
+async def test_nobody_is_offered_to_decide_what_they_raised(node: Node) -> None:
+    token = await node.person("ann", "reviewer")
+    created = await node.create(token)
+    browser = visitor(node)
+    await browser.post(f"/sign-in/{await link(node, 'ann')}", {})
+    page = await _forbidden(browser, created["id"])
+    assert "Nobody decides what they created" in page.text
+
+
+async def test_what_has_ended_has_no_forms_and_names_who_ended_it(node: Node) -> None:
+    browser = await signed_in(node)
+    created = await node.create()
+    await node.feedback(created["id"], await node.token("reviewer"), approved=False, comment="No.")
+    page = await _forbidden(browser, created["id"])
+    text = " ".join(page.text.split())
+    assert "rejected by owner" in text
+    assert [form.action for form in page.forms] == ["/sign-out"]

@@ -1,0 +1,109 @@
+"""What others wrote is shown as it is."""
+
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from assent.store.files import FileEntry
+from assent.web import render
+from tests.web.corpus import HONEST, SPOOFS
+
+NOW = 1_800_000_000_000_000
+SECOND = 1_000_000
+# Format characters with a glyph of their own: Arabic number signs, Syriac and Kaithi marks stand visibly in the text.
+DRAWN = {
+    chr(code) for code in (*range(0x600, 0x606), 0x6DD, 0x70F, 0x890, 0x891, 0x8E2)
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "shown"), SPOOFS.values(), ids=SPOOFS.keys())
+def test_characters_that_hide_or_mislead_are_written_out(text: str, shown: str) -> None:
+    assert render.visible(text) == shown
+
+
+@pytest.mark.parametrize("text", HONEST)
+def test_honest_text_in_any_language_stays_as_it_is(text: str) -> None:
+    assert render.visible(text) == text
+
+
+@given(st.text(st.characters(categories=["Cc", "Cf", "Co", "Cs", "Zl", "Zp"])))
+def test_no_control_or_format_character_gets_through_alone(text: str) -> None:
+    left = set(render.visible(text.replace("\r\n", "")))
+    unseen = {mark for mark in left if unicodedata.category(mark) in {"Cc", "Cf", "Co", "Cs", "Zl", "Zp"}}
+    assert unseen <= {"\n", "\t"} | DRAWN
+
+
+@given(st.text())
+def test_writing_out_twice_changes_nothing_more(text: str) -> None:
+    once = render.visible(text)
+    assert render.visible(once) == once
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [
+        (0, "just now"),
+        (-20, "20 s ago"),
+        (-150, "2 min ago"),
+        (-7200, "2 h ago"),
+        (-3 * 86400, "3 days ago"),
+        (30, "in 30 s"),
+        (3599, "in 59 min"),
+        (86400, "in 24 h"),
+    ],
+)
+def test_times_are_told_in_one_unit(seconds: int, said: str) -> None:
+    assert render.relative(NOW + seconds * SECOND, NOW) == said
+
+
+@pytest.mark.parametrize(
+    ("actor", "name"),
+    [
+        ("person:ann", "ann"),
+        ("agent:ci", "the agent ci"),
+        ("system:timeout", "the deadline"),
+        ("system:sweep", "Assent (sweep)"),
+    ],
+)
+def test_actors_are_named_as_people_speak_of_them(actor: str, name: str) -> None:
+    assert render.person(actor) == name
+
+
+def _file(content: bytes | None, kind: str = "text") -> render.ShownFile:
+    return render.shown_file(FileEntry(0, "a/b", kind, None, "0" * 64, None, content), room=render.PAGE_CHARACTERS)
+
+
+def test_a_file_that_was_not_sent_is_called_missing() -> None:
+    assert _file(None).kind == "missing"
+
+
+def test_a_long_file_says_how_many_lines_are_left_out() -> None:
+    shown = _file(b"line\n" * (render.MAX_LINES + 7))
+    assert (shown.text.count("\n"), shown.more_lines) == (render.MAX_LINES, 7)
+
+
+def test_a_short_file_is_shown_whole() -> None:
+    shown = _file(b"one\ntwo\n")
+    assert (shown.kind, shown.text, shown.more_lines) == ("text", "one\ntwo\n", 0)
+
+
+def test_one_endless_line_is_cut_too() -> None:
+    shown = _file(b"x" * (render.MAX_CHARACTERS + 1))
+    assert (len(shown.text), shown.more_lines) == (render.MAX_CHARACTERS, 1)
+
+
+@pytest.mark.parametrize(
+    ("content", "said", "kind"),
+    [
+        (b"\x89PNG\r\n\x1a\n....", "image", "image"),
+        (b"GIF89a<script>", "text", "image"),
+        (b"<svg onload=alert(1)>", "image", "binary"),
+        (b"<script>alert(1)</script>", "html", "text"),
+        (b"\x7fELF\x00\x00", "text", "binary"),
+        (b"\xff\xfe not utf-8", "text", "text"),
+    ],
+)
+def test_a_file_is_shown_as_what_it_is_not_as_what_the_agent_says(content: bytes, said: str, kind: str) -> None:
+    assert _file(content, said).kind == kind
