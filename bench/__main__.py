@@ -9,11 +9,11 @@ from assent.app import migrate
 from assent.settings import Settings
 from bench.report import Report
 from bench.throughput import throughput
-#from bench.million import million
-#from bench.waiters import waiters
+from bench.million import million
+from bench.waiters import waiters
 from tests.support.postgres import new_database, postgres
 
-PARTS = {"throughput": throughput}
+PARTS = {"throughput": throughput, "million": million, "waiters": waiters}
 
 
 def main() -> None:

@@ -1,1 +1,130 @@
-"""Lists over a million breakpoints."""
+"""Lists over a million breakpoints: the first page and a deep one, by status, tag, agent and time."""
+
+import argparse
+import sqlite3
+import time
+from urllib.parse import quote
+
+import httpx2
+import psycopg
+
+from assent.settings import Settings
+from bench.load import http_load
+from bench.report import Report
+from tests.support.nodes import prepared, server
+
+REPEATS = 200
+DAY = 86_400 * 1_000_000
+SPAN = 100 * DAY
+# Mostly done, some waiting; fifty agents of very different diligence; tags from every third to one in ten thousand.
+COLUMNS = (
+    "id, project_id, status, decision, agent_id, title, question, gate, payload, tags, seats, strategy, priority,"
+    " on_timeout, digest, created_at, created_by, created_by_id, due_at, auto_approval, warnings, updated_at, ended_at,"
+    " ended_by, result, version, head, comments, votes, search"
+)
+ROWS = """
+    SELECT 'bp_' || {hex}, 'default',
+        CASE WHEN n % 50 = 0 THEN 'waiting' WHEN n % 50 = 1 THEN 'cancelled' WHEN n % 50 < 4 THEN 'expired' ELSE 'released' END,
+        CASE WHEN n % 50 >= 4 THEN 'approved' END,
+        'agent-' || CASE WHEN n % 3 = 0 THEN 0 ELSE n % 50 END,
+        'Deploy build ' || n, 'Shall build ' || n || ' go to production?', 'deploy.' || (n % 200),
+        '{{"question":"Shall build ' || n || ' go to production?"}}', '["prod"]', '[]', 'single', 'normal', 'expire',
+        '0', {start} + n * {step}, 'agent:bench', 'tok_bench', 4611686018427387904, '{{}}', '[]',
+        {start} + n * {step},
+        CASE WHEN n % 50 > 0 THEN {start} + n * {step} END,
+        CASE WHEN n % 50 > 0 THEN 'person:owner' END,
+        CASE WHEN n % 50 > 0 THEN '{{"approved":true,"status":"released","auto":false}}' END,
+        3, '0', 0, 0,
+        'Deploy build ' || n || ' production ' || CASE WHEN n % 5000 = 0 THEN 'unicorn' ELSE 'horse' END
+    FROM {numbers}"""
+LABELS = (("t:prod", "n % 3 = 0"), ("t:deploy", "n % 5 = 0"), ("t:team-7", "n % 20 = 7"), ("t:rare", "n % 10007 = 0"))
+QUERIES = {
+    "status + hot tag + hot agent + time": "status=released&tag=prod&agentId=agent-0&createdAfter={after}",
+    "status + hot tag + rare agent + time": "status=released&tag=prod&agentId=agent-49&createdAfter={after}",
+    "status + rare tag + hot agent + time": "status=released&tag=rare&agentId=agent-0&createdAfter={after}",
+    "status + two tags + time": "status=released&tag=prod&tag=team-7&createdAfter={after}",
+    "waiting": "status=waiting",
+    "everything": "sort=-created",
+}
+
+
+def million(settings: Settings, report: Report, options: argparse.Namespace) -> None:
+    (reviewer,) = prepared(settings, "reviewer")
+    dialect = "postgresql" if settings.database_url else "sqlite"
+    started = time.perf_counter()
+    start = time.time_ns() // 1000 - SPAN
+    (_fill_postgres if settings.database_url else _fill_sqlite)(settings, options.rows, start)
+    print(f"{options.rows:,} rows in {time.perf_counter() - started:.0f} s", flush=True)
+    after = quote(time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime((start + 20 * DAY) // 1_000_000)))
+    with server(settings) as process:
+
+        def p95(query: str, repeats: int = REPEATS) -> float:
+            request = ("GET", f"/api/breakpoints?{query}", None)
+            found = http_load(process.url, reviewer, [request] * repeats, connections=1, once=True)
+            assert not found.failed, query
+            return found.p95 * 1000
+
+        for what, query in QUERIES.items():
+            ready = query.format(after=after)
+            report.time("million", dialect, f"list {what}, first page", p95(ready), goal=50)
+            cursor = _deep(process.url, reviewer, ready)
+            if cursor:
+                report.time("million", dialect, f"list {what}, deep page", p95(f"{ready}&cursor={cursor}"), goal=50)
+        for what, query in (
+            ("q, rare word", "q=unicorn"),
+            ("q, frequent word", "q=production&status=released"),
+            ("counts", "status=waiting&counts=true&limit=1"),
+            ("counts of everything", "counts=true&limit=1"),
+        ):
+            report.time("million", dialect, f"list {what}", p95(query, 40))
+
+
+def _deep(url: str, token: str, query: str) -> str | None:
+    """Walk five thousand rows down and return the cursor there."""
+    cursor: str | None = None
+    with httpx2.Client(base_url=url, headers={"authorization": f"Bearer {token}"}, timeout=60) as client:
+        for _ in range(25):
+            page = client.get(f"/api/breakpoints?{query}&limit=200" + (f"&cursor={cursor}" if cursor else "")).json()
+            if "nextCursor" not in page:
+                break
+            cursor = page["nextCursor"]
+    return cursor
+
+
+def _fill_sqlite(settings: Settings, rows: int, start: int) -> None:
+    connection = sqlite3.connect(settings.sqlite_path, isolation_level=None)
+    connection.execute("PRAGMA synchronous = OFF")
+    connection.execute("PRAGMA cache_size = -1000000")
+    connection.execute("BEGIN")
+    numbers = f"(WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c WHERE n < {rows}) SELECT n FROM c)"
+    values = ROWS.format(hex="printf('%026x', n)", start=start, step=SPAN // rows, numbers=numbers)
+    connection.execute(f"INSERT INTO assent_breakpoints ({COLUMNS}) {values}")
+    for label, condition in LABELS:
+        connection.execute(
+            "INSERT INTO assent_labels SELECT project_id, ?, status, created_at, id, agent_id FROM assent_breakpoints"
+            f" WHERE {condition.replace('n %', 'ordinal %')}",
+            (label,),
+        )
+    connection.execute("INSERT INTO assent_search(assent_search) VALUES ('rebuild')")
+    connection.execute("COMMIT")
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    connection.close()
+
+
+def _fill_postgres(settings: Settings, rows: int, start: int) -> None:
+    assert settings.database_url is not None
+    with psycopg.connect(settings.database_url, autocommit=True) as connection:
+        connection.execute("SET synchronous_commit = off")
+        connection.execute("SET maintenance_work_mem = '512MB'")
+        numbers = f"generate_series(1, {rows}) AS s(n)"
+        step = f"{SPAN // rows}::bigint"
+        values = ROWS.format(hex="lpad(to_hex(n), 26, '0')", start=f"{start}::bigint", step=step, numbers=numbers)
+        connection.execute(f"INSERT INTO assent_breakpoints ({COLUMNS}) {values}")  # type: ignore[call-overload]
+        for label, condition in LABELS:
+            connection.execute(
+                "INSERT INTO assent_labels SELECT project_id, %s, status, created_at, id, agent_id"  # type: ignore[call-overload]
+                f" FROM assent_breakpoints WHERE {condition.replace('n %', 'ordinal %%')}",
+                (label,),
+            )
+        connection.execute("VACUUM ANALYZE assent_breakpoints")
+        connection.execute("VACUUM ANALYZE assent_labels")

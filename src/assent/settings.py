@@ -49,7 +49,8 @@ class Settings(BaseSettings):
     @property
     def base_url(self) -> str:
         host = "127.0.0.1" if self.host in {"0.0.0.0", "::"} else self.host  # noqa: S104  # compared, not bound
-        return (self.public_url or f"http://{host}:{self.port}").rstrip("/")
+        shown = f"[{host}]" if ":" in host else host
+        return (self.public_url or f"http://{shown}:{self.port}").rstrip("/")
 
     @classmethod
     def settings_customise_sources(  # the shape pydantic-settings calls

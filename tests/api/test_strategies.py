@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.nodes import Node
+from tests.support.nodes import ManualClock, Node
 
 PEOPLE = ("kim", "lea", "max", "nia")
 
@@ -52,10 +52,17 @@ SETTLED = [
 
 @pytest.mark.parametrize(("strategy", "seats", "votes", "decision"), SETTLED)
 async def test_a_strategy_settles_with_its_last_vote_and_not_before(
-    shared: Node, people: dict[str, str], strategy: str, seats: int, votes: list[str], decision: str
+    shared: Node,
+    shared_clock: ManualClock,
+    people: dict[str, str],
+    strategy: str,
+    seats: int,
+    votes: list[str],
+    decision: str,
 ) -> None:
     asked = await ask(shared, strategy, *PEOPLE[:seats])
     for number, (name, answer) in enumerate(zip(PEOPLE, votes, strict=False), 1):
+        shared_clock.advance(1)
         after = await vote(shared, asked, people[name], answer)
         assert len(after["responses"]) == number
         if number < len(votes):

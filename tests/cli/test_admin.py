@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from assent.cli.admin import strangers, without_password
+from assent.cli.admin import print_welcome, strangers, without_password
 from assent.settings import Settings
 from tests.cli.commands import Desk, environment, here, here_json, run, start
 from tests.support.nodes import free_port
@@ -186,23 +186,38 @@ def test_a_port_in_use_is_told_with_what_to_do(data: str) -> None:
     assert here_json("token", "list", "--data", data)["items"] == []
 
 
-def test_the_first_start_prints_all_it_takes_to_begin_and_the_second_no_new_token(data: str) -> None:
-    first = start("serve", "--port", "0", "--data", data, "--json", env=environment())
-    assert first.stdout is not None
-    welcome = json.loads(first.stdout.readline())
-    first.send_signal(signal.SIGINT)
-    first.communicate(timeout=30)
-    second = start("serve", "--port", "0", "--data", data, env=environment())
-    assert second.stdout is not None
-    lines = [second.stdout.readline() for _ in range(3)]
-    second.send_signal(signal.SIGINT)
-    more, err = second.communicate(timeout=30)
-
-    assert welcome["agentToken"].startswith("asta_")
-    assert welcome["signInLink"].startswith(f"{welcome['url']}/sign-in/astl_")
-    assert "/sign-in/astl_" in lines[2]
-    assert "asta_" not in "".join(lines) + more
+def started(data: str) -> dict[str, str | None]:
+    """Start a server, take the line it begins with, and interrupt it."""
+    process = start("serve", "--port", "0", "--data", data, "--json", env=environment())
+    assert process.stdout is not None
+    welcome: dict[str, str | None] = json.loads(process.stdout.readline())
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=30)
     assert "Traceback" not in err
+    return welcome
+
+
+def test_the_first_start_has_a_token_to_begin_with_and_the_second_has_not(data: str) -> None:
+    first, second = started(data), started(data)
+
+    assert str(first["agentToken"]).startswith("asta_")
+    assert second["agentToken"] is None
+    for welcome in (first, second):
+        assert str(welcome["signInLink"]).startswith(f"{welcome['url']}/sign-in/astl_")
+    assert first["signInLink"] != second["signInLink"]
+
+
+def test_the_welcome_can_be_copied_as_it_stands(capsys: pytest.CaptureFixture[str]) -> None:
+    link, token = "http://127.0.0.1:7373/sign-in/astl_" + "x" * 49, "asta_" + "y" * 49
+
+    print_welcome({"url": "http://127.0.0.1:7373", "signInLink": link, "agentToken": token})
+
+    shown = capsys.readouterr().out.splitlines()
+    assert any(line.endswith(link) for line in shown)
+    assert any(line.endswith(token) for line in shown)
+    command = next(n for n, line in enumerate(shown) if line.strip().startswith("curl "))
+    assert shown[command].endswith("\\")
+    assert "Authorization: Bearer " + token in shown[command]
 
 
 @pytest.mark.parametrize(

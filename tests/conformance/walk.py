@@ -379,7 +379,10 @@ async def _create(
     if wanted is None:
         return ("invalid_request" if by.may(Permission.CREATE) else "forbidden"), None
     once = Once(key, sha256(canonical(spec))) if key is not None else None
-    return await side.outcome(partial(side.assent.breakpoints.create, draft=wanted, by=by, digest=digest, once=once))
+    code, made = await side.outcome(
+        partial(side.assent.breakpoints.create, draft=wanted, by=by, digest=digest, once=once)
+    )
+    return code, made if made is None or isinstance(made, str) else made.id
 
 
 async def _respond(actor: str, number: int, answer: dict[str, Any], digest: str, side: Side) -> tuple[str, Any]:

@@ -27,6 +27,7 @@ from assent.domain.breakpoint import (
     record,
     release,
     time_out,
+    timed_out,
     unanswered,
 )
 from assent.domain.canonical import GENESIS, link
@@ -146,6 +147,25 @@ def test_moves_leave_the_old_value_as_it_was() -> None:
     before = waiting()
     advance(before, Action.CANCEL, actor=ANN, at=NOW)
     assert before == waiting()
+
+
+@pytest.mark.parametrize(
+    "changes", [{}, {"version": 3}, {"status": Status.EXPIRED, "ended_by": ANN, "result": {"a": 1}}]
+)
+def test_a_changed_copy_is_what_replace_would_make(changes: dict[str, Any]) -> None:
+    before = waiting(votes=2)
+    assert before.but(**changes) == replace(before, **changes)
+    assert before == waiting(votes=2)
+
+
+@pytest.mark.parametrize("on_timeout", ["expire", "reject"])
+def test_past_its_deadline_it_stands_as_ended_whether_written_down_or_not(on_timeout: str) -> None:
+    late = timed_out(waiting(due_at=NOW, on_timeout=on_timeout), NOW + 5)
+    assert (late.status, late.decision) == (
+        (Status.RELEASED, Decision.REJECTED) if on_timeout == "reject" else (Status.EXPIRED, None)
+    )
+    assert late.ended_by == TIMEOUT
+    assert timed_out(waiting(due_at=NOW), NOW - 1) == waiting(due_at=NOW)
 
 
 @given(st.lists(st.tuples(st.sampled_from(["commented", "responded"]), st.text(max_size=10)), min_size=1, max_size=8))

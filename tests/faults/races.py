@@ -96,7 +96,7 @@ async def decided_once(arena: Arena, settings: Settings, count: int) -> Tally:
         started = time.monotonic()
         breakpoint_id = await arena.create(ttlSeconds=1, onTimeout=arena.chance.choice(["expire", "reject"]))
         # The deadline is one second of real time away, and the race is to be at that moment.
-        await asyncio.sleep(max(0.0, started + 0.9 + arena.chance.random() * 0.15 - time.monotonic()))
+        await asyncio.sleep(max(0.0, started + 0.93 + arena.chance.random() * 0.15 - time.monotonic()))
         outcomes[breakpoint_id] = await _four(arena, breakpoint_id)
 
     await asyncio.gather(*(race() for _ in range(count - count // MORTAL)))

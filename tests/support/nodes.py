@@ -48,7 +48,8 @@ class Node:
 
     async def token(self, kind: str, **options: Any) -> str:
         """Make a token of a kind; without options, the same one each time."""
-        if not options and kind in self.tokens:
+        plain = not options
+        if plain and kind in self.tokens:
             return self.tokens[kind]
         project = options.pop("project", "default")
         new = NewToken(kind=kind, name=options.pop("name", f"{kind}-{next(_numbers)}"), **options)
@@ -57,7 +58,7 @@ class Node:
             return self.assent.people.create_token(tx, new, project=project, by="system:test")[1]
 
         secret = await self.assent.database.write(use_case)
-        if not options:
+        if plain:
             self.tokens[kind] = secret
         return secret
 

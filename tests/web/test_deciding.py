@@ -202,7 +202,7 @@ async def test_the_second_to_decide_is_told_who_was_first_and_when(node: Node, c
     for answer in late:
         text = " ".join(Page(answer.text).text.split())
         assert answer.status_code == 409
-        assert "It was approved already. Nothing was changed. It was ann, 2 min ago (2027-01-15 08:00:00 UTC)." in text
+        assert "Too late. It was approved by ann 2 min ago (2027-01-15 08:00:00 UTC). Nothing was changed." in text
     assert (await seen(node, created["id"]))["decision"] == "approved"
 
 
@@ -214,7 +214,7 @@ async def test_whoever_comes_after_the_deadline_is_told_so(node: Node, clock: Ma
     answer = await browser.post(page.form("/decide").action, page.form("/decide").fields)
     text = " ".join(Page(answer.text).text.split())
     assert answer.status_code == 409
-    assert "It was expired already. Nothing was changed. It was the deadline" in text
+    assert "Too late. It was expired by the deadline" in text
 
 
 @pytest.mark.parametrize("roles", [("viewer",), ("auditor",), ("rule-admin",)])

@@ -74,6 +74,7 @@ def test_each_type_has_its_control(schema: dict[str, Any], control: str) -> None
         ({"type": "string", "enum": ["a", "b"], "default": "b"}, "1"),
         ({"type": "integer", "default": 0}, "0"),
         ({"type": "string", "default": {"not": "text"}}, ""),
+        ({"type": "string", "default": "hidden\u200b"}, ""),
     ],
 )
 def test_a_default_is_filled_in_and_what_was_typed_replaces_it(schema: dict[str, Any], value: str) -> None:

@@ -42,7 +42,7 @@ def serve_command(
     if as_json:
         output.emit(welcome)
     else:
-        _print_welcome(welcome)
+        print_welcome(welcome)
     # uvicorn raises the interrupt again once it has drained; that is a good end.
     with contextlib.suppress(KeyboardInterrupt):
         serve(settings)
@@ -80,7 +80,7 @@ def _welcome(node: Assent, tx: Transaction) -> tuple[str, str | None]:
     return link, node.people.create_token(tx, new, project=DEFAULT_PROJECT, by=ACTOR)[1]
 
 
-def _print_welcome(welcome: Mapping[str, str | None]) -> None:
+def print_welcome(welcome: Mapping[str, str | None]) -> None:
     url, token = welcome["url"], welcome["agentToken"]
     output.say(f"\n  Assent listens on   {url}", style="bold")
     output.say(f"  Sign in, once, by   {welcome['signInLink']}")

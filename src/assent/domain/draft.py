@@ -2,6 +2,7 @@
 
 import base64
 import binascii
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +15,7 @@ from assent.domain.terms import check_form
 
 MAX_FILE = 10 * 1024 * 1024
 MAX_FILES = 50 * 1024 * 1024
+_BETWEEN_WORDS = re.compile(r"[\W_]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +64,12 @@ class Draft:
         """The words people look for."""
         question = self.payload.get("question")
         parts = (self.title, question, self.gate, self.agent_id, self.run_id, *self.tags)
-        return " ".join(part for part in parts if isinstance(part, str))
+        return words(" ".join(part for part in parts if isinstance(part, str)))
+
+
+def words(text: str) -> str:
+    """Return the words of a text, blank between: PostgreSQL would take confirm.star-repo for one, SQLite for three."""
+    return _BETWEEN_WORDS.sub(" ", text).strip()
 
 
 def draft(body: Mapping[str, Any]) -> Draft:

@@ -68,7 +68,7 @@ class PeopleService:
     ) -> Person:
         if name == OWNER and tx.people.anyone():
             raise InvalidRequest.at("/name", f"{OWNER!r} means the owner of a project; choose another name")
-        if name in tx.people.groups(project):
+        if tx.people.is_group(name):
             raise InvalidRequest.at("/name", "is the name of a group; experts could not tell them apart")
         if project != EVERYWHERE:
             tx.projects.get(project)
@@ -109,6 +109,7 @@ class PeopleService:
         by.require(Permission.MANAGE)
         if name == OWNER or tx.people.find_by_name(name) is not None:
             raise InvalidRequest.at("/name", "is the name of a person; experts could not tell them apart")
+        tx.projects.get(by.project)
         people = [tx.people.find_by_name(member) for member in members]
         for member, person in zip(members, people, strict=True):
             if person is None:

@@ -131,6 +131,10 @@ class People:
         params = {"project_id": project} if name is None else {"project_id": project, "name": name}
         return frozenset(row[0] for row in self._session.all(statement, params))
 
+    def is_group(self, name: str) -> bool:
+        """In any project: a person's name is one name everywhere."""
+        return bool(self._session.all("SELECT 1 FROM assent_groups WHERE name = :name LIMIT 1", {"name": name}))
+
     def group_names(self, person_id: str, *, project: str) -> list[str]:
         rows = self._session.all(SELECT_GROUPS_OF, {"project_id": project, "person_id": person_id})
         return [row[0] for row in rows]

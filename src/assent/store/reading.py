@@ -9,6 +9,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
+from assent.domain.draft import words
 from assent.domain.errors import InvalidRequest
 from assent.ports import Database
 from assent.store.sql import Row
@@ -261,10 +262,9 @@ class Plan:
 
 
 def search_words(q: str, dialect: str) -> str:
-    """All of the words; whatever else FTS5 would read as syntax is quoted away."""
-    if dialect == "postgresql":
-        return q
-    return " ".join('"' + word.replace('"', '""') + '"' for word in q.split())
+    """All of the words; in quotes, so that FTS5 reads none of them as its syntax."""
+    found = words(q)
+    return found if dialect == "postgresql" else " ".join(f'"{word}"' for word in found.split()) or '""'
 
 
 def page_statement(query: Query, plan: Plan, dialect: str) -> tuple[str, dict[str, Any]]:
@@ -304,14 +304,17 @@ def _branch(  # noqa: PLR0913  # the parts of one statement
 ) -> str:
     params["project_id"] = query.project
     params[f"status_{n}"] = status
-    # A tag drives from its own index, where project, label, status and time are the key.
-    driven_by_label = bool(plan.labels) and (order is None or order[0] == "created_at")
+    # A tag drives from its own index, where project, label, status and time are the key; a rare word is rarer still.
+    driven_by_label = bool(plan.labels) and not plan.rare_word and (order is None or order[0] == "created_at")
     key = "l" if driven_by_label else "b"
     source = "assent_breakpoints b"
     where = [f"{key}.project_id = :project_id", f"{key}.status = :status_{n}"]
     if driven_by_label:
         source = "assent_labels l JOIN assent_breakpoints b ON b.id = l.id"
         where.append("l.label = :label_0")
+    elif plan.rare_word and dialect == "sqlite":
+        # CROSS JOIN keeps SQLite from walking the whole order and asking for the word at every step.
+        source = "assent_search s CROSS JOIN assent_breakpoints b ON b.ordinal = s.rowid"
     params |= {f"label_{i}": label for i, label in enumerate(plan.labels)}
     where += [_has_label(key, f"label_{i}") for i in range(1 if driven_by_label else 0, len(plan.labels))]
     if query.experts_any:
@@ -367,7 +370,7 @@ def _match(dialect: str, *, rare: bool) -> str:
         # The || '' hides the column from the index: a frequent word is met sooner by walking in order.
         return MATCH_POSTGRES.replace("search)", "b.search)" if rare else "b.search || '')")
     if rare:
-        return "b.ordinal IN (SELECT rowid FROM assent_search WHERE assent_search MATCH :q)"
+        return "s.assent_search MATCH :q"
     return "EXISTS (SELECT 1 FROM assent_search s WHERE s.rowid = b.ordinal AND s.assent_search MATCH :q)"
 
 

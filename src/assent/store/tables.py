@@ -216,6 +216,8 @@ labels = Table(
     Column("id", Text, ForeignKey("assent_breakpoints.id"), primary_key=True),
     _text("agent_id"),
     Index("ix_assent_labels_id", "id"),
+    # A frequent tag with an agent that never carries it: without this, every row of the tag is looked at.
+    Index("ix_assent_labels_agent", "project_id", "label", "agent_id", "status", "created_at", "id"),
     sqlite_with_rowid=False,
 )
 

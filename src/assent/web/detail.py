@@ -48,8 +48,7 @@ class Trouble:
     title: str
     text: str
     control: str | None = None
-    by: str | None = None
-    at: int | None = None
+    ended_at: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,9 +121,9 @@ async def _standing(visit: Visit, row: Whole) -> tuple[Standing | None, str | No
 
 
 def _voices(row: Whole, responses: Sequence[domain.Response]) -> list[Voice]:
-    seats: list[tuple[str, list[str]]] = msgspec.json.decode(row.seats)
+    seats: list[tuple[str, list[str], bool]] = msgspec.json.decode(row.seats)
     given = {each.seat: each for each in responses if each.seat}
-    return [Voice(name, absent, given.get(name)) for name, absent in seats]
+    return [Voice(name, absent, given.get(name)) for name, absent, _ in seats]
 
 
 def _files(tx: Transaction, *, row: Whole, payload: Mapping[str, Any]) -> list[render.ShownFile]:
@@ -163,10 +162,9 @@ def _too_late(error: AlreadyEnded) -> Trouble:
     standing: Mapping[str, Any] = dict(error.details).get("standing") or {}  # type: ignore[assignment]
     what = standing.get("decision") or standing.get("status") or "ended"
     return Trouble(
-        "Somebody was first",
-        f"It was {what} already. Nothing was changed.",
-        by=standing.get("by"),
-        at=from_iso(standing["at"]) if standing.get("at") else None,
+        "Too late",
+        f"It was {what} by {render.person(standing.get('by'))}",
+        ended_at=from_iso(standing["at"]) if standing.get("at") else None,
     )
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from assent.domain.canonical import MAX_INTEGER, Json
 from assent.domain.errors import InvalidRequest
+from assent.web.render import visible
 
 SHORT_TEXT = 200
 TRUE, FALSE = "yes", "no"
@@ -71,7 +72,10 @@ def _default(field: Mapping[str, Any]) -> str:
         return str(field["enum"].index(value)) if value in field["enum"] else ""
     if isinstance(value, bool):
         return TRUE if value else FALSE
-    return str(value) if isinstance(value, (str, int, float)) else ""
+    if not isinstance(value, (str, int, float)):
+        return ""
+    # Nobody sends as their own answer what they could not see in the box.
+    return str(value) if visible(value) == str(value) else ""
 
 
 def _limits(field: Mapping[str, Any]) -> dict[str, str]:

@@ -289,6 +289,11 @@ def upgrade() -> None:
     )
     with op.batch_alter_table("assent_labels", schema=None) as batch_op:
         batch_op.create_index("ix_assent_labels_id", ["id"], unique=False)
+        batch_op.create_index(
+            "ix_assent_labels_agent",
+            ["project_id", "label", "agent_id", "status", "created_at", "id"],
+            unique=False,
+        )
 
     op.create_table(
         "assent_responses",

@@ -1,0 +1,162 @@
+"""For everybody: no sideways scrolling on a phone, nothing that axe finds, nothing that an agent's text can start."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Page
+
+from tests.browser.conftest import Opener, World
+from tests.web.corpus import XSS
+
+PHONE, DESK = 390, 1280
+LONG = "averylongwordwithoutanyplacetobreakit" * 6
+RICH: dict[str, Any] = {
+    "agentId": f"agent-{LONG}"[:200],
+    "title": f"Deploy {LONG}",
+    "tags": ["prod", LONG[:100]],
+    "ttlSeconds": 86400,
+    "payload": {
+        "question": f"Deploy {LONG} to production?\n\nSecond line.",
+        "breakpointId": f"deploy.{LONG}"[:200],
+        "risk": "high",
+        "attempt": 2,
+        "previousFeedback": LONG,
+        "expert": ["ann", "bea"],
+        "strategy": "quorum",
+        "options": ["Canary", LONG],
+        "form": {
+            "properties": {
+                "budget": {"type": "integer", "title": f"Budget {LONG}"[:150], "description": LONG},
+                "sure": {"type": "boolean"},
+                "region": {"type": "string", "enum": ["eu", LONG]},
+                "note": {"type": "string"},
+            },
+            "required": ["budget"],
+        },
+        "context": {
+            "files": [
+                {"path": f"src/{LONG}.py", "format": "code", "content": f"x = '{LONG * 10}'\n" * 50},
+                {"path": "missing.log", "format": "text"},
+                {"path": "dot.gif", "format": "image", "contentBase64": "R0lGODlhAQABAAAAACwAAAAAAQABAAAC"},
+            ]
+        },
+    },
+}
+
+
+def _sign_in(page: Page, world: World, one: str) -> None:
+    del one
+    page.goto(f"{world.url}/sign-in")
+
+
+def _link(page: Page, world: World, one: str) -> None:
+    del one
+    page.goto(world.link("bea"))
+
+
+def _list(page: Page, world: World, one: str) -> None:
+    del one
+    page.goto(f"{world.url}/?status=all&tag=prod&sort=newest")
+
+
+def _detail(page: Page, world: World, one: str) -> None:
+    page.goto(world.url + one)
+
+
+def _reject_without_reason(page: Page, world: World, one: str) -> None:
+    page.goto(world.url + one)
+    page.get_by_role("button", name="Reject…").click()
+
+
+def _confirm(page: Page, world: World, one: str) -> None:
+    page.goto(world.url + one)
+    page.get_by_label("Canary").check()
+    page.get_by_label("Budget").fill("5")
+    page.get_by_role("button", name="Approve…").click()
+    page.get_by_label("Type the gate’s name to approve").wait_for()
+
+
+def _problem(page: Page, world: World, one: str) -> None:
+    del one
+    page.goto(f"{world.url}/problems/already_ended")
+
+
+Going = Callable[[Page, World, str], None]
+PAGES: dict[str, Going] = {
+    "sign-in": _sign_in,
+    "link": _link,
+    "list": _list,
+    "detail": _detail,
+    "reject without reason": _reject_without_reason,
+    "confirm": _confirm,
+    "problem": _problem,
+}
+SIGNED_OUT = {"sign-in", "link", "problem"}
+
+
+@pytest.fixture(scope="module")
+def rich(world: World) -> str:
+    return f"/breakpoints/{world.create(**RICH)['id']}"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("name", PAGES)
+def test_axe_finds_nothing(world: World, opened: Opener, ann_state: Any, rich: str, name: str, scheme: str) -> None:
+    for width in (DESK, PHONE):
+        state = None if name in SIGNED_OUT else ann_state
+        page = opened(scripts=True, width=width, color_scheme=scheme, storage_state=state).new_page()
+        PAGES[name](page, world, rich)
+        found = Axe().run(page)
+        assert found.violations_count == 0, found.generate_report()
+
+
+@pytest.mark.parametrize("width", [320, PHONE, 768, DESK])
+@pytest.mark.parametrize("name", PAGES)
+def test_nothing_scrolls_sideways(
+    world: World, opened: Opener, ann_state: Any, rich: str, name: str, width: int
+) -> None:
+    page = opened(scripts=True, width=width, storage_state=None if name in SIGNED_OUT else ann_state).new_page()
+    PAGES[name](page, world, rich)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_what_can_be_pressed_is_large_enough(world: World, opened: Opener, ann_state: Any, rich: str) -> None:
+    """24 px at least (WCAG 2.5.8), 48 px for the two buttons that decide."""
+    page = opened(scripts=True, width=PHONE, storage_state=ann_state).new_page()
+    page.goto(world.url + rich)
+    for name in ("Approve…", "Reject…"):
+        box = page.get_by_role("button", name=name).bounding_box()
+        assert box is not None
+        assert box["height"] >= 48
+    for button in page.get_by_role("button").all():
+        box = button.bounding_box()
+        assert box is not None
+        assert min(box["width"], box["height"]) >= 24
+
+
+def test_nothing_an_agent_writes_runs_or_calls_home(world: World, opened: Opener, ann_state: Any) -> None:
+    """With scripts on and every attack on the page: no dialog, no request elsewhere, nothing the policy had to stop."""
+    context = opened(scripts=True, storage_state=ann_state)
+    page = context.new_page()
+    dialogs: list[str] = []
+    elsewhere: list[str] = []
+    complaints: list[str] = []
+    page.on("dialog", lambda dialog: (dialogs.append(dialog.message), dialog.dismiss()))
+    page.on("request", lambda request: request.url.startswith(world.url) or elsewhere.append(request.url))
+    page.on("console", lambda message: complaints.append(message.text))
+    created = world.create(
+        title=XSS[0],
+        tags=[text[:100] for text in XSS[:50]],
+        payload={
+            "question": "\n".join(XSS),
+            "options": list(XSS[:50]),
+            "previousFeedback": "\n".join(XSS),
+            **dict.fromkeys(XSS, "\n".join(XSS)),
+            "context": {"files": [{"path": text, "format": "html", "content": "\n".join(XSS)} for text in XSS]},
+        },
+    )
+    for path in ("/", f"/breakpoints/{created['id']}", f"/breakpoints/{created['id']}/files/0"):
+        page.goto(world.url + path)
+    assert (dialogs, elsewhere, complaints) == ([], [], [])

@@ -1,0 +1,145 @@
+"""A person at a browser without scripts, an agent that waits: the whole way, over a real server."""
+
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any
+
+from playwright.sync_api import Page, expect
+
+from tests.browser.conftest import Opener, World
+
+Background = Callable[..., "Future[dict[str, Any]]"]
+
+
+def test_from_the_link_to_the_approval_that_the_agent_waits_for(
+    world: World, opened: Opener, background: Background
+) -> None:
+    created = world.create(title="Ship build 4812", payload={"question": "Is it ready?", "context": {"files": [
+        {"path": "plan.md", "format": "markdown", "content": "# The plan"},
+    ]}})  # fmt: skip
+    waiting = background(world.wait_for, created["id"])
+    page = opened().new_page()
+
+    page.goto(world.link("bea"))
+    page.get_by_role("button", name="Sign in as bea").click()
+    expect(page).to_have_url(f"{world.url}/")
+    page.get_by_role("link", name="Ship build 4812").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Ship build 4812")
+    expect(page.get_by_text("# The plan")).to_be_visible()
+    page.get_by_label("Comment", exact=True).fill("Go ahead.")
+    page.get_by_role("button", name="Approve…").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Approve this?")
+    expect(page.get_by_text(created["digest"])).to_be_visible()
+    assert not waiting.done(), "nothing is decided before it is confirmed"
+    page.get_by_role("button", name="Approve", exact=True).click()
+
+    expect(page.get_by_role("status")).to_contain_text("You approved this.")
+    seen = waiting.result(30)
+    assert (seen["decision"], seen["result"]["respondedBy"], seen["result"]["via"]) == ("approved", "bea", "web")
+    assert seen["result"]["feedback"] == "Go ahead."
+
+
+def test_a_rejection_asks_for_its_reason_and_the_agent_gets_it(world: World, ann: Page, background: Background) -> None:
+    created = world.create()
+    waiting = background(world.wait_for, created["id"])
+    ann.goto(f"{world.url}/breakpoints/{created['id']}")
+    ann.get_by_role("button", name="Reject…").click()
+    expect(ann.get_by_role("alert")).to_contain_text("say why")
+    ann.get_by_label("Comment", exact=True).fill("Not on a Friday.")
+    ann.get_by_role("button", name="Reject…").click()
+    expect(ann.get_by_role("heading", level=1)).to_have_text("Reject this?")
+    ann.get_by_role("button", name="Reject", exact=True).click()
+    expect(ann.get_by_role("status")).to_contain_text("You rejected this.")
+    result = waiting.result(30)["result"]
+    assert (result["approved"], result["feedback"]) == (False, "Not on a Friday.")
+
+
+def test_an_option_is_picked_and_the_agent_gets_it(world: World, ann: Page, background: Background) -> None:
+    options = ["Canary 5 %", "Blue/green", "All\nat once"]
+    created = world.create(payload={"question": "Which rollout?", "options": options})
+    waiting = background(world.wait_for, created["id"])
+    ann.goto(f"{world.url}/breakpoints/{created['id']}")
+    ann.get_by_label("All at once").check()
+    ann.get_by_role("button", name="Approve…").click()
+    ann.get_by_role("button", name="Approve", exact=True).click()
+    expect(ann.get_by_role("status")).to_contain_text("You approved this.")
+    assert waiting.result(30)["result"]["option"] == "All\nat once"
+
+
+def test_a_form_is_filled_in_and_the_agent_gets_typed_answers(world: World, ann: Page, background: Background) -> None:
+    form = {
+        "properties": {
+            "budget": {"type": "integer", "title": "Budget", "minimum": 1},
+            "sure": {"type": "boolean", "title": "Sure?"},
+            "region": {"type": "string", "enum": ["eu", "us"], "title": "Region"},
+            "note": {"type": "string", "title": "Note"},
+        },
+        "required": ["budget", "sure"],
+    }
+    created = world.create(payload={"question": "How much?", "form": form})
+    waiting = background(world.wait_for, created["id"])
+    ann.goto(f"{world.url}/breakpoints/{created['id']}")
+    ann.get_by_label("Budget").fill("250")
+    ann.get_by_label("No", exact=True).check()
+    ann.get_by_label("Region").select_option("us")
+    ann.get_by_label("Note").fill("one\ntwo")
+    ann.get_by_role("button", name="Approve…").click()
+    ann.get_by_role("button", name="Approve", exact=True).click()
+    expect(ann.get_by_role("status")).to_contain_text("You approved this.")
+    answers = waiting.result(30)["result"]["answers"]
+    assert answers == {"budget": 250, "sure": False, "region": "us", "note": "one\ntwo"}
+
+
+def test_high_risk_is_approved_only_by_typing_the_gates_name(world: World, ann: Page, background: Background) -> None:
+    created = world.create(payload={"question": "Drop it?", "risk": "high", "breakpointId": "drop.table"})
+    waiting = background(world.wait_for, created["id"])
+    ann.goto(f"{world.url}/breakpoints/{created['id']}")
+    ann.get_by_role("button", name="Approve…").click()
+    ann.get_by_label("Type the gate’s name to approve").fill("drop.tables")
+    ann.get_by_role("button", name="Approve", exact=True).click()
+    expect(ann.get_by_role("alert")).to_contain_text("Type the gate’s name exactly")
+    assert not waiting.done()
+    ann.get_by_label("Type the gate’s name to approve").fill("drop.table")
+    ann.get_by_role("button", name="Approve", exact=True).click()
+    expect(ann.get_by_role("status")).to_contain_text("You approved this.")
+    assert waiting.result(30)["decision"] == "approved"
+
+
+def test_after_a_decision_the_next_one_is_a_click_away(world: World, ann: Page) -> None:
+    soon = world.create(title="The most urgent one", ttlSeconds=600)
+    created = world.create()
+    ann.goto(f"{world.url}/breakpoints/{created['id']}")
+    ann.get_by_role("button", name="Approve…").click()
+    ann.get_by_role("button", name="Approve", exact=True).click()
+    ann.get_by_role("link", name="The most urgent one").click()
+    expect(ann).to_have_url(f"{world.url}/breakpoints/{soon['id']}")
+    ann.get_by_label("Comment", exact=True).fill("Done with it.")
+    ann.get_by_role("button", name="Reject…").click()
+    ann.get_by_role("button", name="Reject", exact=True).click()
+
+
+def test_a_comment_and_a_search_work_with_the_keyboard_alone(world: World, ann: Page) -> None:
+    created = world.create(title="The zebra crossing")
+    ann.goto(f"{world.url}/")
+    ann.get_by_label("Search").fill("zebra")
+    ann.keyboard.press("Enter")
+    expect(ann).to_have_url(f"{world.url}/?q=zebra&agent=&gate=&tag=&sort=")
+    ann.get_by_role("link", name="The zebra crossing").focus()
+    ann.keyboard.press("Enter")
+    expect(ann).to_have_url(f"{world.url}/breakpoints/{created['id']}")
+    ann.get_by_label("Comment without deciding").focus()
+    ann.keyboard.type("Looks striped.")
+    ann.keyboard.press("Tab")
+    ann.keyboard.press("Enter")
+    expect(ann.get_by_text("Looks striped.")).to_be_visible()
+
+
+def test_signing_out_closes_the_pages(world: World, opened: Opener) -> None:
+    page = opened().new_page()
+    page.goto(world.link("bea"))
+    page.get_by_role("button", name="Sign in as bea").click()
+    page.get_by_role("button", name="Sign out").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Sign in")
+    page.go_back()
+    page.reload()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Sign in")

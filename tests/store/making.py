@@ -1,0 +1,51 @@
+"""Short ways to put things into a database through the services."""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from assent.domain.access import Kind, Principal, Role
+from assent.domain.breakpoint import Breakpoint
+from assent.domain.draft import draft
+from assent.domain.terms import Answer
+from assent.services.breakpoints import Once
+from assent.store.transaction import Transaction
+from tests.support.nodes import Node
+
+AGENT = Principal(kind=Kind.AGENT, id="tok_maker", name="maker", project="default")
+
+
+async def person(node: Node, name: str, *roles: str, project: str = "default") -> Principal:
+    held = frozenset(map(Role, roles))
+
+    def use_case(tx: Transaction) -> str:
+        return node.assent.people.create_person(tx, name, project=project, roles=held).id
+
+    made = await node.assent.database.write(use_case)
+    return Principal(kind=Kind.PERSON, id=made, name=name, project=project, roles=held)
+
+
+def creation(
+    node: Node, payload: Mapping[str, Any] | None = None, *, by: Principal = AGENT, once: Once | None = None, **top: Any
+) -> "partial[Any]":
+    wanted = draft({"agentId": "agent-1", "payload": {"question": "Go?"} | dict(payload or {})} | top)
+    return partial(node.assent.breakpoints.create, draft=wanted, by=by, digest=wanted.digest(by.project), once=once)
+
+
+async def create(node: Node, payload: Mapping[str, Any] | None = None, **options: Any) -> str:
+    made = await node.assent.database.write(creation(node, payload, **options))
+    return made if isinstance(made, str) else str(made.id)
+
+
+async def respond(node: Node, breakpoint_id: str, by: Principal, *, approved: bool = True, **answer: Any) -> None:
+    given = Answer(approved=approved, **answer)
+    use_case = partial(node.assent.breakpoints.respond, breakpoint_id=breakpoint_id, answer=given, by=by, via="api")
+    await node.assent.database.write(use_case)
+
+
+async def stored(node: Node, breakpoint_id: str, project: str = "default") -> Breakpoint:
+    return await node.assent.database.write(lambda tx: tx.breakpoints.get(breakpoint_id, project=project))
+
+
+async def rows(node: Node, statement: str, **params: Any) -> Sequence[Sequence[Any]]:
+    return await node.assent.database.read(lambda tx: [tuple(row) for row in tx.session.all(statement, params)])

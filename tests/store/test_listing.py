@@ -1,0 +1,234 @@
+"""Walking the pages of any list gives what filtering and sorting in Python gives."""
+
+import json
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given
+from hypothesis import settings as examples
+from hypothesis import strategies as st
+
+from assent.domain.breakpoint import NEVER
+from assent.domain.errors import InvalidRequest
+from assent.store.reading import Query, Summary, decode_cursor, encode_cursor
+from tests.store.making import AGENT, create, person, respond, rows
+from tests.support.nodes import ManualClock, Node
+
+WORDS = ("alpha", "beta", "gamma", "delta")
+TAGS = ("red", "green", "blue")
+STATUSES = ("waiting", "released", "expired", "cancelled")
+OTHER_AGENT = replace(AGENT, id="tok_other", name="other")
+SIZE = 90
+
+queries = st.fixed_dictionaries(
+    {
+        "statuses": st.lists(st.sampled_from(STATUSES), min_size=1, max_size=4, unique=True).map(tuple),
+        "sort": st.sampled_from(["created", "-created", "deadline", "updated"]),
+        "limit": st.sampled_from([1, 2, 7, 50, 200]),
+    },
+    optional={
+        "tags": st.lists(st.sampled_from([*TAGS, "nosuch"]), max_size=3, unique=True).map(tuple),
+        "experts_any": st.lists(st.sampled_from(["ann", "owner", "ghost", "nosuch"]), max_size=2, unique=True).map(
+            tuple
+        ),
+        "agent_id": st.sampled_from(["agent-1", "agent-2", "nosuch"]),
+        "run_id": st.sampled_from(["run1", "run2"]),
+        "gate": st.sampled_from(["deploy", "review"]),
+        "created_by_id": st.sampled_from([AGENT.id, OTHER_AGENT.id]),
+        "q": st.lists(st.sampled_from([*WORDS, "ALPHA", "nosuch"]), min_size=1, max_size=2).map(" ".join),
+        "after": st.integers(0, SIZE),
+        "before": st.integers(0, SIZE),
+    },
+)
+
+
+async def populate(node: Node, clock: ManualClock) -> None:
+    """Ninety breakpoints of every kind, many made in the same moment; deterministic."""
+    ann = await person(node, "ann", "reviewer")
+    for n in range(SIZE):
+        payload: dict[str, Any] = {"question": f"{WORDS[n % 4]} {WORDS[n * 3 % 4]}", "breakpointId": "deploy"}
+        if n % 3 == 0:
+            payload["breakpointId"] = "review"
+        if n % 4:
+            payload["expert"] = [["ann"], ["ghost"], ["owner", "ann"]][n % 3]
+        options: dict[str, Any] = {
+            "agentId": f"agent-{n % 2 + 1}",
+            "tags": [t for i, t in enumerate(TAGS) if n >> i & 1],
+        }
+        if n % 5 == 0:
+            options["runId"] = f"run{n % 2 + 1}"
+        if n % 2:
+            options["ttlSeconds"] = 3600 + 60 * (n % 7)
+        breakpoint_id = await create(node, payload, by=AGENT if n % 3 else OTHER_AGENT, **options)
+        if n % 4 == 0:
+            clock.advance(1)
+        await _settle(node, n, breakpoint_id, ann)
+
+
+async def _settle(node: Node, n: int, breakpoint_id: str, ann: Any) -> None:
+    admin = replace(ann, id="per_admin", roles=frozenset({"admin"}))
+    if n % 7 == 1 and (n % 4 == 0 or n % 3 in {0, 2}):
+        await respond(node, breakpoint_id, ann, approved=bool(n % 2))
+    elif n % 7 == 2:
+        await node.assent.database.write(partial(node.assent.breakpoints.cancel, breakpoint_id=breakpoint_id, by=admin))
+    elif n % 7 == 3:
+        await node.assent.database.write(partial(node.assent.breakpoints.expire, breakpoint_id=breakpoint_id, by=admin))
+
+
+async def everything(node: Node) -> list[dict[str, Any]]:
+    columns = (
+        "id", "status", "agent_id", "run_id", "gate", "tags", "seats", "created_at", "updated_at", "due_at",
+        "created_by_id", "search",
+    )  # fmt: skip
+    found = await rows(node, f"SELECT {', '.join(columns)} FROM assent_breakpoints")
+    return [dict(zip(columns, row, strict=True)) for row in found]
+
+
+def wanted(found: list[dict[str, Any]], query: Query) -> list[str]:
+    """The same list, the plain way."""
+
+    def fits(row: dict[str, Any]) -> bool:
+        names = {name for seat in json.loads(row["seats"]) for name in [seat[0], *seat[1]]}
+        tests = [
+            row["status"] in query.statuses,
+            set(query.tags) <= set(json.loads(row["tags"])),
+            not query.experts_any or bool(names & set(query.experts_any)),
+            *(getattr(query, name) in {None, row[name]} for name in ("agent_id", "run_id", "gate", "created_by_id")),
+            query.created_after is None or row["created_at"] > query.created_after,
+            query.created_before is None or row["created_at"] < query.created_before,
+            query.q is None or set(query.q.lower().split()) <= set(row["search"].lower().replace("?", " ").split()),
+        ]
+        return all(tests)
+
+    column = {"created": "created_at", "-created": "created_at", "deadline": "due_at", "updated": "updated_at"}
+    backwards = query.sort in {"-created", "updated"}
+    chosen = [row for row in found if fits(row)]
+    return [
+        row["id"] for row in sorted(chosen, key=lambda row: (row[column[query.sort]], row["id"]), reverse=backwards)
+    ]
+
+
+async def walked(node: Node, query: Query) -> list[str]:
+    """Every page, one after the other, through the cursor as clients get it."""
+    ids: list[str] = []
+    while True:
+        page: list[Summary] = await node.assent.inbox.page(query)
+        ids += [row.id for row in page[: query.limit]]
+        if len(page) <= query.limit:
+            return ids
+        cursor = encode_cursor(query, page[query.limit - 1])
+        query = replace(query, cursor=decode_cursor(cursor, sort=query.sort))
+
+
+@pytest.mark.timeout(300)
+@examples(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@given(asked=queries)
+async def test_walking_all_pages_is_filtering_and_sorting(
+    node: Node, clock: ManualClock, asked: dict[str, Any]
+) -> None:
+    found = await everything(node)
+    if not found:
+        await populate(node, clock)
+        found = await everything(node)
+    start = min(row["created_at"] for row in found)
+    after, before = asked.pop("after", None), asked.pop("before", None)
+    query = Query(
+        project="default",
+        created_after=None if after is None else start + after * 250_000,
+        created_before=None if before is None else start + before * 250_000,
+        **asked,
+    )
+    expected = wanted(found, query)
+    assert await walked(node, query) == expected
+    counts = await node.assent.inbox.reader.counts(query)
+    assert sum(counts.values()) == len(expected)
+
+
+async def test_there_is_something_of_everything_to_find(node: Node, clock: ManualClock) -> None:
+    await populate(node, clock)
+    found = await everything(node)
+    assert {row["status"] for row in found} == set(STATUSES)
+    assert len({row["created_at"] for row in found}) < len(found) / 2, "many share a moment"
+    assert {row["due_at"] == NEVER for row in found} == {True, False}
+
+
+async def test_another_projects_breakpoints_are_in_no_list(node: Node, clock: ManualClock) -> None:
+    await populate(node, clock)
+    for query in (Query(project="other"), Query(project="other", tags=("red",)), Query(project="other", q="alpha")):
+        assert await walked(node, query) == []
+        assert sum((await node.assent.inbox.reader.counts(query)).values()) == 0
+
+
+HOSTILE_SEARCHES = [
+    '"',
+    "'",
+    "alpha OR beta",
+    "alpha*",
+    "NEAR(a b)",
+    "-",
+    "alpha AND",
+    "(",
+    "a:b",
+    "*",
+    "\\",
+    "%",
+    "&|!",
+    "🚀",
+]
+
+
+@pytest.mark.parametrize("q", HOSTILE_SEARCHES)
+async def test_no_search_is_read_as_a_language(node: Node, q: str) -> None:
+    await create(node, {"question": "alpha"})
+    found = await walked(node, Query(project="default", q=q))
+    assert len(found) == (1 if q == "alpha*" else 0)
+
+
+SEARCHES = [
+    ("confirm.star-repo", "star"),
+    ("confirm.star-repo", "confirm"),
+    ("confirm.star-repo", "repo"),
+    ("confirm.star-repo", "star-repo"),
+    ("confirm.star-repo", "confirm.star-repo"),
+    ("deploy_production", "production"),
+    ("release-v1.2.3", "v1.2.3"),
+    ("src/assent/app.py", "app"),
+    ("ann@example.com", "ann"),
+    ("https://example.com/a/b", "example"),
+    ("10.0.0.1", "10.0.0.1"),
+    ("Überweisung", "überweisung"),
+    ("DEPLOY", "deploy"),
+]
+
+
+@pytest.mark.parametrize(("text", "q"), SEARCHES)
+async def test_a_word_that_people_see_is_found(node: Node, text: str, q: str) -> None:
+    breakpoint_id = await create(node, {"question": f"Is {text} fine?"})
+    await create(node, {"question": "something else"})
+    assert await walked(node, Query(project="default", q=q)) == [breakpoint_id]
+
+
+async def test_a_list_never_shows_as_waiting_what_is_overdue(node: Node, clock: ManualClock) -> None:
+    for _ in range(12):
+        await create(node, ttlSeconds=5)
+    clock.advance(5)
+    assert await walked(node, Query(project="default", statuses=("waiting",), limit=5)) == []
+    assert len(await walked(node, Query(project="default", statuses=("expired",), limit=5))) == 12
+
+
+@pytest.mark.parametrize(
+    "cursor", ["", "x", "!!!!", "bnVsbA", "W10", "WyItY3JlYXRlZCIsMSwiYSIsMV0", "WyItY3JlYXRlZCIsIngiLCJhIl0", "é"]
+)
+def test_a_cursor_we_did_not_make_is_refused(cursor: str) -> None:
+    with pytest.raises(InvalidRequest):
+        decode_cursor(cursor, sort="-created")
+
+
+@given(st.text(max_size=40))
+def test_any_text_as_a_cursor_is_read_or_refused(text: str) -> None:
+    try:
+        decode_cursor(text, sort="created")
+    except InvalidRequest:
+        return
