@@ -5,6 +5,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -113,8 +114,31 @@ async def on_asyncpg(connection: asyncpg.Connection, statement: Statement) -> No
     await connection.fetch(text, *[statement[1][name] for name in names])
 
 
-def sqlite_reads(path: Path, statements: Sequence[Statement], *, clients: int, count: int) -> float:
-    """As many threads as clients, each with its own connection."""
+async def sqlite_reads(path: Path, statements: Sequence[Statement], *, clients: int, count: int) -> float:
+    """As an asyncio program must ask SQLite: every client's statement goes to a thread and its rows come back."""
+    local = threading.local()
+
+    def open_connection() -> None:
+        local.connection = connect(path)
+
+    def run(statement: Statement) -> None:
+        local.connection.execute(*statement).fetchall()
+
+    numbers = iter(range(count))
+    loop = asyncio.get_running_loop()
+    with ThreadPoolExecutor(4, initializer=open_connection) as threads:
+
+        async def client() -> None:
+            for number in numbers:
+                await loop.run_in_executor(threads, run, statements[number % len(statements)])
+
+        started = time.perf_counter()
+        await asyncio.gather(*(client() for _ in range(clients)))
+        return count / (time.perf_counter() - started)
+
+
+def sqlite_bare_reads(path: Path, statements: Sequence[Statement], *, clients: int, count: int) -> float:
+    """As many threads as clients, each with its own connection, and nobody to answer to."""
     each = count // clients
 
     def client(number: int) -> None:

@@ -65,6 +65,9 @@ def throughput(settings: Settings, report: Report, options: argparse.Namespace) 
     ):
         against = "asyncpg" if dialect == "postgresql" else "sqlite3"
         report.rate(dialect, what, ours, theirs[what], against=against, goal=goal)
+    if "bare get" in theirs:
+        measured = f"{got:,.0f}/s against {theirs['bare get']:,.0f}/s"
+        report.fact("throughput", dialect, "get, against sqlite3 in threads that answer to nobody", measured)
     with _bare(body) as bare_url:
         bare = http_load(bare_url, "x", [("GET", "/x", None)], connections=CLIENTS, seconds=options.seconds).rate
     report.rate(dialect, "get", got, bare, against="bare Starlette", goal=0.3)
@@ -98,9 +101,10 @@ def _raw(settings: Settings, ids: list[str], dialect: str) -> dict[str, float]:
         return asyncio.run(_raw_postgres(settings.database_url, gets, statuses, listing, creates, decides))
     path = settings.sqlite_path
     found = {
-        "get": raw.sqlite_reads(path, gets, clients=CLIENTS, count=40_000),
-        "status": raw.sqlite_reads(path, statuses, clients=CLIENTS, count=40_000),
-        "list of 50": raw.sqlite_reads(path, [listing], clients=CLIENTS, count=6_000),
+        "get": asyncio.run(raw.sqlite_reads(path, gets, clients=CLIENTS, count=20_000)),
+        "status": asyncio.run(raw.sqlite_reads(path, statuses, clients=CLIENTS, count=20_000)),
+        "list of 50": asyncio.run(raw.sqlite_reads(path, [listing], clients=CLIENTS, count=4_000)),
+        "bare get": raw.sqlite_bare_reads(path, gets, clients=CLIENTS, count=40_000),
     }
     raw.sqlite_writes(path, creates[:WRITES], group=CLIENTS)
     found["create"] = raw.sqlite_writes(path, creates[WRITES:], group=CLIENTS)

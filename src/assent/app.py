@@ -6,7 +6,7 @@ import contextlib
 import secrets
 import socket
 import time
-from collections.abc import AsyncIterator, Generator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Generator, Sequence
 from functools import partial
 from types import FrameType
 
@@ -232,14 +232,14 @@ class Assent:
         return Site(self.clock, self.database, self.breakpoints, self.inbox, self.people, sessions)
 
     @contextlib.asynccontextmanager
-    async def _lifespan(self, _: FastAPI) -> AsyncIterator[None]:
+    async def _lifespan(self, _: FastAPI) -> AsyncGenerator[None, None]:
         await self.start()
         yield
         await self.stop()
 
 
 @contextlib.contextmanager
-def _patient(job: str) -> Iterator[None]:
+def _patient(job: str) -> Generator[None, None, None]:
     """A background job that fails is logged and tried again."""
     try:
         yield

@@ -276,7 +276,7 @@ class Raw:
 
     def __init__(self, process: Process, path: str, token: str) -> None:
         address = urlsplit(process.url)
-        self.socket = socket.create_connection((address.hostname, address.port), timeout=PATIENCE)  # type: ignore[arg-type]
+        self.socket = socket.create_connection((address.hostname, address.port), timeout=PATIENCE)
         head = f"GET {path} HTTP/1.1\r\nHost: {address.netloc}\r\nAuthorization: Bearer {token}\r\n\r\n"
         self.socket.sendall(head.encode())
 

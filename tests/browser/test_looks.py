@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Page
+from playwright.sync_api import Dialog, Page
 
 from tests.browser.conftest import Opener, World
 from tests.web.corpus import XSS
@@ -140,12 +140,15 @@ def test_nothing_an_agent_writes_runs_or_calls_home(world: World, opened: Opener
     """With scripts on and every attack on the page: no dialog, no request elsewhere, nothing the policy had to stop."""
     context = opened(scripts=True, storage_state=ann_state)
     page = context.new_page()
-    dialogs: list[str] = []
-    elsewhere: list[str] = []
-    complaints: list[str] = []
-    page.on("dialog", lambda dialog: (dialogs.append(dialog.message), dialog.dismiss()))
-    page.on("request", lambda request: request.url.startswith(world.url) or elsewhere.append(request.url))
-    page.on("console", lambda message: complaints.append(message.text))
+    seen: list[str] = []
+
+    def dismiss(dialog: Dialog) -> None:
+        seen.append(f"dialog {dialog.message}")
+        dialog.dismiss()
+
+    page.on("dialog", dismiss)
+    page.on("request", lambda request: seen.append(f"request {request.url}"))
+    page.on("console", lambda message: seen.append(f"console {message.text}"))
     created = world.create(
         title=XSS[0],
         tags=[text[:100] for text in XSS[:50]],
@@ -159,4 +162,4 @@ def test_nothing_an_agent_writes_runs_or_calls_home(world: World, opened: Opener
     )
     for path in ("/", f"/breakpoints/{created['id']}", f"/breakpoints/{created['id']}/files/0"):
         page.goto(world.url + path)
-    assert (dialogs, elsewhere, complaints) == ([], [], [])
+    assert [each for each in seen if not each.startswith(f"request {world.url}/")] == []

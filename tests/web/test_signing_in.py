@@ -157,7 +157,7 @@ async def test_too_many_tries_under_one_name_are_held_up_wherever_they_come_from
     assert [answer.status_code for answer in answers] == [401] * 10 + [429]
     assert int(answers[-1].headers["retry-after"]) >= 1
     assert "too many tries" in answers[-1].text
-    assert Page(answers[-1].text).form("/sign-in")
+    assert Page(answers[-1].text).form("/sign-in").method == "post"
 
 
 @pytest.mark.parametrize("addresses", [["10.0.0.1"] * 11, [f"2001:db8::{n}" for n in range(11)]])
@@ -250,4 +250,4 @@ async def test_somebody_without_a_role_is_told_so_and_shown_nothing(node: Node) 
         assert answer.status_code == 403
         assert "You have no role here" in answer.text
         assert "Secret plan" not in answer.text
-    assert Page(answer.text).form("/sign-out")
+    assert Page(answer.text).form("/sign-out").method == "post"

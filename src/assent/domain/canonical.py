@@ -5,7 +5,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Mapping
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, NoReturn, TypeAlias, TypeGuard
 
 import rfc8785
 
@@ -18,6 +18,14 @@ MAX_INTEGER = 2**53 - 1
 GENESIS = "0" * 64
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"?', re.DOTALL)
 _BRACKET = re.compile(r"[\[\]{}]")
+
+
+def is_object(value: Json) -> TypeGuard[dict[str, Json]]:
+    return isinstance(value, dict)
+
+
+def is_array(value: Json) -> TypeGuard[list[Json]]:
+    return isinstance(value, (list, tuple))
 
 
 def strict_loads(body: bytes) -> Json:
@@ -64,11 +72,11 @@ def _refuse_hostile_text(value: Json) -> None:
         except UnicodeEncodeError as error:
             msg = "A string contains half of a surrogate pair."
             raise MalformedJson(msg) from error
-    elif isinstance(value, dict):
+    elif is_object(value):
         for key, item in value.items():
             _refuse_hostile_text(key)
             _refuse_hostile_text(item)
-    elif isinstance(value, list):
+    elif is_array(value):
         for item in value:
             _refuse_hostile_text(item)
 
@@ -121,12 +129,11 @@ def canonical(value: Json) -> bytes:
 
 
 def _plain(value: Json) -> bool:
-    kind = type(value)
-    if kind is dict:
+    if is_object(value):
         return all(key.isascii() and (type(item) is str or _plain(item)) for key, item in value.items())
-    if kind is list or kind is tuple:
+    if is_array(value):
         return all(map(_plain, value))
-    return kind is not float
+    return not isinstance(value, float)
 
 
 def sha256(data: bytes) -> str:

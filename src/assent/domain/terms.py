@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from assent.domain.canonical import Json
+from assent.domain.canonical import Json, is_array, is_object
 from assent.domain.errors import ConfirmationRequired, InvalidRequest
 
 MAX_FIELDS = 50
@@ -86,29 +86,30 @@ class Terms:
 def check_form(form: Mapping[str, Json]) -> None:
     """Refuse a form that is not a flat JSON Schema we can show and check."""
     _refuse_unknown("/payload/form", form, _FORM_KEYWORDS)
-    properties = form.get("properties")
+    properties: dict[str, Json] | None = form.get("properties")
     if form.get("type", "object") != "object" or not isinstance(properties, dict) or not properties:
         raise InvalidRequest.at("/payload/form", "must be an object schema with properties")
     if len(properties) > MAX_FIELDS:
         raise InvalidRequest.at("/payload/form/properties", f"has more than {MAX_FIELDS} fields")
     for name, field in properties.items():
         _check_field(f"/payload/form/properties/{name}", field)
-    required = form.get("required", [])
+    required: list[Json] | None = form.get("required", [])
     if not isinstance(required, list) or any(name not in tuple(properties) for name in required):
         raise InvalidRequest.at("/payload/form/required", "must list names of properties")
 
 
-def _check_field(pointer: str, field: Json) -> None:
-    if not isinstance(field, dict) or field.get("type") not in tuple(_FIELD_TYPES):
+def _check_field(pointer: str, given: Json) -> None:
+    field = given if is_object(given) else {}
+    if field.get("type") not in tuple(_FIELD_TYPES):
         raise InvalidRequest.at(pointer, f"needs a type: {', '.join(_FIELD_TYPES)} (forms are flat)")
     _refuse_unknown(pointer, field, _FIELD_KEYWORDS)
     for keyword in ("minLength", "maxLength", "minimum", "maximum"):
         if keyword in field and not _is(field[keyword], "number"):
             raise InvalidRequest.at(f"{pointer}/{keyword}", "must be a number")
-    choices = field.get("enum")
-    if choices is not None and (not isinstance(choices, list) or not choices):
+    choices: Json = field.get("enum", ())
+    if "enum" in field and (not is_array(choices) or not choices):
         raise InvalidRequest.at(f"{pointer}/enum", "must be a list of values")
-    for choice in choices or ():
+    for choice in choices:
         if not _is(choice, field["type"]):
             raise InvalidRequest.at(f"{pointer}/enum", f"must hold values of type {field['type']}")
 

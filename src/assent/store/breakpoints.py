@@ -251,7 +251,7 @@ def _row(new: Breakpoint) -> dict[str, Any]:
 
 
 def _breakpoint(row: Sequence[Any]) -> Breakpoint:
-    value = dict(zip(COLUMNS, row, strict=True))
+    value: dict[str, Any] = dict(zip(COLUMNS, row, strict=True))
     value["project"] = value.pop("project_id")
     value["status"] = Status(value["status"])
     value["decision"] = Decision(value["decision"]) if value["decision"] else None

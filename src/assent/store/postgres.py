@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import asyncpg
 import psycopg
@@ -18,6 +18,9 @@ from assent.ports import Clock, Hint, Ids
 from assent.store.groupcommit import GroupCommit
 from assent.store.sql import Row, for_asyncpg, for_psycopg
 from assent.store.transaction import Transaction
+
+if TYPE_CHECKING:
+    from asyncpg.pool import PoolConnectionProxy
 
 Result = TypeVar("Result")
 
@@ -105,7 +108,7 @@ class DatabaseClock:
     def now(self) -> int:
         return time.time_ns() // 1000 + self.offset
 
-    async def measure(self, connection: asyncpg.Connection) -> None:
+    async def measure(self, connection: "asyncpg.Connection | PoolConnectionProxy") -> None:
         before = time.time_ns() // 1000
         there = await connection.fetchval("SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint")
         after = time.time_ns() // 1000
@@ -202,11 +205,11 @@ class PostgresDatabase:
         assert pool is not None, "start the database first"
         text, names = for_asyncpg(statement)
         try:
-            rows: Sequence[Row] = await pool.fetch(text, *[params[name] for name in names])
+            found = await pool.fetch(text, *[params[name] for name in names])
         except (OSError, asyncpg.PostgresConnectionError, asyncpg.InterfaceError) as error:
             msg = "PostgreSQL does not answer."
             raise Unavailable(msg) from error
-        return rows
+        return cast("Sequence[Row]", found)
 
     def _committed(self, hints: Sequence[Hint]) -> None:
         self._on_commit(hints)
@@ -222,11 +225,14 @@ class PostgresDatabase:
                 while self._unsent:
                     await connection.execute("SELECT pg_notify($1, $2)", CHANNEL, _pack(self._unsent))
 
+    def _heard(self, _: object, __: int, ___: str, payload: object) -> None:
+        self._on_hint(_unpack(str(payload)))
+
     async def _listen(self) -> None:
         async for connection in _connections(self.url):
             lost = asyncio.Event()
             connection.add_termination_listener(lambda _, lost=lost: lost.set())
-            await connection.add_listener(CHANNEL, lambda *message: self._on_hint(_unpack(message[3])))
+            await connection.add_listener(CHANNEL, self._heard)
             while not lost.is_set():
                 if isinstance(self._clock, DatabaseClock):
                     await self._clock.measure(connection)

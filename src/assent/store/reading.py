@@ -2,7 +2,6 @@
 
 import asyncio
 import base64
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
@@ -100,12 +99,12 @@ class Coalescer(Generic[Value]):
 
     def __init__(self, load: Callable[[list[str]], Any]) -> None:
         self._load = load
-        self._waiting: dict[str, list[asyncio.Future[Value | None]]] = defaultdict(list)
+        self._waiting: dict[str, list[asyncio.Future[Value | None]]] = {}
         self._running = 0
 
     async def get(self, key: str) -> Value | None:
         future: asyncio.Future[Value | None] = asyncio.get_running_loop().create_future()
-        self._waiting[key].append(future)
+        self._waiting.setdefault(key, []).append(future)
         if self._running < 2:  # noqa: PLR2004  # one statement under way, one being collected
             self._running += 1
             task = asyncio.get_running_loop().create_task(self._drain())
@@ -115,7 +114,8 @@ class Coalescer(Generic[Value]):
     async def _drain(self) -> None:
         try:
             while self._waiting:
-                taken, self._waiting = self._waiting, defaultdict(list)
+                taken = self._waiting
+                self._waiting = {}
                 await self._answer(taken)
         finally:
             self._running -= 1
@@ -253,6 +253,13 @@ class Reader:
 
 
 MATCH_POSTGRES = "to_tsvector('simple', search) @@ plainto_tsquery('simple', :q)"
+# The word first: left alone, both databases walk the order and ask for the word at every step. CROSS JOIN and
+# OFFSET 0 are how each is told not to.
+RARE_WORD = {
+    "sqlite": "assent_search s CROSS JOIN assent_breakpoints b ON b.ordinal = s.rowid",
+    "postgresql": f"(SELECT ordinal FROM assent_breakpoints WHERE {MATCH_POSTGRES} OFFSET 0) s"
+    " JOIN assent_breakpoints b ON b.ordinal = s.ordinal",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,9 +319,8 @@ def _branch(  # noqa: PLR0913  # the parts of one statement
     if driven_by_label:
         source = "assent_labels l JOIN assent_breakpoints b ON b.id = l.id"
         where.append("l.label = :label_0")
-    elif plan.rare_word and dialect == "sqlite":
-        # CROSS JOIN keeps SQLite from walking the whole order and asking for the word at every step.
-        source = "assent_search s CROSS JOIN assent_breakpoints b ON b.ordinal = s.rowid"
+    elif plan.rare_word:
+        source = RARE_WORD[dialect]
     params |= {f"label_{i}": label for i, label in enumerate(plan.labels)}
     where += [_has_label(key, f"label_{i}") for i in range(1 if driven_by_label else 0, len(plan.labels))]
     if query.experts_any:
@@ -324,7 +330,7 @@ def _branch(  # noqa: PLR0913  # the parts of one statement
     where += _plain_filters(query, key, params)
     if query.q is not None:
         params["q"] = search_words(query.q, dialect)
-        where.append(_match(dialect, rare=plan.rare_word))
+        where += _match(dialect, rare=plan.rare_word)
     tail = "LIMIT :limit"
     if order is not None:
         column, direction = order
@@ -365,13 +371,13 @@ def _plain_filters(query: Query, key: str, params: dict[str, Any]) -> list[str]:
     return where
 
 
-def _match(dialect: str, *, rare: bool) -> str:
+def _match(dialect: str, *, rare: bool) -> list[str]:
     if dialect == "postgresql":
         # The || '' hides the column from the index: a frequent word is met sooner by walking in order.
-        return MATCH_POSTGRES.replace("search)", "b.search)" if rare else "b.search || '')")
+        return [] if rare else [MATCH_POSTGRES.replace("search)", "b.search || '')")]
     if rare:
-        return "s.assent_search MATCH :q"
-    return "EXISTS (SELECT 1 FROM assent_search s WHERE s.rowid = b.ordinal AND s.assent_search MATCH :q)"
+        return ["s.assent_search MATCH :q"]
+    return ["EXISTS (SELECT 1 FROM assent_search s WHERE s.rowid = b.ordinal AND s.assent_search MATCH :q)"]
 
 
 def encode_cursor(query: Query, last: Summary) -> str:

@@ -94,7 +94,7 @@ def _json(values: Sequence[str]) -> str:
 
 
 def _token(row: Sequence[Any]) -> Token:
-    value = dict(zip(COLUMNS, row, strict=True))
+    value: dict[str, Any] = dict(zip(COLUMNS, row, strict=True))
     value["project"] = value.pop("project_id")
     value["kind"] = Kind(value["kind"])
     value["roles"] = roles(msgspec.json.decode(value["roles"]))

@@ -79,6 +79,7 @@ async def detail_page(visit: Visit, row: Whole, error: AssentError | None = None
     responses = await inbox.responses(row)
     standing, why_not = await _standing(visit, row)
     mine = next((each for each in responses if each.person == visit.who.name), None)
+    done = "done" in visit.request.query_params and mine is not None
     return await large_page(
         "detail.html",
         status=STATUS[type(error)] if error else 200,
@@ -95,7 +96,7 @@ async def detail_page(visit: Visit, row: Whole, error: AssentError | None = None
         voices=_voices(row, responses),
         responses=responses,
         mine=mine,
-        done="done" in visit.request.query_params and mine is not None,
+        done=done,
         files=await visit.site.database.read(partial(_files, row=row, payload=payload)),
         comments=await inbox.feedback(row),
         events=await inbox.events(row.id),
@@ -105,7 +106,7 @@ async def detail_page(visit: Visit, row: Whole, error: AssentError | None = None
         typed=visit.form,
         inputs=forms.inputs(payload["form"], visit.form) if payload.get("form") else [],
         trouble=trouble(error, payload) if error else None,
-        upcoming=await _upcoming(visit, row),
+        upcoming=await _upcoming(visit, row) if done or row.status != "waiting" else None,
     )
 
 
@@ -128,7 +129,8 @@ def _voices(row: Whole, responses: Sequence[domain.Response]) -> list[Voice]:
 
 def _files(tx: Transaction, *, row: Whole, payload: Mapping[str, Any]) -> list[render.ShownFile]:
     """Read one file at a time and keep only what is shown of it."""
-    named: Sequence[Mapping[str, Any]] = (payload.get("context") or {}).get("files") or ()
+    context: Mapping[str, Any] = payload.get("context") or {}
+    named: Sequence[Mapping[str, Any]] = context.get("files") or []
     room = render.PAGE_CHARACTERS
     shown: list[render.ShownFile] = []
     for n, entry in enumerate(named):

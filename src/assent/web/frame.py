@@ -56,6 +56,18 @@ ICON = _asset("assent.svg", "image/svg+xml")
 ASSETS = {asset.url: asset for asset in (STYLE, ICON)}
 
 
+_FILTERS: dict[str, Any] = {
+    "visible": render.visible,
+    "exact": render.exact,
+    "iso": iso,
+    "relative": render.relative,
+    "person": render.person,
+    "headline": render.headline,
+    "outcome": render.outcome,
+    "told": render.told,
+}
+
+
 def _environment() -> Environment:
     environment = Environment(
         loader=PackageLoader("assent.web"),
@@ -64,16 +76,8 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {
-        "visible": render.visible,
-        "exact": render.exact,
-        "iso": iso,
-        "person": render.person,
-        "headline": render.headline,
-        "outcome": render.outcome,
-        "told": render.told,
-    }
-    environment.globals |= {"style": STYLE.url, "icon": ICON.url, "relative": render.relative}
+    for name, function in _FILTERS.items():
+        environment.filters[name] = function
     return environment
 
 
@@ -83,7 +87,11 @@ _templates = _environment()
 def page(template: str, *, status: int = 200, visit: "Visit | None" = None, **values: Any) -> Response:  # noqa: ANN401
     """Render a page; `visit` says whose name and which form key stand on it."""
     body = _templates.get_template(template).render(
-        who=visit.who if visit else None, csrf=visit.signed_in.csrf if visit else "", **values
+        style=STYLE.url,
+        icon=ICON.url,
+        who=visit.who if visit else None,
+        csrf=visit.signed_in.csrf if visit else "",
+        **values,
     )
     return Response(body, status, HEADERS, HTML)
 

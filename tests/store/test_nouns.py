@@ -1,0 +1,222 @@
+"""Files, sessions, links, tokens, groups, roles and keys: the same on both databases."""
+
+from functools import partial
+
+import pytest
+
+from assent.domain.access import Kind, Role
+from assent.domain.canonical import sha256
+from assent.domain.errors import Conflict, InvalidRequest, NotFound
+from assent.domain.instants import SECOND
+from assent.domain.secrets import secret_hash
+from assent.services.people import LINK_LIFE, SESSION_LIFE, NewToken
+from assent.store.people import EVERYWHERE
+from assent.store.transaction import Transaction
+from tests.store.making import AGENT, create, person, rows
+from tests.support.nodes import ManualClock, Node
+
+CONTENT = b"\x00\xff any bytes"
+
+
+async def test_the_same_bytes_are_kept_once(node: Node) -> None:
+    digest = sha256(CONTENT)
+    for _ in range(2):
+        await node.assent.database.write(lambda tx: tx.files.put("default", digest, CONTENT, at=1))
+    assert await rows(node, "SELECT sha256, size FROM assent_files") == [(digest, len(CONTENT))]
+    assert await node.assent.database.read(lambda tx: tx.files.size("default", digest)) == len(CONTENT)
+
+
+async def test_another_projects_file_is_not_there(node: Node) -> None:
+    digest = sha256(CONTENT)
+    await node.assent.database.write(lambda tx: tx.files.put("default", digest, CONTENT, at=1))
+    assert await node.assent.database.read(lambda tx: tx.files.size("other", digest)) is None
+
+
+async def test_a_breakpoints_files_are_read_by_number(node: Node) -> None:
+    digest = sha256(CONTENT)
+    await node.assent.database.write(lambda tx: tx.files.put("default", digest, CONTENT, at=1))
+    files = [
+        {"path": "a.md", "format": "markdown", "content": "# A"},
+        {"path": "b.bin", "format": "image", "sha256": digest},
+        {"path": "c.py", "format": "code", "language": "python"},
+    ]
+    breakpoint_id = await create(node, {"context": {"files": files}})
+
+    async def entry(n: int, project: str = "default") -> tuple[str, bytes | None]:
+        found = await node.assent.database.read(lambda tx: tx.files.get_entry(breakpoint_id, n, project=project))
+        return found.path, found.content
+
+    assert await entry(0) == ("a.md", b"# A")
+    assert await entry(1) == ("b.bin", CONTENT)
+    for n, project in ((2, "default"), (3, "default"), (-1, "default"), (0, "other")):
+        with pytest.raises(NotFound):
+            await entry(n, project)
+
+
+async def test_a_digest_nobody_uploaded_is_refused_and_nothing_is_stored(node: Node) -> None:
+    with pytest.raises(InvalidRequest):
+        await create(node, {"context": {"files": [{"path": "a", "format": "text", "sha256": "0" * 64}]}})
+    assert await rows(node, "SELECT 1 FROM assent_breakpoints") == []
+
+
+async def test_a_link_signs_in_once(node: Node) -> None:
+    ann = await person(node, "ann", "reviewer")
+    link = await node.assent.database.write(partial(node.assent.people.create_link, person_id=ann.id, purpose="start"))
+    use_link = partial(node.assent.people.use_link, plain=link)
+    await node.assent.database.write(use_link)
+    with pytest.raises(Exception, match="used already"):
+        await node.assent.database.write(use_link)
+
+
+async def test_a_link_does_not_outlive_its_time(node: Node, clock: ManualClock) -> None:
+    ann = await person(node, "ann", "reviewer")
+    link = await node.assent.database.write(partial(node.assent.people.create_link, person_id=ann.id, purpose="start"))
+    clock.advance(LINK_LIFE / SECOND)
+    with pytest.raises(Exception, match="too old"):
+        await node.assent.database.write(partial(node.assent.people.use_link, plain=link))
+
+
+async def test_only_the_hash_of_a_link_is_stored(node: Node) -> None:
+    ann = await person(node, "ann", "reviewer")
+    link = await node.assent.database.write(partial(node.assent.people.create_link, person_id=ann.id, purpose="start"))
+    assert await rows(node, "SELECT secret_hash FROM assent_sign_in_links") == [(secret_hash(link),)]
+
+
+async def test_a_session_ends_with_its_time_its_person_or_its_removal(node: Node, clock: ManualClock) -> None:
+    ann = await person(node, "ann", "reviewer")
+
+    async def fresh() -> str:
+        return (await node.assent.database.write(partial(node.assent.people.open_session, person_id=ann.id)))[0]
+
+    async def valid(plain: str) -> bool:
+        found = await node.assent.database.read(partial(node.assent.people.session_principal, plain=plain))
+        return found is not None
+
+    first, second, third = await fresh(), await fresh(), await fresh()
+    assert [await valid(each) for each in (first, second, third)] == [True, True, True]
+    await node.assent.database.write(lambda tx: tx.sessions.remove(secret_hash(first)))
+    assert [await valid(each) for each in (first, second)] == [False, True]
+    await node.assent.database.write(lambda tx: tx.sessions.remove_all(ann.id))
+    assert not await valid(second)
+    last = await fresh()
+    clock.advance(SESSION_LIFE / SECOND)
+    assert not await valid(last)
+    newest = await fresh()
+
+    def close_account(tx: Transaction) -> None:
+        node.assent.people.change_person(tx, "ann", {"active": False}, by=_admin(tx))
+
+    await node.assent.database.write(close_account)
+    assert not await valid(newest)
+
+
+def _admin(tx: Transaction):  # noqa: ANN202
+    owner = tx.people.get_by_name("owner")
+    from assent.domain.access import EVERY_ROLE, Principal  # noqa: PLC0415
+
+    return Principal(kind=Kind.PERSON, id=owner.id, name="owner", project="default", roles=EVERY_ROLE, everywhere=True)
+
+
+async def test_a_token_is_revoked_once_and_only_in_its_project(node: Node, clock: ManualClock) -> None:
+    new = NewToken(kind="agent", name="ci", gates=("ci.*",), agent_ids=("ci-*",), creates_per_minute=5)
+    token, plain = await node.assent.database.write(
+        partial(node.assent.people.create_token, new=new, project="default", by="system:test")
+    )
+    listed = await node.assent.database.read(lambda tx: tx.tokens.every("default"))
+    assert [each for each in listed if each.id == token.id] == [token]
+    assert await rows(node, "SELECT secret_hash FROM assent_tokens WHERE id = :id", id=token.id) == [
+        (secret_hash(plain),)
+    ]
+
+    async def revoke(project: str) -> None:
+        await node.assent.database.write(lambda tx: tx.tokens.revoke(token.id, project=project, now=clock.now()))
+
+    with pytest.raises(NotFound):
+        await revoke("other")
+    await revoke("default")
+    with pytest.raises(NotFound):
+        await revoke("default")
+
+
+async def test_a_persons_token_never_carries_more_than_the_person(node: Node) -> None:
+    await person(node, "ann", "viewer")
+    for kind, roles in (("reviewer", None), ("admin", frozenset({Role.ADMIN})), ("viewer", frozenset(Role))):
+        new = NewToken(kind=kind, name="t", person="ann", roles=roles)
+        with pytest.raises(InvalidRequest):
+            await node.assent.database.write(
+                partial(node.assent.people.create_token, new=new, project="default", by="system:test")
+            )
+
+
+async def test_live_roles_end_with_the_grant_the_person_or_the_token(node: Node, clock: ManualClock) -> None:
+    ann = await person(node, "ann", "reviewer", "viewer")
+    token, _ = await node.assent.database.write(
+        partial(
+            node.assent.people.create_token,
+            new=NewToken(kind="reviewer", name="t", person="ann", expires_in=60),
+            project="default",
+            by="system:test",
+        )
+    )
+
+    async def live(token_id: str | None = None, project: str = "default") -> set[str]:
+        found = await node.assent.database.read(
+            lambda tx: tx.people.live_roles(ann.id, project=project, token_id=token_id, now=clock.now())
+        )
+        return set(map(str, found))
+
+    assert await live() == await live(token.id) == {"reviewer", "viewer"}
+    assert await live(project="other") == set()
+    clock.advance(60)
+    assert await live(token.id) == set()
+    await node.assent.database.write(lambda tx: tx.people.grant(ann.id, "default", [Role.VIEWER]))
+    assert await live() == {"viewer"}
+    await node.assent.database.write(lambda tx: tx.people.grant(ann.id, EVERYWHERE, [Role.AUDITOR]))
+    assert await live() == {"viewer", "auditor"}
+    assert await live(project="other") == {"auditor"}
+    await node.assent.database.write(
+        lambda tx: tx.session.change("UPDATE assent_people SET active = 0 WHERE id = :id", {"id": ann.id})
+    )
+    assert await live() == set()
+
+
+async def test_names_are_taken_once(node: Node) -> None:
+    await person(node, "ann", "reviewer")
+    with pytest.raises(Conflict):
+        await person(node, "ann", "viewer")
+
+
+async def test_a_group_is_exactly_its_members_of_the_moment(node: Node) -> None:
+    ann, bob = await person(node, "ann", "reviewer"), await person(node, "bob", "viewer")
+
+    async def put(*members: str) -> None:
+        await node.assent.database.write(lambda tx: tx.people.put_group("default", "ops", members, at=1))
+
+    async def groups() -> dict[str, list[str]]:
+        return await node.assent.database.read(lambda tx: tx.people.groups("default"))
+
+    await put(ann.id, bob.id, ann.id)
+    assert await groups() == {"ops": ["ann", "bob"]}
+    directory = await node.assent.database.read(lambda tx: tx.people.directory("default", ["ops", "bob", "owner"]))
+    assert directory.carriers("ops") == {"ann"}, "only reviewers carry a name"
+    assert directory.carriers("bob") == frozenset()
+    assert directory.carriers("owner") == {"owner"}
+    await put()
+    assert await groups() == {"ops": []}
+    await node.assent.database.write(lambda tx: tx.people.remove_group("default", "ops"))
+    assert await groups() == {}
+    with pytest.raises(NotFound):
+        await node.assent.database.write(lambda tx: tx.people.remove_group("default", "ops"))
+
+
+async def test_old_keys_are_forgotten(node: Node, clock: ManualClock) -> None:
+    claim = partial(_claim, key="k", now=clock.now())
+    assert await node.assent.database.write(partial(claim, breakpoint_id="bp_1")) is None
+    assert await node.assent.database.write(partial(claim, breakpoint_id="bp_2")) == "bp_1"
+    assert await node.assent.database.write(lambda tx: tx.idempotency.forget(clock.now())) == 0
+    assert await node.assent.database.write(lambda tx: tx.idempotency.forget(clock.now() + 1)) == 1
+    assert await node.assent.database.write(partial(claim, breakpoint_id="bp_3")) is None
+
+
+def _claim(tx: Transaction, *, key: str, breakpoint_id: str, now: int) -> str | None:
+    return tx.idempotency.claim(AGENT.id, key, fingerprint="f", breakpoint_id=breakpoint_id, now=now)
