@@ -149,6 +149,5 @@ def main() -> None:
     json.dump(found.__dict__, sys.stdout)
 
 
-
 if __name__ == "__main__":
     main()

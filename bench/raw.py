@@ -6,23 +6,24 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import asyncpg
 
+from assent.app import SystemClock, TimeOrderedIds
 from assent.domain.canonical import GENESIS
 from assent.services.breakpoints import NO_RULE
 from assent.store import breakpoints as b
 from assent.store.people import SELECT_LIVE_ROLES
-from assent.store.projects import SELECT as SELECT_PROJECT
 from assent.store.reading import STATUS_COLUMNS, WHOLE_COLUMNS, Plan, Query, page_statement
 from assent.store.sql import for_asyncpg
-from assent.store.sqlite import connect
+from assent.store.sqlite import SqliteDatabase, connect
+from assent.store.transaction import Transaction
 
 GET = f"SELECT {', '.join(WHOLE_COLUMNS)} FROM assent_breakpoints WHERE id = :id"
 STATUS = f"SELECT {', '.join(STATUS_COLUMNS)} FROM assent_breakpoints WHERE id = :id"
-PROJECT = f"{SELECT_PROJECT} WHERE id = :id"
 UPDATE = f"{b.UPDATE} {b.Deadline.AHEAD.value}"
 Statement = tuple[str, dict[str, Any]]
 
@@ -47,7 +48,7 @@ def create_statements(new_id: str, at: int, dialect: str) -> list[Statement]:
     label = {
         "project_id": "default", "status": "waiting", "created_at": at, "id": new_id, "agent_id": "agent-1",
     }  # fmt: skip
-    statements: list[Statement] = [(PROJECT, {"id": "default"}), (b.INSERT, row)]
+    statements: list[Statement] = [(b.INSERT, row)]
     if dialect == "sqlite":
         statements.append((b.INSERT_SEARCH, {"search": row["search"]}))
     statements.append((b.INSERT_EVENT, _event(new_id, 1, "created", at)))
@@ -157,8 +158,30 @@ def sqlite_bare_reads(path: Path, statements: Sequence[Statement], *, clients: i
     return each * clients / (time.perf_counter() - started)
 
 
-def sqlite_writes(path: Path, work: Sequence[Sequence[Statement]], *, group: int) -> float:
-    """One connection, `group` pieces of work in each commit."""
+async def sqlite_group_commit(path: Path, work: Sequence[Sequence[Statement]], *, clients: int) -> float:
+    """As many clients as asked, whose statements one writer thread takes together into each commit."""
+    database = SqliteDatabase(path, clock=SystemClock(), ids=TimeOrderedIds(), on_commit=lambda _: None)
+    await database.start()
+    pieces = iter(work)
+
+    async def client() -> None:
+        for statements in pieces:
+            await database.write(partial(_run_in, statements=statements))
+
+    started = time.perf_counter()
+    await asyncio.gather(*(client() for _ in range(clients)))
+    seconds = time.perf_counter() - started
+    await database.stop()
+    return len(work) / seconds
+
+
+def _run_in(tx: Transaction, *, statements: Sequence[Statement]) -> None:
+    for statement, params in statements:
+        tx.session.all(statement, params)
+
+
+def sqlite_bare_writes(path: Path, work: Sequence[Sequence[Statement]], *, group: int) -> float:
+    """One connection that nobody waits for, `group` pieces of work in each commit."""
     connection = connect(path)
     started = time.perf_counter()
     for start in range(0, len(work), group):

@@ -34,7 +34,9 @@ class Report:
         self._add(part, database, what, f"{milliseconds:.1f} ms", "", "", f"< {goal:.0f} ms" if goal else "",
                   milliseconds < goal if goal else None)  # fmt: skip
 
-    def fact(self, part: str, database: str, what: str, measured: str, goal: str = "", *, met: bool | None = None) -> None:
+    def fact(
+        self, part: str, database: str, what: str, measured: str, goal: str = "", *, met: bool | None = None
+    ) -> None:
         self._add(part, database, what, measured, "", "", goal, met)
 
     def _add(self, *values: object) -> None:

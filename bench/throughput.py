@@ -52,7 +52,9 @@ def throughput(settings: Settings, report: Report, options: argparse.Namespace) 
         got = load(reviewer, gets)
         polled = load(reviewer, statuses)
         listed = load(reviewer, [("GET", "/api/breakpoints?status=waiting&limit=50", None)])
-        decide = [("POST", f"/api/breakpoints/{each}/feedback", {"release": True}) for each in _ids(url, reviewer, WRITES)]
+        decide = [
+            ("POST", f"/api/breakpoints/{each}/feedback", {"release": True}) for each in _ids(url, reviewer, WRITES)
+        ]
         decided = load(reviewer, decide, once=True)
         body = httpx2.get(f"{url}/api/breakpoints/{ids[0]}", headers={"authorization": f"Bearer {reviewer}"}).text
     theirs = _raw(settings, ids, dialect)
@@ -65,9 +67,10 @@ def throughput(settings: Settings, report: Report, options: argparse.Namespace) 
     ):
         against = "asyncpg" if dialect == "postgresql" else "sqlite3"
         report.rate(dialect, what, ours, theirs[what], against=against, goal=goal)
-    if "bare get" in theirs:
-        measured = f"{got:,.0f}/s against {theirs['bare get']:,.0f}/s"
-        report.fact("throughput", dialect, "get, against sqlite3 in threads that answer to nobody", measured)
+    for what, ours in (("get", got), ("create", created)):
+        if f"bare {what}" in theirs:
+            measured = f"{ours:,.0f}/s against {theirs[f'bare {what}']:,.0f}/s"
+            report.fact("throughput", dialect, f"{what}, against a bare loop that answers to nobody", measured)
     with _bare(body) as bare_url:
         bare = http_load(bare_url, "x", [("GET", "/x", None)], connections=CLIENTS, seconds=options.seconds).rate
     report.rate(dialect, "get", got, bare, against="bare Starlette", goal=0.3)
@@ -106,9 +109,9 @@ def _raw(settings: Settings, ids: list[str], dialect: str) -> dict[str, float]:
         "list of 50": asyncio.run(raw.sqlite_reads(path, [listing], clients=CLIENTS, count=4_000)),
         "bare get": raw.sqlite_bare_reads(path, gets, clients=CLIENTS, count=40_000),
     }
-    raw.sqlite_writes(path, creates[:WRITES], group=CLIENTS)
-    found["create"] = raw.sqlite_writes(path, creates[WRITES:], group=CLIENTS)
-    found["decide"] = raw.sqlite_writes(path, decides, group=CLIENTS)
+    found["create"] = asyncio.run(raw.sqlite_group_commit(path, creates[:WRITES], clients=CLIENTS))
+    found["bare create"] = raw.sqlite_bare_writes(path, creates[WRITES:], group=CLIENTS)
+    found["decide"] = asyncio.run(raw.sqlite_group_commit(path, decides, clients=CLIENTS))
     return found
 
 

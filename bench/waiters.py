@@ -122,7 +122,9 @@ async def _open(job: dict[str, Any], ids: list[str]) -> list["asyncio.Future[flo
 
 async def wake(job: dict[str, Any]) -> dict[str, float]:
     answers = await _open(job, job["ids"])
-    async with httpx2.AsyncClient(base_url=job["url"], headers={"authorization": f"Bearer {job['reviewer']}"}) as client:
+    async with httpx2.AsyncClient(
+        base_url=job["url"], headers={"authorization": f"Bearer {job['reviewer']}"}
+    ) as client:
         times: list[float] = []
         for breakpoint_id, answer in list(zip(job["ids"], answers, strict=True))[: job["releases"]]:
             asked = time.perf_counter()

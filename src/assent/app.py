@@ -1,8 +1,8 @@
 """The composition root: builds everything, connects it, starts and drains it."""
 
 import asyncio
-import base64
 import contextlib
+import gc
 import secrets
 import socket
 import time
@@ -57,6 +57,8 @@ FORGET_SECONDS = 3600.0
 KEYS_LIFE = 7 * 24 * 3600 * SECOND
 SIGN_INS_PER_MINUTE = 10
 _log = structlog.get_logger()
+_DIGITS = "0123456789abcdefghijklmnopqrstuv"
+_PAIRS = [first + second for first in _DIGITS for second in _DIGITS]
 
 
 class SystemClock:
@@ -69,7 +71,8 @@ class TimeOrderedIds:
 
     def new(self, prefix: str, at: int) -> str:
         number = ((at // 1000) << 80) | secrets.randbits(80)
-        return f"{prefix}_{base64.b32hexencode(number.to_bytes(16, 'big'))[:26].decode().lower()}"
+        # Two letters at a time: the library's base32 takes ten times as long.
+        return f"{prefix}_{''.join([_PAIRS[(number >> shift) & 1023] for shift in range(120, -1, -10)])}"
 
 
 @contextlib.contextmanager
@@ -316,4 +319,8 @@ def serve(settings: Settings) -> None:
         lifespan="on",
         backlog=4096,
     )
+    # What was built stays: keep the collector from walking it again and again.
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 50)
     DrainingServer(config, node.hub).run()

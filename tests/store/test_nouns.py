@@ -4,7 +4,7 @@ from functools import partial
 
 import pytest
 
-from assent.domain.access import Kind, Role
+from assent.domain.access import EVERY_ROLE, Kind, Principal, Role
 from assent.domain.canonical import sha256
 from assent.domain.errors import Conflict, InvalidRequest, NotFound
 from assent.domain.instants import SECOND
@@ -110,10 +110,8 @@ async def test_a_session_ends_with_its_time_its_person_or_its_removal(node: Node
     assert not await valid(newest)
 
 
-def _admin(tx: Transaction):  # noqa: ANN202
+def _admin(tx: Transaction) -> Principal:
     owner = tx.people.get_by_name("owner")
-    from assent.domain.access import EVERY_ROLE, Principal  # noqa: PLC0415
-
     return Principal(kind=Kind.PERSON, id=owner.id, name="owner", project="default", roles=EVERY_ROLE, everywhere=True)
 
 

@@ -138,20 +138,20 @@ async def test_the_database_refuses_a_word_that_is_no_decision(node: Node) -> No
 
 EVENT = """
     INSERT INTO assent_events (breakpoint_id, seq, type, actor, at, metadata, previous, hash)
-    VALUES (:id, :seq, :type, 'person:ann', 1, '{}', '', '')"""
+    VALUES (:id, :seq, :type, :actor, 1, '{}', '', '')"""
 
 
 @pytest.mark.parametrize("second", ["released", "expired", "cancelled"])
 async def test_the_database_refuses_a_second_end(node: Node, second: str) -> None:
     breakpoint_id = await create(node)
-    first: dict[str, Any] = {"id": breakpoint_id, "seq": 2, "type": "cancelled"}
+    first: dict[str, Any] = {"id": breakpoint_id, "seq": 2, "type": "cancelled", "actor": "person:ann"}
     await node.assent.database.write(lambda tx: tx.session.write(EVENT, [first]))
-    await refuse(node, EVENT, id=breakpoint_id, seq=3, type=second)
+    await refuse(node, EVENT, id=breakpoint_id, seq=3, type=second, actor="person:ann")
 
 
 async def test_the_database_refuses_two_events_with_one_number(node: Node) -> None:
     breakpoint_id = await create(node)
-    await refuse(node, EVENT, id=breakpoint_id, seq=1, type="commented")
+    await refuse(node, EVENT, id=breakpoint_id, seq=1, type="commented", actor="person:ann")
 
 
 RESPONSE = """
@@ -173,7 +173,7 @@ async def test_the_database_refuses_a_response_to_nothing(node: Node) -> None:
 TOKEN = """
     INSERT INTO assent_tokens
       (id, project_id, kind, name, person_id, roles, gates, agent_ids, secret_hash, created_at, created_by)
-    VALUES ('tok_x', 'default', :kind, 'x', :person, :roles, '["*"]', '["*"]', 'h', 1, 'system:test')"""
+    VALUES ('tok_x', 'default', :kind, 'x', :person, :roles, '["*"]', '["*"]', 'h', 1, 'me')"""
 
 
 @pytest.mark.parametrize(
@@ -190,7 +190,7 @@ TOKEN = """
 async def test_the_database_refuses_a_token_that_carries_too_much(
     node: Node,
     kind: str,
-    with_person: bool,
+    with_person: bool,  # noqa: FBT001
     roles: str,
 ) -> None:
     ann = await person(node, "ann", "reviewer")

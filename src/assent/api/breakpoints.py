@@ -12,7 +12,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from assent import wire
-from assent.api.routing import NO_FIELDS, Services, Who, With, read_body, router, services_of
+from assent.api.routing import NO_FIELDS, Services, Who, With, checked, read_json, router, services_of
 from assent.domain.access import Kind, Permission, Principal
 from assent.domain.breakpoint import TERMINAL
 from assent.domain.canonical import canonical, sha256
@@ -23,7 +23,7 @@ from assent.domain.terms import Answer
 from assent.http import views
 from assent.http.auth import principal_of
 from assent.http.waiting import Woken, parked
-from assent.services.breakpoints import Once
+from assent.services.breakpoints import Once, Outcome
 from assent.store.reading import SORTS, Query, StatusRow, Whole, decode_cursor, encode_cursor
 
 MAX_WAIT = 30.0
@@ -59,9 +59,9 @@ async def create(request: Request) -> Response:
     """Raise a breakpoint; the same Idempotency-Key gives the same one."""
     services, who = services_of(request), principal_of(request)
     who.require(Permission.CREATE)
-    body = await read_body(request, wire.CreateBreakpoint)
+    sent = await read_json(request)
+    checked(sent, wire.CreateBreakpoint)
     services.creates.take(who.token_id or who.id, per_minute=who.creates_per_minute, what="breakpoints")
-    sent = body.model_dump(by_alias=True, exclude_unset=True)
     wanted = draft(sent)
     use_case = partial(
         services.breakpoints.create,
@@ -81,12 +81,14 @@ async def feedback(request: Request) -> Response:
     """Comment, or answer."""
     services, who = services_of(request), principal_of(request)
     breakpoint_id = known_id(request.path_params["breakpoint_id"])
-    body = await read_body(request, wire.GiveFeedback)
-    sent = body.model_dump(by_alias=True, exclude_unset=True)
+    sent = await read_json(request)
+    body = checked(sent, wire.GiveFeedback)
     once = _once(request.headers.get("idempotency-key"), sent, "feedback", breakpoint_id)
     if_match = _version(request.headers.get("if-match"))
-    await services.database.write(_feedback_use_case(services, breakpoint_id, body, who, once, if_match))
-    return await _whole(services, breakpoint_id, who)
+    outcome = await services.database.write(_feedback_use_case(services, breakpoint_id, body, who, once, if_match))
+    if outcome is None:
+        return await _whole(services, breakpoint_id, who)
+    return _answer(views.whole(outcome.row, (), outcome.responses), outcome.row)
 
 
 def _feedback_use_case(  # the parts of one request
@@ -96,7 +98,7 @@ def _feedback_use_case(  # the parts of one request
     who: Principal,
     once: Once | None,
     if_match: int | None,
-) -> Callable[..., None]:
+) -> Callable[..., Outcome | None]:
     if body.release or body.approved is not None:
         if body.release is False:
             raise InvalidRequest.at("/release", "is false, but approved was given; which one is it?")

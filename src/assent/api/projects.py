@@ -55,6 +55,7 @@ async def get_policy(who: PeopleReader, services: With) -> wire.Policy:
 async def put_policy(body: wire.Policy, who: Manager, services: With) -> wire.Policy:
     policy = body.model_dump(by_alias=True, exclude_none=True)
     await services.database.write(partial(services.people.put_policy, policy=policy, by=who))
+    services.authenticator.forget()
     return body
 
 

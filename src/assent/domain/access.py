@@ -1,9 +1,10 @@
 """Who may do what: the roles, the one table of permissions, and the principal that asks."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import lru_cache
+from typing import Any
 
 from assent.domain.errors import Forbidden
 from assent.domain.patterns import glob_matches
@@ -64,6 +65,7 @@ AGENT_PERMISSIONS = frozenset(
 )
 SERVICE_PERMISSIONS = frozenset({Permission.METRICS})
 EVERY_ROLE = frozenset(Role)
+ANYTHING = ("*",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,11 +97,12 @@ class Principal:
     project: str
     roles: frozenset[Role] = frozenset()
     everywhere: bool = False
-    gates: tuple[str, ...] = ("*",)
-    agent_ids: tuple[str, ...] = ("*",)
+    gates: tuple[str, ...] = ANYTHING
+    agent_ids: tuple[str, ...] = ANYTHING
     creates_per_minute: int | None = None
     token_id: str | None = None
     expires_at: int | None = None
+    policy: Mapping[str, Any] = field(default_factory=dict[str, Any], hash=False)
 
     @property
     def actor(self) -> Actor:
@@ -120,6 +123,8 @@ class Principal:
 
     def require_speaks_for(self, agent_id: str, gate: str) -> None:
         """An agent token creates only what its patterns allow."""
+        if self.agent_ids == ANYTHING and self.gates == ANYTHING:
+            return
         if not any(glob_matches(pattern, agent_id) for pattern in self.agent_ids):
             msg = f"This token may not speak for agent {agent_id!r}; it is limited to {', '.join(self.agent_ids)}."
             raise Forbidden(msg)

@@ -129,10 +129,17 @@ def canonical(value: Json) -> bytes:
 
 
 def _plain(value: Json) -> bool:
+    # Loops, not all(): this runs over every body and event.
     if is_object(value):
-        return all(key.isascii() and (type(item) is str or _plain(item)) for key, item in value.items())
+        for key, item in value.items():
+            if not key.isascii() or not (isinstance(item, str) or _plain(item)):
+                return False
+        return True
     if is_array(value):
-        return all(map(_plain, value))
+        for item in value:  # noqa: SIM110
+            if not _plain(item):
+                return False
+        return True
     return not isinstance(value, float)
 
 

@@ -4,11 +4,12 @@ from datetime import UTC, datetime, timedelta
 
 SECOND = 1_000_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_NAIVE_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001  # isoformat of a naive one is ten times as fast as strftime
 
 
 def iso(at: int) -> str:
     """Return RFC 3339 text with microseconds: one width, so it sorts as it reads."""
-    return (_EPOCH + timedelta(microseconds=at)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return (_NAIVE_EPOCH + timedelta(microseconds=at)).isoformat(timespec="microseconds") + "Z"
 
 
 def from_iso(text: str) -> int:

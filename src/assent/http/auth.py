@@ -85,6 +85,7 @@ def _principal(rows: Sequence[Row]) -> Principal:
     (token_id, project, kind, name, person_id, carried, gates, agent_ids, quota, expires_at, person, active, *_) = rows[
         0
     ]
+    policy: dict[str, Any] = msgspec.json.decode(rows[0][14])
     if kind != Kind.PERSON:
         return Principal(
             kind=Kind(kind),
@@ -96,6 +97,7 @@ def _principal(rows: Sequence[Row]) -> Principal:
             creates_per_minute=quota,
             token_id=token_id,
             expires_at=expires_at,
+            policy=policy,
         )
     if not active:
         msg = "This person's account is closed."
@@ -113,6 +115,7 @@ def _principal(rows: Sequence[Row]) -> Principal:
         creates_per_minute=quota,
         token_id=token_id,
         expires_at=expires_at,
+        policy=policy,
     )
 
 

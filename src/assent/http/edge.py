@@ -14,9 +14,9 @@ from assent.telemetry import Metrics
 MAX_BODY = 1024 * 1024
 MAX_UPLOAD = 10 * 1024 * 1024
 _log = structlog.get_logger()
-_HEADERS = [
-    (b"x-content-type-options", b"nosniff"),
-    (b"referrer-policy", b"no-referrer"),
+_HEADERS = [(b"x-content-type-options", b"nosniff"), (b"referrer-policy", b"no-referrer")]
+_DOCUMENT_HEADERS = [
+    *_HEADERS,
     (b"cross-origin-opener-policy", b"same-origin"),
     (b"cross-origin-resource-policy", b"same-origin"),
     (b"x-frame-options", b"DENY"),
@@ -39,7 +39,7 @@ class Edge:
         started = time.perf_counter()
         request_id = _request_id(scope)
         scope["request_id"] = request_id
-        exchange = _Exchange(send, request_id)
+        exchange = _Exchange(send, request_id, _HEADERS if scope["path"].startswith("/api/") else _DOCUMENT_HEADERS)
         try:
             await self._app(scope, _Bounded(scope, receive), exchange.send)
         except AssentError as error:
@@ -67,10 +67,11 @@ class Edge:
 class _Exchange:
     """One answer on its way out."""
 
-    __slots__ = ("_request_id", "_send", "status")
+    __slots__ = ("_headers", "_request_id", "_send", "status")
 
-    def __init__(self, send: Send, request_id: str) -> None:
+    def __init__(self, send: Send, request_id: str, headers: list[tuple[bytes, bytes]]) -> None:
         self._send = send
+        self._headers = headers
         self._request_id = request_id
         self.status = 0
 
@@ -79,7 +80,7 @@ class _Exchange:
             self.status = message["status"]
             message["headers"] = [
                 *message.get("headers", ()),
-                *_HEADERS,
+                *self._headers,
                 (b"x-request-id", self._request_id.encode("latin-1")),
             ]
         await self._send(message)

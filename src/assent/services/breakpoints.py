@@ -1,6 +1,6 @@
 """The life of a breakpoint: create, comment, respond, cancel, expire."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,7 +39,7 @@ from assent.domain.instants import SECOND
 from assent.domain.routing import Seat, answerable, eligible, in_place_of, seating, seats_for
 from assent.domain.strategies import NEEDS_EXPERTS, Decision, Vote, verdict
 from assent.domain.terms import Answer, Terms
-from assent.store.breakpoints import Deadline
+from assent.store.breakpoints import Deadline, row_of
 from assent.store.files import FileEntry
 from assent.store.reading import Whole, whole_of
 from assent.store.transaction import Transaction
@@ -54,6 +54,14 @@ class Once:
 
     key: str
     fingerprint: str
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """A breakpoint as an answer left it, where nobody has commented: what a reader would get, without reading."""
+
+    row: Whole
+    responses: Sequence[Response]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +82,7 @@ class BreakpointService:
         # First: a retry gets what the first try got, whatever has changed about the experts since.
         if once is not None and (done := tx.idempotency.find(by.id, once.key, fingerprint=once.fingerprint)):
             return done
-        policy = tx.projects.get(by.project).policy
-        seats, warnings = self._seats(tx, draft, by.project, policy)
+        seats, warnings = self._seats(tx, draft, by)
         files = self._files(tx, draft, by.project)
         new_id = tx.new_id("bp")
         if once is not None:
@@ -87,20 +94,18 @@ class BreakpointService:
         for file in draft.files:
             if file.content is not None and file.sha256 is not None:
                 tx.files.put(by.project, file.sha256, file.content, at=now)
-        new, events = _created(draft, by, new_id, now, digest=digest, seats=seats, warnings=warnings, policy=policy)
+        new, events = _created(draft, by, new_id, now, digest=digest, seats=seats, warnings=warnings)
         row = tx.breakpoints.add(new, events, search=draft.search)
         tx.files.attach(new.id, files)
         tx.changed(new)
         return whole_of(row)
 
-    def _seats(
-        self, tx: Transaction, draft: Draft, project: str, policy: Mapping[str, Any]
-    ) -> tuple[tuple[Seat, ...], tuple[str, ...]]:
+    def _seats(self, tx: Transaction, draft: Draft, by: Principal) -> tuple[tuple[Seat, ...], tuple[str, ...]]:
         if not draft.experts:
             return (), ()
-        directory = tx.people.directory(project, draft.experts)
+        directory = tx.people.directory(by.project, draft.experts)
         seats, missing = seats_for(draft.experts, directory)
-        if missing and policy.get("unknownExperts") == "refuse":
+        if missing and by.policy.get("unknownExperts") == "refuse":
             raise InvalidRequest.at("/payload/expert", f"nobody carries the name {', '.join(missing)}")
         carried = [options for seat in seats if (options := eligible(seat, directory))]
         if draft.strategy in NEEDS_EXPERTS and not answerable(carried):
@@ -152,7 +157,7 @@ class BreakpointService:
         via: str,
         once: Once | None = None,
         if_match: int | None = None,
-    ) -> None:
+    ) -> Outcome | None:
         """Take one person's answer; release the breakpoint when the strategy is settled."""
         if not by.may(Permission.OVERRIDE):
             by.require(Permission.DECIDE)
@@ -160,7 +165,7 @@ class BreakpointService:
         now = tx.now()
         standing, others = self._standing(tx, current, by, now)
         if self._done_before(tx, once, by, current, now):
-            return
+            return None
         _check_state(current, answer, now, if_match)
         Terms.of(current.gate, current.payload).check(answer)
         response = _response(answer, standing, by, via, now)
@@ -181,6 +186,7 @@ class BreakpointService:
         if response.comment is not None:
             tx.breakpoints.add_comment(tx.new_id("fb"), current.id, author=by.actor, comment=response.comment, at=now)
         tx.changed(changed)
+        return None if changed.comments else Outcome(whole_of(row_of(changed)), responses)
 
     def standing(self, tx: Transaction, breakpoint_id: str, *, by: Principal) -> Standing:
         """Say in which capacity a person may answer, or raise why not."""
@@ -302,9 +308,8 @@ def _created(  # noqa: PLR0913  # every part of a new breakpoint, each decided e
     digest: str,
     seats: tuple[Seat, ...],
     warnings: tuple[str, ...],
-    policy: Mapping[str, Any],
 ) -> tuple[Breakpoint, list[Event]]:
-    ttl = _ttl(draft.ttl_seconds, policy)
+    ttl = _ttl(draft.ttl_seconds, by.policy)
     new = Breakpoint(
         id=new_id,
         project=by.project,

@@ -241,6 +241,7 @@ class PeopleService:
             roles=grants.get(project, frozenset()) | everywhere,
             everywhere=Role.ADMIN in everywhere,
             expires_at=found.expires_at,
+            policy=tx.projects.get(project).policy,
         )
         return principal, found
 

@@ -77,8 +77,7 @@ class Breakpoints:
     def add(self, new: Breakpoint, events: Sequence[Event], *, search: str) -> dict[str, Any]:
         """Store it and return the row."""
         session = self._session
-        extra = {"question": new.payload.get("question"), "attempt": new.payload.get("attempt"), "search": search}
-        row = _row(new) | extra
+        row = row_of(new) | {"search": search}
         session.write(INSERT, [row])
         if session.dialect == "sqlite":
             session.write(INSERT_SEARCH, [{"search": search}])
@@ -213,8 +212,10 @@ def seats_json(seats: Sequence[Seat]) -> str:
     return to_json([[seat.name, list(seat.stands_in_for), seat.added] for seat in seats])
 
 
-def _row(new: Breakpoint) -> dict[str, Any]:
+def row_of(new: Breakpoint) -> dict[str, Any]:
     return {
+        "question": new.payload.get("question"),
+        "attempt": new.payload.get("attempt"),
         "id": new.id,
         "project_id": new.project,
         "status": new.status.value,

@@ -50,6 +50,10 @@ class Spoiled(Exception):
     """A use case failed after it had written: its batch must be taken back and run one by one."""
 
 
+class InDoubt(Exception):
+    """A commit was sent and its answer got lost: the batch may be done, and must not be run again."""
+
+
 class GroupCommit:
     """Writer threads. What waits while one commit is being made durable goes into the next."""
 
@@ -102,6 +106,10 @@ class GroupCommit:
     def _attempt(self, connection: Connection, jobs: list[Job[Any]]) -> list[Job[Any]]:
         try:
             self._together(connection, jobs)
+        except InDoubt as error:
+            connection.rollback()
+            for job in jobs:
+                self._fail(job, error)
         except Exception as error:  # noqa: BLE001  # the worker loop: every failure belongs to some caller
             connection.rollback()
             if len(jobs) == 1:
@@ -129,7 +137,7 @@ class GroupCommit:
 
     def _fail(self, job: Job[Any], error: Exception) -> None:
         job.result, job.hints = None, ()
-        job.error = error.__cause__ if isinstance(error, Spoiled) else error
+        job.error = error.__cause__ if isinstance(error, Spoiled | InDoubt) else error
 
     def _finish(self, jobs: list[Job[Any]]) -> None:
         if self._loop is not None and not self._loop.is_closed():

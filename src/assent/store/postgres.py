@@ -15,7 +15,7 @@ import structlog
 from assent.domain.breakpoint import Status
 from assent.domain.errors import Unavailable
 from assent.ports import Clock, Hint, Ids
-from assent.store.groupcommit import GroupCommit
+from assent.store.groupcommit import GroupCommit, InDoubt
 from assent.store.sql import Row, for_asyncpg, for_psycopg
 from assent.store.transaction import Transaction
 
@@ -73,7 +73,13 @@ class PostgresWriter:
 
     def commit(self) -> None:
         assert self._connection is not None, "begin comes first"
-        self._connection.commit()
+        try:
+            self._connection.commit()
+        except psycopg.OperationalError as error:
+            # With a code, PostgreSQL has said that it took everything back; without one, it said nothing.
+            if error.sqlstate is None:
+                raise InDoubt from error
+            raise
         self._pipeline.close()
 
     def rollback(self) -> None:

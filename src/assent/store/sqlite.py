@@ -5,6 +5,7 @@ checkpoint, of whichever process, happens under one lock, and automatic checkpoi
 """
 
 import asyncio
+import contextlib
 import fcntl
 import os
 import sqlite3
@@ -108,7 +109,9 @@ class SqliteWriter:
 
     def commit(self) -> None:
         self._connection.execute("COMMIT")
-        self._checkpoint()
+        # What is committed stays so: a checkpoint that fails is made up for by the next one.
+        with contextlib.suppress(OSError, sqlite3.Error):
+            self._checkpoint()
         self._release()
 
     def rollback(self) -> None:

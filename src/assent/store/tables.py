@@ -175,6 +175,7 @@ breakpoints = Table(
     _text("search"),
     CheckConstraint("status IN ('waiting','released','expired','cancelled')", name="status"),
     CheckConstraint("(status = 'released') = (decision IS NOT NULL)", name="decision"),
+    CheckConstraint("decision IN ('approved','rejected')", name="decision_word"),
     CheckConstraint("(status = 'waiting') = (ended_by IS NULL)", name="ended"),
     # Fail closed in the database too: only a person or a rule approves, and nobody approves what they created.
     CheckConstraint(

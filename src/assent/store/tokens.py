@@ -22,8 +22,9 @@ TOUCH = "UPDATE assent_tokens SET last_used_at = :at WHERE id = :id"
 # Everything a request needs to know its principal: the token, its person's name, and that person's roles.
 SELECT_PRINCIPAL = """
     SELECT t.id, t.project_id, t.kind, t.name, t.person_id, t.roles, t.gates, t.agent_ids, t.creates_per_minute,
-           t.expires_at, p.name, p.active, g.project_id, g.role
+           t.expires_at, p.name, p.active, g.project_id, g.role, o.policy
     FROM assent_tokens t
+    JOIN assent_projects o ON o.id = t.project_id
     LEFT JOIN assent_people p ON p.id = t.person_id
     LEFT JOIN assent_grants g ON g.person_id = t.person_id AND g.project_id IN (t.project_id, '*')
     WHERE t.secret_hash = :secret_hash AND t.revoked_at IS NULL"""

@@ -116,6 +116,7 @@ def upgrade() -> None:
         sa.CheckConstraint(
             "(status = 'released') = (decision IS NOT NULL)", name=op.f("ck_assent_breakpoints_decision")
         ),
+        sa.CheckConstraint("decision IN ('approved','rejected')", name=op.f("ck_assent_breakpoints_decision_word")),
         sa.CheckConstraint("(status = 'waiting') = (ended_by IS NULL)", name=op.f("ck_assent_breakpoints_ended")),
         sa.CheckConstraint(
             "decision IS NULL OR decision <> 'approved' OR ended_by LIKE 'person:%' OR ended_by LIKE 'rule:%'",
