@@ -104,8 +104,9 @@ class Stream:
     async def rest(self) -> list[Told]:
         """Return everything until the server ends the stream by itself."""
         found: list[Told] = []
-        while (event := await self.event()) is not None:
-            found.append(event)
+        async with asyncio.timeout(PATIENCE):
+            while (event := await self.event()) is not None:
+                found.append(event)
         return found
 
     async def body(self) -> bytes:

@@ -2,6 +2,7 @@
 
 import asyncio
 
+from tests.api.streams import parked
 from tests.support.nodes import Node
 
 
@@ -9,8 +10,7 @@ async def test_a_waiting_agent_learns_of_its_release_at_once(node: Node) -> None
     agent, reviewer = await node.token("agent"), await node.token("reviewer")
     created = await node.create(ttlSeconds=60)
     waiting = asyncio.create_task(node.call("GET", f"/api/breakpoints/{created['id']}/status?wait=30", agent))
-    while not node.assent.hub.waiters:
-        await asyncio.sleep(0)
+    await parked(node)
 
     answer = await node.feedback(created["id"], reviewer, release=True, comment="Go ahead.")
 

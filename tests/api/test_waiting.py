@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import signal
 import socket
 from collections.abc import AsyncIterator
 from typing import Any
@@ -242,9 +243,12 @@ async def test_an_inbox_hears_what_changed_in_its_project_and_nothing_else(node:
             {"breakpointId": created["id"], "status": "waiting", "version": 1},
         )
         await node.feedback(created["id"], await node.token("reviewer"), release=True)
-        hint = await stream.event()
+        # A hint may come twice: from this node's commit and from the database's notification.
+        while hint is not None and hint.data["status"] == "waiting":
+            assert hint.data["breakpointId"] == created["id"]
+            hint = await stream.event()
         assert hint is not None
-        assert (hint.data["status"], hint.data["version"]) == ("released", 3)
+        assert hint.data == {"breakpointId": created["id"], "status": "released", "version": 3}
 
 
 async def test_a_draining_node_answers_everybody_at_once(node: Node) -> None:
@@ -283,8 +287,9 @@ class Raw:
     def everything(self) -> bytes:
         """Return all that the server sends until it closes."""
         parts: list[bytes] = []
-        while part := self.socket.recv(65_536):
-            parts.append(part)
+        with self.socket:
+            while part := self.socket.recv(65_536):
+                parts.append(part)
         return b"".join(parts)
 
 
@@ -328,7 +333,7 @@ def test_a_server_told_to_stop_answers_its_waiters_before_it_goes(settings: Sett
         inbox = Raw(process, "/api/stream", viewer)
         until_metric(process, "assent_waiters 2.0")
         until_metric(process, "assent_streams 1.0")
-        assert process.stop() == 0
+        assert process.stop() in {0, -signal.SIGTERM}
     answer = poll.everything()
     assert answer.startswith(b"HTTP/1.1 200 OK")
     assert b'"status":"waiting"' in answer

@@ -90,17 +90,19 @@ class Agents:
             first += 1
 
 
-async def parked(client: httpx2.AsyncClient, urls: list[str], count: int) -> None:
+async def parked(urls: list[str], count: int) -> None:
     """Return when so many waiters are parked on these nodes."""
-    while True:
-        found = 0.0
-        for url in urls:
-            for line in (await client.get(f"{url}/metrics", headers={"authorization": ""})).text.splitlines():
-                if line.startswith("assent_waiters "):
-                    found += float(line.split()[1])
-        if found >= count:
-            return
-        await asyncio.sleep(0.02)  # the server's own gauge is the signal; it can only be asked
+    with anyio.fail_after(60):
+        async with httpx2.AsyncClient() as client:
+            # The servers' own gauge is the signal; it can only be asked.
+            while sum([await waiters(client, url) for url in urls]) < count:
+                pass
+
+
+async def waiters(client: httpx2.AsyncClient, url: str) -> float:
+    answer = await client.get(f"{url}/metrics")
+    assert answer.status_code == 200, answer.text
+    return sum(float(line.split()[1]) for line in answer.text.splitlines() if line.startswith("assent_waiters "))
 
 
 def silence(settings: Settings, *, like: str) -> int:
@@ -129,7 +131,7 @@ async def test_a_release_on_one_node_wakes_the_waiter_on_the_other(postgres_sett
             ids = [await agents.create(client, n) for n in range(10)]
             agents.urls = [other.url]
             waits = [asyncio.create_task(agents.wait(client, each, 0)) for each in ids]
-            await parked(client, [other.url], len(ids))
+            await parked([other.url], len(ids))
             agents.urls = [one.url]
             for each in ids:
                 await agents.approve(client, each)
@@ -145,7 +147,7 @@ async def test_a_wait_ends_although_its_notification_is_lost(postgres_settings: 
             ids = [await agents.create(client, n) for n in range(10)]
             agents.urls = [other.url]
             waits = [asyncio.create_task(agents.wait(client, each, 0)) for each in ids]
-            await parked(client, [other.url], len(ids))
+            await parked([other.url], len(ids))
             agents.urls = [one.url]
             for each in ids:
                 # Whoever listens is cut off now, and needs longer to come back than the decision takes.
@@ -158,7 +160,7 @@ async def test_a_wait_ends_although_its_notification_is_lost(postgres_settings: 
 @pytest.mark.timeout(PATIENCE)
 async def test_nodes_talk_to_each_other_again_after_their_connections_were_cut(postgres_settings: Settings) -> None:
     async with running_node(postgres_settings) as one, running_node(postgres_settings) as other:
-        inbox = other.assent.hub.open_inbox("default", "tok_test")
+        inbox = other.assent.hub.open_inbox("default", "a session")
         await one.create()
         with anyio.fail_after(PATIENCE):
             await inbox.ready.wait()
@@ -167,7 +169,7 @@ async def test_nodes_talk_to_each_other_again_after_their_connections_were_cut(p
         silence(postgres_settings, like="LISTEN%")
         inbox.ready.clear()
         told = False
-        for _ in range(40):
+        for _ in range(15):
             await one.create()
             with anyio.move_on_after(1):
                 await inbox.ready.wait()
@@ -203,7 +205,7 @@ async def test_a_rolling_restart_fails_no_wait(postgres_settings: Settings, caps
         async with agents.client() as client:
             ids = [await agents.create(client, n) for n in range(WAITERS)]
             waits = [asyncio.create_task(agents.wait(client, each, n)) for n, each in enumerate(ids)]
-            await parked(client, agents.urls, WAITERS)
+            await parked(agents.urls, WAITERS)
             for n in range(len(nodes)):
                 restarting = asyncio.create_task(asyncio.to_thread(restarted, nodes[n], postgres_settings))
                 # Decisions go on while a node is away.
@@ -242,7 +244,7 @@ async def test_a_stopping_server_answers_its_waiters_at_once(sqlite_settings: Se
         ids = [await agents.create(client, n) for n in range(50)]
         path = f"{process.url}/api/breakpoints"
         waits = [asyncio.create_task(client.get(f"{path}/{each}/status?wait=30")) for each in ids]
-        await parked(client, agents.urls, len(ids))
+        await parked(agents.urls, len(ids))
         process.popen.send_signal(signal.SIGTERM)
         answers = await asyncio.gather(*waits)
     code = await asyncio.to_thread(process.popen.wait, 30)
@@ -272,8 +274,8 @@ async def test_what_was_acknowledged_survives_a_killed_server(
                 await agents.approve(client, created)
                 acknowledged[created] = "released"
             os.kill(process.popen.pid, signal.SIGKILL)
-            for each in await asyncio.gather(*busy):
-                acknowledged |= dict.fromkeys(each, "waiting")
+            for made in await asyncio.gather(*busy):
+                acknowledged |= dict.fromkeys(made, "waiting")
         await asyncio.to_thread(process.popen.wait, 10)
     with contextlib.closing(sqlite3.connect(sqlite_settings.sqlite_path)) as connection:
         sound = connection.execute("PRAGMA integrity_check").fetchall()

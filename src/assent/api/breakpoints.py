@@ -242,7 +242,8 @@ async def stream(request: Request) -> Response:
     row = await services.inbox.status(known_id(request.path_params["breakpoint_id"]), who)
     _check_quota(services, who)
     last = request.headers.get("last-event-id", "0")
-    if not last.isascii() or not last.isdigit() or len(last) > 9:  # noqa: PLR2004  # more events than that do not exist
+    # A number beyond the last event would wait for ever, deaf to everything before it.
+    if not last.isascii() or not last.isdigit() or len(last) > 9 or int(last) > row.version:  # noqa: PLR2004
         raise InvalidRequest.at("header Last-Event-ID", "must be the number of an event of this breakpoint")
     return EventStream(services, who, row.id, int(last))
 

@@ -16,7 +16,8 @@ from assent.store.transaction import Transaction
 files = router("files")
 _BYTES: dict[str, Any] = {
     "requestBody": {
-        "required": True,
+        "required": False,
+        "description": "No body is an empty file.",
         "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
     }
 }

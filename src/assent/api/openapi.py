@@ -20,8 +20,11 @@ def _query(name: str, schema: dict[str, Any], description: str = "") -> dict[str
 
 
 def _json(model: type[BaseModel]) -> dict[str, Any]:
-    schema = {"$ref": f"#/components/schemas/{model.__name__}"}
-    return {"description": "OK", "content": {"application/json": {"schema": schema}}}
+    return {"description": "OK", "content": {"application/json": {"schema": _ref(model)}}}
+
+
+def _ref(model: type[BaseModel]) -> dict[str, Any]:
+    return {"$ref": f"#/components/schemas/{model.__name__}"}
 
 
 _SSE = {"description": "Server-sent events", "content": {"text/event-stream": {"schema": {"type": "string"}}}}
@@ -47,6 +50,7 @@ def _header(name: str, pattern: str) -> dict[str, Any]:
     return {"name": name, "in": "header", "required": False, "schema": {"type": "string", "pattern": pattern}}
 
 
+_HEADERS_OF = {"401": ("WWW-Authenticate",), "405": ("Allow",), "429": ("Retry-After",), "503": ("Retry-After",)}
 _KEY = _header("Idempotency-Key", "^[!-~]{1,255}$")
 _IF_MATCH = _header("If-Match", '^(\\*|(W/)?"v[0-9]{1,9}")$')
 _LAST_EVENT = _header("Last-Event-ID", "^[0-9]{1,9}$")
@@ -99,6 +103,14 @@ HOT_PATHS = {
 }
 
 
+def _answer_headers(status: str, answer: dict[str, Any]) -> dict[str, Any]:
+    """The headers that every answer of this kind carries."""
+    names = ["X-Request-Id", *_HEADERS_OF.get(status, ())]
+    if answer.get("content", {}).get("application/json", {}).get("schema") == _ref(wire.BreakpointView):
+        names.append("ETag")
+    return {name: {"required": True, "schema": {"type": "string"}} for name in names}
+
+
 def document(app: FastAPI) -> dict[str, Any]:
     """Build the document once."""
     if app.openapi_schema:
@@ -123,5 +135,9 @@ def document(app: FastAPI) -> dict[str, Any]:
     for path, operations in schema["paths"].items():
         for operation in operations.values():
             operation["security"] = [{"token": []}] if path.startswith("/api/") else []
+            operation["responses"] = {
+                status: {**answer, "headers": _answer_headers(status, answer)}
+                for status, answer in operation["responses"].items()
+            }
     app.openapi_schema = schema
     return schema

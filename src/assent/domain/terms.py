@@ -139,8 +139,11 @@ def _check_value(pointer: str, field: Mapping[str, Json], value: Json) -> None:
     size = len(value) if isinstance(value, str) else value
     low = field.get("minLength") if isinstance(value, str) else field.get("minimum")
     high = field.get("maxLength", MAX_TEXT) if isinstance(value, str) else field.get("maximum")
-    if (low is not None and size < low) or (high is not None and size > high):
-        raise InvalidRequest.at(pointer, f"must be between {low} and {high}")
+    unit = " characters" if isinstance(value, str) else ""
+    if low is not None and size < low:
+        raise InvalidRequest.at(pointer, f"must be at least {low}{unit}")
+    if high is not None and size > high:
+        raise InvalidRequest.at(pointer, f"must be at most {high}{unit}")
 
 
 def _is(value: Json, kind: str) -> bool:

@@ -45,7 +45,7 @@ class Edge:
         except AssentError as error:
             await exchange.fail(error, scope, receive)
         except Exception:  # noqa: BLE001  # the last handler
-            _log.exception("request_failed", request_id=request_id, path=scope["path"])
+            _log.exception("request_failed", request_id=request_id, path=_loggable(scope["path"]))
             msg = f"Something went wrong on our side; the log has it under {request_id}."
             await exchange.fail(Internal(msg), scope, receive)
         self._record(scope, exchange.status, time.perf_counter() - started, request_id)
@@ -58,7 +58,7 @@ class Edge:
                 "request",
                 request_id=request_id,
                 method=scope["method"],
-                path=scope["path"],
+                path=_loggable(scope["path"]),
                 status=status,
                 ms=round(seconds * 1000, 1),
             )
@@ -106,6 +106,11 @@ class _Bounded:
         if self._left < 0:
             raise Problem(TooLarge(f"The body is larger than {self._limit} bytes."))
         return message
+
+
+def _loggable(path: str) -> str:
+    """A sign-in link is a secret until it is used; no log keeps it."""
+    return "/sign-in/…" if path.startswith("/sign-in/") else path
 
 
 def _request_id(scope: Scope) -> str:

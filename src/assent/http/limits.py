@@ -25,5 +25,6 @@ class RateLimit:
             msg = f"More than {limit} {what} in a minute; try again in {max(1, math.ceil(wait))} s."
             raise RateLimited(msg, retry_after=wait, limit=limit)
         if len(self._buckets) > 100_000:  # noqa: PLR2004  # a bound on memory, not a behaviour
-            self._buckets.clear()
+            # The oldest goes: clearing them all would give everybody a fresh start.
+            del self._buckets[next(iter(self._buckets))]
         self._buckets[key] = (level - 1, now)

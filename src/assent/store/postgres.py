@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -162,7 +162,7 @@ class PostgresDatabase:
         async with self._keys.acquire() as connection:
             if isinstance(self._clock, DatabaseClock):
                 await self._clock.measure(connection)
-        self._tasks = [asyncio.create_task(self._listen()), asyncio.create_task(self._notify())]
+        self._tasks = [asyncio.create_task(_stay_connected(self.url, use)) for use in (self._listen, self._notify)]
 
     async def stop(self) -> None:
         await self._commits.stop()
@@ -222,28 +222,26 @@ class PostgresDatabase:
         self._unsent.extend(hints)
         self._unsent_ready.set()
 
-    async def _notify(self) -> None:
+    async def _notify(self, connection: asyncpg.Connection) -> None:
         """Tell the other nodes, after the commit and many at a time: NOTIFY inside it would halve the throughput."""
-        async for connection in _connections(self.url):
-            while True:
-                await self._unsent_ready.wait()
-                self._unsent_ready.clear()
-                while self._unsent:
-                    await connection.execute("SELECT pg_notify($1, $2)", CHANNEL, _pack(self._unsent))
+        while True:
+            while self._unsent:
+                await connection.execute("SELECT pg_notify($1, $2)", CHANNEL, _pack(self._unsent))
+            await self._unsent_ready.wait()
+            self._unsent_ready.clear()
+
+    async def _listen(self, connection: asyncpg.Connection) -> None:
+        lost = asyncio.Event()
+        connection.add_termination_listener(lambda _: lost.set())
+        await connection.add_listener(CHANNEL, self._heard)
+        while not lost.is_set():
+            if isinstance(self._clock, DatabaseClock):
+                await self._clock.measure(connection)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(lost.wait(), 10)
 
     def _heard(self, _: object, __: int, ___: str, payload: object) -> None:
         self._on_hint(_unpack(str(payload)))
-
-    async def _listen(self) -> None:
-        async for connection in _connections(self.url):
-            lost = asyncio.Event()
-            connection.add_termination_listener(lambda _, lost=lost: lost.set())
-            await connection.add_listener(CHANNEL, self._heard)
-            while not lost.is_set():
-                if isinstance(self._clock, DatabaseClock):
-                    await self._clock.measure(connection)
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(lost.wait(), 10)
 
 
 async def _pool(url: str, size: int) -> asyncpg.Pool:
@@ -256,13 +254,13 @@ async def _pool(url: str, size: int) -> asyncpg.Pool:
     return pool
 
 
-async def _connections(url: str) -> AsyncIterator[asyncpg.Connection]:
-    """Yield a connection, and a new one whenever it broke."""
+async def _stay_connected(url: str, use: Callable[[asyncpg.Connection], Awaitable[None]]) -> None:
+    """Use a connection, and a new one whenever it broke."""
     while True:
         try:
             connection: asyncpg.Connection = await asyncpg.connect(url, timeout=5)
             try:
-                yield connection
+                await use(connection)
             finally:
                 connection.terminate()
         except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:

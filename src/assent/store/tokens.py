@@ -32,7 +32,9 @@ SELECT_PRINCIPAL = """
 SELECT_VALID = """
     SELECT 1 FROM assent_tokens t LEFT JOIN assent_people p ON p.id = t.person_id
     WHERE t.id = :id AND t.revoked_at IS NULL AND (t.expires_at IS NULL OR t.expires_at > :now)
-      AND (t.person_id IS NULL OR p.active = 1)"""
+      AND (t.person_id IS NULL OR p.active = 1 AND EXISTS (
+        SELECT 1 FROM assent_grants g
+        WHERE g.person_id = p.id AND g.project_id IN (t.project_id, '*') AND t.roles LIKE '%"' || g.role || '"%'))"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,183 @@
+"""The published document is valid, complete and exact: what it says happens, and nothing else does."""
+
+import re
+from collections import Counter
+from typing import Any
+
+import httpx2
+import jsonschema_rs
+import pytest
+import schemathesis
+from schemathesis.config import SchemathesisConfig
+from schemathesis.engine import from_schema
+from schemathesis.engine.events import EngineEvent, EngineFinished, FatalError, NonFatalError, ScenarioFinished
+from schemathesis.engine.recorder import ScenarioRecorder
+from schemathesis.specs.openapi.definitions import OPENAPI_31_VALIDATOR
+from starlette.routing import Route
+
+from assent.api.breakpoints import HOT_ROUTES, breakpoints
+from assent.api.files import files
+from assent.api.operations import operations
+from assent.api.people import people
+from assent.api.projects import projects
+from assent.api.tokens import tokens
+from assent.settings import Settings
+from tests.support.nodes import Node, Process, prepared, server
+
+MAX_EXAMPLES = 20
+SEED = 20261115
+STREAMS = ("/api/stream", "/api/breakpoints/{breakpoint_id}/stream")
+CHECKS = (
+    "not_a_server_error",
+    "status_code_conformance",
+    "content_type_conformance",
+    "response_schema_conformance",
+    "response_headers_conformance",
+    "negative_data_rejection",
+    "positive_data_acceptance",
+    "missing_required_header",
+    "unsupported_method",
+    "allow_header_conformance",
+    "use_after_free",
+    "ensure_resource_availability",
+    "ignored_auth",
+)
+
+# What a request that fits the schema may get: relations between fields and with what is stored, NUL and numbers beyond
+# 2^53 cannot be said in a schema.
+POSSIBLE = ["2xx", "400", "401", "403", "404", "409", "412", "422"]
+
+
+async def published(node: Node) -> dict[str, Any]:
+    answer = await node.call("GET", "/openapi.json")
+    document: dict[str, Any] = answer.json()
+    return document
+
+
+async def test_the_document_is_openapi_3_1(shared: Node) -> None:
+    document = await published(shared)
+    assert document["openapi"].startswith("3.1")
+    OPENAPI_31_VALIDATOR.validate(document)
+    schemathesis.openapi.from_dict(document).validate()
+    for name, schema in document["components"]["schemas"].items():
+        assert jsonschema_rs.meta.is_valid(schema), name
+        assert re.fullmatch(r"[A-Za-z0-9._-]+", name)
+
+
+async def test_every_reference_leads_somewhere_and_every_schema_is_used(shared: Node) -> None:
+    document = await published(shared)
+    used = set(re.findall(r"#/components/schemas/([^'\"]+)", str(document)))
+    assert used == set(document["components"]["schemas"])
+
+
+async def test_every_operation_has_a_name_of_its_own(shared: Node) -> None:
+    document = await published(shared)
+    ids = Counter(each["operationId"] for methods in document["paths"].values() for each in methods.values())
+    assert [name for name, count in ids.items() if count > 1] == []
+    assert all(each["summary"] for methods in document["paths"].values() for each in methods.values())
+
+
+async def test_every_route_is_in_the_document_and_the_other_way_round(shared: Node) -> None:
+    document = await published(shared)
+    documented = {(method.upper(), path) for path, methods in document["paths"].items() for method in methods}
+    routers = (breakpoints, files, people, projects, tokens, operations)
+    routes = [*HOT_ROUTES, *(each for router in routers for each in router.routes if isinstance(each, Route))]
+    registered = {(method, route.path) for route in routes for method in (route.methods or set()) - {"HEAD"}}
+    assert documented == registered
+
+
+async def test_every_address_takes_exactly_the_documented_methods(shared: Node) -> None:
+    document = await published(shared)
+    for path, methods in document["paths"].items():
+        address = re.sub(r"\{[^}]+\}", "x", path)
+        answer = await shared.call("OPTIONS", address, await shared.token("admin"))
+        allowed = set(answer.headers["allow"].split(", ")) - {"HEAD"}
+        assert (answer.status_code, allowed) == (405, {method.upper() for method in methods}), path
+
+
+async def test_everything_under_api_asks_for_a_token_and_says_so(shared: Node) -> None:
+    document = await published(shared)
+    for path, methods in document["paths"].items():
+        for operation in methods.values():
+            assert operation["security"] == ([{"token": []}] if path.startswith("/api/") else [])
+            if path.startswith("/api/"):
+                assert "401" in operation["responses"]
+
+
+def _testable(process: Process) -> dict[str, Any]:
+    """Take out what does not come back by itself; those are tested by hand in test_waiting."""
+    document: dict[str, Any] = httpx2.get(f"{process.url}/openapi.json", timeout=30).json()
+    for path in STREAMS:
+        del document["paths"][path]
+    status = document["paths"]["/api/breakpoints/{breakpoint_id}/status"]["get"]
+    status["parameters"] = [each for each in status["parameters"] if each["name"] != "wait"]
+    return document
+
+
+def _configuration(process: Process, token: str) -> SchemathesisConfig:
+    return SchemathesisConfig.from_dict(
+        {
+            "seed": SEED,
+            "base-url": process.url,
+            "headers": {"Authorization": f"Bearer {token}"},
+            "request-timeout": 30,
+            "continue-on-failure": True,
+            "generation": {"max-examples": MAX_EXAMPLES, "deterministic": True, "no-shrink": True, "database": "none"},
+            "phases": {"stateful": {"enabled": False}},
+            "checks": {
+                "enabled": False,
+                **{name: {"enabled": True} for name in CHECKS},
+                "positive_data_acceptance": {"enabled": True, "expected-statuses": POSSIBLE},
+            },
+        }
+    )
+
+
+class Tally:
+    """What a run of the engine did and found."""
+
+    def __init__(self) -> None:
+        self.cases: Counter[str] = Counter()
+        self.statuses: Counter[int] = Counter()
+        self.failures: set[str] = set()
+
+    def take(self, event: EngineEvent) -> None:
+        if isinstance(event, NonFatalError | FatalError):
+            self.failures.add(str(event))
+        elif isinstance(event, EngineFinished):
+            assert event.stop_reason == "completed"
+        elif isinstance(event, ScenarioFinished):
+            self._take_scenario(event.recorder)
+
+    def _take_scenario(self, recorder: ScenarioRecorder) -> None:
+        self.cases[recorder.label] += len(recorder.cases)
+        answers = [each.response for each in recorder.interactions.values() if each.response is not None]
+        self.statuses.update(answer.status_code for answer in answers)
+        for case_id, checks in recorder.checks.items():
+            for check in checks:
+                if check.failure_info is not None:
+                    sent = recorder.interactions[case_id].request
+                    self.failures.add(f"{recorder.label}: {check.failure_info.failure} for {sent.uri}")
+
+
+def test_no_generated_request_meets_an_undocumented_answer_a_server_error_or_an_open_door(
+    settings: Settings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (token,) = prepared(settings, "admin")
+    tally = Tally()
+    with server(settings) as process:
+        schema = schemathesis.openapi.from_dict(_testable(process), config=_configuration(process, token))
+        expected = {
+            f"{method.upper()} {path}" for path, methods in _testable(process)["paths"].items() for method in methods
+        }
+        for event in from_schema(schema).execute():
+            tally.take(event)
+        still_known = httpx2.get(f"{process.url}/api/people", headers={"authorization": f"Bearer {token}"}, timeout=30)
+    with capsys.disabled():
+        answers = sorted(tally.statuses.items())
+        print(f"\n{sum(tally.cases.values())} generated cases, {len(tally.failures)} failures, answers {answers}")  # noqa: T201
+    assert tally.failures == set()
+    assert still_known.status_code == 200, "the token was lost on the way: the rest proved nothing"
+    assert expected <= {name for name, count in tally.cases.items() if count}
+    assert max(tally.statuses) < 500
+    assert {200, 201, 204, 400, 401, 404, 405, 409, 422} <= set(tally.statuses), "the run reached into every corner"
