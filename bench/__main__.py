@@ -7,9 +7,9 @@ from pathlib import Path
 
 from assent.app import migrate
 from assent.settings import Settings
+from bench.million import million
 from bench.report import Report
 from bench.throughput import throughput
-from bench.million import million
 from bench.waiters import waiters
 from tests.support.postgres import new_database, postgres
 

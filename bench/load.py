@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import cycle
 from typing import Any, cast
 from urllib.parse import urlsplit
@@ -104,7 +105,8 @@ class Client(asyncio.Protocol):
         self._buffer = b""
         self._next()
 
-    def connection_lost(self, error: Exception | None) -> None:
+    def connection_lost(self, exc: Exception | None) -> None:
+        del exc
         if not self._done.done():
             self.failed += 1
             self._done.set_result(None)
@@ -130,7 +132,7 @@ async def generate(job: dict[str, Any]) -> Load:
     for _ in range(job["connections"]):
         done: asyncio.Future[None] = loop.create_future()
         mine = shared if job["once"] else _until(shared, started + job["seconds"])
-        _, client = await loop.create_connection(lambda m=mine, d=done: Client(m, times, d), host, port)
+        _, client = await loop.create_connection(partial(Client, mine, times, done), host, port)
         clients.append(client)
         waiting.append(done)
     await asyncio.gather(*waiting)

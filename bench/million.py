@@ -24,7 +24,8 @@ COLUMNS = (
 )
 ROWS = """
     SELECT 'bp_' || {hex}, 'default',
-        CASE WHEN n % 50 = 0 THEN 'waiting' WHEN n % 50 = 1 THEN 'cancelled' WHEN n % 50 < 4 THEN 'expired' ELSE 'released' END,
+        CASE WHEN n % 50 = 0 THEN 'waiting' WHEN n % 50 = 1 THEN 'cancelled'
+            WHEN n % 50 < 4 THEN 'expired' ELSE 'released' END,
         CASE WHEN n % 50 >= 4 THEN 'approved' END,
         'agent-' || CASE WHEN n % 3 = 0 THEN 0 ELSE n % 50 END,
         'Deploy build ' || n, 'Shall build ' || n || ' go to production?', 'deploy.' || (n % 200),
@@ -119,10 +120,10 @@ def _fill_postgres(settings: Settings, rows: int, start: int) -> None:
         numbers = f"generate_series(1, {rows}) AS s(n)"
         step = f"{SPAN // rows}::bigint"
         values = ROWS.format(hex="lpad(to_hex(n), 26, '0')", start=f"{start}::bigint", step=step, numbers=numbers)
-        connection.execute(f"INSERT INTO assent_breakpoints ({COLUMNS}) {values}")  # type: ignore[call-overload]
+        connection.execute(f"INSERT INTO assent_breakpoints ({COLUMNS}) {values}")
         for label, condition in LABELS:
             connection.execute(
-                "INSERT INTO assent_labels SELECT project_id, %s, status, created_at, id, agent_id"  # type: ignore[call-overload]
+                "INSERT INTO assent_labels SELECT project_id, %s, status, created_at, id, agent_id"
                 f" FROM assent_breakpoints WHERE {condition.replace('n %', 'ordinal %%')}",
                 (label,),
             )

@@ -26,6 +26,7 @@ GET = f"SELECT {', '.join(WHOLE_COLUMNS)} FROM assent_breakpoints WHERE id = :id
 STATUS = f"SELECT {', '.join(STATUS_COLUMNS)} FROM assent_breakpoints WHERE id = :id"
 UPDATE = f"{b.UPDATE} {b.Deadline.AHEAD.value}"
 Statement = tuple[str, dict[str, Any]]
+Connection = Any
 
 
 def page(tags: Sequence[str], agent: str | None, limit: int, dialect: str) -> Statement:
@@ -40,8 +41,8 @@ def create_statements(new_id: str, at: int, dialect: str) -> list[Statement]:
         "payload": '{"question":"Deploy build 4812 to production?"}', "tags": '["prod","deploy"]', "seats": "[]",
         "strategy": "single", "risk": None, "priority": "normal", "on_timeout": "expire", "ttl_seconds": 3600,
         "callback_url": None, "digest": GENESIS, "created_at": at, "created_by": "agent:bench",
-        "created_by_id": "tok_bench", "due_at": at + 3600 * 10**6, "auto_approval": b.to_json(NO_RULE), "warnings": "[]",
-        "updated_at": at, "ended_at": None, "ended_by": None, "result": None, "version": 1, "head": GENESIS,
+        "created_by_id": "tok_bench", "due_at": at + 3600 * 10**6, "auto_approval": b.to_json(NO_RULE),
+        "warnings": "[]", "updated_at": at, "ended_at": None, "ended_by": None, "result": None, "version": 1, "head": GENESIS,
         "comments": 0, "votes": 0, "question": "Deploy build 4812 to production?", "attempt": None,
         "search": "Deploy to production Deploy build 4812 to production? deploy-to-production agent-1 prod deploy",
     }  # fmt: skip
@@ -89,7 +90,7 @@ def _event(breakpoint_id: str, seq: int, kind: str, at: int) -> dict[str, Any]:
 
 
 async def postgres_rate(
-    url: str, work: Callable[[asyncpg.Connection, int], Awaitable[None]], *, clients: int, count: int
+    url: str, work: Callable[[Connection, int], Awaitable[None]], *, clients: int, count: int
 ) -> float:
     """Share `count` pieces of work among the clients; return how many are done in a second."""
 
@@ -110,7 +111,7 @@ async def postgres_rate(
     return count / seconds
 
 
-async def on_asyncpg(connection: asyncpg.Connection, statement: Statement) -> None:
+async def on_asyncpg(connection: Connection, statement: Statement) -> None:
     text, names = for_asyncpg(statement[0])
     await connection.fetch(text, *[statement[1][name] for name in names])
 

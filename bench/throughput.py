@@ -14,6 +14,7 @@ import httpx2
 
 from assent.app import TimeOrderedIds
 from assent.settings import Settings
+from assent.store.sqlite import connect
 from bench import raw
 from bench.load import http_load
 from bench.report import Report
@@ -156,7 +157,7 @@ def _owner(settings: Settings) -> str:
         with psycopg.connect(settings.database_url) as connection:
             row = connection.execute(statement).fetchone()
     else:
-        row = raw.connect(settings.sqlite_path).execute(statement).fetchone()
+        row = connect(settings.sqlite_path).execute(statement).fetchone()
     assert row is not None
     return str(row[0])
 

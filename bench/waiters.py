@@ -7,6 +7,7 @@ import resource
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 from urllib.parse import urlsplit
@@ -116,7 +117,7 @@ async def _open(job: dict[str, Any], ids: list[str]) -> list["asyncio.Future[flo
         request = encoded(parts.netloc, job["agent"], "GET", f"/api/breakpoints/{breakpoint_id}/status?wait=30", None)
         answer: asyncio.Future[float] = loop.create_future()
         answers.append(answer)
-        await loop.create_connection(lambda r=request, a=answer: Parked(r, a), parts.hostname, parts.port)
+        await loop.create_connection(partial(Parked, request, answer), parts.hostname, parts.port)
     return answers
 
 
@@ -137,7 +138,8 @@ async def wake(job: dict[str, Any]) -> dict[str, float]:
 async def park(job: dict[str, Any]) -> None:
     ids = [job["ids"][n % len(job["ids"])] for n in range(job["count"])]
     answers = await _open(job, ids)
-    while _waiting(job["url"]) < job["count"] and not any(answer.done() for answer in answers):
+    # Another process counts them: there is nothing here to wait on but its number.
+    while _waiting(job["url"]) < job["count"] and not any(answer.done() for answer in answers):  # noqa: ASYNC110
         await asyncio.sleep(0.2)
     print("parked", flush=True)
     await asyncio.sleep(60)

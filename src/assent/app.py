@@ -19,7 +19,8 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.types import ASGIApp
 
-from assent.api.breakpoints import HOT_ROUTES, FastLane, breakpoints
+from assent.api.breakpoints import breakpoints
+from assent.api.fastlane import HOT_ROUTES, FastLane
 from assent.api.files import files
 from assent.api.openapi import document
 from assent.api.operations import operations

@@ -15,7 +15,8 @@ from schemathesis.engine.recorder import ScenarioRecorder
 from schemathesis.specs.openapi.definitions import OPENAPI_31_VALIDATOR
 from starlette.routing import Route
 
-from assent.api.breakpoints import HOT_ROUTES, breakpoints
+from assent.api.breakpoints import breakpoints
+from assent.api.fastlane import HOT_ROUTES
 from assent.api.files import files
 from assent.api.operations import operations
 from assent.api.people import people

@@ -6,10 +6,10 @@ from typing import Annotated, Any
 from fastapi import Path, Request, Response
 
 from assent import wire
-from assent.api.breakpoints import known_id
 from assent.api.routing import Who, With, router
 from assent.domain.access import Permission
 from assent.domain.canonical import sha256
+from assent.http.addresses import known_id
 from assent.http.files import file_response
 from assent.store.transaction import Transaction
 

@@ -26,6 +26,7 @@ from assent.store.transaction import Transaction
 from assent.telemetry import Metrics
 
 Body = TypeVar("Body", bound=BaseModel)
+JSON = "application/json"
 
 _PROBLEM = {"content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}}
 PROBLEMS: dict[int | str, dict[str, Any]] = {

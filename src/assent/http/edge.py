@@ -5,6 +5,7 @@ import secrets
 import time
 
 import structlog
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from assent.domain.errors import AssentError, Internal, TooLarge
@@ -13,6 +14,8 @@ from assent.telemetry import Metrics
 
 MAX_BODY = 1024 * 1024
 MAX_UPLOAD = 10 * 1024 * 1024
+CLIENT_LEFT = 499
+"""How logs and metrics count a request whose sender left before it was whole."""
 _log = structlog.get_logger()
 _HEADERS = [(b"x-content-type-options", b"nosniff"), (b"referrer-policy", b"no-referrer")]
 _DOCUMENT_HEADERS = [
@@ -44,6 +47,8 @@ class Edge:
             await self._app(scope, _Bounded(scope, receive), exchange.send)
         except AssentError as error:
             await exchange.fail(error, scope, receive)
+        except ClientDisconnect:
+            exchange.status = CLIENT_LEFT
         except Exception:  # noqa: BLE001  # the last handler
             _log.exception("request_failed", request_id=request_id, path=_loggable(scope["path"]))
             msg = f"Something went wrong on our side; the log has it under {request_id}."

@@ -1,7 +1,7 @@
 """The life of a breakpoint: create, comment, respond, cancel, expire."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from assent.domain.access import Permission, Principal, Role
@@ -71,6 +71,8 @@ class Standing:
     seat: Seat | None = None
     in_place_of: tuple[str, ...] = ()
     override: bool = False
+    moved: tuple[Response, ...] = ()
+    """Earlier answers of people who make room: they count for another of their seats now."""
 
 
 class BreakpointService:
@@ -175,6 +177,8 @@ class BreakpointService:
         events = [event]
         is_new = all(each.person != by.name for each in others)
         changed = changed.but(votes=current.votes + is_new, comments=current.comments + (response.comment is not None))
+        for moved in standing.moved:
+            others = _with(others, moved)
         responses = _with(others, response)
         decision = _settled(current, responses, response)
         if decision is not None:
@@ -183,6 +187,8 @@ class BreakpointService:
             events.append(event)
         tx.breakpoints.move(changed, events, deadline=Deadline.AHEAD, now=now)
         tx.breakpoints.put_response(current.id, response, person_id=by.id)
+        for moved in standing.moved:
+            tx.breakpoints.reseat(current.id, moved)
         if response.comment is not None:
             tx.breakpoints.add_comment(tx.new_id("fb"), current.id, author=by.actor, comment=response.comment, at=now)
         tx.changed(changed)
@@ -241,7 +247,13 @@ class BreakpointService:
             msg = f"{taken} has been answered for already."
             raise SeatTaken(msg)
         seat = current.seats[places[person]]
-        return Standing(seat, in_place_of(seat, person, directory))
+        sits = {name: current.seats[index] for name, index in places.items()}
+        moved = tuple(
+            replace(each, seat=new.name, in_place_of=in_place_of(new, each.person, directory))
+            for each in others
+            if (new := sits.get(each.person)) and each.person != person and each.seat != new.name
+        )
+        return Standing(seat, in_place_of(seat, person, directory), moved=moved)
 
     def cancel(self, tx: Transaction, breakpoint_id: str, *, by: Principal) -> None:
         """The agent that raised it, or an admin."""

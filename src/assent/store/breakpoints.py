@@ -42,6 +42,9 @@ UPSERT_RESPONSE = insert(
     suffix="ON CONFLICT (breakpoint_id, person_id) DO UPDATE SET "
     + ", ".join(f"{name} = excluded.{name}" for name in RESPONSE_COLUMNS[3:] if name != "first_at"),
 )
+RESEAT = """
+    UPDATE assent_responses SET seat = :seat, in_place_of = :in_place_of
+    WHERE breakpoint_id = :id AND person = :person"""
 SELECT_RESPONSES = """
     SELECT person, approved, at, via, comment, option, answers, edits, seat, in_place_of, override, digest
     FROM assent_responses WHERE breakpoint_id = :id ORDER BY first_at, person_id"""
@@ -156,6 +159,16 @@ class Breakpoints:
             "digest": response.digest,
         }
         self._session.write(UPSERT_RESPONSE, [row])
+
+    def reseat(self, breakpoint_id: str, response: Response) -> None:
+        """Note for which expert an answer counts now."""
+        row = {
+            "id": breakpoint_id,
+            "person": response.person,
+            "seat": response.seat,
+            "in_place_of": to_json(response.in_place_of),
+        }
+        self._session.write(RESEAT, [row])
 
     def responses(self, breakpoint_id: str) -> list[Response]:
         return [response_of(row) for row in self._session.all(SELECT_RESPONSES, {"id": breakpoint_id})]

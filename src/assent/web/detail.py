@@ -1,6 +1,5 @@
 """One breakpoint: what is asked, everything that came with it, who said what, and the forms to answer."""
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -14,6 +13,7 @@ from assent.domain.access import Permission
 from assent.domain.errors import AlreadyEnded, AssentError, DigestMismatch, InvalidRequest, NotFound
 from assent.domain.instants import from_iso
 from assent.domain.terms import Terms
+from assent.http.addresses import known_id
 from assent.http.files import file_response
 from assent.http.problems import STATUS
 from assent.services.breakpoints import Standing
@@ -25,7 +25,6 @@ from assent.web.frame import Visit, large_page
 from assent.web.listing import Item, item
 
 MAX_FILE_NUMBER = 3
-_ID = re.compile(r"bp_[0-9a-z]{26}")
 STRATEGIES = {
     "single": "the first answer decides",
     "first-response-wins": "the first answer decides",
@@ -62,10 +61,7 @@ class Voice:
 
 async def load(visit: Visit) -> Whole:
     breakpoint_id: str = visit.request.path_params["breakpoint_id"]
-    if not _ID.fullmatch(breakpoint_id):
-        msg = "There is no such breakpoint in this project."
-        raise NotFound(msg)
-    return await visit.site.inbox.whole(breakpoint_id, visit.who)
+    return await visit.site.inbox.whole(known_id(breakpoint_id), visit.who)
 
 
 async def detail(visit: Visit) -> Response:

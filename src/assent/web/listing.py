@@ -9,11 +9,11 @@ from starlette.datastructures import QueryParams
 from starlette.responses import Response
 
 from assent.domain.errors import InvalidRequest
+from assent.http.addresses import STATUSES
 from assent.store.reading import COUNT_CAP, Query, Summary, decode_cursor, encode_cursor
 from assent.web import render
 from assent.web.frame import Visit, page
 
-STATUSES = ("waiting", "released", "expired", "cancelled")
 ALL = "all"
 SORTS = {"deadline": "Most urgent first", "newest": "Newest first"}
 PAGE = 50

@@ -1,0 +1,112 @@
+"""Lists: every filter read strictly, so that a misspelt one does not silently show everything."""
+
+from functools import partial
+
+from fastapi import Request
+from starlette.responses import Response
+
+from assent.api.routing import JSON, Services, services_of
+from assent.domain.access import Kind, Permission, Principal
+from assent.domain.errors import InvalidRequest
+from assent.domain.instants import from_iso
+from assent.http import views
+from assent.http.addresses import STATUSES
+from assent.http.auth import principal_of
+from assent.store.reading import SORTS, Query, decode_cursor, encode_cursor
+
+MAX_LIMIT = 200
+
+
+async def listing(request: Request) -> Response:
+    services, who = services_of(request), principal_of(request)
+    who.require(Permission.READ)
+    query = await list_query(request, services, who)
+    rows = await services.inbox.page(query)
+    more = len(rows) > query.limit
+    rows = rows[: query.limit]
+    counts = None
+    if _flag(request, "counts"):
+        counts = await services.inbox.reader.counts(query)
+    next_cursor = encode_cursor(query, rows[-1]) if more else None
+    body = views.page(rows, next_cursor=next_cursor, counts=counts, rendered=services.summaries)
+    return Response(body, 200, {"Cache-Control": "no-store"}, JSON)
+
+
+LIST_PARAMETERS = frozenset(
+    {
+        "status", "tag", "agentId", "runId", "gate", "expert", "assignedTo", "createdAfter", "createdBefore", "q",
+        "sort", "limit", "cursor", "counts",
+    }
+)  # fmt: skip
+
+
+async def list_query(request: Request, services: Services, who: Principal) -> Query:
+    """Read the filters, strictly: a misspelt one must not silently show everything."""
+    params = request.query_params
+    for name, value in params.multi_items():
+        if name not in LIST_PARAMETERS:
+            raise InvalidRequest.at(f"query {name[:60]}", "is not a filter")
+        if not value or len(value) > 1000 or "\x00" in value:  # noqa: PLR2004  # a filter's sane length
+            raise InvalidRequest.at(f"query {name}", "must have 1 to 1000 characters and no NUL")
+    statuses = tuple(dict.fromkeys(params.getlist("status"))) or STATUSES
+    if unknown := set(statuses) - set(STATUSES):
+        raise InvalidRequest.at(
+            "query status", f"{', '.join(sorted(unknown))[:60]} is not one of {', '.join(STATUSES)}"
+        )
+    sort = params.get("sort", "-created")
+    if sort not in SORTS:
+        raise InvalidRequest.at("query sort", f"must be one of {', '.join(SORTS)}")
+    q = params.get("q")
+    if q is not None and not q.split():
+        raise InvalidRequest.at("query q", "must have a word")
+    return Query(
+        project=who.project,
+        statuses=statuses,
+        tags=tuple(dict.fromkeys(params.getlist("tag"))),
+        experts_any=await _experts(params.get("expert"), params.get("assignedTo"), services, who),
+        agent_id=params.get("agentId"),
+        run_id=params.get("runId"),
+        gate=params.get("gate"),
+        created_after=_moment(params.get("createdAfter"), "createdAfter"),
+        created_before=_moment(params.get("createdBefore"), "createdBefore"),
+        created_by_id=who.id if who.kind is Kind.AGENT else None,
+        q=q,
+        sort=sort,
+        limit=_limit(params.get("limit")),
+        cursor=decode_cursor(params["cursor"], sort=sort) if "cursor" in params else None,
+    )
+
+
+async def _experts(expert: str | None, assigned: str | None, services: Services, who: Principal) -> tuple[str, ...]:
+    if assigned is None:
+        return (expert,) if expert is not None else ()
+    if assigned != "me":
+        raise InvalidRequest.at("query assignedTo", "must be me")
+    if who.kind is not Kind.PERSON:
+        raise InvalidRequest.at("query assignedTo", "only a person has things assigned to them")
+    names = await services.database.read(partial(services.people.expert_names, by=who))
+    return tuple(name for name in names if expert is None or name == expert) or ("",)
+
+
+def _moment(text: str | None, name: str) -> int | None:
+    if text is None:
+        return None
+    try:
+        return from_iso(text)
+    except (ValueError, OverflowError) as error:
+        raise InvalidRequest.at(f"query {name}", "must be a time such as 2026-11-15T09:30:00Z") from error
+
+
+def _limit(text: str | None) -> int:
+    if text is None:
+        return 50
+    if not (text.isascii() and text.isdigit() and len(text) < 4 and 1 <= int(text) <= MAX_LIMIT):  # noqa: PLR2004
+        raise InvalidRequest.at("query limit", f"must be a whole number from 1 to {MAX_LIMIT}")
+    return int(text)
+
+
+def _flag(request: Request, name: str) -> bool:
+    text = request.query_params.get(name, "false")
+    if text not in {"true", "false"}:
+        raise InvalidRequest.at(f"query {name}", "must be true or false")
+    return text == "true"

@@ -1,0 +1,191 @@
+"""Waiting for an answer: the long-poll, one breakpoint's events, and an inbox's hints."""
+
+import asyncio
+import re
+
+from fastapi import Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from assent.api.routing import JSON, Services, services_of
+from assent.domain.access import Kind, Permission, Principal
+from assent.domain.breakpoint import TERMINAL
+from assent.domain.errors import Forbidden, InvalidRequest, RateLimited, Unauthenticated
+from assent.domain.instants import SECOND
+from assent.http import views
+from assent.http.addresses import known_id
+from assent.http.auth import principal_of
+from assent.http.waiting import Inbox, Woken, parked
+from assent.store.reading import StatusRow
+
+MAX_WAIT = 30.0
+HEARTBEAT = 15.0
+_NUMBER = re.compile(r"[0-9]{1,20}(?:\.[0-9]{1,30})?(?:[eE][+-]?[0-9]{1,3})?")
+
+
+async def status(request: Request) -> Response:
+    """Answer now, or with ?wait= as soon as something happens."""
+    services, who = services_of(request), principal_of(request)
+    breakpoint_id = known_id(request.path_params["breakpoint_id"])
+    wait = _seconds(request.query_params.get("wait"))
+    if wait and not services.hub.draining:
+        row = await _wait(request, services, who, breakpoint_id, wait)
+    else:
+        row = await services.inbox.status(breakpoint_id, who)
+    body = views.status(row, await services.inbox.feedback(row))
+    headers = {"Cache-Control": "no-store"}
+    if services.hub.draining:
+        headers |= {"Retry-After": "0", "Connection": "close"}
+    return Response(body, 200, headers, JSON)
+
+
+def _seconds(text: str | None) -> float:
+    if text is None:
+        return 0.0
+    # float() alone would take " 5", "1_0" and digits of every script.
+    wait = float(text) if _NUMBER.fullmatch(text) else -1.0
+    if not 0 <= wait <= MAX_WAIT:
+        raise InvalidRequest.at("query wait", f"must be a number of seconds from 0 to {MAX_WAIT:.0f}")
+    return wait
+
+
+async def _wait(request: Request, services: Services, who: Principal, breakpoint_id: str, seconds: float) -> StatusRow:
+    """Register, read, wait, read again; a wake-up about nothing new is slept through."""
+    _check_quota(services, who)
+    request.scope["waited"] = True
+    loop = asyncio.get_running_loop()
+    waiter = services.hub.register(breakpoint_id, who.token_id or who.id)
+    try:
+        row = before = await services.inbox.status(breakpoint_id, who)
+        until = loop.time() + min(seconds, max(0.0, (row.due_at - services.clock.now()) / SECOND))
+        while row.status == "waiting" and row.version == before.version:
+            woken = await parked(waiter, until - loop.time(), request.receive)
+            if woken is Woken.REVOKED:
+                msg = "This token was revoked."
+                raise Unauthenticated(msg)
+            services.hub.rearm(waiter)
+            row = await services.inbox.status(breakpoint_id, who)
+            if woken is not Woken.CHANGED:
+                break
+        return row
+    finally:
+        services.hub.remove(waiter)
+
+
+def _check_quota(services: Services, who: Principal) -> None:
+    limit = services.settings.waits_per_token
+    if limit and services.hub.held_by(who.token_id or who.id) >= limit:
+        msg = f"This token holds {limit} waits open on this node already."
+        raise RateLimited(msg, retry_after=1)
+
+
+async def stream(request: Request) -> Response:
+    """Every event of one breakpoint, until the one that ends it."""
+    services, who = services_of(request), principal_of(request)
+    row = await services.inbox.status(known_id(request.path_params["breakpoint_id"]), who)
+    _check_quota(services, who)
+    last = request.headers.get("last-event-id", "0")
+    # A number beyond the last event would wait for ever, deaf to everything before it.
+    if not last.isascii() or not last.isdigit() or len(last) > 9 or int(last) > row.version:  # noqa: PLR2004
+        raise InvalidRequest.at("header Last-Event-ID", "must be the number of an event of this breakpoint")
+    return EventStream(services, who, row.id, int(last))
+
+
+class EventStream(Response):
+    """Server-sent events over the waiting hub; ends by itself."""
+
+    media_type = "text/event-stream"
+
+    def __init__(self, services: Services, who: Principal, breakpoint_id: str, after: int) -> None:
+        super().__init__(headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
+        del self.headers["content-length"]
+        self._services = services
+        self._who = who
+        self._id = breakpoint_id
+        self._after = after
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        scope["waited"] = True
+        await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+        waiter = self._services.hub.register(self._id, self._who.token_id or self._who.id)
+        try:
+            while True:
+                ended = await self._send_new(send)
+                if ended:
+                    break
+                row = await self._services.inbox.status(self._id, self._who)
+                if row.version > self._after:
+                    continue
+                if row.status != "waiting":
+                    break
+                until_due = max(0.0, (row.due_at - self._services.clock.now()) / SECOND)
+                woken = await parked(waiter, min(HEARTBEAT, until_due), receive)
+                if woken in {Woken.GONE, Woken.DRAINED, Woken.REVOKED}:
+                    break
+                if woken is Woken.TIMEOUT:
+                    await send({"type": "http.response.body", "body": b": still waiting\n\n", "more_body": True})
+                self._services.hub.rearm(waiter)
+        finally:
+            self._services.hub.remove(waiter)
+        await send({"type": "http.response.body", "body": b""})
+
+    async def _send_new(self, send: Send) -> bool:
+        found = await self._services.inbox.events(self._id, after=self._after)
+        for event in found:
+            self._after = event.seq
+            await send({"type": "http.response.body", "body": views.sse(event), "more_body": True})
+        return any(event.type in TERMINAL for event in found)
+
+
+async def changes(request: Request) -> Response:
+    """What changed in the project, as hints: an inbox reads again what it shows."""
+    services, who = services_of(request), principal_of(request)
+    who.require(Permission.READ)
+    if who.kind is Kind.AGENT:
+        msg = "An agent sees only its own breakpoints; stream those one by one."
+        raise Forbidden(msg)
+    _check_quota(services, who)
+    return ChangeStream(services, who)
+
+
+class ChangeStream(Response):
+    media_type = "text/event-stream"
+
+    def __init__(self, services: Services, who: Principal) -> None:
+        super().__init__(headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
+        del self.headers["content-length"]
+        self._services = services
+        self._who = who
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        scope["waited"] = True
+        await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+        await send({"type": "http.response.body", "body": b": listening\n\n", "more_body": True})
+        inbox = self._services.hub.open_inbox(self._who.project, self._who.token_id or self._who.id)
+        gone = asyncio.ensure_future(_gone(receive))
+        gone.add_done_callback(lambda _: inbox.close())
+        try:
+            while not inbox.closed:
+                try:
+                    await asyncio.wait_for(inbox.ready.wait(), HEARTBEAT)
+                except TimeoutError:
+                    await send({"type": "http.response.body", "body": b": quiet\n\n", "more_body": True})
+                await self._send_hints(inbox, send)
+        finally:
+            gone.cancel()
+            self._services.hub.close_inbox(inbox)
+        await send({"type": "http.response.body", "body": b""})
+
+    async def _send_hints(self, inbox: Inbox, send: Send) -> None:
+        inbox.ready.clear()
+        hints, inbox.hints = inbox.hints, {}
+        for hint in hints.values():
+            await send({"type": "http.response.body", "body": views.hint(hint), "more_body": True})
+        if inbox.overflowed:
+            inbox.overflowed = False
+            await send({"type": "http.response.body", "body": b"event: resync\ndata: {}\n\n", "more_body": True})
+
+
+async def _gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass

@@ -1,0 +1,119 @@
+"""Rules of the house that no linter knows."""
+
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+TESTS = sorted((ROOT / "tests").rglob("*.py"))
+
+# Where a test may let time pass, and why nothing else would do.
+MAY_SLEEP = {
+    "tests/support/nodes.py": "asks a starting server whether it is ready",
+    "tests/faults/races.py": "meets a deadline of the real clock",
+    "tests/faults/test_waiting.py": "waits between two attempts, as a client does",
+}
+
+
+def calls(path: Path) -> Iterator[ast.Call]:
+    return (node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call))
+
+
+def called(call: ast.Call) -> str:
+    """The dotted name of what is called, as it is written."""
+    return ast.unparse(call.func)
+
+
+def name_of(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def test_the_layers_point_down() -> None:
+    lint = Path(sys.executable).with_name("lint-imports")
+    found = subprocess.run([lint, "--no-cache"], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert found.returncode == 0, found.stdout
+
+
+def test_no_test_patches_the_code_it_tests() -> None:
+    patched = [
+        f"{name_of(path)}:{call.lineno} {called(call)}"
+        for path in TESTS
+        for call in calls(path)
+        if re.search(
+            r"(^|\.)mock\.|(^|\.)patch(\.object|\.dict)?$|monkeypatch\.(setattr|setitem|delattr)|mocker\.", called(call)
+        )
+    ]
+    assert patched == []
+
+
+def test_tests_wait_on_signals() -> None:
+    asleep = [
+        f"{name_of(path)}:{call.lineno}"
+        for path in TESTS
+        for call in calls(path)
+        if called(call).rpartition(".")[2] == "sleep" and [ast.unparse(each) for each in call.args] != ["0"]
+    ]
+    assert {each.partition(":")[0] for each in asleep} == set(MAY_SLEEP), asleep
+
+
+def test_a_tests_name_is_a_claim() -> None:
+    names = [
+        f"{name_of(path)}: {node.name}"
+        for path in TESTS
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and node.name.startswith("test_")
+        and len(node.name.split("_")) < 4
+    ]
+    assert names == [], "say what holds, in words"
+
+
+def tracked() -> list[tuple[str, str]]:
+    """Every text file that git knows, with its content."""
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=False)
+    if listed.returncode != 0:
+        pytest.skip("not a git checkout")
+    found = []
+    for name in listed.stdout.decode().split("\0"):
+        path = ROOT / name
+        if name and path.is_file():
+            try:
+                found.append((name, path.read_text(encoding="utf-8")))
+            except UnicodeDecodeError:
+                continue
+    return found
+
+
+def test_no_file_names_a_path_of_the_machine_it_was_written_on() -> None:
+    here = {f"{path}/" for path in (ROOT, ROOT.parent, Path.home()) if len(path.parts) > 1}
+    named = [
+        f"{name}: {place}"
+        for name, text in tracked()
+        for place in here
+        if re.search(rf"(?<![\w.]){re.escape(place)}\w", text)
+    ]
+    assert named == []
+
+
+def test_no_file_names_a_private_package_registry() -> None:
+    official = {"pypi.org", "files.pythonhosted.org", "test.pypi.org"}
+    registries = re.compile(r"https?://([\w.-]+)(?::\d+)?/(?:[\w./-]*/)?(?:simple|artifactory|nexus|pypi)\b")
+    options = re.compile(r"^\s*--(?:extra-)?(?:index-url|find-links)\b", re.MULTILINE)
+    found = []
+    for name, text in tracked():
+        found += [f"{name}: {host}" for host in registries.findall(text) if host not in official]
+        if name.startswith("requirements") and (options.search(text) or "file://" in text):
+            found.append(f"{name}: an index of its own")
+    assert found == []
+
+
+def test_every_soak_can_be_asked_for_by_name() -> None:
+    listed = subprocess.run(
+        [sys.executable, "-m", "tests.soak", "--help"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert {"model", "races"} <= set(re.findall(r"[a-z]+", listed.stdout))
