@@ -42,7 +42,7 @@ types: setup  ## mypy and pyright, both strict
 
 test: setup  ## everything, with a real PostgreSQL and a real browser
 	@$(BIN)/python -m tests.browser.chromium
-	@$(BIN)/pytest $(ARGS)
+	@$(BIN)/pytest -n 2 --dist loadfile $(ARGS)
 
 bench: setup  ## measure, and print ratios against the raw drivers
 	@$(BIN)/python -m bench $(ARGS)

@@ -42,8 +42,8 @@ def create_statements(new_id: str, at: int, dialect: str) -> list[Statement]:
         "strategy": "single", "risk": None, "priority": "normal", "on_timeout": "expire", "ttl_seconds": 3600,
         "callback_url": None, "digest": GENESIS, "created_at": at, "created_by": "agent:bench",
         "created_by_id": "tok_bench", "due_at": at + 3600 * 10**6, "auto_approval": b.to_json(NO_RULE),
-        "warnings": "[]", "updated_at": at, "ended_at": None, "ended_by": None, "result": None, "version": 1, "head": GENESIS,
-        "comments": 0, "votes": 0, "question": "Deploy build 4812 to production?", "attempt": None,
+        "warnings": "[]", "updated_at": at, "ended_at": None, "ended_by": None, "result": None, "version": 1,
+        "head": GENESIS, "comments": 0, "votes": 0, "question": "Deploy build 4812 to production?", "attempt": None,
         "search": "Deploy to production Deploy build 4812 to production? deploy-to-production agent-1 prod deploy",
     }  # fmt: skip
     label = {

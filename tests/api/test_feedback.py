@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.nodes import Node
+from tests.support.nodes import ManualClock, Node
 
 
 async def events(node: Node, breakpoint_id: str) -> list[dict[str, Any]]:
@@ -215,9 +215,10 @@ async def test_nothing_follows_a_decision(shared: Node, second: dict[str, Any]) 
     assert now.json() == first.json()
 
 
-async def test_an_agent_answers_a_question_about_its_own_breakpoint(shared: Node) -> None:
+async def test_an_agent_answers_a_question_about_its_own_breakpoint(shared: Node, shared_clock: ManualClock) -> None:
     asked = await ask(shared)
     await shared.feedback(asked, await shared.token("reviewer"), comment="Which region?")
+    shared_clock.advance(1)
     answer = await shared.feedback(asked, await shared.token("agent"), comment="eu-west-1")
     said = [(each["author"].partition(":")[0], each["comment"]) for each in answer.json()["feedback"]]
     assert said == [("person", "Which region?"), ("agent", "eu-west-1")]

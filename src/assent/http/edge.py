@@ -45,6 +45,8 @@ class Edge:
         exchange = _Exchange(send, request_id, _HEADERS if scope["path"].startswith("/api/") else _DOCUMENT_HEADERS)
         try:
             await self._app(scope, _Bounded(scope, receive), exchange.send)
+        except Problem as error:
+            await exchange.fail(error.error, scope, receive)
         except AssentError as error:
             await exchange.fail(error, scope, receive)
         except ClientDisconnect:
