@@ -93,7 +93,8 @@ def fail(error: AssentError) -> int:
     # A pointer into the body, such as /option, means nothing to somebody who typed --option.
     message = visible(error.message).removeprefix("/")
     sentence = message if message.endswith((".", "?", "!")) else message + "."
-    sentence = sentence[:1].upper() + sentence[1:]
+    if not sentence.startswith("bp_"):  # an id stays as it is, to be copied
+        sentence = sentence[:1].upper() + sentence[1:]
     hint = _HINTS.get(error.code, "")
     err.print(Text.assemble(("Error: ", "bold red"), f"{sentence} {hint}".strip()), soft_wrap=True)
     return _EXITS.get(error.code, FAILED)
