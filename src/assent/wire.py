@@ -257,6 +257,7 @@ class GroupPage(Strict):
 class CreateToken(Strict):
     kind: Literal["agent", "viewer", "reviewer", "rule-admin", "auditor", "admin", "metrics"]
     name: Name
+    project: Handle | None = None
     person: Handle | None = None
     gates: Annotated[list[Gate], Field(min_length=1, max_length=100)] | None = None
     agent_ids: Annotated[list[Name], Field(min_length=1, max_length=100)] | None = None

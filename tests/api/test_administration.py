@@ -190,3 +190,26 @@ async def test_every_answer_carries_the_headers_that_keep_browsers_honest(node: 
         headers = (await node.call("GET", path, await node.token("admin"))).headers
         assert headers["x-content-type-options"] == "nosniff"
         assert headers["referrer-policy"] == "no-referrer"
+
+
+async def test_only_an_admin_of_all_projects_makes_tokens_for_another(node: Node) -> None:
+    owner = await node.token("admin")
+    await node.call("POST", "/api/projects", owner, json={"id": "second"})
+    made = await node.call("POST", "/api/tokens", owner, json={"kind": "agent", "name": "x", "project": "second"})
+    there = await node.create(made.json()["token"])
+    local_admin = await node.person("lena", "admin")
+    refused = await node.call(
+        "POST", "/api/tokens", local_admin, json={"kind": "agent", "name": "x", "project": "second"}
+    )
+
+    assert made.status_code == 201
+    assert (await node.call("GET", f"/api/breakpoints/{there['id']}", owner)).status_code == 404
+    assert refused.status_code == 404
+
+
+async def test_a_stream_asked_for_its_head_only_does_not_park(node: Node) -> None:
+    created = await node.create()
+    for path in (f"/api/breakpoints/{created['id']}/stream", "/api/stream"):
+        answer = await node.call("HEAD", path, await node.token("reviewer"))
+        assert answer.status_code == 200
+        assert answer.headers["content-type"].startswith("text/event-stream")

@@ -8,7 +8,7 @@ from fastapi import Path, Response
 from assent import wire
 from assent.api.routing import Manager, With, router
 from assent.domain.access import Principal
-from assent.domain.errors import Forbidden, InvalidRequest
+from assent.domain.errors import Forbidden, InvalidRequest, NotFound
 from assent.domain.instants import iso
 from assent.services.people import NewToken
 from assent.store.people import EVERYWHERE
@@ -31,6 +31,7 @@ async def list_tokens(who: Manager, services: With) -> wire.TokenPage:
 @tokens.post("/tokens", status_code=201, summary="Make a token; its secret is shown this once")
 async def create_token(body: wire.CreateToken, who: Manager, services: With) -> wire.NewTokenView:
     _refuse_unbound(body)
+    project = _project(body.project, who)
     new = NewToken(
         kind=body.kind,
         name=body.name,
@@ -42,12 +43,22 @@ async def create_token(body: wire.CreateToken, who: Manager, services: With) -> 
     )
 
     def use_case(tx: Transaction) -> wire.NewTokenView:
-        token, secret = services.people.create_token(tx, new, project=who.project, by=str(who.actor))
+        token, secret = services.people.create_token(tx, new, project=project, by=str(who.actor))
         _refuse_climbing(tx, token, who)
         names = {person.id: person.name for person in tx.people.every()}
         return wire.NewTokenView.model_validate(token_body(token, names) | {"token": secret})
 
     return await services.database.write(use_case)
+
+
+def _project(asked: str | None, by: Principal) -> str:
+    """A token is for the caller's own project; an admin of all projects may name another."""
+    if asked is None or asked == by.project:
+        return by.project
+    if not by.everywhere:
+        msg = f"There is no project {asked}."
+        raise NotFound(msg)
+    return asked
 
 
 def _refuse_unbound(body: wire.CreateToken) -> None:

@@ -88,6 +88,8 @@ async def stream(request: Request) -> Response:
     # A number beyond the last event would wait for ever, deaf to everything before it.
     if not last.isascii() or not last.isdigit() or len(last) > 9 or int(last) > row.version:  # noqa: PLR2004
         raise InvalidRequest.at("header Last-Event-ID", "must be the number of an event of this breakpoint")
+    if request.method == "HEAD":
+        return Response(media_type=EventStream.media_type)
     return EventStream(services, who, row.id, int(last))
 
 
@@ -145,6 +147,8 @@ async def changes(request: Request) -> Response:
         msg = "An agent sees only its own breakpoints; stream those one by one."
         raise Forbidden(msg)
     _check_quota(services, who)
+    if request.method == "HEAD":
+        return Response(media_type=ChangeStream.media_type)
     return ChangeStream(services, who)
 
 

@@ -397,7 +397,7 @@ def decode_cursor(cursor: str, *, sort: str) -> tuple[int, str]:
             base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)), type=tuple[str, int, str]
         )
     except (ValueError, msgspec.MsgspecError) as error:
-        raise InvalidRequest.at("cursor", "is not a cursor we gave out") from error
+        raise InvalidRequest.at("query cursor", "is not a cursor we gave out") from error
     if made_for != sort or not -(2**62) <= at <= 2**62 or "\x00" in last_id:
-        raise InvalidRequest.at("cursor", "belongs to another list")
+        raise InvalidRequest.at("query cursor", "belongs to another list")
     return at, last_id
