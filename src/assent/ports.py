@@ -56,8 +56,11 @@ class Database(Protocol[Tx_co]):
 
     dialect: str
 
-    async def write(self, use_case: Callable[[Tx_co], Result]) -> Result:
-        """Run on a database thread, commit (perhaps together with others), then return."""
+    async def write(self, use_case: Callable[[Tx_co], Result], *, locks: str = "") -> Result:
+        """Run on a database thread, commit (perhaps together with others), then return.
+
+        A use case names the row it will lock, so that all nodes take the locks of a batch in one order.
+        """
         ...
 
     async def read(self, use_case: Callable[[Tx_co], Result]) -> Result:

@@ -12,7 +12,6 @@ import pytest
 from assent.cli.admin import print_welcome, strangers, without_password
 from assent.settings import Settings
 from tests.cli.commands import Desk, environment, here, here_json, run, start
-from tests.support.nodes import free_port
 
 
 @pytest.fixture
@@ -161,7 +160,7 @@ def test_check_asks_for_a_migration_where_one_is_missing_and_migrate_does_it(tmp
     [
         ("ASSENT_PORT", "many", "ASSENT_PORT"),
         ("ASSENT_DATABASE_URL", "mysql://x", "postgresql://"),
-        ("ASSENT_DATABASE_URL", f"postgresql://ann:hunter2@127.0.0.1:{free_port()}/x", "PostgreSQL cannot be used"),
+        ("ASSENT_DATABASE_URL", "postgresql://ann:hunter2@127.0.0.1:1/x", "PostgreSQL cannot be used"),
         ("ASSENT_DATA_DIR", "/dev/null/data", "--data"),
     ],
 )

@@ -11,7 +11,7 @@ from assent.http.problems import STATUS, problem
 
 
 def _below(kind: type[AssentError]) -> Iterator[type[AssentError]]:
-    for each in kind.__subclasses__():
+    for each in (kind for kind in kind.__subclasses__() if kind.__module__ == errors.__name__):  # not the SDK's own
         yield each
         yield from _below(each)
 

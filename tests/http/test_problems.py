@@ -17,7 +17,7 @@ from assent.http.problems import STATUS, Problem, from_http_exception, from_vali
 
 
 def every_error(kind: type[AssentError] = AssentError) -> Iterator[type[AssentError]]:
-    for each in kind.__subclasses__():
+    for each in (kind for kind in kind.__subclasses__() if kind.__module__ == errors.__name__):  # not the SDK's own
         yield each
         yield from every_error(each)
 

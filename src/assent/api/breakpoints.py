@@ -64,7 +64,8 @@ async def feedback(request: Request) -> Response:
     body = checked(sent, wire.GiveFeedback)
     once = _once(request.headers.get("idempotency-key"), sent, "feedback", breakpoint_id)
     if_match = _version(request.headers.get("if-match"))
-    outcome = await services.database.write(_feedback_use_case(services, breakpoint_id, body, who, once, if_match))
+    use_case = _feedback_use_case(services, breakpoint_id, body, who, once, if_match)
+    outcome = await services.database.write(use_case, locks=breakpoint_id)
     if outcome is None:
         return await _whole(services, breakpoint_id, who)
     return _answer(views.whole(outcome.row, (), outcome.responses), outcome.row)
@@ -120,7 +121,8 @@ def _version(if_match: str | None) -> int | None:
     summary="Take it back",
 )
 async def cancel(breakpoint_id: str, who: Who, services: With) -> Response:
-    await services.database.write(partial(services.breakpoints.cancel, breakpoint_id=known_id(breakpoint_id), by=who))
+    use_case = partial(services.breakpoints.cancel, breakpoint_id=known_id(breakpoint_id), by=who)
+    await services.database.write(use_case, locks=breakpoint_id)
     return await _whole(services, breakpoint_id, who)
 
 
@@ -131,7 +133,8 @@ async def cancel(breakpoint_id: str, who: Who, services: With) -> Response:
     summary="End it now",
 )
 async def expire(breakpoint_id: str, who: Who, services: With) -> Response:
-    await services.database.write(partial(services.breakpoints.expire, breakpoint_id=known_id(breakpoint_id), by=who))
+    use_case = partial(services.breakpoints.expire, breakpoint_id=known_id(breakpoint_id), by=who)
+    await services.database.write(use_case, locks=breakpoint_id)
     return await _whole(services, breakpoint_id, who)
 
 

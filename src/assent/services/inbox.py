@@ -66,7 +66,8 @@ class InboxService:
         return rows
 
     async def _time_out(self, row: Whole | StatusRow) -> None:
-        await self._database.write(partial(self._time_out_in, breakpoint_id=row.id, project=row.project_id))
+        use_case = partial(self._time_out_in, breakpoint_id=row.id, project=row.project_id)
+        await self._database.write(use_case, locks=row.id)
 
     def _time_out_in(self, tx: Transaction, *, breakpoint_id: str, project: str) -> None:
         self._breakpoints.time_out(tx, breakpoint_id, project=project)

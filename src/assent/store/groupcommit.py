@@ -13,6 +13,7 @@ from assent.store.transaction import Transaction
 Result = TypeVar("Result")
 
 MAX_BATCH = 64
+TRIES = 5
 
 
 class Connection(Protocol):
@@ -26,11 +27,18 @@ class Connection(Protocol):
 
     def close(self) -> None: ...
 
+    def passing(self, error: Exception) -> bool:
+        """Would the same work succeed if it were tried again? Then nothing of it was kept."""
+        ...
+
 
 class Job(Generic[Result]):
-    __slots__ = ("error", "future", "hints", "result", "use_case")
+    __slots__ = ("error", "future", "hints", "locks", "result", "use_case")
 
-    def __init__(self, use_case: Callable[[Transaction], Result], future: "asyncio.Future[Result]") -> None:
+    def __init__(
+        self, use_case: Callable[[Transaction], Result], future: "asyncio.Future[Result]", locks: str = ""
+    ) -> None:
+        self.locks = locks
         self.use_case = use_case
         self.future = future
         self.result: Result | None = None
@@ -71,9 +79,9 @@ class GroupCommit:
         for thread in self._threads:
             thread.start()
 
-    async def run(self, use_case: Callable[[Transaction], Result]) -> Result:
+    async def run(self, use_case: Callable[[Transaction], Result], *, locks: str = "") -> Result:
         future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
-        self._queue.put(Job(use_case, future))
+        self._queue.put(Job(use_case, future, locks))
         return await future
 
     async def stop(self) -> None:
@@ -86,9 +94,14 @@ class GroupCommit:
         connection = self._connect()
         try:
             while (first := self._queue.get()) is not None:
-                self._finish(self._attempt(connection, [first, *self._waiting()]))
+                self._finish(self._attempt(connection, self._in_order([first, *self._waiting()])))
         finally:
             connection.close()
+
+    @staticmethod
+    def _in_order(jobs: list[Job[Any]]) -> list[Job[Any]]:
+        """Batches that take the same locks in another order would wait for each other until PostgreSQL shot one."""
+        return sorted(jobs, key=lambda job: job.locks)
 
     def _waiting(self) -> list[Job[Any]]:
         jobs: list[Job[Any]] = []
@@ -103,7 +116,7 @@ class GroupCommit:
             jobs.append(job)
         return jobs
 
-    def _attempt(self, connection: Connection, jobs: list[Job[Any]]) -> list[Job[Any]]:
+    def _attempt(self, connection: Connection, jobs: list[Job[Any]], *, tries: int = TRIES) -> list[Job[Any]]:
         try:
             self._together(connection, jobs)
         except InDoubt as error:
@@ -113,6 +126,8 @@ class GroupCommit:
         except Exception as error:  # noqa: BLE001  # the worker loop: every failure belongs to some caller
             connection.rollback()
             if len(jobs) == 1:
+                if tries > 1 and connection.passing(error):
+                    return self._attempt(connection, jobs, tries=tries - 1)
                 self._fail(jobs[0], error)
             else:
                 for job in jobs:

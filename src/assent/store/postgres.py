@@ -29,6 +29,17 @@ READERS = 4
 PAGE_CONNECTIONS = 4
 CHANNEL = "assent"
 MAX_NOTIFY = 7_000
+PASSING = (
+    psycopg.errors.DeadlockDetected,
+    psycopg.errors.SerializationFailure,
+    psycopg.errors.LockNotAvailable,
+)
+UNREACHABLE = (
+    OSError,
+    asyncpg.PostgresConnectionError,
+    asyncpg.InterfaceError,
+    asyncpg.exceptions.OperatorInterventionError,
+)
 SETTINGS = "-c lock_timeout=5s -c statement_timeout=30s -c idle_in_transaction_session_timeout=60s"
 _log = structlog.get_logger()
 
@@ -95,6 +106,9 @@ class PostgresWriter:
     def close(self) -> None:
         if self._connection is not None:
             self._connection.close()
+
+    def passing(self, error: Exception) -> bool:
+        return isinstance(error, PASSING)
 
 
 def _connect(url: str) -> psycopg.Connection[tuple[Any, ...]]:
@@ -176,9 +190,9 @@ class PostgresDatabase:
             if pool is not None:
                 await pool.close()
 
-    async def write(self, use_case: Callable[[Transaction], Result]) -> Result:
+    async def write(self, use_case: Callable[[Transaction], Result], *, locks: str = "") -> Result:
         try:
-            return await self._commits.run(use_case)
+            return await self._commits.run(use_case, locks=locks)
         except psycopg.OperationalError as error:
             msg = "PostgreSQL did not answer; whether the change was made is not known. Ask again with the same key."
             raise Unavailable(msg) from error
@@ -212,7 +226,7 @@ class PostgresDatabase:
         text, names = for_asyncpg(statement)
         try:
             found = await pool.fetch(text, *[params[name] for name in names])
-        except (OSError, asyncpg.PostgresConnectionError, asyncpg.InterfaceError) as error:
+        except UNREACHABLE as error:
             msg = "PostgreSQL does not answer."
             raise Unavailable(msg) from error
         return cast("Sequence[Row]", found)

@@ -58,7 +58,7 @@ async def decide(visit: Visit) -> Response:
 async def _decide(visit: Visit, row: Whole, answer: Answer) -> Response:
     use_case = partial(visit.site.breakpoints.respond, breakpoint_id=row.id, answer=answer, by=visit.who, via="web")
     try:
-        await visit.site.database.write(use_case)
+        await visit.site.database.write(use_case, locks=row.id)
     except ConfirmationRequired:
         return await _confirm_page(visit, row, answer, retry=True)
     except AssentError as error:
@@ -73,7 +73,7 @@ async def comment(visit: Visit) -> Response:
         if not text:
             raise InvalidRequest.at("/text", "write something first")
         use_case = partial(visit.site.breakpoints.comment, breakpoint_id=row.id, comment=text, by=visit.who, once=None)
-        await visit.site.database.write(use_case)
+        await visit.site.database.write(use_case, locks=row.id)
     except AssentError as error:
         return await detail_page(visit, await load(visit), error)
     return redirect(f"/breakpoints/{row.id}#comments")

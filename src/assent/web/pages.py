@@ -36,8 +36,9 @@ def routes(site: Site) -> list[Route]:
 
 
 def error_classes(root: type[AssentError] = AssentError) -> dict[str, type[AssentError]]:
-    """Return every error by its code."""
-    found = {each.code: each for child in root.__subclasses__() for each in error_classes(child).values()}
+    """Return every error of the server by its code; the SDK has some of its own below them."""
+    children = [child for child in root.__subclasses__() if child.__module__ == AssentError.__module__]
+    found = {each.code: each for child in children for each in error_classes(child).values()}
     return {root.code: root} | found
 
 
