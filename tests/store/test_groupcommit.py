@@ -223,6 +223,10 @@ class Ledger:
     def rollback(self) -> None:
         self._pending = []
 
+    def passing(self, error: Exception) -> bool:
+        del error
+        return False
+
     def close(self) -> None:
         pass
 

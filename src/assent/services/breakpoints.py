@@ -288,7 +288,7 @@ class BreakpointService:
     def time_out_due(self, tx: Transaction) -> int:
         """End whatever is overdue, a batch at a time; return how many there were."""
         due = tx.breakpoints.due(tx.now(), limit=SWEEP)
-        for breakpoint_id, project in sorted(due):
+        for breakpoint_id, project in due:
             self.time_out(tx, breakpoint_id, project=project)
         return len(due)
 

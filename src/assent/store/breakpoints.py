@@ -177,8 +177,10 @@ class Breakpoints:
         rows = self._session.all(SELECT_EVENTS, {"id": breakpoint_id, "after": after, "limit": limit})
         return [event_of(row) for row in rows]
 
-    def due(self, now: int, *, limit: int) -> Sequence[Sequence[Any]]:
-        return self._session.all(SELECT_DUE, {"now": now, "limit": limit})
+    def due(self, now: int, *, limit: int) -> list[tuple[str, str]]:
+        """Return the ids and projects of what is overdue, in the order in which everybody takes locks."""
+        rows = self._session.all(SELECT_DUE, {"now": now, "limit": limit})
+        return sorted((row[0], row[1]) for row in rows)
 
 
 def response_of(row: Sequence[Any]) -> Response:
