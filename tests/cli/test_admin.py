@@ -12,6 +12,7 @@ import pytest
 from assent.cli.admin import print_welcome, strangers, without_password
 from assent.settings import Settings
 from tests.cli.commands import Desk, environment, here, here_json, run, start
+from tests.support.nodes import ready
 
 
 @pytest.fixture
@@ -190,6 +191,8 @@ def started(data: str) -> dict[str, str | None]:
     process = start("serve", "--port", "0", "--data", data, "--json", env=environment())
     assert process.stdout is not None
     welcome: dict[str, str | None] = json.loads(process.stdout.readline())
+    # Before it is ready, an interrupt can hit Python where nobody hears it.
+    assert ready(str(welcome["url"]), process)
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=30)
     assert "Traceback" not in err

@@ -127,6 +127,17 @@ class Process:
         self.popen.wait(10)
 
 
+def ready(url: str, popen: "subprocess.Popen[Any]") -> bool:
+    """Wait until a starting server takes requests; False when it ended or took too long."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and popen.poll() is None:
+        with contextlib.suppress(httpx2.TransportError):
+            if httpx2.get(f"{url}/readyz", timeout=5).status_code == 200:
+                return True
+        time.sleep(0.05)
+    return False
+
+
 def start_server(settings: Settings, *, port: int | None = None, log: Path | None = None, **env: str) -> Process:
     """Start `assent serve` as a process of its own and wait until it is ready."""
     chosen = port or free_port()
@@ -138,14 +149,8 @@ def start_server(settings: Settings, *, port: int | None = None, log: Path | Non
     with log.open("ab") if log else contextlib.nullcontext(subprocess.DEVNULL) as output:
         popen = subprocess.Popen(command, env=environment, stdout=output, stderr=output)
     process = Process(f"http://127.0.0.1:{chosen}", popen)
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        with contextlib.suppress(httpx2.TransportError):
-            if httpx2.get(f"{process.url}/readyz", timeout=5).status_code == 200:
-                return process
-        if popen.poll() is not None:
-            break
-        time.sleep(0.05)
+    if ready(process.url, popen):
+        return process
     process.kill()
     msg = f"The server did not get ready (exit code {popen.returncode}): {log.read_text() if log else 'no log kept'}"
     raise RuntimeError(msg)

@@ -50,7 +50,7 @@ EVENT_OF = {
 
 @dataclass(frozen=True, kw_only=True)
 class Breakpoint:
-    """One pause. Everything above the line is fixed at creation and covered by the digest."""
+    """One pause. Everything above the line is fixed at creation; the digest covers what a reviewer is asked about."""
 
     id: str
     project: str

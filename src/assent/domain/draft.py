@@ -56,10 +56,6 @@ class Draft:
                 "gate": self.gate,
                 "tags": list(self.tags),
                 "payload": self.payload,
-                "priority": self.priority,
-                "onTimeout": self.on_timeout,
-                "ttlSeconds": self.ttl_seconds,
-                "callbackUrl": self.callback_url,
             }
         )
 
