@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import secrets
 import threading
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -162,6 +163,7 @@ class PostgresDatabase:
         self._opened: list[psycopg.Connection[tuple[Any, ...]]] = []
         self._keys: asyncpg.Pool | None = None
         self._pages: asyncpg.Pool | None = None
+        self._node = secrets.token_hex(8)
         self._unsent: list[Hint] = []
         self._unsent_ready = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
@@ -240,7 +242,7 @@ class PostgresDatabase:
         """Tell the other nodes, after the commit and many at a time: NOTIFY inside it would halve the throughput."""
         while True:
             while self._unsent:
-                await connection.execute("SELECT pg_notify($1, $2)", CHANNEL, _pack(self._unsent))
+                await connection.execute("SELECT pg_notify($1, $2)", CHANNEL, f"{self._node}\n{_pack(self._unsent)}")
             await self._unsent_ready.wait()
             self._unsent_ready.clear()
 
@@ -255,7 +257,9 @@ class PostgresDatabase:
                 await asyncio.wait_for(lost.wait(), 10)
 
     def _heard(self, _: object, __: int, ___: str, payload: object) -> None:
-        self._on_hint(_unpack(str(payload)))
+        sender, _, hints = str(payload).partition("\n")
+        if sender != self._node:  # we have acted on our own already, when they were committed
+            self._on_hint(_unpack(hints))
 
 
 async def _pool(url: str, size: int) -> asyncpg.Pool:
