@@ -63,7 +63,11 @@ def configure_logging(style: Literal["text", "json"], level: str) -> None:
     renderer: structlog.types.Processor = (
         structlog.processors.JSONRenderer()
         if style == "json"
-        else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
+        else structlog.dev.ConsoleRenderer(
+            colors=sys.stderr.isatty(),
+            # A traceback with its variables would print tokens.
+            exception_formatter=structlog.dev.plain_traceback,
+        )
     )
     structlog.configure(
         processors=[

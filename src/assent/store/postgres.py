@@ -40,6 +40,8 @@ UNREACHABLE = (
     asyncpg.PostgresConnectionError,
     asyncpg.InterfaceError,
     asyncpg.exceptions.OperatorInterventionError,
+    # What asyncpg says of a connection that was cut while it was being handed out.
+    asyncpg.InternalClientError,
 )
 SETTINGS = "-c lock_timeout=5s -c statement_timeout=30s -c idle_in_transaction_session_timeout=60s"
 _log = structlog.get_logger()
@@ -227,7 +229,8 @@ class PostgresDatabase:
         assert pool is not None, "start the database first"
         text, names = for_asyncpg(statement)
         try:
-            found = await pool.fetch(text, *[params[name] for name in names])
+            async with pool.acquire() as connection:
+                found = await _or_cut(connection, text, [params[name] for name in names])
         except UNREACHABLE as error:
             msg = "PostgreSQL does not answer."
             raise Unavailable(msg) from error
@@ -260,6 +263,15 @@ class PostgresDatabase:
         sender, _, hints = str(payload).partition("\n")
         if sender != self._node:  # we have acted on our own already, when they were committed
             self._on_hint(_unpack(hints))
+
+
+async def _or_cut(connection: "PoolConnectionProxy", statement: str, values: list[Any]) -> list[asyncpg.Record]:
+    """Run it; a connection that lost its place in the protocol never goes back to the pool."""
+    try:
+        return await connection.fetch(statement, *values)
+    except asyncpg.InternalClientError:
+        connection.terminate()
+        raise
 
 
 async def _pool(url: str, size: int) -> asyncpg.Pool:
