@@ -311,3 +311,55 @@ idempotency = Table(
     Index("ix_assent_idempotency_created", "created_at"),
     sqlite_with_rowid=False,
 )
+
+# One message to one recipient about one event; those to the same recipient keep the events' order.
+deliveries = Table(
+    "assent_deliveries",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("project_id", Text, ForeignKey("assent_projects.id"), nullable=False),
+    Column("breakpoint_id", Text, ForeignKey("assent_breakpoints.id"), nullable=False),
+    _text("channel"),
+    _text("recipient"),
+    _number("seq"),
+    _text("type"),
+    _text("state"),
+    _number("attempts"),
+    _number("next_at"),
+    _text("last_error", null=True),
+    _number("created_at"),
+    _number("updated_at"),
+    CheckConstraint("state IN ('pending','sending','sent','answered','superseded','dead')", name="state"),
+    Index("uq_assent_deliveries_event", "breakpoint_id", "channel", "recipient", "seq", unique=True),
+    Index("ix_assent_deliveries_listed", "project_id", "state", "id"),
+    Index(
+        "ix_assent_deliveries_open",
+        "next_at",
+        sqlite_where=sa.text("state IN ('pending','sending')"),
+        postgresql_where=sa.text("state IN ('pending','sending')"),
+    ),
+)
+
+attempts = Table(
+    "assent_attempts",
+    metadata,
+    Column("delivery_id", Text, ForeignKey("assent_deliveries.id"), primary_key=True),
+    Column("n", BigInteger, primary_key=True, autoincrement=False),
+    _number("at"),
+    _text("worker"),
+    _number("milliseconds", null=True),
+    _number("status", null=True),
+    _text("error", null=True),
+    sqlite_with_rowid=False,
+)
+
+workers = Table(
+    "assent_workers",
+    metadata,
+    Column("id", Text, primary_key=True),
+    _text("host"),
+    _number("pid"),
+    _number("started_at"),
+    _number("seen_at"),
+    sqlite_with_rowid=False,
+)
