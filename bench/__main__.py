@@ -7,13 +7,14 @@ from pathlib import Path
 
 from assent.app import migrate
 from assent.settings import Settings
+from bench.expiry import expiry
 from bench.million import million
 from bench.report import Report
 from bench.throughput import throughput
 from bench.waiters import waiters
 from tests.support.postgres import new_database, postgres
 
-PARTS = {"throughput": throughput, "million": million, "waiters": waiters}
+PARTS = {"throughput": throughput, "million": million, "waiters": waiters, "expiry": expiry}
 
 
 def main() -> None:
@@ -23,6 +24,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=4.0, help="how long each load runs")
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--waiters", type=int, default=10_000)
+    parser.add_argument("--due", type=int, default=100_000, help="how many deadlines come at once")
     options = parser.parse_args()
     report = Report()
     with tempfile.TemporaryDirectory(prefix="assent-bench-") as folder, postgres(settings=SETTINGS) as server:

@@ -14,12 +14,13 @@ import asyncpg
 
 from assent.app import SystemClock, TimeOrderedIds
 from assent.domain.canonical import GENESIS
+from assent.engine.queue import JobQueue
 from assent.services.breakpoints import NO_RULE
 from assent.store import breakpoints as b
 from assent.store.people import SELECT_LIVE_ROLES
 from assent.store.reading import STATUS_COLUMNS, WHOLE_COLUMNS, Plan, Query, page_statement
 from assent.store.sql import for_asyncpg
-from assent.store.sqlite import SqliteDatabase, connect
+from assent.store.sqlite import SqliteDatabase, WriteLock, connect, locked_engine
 from assent.store.transaction import Transaction
 
 GET = f"SELECT {', '.join(WHOLE_COLUMNS)} FROM assent_breakpoints WHERE id = :id"
@@ -161,7 +162,15 @@ def sqlite_bare_reads(path: Path, statements: Sequence[Statement], *, clients: i
 
 async def sqlite_group_commit(path: Path, work: Sequence[Sequence[Statement]], *, clients: int) -> float:
     """As many clients as asked, whose statements one writer thread takes together into each commit."""
-    database = SqliteDatabase(path, clock=SystemClock(), ids=TimeOrderedIds(), on_commit=lambda _: None)
+    lock = WriteLock(path.with_suffix(".lock"))
+    database = SqliteDatabase(
+        path,
+        lock=lock,
+        jobs=JobQueue(locked_engine(path, lock)),
+        clock=SystemClock(),
+        ids=TimeOrderedIds(),
+        on_commit=lambda _: None,
+    )
     await database.start()
     pieces = iter(work)
 

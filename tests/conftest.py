@@ -11,6 +11,7 @@ from hypothesis import settings as hypothesis_settings
 
 from assent.app import migrate
 from assent.settings import Settings
+from tests.support.keys import key_reference
 from tests.support.nodes import ManualClock, Node, running_node
 from tests.support.postgres import new_database, postgres, with_database
 
@@ -55,7 +56,7 @@ def sqlite_settings(tmp_path: Path, sqlite_template: Path) -> Settings:
 @pytest.fixture
 def postgres_settings(tmp_path: Path, postgres_url: str, postgres_template: str) -> Iterator[Settings]:
     with new_database(postgres_url, template=postgres_template) as url:
-        yield Settings(data_dir=tmp_path, database_url=url)
+        yield Settings(data_dir=tmp_path, database_url=url, secret_keys=(key_reference(tmp_path),))
 
 
 @pytest.fixture(params=DIALECTS)

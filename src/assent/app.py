@@ -3,10 +3,12 @@
 import asyncio
 import contextlib
 import gc
+import os
 import secrets
+import signal
 import socket
 import time
-from collections.abc import AsyncGenerator, Generator, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from functools import partial
 from types import FrameType
 
@@ -20,41 +22,59 @@ from starlette.responses import Response
 from starlette.types import ASGIApp
 
 from assent.api.breakpoints import breakpoints
+from assent.api.deliveries import deliveries
 from assent.api.fastlane import HOT_ROUTES, FastLane
 from assent.api.files import files
 from assent.api.openapi import document
 from assent.api.operations import operations
 from assent.api.people import people
 from assent.api.projects import projects
+from assent.api.retention import retention
 from assent.api.routing import Services
 from assent.api.tokens import tokens
 from assent.domain.errors import AssentError, Internal, MethodNotAllowed
 from assent.domain.instants import SECOND
+from assent.engine import queue
+from assent.engine.worker import Worker
 from assent.http.auth import Authenticator, Door
 from assent.http.edge import Edge
 from assent.http.limits import RateLimit
 from assent.http.problems import allowed_methods, from_http_exception, from_validation, problem
+from assent.http.readiness import Readiness
 from assent.http.sessions import Sessions
 from assent.http.views import Rendered
 from assent.http.waiting import Hub
+from assent.keyring import KeyFile, Keyring
+from assent.outbound import Outbound
 from assent.ports import Clock, Database, Hint, Ids
-from assent.services.breakpoints import SWEEP, BreakpointService
+from assent.services.audit import AuditService
+from assent.services.breakpoints import LAST, SWEEP, BreakpointService
+from assent.services.delivery import Courier, DeliveryService
 from assent.services.inbox import InboxService
 from assent.services.people import PeopleService
-from assent.settings import Settings
+from assent.services.retention import PURGE_BATCH, RetentionService
+from assent.services.secrets import SecretService
+from assent.services.timekeeping import DueJob, Timekeeper
+from assent.services.workers import WorkerPresence
+from assent.settings import Settings, resolve
 from assent.store import migrations
-from assent.store.postgres import DatabaseClock, PostgresDatabase
-from assent.store.sqlite import SqliteDatabase, WriteLock
+from assent.store.breakpoints import SELECT_NEXT_DUE
+from assent.store.figures import read_figures
+from assent.store.postgres import DatabaseClock, PostgresDatabase, alchemy_url
+from assent.store.postgres import engine as postgres_engine
+from assent.store.sqlite import SqliteDatabase, WriteLock, locked_engine
 from assent.store.transaction import Transaction
-from assent.telemetry import Metrics, configure_logging
+from assent.telemetry import Metrics, about, configure_logging, tracing
 from assent.web.frame import error_page, wants_page
 from assent.web.pages import Site
 from assent.web.pages import routes as pages
 
-SWEEP_SECONDS = 1.0
 UPKEEP_SECONDS = 2.0
 RECHECK_SECONDS = 10.0
 FORGET_SECONDS = 3600.0
+PURGE_SECONDS = 60.0
+FIGURES_SECONDS = 5.0
+HEAL_SECONDS = 30.0
 KEYS_LIFE = 7 * 24 * 3600 * SECOND
 SIGN_INS_PER_MINUTE = 10
 _log = structlog.get_logger()
@@ -80,8 +100,7 @@ class TimeOrderedIds:
 def _schema_engine(settings: Settings) -> Generator[sa.Engine, None, None]:
     """Open the data outside the database's own connections; on SQLite, as the only writer."""
     if settings.database_url:
-        url = settings.database_url.replace("postgres://", "postgresql://", 1)
-        yield sa.create_engine(url.replace("postgresql://", "postgresql+psycopg://", 1), poolclass=sa.NullPool)
+        yield sa.create_engine(alchemy_url(settings.database_url), poolclass=sa.NullPool)
         return
     lock = WriteLock(settings.sqlite_path.with_suffix(".lock"))
     try:
@@ -97,6 +116,8 @@ def migrate(settings: Settings) -> None:
         settings.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
     with _schema_engine(settings) as engine:
         migrations.upgrade(engine)
+        with migrations.alone(engine):
+            queue.prepare(settings.database_url or queue.sqlite_url(settings.sqlite_path))
 
 
 def schema(settings: Settings) -> tuple[str | None, str | None]:
@@ -107,78 +128,154 @@ def schema(settings: Settings) -> tuple[str | None, str | None]:
         return migrations.current(engine), migrations.newest()
 
 
+def key_file(settings: Settings) -> KeyFile:
+    return KeyFile(settings.key_path, secrets.token_bytes)
+
+
+def keyring_of(settings: Settings) -> Keyring:
+    """The keys of stored secrets: those of the settings, or on SQLite those of a file that is made on first need."""
+    references = settings.secret_keys
+    if references is not None:
+        return Keyring(lambda: [(each, resolve(each)) for each in references], secrets.token_bytes)
+    if settings.database_url:
+        # Nodes share no disk: a key of their own each would leave them unable to read one another's secrets.
+        return Keyring(list, secrets.token_bytes)
+    file = key_file(settings)
+    return Keyring(file.read, secrets.token_bytes, make=file.make)
+
+
 class Assent:
     """One node: the database, the services over it, and the application in front."""
 
-    def __init__(self, settings: Settings, *, clock: Clock | None = None, ids: Ids | None = None) -> None:
+    def __init__(
+        self, settings: Settings, *, clock: Clock | None = None, ids: Ids | None = None, worker: bool = False
+    ) -> None:
         self.settings = settings
         self.hub = Hub()
         self.metrics = Metrics()
+        self.traces = tracing(settings.otel_endpoint)
         self.clock = clock or (DatabaseClock() if settings.database_url else SystemClock())
-        self.database = self._database(ids or TimeOrderedIds())
+        self.ids = ids or TimeOrderedIds()
+        self.engine, self.database = self._database(self.ids)
+        self.database.watch(self.metrics.batch)
         self.breakpoints = BreakpointService()
         self.people = PeopleService(secrets.token_bytes)
+        self.retention = RetentionService()
+        self.audit = AuditService(self.database)
+        self.keyring = keyring_of(settings)
+        self.keyring.load()
+        self.secrets = SecretService(self.keyring, secrets.token_bytes)
         self.inbox = InboxService(self.database, self.clock, self.breakpoints)
+        self.outbound = Outbound(allow=settings.outbound_networks)
+        self.deliveries = DeliveryService(self.secrets)
+        self.timekeeper = Timekeeper(self.database, self.clock, self._due_jobs(), patient=self._patient)
         self.authenticator = Authenticator(self.database, self.clock)
         self.services = Services(
             settings=settings,
             clock=self.clock,
+            ids=self.ids,
             database=self.database,
             breakpoints=self.breakpoints,
             inbox=self.inbox,
             people=self.people,
+            retention=self.retention,
+            secrets=self.secrets,
+            deliveries=self.deliveries,
             authenticator=self.authenticator,
             hub=self.hub,
+            readiness=Readiness(
+                self.database,
+                self.hub,
+                folder=None if settings.database_url else settings.data_dir,
+                min_free_mb=settings.min_free_mb,
+            ),
             metrics=self.metrics,
             creates=RateLimit(settings.creates_per_minute),
             sign_ins=RateLimit(SIGN_INS_PER_MINUTE),
             rendered=Rendered(entries=4_096, largest=16_384),
             summaries=Rendered(entries=16_384, largest=4_096),
         )
+        self.worker = self._worker() if worker else None
+        if self.worker is not None:
+            self.services.readiness.worker_is_well = self.worker.is_well
         self._tasks: list[asyncio.Task[None]] = []
 
-    def _database(self, ids: Ids) -> Database[Transaction]:
+    def _database(self, ids: Ids) -> tuple[sa.Engine, Database[Transaction]]:
+        """Our own database, and the connections that DBOS gets to the same one."""
         if self.settings.database_url:
-            return PostgresDatabase(
+            engine = postgres_engine(self.settings.database_url)
+            return engine, PostgresDatabase(
                 self.settings.database_url,
                 clock=self.clock,
                 ids=ids,
+                jobs=queue.JobQueue(engine, self.traces.traceparent),
                 on_commit=self._committed,
                 on_hint=self.hub.wake,
             )
-        return SqliteDatabase(self.settings.sqlite_path, clock=self.clock, ids=ids, on_commit=self._committed)
+        lock = WriteLock(self.settings.sqlite_path.with_suffix(".lock"))
+        engine = locked_engine(self.settings.sqlite_path, lock)
+        return engine, SqliteDatabase(
+            self.settings.sqlite_path,
+            lock=lock,
+            clock=self.clock,
+            ids=ids,
+            jobs=queue.JobQueue(engine, self.traces.traceparent),
+            on_commit=self._committed,
+        )
+
+    def _worker(self) -> Worker:
+        """What takes the jobs of this node and of all others."""
+        worker_id = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
+        courier = Courier(self.database, self.deliveries, self.outbound, worker=worker_id, metrics=self.metrics)
+        return Worker(
+            self.engine,
+            worker_id=worker_id,
+            handlers={"deliver": courier.deliver},
+            presence=WorkerPresence(self.database, host=socket.gethostname(), pid=os.getpid()),
+            telemetry=(self.metrics, self.traces),
+        )
 
     def _committed(self, hints: Sequence[Hint]) -> None:
         self.hub.wake(hints)
-        for hint in hints:
-            if hint.status != "waiting":
-                self.metrics.decisions.labels(hint.status.value).inc()
+        self.metrics.committed(hints)
 
     async def start(self) -> None:
         await self.database.start()
-        self._tasks = [asyncio.create_task(job) for job in (self._sweep(), self._upkeep(), self._forget())]
+        jobs = (self.timekeeper.run(), self._upkeep(), self._forget(), self._purge(), self._watch())
+        self._tasks = [asyncio.create_task(job) for job in jobs]
         if self.database.dialect == "postgresql":
             self._tasks.append(asyncio.create_task(self._recheck()))
+        if self.worker is not None:
+            await self.worker.start()
+            self._tasks.append(asyncio.create_task(self._heal()))
 
     async def stop(self) -> None:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self.worker is not None:
+            await self.worker.stop(patience=self.settings.drain_seconds)
+        await self.outbound.close()
+        self.engine.dispose()
         await self.database.stop()
+        await self.traces.stop()
 
-    async def _sweep(self) -> None:
-        """End what is overdue, whether anybody looks at it or not."""
+    async def _heal(self) -> None:
+        """Look for deliveries that no job looks after any more."""
         while True:
-            with _patient("sweep"):
-                while await self.database.write(self.breakpoints.time_out_due) == SWEEP:
-                    pass
-            await asyncio.sleep(SWEEP_SECONDS)
+            await asyncio.sleep(HEAL_SECONDS)
+            with self._patient("heal"):
+                await self.database.write(self.deliveries.heal)
+
+    def _due_jobs(self) -> list[DueJob]:
+        """What happens because its time has come, whether anybody looks or not."""
+        return [DueJob("sweep", self.breakpoints.time_out_due, batch=SWEEP, next_due=SELECT_NEXT_DUE)]
 
     async def _upkeep(self) -> None:
         """Note which tokens were used, and cut what revoked ones hold open."""
         while True:
             await asyncio.sleep(UPKEEP_SECONDS)
-            with _patient("upkeep"):
+            with self._patient("upkeep"):
                 used = self.authenticator.take_used()
                 if used:
                     await self.database.write(partial(_touch, used=used))
@@ -190,7 +287,7 @@ class Assent:
         """Cover a node that died between its commit and its notification."""
         while True:
             await asyncio.sleep(RECHECK_SECONDS)
-            with _patient("recheck"):
+            with self._patient("recheck"):
                 waited_for = self.hub.waited_for()
                 for start in range(0, len(waited_for), 1000):
                     self.hub.wake_ids(await self.inbox.reader.ended_among(waited_for[start : start + 1000]))
@@ -198,9 +295,27 @@ class Assent:
     async def _forget(self) -> None:
         """Let go of idempotency keys that nobody will repeat any more."""
         while True:
-            with _patient("forget"):
+            with self._patient("forget"):
                 await self.database.write(_forget_keys)
             await asyncio.sleep(FORGET_SECONDS)
+
+    async def _watch(self) -> None:
+        """Keep the figures of the metrics fresh; who reads them never waits for the database."""
+        while True:
+            with self._patient("figures"):
+                await self.measure()
+            await asyncio.sleep(FIGURES_SECONDS)
+
+    async def measure(self) -> None:
+        self.metrics.figures(await read_figures(self.database, self.clock.now()))
+
+    async def _purge(self) -> None:
+        """Take the content of what a project no longer wants to keep."""
+        while True:
+            with self._patient("purge"):
+                while await self.database.write(self.retention.purge_due, locks=LAST) == PURGE_BATCH:
+                    pass
+            await asyncio.sleep(PURGE_SECONDS)
 
     def application(self) -> ASGIApp:
         app = FastAPI(
@@ -214,7 +329,7 @@ class Assent:
             redirect_slashes=False,
         )
         app.router.routes.extend(HOT_ROUTES)
-        for routes in (breakpoints, files, people, projects, tokens, operations):
+        for routes in (breakpoints, deliveries, files, people, projects, retention, tokens, operations):
             app.include_router(routes)
         app.router.routes.extend(pages(self._site()))
         app.add_exception_handler(AssentError, _domain_error)
@@ -223,7 +338,18 @@ class Assent:
         app.add_exception_handler(Exception, _internal_error)
         app.openapi = partial(document, app)  # type: ignore[method-assign]
         lane = FastLane(app, self.services)
-        return Edge(Door(lane, self.authenticator), metrics=self.metrics, access_log=self.settings.access_log)
+        edge = Edge(Door(lane, self.authenticator), metrics=self.metrics, access_log=self.settings.access_log)
+        return self.traces.around(edge)
+
+    @contextlib.contextmanager
+    def _patient(self, job: str) -> Generator[None, None, None]:
+        """A background job that fails is logged, counted and tried again."""
+        with about(job=job):
+            try:
+                yield
+            except Exception:  # noqa: BLE001  # the worker loop
+                self.metrics.job_failed(job)
+                _log.exception("background_job_failed")
 
     def _site(self) -> Site:
         sessions = Sessions(
@@ -240,15 +366,6 @@ class Assent:
         await self.start()
         yield
         await self.stop()
-
-
-@contextlib.contextmanager
-def _patient(job: str) -> Generator[None, None, None]:
-    """A background job that fails is logged and tried again."""
-    try:
-        yield
-    except Exception:  # noqa: BLE001  # the worker loop
-        _log.exception("background_job_failed", job=job)
 
 
 def _touch(tx: Transaction, *, used: Sequence[tuple[str, int]]) -> None:
@@ -303,7 +420,7 @@ class DrainingServer(uvicorn.Server):
 def serve(settings: Settings) -> None:
     """Run a node until it is told to stop."""
     configure_logging(settings.log_format, settings.log_level)
-    node = Assent(settings)
+    node = Assent(settings, worker=True)
     config = uvicorn.Config(
         node.application(),
         host=settings.host,
@@ -313,6 +430,7 @@ def serve(settings: Settings) -> None:
         timeout_keep_alive=75,
         timeout_graceful_shutdown=round(settings.drain_seconds),
         access_log=False,
+        log_config=None,
         log_level="warning",
         proxy_headers=True,
         forwarded_allow_ips=settings.trusted_proxies,
@@ -325,3 +443,23 @@ def serve(settings: Settings) -> None:
     gc.freeze()
     gc.set_threshold(20_000, 20, 50)
     DrainingServer(config, node.hub).run()
+
+
+def work(settings: Settings, *, on_ready: Callable[[str], None] = lambda _: None) -> None:
+    """Run a worker without HTTP until it is told to stop; tell its id once it takes jobs."""
+    configure_logging(settings.log_format, settings.log_level)
+    asyncio.run(_work(settings, on_ready))
+
+
+async def _work(settings: Settings, on_ready: Callable[[str], None]) -> None:
+    node = Assent(settings, worker=True)
+    told = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, told.set)
+    await node.start()
+    assert node.worker is not None, "asked for above"
+    _log.info("worker_started", worker=node.worker.id)
+    on_ready(node.worker.id)
+    await told.wait()
+    await node.stop()

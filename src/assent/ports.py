@@ -23,6 +23,17 @@ class Ids(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Ended:
+    """How a breakpoint ended, for whoever counts; times in microseconds."""
+
+    decision: str | None
+    by: str
+    after: int
+    late: int | None
+    """How long after its deadline, where the deadline ended it."""
+
+
+@dataclass(frozen=True, slots=True)
 class Hint:
     """Something happened to a breakpoint; whoever cares reads it again."""
 
@@ -30,6 +41,26 @@ class Hint:
     breakpoint_id: str
     status: Status
     version: int
+    events: int = 0
+    ended: Ended | None = None
+
+
+class Jobs(Protocol):
+    """Work to be done after the commit, by whichever worker is free."""
+
+    def put(self, connection: object, name: str, *, key: str, payload: Mapping[str, Any], delay: float = 0) -> None:
+        """Queue a job inside the transaction of this connection; the same key is queued once."""
+        ...
+
+
+class Presence(Protocol):
+    """Which workers are alive."""
+
+    async def beat(self, worker: str) -> frozenset[str]:
+        """Say that this one is, and return all that are."""
+        ...
+
+    async def leave(self, worker: str) -> None: ...
 
 
 class Session(Protocol):
@@ -37,6 +68,12 @@ class Session(Protocol):
 
     dialect: str
     dirty: bool
+    recorded: int
+    """How many events the use case has written."""
+
+    def alchemy(self) -> object:
+        """Return this very connection as SQLAlchemy knows connections: DBOS asks for one."""
+        ...
 
     def all(self, statement: str, params: Mapping[str, Any]) -> Sequence[Sequence[Any]]:
         """Return every row."""
@@ -73,6 +110,10 @@ class Database(Protocol[Tx_co]):
 
     async def fetch_page(self, statement: str, params: Mapping[str, Any]) -> Sequence[Sequence[Any]]:
         """Run one query that may take a while."""
+        ...
+
+    def watch(self, on_batch: Callable[[int, float], None]) -> None:
+        """Tell of every commit how many use cases shared it, and how many seconds it took."""
         ...
 
     async def start(self) -> None: ...

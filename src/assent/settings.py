@@ -1,27 +1,171 @@
 """Settings from ASSENT_* variables and assent.yaml, typed and checked at the start."""
 
+import os
+import re
+from importlib.util import find_spec
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
+from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, Field
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, YamlConfigSettingsSource
+from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic_settings import (
+    BaseSettings,
+    NoDecode,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    YamlConfigSettingsSource,
+)
+
+ENV, FILE = "env:", "file:"
+LARGEST_SECRET = 64 * 1024
+OTEL_VARIABLES = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
+OTEL_PACKAGES = ("opentelemetry.sdk.trace", "opentelemetry.exporter.otlp.proto.http")
+
+
+class Secret(str):
+    """A value that is not to be shown: it prints as the reference it came from."""
+
+    __slots__ = ("reference",)
+    reference: str | None
+
+    def __new__(cls, value: str, reference: str | None = None) -> Self:
+        made = super().__new__(cls, value)
+        made.reference = reference
+        return made
+
+    def __repr__(self) -> str:
+        return f"Secret({self.reference or '***'!r})"
+
+
+def is_reference(text: str) -> bool:
+    return text.startswith((ENV, FILE))
+
+
+def resolve(text: str) -> Secret:
+    """Return what `env:NAME` or `file:PATH` stands for; any other text stands for itself."""
+    if not is_reference(text):
+        return Secret(text)
+    value = _variable(text) if text.startswith(ENV) else _content(text)
+    if not value.strip():
+        msg = f"{text} is empty"
+        raise ValueError(msg)
+    return Secret(value, text)
+
+
+def _variable(reference: str) -> str:
+    name = reference.removeprefix(ENV)
+    value = os.environ.get(name)
+    if value is None:
+        msg = f"{reference} leads nowhere: the variable {name} is not set"
+        raise ValueError(msg)
+    return value
+
+
+def _content(reference: str) -> str:
+    try:
+        with Path(reference.removeprefix(FILE)).open("rb") as file:
+            found = file.read(LARGEST_SECRET + 1)
+    except (OSError, ValueError) as error:
+        said = getattr(error, "strerror", None) or "this is not a path"
+        msg = f"{reference} cannot be read: {said}"
+        raise ValueError(msg) from error
+    try:
+        value = found.decode("utf-8")
+    except UnicodeDecodeError as error:
+        msg = f"{reference} is not text"
+        raise ValueError(msg) from error
+    if len(found) > LARGEST_SECRET:
+        msg = f"{reference} is larger than {LARGEST_SECRET // 1024} KiB"
+        raise ValueError(msg)
+    return value.rstrip("\r\n")
+
+
+def open_to_others(path: Path) -> bool:
+    """Tell whether a file can be used by anybody but its owner."""
+    try:
+        return path.stat().st_mode & 0o077 != 0
+    except OSError:
+        return False
 
 
 def _postgres(url: str | None) -> str | None:
-    if url is not None and not url.startswith(("postgresql://", "postgres://")):
+    if url is None:
+        return None
+    found = resolve(url)
+    if not found.startswith(("postgresql://", "postgres://")):
         msg = "must start with postgresql:// (leave it out for SQLite in the data directory)"
         raise ValueError(msg)
+    # What the drivers say about an address they cannot read repeats parts of it, which may be the password.
+    try:
+        readable = urlsplit(found).port != 0 and not re.search("%(?![0-9A-Fa-f]{2})", found)
+    except ValueError:
+        readable = False
+    if not readable:
+        msg = "cannot be read as an address; write special characters of a password as %40, %2F and so on"
+        raise ValueError(msg)
+    return found
+
+
+def _listed(value: object) -> object:
+    """Read a list from the one line that an environment variable is."""
+    if isinstance(value, str):
+        return tuple(part for part in map(str.strip, value.split(",")) if part) or None
+    return value
+
+
+def _key_references(references: tuple[str, ...] | None) -> tuple[str, ...] | None:
+    """Keep the references and not what they stand for: a rotated key is read again without a restart."""
+    for reference in references or ():
+        if not is_reference(reference):
+            msg = "must be env:NAME or file:PATH; a key itself does not belong here"
+            raise ValueError(msg)
+        resolve(reference)
+    return references
+
+
+def _networks(listed: tuple[str, ...] | None) -> tuple[str, ...] | None:
+    for each in listed or ():
+        ip_network(each)  # says itself what is wrong
+    return listed
+
+
+def _collector(url: str | None) -> str | None:
+    if url is not None and not url.startswith(("http://", "https://")):
+        msg = "must start with http:// or https://"
+        raise ValueError(msg)
+    wanted = url or next(filter(None, map(os.environ.get, OTEL_VARIABLES)), None)
+    disabled = os.environ.get("OTEL_SDK_DISABLED", "").lower() == "true"
+    if wanted and not disabled and not all(map(_installed, OTEL_PACKAGES)):
+        msg = "spans are to be sent, but the packages for it are not installed: pip install 'assent[otel]'"
+        raise ValueError(msg)
     return url
+
+
+def _installed(package: str) -> bool:
+    try:
+        return find_spec(package) is not None
+    except ModuleNotFoundError:
+        return False
 
 
 class Settings(BaseSettings):
     """Everything an operator can set; each field is ASSENT_<NAME> in the environment or <name> in assent.yaml."""
 
-    model_config = SettingsConfigDict(env_prefix="ASSENT_", yaml_file="assent.yaml", extra="ignore")
+    model_config = SettingsConfigDict(
+        env_prefix="ASSENT_", yaml_file="assent.yaml", extra="ignore", hide_input_in_errors=True
+    )
 
     data_dir: Annotated[Path, Field(description="Where the SQLite file and its lock live.")] = Path("data")
     database_url: Annotated[
         str | None, AfterValidator(_postgres), Field(description="postgresql://… to use PostgreSQL instead of SQLite.")
+    ] = None
+    secret_keys: Annotated[
+        tuple[str, ...] | None,
+        NoDecode,
+        BeforeValidator(_listed),
+        AfterValidator(_key_references),
+        Field(description="Where the keys of stored secrets are, newest first: env:NAME or file:PATH."),
     ] = None
     host: Annotated[str, Field(description="Address to listen on.")] = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65535, description="Port to listen on.")] = 7373
@@ -35,16 +179,40 @@ class Settings(BaseSettings):
     waits_per_token: Annotated[
         int, Field(ge=0, description="Waits and streams one token may hold open on a node; 0 is no limit.")
     ] = 20_000
+    outbound_allow: Annotated[
+        tuple[str, ...] | None,
+        NoDecode,
+        BeforeValidator(_listed),
+        AfterValidator(_networks),
+        Field(description="Networks that are not public and may be sent to all the same, comma-separated."),
+    ] = None
     drain_seconds: Annotated[float, Field(ge=0, description="How long a stopping server lets requests finish.")] = 10.0
     log_format: Annotated[Literal["text", "json"], Field(description="Lines for people or for machines.")] = "text"
     log_level: Annotated[Literal["debug", "info", "warning", "error"], Field(description="How much is logged.")] = (
         "info"
     )
     access_log: Annotated[bool, Field(description="Log every request.")] = False
+    min_free_mb: Annotated[
+        int, Field(ge=0, description="Below so many free megabytes beside the SQLite file the node is not ready.")
+    ] = 64
+    otel_endpoint: Annotated[
+        str | None,
+        AfterValidator(_collector),
+        Field(description="Where OpenTelemetry spans are sent, over OTLP/HTTP.", validate_default=True),
+    ] = None
 
     @property
     def sqlite_path(self) -> Path:
         return self.data_dir / "assent.db"
+
+    @property
+    def key_path(self) -> Path:
+        """The key file of an embedded start, which needs no secret_keys."""
+        return self.data_dir / "assent.keys"
+
+    @property
+    def outbound_networks(self) -> tuple[IPv4Network | IPv6Network, ...]:
+        return tuple(ip_network(each) for each in self.outbound_allow or ())
 
     @property
     def base_url(self) -> str:

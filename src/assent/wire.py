@@ -6,6 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 from pydantic.alias_generators import to_camel
 
 MAX_TTL = 366 * 24 * 3600
+MAX_RETENTION = 36_500
 
 Name = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
 Handle = Annotated[str, StringConstraints(min_length=1, max_length=64, pattern=r"^[a-z0-9][a-z0-9._-]*$")]
@@ -18,6 +19,7 @@ Format = Literal["markdown", "html", "code", "text", "diff", "image", "json"]
 StatusName = Literal["waiting", "released", "expired", "cancelled"]
 DecisionName = Literal["approved", "rejected"]
 StrategyName = Literal["single", "first-response-wins", "collect-all", "quorum"]
+DeliveryState = Literal["pending", "sending", "sent", "answered", "superseded", "dead"]
 RoleName = Literal["viewer", "reviewer", "rule-admin", "auditor", "admin"]
 Experts = Annotated[list[Name], Field(min_length=1, max_length=50)]
 
@@ -171,6 +173,7 @@ class BreakpointView(BreakpointSummary):
     created_by: str
     warnings: list[str]
     version: int
+    purged_at: str | None = None
 
 
 class BreakpointStatus(Strict):
@@ -311,8 +314,73 @@ class ProjectPage(Strict):
     items: list[ProjectView]
 
 
+class CallbackSecretView(Strict):
+    secret: str
+    version: int
+    created_at: str
+    created_by: str
+    valid_until: str | None = None
+
+
+class CallbackSecretPage(Strict):
+    items: list[CallbackSecretView]
+
+
+class DeliveryView(Strict):
+    id: str
+    breakpoint_id: str
+    channel: str
+    recipient: str
+    type: str
+    seq: int
+    state: DeliveryState
+    attempts: int
+    next_attempt_at: str | None = None
+    last_error: str | None = None
+    created_at: str
+    updated_at: str
+
+
+class AttemptView(Strict):
+    n: int
+    at: str
+    worker: str
+    milliseconds: int | None = None
+    status: int | None = None
+    error: str | None = None
+
+
+class DeliveryWithLog(DeliveryView):
+    log: list[AttemptView]
+
+
+class DeliveryPage(Strict):
+    items: list[DeliveryView]
+    next_cursor: str | None = None
+
+
 class Policy(Strict):
     """A project's own rules for what agents may ask."""
 
     max_ttl_seconds: Annotated[int, Field(ge=1, le=MAX_TTL)] | None = None
     unknown_experts: Literal["warn", "refuse"] | None = None
+    retention_days: Annotated[int, Field(ge=1, le=MAX_RETENTION)] | None = None
+
+
+class PlaceHold(Strict):
+    breakpoint_id: Annotated[str, StringConstraints(min_length=1, max_length=64)] | None = None
+    reason: Annotated[str, StringConstraints(min_length=1, max_length=1000)]
+
+
+class HoldView(Strict):
+    id: str
+    breakpoint_id: str | None = None
+    reason: str
+    placed_by: str
+    placed_at: str
+    lifted_by: str | None = None
+    lifted_at: str | None = None
+
+
+class HoldPage(Strict):
+    items: list[HoldView]

@@ -8,6 +8,7 @@ import pytest
 
 from assent.settings import Settings
 from tests.conftest import DIALECTS
+from tests.support.keys import key_reference
 from tests.support.nodes import ManualClock, Node, running_node
 from tests.support.postgres import new_database
 
@@ -23,7 +24,7 @@ def shared_settings(request: pytest.FixtureRequest, tmp_path_factory: pytest.Tem
         return
     url: str = request.getfixturevalue("postgres_url")
     with new_database(url, template=request.getfixturevalue("postgres_template")) as fresh:
-        yield Settings(data_dir=folder, database_url=fresh)
+        yield Settings(data_dir=folder, database_url=fresh, secret_keys=(key_reference(folder),))
 
 
 @pytest.fixture(scope="module")

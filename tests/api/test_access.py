@@ -67,6 +67,9 @@ TABLE = (
     Case("POST", ONE + "/feedback", 200, ("agent", *MEMBERS), HIDDEN, body={"comment": "Why?"}, what="comment"),
     Case("POST", ONE + "/cancel", 200, ("agent", *ADMINS), HIDDEN),
     Case("POST", ONE + "/expire", 200, ADMINS, ("admin elsewhere",)),
+    Case("GET", "/api/deliveries", 200, (*AGENTS, *READERS, "admin elsewhere")),
+    Case("GET", "/api/deliveries/{delivery_id}", 200, ("agent", *READERS), HIDDEN),
+    Case("POST", "/api/deliveries/{delivery_id}/retry", 200, ADMINS, ("admin elsewhere",)),
     Case("GET", "/api/stream", 200, (*READERS, "admin elsewhere")),
     Case("POST", "/api/files", 201, (*AGENTS, *MEMBERS, "admin elsewhere"), content=b"bytes"),
     Case("GET", "/api/people", 200, (*READERS, "admin elsewhere")),
@@ -82,6 +85,8 @@ TABLE = (
     Case("GET", "/api/projects", 200, (*READERS, "admin elsewhere")),
     Case("POST", "/api/projects", 201, ("owner",), body={"id": "project-{number}"}),
     Case("PATCH", "/api/projects/{project_id}", 200, ADMINS, ("admin elsewhere",), body={"name": "Renamed"}),
+    Case("GET", "/api/projects/{project_id}/callback-secret", 200, ADMINS, ("admin elsewhere",)),
+    Case("POST", "/api/projects/{project_id}/callback-secret/rotate", 200, ADMINS, ("admin elsewhere",)),
     Case("GET", "/api/policy", 200, (*READERS, "admin elsewhere")),
     Case("PUT", "/api/policy", 200, (*ADMINS, "admin elsewhere"), body={"unknownExperts": "warn"}),
     Case("GET", "/healthz", 200, KNOWN, public=True),
@@ -109,12 +114,26 @@ class World:
         breakpoint_id: str = created["id"]
         return breakpoint_id
 
+    async def given_up(self) -> str:
+        """Return the id of a delivery that is dead."""
+        created = await self.node.create(self.secrets["agent"], callbackUrl="https://example.org/hook")
+        found = await self.call("owner", "GET", f"/api/deliveries?breakpointId={created['id']}")
+        delivery_id: str = found.json()["items"][0]["id"]
+
+        def use_case(tx: Transaction) -> None:
+            tx.deliveries.bury(tx.deliveries.get(delivery_id, project="default"), error="Gone.", now=tx.now())
+
+        await self.node.assent.database.write(use_case)
+        return delivery_id
+
     async def target(self, case: Case) -> dict[str, str]:
         """Make whatever the case's path names, fresh."""
         number = str(next(_numbers))
         found = {"number": number, "n": "0", "project_id": "default", "name": f"name-{number}"}
         if "{breakpoint_id}" in case.path:
             found["breakpoint_id"] = await self.raised()
+        if "{delivery_id}" in case.path:
+            found["delivery_id"] = await self.given_up()
         if case.path.endswith("/stream"):
             await self.call("agent", "POST", f"/api/breakpoints/{found.get('breakpoint_id')}/cancel")
         if case.path == "/api/people/{name}":
@@ -142,6 +161,8 @@ class World:
         paths = ["people", "groups", "projects", "policy", "tokens"]
         if "breakpoint_id" in target:
             paths += [f"breakpoints/{target['breakpoint_id']}", f"breakpoints/{target['breakpoint_id']}/events"]
+        if "delivery_id" in target:
+            paths.append(f"deliveries/{target['delivery_id']}")
         found = {path: (await self.call("owner", "GET", f"/api/{path}")).json() for path in paths}
         for token in found["tokens"]["items"]:
             del token["lastUsedAt"]
@@ -218,6 +239,7 @@ async def test_no_route_lets_a_caller_without_the_right_decide(world: World, who
             "project_id": "default",
             "name": "nobody-here",
             "token_id": "tok_" + "0" * 26,
+            "delivery_id": "dlv_" + "0" * 26,
         }
         target["breakpoint_id"] = await world.raised()
         await world.call(who, method, path.format(**target), json=body)

@@ -160,6 +160,7 @@ async def test_a_node_is_alive_ready_and_counts(node: Node) -> None:
     created = await node.create()
     await node.create()
     await node.feedback(created["id"], await node.token("reviewer"), release=True)
+    await node.assent.measure()
     text = (await node.call("GET", "/metrics")).text
     for line in (
         "assent_pending_breakpoints 1.0",

@@ -16,6 +16,7 @@ from schemathesis.specs.openapi.definitions import OPENAPI_31_VALIDATOR
 from starlette.routing import Route
 
 from assent.api.breakpoints import breakpoints
+from assent.api.deliveries import deliveries
 from assent.api.fastlane import HOT_ROUTES
 from assent.api.files import files
 from assent.api.operations import operations
@@ -81,7 +82,7 @@ async def test_every_operation_has_a_name_of_its_own(shared: Node) -> None:
 async def test_every_route_is_in_the_document_and_the_other_way_round(shared: Node) -> None:
     document = await published(shared)
     documented = {(method.upper(), path) for path, methods in document["paths"].items() for method in methods}
-    routers = (breakpoints, files, people, projects, tokens, operations)
+    routers = (breakpoints, deliveries, files, people, projects, tokens, operations)
     routes = [*HOT_ROUTES, *(each for router in routers for each in router.routes if isinstance(each, Route))]
     registered = {(method, route.path) for route in routes for method in (route.methods or set()) - {"HEAD"}}
     assert documented == registered

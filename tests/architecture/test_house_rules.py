@@ -14,6 +14,11 @@ TESTS = sorted((ROOT / "tests").rglob("*.py"))
 
 # Where a test may let time pass, and why nothing else would do.
 MAY_SLEEP = {
+    "tests/support/until.py": "looks at what tells nobody that it has happened",
+    "tests/support/cluster.py": "asks a starting PostgreSQL whether it is ready",
+    "tests/faults/kills.py": "kills at moments of its own choice",
+    "tests/faults/load.py": "thinks between two requests, as a client does",
+    "tests/faults/disk.py": "waits between two attempts, as a client does",
     "tests/support/nodes.py": "asks a starting server whether it is ready",
     "tests/faults/races.py": "meets a deadline of the real clock",
     "tests/faults/test_waiting.py": "waits between two attempts, as a client does",

@@ -8,12 +8,13 @@ import pytest
 
 from assent.sdk import client as client_module
 from assent.sdk.client import Assent, BadAddress
-from assent.sdk.errors import Unauthenticated, UnexpectedAnswer, Unreachable
+from assent.sdk.errors import NotFound, Unauthenticated, UnexpectedAnswer, Unreachable
 from assent.settings import Settings
 from tests.sdk.scripted import RESET, Say, scripted
 from tests.support.nodes import free_port, prepared, server
 
 ID = "bp_01m7gkk3aysqtzggwp8csw9t60"
+DLV = "dlv_01m7gkk3aysqtzggwp8csw9t60"
 WAITING = {"status": "waiting", "updatedAt": "t1"}
 RELEASED = {
     "status": "released",
@@ -85,6 +86,51 @@ def test_the_token_goes_as_a_bearer_and_a_refusal_is_not_repeated() -> None:
     assert fake.heard[0].headers["authorization"] == "Bearer secret"
     assert fake.heard[0].path == "/api/breakpoints?status=waiting&status=expired&tag=a&limit=5"
     assert len(fake.heard) == 1
+
+
+DELIVERY: dict[str, Any] = {
+    "id": DLV, "breakpointId": ID, "channel": "callback", "recipient": "https://example.org/…", "type": "released",
+    "seq": 3, "state": "dead", "attempts": 2, "lastError": "No.", "createdAt": "t1", "updatedAt": "t2",
+}  # fmt: skip
+
+
+def test_deliveries_are_listed_read_and_tried_again() -> None:
+    attempt = {"n": 1, "at": "t1", "worker": "w", "milliseconds": 3, "status": 500, "error": "No."}
+    said = [
+        Say(200, {"items": [DELIVERY], "nextCursor": DLV}),
+        Say(200, DELIVERY | {"log": [attempt]}),
+        Say(200, DELIVERY | {"state": "pending", "nextAttemptAt": "t3"}),
+    ]
+    with scripted(said) as fake, Assent(fake.url, "t") as assent:
+        page = assent.deliveries(breakpoint_id=ID, state="dead", limit=1)
+        found = assent.delivery(DLV)
+        revived = assent.retry_delivery(DLV)
+
+    assert [(heard.method, heard.path) for heard in fake.heard] == [
+        ("GET", f"/api/deliveries?breakpointId={ID}&state=dead&limit=1"),
+        ("GET", f"/api/deliveries/{DLV}"),
+        ("POST", f"/api/deliveries/{DLV}/retry"),
+    ]
+    assert (page.items[0].last_error, page.next_cursor) == ("No.", DLV)
+    assert (found.log[0].status, found.log[0].worker) == (500, "w")
+    assert (revived.state, revived.next_attempt_at) == ("pending", "t3")
+
+
+def test_a_retry_that_may_have_arrived_is_not_sent_again() -> None:
+    with scripted([RESET]) as fake, Assent(fake.url, "t") as assent, pytest.raises(Unreachable):
+        assent.retry_delivery(DLV)
+
+    assert len(fake.heard) == 1
+
+
+@pytest.mark.parametrize("delivery_id", ["", "../tokens", "a/b", "x?y"])
+def test_what_cannot_be_the_id_of_a_delivery_is_not_sent(delivery_id: str) -> None:
+    with scripted([Say(200, DELIVERY)]) as fake, Assent(fake.url, "t") as assent:
+        for call in (assent.delivery, assent.retry_delivery):
+            with pytest.raises(NotFound, match="delivery"):
+                call(delivery_id)
+
+    assert fake.heard == []
 
 
 @pytest.mark.parametrize("url", ["ftp://x", "127.0.0.1:7373", "http://", "http://[::1"])

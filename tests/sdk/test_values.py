@@ -19,6 +19,10 @@ PAIRS: list[tuple[type[values.Value], type[BaseModel]]] = [
     (values.Page, wire.BreakpointPage),
     (values.Event, wire.EventView),
     (values.UploadedFile, wire.UploadedFile),
+    (values.Delivery, wire.DeliveryView),
+    (values.DeliveryWithLog, wire.DeliveryWithLog),
+    (values.Attempt, wire.AttemptView),
+    (values.DeliveryPage, wire.DeliveryPage),
 ]
 
 

@@ -231,9 +231,9 @@ async def test_the_longest_overdue_come_first_and_in_the_order_of_locks(node: No
     ids = [await create(node, ttlSeconds=seconds) for seconds in (30, 10, 20, 60)]
     await create(node)
     due = await node.assent.database.read(lambda tx: tx.breakpoints.due(clock.now() + 30_000_000, limit=10))
-    assert [row[0] for row in due] == sorted(ids[:3])
+    assert [row.id for row in due] == sorted(ids[:3])
     few = await node.assent.database.read(lambda tx: tx.breakpoints.due(clock.now() + 30_000_000, limit=2))
-    assert [row[0] for row in few] == sorted(ids[1:3])
+    assert [row.id for row in few] == sorted(ids[1:3])
 
 
 async def test_timing_out_twice_ends_it_once(node: Node, clock: ManualClock) -> None:

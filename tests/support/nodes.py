@@ -138,21 +138,39 @@ def ready(url: str, popen: "subprocess.Popen[Any]") -> bool:
     return False
 
 
-def start_server(settings: Settings, *, port: int | None = None, log: Path | None = None, **env: str) -> Process:
-    """Start `assent serve` as a process of its own and wait until it is ready."""
+def launch(settings: Settings, *, port: int | None = None, log: Path | None = None, **env: str) -> Process:
+    """Start `assent serve` as a process of its own, and wait for nothing."""
     chosen = port or free_port()
-    environment = os.environ | {f"ASSENT_{name.upper()}": value for name, value in env.items()}
-    environment["ASSENT_DATA_DIR"] = str(settings.data_dir)
+    command = [sys.executable, "-m", "assent", "serve", "--port", str(chosen)]
+    return Process(f"http://127.0.0.1:{chosen}", _spawn(command, settings, log, env))
+
+
+def launch_worker(settings: Settings, *, log: Path | None = None, **env: str) -> Process:
+    """Start a worker without HTTP."""
+    script = "from assent.app import work; from assent.settings import Settings; work(Settings())"
+    return Process("", _spawn([sys.executable, "-c", script], settings, log, env))
+
+
+def _spawn(command: list[str], settings: Settings, log: Path | None, env: dict[str, str]) -> "subprocess.Popen[bytes]":
+    # A name in capitals is not one of ours.
+    given = {name if name.isupper() else f"ASSENT_{name.upper()}": value for name, value in env.items()}
+    environment = os.environ | given | {"ASSENT_DATA_DIR": str(settings.data_dir)}
     if settings.database_url:
         environment["ASSENT_DATABASE_URL"] = settings.database_url
-    command = [sys.executable, "-m", "assent", "serve", "--port", str(chosen)]
+    if settings.secret_keys:
+        environment["ASSENT_SECRET_KEYS"] = ",".join(settings.secret_keys)
     with log.open("ab") if log else contextlib.nullcontext(subprocess.DEVNULL) as output:
-        popen = subprocess.Popen(command, env=environment, stdout=output, stderr=output)
-    process = Process(f"http://127.0.0.1:{chosen}", popen)
-    if ready(process.url, popen):
+        return subprocess.Popen(command, env=environment, stdout=output, stderr=output)
+
+
+def start_server(settings: Settings, *, port: int | None = None, log: Path | None = None, **env: str) -> Process:
+    """Start `assent serve` as a process of its own and wait until it is ready."""
+    process = launch(settings, port=port, log=log, **env)
+    if ready(process.url, process.popen):
         return process
     process.kill()
-    msg = f"The server did not get ready (exit code {popen.returncode}): {log.read_text() if log else 'no log kept'}"
+    code, said = process.popen.returncode, log.read_text() if log else "no log kept"
+    msg = f"The server did not get ready (exit code {code}): {said}"
     raise RuntimeError(msg)
 
 

@@ -17,6 +17,7 @@ from assent.domain.terms import Answer
 from assent.http import views
 from assent.http.addresses import known_id
 from assent.http.auth import principal_of
+from assent.outbound import check_url
 from assent.services.breakpoints import Once, Outcome
 from assent.store.reading import Whole
 
@@ -42,18 +43,30 @@ async def create(request: Request) -> Response:
     checked(sent, wire.CreateBreakpoint)
     services.creates.take(who.token_id or who.id, per_minute=who.creates_per_minute, what="breakpoints")
     wanted = draft(sent)
+    if wanted.callback_url is not None:
+        _check_callback(wanted.callback_url, services)
+    digest, now = wanted.digest(who.project), services.clock.now()
     use_case = partial(
         services.breakpoints.create,
         draft=wanted,
         by=who,
-        digest=wanted.digest(who.project),
+        digest=digest,
         once=_once(request.headers.get("idempotency-key"), sent, "create"),
+        ready=services.breakpoints.prepare(wanted, by=who, digest=digest, new_id=services.ids.new("bp", now), now=now),
     )
     created = await services.database.write(use_case)
     if isinstance(created, str):
         return await _whole(services, created, who, status=201)
     services.metrics.created.inc()
     return _answer(views.whole(created, (), ()), created, status=201)
+
+
+def _check_callback(url: str, services: Services) -> None:
+    """Refuse at once what a worker would refuse later, when nobody looks any more."""
+    try:
+        check_url(url, allow=services.settings.outbound_networks)
+    except ValueError as error:
+        raise InvalidRequest.at("/callbackUrl", str(error)) from error
 
 
 async def feedback(request: Request) -> Response:

@@ -3,6 +3,7 @@
 from functools import partial
 
 from fastapi import Request
+from starlette.datastructures import QueryParams
 from starlette.responses import Response
 
 from assent.api.routing import JSON, Services, services_of
@@ -40,14 +41,19 @@ LIST_PARAMETERS = frozenset(
 )  # fmt: skip
 
 
-async def list_query(request: Request, services: Services, who: Principal) -> Query:
-    """Read the filters, strictly: a misspelt one must not silently show everything."""
+def known_filters(request: Request, known: frozenset[str]) -> QueryParams:
     params = request.query_params
     for name, value in params.multi_items():
-        if name not in LIST_PARAMETERS:
+        if name not in known:
             raise InvalidRequest.at(f"query {name[:60]}", "is not a filter")
         if not value or len(value) > 1000 or "\x00" in value:  # noqa: PLR2004  # a filter's sane length
             raise InvalidRequest.at(f"query {name}", "must have 1 to 1000 characters and no NUL")
+    return params
+
+
+async def list_query(request: Request, services: Services, who: Principal) -> Query:
+    """Read the filters, strictly: a misspelt one must not silently show everything."""
+    params = known_filters(request, LIST_PARAMETERS)
     statuses = tuple(dict.fromkeys(params.getlist("status"))) or STATUSES
     if unknown := set(statuses) - set(STATUSES):
         raise InvalidRequest.at(
@@ -72,7 +78,7 @@ async def list_query(request: Request, services: Services, who: Principal) -> Qu
         created_by_id=who.id if who.kind is Kind.AGENT else None,
         q=q,
         sort=sort,
-        limit=_limit(params.get("limit")),
+        limit=page_limit(params.get("limit")),
         cursor=decode_cursor(params["cursor"], sort=sort) if "cursor" in params else None,
     )
 
@@ -97,7 +103,7 @@ def _moment(text: str | None, name: str) -> int | None:
         raise InvalidRequest.at(f"query {name}", "must be a time such as 2026-11-15T09:30:00Z") from error
 
 
-def _limit(text: str | None) -> int:
+def page_limit(text: str | None) -> int:
     if text is None:
         return 50
     if not (text.isascii() and text.isdigit() and len(text) < 4 and 1 <= int(text) <= MAX_LIMIT):  # noqa: PLR2004

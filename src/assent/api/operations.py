@@ -6,9 +6,8 @@ from fastapi import APIRouter, Request
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.responses import PlainTextResponse, Response
 
-from assent.api.routing import PROBLEMS, Services, With
+from assent.api.routing import PROBLEMS, With
 from assent.domain.access import Permission
-from assent.domain.errors import Unavailable
 
 operations = APIRouter(tags=["operations"])
 _TEXT: dict[int | str, dict[str, Any]] = {200: {"content": {"text/plain": {"schema": {"type": "string"}}}}}
@@ -24,10 +23,7 @@ async def healthz() -> str:
     "/readyz", response_class=PlainTextResponse, responses={503: PROBLEMS[503]}, summary="It can take requests"
 )
 async def readyz(services: With) -> str:
-    if services.hub.draining:
-        msg = "This node is stopping."
-        raise Unavailable(msg)
-    await services.inbox.reader.reachable()
+    await services.readiness.check()
     return "ready\n"
 
 
@@ -42,11 +38,6 @@ async def metrics(request: Request, services: With) -> Response:
     if request.client is None or request.client.host not in _LOOPBACK or "authorization" in request.headers:
         principal = await services.authenticator.principal(request.headers.get("authorization", ""))
         principal.require(Permission.METRICS)
-    await _refresh(services)
-    return Response(generate_latest(services.metrics.registry), media_type=CONTENT_TYPE_LATEST)
-
-
-async def _refresh(services: Services) -> None:
     services.metrics.waiters.set(services.hub.waiters)
     services.metrics.streams.set(services.hub.inboxes)
-    services.metrics.pending.set(await services.inbox.reader.pending())
+    return Response(generate_latest(services.metrics.registry), media_type=CONTENT_TYPE_LATEST)

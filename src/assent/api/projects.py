@@ -1,14 +1,16 @@
 """Projects and their policies."""
 
+from collections.abc import Sequence
 from functools import partial
-from typing import Annotated
+from typing import Annotated, Any
 
-from fastapi import Path
+from fastapi import Path, Response
 
 from assent import wire
-from assent.api.routing import Manager, PeopleReader, With, router
+from assent.api.routing import NO_FIELDS, Manager, PeopleReader, With, router
 from assent.domain.access import Principal
 from assent.domain.instants import iso
+from assent.services.secrets import CallbackSecret
 from assent.store.projects import Project
 from assent.store.transaction import Transaction
 
@@ -46,6 +48,26 @@ async def change_project(
     return await services.database.write(use_case)
 
 
+@projects.get("/projects/{project_id}/callback-secret", summary="What its callbacks are signed with")
+async def show_callback_secret(
+    project_id: ProjectId, who: Manager, services: With, response: Response
+) -> wire.CallbackSecretPage:
+    found = await services.database.write(partial(services.secrets.show_callback_secrets, project=project_id, by=who))
+    return _secrets(found, response)
+
+
+@projects.post(
+    "/projects/{project_id}/callback-secret/rotate",
+    dependencies=NO_FIELDS,
+    summary="Sign with a new secret; the one before stays valid for a day",
+)
+async def rotate_callback_secret(
+    project_id: ProjectId, who: Manager, services: With, response: Response
+) -> wire.CallbackSecretPage:
+    found = await services.database.write(partial(services.secrets.rotate_callback_secret, project=project_id, by=who))
+    return _secrets(found, response)
+
+
 @projects.get("/policy", response_model_exclude_none=True, summary="This project's policy")
 async def get_policy(who: PeopleReader, services: With) -> wire.Policy:
     return await services.database.read(partial(_policy, by=who))
@@ -61,6 +83,21 @@ async def put_policy(body: wire.Policy, who: Manager, services: With) -> wire.Po
 
 def _policy(tx: Transaction, *, by: Principal) -> wire.Policy:
     return wire.Policy.model_validate(dict(tx.projects.get(by.project).policy))
+
+
+def _secrets(found: Sequence[CallbackSecret], response: Response) -> wire.CallbackSecretPage:
+    response.headers["Cache-Control"] = "no-store"
+    return wire.CallbackSecretPage.model_validate({"items": [callback_body(each) for each in found]})
+
+
+def callback_body(secret: CallbackSecret) -> dict[str, Any]:
+    return {
+        "secret": secret.value,
+        "version": secret.version,
+        "createdAt": iso(secret.created_at),
+        "createdBy": secret.created_by,
+        "validUntil": iso(secret.valid_until) if secret.valid_until is not None else None,
+    }
 
 
 def _view(tx: Transaction, project: Project) -> wire.ProjectView:

@@ -15,12 +15,16 @@ from assent.domain.errors import InvalidRequest, MalformedJson
 from assent.http.auth import Authenticator, principal_of
 from assent.http.limits import RateLimit
 from assent.http.problems import MEDIA_TYPE, Problem, from_validation
+from assent.http.readiness import Readiness
 from assent.http.views import Rendered
 from assent.http.waiting import Hub
-from assent.ports import Clock, Database
+from assent.ports import Clock, Database, Ids
 from assent.services.breakpoints import BreakpointService
+from assent.services.delivery import DeliveryService
 from assent.services.inbox import InboxService
 from assent.services.people import PeopleService
+from assent.services.retention import RetentionService
+from assent.services.secrets import SecretService
 from assent.settings import Settings
 from assent.store.transaction import Transaction
 from assent.telemetry import Metrics
@@ -73,12 +77,17 @@ class Services:
 
     settings: Settings
     clock: Clock
+    ids: Ids
     database: Database[Transaction]
     breakpoints: BreakpointService
     inbox: InboxService
     people: PeopleService
+    retention: RetentionService
+    secrets: SecretService
+    deliveries: DeliveryService
     authenticator: Authenticator
     hub: Hub
+    readiness: Readiness
     metrics: Metrics
     creates: RateLimit
     sign_ins: RateLimit
@@ -160,6 +169,12 @@ async def reader(request: Request) -> Principal:
     return principal
 
 
+async def auditor(request: Request) -> Principal:
+    principal = principal_of(request)
+    principal.require(Permission.AUDIT)
+    return principal
+
+
 async def without_fields(request: Request) -> None:
     """An endpoint that takes no fields says so, rather than ignore what it was sent."""
     if await request.body() and await request.json() != {}:
@@ -168,4 +183,5 @@ async def without_fields(request: Request) -> None:
 
 Manager = Annotated[Principal, Depends(manager)]
 PeopleReader = Annotated[Principal, Depends(reader)]
+Auditor = Annotated[Principal, Depends(auditor)]
 NO_FIELDS = [Depends(without_fields)]

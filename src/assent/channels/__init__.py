@@ -1,1 +1,1 @@
-"""Empty until its issue."""
+"""Ways out to people and programs: one file each."""

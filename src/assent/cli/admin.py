@@ -1,4 +1,4 @@
-"""The node itself: serve, migrate, check."""
+"""The node itself: serve, worker, migrate, check."""
 
 import contextlib
 import difflib
@@ -7,19 +7,22 @@ import os
 import re
 import socket
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Any
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any, cast
 from urllib.parse import urlsplit
 
 import typer
 from pydantic_settings import YamlConfigSettingsSource
 
-from assent.app import Assent, migrate, schema, serve
+from assent.app import Assent, keyring_of, migrate, schema, serve, work
 from assent.cli import output
 from assent.cli.data import ACTOR, Data, Misconfigured, explained, on_data, settings_with, sign_in_link
 from assent.cli.output import Json
 from assent.domain.access import Kind
+from assent.keyring import UnusableKeys
 from assent.services.people import DEFAULT_PROJECT, NewToken
-from assent.settings import Settings
+from assent.settings import FILE, Secret, Settings, open_to_others
 from assent.store.transaction import Transaction
 
 app = typer.Typer()
@@ -93,6 +96,28 @@ def print_welcome(welcome: Mapping[str, str | None]) -> None:
     output.say("")
 
 
+@app.command("worker")
+def worker_command(*, data: Data = None, as_json: Json = False) -> None:
+    """Run a worker without API and web pages, beside other nodes on PostgreSQL."""
+    settings = settings_with(data)
+    if not settings.database_url:
+        msg = (
+            "A worker of its own needs PostgreSQL: set ASSENT_DATABASE_URL. On SQLite assent serve does the work"
+            " itself; another process could not wake those who wait on the server."
+        )
+        raise Misconfigured(msg)
+    with explained(settings):
+        migrate(settings)
+    work(settings, on_ready=partial(_worker_ready, as_json=as_json))
+
+
+def _worker_ready(worker: str, *, as_json: bool) -> None:
+    if as_json:
+        output.emit({"worker": worker})
+    else:
+        output.say(f"Assent works as {worker}.")
+
+
 @app.command("migrate")
 def migrate_command(*, data: Data = None, as_json: Json = False) -> None:
     """Bring the data to the newest schema."""
@@ -116,7 +141,7 @@ def check(*, data: Data = None, as_json: Json = False) -> None:
     """Check the settings, the database and its schema; change nothing."""
     settings = settings_with(data)
     listed = [_setting(settings, name, given={"data_dir"} if data else set()) for name in Settings.model_fields]
-    checks = [_ok("settings", "Every setting is valid."), _data_check(settings)]
+    checks = [_ok("settings", "Every setting is valid."), _data_check(settings), *secret_checks(settings)]
     checks += [{"name": name, "ok": True, "warning": True, "detail": text} for name, text in strangers(os.environ)]
     good = all(each["ok"] for each in checks)
     if as_json:
@@ -143,11 +168,21 @@ def _setting(settings: Settings, name: str, *, given: set[str]) -> dict[str, str
     value = getattr(settings, name)
     return {
         "name": name,
-        "value": "" if value is None else without_password(str(value)),
+        "value": _shown(value),
         "source": "command line" if name in given else _source(name),
         "variable": f"ASSENT_{name.upper()}",
         "description": Settings.model_fields[name].description or "",
     }
+
+
+def _shown(value: object) -> str:
+    """Return a setting as it may be shown: of a secret only where it comes from."""
+    if value is None:
+        return ""
+    if isinstance(value, tuple):
+        return ", ".join(map(str, cast("tuple[object, ...]", value)))
+    reference = value.reference if isinstance(value, Secret) else None
+    return reference or without_password(str(value))
 
 
 def _source(name: str) -> str:
@@ -177,6 +212,34 @@ def strangers(variables: Iterable[str]) -> list[tuple[str, str]]:
             hint = f"; did you mean {close[0]}?" if close else "; nothing reads it."
             found.append((name, f"{name} is not a setting{hint}"))
     return found
+
+
+def secret_checks(settings: Settings) -> list[dict[str, Any]]:
+    """Tell whether secrets can be stored here, and which files with secrets others can use."""
+    found: list[dict[str, Any]] = []
+    try:
+        keys = keyring_of(settings).load()
+    except UnusableKeys as error:
+        found.append({"name": "secrets", "ok": False, "detail": error.message})
+    else:
+        if keys:
+            found.append(_ok("secrets", f"Stored secrets are encrypted with {keys[0]}; {len(keys)} can be read with."))
+        elif settings.database_url is None:
+            found.append(_ok("secrets", f"The key for stored secrets is made in {settings.key_path} on first need."))
+        else:
+            detail = "No secret can be stored or read: ASSENT_SECRET_KEYS is not set. Everything else works."
+            found.append({"name": "secrets", "ok": True, "warning": True, "detail": detail})
+    return found + [
+        {"name": "secrets", "ok": True, "warning": True, "detail": f"Others can use {path}. Run: chmod 600 {path}"}
+        for path in _secret_files(settings)
+        if open_to_others(path)
+    ]
+
+
+def _secret_files(settings: Settings) -> list[Path]:
+    url = settings.database_url
+    references = [*(settings.secret_keys or ()), (url.reference if isinstance(url, Secret) else None) or ""]
+    return [Path(each.removeprefix(FILE)) for each in references if each.startswith(FILE)] + [settings.key_path]
 
 
 def _data_check(settings: Settings) -> dict[str, Any]:

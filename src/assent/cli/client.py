@@ -119,6 +119,7 @@ def _describe(found: Breakpoint, *, console: Console = output.out) -> None:
             "deadline": found.deadline,
             "options": " | ".join(map(str, payload.get("options") or ())),
             "digest": found.digest[:SHORT_DIGEST],
+            "content": f"removed on {found.purged_at[:10]}" if found.purged_at else None,
         },
         console=console,
     )

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Generator
+from collections.abc import Awaitable, Callable, Generator
 from pathlib import Path
 from typing import Annotated, TypeVar
 
@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from pydantic_settings import SettingsError
 from yaml import YAMLError
 
-from assent.app import Assent, migrate
+from assent.app import Assent, migrate, schema
 from assent.domain.access import Kind, Principal, Role
 from assent.domain.errors import AssentError
 from assent.settings import Settings
@@ -93,6 +93,26 @@ def on_data(settings: Settings, use_case: Callable[[Assent, Transaction], Result
 
     with explained(settings):
         migrate(settings)
+    return asyncio.run(run())
+
+
+def looking_at(settings: Settings, look: Callable[[Assent], Awaitable[Result]]) -> Result:
+    """Look at the data, beside a server at work or without one; change nothing."""
+
+    async def run() -> Result:
+        node = Assent(settings)
+        with explained(settings):
+            await node.database.start()
+        try:
+            return await look(node)
+        finally:
+            await node.database.stop()
+
+    with explained(settings):
+        current, newest = schema(settings)
+    if current != newest:
+        msg = f"The data is at version {current or 'none'}, the newest is {newest}. Run: assent migrate"
+        raise Misconfigured(msg)
     return asyncio.run(run())
 
 

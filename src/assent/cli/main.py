@@ -22,12 +22,21 @@ HOMES = {
     "reject": "assent.cli.client",
     "comment": "assent.cli.client",
     "cancel": "assent.cli.client",
+    "delivery": "assent.cli.delivery",
     "serve": "assent.cli.admin",
+    "worker": "assent.cli.admin",
     "migrate": "assent.cli.admin",
     "check": "assent.cli.admin",
+    "audit": "assent.cli.audit",
+    "fsck": "assent.cli.audit",
+    "hold": "assent.cli.audit",
     "token": "assent.cli.people",
     "user": "assent.cli.people",
     "group": "assent.cli.people",
+    "project": "assent.cli.secrets",
+    "secrets": "assent.cli.secrets",
+    "backup": "assent.cli.backup",
+    "restore": "assent.cli.backup",
 }
 
 

@@ -29,6 +29,7 @@ class Permission(StrEnum):
     UPLOAD = "upload"
     METRICS = "metrics"
     READ_PEOPLE = "read people"
+    AUDIT = "audit"
     MANAGE = "manage"
 
 
@@ -47,7 +48,7 @@ ROLE_PERMISSIONS: dict[Role, frozenset[Permission]] = {
     Role.REVIEWER: _READS
     | {Permission.CREATE, Permission.UPLOAD, Permission.COMMENT, Permission.DECIDE, Permission.CANCEL},
     Role.RULE_ADMIN: _READS,
-    Role.AUDITOR: _READS,
+    Role.AUDITOR: _READS | {Permission.AUDIT},
     Role.ADMIN: _READS
     | {
         Permission.CREATE,
@@ -58,6 +59,7 @@ ROLE_PERMISSIONS: dict[Role, frozenset[Permission]] = {
         Permission.EXPIRE,
         Permission.METRICS,
         Permission.MANAGE,
+        Permission.AUDIT,
     },
 }
 AGENT_PERMISSIONS = frozenset(
@@ -85,6 +87,7 @@ class Actor:
 
 
 TIMEOUT = Actor(Kind.SYSTEM, "timeout")
+RETENTION = Actor(Kind.SYSTEM, "retention")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,10 +3,10 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, Protocol, Self, TypeVar
 
 from assent.domain.access import TIMEOUT, Actor
-from assent.domain.canonical import GENESIS, Json, link
+from assent.domain.canonical import GENESIS, Json, link, terms_digest
 from assent.domain.errors import AlreadyEnded
 from assent.domain.instants import iso
 from assent.domain.routing import Seat
@@ -49,11 +49,40 @@ EVENT_OF = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Breakpoint:
-    """One pause. Everything above the line is fixed at creation; the digest covers what a reviewer is asked about."""
+class Outline:
+    """What a move reads and changes: all that a sweep loads of the thousands it ends."""
 
     id: str
     project: str
+    on_timeout: str
+    callback_url: str | None
+    digest: str
+    created_at: int
+    due_at: int
+    # ── what happens to it ──
+    status: Status = Status.WAITING
+    decision: Decision | None = None
+    updated_at: int = 0
+    ended_at: int | None = None
+    ended_by: Actor | None = None
+    result: Mapping[str, Json] | None = None
+    version: int = 0
+    head: str = GENESIS
+
+    def but(self, **changes: object) -> Self:
+        """Return a copy with these fields changed; dataclasses.replace takes far longer on a value this wide."""
+        copy = object.__new__(type(self))
+        copy.__dict__.update(self.__dict__, **changes)
+        return copy
+
+    def overdue(self, at: int) -> bool:
+        return self.status is Status.WAITING and at >= self.due_at
+
+
+@dataclass(frozen=True, kw_only=True)
+class Breakpoint(Outline):
+    """One pause. Everything above the line is fixed at creation; the digest covers what a reviewer is asked about."""
+
     agent_id: str
     run_id: str | None
     title: str | None
@@ -64,36 +93,17 @@ class Breakpoint:
     strategy: str
     risk: str | None
     priority: str
-    on_timeout: str
     ttl_seconds: int | None
-    callback_url: str | None
-    digest: str
-    created_at: int
     created_by: Actor
     created_by_id: str
-    due_at: int
     auto_approval: Mapping[str, Json]
     warnings: tuple[str, ...]
     # ── what happens to it ──
-    status: Status = Status.WAITING
-    decision: Decision | None = None
-    updated_at: int = 0
-    ended_at: int | None = None
-    ended_by: Actor | None = None
-    result: Mapping[str, Json] | None = None
-    version: int = 0
-    head: str = GENESIS
     comments: int = 0
     votes: int = 0
 
-    def but(self, **changes: object) -> "Breakpoint":
-        """Return a copy with these fields changed; dataclasses.replace takes far longer on a value this wide."""
-        copy = object.__new__(Breakpoint)
-        copy.__dict__.update(self.__dict__, **changes)
-        return copy
 
-    def overdue(self, at: int) -> bool:
-        return self.status is Status.WAITING and at >= self.due_at
+Moved = TypeVar("Moved", bound=Outline)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,25 +139,58 @@ class Response:
 
 
 def record(
-    current: Breakpoint, kind: str, *, actor: Actor, at: int, metadata: Mapping[str, Json] | None = None
-) -> tuple[Breakpoint, Event]:
+    current: Moved, kind: str, *, actor: Actor, at: int, metadata: Mapping[str, Json] | None = None
+) -> tuple[Moved, Event]:
     """Append one event to the chain of the breakpoint; never mutate."""
-    seq = current.version + 1
-    body = {
-        "breakpointId": current.id,
-        "seq": seq,
-        "type": kind,
-        "actor": str(actor),
-        "at": at,
-        "metadata": metadata or {},
-    }
-    event = Event(current.id, seq, kind, actor, at, metadata or {}, current.head, link(current.head, body))
-    return current.but(version=seq, head=event.hash, updated_at=at), event
+    event = next_event(current, kind, actor=actor, at=at, metadata=metadata)
+    return current.but(version=event.seq, head=event.hash, updated_at=at), event
+
+
+class Chained(Protocol):
+    """Whatever has a chain of events, and where it ends."""
+
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def version(self) -> int: ...
+
+    @property
+    def head(self) -> str: ...
+
+
+def next_event(on: Chained, kind: str, *, actor: Actor, at: int, metadata: Mapping[str, Json] | None = None) -> Event:
+    seq = on.version + 1
+    body = event_body(on.id, seq, kind, actor, at) | {"metadata": metadata or {}}
+    return Event(on.id, seq, kind, actor, at, metadata or {}, on.head, link(on.head, body))
+
+
+def event_body(breakpoint_id: str, seq: int, kind: str, actor: Actor, at: int) -> dict[str, Json]:
+    """What the hash of an event covers, beside its metadata."""
+    return {"breakpointId": breakpoint_id, "seq": seq, "type": kind, "actor": str(actor), "at": at}
+
+
+def terms_of(made: Breakpoint) -> str:
+    """Digest what is fixed at creation and not part of the content: who is asked, how, and until when."""
+    return terms_digest(
+        {
+            "attempt": made.payload.get("attempt"),
+            "callbackUrl": made.callback_url,
+            "createdById": made.created_by_id,
+            "dueAt": made.due_at if made.due_at != NEVER else None,
+            "onTimeout": made.on_timeout,
+            "priority": made.priority,
+            "risk": made.risk,
+            "seats": [[seat.name, list(seat.stands_in_for), seat.added] for seat in made.seats],
+            "strategy": made.strategy,
+            "ttlSeconds": made.ttl_seconds,
+        }
+    )
 
 
 def advance(
-    current: Breakpoint, action: Action, *, actor: Actor, at: int, metadata: Mapping[str, Json] | None = None
-) -> tuple[Breakpoint, Event]:
+    current: Moved, action: Action, *, actor: Actor, at: int, metadata: Mapping[str, Json] | None = None
+) -> tuple[Moved, Event]:
     """Return the changed breakpoint and the event to record, or say why the move is not possible."""
     target = TRANSITIONS.get((current.status, action))
     if target is None:
@@ -159,14 +202,14 @@ def advance(
 
 
 def release(
-    current: Breakpoint, decision: Decision, *, actor: Actor, at: int, result: Mapping[str, Json]
-) -> tuple[Breakpoint, Event]:
+    current: Moved, decision: Decision, *, actor: Actor, at: int, result: Mapping[str, Json]
+) -> tuple[Moved, Event]:
     metadata = {"decision": decision.value, "digest": current.digest}
     changed, event = advance(current, Action.RELEASE, actor=actor, at=at, metadata=metadata)
     return changed.but(decision=decision, result=result), event
 
 
-def time_out(current: Breakpoint, *, at: int, actor: Actor = TIMEOUT) -> tuple[Breakpoint, Event]:
+def time_out(current: Moved, *, at: int, actor: Actor = TIMEOUT) -> tuple[Moved, Event]:
     """End a breakpoint at its deadline as its maker asked; a timeout is never an approval."""
     if current.on_timeout == "reject":
         result = unanswered(Status.RELEASED) | {"decision": Decision.REJECTED.value, "respondedBy": str(actor)}
@@ -174,20 +217,20 @@ def time_out(current: Breakpoint, *, at: int, actor: Actor = TIMEOUT) -> tuple[B
     return _end_unanswered(current, Action.EXPIRE, actor=actor, at=at)
 
 
-def timed_out(current: Breakpoint, at: int) -> Breakpoint:
+def timed_out(current: Moved, at: int) -> Moved:
     """Return how it stands at a moment: past its deadline, as ended, whether anybody has written that down or not."""
     return time_out(current, at=current.due_at)[0] if current.overdue(at) else current
 
 
-def expire(current: Breakpoint, *, actor: Actor, at: int) -> tuple[Breakpoint, Event]:
+def expire(current: Moved, *, actor: Actor, at: int) -> tuple[Moved, Event]:
     return _end_unanswered(current, Action.EXPIRE, actor=actor, at=at)
 
 
-def cancel(current: Breakpoint, *, actor: Actor, at: int) -> tuple[Breakpoint, Event]:
+def cancel(current: Moved, *, actor: Actor, at: int) -> tuple[Moved, Event]:
     return _end_unanswered(current, Action.CANCEL, actor=actor, at=at)
 
 
-def _end_unanswered(current: Breakpoint, action: Action, *, actor: Actor, at: int) -> tuple[Breakpoint, Event]:
+def _end_unanswered(current: Moved, action: Action, *, actor: Actor, at: int) -> tuple[Moved, Event]:
     changed, event = advance(current, action, actor=actor, at=at)
     return changed.but(result=unanswered(changed.status)), event
 
@@ -196,7 +239,7 @@ def unanswered(status: Status) -> dict[str, Json]:
     return {"approved": False, "status": status.value, "auto": False}
 
 
-def ended(current: Breakpoint) -> AlreadyEnded:
+def ended(current: Outline) -> AlreadyEnded:
     """Say which outcome stands, so that the second of two deciders knows who was first."""
     what = current.decision or current.status
     msg = f"It was {what} by {current.ended_by}; nothing was changed."

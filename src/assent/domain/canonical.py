@@ -18,6 +18,7 @@ MAX_INTEGER = 2**53 - 1
 GENESIS = "0" * 64
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"?', re.DOTALL)
 _BRACKET = re.compile(r"[\[\]{}]")
+_ATOMS = frozenset({str, int, bool, type(None)})
 
 
 def is_object(value: Json) -> TypeGuard[dict[str, Json]]:
@@ -129,15 +130,15 @@ def canonical(value: Json) -> bytes:
 
 
 def _plain(value: Json) -> bool:
-    # Loops, not all(): this runs over every body and event.
+    # Loops, not all(), and atoms without a call: this runs over every body and event.
     if is_object(value):
         for key, item in value.items():
-            if not key.isascii() or not (isinstance(item, str) or _plain(item)):
+            if not key.isascii() or (type(item) not in _ATOMS and not _plain(item)):
                 return False
         return True
     if is_array(value):
         for item in value:  # noqa: SIM110
-            if not _plain(item):
+            if type(item) not in _ATOMS and not _plain(item):
                 return False
         return True
     return not isinstance(value, float)
@@ -152,6 +153,17 @@ def content_digest(content: Mapping[str, Json]) -> str:
     return sha256(b"assent-content/1\n" + canonical(content))
 
 
+def terms_digest(terms: Mapping[str, Json]) -> str:
+    """Digest under which conditions a breakpoint is answered: text and integers under our own names."""
+    return sha256(b"assent-terms/1\n" + _PLAIN.encode(terms).encode("utf-8"))
+
+
 def link(previous: str, event: Mapping[str, Json]) -> str:
     """Hash one event onto the chain of its breakpoint."""
-    return sha256(b"assent-event/1\n" + previous.encode() + b"\n" + canonical(event))
+    return seal(previous, {**event, "metadata": sha256(canonical(event.get("metadata", {})))})
+
+
+def seal(previous: str, event: Mapping[str, Json]) -> str:
+    """Hash an event whose metadata is given by its digest: it can be purged, and the chain still be checked."""
+    # Nothing but text and integers under our own names: the canonical form without looking.
+    return sha256(f"assent-event/1\n{previous}\n{_PLAIN.encode(event)}".encode())

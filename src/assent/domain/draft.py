@@ -62,9 +62,11 @@ class Draft:
     @property
     def search(self) -> str:
         """The words people look for."""
-        question = self.payload.get("question")
-        parts = (self.title, question, self.gate, self.agent_id, self.run_id, *self.tags)
-        return words(" ".join(part for part in parts if isinstance(part, str)))
+        return searchable(self.title, self.payload.get("question"), self.gate, self.agent_id, self.run_id, *self.tags)
+
+
+def searchable(*parts: Json) -> str:
+    return words(" ".join(part for part in parts if isinstance(part, str)))
 
 
 def words(text: str) -> str:

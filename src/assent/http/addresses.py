@@ -6,7 +6,9 @@ from assent.domain.breakpoint import Status
 from assent.domain.errors import NotFound
 
 STATUSES = tuple(status.value for status in Status)
+DELIVERY_ID = re.compile(r"dlv_[0-9a-z]{26}")
 _ID = re.compile(r"bp_[0-9a-z]{26}")
+_ORIGIN = re.compile(r"[a-z]+://[^/?#@]+(?=[/?#]|$)", re.IGNORECASE)
 
 
 def known_id(breakpoint_id: str) -> str:
@@ -15,3 +17,18 @@ def known_id(breakpoint_id: str) -> str:
         msg = f"There is no breakpoint {breakpoint_id[:60]!r} in this project."
         raise NotFound(msg)
     return breakpoint_id
+
+
+def known_delivery_id(delivery_id: str) -> str:
+    if not DELIVERY_ID.fullmatch(delivery_id):
+        msg = f"There is no delivery {delivery_id[:60]!r} in this project."
+        raise NotFound(msg)
+    return delivery_id
+
+
+def without_path(url: str) -> str:
+    """Return where a URL leads, with … for the rest: whoever knows a hook's path and query may call it."""
+    origin = _ORIGIN.match(url)
+    if origin is None:
+        return "…"
+    return origin[0] if url[origin.end() :] in {"", "/"} else f"{origin[0]}/…"

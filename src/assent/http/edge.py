@@ -10,7 +10,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from assent.domain.errors import AssentError, Internal, TooLarge
 from assent.http.problems import Problem, problem
-from assent.telemetry import Metrics
+from assent.telemetry import Metrics, subject
+from assent.telemetry.exchanges import facts_of, route_of
 
 MAX_BODY = 1024 * 1024
 MAX_UPLOAD = 10 * 1024 * 1024
@@ -42,7 +43,8 @@ class Edge:
         started = time.perf_counter()
         request_id = _request_id(scope)
         scope["request_id"] = request_id
-        exchange = _Exchange(send, request_id, _HEADERS if scope["path"].startswith("/api/") else _DOCUMENT_HEADERS)
+        exchange = _Exchange(send, scope, _HEADERS if scope["path"].startswith("/api/") else _DOCUMENT_HEADERS)
+        subject.set(exchange)
         try:
             await self._app(scope, _Bounded(scope, receive), exchange.send)
         except Problem as error:
@@ -55,16 +57,17 @@ class Edge:
             _log.exception("request_failed", request_id=request_id, path=_loggable(scope["path"]))
             msg = f"Something went wrong on our side; the log has it under {request_id}."
             await exchange.fail(Internal(msg), scope, receive)
-        self._record(scope, exchange.status, time.perf_counter() - started, request_id)
+        self._record(scope, exchange.status, time.perf_counter() - started)
 
-    def _record(self, scope: Scope, status: int, seconds: float, request_id: str) -> None:
-        route = getattr(scope.get("route"), "path", "other")
+    def _record(self, scope: Scope, status: int, seconds: float) -> None:
+        route = getattr(scope.get("route"), "path", None) or route_of(scope)
         self._metrics.answered(scope["method"], route, status, None if scope.get("waited") else seconds)
         if self._access_log:
             _log.info(
                 "request",
-                request_id=request_id,
+                request_id=scope["request_id"],
                 method=scope["method"],
+                route=route,
                 path=_loggable(scope["path"]),
                 status=status,
                 ms=round(seconds * 1000, 1),
@@ -72,15 +75,18 @@ class Edge:
 
 
 class _Exchange:
-    """One answer on its way out."""
+    """One answer on its way out, and what the log says it is about."""
 
-    __slots__ = ("_headers", "_request_id", "_send", "status")
+    __slots__ = ("_headers", "_scope", "_send", "status")
 
-    def __init__(self, send: Send, request_id: str, headers: list[tuple[bytes, bytes]]) -> None:
+    def __init__(self, send: Send, scope: Scope, headers: list[tuple[bytes, bytes]]) -> None:
         self._send = send
         self._headers = headers
-        self._request_id = request_id
+        self._scope = scope
         self.status = 0
+
+    def facts(self) -> dict[str, object]:
+        return facts_of(self._scope)
 
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
@@ -88,7 +94,7 @@ class _Exchange:
             message["headers"] = [
                 *message.get("headers", ()),
                 *self._headers,
-                (b"x-request-id", self._request_id.encode("latin-1")),
+                (b"x-request-id", self._scope["request_id"].encode("latin-1")),
             ]
         await self._send(message)
 

@@ -62,6 +62,7 @@ class WholeView(SummaryView, kw_only=True, rename="camel", omit_defaults=True):
     result: msgspec.Raw | None = None
     ttl_seconds: int | None = None
     callback_url: str | None = None
+    purged_at: datetime | None = None
 
 
 class StatusView(msgspec.Struct, rename="camel", omit_defaults=True):
@@ -161,6 +162,7 @@ def whole(row: Whole, feedback: Sequence[Row], responses: Sequence[Response]) ->
         result=raw(row.result) if row.result else None,
         ttl_seconds=row.ttl_seconds,
         callback_url=row.callback_url,
+        purged_at=moment(row.purged_at) if row.purged_at is not None else None,
     )
     return _encode(view)
 

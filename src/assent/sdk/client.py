@@ -13,8 +13,8 @@ import httpx2
 from assent.sdk import protocol
 from assent.sdk.errors import AssentError
 from assent.sdk.files import ContextFile
-from assent.sdk.protocol import Asking, Filters, Flow, Lost, Outcome, Pace, Reply, Request, Step
-from assent.sdk.values import Breakpoint, Event, Events, Page, Status
+from assent.sdk.protocol import Asking, DeliveryFilters, Filters, Flow, Lost, Outcome, Pace, Reply, Request, Step
+from assent.sdk.values import Breakpoint, Delivery, DeliveryPage, DeliveryWithLog, Event, Events, Page, Status
 
 Result = TypeVar("Result")
 
@@ -115,6 +115,18 @@ class Assent:
 
     def cancel(self, breakpoint_id: str) -> Breakpoint:
         return self._perform(protocol.ending(breakpoint_id), Breakpoint)
+
+    def deliveries(self, **filters: Unpack[DeliveryFilters]) -> DeliveryPage:
+        """Return what was sent about the breakpoints this token sees, newest first."""
+        return self._perform(protocol.reading("/api/deliveries", protocol.filtered(filters)), DeliveryPage)
+
+    def delivery(self, delivery_id: str) -> DeliveryWithLog:
+        """Return one, with every attempt."""
+        return self._perform(protocol.reading(protocol.delivery_address(delivery_id)), DeliveryWithLog)
+
+    def retry_delivery(self, delivery_id: str) -> Delivery:
+        """Try a dead one again, at once; for admins."""
+        return self._perform(protocol.retrying(delivery_id), Delivery)
 
     def _perform(self, request: Request, kind: type[Result]) -> Result:
         return self._run(protocol.performed(request, kind, pace=self._pace, patience=self._patience))

@@ -105,6 +105,13 @@ def address(breakpoint_id: str, *more: str) -> str:
     return "/".join(("/api/breakpoints", breakpoint_id, *more))
 
 
+def delivery_address(delivery_id: str, *more: str) -> str:
+    if not _ID.fullmatch(delivery_id):
+        msg = f"{delivery_id[:60]!r} is not the id of a delivery; those look like dlv_01k9…"
+        raise NotFound(msg)
+    return "/".join(("/api/deliveries", delivery_id, *more))
+
+
 def reading(path: str, query: Sequence[tuple[str, str]] = ()) -> Request:
     return Request(method="GET", path=path, query=query)
 
@@ -118,6 +125,11 @@ def sending(path: str, body: Mapping[str, Any], *, key: str) -> Request:
 def ending(breakpoint_id: str) -> Request:
     """Cancel: a second one would be told that it has ended already, so it is not sent twice."""
     return Request(method="POST", path=address(breakpoint_id, "cancel"), repeatable=False)
+
+
+def retrying(delivery_id: str) -> Request:
+    """Try a dead delivery again; a second request would find it alive, so it is not sent twice."""
+    return Request(method="POST", path=delivery_address(delivery_id, "retry"), repeatable=False)
 
 
 def uploading(file: ContextFile) -> Request:
@@ -176,6 +188,16 @@ class Filters(TypedDict, total=False):
     counts: bool | None
 
 
+class DeliveryFilters(TypedDict, total=False):
+    """What a list of deliveries is narrowed to."""
+
+    breakpoint_id: str | None
+    state: str | None
+    channel: str | None
+    limit: int | None
+    cursor: str | None
+
+
 _OUTSIDE = frozenset({"agent_id", "run_id", "title", "tags", "ttl_seconds", "on_timeout", "priority", "callback_url"})
 
 
@@ -203,7 +225,7 @@ def with_files(body: Mapping[str, Any], entries: Sequence[Mapping[str, Any]]) ->
     return {**body, "payload": {**payload, "context": {**context, "files": files}}}
 
 
-def filtered(filters: Filters) -> list[tuple[str, str]]:
+def filtered(filters: Filters | DeliveryFilters) -> list[tuple[str, str]]:
     query: list[tuple[str, str]] = []
     given: dict[str, Any] = {name: value for name, value in filters.items() if value is not None}
     for name, value in given.items():

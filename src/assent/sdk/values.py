@@ -99,6 +99,7 @@ class Breakpoint(Summary, frozen=True, kw_only=True):
     result: BreakpointResult | None = None
     ttl_seconds: int | None = None
     callback_url: str | None = None
+    purged_at: str | None = None
 
 
 class Page(Value, frozen=True, kw_only=True):
@@ -125,6 +126,41 @@ class Events(Value, frozen=True, kw_only=True):
 class UploadedFile(Value, frozen=True, kw_only=True):
     sha256: str
     size: int
+
+
+class Delivery(Value, frozen=True, kw_only=True):
+    """One message to one recipient about one event."""
+
+    id: str
+    breakpoint_id: str
+    channel: str
+    recipient: str
+    type: str
+    seq: int
+    state: str
+    attempts: int
+    created_at: str
+    updated_at: str
+    next_attempt_at: str | None = None
+    last_error: str | None = None
+
+
+class Attempt(Value, frozen=True, kw_only=True):
+    n: int
+    at: str
+    worker: str
+    milliseconds: int | None = None
+    status: int | None = None
+    error: str | None = None
+
+
+class DeliveryWithLog(Delivery, frozen=True, kw_only=True):
+    log: list[Attempt]
+
+
+class DeliveryPage(Value, frozen=True, kw_only=True):
+    items: list[Delivery]
+    next_cursor: str | None = None
 
 
 def plain(value: object) -> Any:  # noqa: ANN401  # JSON, as the server wrote it

@@ -8,7 +8,7 @@ from assent.domain.access import Kind, Permission, Principal
 from assent.domain.breakpoint import Event, Response
 from assent.domain.errors import NotFound
 from assent.ports import Clock, Database
-from assent.services.breakpoints import BreakpointService
+from assent.services.breakpoints import LAST, BreakpointService
 from assent.store.breakpoints import SELECT_EVENTS, SELECT_RESPONSES, event_of, response_of
 from assent.store.reading import Query, Reader, StatusRow, Summary, Whole
 from assent.store.sql import Row
@@ -60,12 +60,14 @@ class InboxService:
     async def page(self, query: Query) -> list[Summary]:
         rows = await self.reader.page(query)
         # What moves up into the page may be overdue as well.
-        while any(row.status == "waiting" and row.due_at <= self._clock.now() for row in rows):
-            await self._database.write(self._breakpoints.time_out_due)
+        while overdue := [row for row in rows if row.status == "waiting" and row.due_at <= self._clock.now()]:
+            if not await self._database.write(self._breakpoints.time_out_due, locks=LAST):
+                # Somebody holds it and the sweep does not wait for them: this does.
+                await self._time_out(overdue[0])
             rows = await self.reader.page(query)
         return rows
 
-    async def _time_out(self, row: Whole | StatusRow) -> None:
+    async def _time_out(self, row: Summary | StatusRow) -> None:
         use_case = partial(self._time_out_in, breakpoint_id=row.id, project=row.project_id)
         await self._database.write(use_case, locks=row.id)
 

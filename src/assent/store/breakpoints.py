@@ -1,18 +1,21 @@
 """Breakpoints with their events, responses, comments and labels; every move is one guarded UPDATE."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
+from operator import attrgetter
 from typing import Any
 
 import msgspec
 
 from assent.domain.access import Actor
-from assent.domain.breakpoint import Breakpoint, Event, Response, Status, ended, timed_out
+from assent.domain.breakpoint import Breakpoint, Event, Outline, Response, Status, ended, timed_out
 from assent.domain.errors import NotFound
 from assent.domain.routing import Seat
 from assent.domain.strategies import Decision
 from assent.ports import Session
-from assent.store.sql import insert
+from assent.store.deliveries import Deliveries
+from assent.store.sql import given, insert
 
 COLUMNS = (
     "id", "project_id", "status", "decision", "agent_id", "run_id", "title", "gate", "payload", "tags", "seats",
@@ -22,7 +25,8 @@ COLUMNS = (
 )  # fmt: skip
 INSERT = insert("assent_breakpoints", (*COLUMNS, "question", "attempt", "search"))
 INSERT_SEARCH = "INSERT INTO assent_search (rowid, search) VALUES (last_insert_rowid(), :search)"
-INSERT_EVENT = insert("assent_events", ("breakpoint_id", "seq", "type", "actor", "at", "metadata", "previous", "hash"))
+EVENT_COLUMNS = ("breakpoint_id", "seq", "type", "actor", "at", "metadata", "previous", "hash")
+INSERT_EVENT = insert("assent_events", EVENT_COLUMNS)
 INSERT_LABEL = insert("assent_labels", ("project_id", "label", "status", "created_at", "id", "agent_id"))
 INSERT_COMMENT = insert("assent_comments", ("id", "breakpoint_id", "author", "comment", "created_at"))
 SELECT = f"SELECT {', '.join(COLUMNS)} FROM assent_breakpoints WHERE id = :id AND project_id = :project_id"
@@ -51,9 +55,31 @@ SELECT_RESPONSES = """
 SELECT_EVENTS = """
     SELECT breakpoint_id, seq, type, actor, at, metadata, previous, hash
     FROM assent_events WHERE breakpoint_id = :id AND seq > :after ORDER BY seq LIMIT :limit"""
-SELECT_DUE = """
-    SELECT id, project_id FROM assent_breakpoints
+OUTLINE_COLUMNS = (
+    "id", "project_id", "on_timeout", "callback_url", "digest", "created_at", "due_at", "version", "head",
+)  # fmt: skip
+SELECT_DUE = f"""
+    SELECT {", ".join(OUTLINE_COLUMNS)} FROM assent_breakpoints
     WHERE status = 'waiting' AND due_at <= :now ORDER BY due_at LIMIT :limit"""
+SELECT_NEXT_DUE = "SELECT due_at FROM assent_breakpoints WHERE status = 'waiting' ORDER BY due_at LIMIT 1"
+ENDING = {
+    "id": "text", "expected": "bigint", "status": "text", "decision": "text", "updated_at": "bigint",
+    "ended_at": "bigint", "ended_by": "text", "result": "text", "version": "bigint", "head": "text",
+}  # fmt: skip
+UPDATE_DUE = """
+    UPDATE assent_breakpoints
+    SET status = given.status, decision = given.decision, updated_at = given.updated_at, ended_at = given.ended_at,
+        ended_by = given.ended_by, result = given.result, version = given.version, head = given.head
+    FROM {given}
+    WHERE assent_breakpoints.id = given.id AND assent_breakpoints.version = given.expected
+        AND assent_breakpoints.status = 'waiting' AND assent_breakpoints.due_at <= :now
+    RETURNING assent_breakpoints.id"""
+ENDED_EVENT = {name: "bigint" if name in {"seq", "at"} else "text" for name in EVENT_COLUMNS}
+INSERT_EVENTS = (
+    f"INSERT INTO assent_events ({', '.join(EVENT_COLUMNS)}) SELECT {', '.join(EVENT_COLUMNS)} FROM {{given}}"
+)
+ENDED_LABEL = {"id": "text", "status": "text"}
+UPDATE_MANY_LABELS = "UPDATE assent_labels SET status = given.status FROM {given} WHERE assent_labels.id = given.id"
 
 
 class Deadline(StrEnum):
@@ -72,38 +98,61 @@ def to_json(value: Any) -> str:  # noqa: ANN401  # any JSON value
     return _encode(value).decode()
 
 
+@dataclass(frozen=True, slots=True)
+class NewRows:
+    """A new breakpoint as rows, which need no transaction to be made."""
+
+    row: dict[str, Any]
+    events: list[dict[str, Any]]
+    labels: list[dict[str, Any]]
+
+    @classmethod
+    def of(cls, new: Breakpoint, events: Sequence[Event], *, search: str) -> "NewRows":
+        labels = [f"t:{tag}" for tag in new.tags] + [f"e:{name}" for seat in new.seats for name in seat.names]
+        shared = {
+            "project_id": new.project,
+            "status": new.status.value,
+            "created_at": new.created_at,
+            "id": new.id,
+            "agent_id": new.agent_id,
+        }
+        return cls(
+            row_of(new) | {"search": search},
+            [event_row(event) for event in events],
+            [shared | {"label": label} for label in dict.fromkeys(labels)],
+        )
+
+
 class Breakpoints:
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, deliveries: Deliveries) -> None:
         self._session = session
+        self._deliveries = deliveries
         self._lock = " FOR UPDATE" if session.dialect == "postgresql" else ""
 
-    def add(self, new: Breakpoint, events: Sequence[Event], *, search: str) -> dict[str, Any]:
-        """Store it and return the row."""
+    def add(self, new: Breakpoint, events: Sequence[Event], rows: "NewRows") -> None:
         session = self._session
-        row = row_of(new) | {"search": search}
-        session.write(INSERT, [row])
+        session.write(INSERT, [rows.row])
         if session.dialect == "sqlite":
-            session.write(INSERT_SEARCH, [{"search": search}])
-        session.write(INSERT_EVENT, [_event_row(event) for event in events])
-        labels = [f"t:{tag}" for tag in new.tags] + [f"e:{name}" for seat in new.seats for name in seat.names]
-        if labels:
-            shared = {
-                "project_id": new.project,
-                "status": new.status.value,
-                "created_at": new.created_at,
-                "id": new.id,
-                "agent_id": new.agent_id,
-            }
-            session.write(INSERT_LABEL, [shared | {"label": label} for label in dict.fromkeys(labels)])
-        return row
+            session.write(INSERT_SEARCH, [{"search": rows.row["search"]}])
+        self._record(rows.events)
+        if rows.labels:
+            session.write(INSERT_LABEL, rows.labels)
+        self._deliveries.tell(new, events)
 
     def get(self, breakpoint_id: str, *, project: str) -> Breakpoint:
         """Return it, locked until the transaction ends, or raise NotFound."""
-        rows = self._session.all(SELECT + self._lock, {"id": breakpoint_id, "project_id": project})
+        return self._find(SELECT + self._lock, breakpoint_id, project)
+
+    def look(self, breakpoint_id: str, *, project: str) -> Breakpoint:
+        """Return it as it is, without keeping anybody from changing it."""
+        return self._find(SELECT, breakpoint_id, project)
+
+    def _find(self, statement: str, breakpoint_id: str, project: str) -> Breakpoint:
+        rows = self._session.all(statement, {"id": breakpoint_id, "project_id": project})
         if not rows:
             msg = f"There is no breakpoint {breakpoint_id} in this project."
             raise NotFound(msg)
-        return _breakpoint(rows[0])
+        return breakpoint_of(rows[0])
 
     def move(self, changed: Breakpoint, events: Sequence[Event], *, deadline: Deadline, now: int) -> None:
         """Save what the domain decided, if nobody was faster and the deadline is where it must be."""
@@ -126,9 +175,14 @@ class Breakpoints:
             params["now"] = now
         if self._session.change(f"{UPDATE} {deadline.value}", params) != 1:
             raise ended(timed_out(self.get(changed.id, project=changed.project), now))
-        self._session.write(INSERT_EVENT, [_event_row(event) for event in events])
+        self._record([event_row(event) for event in events])
         if changed.status is not Status.WAITING:
             self._session.write(UPDATE_LABELS, [{"id": changed.id, "status": changed.status.value}])
+        self._deliveries.tell(changed, events)
+
+    def _record(self, events: Sequence[Mapping[str, Any]]) -> None:
+        self._session.write(INSERT_EVENT, events)
+        self._session.recorded += len(events)
 
     def add_comment(self, comment_id: str, breakpoint_id: str, *, author: Actor, comment: str, at: int) -> None:
         row = {
@@ -177,10 +231,32 @@ class Breakpoints:
         rows = self._session.all(SELECT_EVENTS, {"id": breakpoint_id, "after": after, "limit": limit})
         return [event_of(row) for row in rows]
 
-    def due(self, now: int, *, limit: int) -> list[tuple[str, str]]:
-        """Return the ids and projects of what is overdue, in the order in which everybody takes locks."""
-        rows = self._session.all(SELECT_DUE, {"now": now, "limit": limit})
-        return sorted((row[0], row[1]) for row in rows)
+    def due(self, now: int, *, limit: int) -> list[Outline]:
+        """Return what is longest overdue, ordered by id; what somebody else holds is theirs to end."""
+        skip = f"{self._lock} SKIP LOCKED" if self._lock else ""
+        rows = self._session.all(SELECT_DUE + skip, {"now": now, "limit": limit})
+        return sorted((_outline(row) for row in rows), key=attrgetter("id"))
+
+    def end_due(self, endings: Sequence[tuple[Outline, Event]], *, now: int) -> list[Outline]:
+        """Save many timeouts at once; return those that moved, which nobody else had ended or changed meanwhile."""
+        session = self._session
+        rows = [_ending(changed) for changed, _ in endings]
+        session.dirty = True
+        params = {"rows": to_json(rows), "now": now}
+        ids = {row[0] for row in session.all(UPDATE_DUE.format(given=given(session.dialect, ENDING)), params)}
+        moved = [(changed, event) for changed, event in endings if changed.id in ids]
+        if moved:
+            self._write_many(INSERT_EVENTS, ENDED_EVENT, [event_row(event) for _, event in moved])
+            labels = [{"id": changed.id, "status": changed.status.value} for changed, _ in moved]
+            self._write_many(UPDATE_MANY_LABELS, ENDED_LABEL, labels)
+        session.recorded += len(moved)
+        for changed, event in moved:
+            self._deliveries.tell(changed, [event])
+        return [changed for changed, _ in moved]
+
+    def _write_many(self, statement: str, columns: Mapping[str, str], rows: Sequence[Mapping[str, Any]]) -> None:
+        source = given(self._session.dialect, columns)
+        self._session.write(statement.format(given=source), [{"rows": to_json(rows)}])
 
 
 def response_of(row: Sequence[Any]) -> Response:
@@ -206,7 +282,7 @@ def event_of(row: Sequence[Any]) -> Event:
     return Event(breakpoint_id, seq, kind, Actor.parse(actor), at, _decode(metadata), previous, digest)
 
 
-def _event_row(event: Event) -> dict[str, Any]:
+def event_row(event: Event) -> dict[str, Any]:
     return {
         "breakpoint_id": event.breakpoint_id,
         "seq": event.seq,
@@ -216,6 +292,21 @@ def _event_row(event: Event) -> dict[str, Any]:
         "metadata": to_json(event.metadata),
         "previous": event.previous,
         "hash": event.hash,
+    }
+
+
+def _ending(changed: Outline) -> dict[str, Any]:
+    return {
+        "id": changed.id,
+        "expected": changed.version - 1,
+        "status": changed.status.value,
+        "decision": changed.decision.value if changed.decision else None,
+        "updated_at": changed.updated_at,
+        "ended_at": changed.ended_at,
+        "ended_by": str(changed.ended_by),
+        "result": _optional_json(changed.result),
+        "version": changed.version,
+        "head": changed.head,
     }
 
 
@@ -263,10 +354,26 @@ def row_of(new: Breakpoint) -> dict[str, Any]:
         "head": new.head,
         "comments": new.comments,
         "votes": new.votes,
+        "purged_at": None,
     }
 
 
-def _breakpoint(row: Sequence[Any]) -> Breakpoint:
+def _outline(row: Sequence[Any]) -> Outline:
+    breakpoint_id, project, on_timeout, callback_url, digest, created_at, due_at, version, head = row
+    return Outline(
+        id=breakpoint_id,
+        project=project,
+        on_timeout=on_timeout,
+        callback_url=callback_url,
+        digest=digest,
+        created_at=created_at,
+        due_at=due_at,
+        version=version,
+        head=head,
+    )
+
+
+def breakpoint_of(row: Sequence[Any]) -> Breakpoint:
     value: dict[str, Any] = dict(zip(COLUMNS, row, strict=True))
     value["project"] = value.pop("project_id")
     value["status"] = Status(value["status"])

@@ -5,15 +5,23 @@ from dataclasses import dataclass
 from typing import Any
 
 from assent.domain.errors import NotFound
+from assent.domain.instants import iso
 from assent.ports import Session
 from assent.store.sql import insert
 
-INSERT = insert(
-    "assent_files", ("project_id", "sha256", "size", "content", "created_at"), suffix="ON CONFLICT DO NOTHING"
-)
+_INSERT = insert("assent_files", ("project_id", "sha256", "size", "content", "created_at"))
+# On PostgreSQL the row is locked, new or old: purging waits until the breakpoint that needs it is there.
+INSERT = {
+    "sqlite": f"{_INSERT} ON CONFLICT DO NOTHING",
+    "postgresql": f"{_INSERT} ON CONFLICT (project_id, sha256) DO UPDATE SET size = excluded.size",
+}
+SELECT_SIZE = {
+    "sqlite": "SELECT size FROM assent_files WHERE project_id = :project_id AND sha256 = :sha256",
+    "postgresql": "SELECT size FROM assent_files WHERE project_id = :project_id AND sha256 = :sha256 FOR KEY SHARE",
+}
 INSERT_ENTRY = insert("assent_breakpoint_files", ("breakpoint_id", "n", "path", "format", "language", "sha256", "size"))
 SELECT_ENTRY = """
-    SELECT e.n, e.path, e.format, e.language, e.sha256, e.size, f.content
+    SELECT b.purged_at, e.n, e.path, e.format, e.language, e.sha256, e.size, f.content
     FROM assent_breakpoint_files e
     JOIN assent_breakpoints b ON b.id = e.breakpoint_id
     LEFT JOIN assent_files f ON f.project_id = b.project_id AND f.sha256 = e.sha256
@@ -37,11 +45,10 @@ class Files:
 
     def put(self, project: str, sha256: str, content: bytes, *, at: int) -> None:
         row = {"project_id": project, "sha256": sha256, "size": len(content), "content": content, "created_at": at}
-        self._session.change(INSERT, row)
+        self._session.change(INSERT[self._session.dialect], row)
 
     def size(self, project: str, sha256: str) -> int | None:
-        statement = "SELECT size FROM assent_files WHERE project_id = :project_id AND sha256 = :sha256"
-        rows = self._session.all(statement, {"project_id": project, "sha256": sha256})
+        rows = self._session.all(SELECT_SIZE[self._session.dialect], {"project_id": project, "sha256": sha256})
         return rows[0][0] if rows else None
 
     def attach(self, breakpoint_id: str, entries: Sequence[FileEntry]) -> None:
@@ -65,7 +72,10 @@ class Files:
         if not rows:
             msg = f"Breakpoint {breakpoint_id} has no file number {n}."
             raise NotFound(msg)
-        entry = FileEntry(*rows[0])
+        if rows[0][0] is not None:
+            msg = f"The content of {breakpoint_id} was removed on {iso(rows[0][0])[:10]}."
+            raise NotFound(msg)
+        entry = FileEntry(*rows[0][1:])
         if entry.content is None:
             msg = f"The agent named {entry.path!r} but did not provide it."
             raise NotFound(msg)

@@ -3,7 +3,9 @@
 import asyncio
 import queue
 import threading
+import time
 from collections.abc import Callable, Sequence
+from contextvars import copy_context
 from typing import Any, Generic, Protocol, TypeVar
 
 from assent.domain.errors import AssentError
@@ -33,13 +35,15 @@ class Connection(Protocol):
 
 
 class Job(Generic[Result]):
-    __slots__ = ("error", "future", "hints", "locks", "result", "use_case")
+    __slots__ = ("context", "error", "future", "hints", "locks", "result", "use_case")
 
     def __init__(
         self, use_case: Callable[[Transaction], Result], future: "asyncio.Future[Result]", locks: str = ""
     ) -> None:
         self.locks = locks
         self.use_case = use_case
+        # So that what is logged or queued on a writer's thread knows the request that caused it.
+        self.context = copy_context()
         self.future = future
         self.result: Result | None = None
         self.error: BaseException | None = None
@@ -70,6 +74,7 @@ class GroupCommit:
     ) -> None:
         self._connect = connect
         self._on_commit = on_commit
+        self.on_batch: Callable[[int, float], None] | None = None
         self._queue: queue.SimpleQueue[Job[Any] | None] = queue.SimpleQueue()
         self._threads = [threading.Thread(target=self._work, name=f"writer-{n}", daemon=True) for n in range(threads)]
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -94,7 +99,10 @@ class GroupCommit:
         connection = self._connect()
         try:
             while (first := self._queue.get()) is not None:
-                self._finish(self._attempt(connection, self._in_order([first, *self._waiting()])))
+                jobs = self._in_order([first, *self._waiting()])
+                started = time.perf_counter()
+                self._attempt(connection, jobs)
+                self._finish(jobs, time.perf_counter() - started)
         finally:
             connection.close()
 
@@ -139,9 +147,10 @@ class GroupCommit:
         for job in jobs:
             job.result, job.error, job.hints = None, None, ()
             tx.session.dirty = False
+            tx.session.recorded = 0
             tx.hints = []
             try:
-                job.result = job.use_case(tx)
+                job.result = job.context.run(job.use_case, tx)
                 job.hints = tuple(tx.hints)
             except AssentError as error:
                 if tx.session.dirty:
@@ -154,11 +163,13 @@ class GroupCommit:
         job.result, job.hints = None, ()
         job.error = error.__cause__ if isinstance(error, Spoiled | InDoubt) else error
 
-    def _finish(self, jobs: list[Job[Any]]) -> None:
+    def _finish(self, jobs: list[Job[Any]], seconds: float) -> None:
         if self._loop is not None and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._deliver, jobs)
+            self._loop.call_soon_threadsafe(self._deliver, jobs, seconds)
 
-    def _deliver(self, jobs: list[Job[Any]]) -> None:
+    def _deliver(self, jobs: list[Job[Any]], seconds: float) -> None:
+        if self.on_batch is not None:
+            self.on_batch(len(jobs), seconds)
         hints = [hint for job in jobs for hint in job.hints]
         if hints:
             self._on_commit(hints)

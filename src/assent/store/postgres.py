@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import asyncpg
 import psycopg
+import sqlalchemy as sa
 import structlog
 
 from assent.domain.breakpoint import Status
 from assent.domain.errors import Unavailable
-from assent.ports import Clock, Hint, Ids
+from assent.ports import Clock, Hint, Ids, Jobs
+from assent.store.adopted import adopted
 from assent.store.groupcommit import GroupCommit, InDoubt
 from assent.store.sql import Row, for_asyncpg, for_psycopg
 from assent.store.transaction import Transaction
@@ -30,6 +32,7 @@ READERS = 4
 PAGE_CONNECTIONS = 4
 CHANNEL = "assent"
 MAX_NOTIFY = 7_000
+MEASUREMENTS = 3
 PASSING = (
     psycopg.errors.DeadlockDetected,
     psycopg.errors.SerializationFailure,
@@ -44,15 +47,26 @@ UNREACHABLE = (
     asyncpg.InternalClientError,
 )
 SETTINGS = "-c lock_timeout=5s -c statement_timeout=30s -c idle_in_transaction_session_timeout=60s"
+_STEADY = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 _log = structlog.get_logger()
 
 
 class PostgresSession:
     dialect = "postgresql"
 
-    def __init__(self, connection: psycopg.Connection[tuple[Any, ...]]) -> None:
+    def __init__(
+        self,
+        connection: psycopg.Connection[tuple[Any, ...]],
+        alchemy: Callable[[], sa.Connection] | None = None,
+    ) -> None:
         self.connection = connection
         self.dirty = False
+        self.recorded = 0
+        self._alchemy = alchemy
+
+    def alchemy(self) -> sa.Connection:
+        assert self._alchemy is not None, "a reader queues no jobs"
+        return self._alchemy()
 
     def all(self, statement: str, params: Mapping[str, Any]) -> Sequence[Row]:
         return self.connection.execute(for_psycopg(statement), params).fetchall()
@@ -76,14 +90,23 @@ class PostgresWriter:
         self._url = url
         self._open_transaction = open_transaction
         self._connection: psycopg.Connection[tuple[Any, ...]] | None = None
+        self._adopted: sa.Connection | None = None
         self._pipeline = contextlib.ExitStack()
 
     def begin(self) -> Transaction:
         if self._connection is None or self._connection.closed:
             self._connection = _connect(self._url)
+            self._adopted = adopted(self._connection, "postgresql+psycopg://")
+            self._connection.rollback()
         # Statements whose outcome nobody needs are sent without waiting for their answers.
         self._pipeline.enter_context(self._connection.pipeline())
-        return self._open_transaction(PostgresSession(self._connection))
+        return self._open_transaction(PostgresSession(self._connection, self._alchemy))
+
+    def _alchemy(self) -> sa.Connection:
+        """SQLAlchemy looks at each answer at once: from here on, no more pipeline in this transaction."""
+        assert self._adopted is not None, "begin comes first"
+        self._pipeline.close()
+        return self._adopted
 
     def commit(self) -> None:
         assert self._connection is not None, "begin comes first"
@@ -114,6 +137,22 @@ class PostgresWriter:
         return isinstance(error, PASSING)
 
 
+def engine(url: str) -> sa.Engine:
+    """What DBOS works with on PostgreSQL: a few connections of its own."""
+    return sa.create_engine(
+        alchemy_url(url),
+        pool_size=6,
+        max_overflow=2,
+        pool_pre_ping=True,
+        connect_args={"options": SETTINGS, "connect_timeout": 5, "application_name": "assent-worker"},
+    )
+
+
+def alchemy_url(url: str) -> str:
+    plain = url.replace("postgres://", "postgresql://", 1)
+    return plain.replace("postgresql://", "postgresql+psycopg://", 1)
+
+
 def _connect(url: str) -> psycopg.Connection[tuple[Any, ...]]:
     try:
         return psycopg.connect(url, options=SETTINGS, connect_timeout=5, application_name="assent")
@@ -122,20 +161,34 @@ def _connect(url: str) -> psycopg.Connection[tuple[Any, ...]]:
         raise Unavailable(msg) from error
 
 
-class DatabaseClock:
-    """PostgreSQL's time on every node: the local clock plus the difference last measured."""
+def steady() -> int:
+    """Microseconds that nobody sets: they go on while the machine sleeps, whatever its own clock says."""
+    return time.clock_gettime_ns(_STEADY) // 1000
 
-    def __init__(self) -> None:
-        self.offset = 0
+
+class DatabaseClock:
+    """PostgreSQL's time on every node: what it last said, and what has passed here since.
+
+    The machine's own clock is only the first guess, until PostgreSQL has been asked: it may be wrong, and may jump.
+    """
+
+    def __init__(self, system: Callable[[], int] = time.time_ns) -> None:
+        self._offset = system() // 1000 - steady()
 
     def now(self) -> int:
-        return time.time_ns() // 1000 + self.offset
+        return steady() + self._offset
 
     async def measure(self, connection: "asyncpg.Connection | PoolConnectionProxy") -> None:
-        before = time.time_ns() // 1000
-        there = await connection.fetchval("SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint")
-        after = time.time_ns() // 1000
-        self.offset = there - (before + after) // 2
+        """Ask a few times, and believe the answer that came soonest: it is the least uncertain."""
+        _, self._offset = min([await _asked(connection) for _ in range(MEASUREMENTS)])
+
+
+async def _asked(connection: "asyncpg.Connection | PoolConnectionProxy") -> tuple[int, int]:
+    """Return how long the question took, and how far PostgreSQL's clock was ahead of ours in the middle of it."""
+    before = steady()
+    there = await connection.fetchval("SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint")
+    after = steady()
+    return after - before, there - (before + after) // 2
 
 
 class PostgresDatabase:
@@ -149,12 +202,14 @@ class PostgresDatabase:
         *,
         clock: Clock,
         ids: Ids,
+        jobs: Jobs,
         on_commit: Callable[[Sequence[Hint]], None],
         on_hint: Callable[[Sequence[Hint]], None],
     ) -> None:
         self.url = url
         self._clock = clock
         self._ids = ids
+        self._jobs = jobs
         self._on_commit = on_commit
         self._on_hint = on_hint
         self._commits = GroupCommit(
@@ -170,8 +225,11 @@ class PostgresDatabase:
         self._unsent_ready = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
 
+    def watch(self, on_batch: Callable[[int, float], None]) -> None:
+        self._commits.on_batch = on_batch
+
     def _transaction(self, session: PostgresSession) -> Transaction:
-        return Transaction(session, self._clock, self._ids)
+        return Transaction(session, self._clock, self._ids, self._jobs)
 
     async def start(self) -> None:
         self._keys = await _pool(self.url, 2)

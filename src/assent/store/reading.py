@@ -23,7 +23,7 @@ SUMMARY_COLUMNS = (
 )  # fmt: skip
 WHOLE_COLUMNS = (
     *SUMMARY_COLUMNS, "payload", "result", "auto_approval", "digest", "ttl_seconds", "on_timeout", "callback_url",
-    "created_by", "warnings", "comments", "votes",
+    "created_by", "warnings", "comments", "votes", "purged_at",
 )  # fmt: skip
 STATUS_COLUMNS = (
     "id", "project_id", "status", "decision", "updated_at", "due_at", "result", "comments", "version", "created_by_id",
@@ -74,6 +74,7 @@ class Whole(Summary, array_like=True):
     warnings: str
     comments: int
     votes: int
+    purged_at: int | None
 
 
 def whole_of(row: Mapping[str, Any]) -> Whole:
@@ -201,14 +202,6 @@ class Reader:
         """Return which of these breakpoints wait no more (PostgreSQL)."""
         statement = "SELECT id FROM assent_breakpoints WHERE id = ANY(:ids) AND status <> 'waiting'"
         return [row[0] for row in await self._database.fetch_page(statement, {"ids": ids})]
-
-    async def reachable(self) -> None:
-        """Raise unless the database answers."""
-        await self._database.fetch("SELECT 1 FROM assent_projects LIMIT 1", {})
-
-    async def pending(self) -> int:
-        statement = "SELECT count(*) FROM assent_breakpoints WHERE status = 'waiting'"
-        return int((await self._database.fetch_page(statement, {}))[0][0])
 
     async def page(self, query: Query) -> list[Summary]:
         """Return up to limit + 1 rows: one more than asked tells that there is a next page."""

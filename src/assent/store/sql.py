@@ -1,5 +1,6 @@
 """One spelling of SQL for three drivers: statements carry `:name`, each driver gets its own placeholders."""
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
@@ -35,3 +36,18 @@ def insert(table: str, columns: Sequence[str], *, suffix: str = "") -> str:
     names = ", ".join(columns)
     values = ", ".join(f":{column}" for column in columns)
     return f"INSERT INTO {table} ({names}) VALUES ({values}) {suffix}".strip()
+
+
+def given(dialect: str, columns: Mapping[str, str]) -> str:
+    """Return the table `given`, read from one parameter `rows`: many rows for one statement, on both databases."""
+    if dialect == "postgresql":
+        typed = ", ".join(f"{name} {kind}" for name, kind in columns.items())
+        return f"json_to_recordset(CAST(:rows AS json)) AS given ({typed})"
+    picked = ", ".join(f"json_extract(value, '$.{name}') AS {name}" for name in columns)
+    return f"(SELECT {picked} FROM json_each(:rows)) AS given"
+
+
+def among(column: str, values: Sequence[str], dialect: str, *, name: str = "among") -> tuple[str, dict[str, str]]:
+    """Return a test that a column has one of many values, and its parameter; one statement, however many there are."""
+    listed = f"json_each(:{name})" if dialect == "sqlite" else f"jsonb_array_elements_text(CAST(:{name} AS jsonb))"
+    return f"{column} IN (SELECT value FROM {listed})", {name: json.dumps(values)}

@@ -15,7 +15,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
 
-from assent.ports import Clock, Hint, Ids
+import sqlalchemy as sa
+from sqlalchemy import event
+
+from assent.ports import Clock, Hint, Ids, Jobs
+from assent.store.adopted import adopted
 from assent.store.groupcommit import GroupCommit
 from assent.store.sql import Row
 from assent.store.transaction import Transaction
@@ -53,11 +57,18 @@ class WriteLock:
 
 def connect(path: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, cached_statements=512)
+    with_pragmas(connection)
+    return connection
+
+
+def with_pragmas(connection: sqlite3.Connection) -> None:
     for pragma in (
         "journal_mode = WAL",
         "synchronous = FULL",
         "wal_autocheckpoint = 0",
         "foreign_keys = ON",
+        # Else INSERT OR REPLACE would remove a row without asking the triggers that keep it.
+        "recursive_triggers = ON",
         "busy_timeout = 5000",
         "trusted_schema = OFF",
         "mmap_size = 0",
@@ -65,15 +76,20 @@ def connect(path: Path) -> sqlite3.Connection:
         "temp_store = MEMORY",
     ):
         connection.execute(f"PRAGMA {pragma}").close()
-    return connection
 
 
 class SqliteSession:
     dialect = "sqlite"
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(self, connection: sqlite3.Connection, alchemy: sa.Connection | None = None) -> None:
         self.connection = connection
         self.dirty = False
+        self.recorded = 0
+        self._alchemy = alchemy
+
+    def alchemy(self) -> sa.Connection:
+        assert self._alchemy is not None, "a reader queues no jobs"
+        return self._alchemy
 
     def all(self, statement: str, params: Mapping[str, Any]) -> Sequence[Row]:
         return self.connection.execute(statement, params).fetchall()
@@ -98,7 +114,7 @@ class SqliteWriter:
         self._wal = Path(f"{path}-wal")
         self._lock = lock
         self._connection = connect(path)
-        self._tx = open_transaction(SqliteSession(self._connection))
+        self._tx = open_transaction(SqliteSession(self._connection, adopted(self._connection, "sqlite://")))
         self._held = False
 
     def begin(self) -> Transaction:
@@ -137,14 +153,74 @@ class SqliteWriter:
             self._lock.release()
 
 
+class LockedConnection(sqlite3.Connection):
+    """A connection of DBOS's, which writes only while it holds the lock that our writer holds."""
+
+    lock: WriteLock | None = None
+    held = False
+
+    def begin(self) -> None:
+        assert self.lock is not None, "given to it when it is made"
+        self.lock.acquire()
+        self.held = True
+        self.execute("BEGIN IMMEDIATE").close()
+
+    def commit(self) -> None:
+        super().commit()
+        self._release()
+
+    def rollback(self) -> None:
+        super().rollback()
+        self._release()
+
+    def close(self) -> None:
+        super().close()
+        self._release()
+
+    def _release(self) -> None:
+        if self.held and self.lock is not None:
+            self.held = False
+            self.lock.release()
+
+
+def locked_engine(path: Path, lock: WriteLock) -> sa.Engine:
+    """What DBOS works with on SQLite: our file, our settings, our write lock."""
+
+    def open_connection() -> LockedConnection:
+        connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, factory=LockedConnection)
+        with_pragmas(connection)
+        connection.lock = lock
+        return connection
+
+    engine = sa.create_engine("sqlite://", creator=open_connection, poolclass=sa.QueuePool, pool_size=4, max_overflow=4)
+
+    @event.listens_for(engine, "begin")
+    def begin(connection: sa.Connection) -> None:
+        raw = connection.connection.dbapi_connection
+        assert isinstance(raw, LockedConnection), "made above"
+        raw.begin()
+
+    return engine
+
+
 class SqliteDatabase:
     """The embedded default."""
 
     dialect = "sqlite"
 
-    def __init__(self, path: Path, *, clock: Clock, ids: Ids, on_commit: Callable[[Sequence[Hint]], None]) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        lock: WriteLock,
+        clock: Clock,
+        ids: Ids,
+        jobs: Jobs,
+        on_commit: Callable[[Sequence[Hint]], None],
+    ) -> None:
+        self._jobs = jobs
         self.path = path
-        self.lock = WriteLock(path.with_suffix(".lock"))
+        self.lock = lock
         self._clock = clock
         self._ids = ids
         self._commits = GroupCommit(
@@ -155,8 +231,11 @@ class SqliteDatabase:
         self._opened: list[sqlite3.Connection] = []
         self._keys: sqlite3.Connection | None = None
 
+    def watch(self, on_batch: Callable[[int, float], None]) -> None:
+        self._commits.on_batch = on_batch
+
     def _transaction(self, session: SqliteSession) -> Transaction:
-        return Transaction(session, self._clock, self._ids)
+        return Transaction(session, self._clock, self._ids, self._jobs)
 
     def _open_reader(self) -> None:
         self._local.connection = connect(self.path)

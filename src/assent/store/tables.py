@@ -173,6 +173,7 @@ breakpoints = Table(
     _number("comments"),
     _number("votes"),
     _text("search"),
+    _number("purged_at", null=True),
     CheckConstraint("status IN ('waiting','released','expired','cancelled')", name="status"),
     CheckConstraint("(status = 'released') = (decision IS NOT NULL)", name="decision"),
     CheckConstraint("decision IN ('approved','rejected')", name="decision_word"),
@@ -203,6 +204,14 @@ breakpoints = Table(
         "due_at",
         sqlite_where=sa.text("status = 'waiting'"),
         postgresql_where=sa.text("status = 'waiting'"),
+    ),
+    # What may be purged some day, oldest end first.
+    Index(
+        "ix_assent_breakpoints_unpurged",
+        "project_id",
+        "ended_at",
+        sqlite_where=sa.text("ended_at IS NOT NULL AND purged_at IS NULL"),
+        postgresql_where=sa.text("ended_at IS NOT NULL AND purged_at IS NULL"),
     ),
 )
 
@@ -297,7 +306,35 @@ breakpoint_files = Table(
     _text("language", null=True),
     _text("sha256", null=True),
     _number("size", null=True),
+    Index(
+        "ix_assent_breakpoint_files_sha256",
+        "sha256",
+        sqlite_where=sa.text("sha256 IS NOT NULL"),
+        postgresql_where=sa.text("sha256 IS NOT NULL"),
+    ),
     sqlite_with_rowid=False,
+)
+
+# While a hold stands, nothing it covers is purged: one breakpoint, or without one the whole project.
+holds = Table(
+    "assent_holds",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("project_id", Text, ForeignKey("assent_projects.id"), nullable=False),
+    Column("breakpoint_id", Text, ForeignKey("assent_breakpoints.id"), nullable=True),
+    _text("reason"),
+    _text("placed_by"),
+    _number("placed_at"),
+    _text("lifted_by", null=True),
+    _number("lifted_at", null=True),
+    CheckConstraint("(lifted_by IS NULL) = (lifted_at IS NULL)", name="lifted"),
+    Index(
+        "ix_assent_holds_standing",
+        "project_id",
+        "breakpoint_id",
+        sqlite_where=sa.text("lifted_at IS NULL"),
+        postgresql_where=sa.text("lifted_at IS NULL"),
+    ),
 )
 
 idempotency = Table(
@@ -309,6 +346,30 @@ idempotency = Table(
     _text("breakpoint_id"),
     _number("created_at"),
     Index("ix_assent_idempotency_created", "created_at"),
+    sqlite_with_rowid=False,
+)
+
+# Encrypted; the key of a row is bound to its project, name and version, so that a swapped row does not open.
+secrets = Table(
+    "assent_secrets",
+    metadata,
+    Column("project_id", Text, ForeignKey("assent_projects.id"), primary_key=True),
+    Column("name", Text, primary_key=True),
+    Column("version", BigInteger, primary_key=True, autoincrement=False),
+    Column("ciphertext", LargeBinary, nullable=False),
+    _text("key_id"),
+    _number("created_at"),
+    _text("created_by"),
+    _number("retired_at", null=True),
+    # Of several that rotate at once, one wins.
+    Index(
+        "uq_assent_secrets_current",
+        "project_id",
+        "name",
+        unique=True,
+        sqlite_where=sa.text("retired_at IS NULL"),
+        postgresql_where=sa.text("retired_at IS NULL"),
+    ),
     sqlite_with_rowid=False,
 )
 
@@ -332,6 +393,7 @@ deliveries = Table(
     CheckConstraint("state IN ('pending','sending','sent','answered','superseded','dead')", name="state"),
     Index("uq_assent_deliveries_event", "breakpoint_id", "channel", "recipient", "seq", unique=True),
     Index("ix_assent_deliveries_listed", "project_id", "state", "id"),
+    Index("ix_assent_deliveries_project", "project_id", "id"),
     Index(
         "ix_assent_deliveries_open",
         "next_at",

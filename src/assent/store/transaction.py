@@ -1,26 +1,35 @@
 """What a use case works with: the nouns of the store over one open transaction."""
 
+from collections.abc import Mapping
 from functools import cached_property
+from typing import Any
 
-from assent.domain.breakpoint import Breakpoint
-from assent.ports import Clock, Hint, Ids, Session
+from assent.domain.access import TIMEOUT
+from assent.domain.breakpoint import Outline
+from assent.ports import Clock, Ended, Hint, Ids, Jobs, Session
+from assent.store.audit import Audit
 from assent.store.breakpoints import Breakpoints
+from assent.store.deliveries import Deliveries
 from assent.store.files import Files
 from assent.store.idempotency import Idempotency
 from assent.store.people import People
 from assent.store.projects import Projects
+from assent.store.retention import Holds, Retention
+from assent.store.secrets import Secrets
 from assent.store.sessions import Sessions
 from assent.store.tokens import Tokens
+from assent.store.workers import Workers
 
 
 class Transaction:
     """Nobody calls commit by hand: the database does when the use case returns."""
 
-    def __init__(self, session: Session, clock: Clock, ids: Ids) -> None:
+    def __init__(self, session: Session, clock: Clock, ids: Ids, jobs: Jobs) -> None:
         self.session = session
         self.hints: list[Hint] = []
         self._clock = clock
         self._ids = ids
+        self._jobs = jobs
 
     def now(self) -> int:
         return self._clock.now()
@@ -28,17 +37,48 @@ class Transaction:
     def new_id(self, prefix: str) -> str:
         return self._ids.new(prefix, self._clock.now())
 
-    def changed(self, breakpoint_: Breakpoint) -> None:
+    def changed(self, breakpoint_: Outline) -> None:
         """After the commit, wake whoever waits for this breakpoint."""
-        self.hints.append(Hint(breakpoint_.project, breakpoint_.id, breakpoint_.status, breakpoint_.version))
+        events, self.session.recorded = self.session.recorded, 0
+        self.hints.append(
+            Hint(
+                breakpoint_.project,
+                breakpoint_.id,
+                breakpoint_.status,
+                breakpoint_.version,
+                events,
+                _end(breakpoint_) if breakpoint_.ended_at is not None else None,
+            )
+        )
+
+    def enqueue(self, job: str, *, key: str, payload: Mapping[str, Any], delay: float = 0) -> None:
+        """After the commit, and only then, a worker does this job; the same key is queued once."""
+        self.session.dirty = True
+        self._jobs.put(self.session.alchemy(), job, key=key, payload=payload, delay=delay)
+
+    @cached_property
+    def audit(self) -> Audit:
+        return Audit(self.session)
 
     @cached_property
     def breakpoints(self) -> Breakpoints:
-        return Breakpoints(self.session)
+        return Breakpoints(self.session, self.deliveries)
+
+    @cached_property
+    def deliveries(self) -> Deliveries:
+        return Deliveries(self.session, self.new_id, self.enqueue)
+
+    @cached_property
+    def workers(self) -> Workers:
+        return Workers(self.session)
 
     @cached_property
     def files(self) -> Files:
         return Files(self.session)
+
+    @cached_property
+    def holds(self) -> Holds:
+        return Holds(self.session)
 
     @cached_property
     def idempotency(self) -> Idempotency:
@@ -53,9 +93,28 @@ class Transaction:
         return Projects(self.session)
 
     @cached_property
+    def secrets(self) -> Secrets:
+        return Secrets(self.session)
+
+    @cached_property
+    def retention(self) -> Retention:
+        return Retention(self.session)
+
+    @cached_property
     def sessions(self) -> Sessions:
         return Sessions(self.session)
 
     @cached_property
     def tokens(self) -> Tokens:
         return Tokens(self.session)
+
+
+def _end(ended: Outline) -> Ended:
+    assert ended.ended_at is not None, "asked about one that has ended"
+    assert ended.ended_by is not None, "the same"
+    return Ended(
+        decision=ended.decision.value if ended.decision else None,
+        by=ended.ended_by.kind.value,
+        after=ended.ended_at - ended.created_at,
+        late=ended.ended_at - ended.due_at if ended.ended_by == TIMEOUT else None,
+    )

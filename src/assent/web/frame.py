@@ -179,6 +179,7 @@ def route(path: str, endpoint: Signed, site: Site, *, method: str = "GET", membe
         signed_in = await site.sessions.find(request)
         if signed_in is None:
             return redirect("/sign-in?next=" + quote(_asked_for(request), safe=""))
+        request.scope["principal"] = signed_in.principal  # for the log
         visit = Visit(site, request, signed_in)
         try:
             if method == "POST":

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from assent.domain.audit import stubbed
 from assent.domain.breakpoint import NEVER, Event
 from assent.domain.instants import SECOND, iso
 from assent.http.files import safe_type
@@ -158,6 +159,8 @@ def file_size(count: int) -> str:
 def told(event: Event) -> str:
     """Tell one event of the history as a sentence without its subject."""
     metadata = event.metadata
+    if event.type == "responded" and stubbed(metadata):
+        return "answered"
     if event.type == "responded":
         return _told_response(metadata)
     if event.type == "released":
@@ -169,6 +172,7 @@ def told(event: Event) -> str:
         "commented": "commented",
         "expired": "let it expire",
         "cancelled": "cancelled it",
+        "purged": "removed the content",
     }
     return plain.get(event.type, event.type)
 

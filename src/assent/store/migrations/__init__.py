@@ -1,5 +1,8 @@
 """How the tables came to be, step by step; `upgrade` runs what is missing."""
 
+from collections.abc import Generator
+from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 
 import sqlalchemy as sa
@@ -27,6 +30,28 @@ def upgrade(engine: sa.Engine) -> None:
         command.upgrade(config, "head")
 
 
+def upgrade_inside(connection: sa.Connection, version: str) -> None:
+    """Bring an empty database to one version, within the caller's transaction and with the other nodes kept out."""
+    if connection.dialect.name == "postgresql":
+        connection.execute(sa.text(f"SELECT pg_advisory_xact_lock({_ADVISORY_LOCK})"))
+    config = _config()
+    config.attributes["connection"] = connection
+    command.upgrade(config, version)
+
+
+def known(version: str) -> bool:
+    return version in {each.revision for each in ScriptDirectory.from_config(_config()).walk_revisions()}
+
+
+@contextmanager
+def alone(engine: sa.Engine) -> Generator[None, None, None]:
+    """Keep the other nodes from migrating meanwhile; on SQLite the caller's write lock does."""
+    with engine.connect() as connection:
+        if connection.dialect.name == "postgresql":
+            connection.execute(sa.text(f"SELECT pg_advisory_lock({_ADVISORY_LOCK})"))
+        yield
+
+
 def current(engine: sa.Engine) -> str | None:
     with engine.connect() as connection:
         return MigrationContext.configure(connection, opts={"version_table": "assent_version"}).get_current_revision()
@@ -34,3 +59,11 @@ def current(engine: sa.Engine) -> str | None:
 
 def newest() -> str | None:
     return ScriptDirectory.from_config(_config()).get_current_head()
+
+
+@lru_cache(maxsize=8)
+def behind(version: str | None) -> bool:
+    """Is this a version from before the newest? One we do not know is from after it: a newer node is being rolled out
+    beside us, and what it added does not keep us from working."""
+    known = {each.revision for each in ScriptDirectory.from_config(_config()).walk_revisions()}
+    return version is None or (version in known and version != newest())

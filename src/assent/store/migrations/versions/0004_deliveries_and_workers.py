@@ -38,6 +38,7 @@ def upgrade() -> None:
             "uq_assent_deliveries_event", ["breakpoint_id", "channel", "recipient", "seq"], unique=True
         )
         batch_op.create_index("ix_assent_deliveries_listed", ["project_id", "state", "id"], unique=False)
+        batch_op.create_index("ix_assent_deliveries_project", ["project_id", "id"], unique=False)
         batch_op.create_index(
             "ix_assent_deliveries_open",
             ["next_at"],

@@ -1,0 +1,162 @@
+"""A hundred thousand deadlines at once, what the API feels of it, and how soon a lone waiter hears of its own."""
+
+import argparse
+import asyncio
+import random
+import sqlite3
+import time
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager
+from datetime import datetime
+from typing import Any
+
+import httpx2
+import psycopg
+import uvloop
+
+from assent.settings import Settings
+from bench.report import Report
+from tests.support.nodes import prepared, server
+
+LEAD = 15
+"""Seconds from the filling to the deadline: the server is up and under load before anything is due."""
+FILL_RATE = 5_000
+READERS, CREATORS = 8, 4
+PAUSE = 0.02
+LONE, LANES = 100, 10
+GOAL_SECONDS = 30
+COLUMNS = (
+    "id, project_id, status, agent_id, title, question, gate, payload, tags, seats, strategy, priority, on_timeout,"
+    " ttl_seconds, digest, created_at, created_by, created_by_id, due_at, auto_approval, warnings, updated_at, version,"
+    " head, comments, votes, search"
+)
+ROWS = """
+    SELECT 'bp_' || {hex}, 'default', 'waiting', 'agent-' || (n % 50), 'Deploy build ' || n,
+        'Shall build ' || n || ' go to production?', 'deploy.' || (n % 200),
+        '{{"question":"Shall build ' || n || ' go to production?","notes":"{notes}"}}', '["prod"]', '[]', 'single',
+        'normal', CASE WHEN n % 4 = 0 THEN 'reject' ELSE 'expire' END, 60, '{digest}', {due} - 60000000, 'agent:bench',
+        'tok_bench', {due}, '{{}}', '[]', {due} - 60000000, 1, '{digest}', 0, 0, 'Deploy build ' || n
+    FROM {numbers}"""
+LABELS = (
+    "INSERT INTO assent_labels SELECT project_id, 't:prod', status, created_at, id, agent_id FROM assent_breakpoints"
+)
+WAITING = "SELECT count(*) FROM assent_breakpoints WHERE status = 'waiting' AND due_at <= {due}"
+
+
+def expiry(settings: Settings, report: Report, options: argparse.Namespace) -> None:
+    (agent,) = prepared(settings, "agent")
+    dialect = "postgresql" if settings.database_url else "sqlite"
+    due = time.time_ns() // 1000 + (LEAD + options.due // FILL_RATE) * 1_000_000
+    (_fill_postgres if settings.database_url else _fill_sqlite)(settings, options.due, due)
+    with server(settings, creates_per_minute="0") as process, _counter(settings, due) as left:
+        seconds, reads, creates = uvloop.run(_meanwhile(process.url, agent, due, left))
+        met = seconds < GOAL_SECONDS
+        what = f"{options.due:,} due at once, all ended after"
+        report.fact("expiry", dialect, what, f"{seconds:.1f} s", f"< {GOAL_SECONDS} s", met=met)
+        report.fact("expiry", dialect, "ended", f"{options.due / seconds:,.0f}/s")
+        for name, times in (("status reads", reads), ("creates", creates)):
+            for share in (0.5, 0.95, 0.99):
+                shown = f"{name} meanwhile ({len(times):,}), p{share * 100:.0f}"
+                report.time("expiry", dialect, shown, _at(times, share) * 1000)
+        late = uvloop.run(_lone(process.url, agent))
+        for what, share in (("p50", 0.5), ("p99", 0.99), ("max", 1.0)):
+            report.time("expiry", dialect, f"deadline → waiter, {len(late)} alone, {what}", _at(late, share) * 1000)
+
+
+async def _meanwhile(url: str, agent: str, due: int, left: Callable[[], int]) -> tuple[float, list[float], list[float]]:
+    """Read and create like a few busy agents, from the deadline until nothing is overdue any more."""
+    reads: list[float] = []
+    creates: list[float] = []
+    headers = {"authorization": f"Bearer {agent}"}
+    body = {"agentId": "agent-1", "payload": {"question": "Go on?"}}
+    async with httpx2.AsyncClient(base_url=url, headers=headers, timeout=60) as client:
+        mine = (await client.post("/api/breakpoints", json=body)).json()["id"]
+        await asyncio.sleep(due / 1_000_000 - time.time())
+        started = time.perf_counter()
+        agents = [_busy(lambda: client.get(f"/api/breakpoints/{mine}/status"), reads) for _ in range(READERS)]
+        agents += [_busy(lambda: client.post("/api/breakpoints", json=body), creates) for _ in range(CREATORS)]
+        tasks = [asyncio.create_task(each) for each in agents]
+        # Another process ends them: its tables are all there is to look at.
+        while await asyncio.to_thread(left):  # noqa: ASYNC110
+            await asyncio.sleep(0.1)
+        seconds = time.perf_counter() - started
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    return seconds, reads, creates
+
+
+async def _busy(ask: Callable[[], Awaitable[httpx2.Response]], times: list[float]) -> None:
+    while True:
+        asked = time.perf_counter()
+        answer = await ask()
+        times.append(time.perf_counter() - asked)
+        assert answer.is_success, answer.text
+        await asyncio.sleep(random.uniform(0, 2 * PAUSE))
+
+
+async def _lone(url: str, agent: str) -> list[float]:
+    """How long after its deadline a waiter has its answer; a few at a time, at any moment of a second."""
+    late: list[float] = []
+
+    async def lane(client: httpx2.AsyncClient) -> None:
+        while len(late) < LONE:
+            await asyncio.sleep(random.random())
+            body = {"agentId": "agent-1", "ttlSeconds": 1, "payload": {"question": "Go on?"}}
+            created = (await client.post("/api/breakpoints", json=body)).json()
+            path = f"/api/breakpoints/{created['id']}/status?wait=30"
+            while (await client.get(path)).json()["status"] == "waiting":
+                pass
+            late.append(time.time() - datetime.fromisoformat(created["deadline"]).timestamp())
+
+    async with httpx2.AsyncClient(base_url=url, headers={"authorization": f"Bearer {agent}"}, timeout=60) as client:
+        await asyncio.gather(*(lane(client) for _ in range(LANES)))
+    return late
+
+
+def _at(times: list[float], share: float) -> float:
+    ordered = sorted(times)
+    return ordered[min(len(ordered) - 1, int(len(ordered) * share))]
+
+
+def _values(hex_digits: str, due: str, numbers: str) -> str:
+    return ROWS.format(hex=hex_digits, due=due, numbers=numbers, digest="0" * 64, notes="why " * 250)
+
+
+def _fill_sqlite(settings: Settings, rows: int, due: int) -> None:
+    connection = sqlite3.connect(settings.sqlite_path, isolation_level=None)
+    connection.execute("PRAGMA synchronous = OFF")
+    connection.execute("BEGIN")
+    numbers = f"(WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c WHERE n < {rows}) SELECT n FROM c)"
+    values = _values("printf('%026x', n)", str(due), numbers)
+    connection.execute(f"INSERT INTO assent_breakpoints ({COLUMNS}) {values}")
+    connection.execute(LABELS)
+    connection.execute("INSERT INTO assent_search(assent_search) VALUES ('rebuild')")
+    connection.execute("COMMIT")
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    connection.close()
+
+
+def _fill_postgres(settings: Settings, rows: int, due: int) -> None:
+    assert settings.database_url is not None
+    with psycopg.connect(settings.database_url, autocommit=True) as connection:
+        values = _values("lpad(to_hex(n), 26, '0')", f"{due}::bigint", f"generate_series(1, {rows}) AS s(n)")
+        connection.execute(f"INSERT INTO assent_breakpoints ({COLUMNS}) {values}".encode())
+        connection.execute(LABELS)
+        connection.execute("VACUUM ANALYZE assent_breakpoints")
+        connection.execute("VACUUM ANALYZE assent_labels")
+
+
+@contextmanager
+def _counter(settings: Settings, due: int) -> Generator[Callable[[], int], None, None]:
+    """Yield how to ask the tables how many are still to be ended."""
+    statement = WAITING.format(due=due)
+    connection: Any
+    if settings.database_url:
+        connection = psycopg.connect(settings.database_url, autocommit=True)
+    else:
+        connection = sqlite3.connect(f"file:{settings.sqlite_path}?mode=ro", uri=True, check_same_thread=False)
+    try:
+        yield lambda: int(connection.execute(statement).fetchone()[0])
+    finally:
+        connection.close()

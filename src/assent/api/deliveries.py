@@ -1,0 +1,129 @@
+"""Deliveries: what was sent to whom, what failed and why, and another try for what was given up."""
+
+from functools import partial
+from typing import Any
+
+from fastapi import Request, Response
+
+from assent import wire
+from assent.api.listing import MAX_LIMIT, known_filters, page_limit
+from assent.api.routing import NO_FIELDS, Manager, Who, With, router
+from assent.domain.access import Kind, Permission, Principal
+from assent.domain.errors import InvalidRequest
+from assent.domain.instants import iso
+from assent.http.addresses import DELIVERY_ID, known_delivery_id, without_path
+from assent.store.deliveries import STATES, Attempt, Delivery
+from assent.store.transaction import Transaction
+
+deliveries = router("deliveries")
+
+_TEXT = {"type": "string", "minLength": 1, "maxLength": 1000}
+_LIMIT = {"type": "integer", "minimum": 1, "maximum": MAX_LIMIT, "default": 50}
+_PARAMETERS: dict[str, dict[str, Any]] = {
+    "breakpointId": _TEXT,
+    "state": {"enum": list(STATES)},
+    "channel": _TEXT,
+    "limit": _LIMIT,
+    "cursor": {"type": "string", "pattern": f"^{DELIVERY_ID.pattern}$"},
+}
+_DOCUMENTED = [
+    {"name": name, "in": "query", "required": False, "schema": schema} for name, schema in _PARAMETERS.items()
+]
+
+
+@deliveries.get(
+    "/deliveries",
+    response_model_exclude_none=True,
+    openapi_extra={"parameters": _DOCUMENTED},
+    summary="What was sent, newest first",
+)
+async def list_deliveries(request: Request, who: Who, services: With, response: Response) -> wire.DeliveryPage:
+    who.require(Permission.READ)
+    given = _filters(request)
+    limit = page_limit(given.pop("limit", None))
+    after = given.pop("cursor", "")
+    filters = given | _own(who)
+    rows = await services.database.read(
+        lambda tx: tx.deliveries.page(who.project, filters, after=after, limit=limit + 1)
+    )
+    response.headers["Cache-Control"] = "no-store"
+    page: dict[str, Any] = {"items": [delivery_body(each, who) for each in rows[:limit]]}
+    if len(rows) > limit:
+        page["nextCursor"] = rows[limit - 1].id
+    return wire.DeliveryPage.model_validate(page)
+
+
+def _filters(request: Request) -> dict[str, str]:
+    """Read the filters, each once: of two only one would count."""
+    params = known_filters(request, frozenset(_PARAMETERS))
+    for name in params:
+        if len(params.getlist(name)) > 1:
+            raise InvalidRequest.at(f"query {name}", "is given twice")
+    given = dict(params)
+    if given.get("state", STATES[0]) not in STATES:
+        raise InvalidRequest.at("query state", f"must be one of {', '.join(STATES)}")
+    if "cursor" in given and not DELIVERY_ID.fullmatch(given["cursor"]):
+        raise InvalidRequest.at("query cursor", "is not a cursor we gave out")
+    if "breakpointId" in given:
+        given["breakpoint_id"] = given.pop("breakpointId")
+    return given
+
+
+def _own(who: Principal) -> dict[str, str]:
+    """An agent sees what concerns its own breakpoints; the rest is not there."""
+    return {"created_by_id": who.id} if who.kind is Kind.AGENT else {}
+
+
+@deliveries.get("/deliveries/{delivery_id}", response_model_exclude_none=True, summary="One, with every attempt")
+async def get_delivery(delivery_id: str, who: Who, services: With, response: Response) -> wire.DeliveryWithLog:
+    who.require(Permission.READ)
+    known_delivery_id(delivery_id)
+
+    def use_case(tx: Transaction) -> wire.DeliveryWithLog:
+        found = tx.deliveries.get(delivery_id, project=who.project, **_own(who))
+        log = [_attempt_body(each) for each in tx.deliveries.attempts(delivery_id)]
+        return wire.DeliveryWithLog.model_validate(delivery_body(found, who) | {"log": log})
+
+    response.headers["Cache-Control"] = "no-store"
+    return await services.database.read(use_case)
+
+
+@deliveries.post(
+    "/deliveries/{delivery_id}/retry",
+    dependencies=NO_FIELDS,
+    response_model_exclude_none=True,
+    summary="Try a dead one again, at once",
+)
+async def retry_delivery(delivery_id: str, who: Manager, services: With) -> wire.DeliveryView:
+    use_case = partial(services.deliveries.retry, delivery_id=known_delivery_id(delivery_id), by=who)
+    revived = await services.database.write(use_case)
+    return wire.DeliveryView.model_validate(delivery_body(revived, who))
+
+
+def delivery_body(delivery: Delivery, who: Principal) -> dict[str, Any]:
+    whole = who.kind is Kind.AGENT or who.may(Permission.MANAGE)
+    return {
+        "id": delivery.id,
+        "breakpointId": delivery.breakpoint_id,
+        "channel": delivery.channel,
+        "recipient": delivery.recipient if whole else without_path(delivery.recipient),
+        "type": delivery.type,
+        "seq": delivery.seq,
+        "state": delivery.state,
+        "attempts": delivery.attempts,
+        "nextAttemptAt": iso(delivery.next_at) if delivery.state == "pending" else None,
+        "lastError": delivery.last_error,
+        "createdAt": iso(delivery.created_at),
+        "updatedAt": iso(delivery.updated_at),
+    }
+
+
+def _attempt_body(attempt: Attempt) -> dict[str, Any]:
+    return {
+        "n": attempt.n,
+        "at": iso(attempt.at),
+        "worker": attempt.worker,
+        "milliseconds": attempt.milliseconds,
+        "status": attempt.status,
+        "error": attempt.error,
+    }

@@ -1,0 +1,50 @@
+"""Legal holds."""
+
+from functools import partial
+from typing import Annotated, Any
+
+from fastapi import Path, Response
+
+from assent import wire
+from assent.api.routing import Auditor, Manager, With, router
+from assent.domain.instants import iso
+from assent.http.addresses import known_id
+from assent.store.retention import Hold
+
+retention = router("retention")
+HoldId = Annotated[str, Path(pattern="^hold_[0-9a-z]{26}$")]
+
+
+@retention.get("/holds", summary="The legal holds of this project, also those that were lifted")
+async def list_holds(who: Auditor, services: With) -> wire.HoldPage:
+    holds = await services.database.read(partial(services.retention.every, by=who))
+    return wire.HoldPage(items=[_view(each) for each in holds])
+
+
+@retention.post("/holds", status_code=201, summary="Keep a breakpoint, or the whole project, from being purged")
+async def place_hold(body: wire.PlaceHold, who: Manager, services: With) -> wire.HoldView:
+    breakpoint_id = known_id(body.breakpoint_id) if body.breakpoint_id is not None else None
+    use_case = partial(services.retention.place, by=who, reason=body.reason, breakpoint_id=breakpoint_id)
+    return _view(await services.database.write(use_case))
+
+
+@retention.delete("/holds/{hold_id}", status_code=204, summary="Lift a hold")
+async def lift_hold(hold_id: HoldId, who: Manager, services: With) -> Response:
+    await services.database.write(partial(services.retention.lift, hold_id=hold_id, by=who))
+    return Response(status_code=204)
+
+
+def hold_body(hold: Hold) -> dict[str, Any]:
+    return {
+        "id": hold.id,
+        "breakpointId": hold.breakpoint_id,
+        "reason": hold.reason,
+        "placedBy": hold.placed_by,
+        "placedAt": iso(hold.placed_at),
+        "liftedBy": hold.lifted_by,
+        "liftedAt": iso(hold.lifted_at) if hold.lifted_at is not None else None,
+    }
+
+
+def _view(hold: Hold) -> wire.HoldView:
+    return wire.HoldView.model_validate(hold_body(hold))

@@ -1,0 +1,249 @@
+"""Looking the data over, and keeping some of it from being purged: audit, fsck, hold."""
+
+import json
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from assent import wire
+from assent.api.retention import hold_body
+from assent.app import Assent
+from assent.cli import output
+from assent.cli.data import Data, looking_at, on_data, operator, settings_with
+from assent.cli.output import Json
+from assent.cli.people import checked
+from assent.domain.audit import Finding
+from assent.domain.errors import InvalidRequest
+from assent.services.audit import Audited, Check
+from assent.services.people import DEFAULT_PROJECT
+from assent.store.transaction import Transaction
+
+app = typer.Typer()
+audit = typer.Typer(no_args_is_help=True, help="Whether the history is what happened.")
+hold = typer.Typer(no_args_is_help=True, help="Legal holds, which keep things from being purged.")
+app.add_typer(audit, name="audit")
+app.add_typer(hold, name="hold")
+
+Project = Annotated[str, typer.Option(help="The project it belongs to.")]
+
+
+class Progress:
+    """A line on the terminal that tells how far it is; nothing where nobody looks."""
+
+    def __init__(self) -> None:
+        self._started = time.monotonic()
+        self._shown = sys.stderr.isatty()
+
+    def __call__(self, audited: Audited) -> None:
+        if self._shown:
+            rate = audited.events / max(time.monotonic() - self._started, 0.001)
+            line = f"{audited.breakpoints:,} breakpoints, {audited.events:,} events, {rate:,.0f} events/s"
+            sys.stderr.write(f"\r\x1b[2K{line}")
+            sys.stderr.flush()
+
+    def end(self) -> None:
+        if self._shown:
+            sys.stderr.write("\r\x1b[2K")
+
+
+@audit.command("verify")
+def verify(
+    *,
+    project: Annotated[str | None, typer.Option(help="Only this project.")] = None,
+    breakpoint_id: Annotated[str | None, typer.Option("--breakpoint", metavar="ID", help="Only this one.")] = None,
+    data: Data = None,
+    as_json: Json = False,
+) -> None:
+    """Recompute every chain, and compare every breakpoint with its history."""
+    progress = Progress()
+
+    async def look(node: Assent) -> Audited:
+        if project is not None:
+            await node.database.read(lambda tx: tx.projects.get(project))
+        return await node.audit.verify(project=project, breakpoint_id=breakpoint_id, progress=progress)
+
+    audited = looking_at(settings_with(data), look)
+    progress.end()
+    if as_json:
+        output.emit(_counts(audited) | {"findings": [_finding(each) for each in audited.findings]})
+    else:
+        for each in audited.findings:
+            output.say(output.visible(_sentence(each)), style="red")
+        _say_outcome(audited)
+    if audited.findings:
+        raise typer.Exit(output.FAILED)
+
+
+def _counts(audited: Audited) -> dict[str, Any]:
+    return {
+        "ok": not audited.findings,
+        "breakpoints": audited.breakpoints,
+        "events": audited.events,
+        "purged": audited.purged,
+        "files": audited.files,
+    }
+
+
+def _say_outcome(audited: Audited) -> None:
+    looked_at = f"{audited.breakpoints:,} breakpoints with {audited.events:,} events and {audited.files:,} files"
+    purged = f", of which {audited.purged:,} were purged (their links and hashes hold)" if audited.purged else ""
+    if audited.findings:
+        output.remark(f"{len(audited.findings):,} findings in {looked_at}{purged}.", style="bold red")
+    else:
+        output.say(f"✓ {looked_at}{purged}: everything holds.", style="green")
+
+
+def _finding(each: Finding) -> dict[str, Any]:
+    return {"breakpointId": each.breakpoint_id, "seq": each.seq, "part": each.part.value, "what": each.what}
+
+
+def _sentence(each: Finding) -> str:
+    where = each.breakpoint_id or ""
+    if each.seq is not None:
+        where += f" event {each.seq}"
+    return f"{where}: {each.what}." if where else f"{each.what}."
+
+
+@app.command("fsck")
+def fsck(
+    *,
+    expect: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help='Lines of JSON, {"id", "status"?, "decision"?}: what was acknowledged.'),
+    ] = None,
+    data: Data = None,
+    as_json: Json = False,
+) -> None:
+    """Check every promise that can be checked in the data; change nothing."""
+    acknowledged = list(_acknowledged(expect)) if expect is not None else []
+    progress = Progress()
+    checks = looking_at(settings_with(data), lambda node: node.audit.check(acknowledged, progress=progress))
+    progress.end()
+    good = all(each.holds for each in checks)
+    if as_json:
+        output.emit({"ok": good, "checks": [_check(each) for each in checks]})
+    else:
+        for each in checks:
+            _print_check(each)
+    if not good:
+        raise typer.Exit(output.FAILED)
+
+
+def _acknowledged(path: Path) -> Iterator[Mapping[str, Any]]:
+    try:
+        lines = path.read_text().splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        msg = f"{path} cannot be read: {error}."
+        raise InvalidRequest(msg) from error
+    for number, line in enumerate(lines, start=1):
+        try:
+            value: Mapping[str, Any] = json.loads(line)
+            known = (
+                isinstance(value, dict)
+                and isinstance(value["id"], str)
+                and value.keys()
+                <= {
+                    "id",
+                    "status",
+                    "decision",
+                }
+            )
+        except (ValueError, KeyError):
+            known = False
+        if not known:
+            msg = f'{path}, line {number}: this is not {{"id": …, "status": …, "decision": …}}.'
+            raise InvalidRequest(msg)
+        yield value
+
+
+def _check(each: Check) -> dict[str, Any]:
+    return {
+        "name": each.name,
+        "promise": each.promise,
+        "state": "nothing to check" if each.nothing else "holds" if each.holds else "broken",
+        "why": each.nothing,
+        "lookedAt": each.looked_at,
+        "findings": [_finding(found) for found in each.findings],
+    }
+
+
+def _print_check(each: Check) -> None:
+    if each.nothing:
+        output.say(f"– {each.name:<5} {each.promise} Nothing to check: {each.nothing}.", style="dim")
+        return
+    mark, style = ("✓", "green") if each.holds else ("✗", "red")
+    output.say(f"{mark} {each.name:<5} {each.promise} ({each.looked_at:,} looked at)", style=style)
+    for found in each.findings:
+        output.say(f"    {output.visible(_sentence(found))}")
+
+
+@hold.command("place")
+def hold_place(
+    *,
+    reason: Annotated[str, typer.Option(help="Why; an auditor will read it.")],
+    breakpoint_id: Annotated[
+        str | None, typer.Option("--breakpoint", metavar="ID", help="Only this one; else the whole project.")
+    ] = None,
+    project: Project = DEFAULT_PROJECT,
+    data: Data = None,
+    as_json: Json = False,
+) -> None:
+    """Keep a breakpoint, or a whole project, from being purged."""
+    asked = checked(wire.PlaceHold, reason=reason, breakpointId=breakpoint_id)
+
+    def use_case(node: Assent, tx: Transaction) -> dict[str, Any]:
+        placed = node.retention.place(tx, by=operator(project), reason=asked.reason, breakpoint_id=asked.breakpoint_id)
+        return hold_body(placed)
+
+    placed = on_data(settings_with(data), use_case)
+    covered = placed["breakpointId"] or f"everything in {project}"
+    _done(placed, f"{placed['id']} holds {covered}.", as_json=as_json)
+
+
+@hold.command("list")
+def hold_list(*, project: Project = DEFAULT_PROJECT, data: Data = None, as_json: Json = False) -> None:
+    """List the holds of a project, also those that were lifted."""
+
+    def use_case(node: Assent, tx: Transaction) -> list[dict[str, Any]]:
+        return [hold_body(each) for each in node.retention.every(tx, by=operator(project))]
+
+    found = on_data(settings_with(data), use_case)
+    if as_json:
+        output.emit({"items": found})
+        return
+    columns = ("id", "what", "reason", "placed", "by", "lifted")
+    output.table(columns, [_hold_row(each) for each in found], empty="There are no holds.")
+
+
+def _hold_row(each: Mapping[str, Any]) -> Sequence[str]:
+    lifted = f"{each['liftedAt'][:10]} by {each['liftedBy']}" if each["liftedAt"] else ""
+    what = each["breakpointId"] or "the project"
+    return (each["id"], what, each["reason"], each["placedAt"][:10], each["placedBy"], lifted)
+
+
+@hold.command("lift")
+def hold_lift(
+    hold_id: Annotated[str, typer.Argument(metavar="ID", help="The hold's id (hold_…).")],
+    *,
+    project: Project = DEFAULT_PROJECT,
+    data: Data = None,
+    as_json: Json = False,
+) -> None:
+    """Lift a hold; what it covered may be purged again."""
+
+    def use_case(node: Assent, tx: Transaction) -> None:
+        node.retention.lift(tx, hold_id, by=operator(project))
+
+    on_data(settings_with(data), use_case)
+    _done({"id": hold_id, "lifted": True}, f"{output.visible(hold_id)} is lifted.", as_json=as_json)
+
+
+def _done(value: object, sentence: str, *, as_json: bool) -> None:
+    if as_json:
+        output.emit(value)
+    else:
+        output.say(sentence)

@@ -1,0 +1,113 @@
+"""Deliveries by command, through the API: list, show, retry."""
+
+import time
+from collections.abc import Sequence
+from typing import Annotated, Literal
+
+import typer
+
+from assent.cli import output
+from assent.cli.output import Json
+from assent.cli.session import session
+from assent.sdk.client import Assent
+from assent.sdk.protocol import DeliveryFilters
+from assent.sdk.values import Attempt, Delivery, DeliveryPage, plain
+
+app = typer.Typer()
+delivery = typer.Typer(no_args_is_help=True, help="Messages sent about breakpoints.")
+app.add_typer(delivery, name="delivery")
+
+PAGE = 200
+State = Literal["pending", "sending", "sent", "answered", "superseded", "dead"]
+Id = Annotated[str, typer.Argument(metavar="ID", help="The delivery's id.")]
+
+
+@delivery.command("list")
+def delivery_list(
+    *,
+    breakpoint_id: Annotated[
+        str | None, typer.Option("--breakpoint", metavar="ID", help="Only about this breakpoint.")
+    ] = None,
+    state: Annotated[State | None, typer.Option(help="Only in this state.")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="How many at most.")] = 50,
+    as_json: Json = False,
+) -> None:
+    """List what was sent, newest first."""
+    with session() as assent:
+        found = _pages(assent, DeliveryFilters(breakpoint_id=breakpoint_id, state=state), limit)
+    if as_json:
+        output.emit(plain(found))
+        return
+    now = time.time()
+    columns = ("id", "state", "type", "breakpoint", "attempts", "next", "recipient", "last error")
+    rows = [_row(each, now) for each in found.items]
+    output.table(columns, rows, wide=("breakpoint", "attempts"), empty="There are no deliveries.")
+    if found.next_cursor:
+        output.remark(f"There are more; see them with --limit {limit * 2}.")
+
+
+def _pages(assent: Assent, filters: DeliveryFilters, limit: int) -> DeliveryPage:
+    """Read as many pages as the limit takes; the server gives 200 rows at most at a time."""
+    items: list[Delivery] = []
+    cursor: str | None = None
+    while True:
+        page = assent.deliveries(**(filters | DeliveryFilters(limit=min(PAGE, limit - len(items)), cursor=cursor)))
+        items += page.items
+        cursor = page.next_cursor
+        if cursor is None or len(items) >= limit:
+            return DeliveryPage(items=items, next_cursor=cursor)
+
+
+def _row(each: Delivery, now: float) -> Sequence[str]:
+    return (
+        each.id,
+        each.state,
+        each.type,
+        each.breakpoint_id,
+        str(each.attempts),
+        output.until(each.next_attempt_at, now=now),
+        each.recipient,
+        each.last_error or "",
+    )
+
+
+@delivery.command("show")
+def delivery_show(delivery_id: Id, *, as_json: Json = False) -> None:
+    """Show a delivery and every attempt at it."""
+    with session() as assent:
+        found = assent.delivery(delivery_id)
+    if as_json:
+        output.emit(plain(found))
+        return
+    output.fields(
+        {
+            "id": found.id,
+            "state": found.state,
+            "event": f"{found.type} ({found.seq})",
+            "breakpoint": found.breakpoint_id,
+            "channel": found.channel,
+            "recipient": found.recipient,
+            "created": found.created_at,
+            "next attempt": found.next_attempt_at,
+            "last error": found.last_error,
+        }
+    )
+    rows = [_attempt_row(each) for each in found.log]
+    output.table(("attempt", "at", "took", "status", "error", "worker"), rows, empty="Nothing was tried yet.")
+
+
+def _attempt_row(each: Attempt) -> Sequence[str]:
+    took = f"{each.milliseconds} ms" if each.milliseconds is not None else ""
+    status = str(each.status) if each.status is not None else ""
+    return (str(each.n), each.at, took, status, each.error or "", each.worker)
+
+
+@delivery.command("retry")
+def delivery_retry(delivery_id: Id, *, as_json: Json = False) -> None:
+    """Try a dead delivery again, at once: for admins."""
+    with session() as assent:
+        revived = assent.retry_delivery(delivery_id)
+    if as_json:
+        output.emit(plain(revived))
+    else:
+        output.say(f"{revived.id} is {output.visible(revived.state)}; a worker takes it in a moment.")

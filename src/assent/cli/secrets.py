@@ -1,0 +1,145 @@
+"""Stored secrets, directly on the data: the callback secret of a project, and the keys under which all are kept."""
+
+import contextlib
+from collections.abc import Generator
+from functools import partial
+from typing import Annotated, Any
+
+import typer
+
+from assent.api.projects import callback_body
+from assent.app import Assent, key_file, keyring_of, migrate
+from assent.cli import output
+from assent.cli.data import Data, Misconfigured, on_data, operator, settings_with
+from assent.cli.output import Json
+from assent.domain.errors import Unavailable
+from assent.domain.instants import iso
+from assent.services.people import DEFAULT_PROJECT
+from assent.services.secrets import START, Rotated
+from assent.settings import Settings
+from assent.store.secrets import StoredSecret
+from assent.store.transaction import Transaction
+
+app = typer.Typer()
+project = typer.Typer(no_args_is_help=True, help="A project and what belongs to it.")
+secrets = typer.Typer(no_args_is_help=True, help="Stored secrets and the keys they are encrypted with.")
+app.add_typer(project, name="project")
+app.add_typer(secrets, name="secrets")
+
+
+@contextlib.contextmanager
+def _keys_needed() -> Generator[None, None, None]:
+    """A key that is missing here is a setting to correct; trying again does not help."""
+    try:
+        yield
+    except Unavailable as error:
+        raise Misconfigured(error.message) from error
+
+
+@project.command("callback-secret")
+def callback_secret(
+    *,
+    name: Annotated[str, typer.Option("--project", help="The project it belongs to.")] = DEFAULT_PROJECT,
+    rotate: Annotated[
+        bool, typer.Option("--rotate", help="Make a new one; the old one stays valid for a day.")
+    ] = False,
+    data: Data = None,
+    as_json: Json = False,
+) -> None:
+    """Print what callbacks are signed with, newest first; the first one is made when it is asked for."""
+
+    def use_case(node: Assent, tx: Transaction) -> list[dict[str, Any]]:
+        ask = node.secrets.rotate_callback_secret if rotate else node.secrets.show_callback_secrets
+        return [callback_body(each) for each in ask(tx, name, by=operator(name))]
+
+    with _keys_needed():
+        found = on_data(settings_with(data), use_case)
+    if as_json:
+        output.emit({"project": name, "items": found})
+        return
+    for each in found:
+        output.say(each["secret"])
+        until = f"valid until {each['validUntil']}" if each["validUntil"] else "current"
+        output.remark(f"version {each['version']}, {until}")
+
+
+@secrets.command("list")
+def list_secrets(*, data: Data = None, as_json: Json = False) -> None:
+    """List the stored secrets with the keys they are encrypted with; never a value."""
+    settings = settings_with(data)
+
+    def use_case(node: Assent, tx: Transaction) -> list[dict[str, Any]]:
+        keys = node.keyring.load()
+        return [_secret_body(each, readable=each.key_id in keys) for each in tx.secrets.every()]
+
+    with _keys_needed():
+        found = on_data(settings, use_case)
+        keys = keyring_of(settings).load()
+    if as_json:
+        output.emit({"keys": keys, "items": found})
+        return
+    rows = [
+        (each["project"], each["name"], str(each["version"]), each["keyId"], each["createdAt"], each["retiredAt"] or "")
+        for each in found
+    ]
+    output.table(("project", "name", "version", "key", "created", "retired"), rows, empty="Nothing is stored.")
+    missing = {each["keyId"] for each in found if not each["readable"]}
+    if missing:
+        output.remark(f"No key here opens what is under {', '.join(sorted(missing))}.", style="yellow")
+
+
+def _secret_body(each: StoredSecret, *, readable: bool) -> dict[str, Any]:
+    return {
+        "project": each.project,
+        "name": each.name,
+        "version": each.version,
+        "keyId": each.key_id,
+        "readable": readable,
+        "createdAt": iso(each.created_at),
+        "createdBy": each.created_by,
+        "retiredAt": iso(each.retired_at) if each.retired_at is not None else None,
+    }
+
+
+@secrets.command("rotate-key")
+def rotate_key(
+    *,
+    new: Annotated[bool, typer.Option("--new", help="First put a new key into the key file of the data.")] = False,
+    data: Data = None,
+    as_json: Json = False,
+) -> None:
+    """Encrypt everything stored with the newest key; begin again if it is interrupted."""
+    settings = settings_with(data)
+    with _keys_needed():
+        if new:
+            _add_key(settings)
+        resealed, unreadable = _all_batches(settings)
+        newest = keyring_of(settings).newest()
+    if as_json:
+        output.emit({"keyId": newest, "resealed": resealed, "unreadable": unreadable})
+    else:
+        output.say(f"{resealed} re-encrypted; everything that could be read is under {newest}.")
+    if unreadable:
+        output.remark(f"{unreadable} could not be read with any key that is here, and stay as they are.", style="red")
+        raise typer.Exit(output.FAILED)
+
+
+def _add_key(settings: Settings) -> None:
+    if settings.secret_keys is not None or settings.database_url:
+        msg = "--new is for the key file of SQLite. Put a new key first in ASSENT_SECRET_KEYS instead."
+        raise Misconfigured(msg)
+    migrate(settings)
+    key_file(settings).add_newest()
+
+
+def _all_batches(settings: Settings) -> tuple[int, int]:
+    resealed = unreadable = 0
+    after: tuple[str, str, int] | None = START
+    while after is not None:
+        done: Rotated = on_data(settings, partial(_batch, after=after))
+        resealed, unreadable, after = resealed + done.resealed, unreadable + done.unreadable, done.after
+    return resealed, unreadable
+
+
+def _batch(node: Assent, tx: Transaction, *, after: tuple[str, str, int]) -> Rotated:
+    return node.secrets.rotate_key(tx, after=after)

@@ -1,0 +1,486 @@
+"""What the rows of one breakpoint must add up to: its chain, its content, and the fold of its events."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from assent.domain.access import RETENTION, Kind
+from assent.domain.breakpoint import (
+    TERMINAL,
+    Breakpoint,
+    Chained,
+    Event,
+    Response,
+    Status,
+    answered,
+    event_body,
+    next_event,
+    terms_of,
+    unanswered,
+)
+from assent.domain.canonical import GENESIS, Json, canonical, content_digest, seal, sha256
+from assent.domain.draft import searchable
+from assent.domain.strategies import Decision, Vote, verdict
+
+PURGED = "purged"
+SPOKEN = frozenset({"commented", "responded"})
+"""The events whose metadata is what people said; purging takes it."""
+_ENDS = frozenset(status.value for status in TERMINAL)
+_PLAIN = frozenset({"created", "warned", PURGED})
+_STUB = re.compile(r"[0-9a-f]{64}")
+
+
+class Part(StrEnum):
+    """What a finding is about."""
+
+    CHAIN = "chain"
+    ENDS = "ends"
+    FOLD = "fold"
+    ANSWERS = "answers"
+    CONTENT = "content"
+    PEOPLE = "people"
+    ROWS = "rows"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that does not hold, as a sentence about a breakpoint and perhaps one of its events."""
+
+    part: Part
+    breakpoint_id: str | None
+    seq: int | None
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A response with what its row knows beside it; `known_as` is the name of the person it points at."""
+
+    response: Response
+    person_id: str
+    known_as: str | None
+    first_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Comment:
+    id: str
+    author: str
+    comment: str
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class FileNamed:
+    """An entry for a context file; purging leaves neither its path nor its language."""
+
+    n: int
+    path: str
+    format: str
+    language: str | None
+    sha256: str | None
+    size: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stored:
+    """Everything the database holds about one breakpoint."""
+
+    breakpoint: Breakpoint
+    question: Json
+    attempt: Json
+    search: str
+    purged_at: int | None
+    events: Sequence[Event]
+    answers: Sequence[Answer]
+    comments: Sequence[Comment]
+    files: Sequence[FileNamed]
+
+
+def stub(metadata: Mapping[str, Json]) -> dict[str, Json]:
+    """Return what purging leaves of an event's metadata: the digest that its hash covers."""
+    return {PURGED: sha256(canonical(metadata))}
+
+
+def stubbed(metadata: Mapping[str, Json]) -> str | None:
+    """Return the digest in a stub, or None if this is not one."""
+    kept = metadata.get(PURGED) if len(metadata) == 1 else None
+    return kept if isinstance(kept, str) and _STUB.fullmatch(kept) else None
+
+
+def kept_digest(
+    project: str,
+    run_id: str | None,
+    tags: Sequence[str],
+    answers: Sequence[Answer],
+    comments: Sequence[Comment],
+    files: Sequence[FileNamed],
+) -> str:
+    """Digest what stays after purging and no other event vouches for."""
+    kept = {
+        "project": project,
+        "runId": run_id,
+        "tags": list(tags),
+        "responses": sorted(map(_kept_answer, answers)),
+        "comments": sorted([each.id, each.author, each.at] for each in comments),
+        "files": sorted([each.n, each.format, each.sha256, each.size] for each in files),
+    }
+    return sha256(b"assent-kept/1\n" + canonical(kept))
+
+
+def _kept_answer(answer: Answer) -> list[Json]:
+    said = answer.response
+    return [
+        answer.person_id,
+        said.person,
+        said.approved,
+        said.at,
+        answer.first_at,
+        said.via,
+        said.seat,
+        list(said.in_place_of),
+        said.override,
+        said.digest,
+    ]
+
+
+def purge(current: Chained, *, at: int, kept: str) -> Event:
+    """Return the event that says what was purged: every event up to a head, and what of the rest is vouched for."""
+    metadata = {"events": current.version, "head": current.head, "kept": kept}
+    return next_event(current, PURGED, actor=RETENTION, at=at, metadata=metadata)
+
+
+def findings(stored: Stored) -> list[Finding]:
+    """Return everything about a breakpoint that does not hold; none when nobody touched it."""
+    try:
+        return list(_findings(stored))
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        # Whatever somebody wrote where something else belongs: it is not to be read, which is a finding as well.
+        what = f"its rows cannot be read together: {type(error).__name__}: {error}"
+        return [Finding(Part.ROWS, stored.breakpoint.id, None, what)]
+
+
+def _findings(stored: Stored) -> Iterator[Finding]:
+    current = stored.breakpoint
+    told = _Told(current.id)
+    yield from _chain(stored)
+    told.tell(stored.events)
+    yield from told.findings
+    yield from _said(told, stored)
+    if stored.purged_at is None:
+        yield from _content(stored)
+        yield from _answers(told, stored)
+    else:
+        yield from _purged(stored)
+    yield from _people(stored)
+
+
+def _chain(stored: Stored) -> Iterator[Finding]:
+    current, head, before = stored.breakpoint, GENESIS, 0
+    for event in stored.events:
+        if event.seq != before + 1:
+            yield _at(event, Part.CHAIN, f"the events between number {before} and number {event.seq} are missing")
+        if event.previous != head:
+            yield _at(event, Part.CHAIN, "it does not follow the event before it")
+        if event.hash != _hash(event):
+            yield _at(event, Part.CHAIN, "its hash is not the hash of what it says")
+        head, before = event.hash, event.seq
+    if current.version != before:
+        what = f"its version is {current.version}, but its events end with number {before}"
+        yield Finding(Part.CHAIN, current.id, None, what)
+    if current.head != head:
+        yield Finding(Part.CHAIN, current.id, None, "its head is not the hash of its last event")
+
+
+def _hash(event: Event) -> str:
+    body = event_body(event.breakpoint_id, event.seq, event.type, event.actor, event.at)
+    digest = (event.type in SPOKEN and stubbed(event.metadata)) or sha256(canonical(event.metadata))
+    return seal(event.previous, body | {"metadata": digest})
+
+
+def _at(event: Event, part: Part, what: str) -> Finding:
+    return Finding(part, event.breakpoint_id, event.seq, what)
+
+
+@dataclass(slots=True)
+class _Said:
+    """What the events say of one person's answer."""
+
+    first_at: int
+    event: Event
+    expert: str | None
+    in_place_of: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class _Told:
+    """The fold of the events."""
+
+    breakpoint_id: str
+    end: Event | None = None
+    ends: int = 0
+    purged: Event | None = None
+    comments: list[tuple[str, Json, int]] = field(default_factory=list[tuple[str, Json, int]])
+    warnings: list[Json] = field(default_factory=list[Json])
+    answers: dict[str, _Said] = field(default_factory=dict[str, _Said])
+    findings: list[Finding] = field(default_factory=list[Finding])
+
+    def tell(self, events: Sequence[Event]) -> None:
+        for event in events:
+            if self.end is not None and event.type != PURGED:
+                self.findings.append(_at(event, Part.ENDS, f"it was {event.type} after its end"))
+            self._tell(event)
+        if not events or events[0].type != "created":
+            self.findings.append(Finding(Part.FOLD, self.breakpoint_id, None, "it does not begin with its creation"))
+
+    def _tell(self, event: Event) -> None:
+        if event.type in _ENDS:
+            self.ends += 1
+            self.end = self.end or event
+        elif event.type == "responded":
+            self._responded(event)
+        elif event.type == "commented":
+            self.comments.append((str(event.actor), event.metadata.get("comment"), event.at))
+        elif event.type == "warned":
+            self.warnings.append(event.metadata.get("warning"))
+        elif event.type not in _PLAIN:
+            self.findings.append(_at(event, Part.FOLD, f"nothing like {event.type!r} ever happens to a breakpoint"))
+        if event.type == PURGED:
+            self._purged(event)
+        if event.type == "created" and event.seq != 1:
+            self.findings.append(_at(event, Part.FOLD, "it was created a second time"))
+
+    def _responded(self, event: Event) -> None:
+        said = event.metadata
+        earlier = self.answers.get(event.actor.name)
+        first_at = earlier.first_at if earlier else event.at
+        self.answers[event.actor.name] = _Said(first_at, event, said.get("expert"), tuple(said.get("inPlaceOf") or ()))
+        for moved in said.get("moved") or ():
+            other = self.answers.get(moved["person"])
+            if other is not None:
+                other.expert, other.in_place_of = moved["expert"], tuple(moved["inPlaceOf"])
+        if "comment" in said:
+            self.comments.append((str(event.actor), said["comment"], event.at))
+
+    def _purged(self, event: Event) -> None:
+        if self.end is None or self.purged is not None:
+            self.findings.append(_at(event, Part.ENDS, "it was purged before its end, or a second time"))
+        self.purged = event
+
+
+def _said(told: _Told, stored: Stored) -> Iterator[Finding]:
+    """Compare the row with what the events say."""
+    current, events = stored.breakpoint, stored.events
+    expected: dict[str, tuple[Json, Json]] = {}
+    if events:
+        created = events[0]
+        expected |= {
+            "created_at": (current.created_at, created.at),
+            "created_by": (current.created_by, created.actor),
+            "updated_at": (current.updated_at, events[-1].at),
+            "warnings": (list(current.warnings), told.warnings),
+        }
+        for name, value in (
+            ("digest", current.digest),
+            ("agentId", current.agent_id),
+            ("gate", current.gate),
+            ("autoApproval", current.auto_approval),
+        ):
+            expected[name] = (value, created.metadata.get(name))
+    ended = current.status is not Status.WAITING
+    if told.ends != int(ended):
+        what = f"it is {current.status}, but {told.ends} of its events end it"
+        yield Finding(Part.ENDS, current.id, None, what)
+    elif told.end is not None:
+        expected |= {
+            "status": (current.status.value, told.end.type),
+            "decision": (current.decision, told.end.metadata.get("decision")),
+            "ended_at": (current.ended_at, told.end.at),
+            "ended_by": (current.ended_by, told.end.actor),
+        }
+    elif current.decision is not None or current.ended_at is not None or current.ended_by is not None:
+        yield Finding(Part.FOLD, current.id, None, "it is waiting, and yet has an end")
+    expected["votes"] = (current.votes, len(told.answers))
+    expected["comments"] = (current.comments, len(stored.comments))
+    for name, (row, events_say) in expected.items():
+        if row != events_say:
+            part = Part.CONTENT if name == "digest" else Part.FOLD
+            yield Finding(part, current.id, None, f"its {name} is {row!s}, but its events say {events_say!s}")
+    yield from _result(told, stored)
+
+
+def _result(told: _Told, stored: Stored) -> Iterator[Finding]:
+    current = stored.breakpoint
+    if current.result != _expected_result(current, stored):
+        yield Finding(Part.FOLD, current.id, None, "its result is not what its end and its answers make it")
+    if told.ends == 1 and stored.purged_at is None and not _decided_rightly(current, stored.answers):
+        what = f"it is {current.decision}, which is not what its answers decide"
+        yield Finding(Part.FOLD, current.id, None, what)
+
+
+def _expected_result(current: Breakpoint, stored: Stored) -> Mapping[str, Json] | None:
+    if current.status is Status.WAITING or current.ended_by is None:
+        return None
+    by = current.ended_by
+    if stored.purged_at is not None:
+        short = {"approved": current.decision is Decision.APPROVED, "status": current.status.value}
+        decided = {} if current.decision is None else {"decision": current.decision.value}
+        return short | decided | {"auto": by.kind is Kind.RULE}
+    if current.decision is None:
+        return unanswered(current.status)
+    if by.kind is Kind.SYSTEM:
+        return unanswered(current.status) | {"decision": current.decision.value, "respondedBy": str(by)}
+    if by.kind is not Kind.PERSON:
+        # A rule says in the result why; that it is no more than it decided is what can be checked.
+        found = dict(current.result or {})
+        return found | {"approved": current.decision is Decision.APPROVED, "decision": current.decision.value}
+    responses = _as_in(current.result or {}, [each.response for each in stored.answers])
+    last = [each for each in responses if each.person == by.name]
+    return answered(current.decision, responses, last=last[0]) if last else {}
+
+
+def _as_in(result: Mapping[str, Json], responses: Sequence[Response]) -> list[Response]:
+    """Put the responses into the order of the result: of two given at the same moment, either may be the first."""
+    listed: list[Json] = [each.get("respondedBy") for each in result.get("allResponses") or ()]
+    names = [each.person for each in responses]
+    if sorted(listed) != sorted(names):
+        return list(responses)
+    return [responses[names.index(name)] for name in listed]
+
+
+def _decided_rightly(current: Breakpoint, answers: Sequence[Answer]) -> bool:
+    if current.decision is None or current.ended_by is None or current.ended_by.kind is not Kind.PERSON:
+        return current.decision is not Decision.APPROVED or (
+            current.ended_by is not None and current.ended_by.kind is Kind.RULE
+        )
+    given = [each.response for each in answers]
+    deciding = [each for each in given if each.person == current.ended_by.name]
+    if not deciding:
+        return False
+    if deciding[0].override:
+        return deciding[0].approved is (current.decision is Decision.APPROVED)
+    votes = [Vote(each.person, each.approved) for each in given if not each.override]
+    return verdict(current.strategy, votes, len(current.seats)) is current.decision
+
+
+def _content(stored: Stored) -> Iterator[Finding]:
+    current, payload = stored.breakpoint, stored.breakpoint.payload
+    content = {
+        "project": current.project,
+        "agentId": current.agent_id,
+        "runId": current.run_id,
+        "title": current.title,
+        "gate": current.gate,
+        "tags": list(current.tags),
+        "payload": payload,
+    }
+    if content_digest(content) != current.digest:
+        yield Finding(Part.CONTENT, current.id, None, "its digest is not the digest of its content")
+    if stored.question != payload.get("question") or stored.attempt != payload.get("attempt"):
+        yield Finding(Part.CONTENT, current.id, None, "its question or attempt is not that of its payload")
+    context: Mapping[str, Json] = payload.get("context") or {}
+    named = [
+        (n, each["path"], each["format"], each.get("language"), each.get("sha256"))
+        for n, each in enumerate(context.get("files") or ())
+    ]
+    if named != [(each.n, each.path, each.format, each.language, each.sha256) for each in stored.files]:
+        yield Finding(Part.CONTENT, current.id, None, "its files are not those of its payload")
+    words = searchable(
+        current.title, payload.get("question"), current.gate, current.agent_id, current.run_id, *current.tags
+    )
+    if stored.search != words:
+        yield Finding(Part.CONTENT, current.id, None, "it is found by other words than it contains")
+    yield from _terms(stored, terms_of(current))
+    for event in stored.events:
+        if stubbed(event.metadata):
+            yield _at(event, Part.CONTENT, "what it said was removed, but its breakpoint was not purged")
+        digests = {event.metadata.get("digest", current.digest), event.metadata.get("shownDigest", current.digest)}
+        if event.type in {"responded", "released"} and digests != {current.digest}:
+            yield _at(event, Part.CONTENT, "it is about another content than the one stored")
+
+
+def _terms(stored: Stored, terms: str) -> Iterator[Finding]:
+    if stored.events and stored.events[0].metadata.get("terms") != terms:
+        what = "who was asked, how, or until when is not what its creation says"
+        yield Finding(Part.CONTENT, stored.breakpoint.id, None, what)
+
+
+def _answers(told: _Told, stored: Stored) -> Iterator[Finding]:
+    current = stored.breakpoint
+    rows = {each.response.person: each for each in stored.answers}
+    for name in sorted(told.answers.keys() - rows.keys()):
+        what = f"the answer of {name} is recorded, but not stored"
+        yield _at(told.answers[name].event, Part.ANSWERS, what)
+    for name in sorted(rows.keys() - told.answers.keys()):
+        yield Finding(Part.ANSWERS, current.id, None, f"an answer of {name} is stored, but no event tells of it")
+    for name in sorted(rows.keys() & told.answers.keys()):
+        row, said = rows[name], told.answers[name]
+        same = row.first_at == said.first_at and row.response == _events_say(said)
+        if not same or said.event.actor.kind is not Kind.PERSON:
+            yield _at(said.event, Part.ANSWERS, f"the stored answer of {name} is not the one they gave")
+    comments = sorted([each.at, each.author, each.comment] for each in stored.comments)
+    if comments != sorted([at, author, comment] for author, comment, at in told.comments):
+        yield Finding(Part.ANSWERS, current.id, None, "its comments are not the ones its events tell of")
+
+
+def _events_say(said: _Said) -> Response:
+    event, metadata = said.event, said.event.metadata
+    return Response(
+        person=event.actor.name,
+        approved=metadata["approved"],
+        at=event.at,
+        via=metadata["via"],
+        comment=metadata.get("comment"),
+        option=metadata.get("option"),
+        answers=metadata.get("answers"),
+        edits=metadata.get("edits"),
+        seat=said.expert,
+        in_place_of=said.in_place_of,
+        override=metadata.get("override", False),
+        digest=metadata.get("shownDigest"),
+    )
+
+
+def _purged(stored: Stored) -> Iterator[Finding]:
+    """Of what was purged nothing is left, and what is left is vouched for by the event that says so."""
+    current, last = stored.breakpoint, stored.events[-1] if stored.events else None
+    if last is None or last.type != PURGED or last.at != stored.purged_at:
+        yield Finding(Part.CONTENT, current.id, None, "it is marked as purged, but no event tells of it")
+        return
+    left = [
+        current.title,
+        stored.question,
+        *current.payload,
+        stored.search,
+        *(each.comment for each in stored.comments),
+    ]
+    left += [text for each in stored.files for text in (each.path, each.language)]
+    for each in stored.answers:
+        said = each.response
+        left += [said.comment, said.option, said.answers, said.edits]
+    if any(left):
+        yield _at(last, Part.CONTENT, "it is marked as purged, but something of its content is there")
+    for event in stored.events:
+        if event.type in SPOKEN and not stubbed(event.metadata):
+            yield _at(event, Part.CONTENT, "its breakpoint was purged, but what it said is there")
+    said_kept = last.metadata.get("kept"), last.metadata.get("events"), last.metadata.get("head")
+    kept = kept_digest(current.project, current.run_id, current.tags, stored.answers, stored.comments, stored.files)
+    if said_kept != (kept, last.seq - 1, last.previous):
+        yield _at(last, Part.CONTENT, "what purging left has been changed since")
+    yield from _terms(stored, terms_of(current.but(payload={"attempt": stored.attempt})))
+
+
+def _people(stored: Stored) -> Iterator[Finding]:
+    current = stored.breakpoint
+    seats = {seat.name for seat in current.seats}
+    for each in stored.answers:
+        said = each.response
+        if each.known_as != said.person:
+            what = f"the answer of {said.person} points at {each.known_as or 'nobody'}"
+            yield Finding(Part.PEOPLE, current.id, None, what)
+        if each.person_id == current.created_by_id:
+            yield Finding(Part.PEOPLE, current.id, None, f"{said.person} answered what they raised")
+        asked = said.seat in seats if seats else said.seat is None
+        if not asked and not said.override:
+            yield Finding(Part.PEOPLE, current.id, None, f"{said.person} answered without having been asked")

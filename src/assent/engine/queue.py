@@ -1,0 +1,60 @@
+"""Jobs are put into DBOS's tables through the transaction that causes them: both happen or neither does."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+from dbos import DBOS, DBOSClient, EnqueueOptions
+from dbos._serialization import DBOSPortableJSONSerializer
+from sqlalchemy.exc import DBAPIError
+
+APPLICATION = "assent"
+VERSION = "1"
+"""Pinned: DBOS derives one from the source otherwise, and after an edit pending jobs would wait for ever."""
+SCHEMA = "dbos"
+WORKFLOW = "assent.job"
+QUEUE = "effects"
+SERIALIZER = DBOSPortableJSONSerializer()
+"""Plain JSON; DBOS's own choice would be pickle."""
+
+
+def prepare(url: str) -> None:
+    """Create or migrate DBOS's tables; on SQLite, whoever calls holds the write lock."""
+    DBOS.migrate(url, schema=SCHEMA)
+
+
+def sqlite_url(path: Path) -> str:
+    return f"sqlite:///{path}"
+
+
+class JobQueue:
+    """Puts jobs in; a worker of any node takes them out."""
+
+    def __init__(self, engine: sa.Engine, traceparent: Callable[[], str | None] = lambda: None) -> None:
+        self._traceparent = traceparent
+        self._client = DBOSClient(
+            system_database_engine=engine,
+            dbos_system_schema=SCHEMA,
+            serializer=SERIALIZER,
+            application_name=APPLICATION,
+            lazy=True,
+            retry_connection_errors=False,
+        )
+
+    def put(self, connection: object, name: str, *, key: str, payload: Mapping[str, Any], delay: float = 0) -> None:
+        """Queue a job inside the caller's transaction; the same key is queued once."""
+        assert isinstance(connection, sa.Connection), "what DBOS asks for"
+        options: EnqueueOptions = {
+            "workflow_name": WORKFLOW,
+            "queue_name": QUEUE,
+            "workflow_id": f"{name}:{key}",
+            "app_version": VERSION,
+        }
+        if delay > 0:
+            options["delay_seconds"] = delay
+        try:
+            self._client.enqueue_in_transaction(connection, options, name, dict(payload), self._traceparent())
+        except DBAPIError as error:
+            # The transaction is ours, and so is what can go wrong in it.
+            raise (error.orig or error) from error

@@ -1,0 +1,182 @@
+"""A worker: takes jobs off the queue, says that it is alive, and finishes what dead workers left."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Awaitable, Callable, Generator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeAlias
+
+import sqlalchemy as sa
+import structlog
+from dbos import DBOS, DBOSClient, DBOSConfig
+
+from assent.engine.queue import APPLICATION, QUEUE, SCHEMA, SERIALIZER, VERSION, WORKFLOW
+from assent.ports import Presence
+from assent.telemetry import Metrics
+from assent.telemetry.traces import Untraced
+
+Handler: TypeAlias = Callable[[Mapping[str, Any]], Awaitable[None]]
+
+BEAT_SECONDS = 5.0
+SILENCE_SECONDS = 20.0
+TIDY_SECONDS = 60.0
+COUNTED = 1_000
+TIDY_BATCH = 200
+CONCURRENCY = 64
+THREADS = 16
+POLL_SECONDS = 0.2
+MOST_STARTS = 20
+"""How often a job may be started, when those who start it die of it each time."""
+FINISHED = ["SUCCESS", "ERROR", "CANCELLED", "MAX_RECOVERY_ATTEMPTS_EXCEEDED"]
+_log = structlog.get_logger()
+
+# DBOS knows one application in a process, and this is the worker that does its jobs.
+_current: "Worker | None" = None
+
+
+@DBOS.step(name="assent.handle", retries_allowed=True, interval_seconds=0.5, backoff_rate=2.0, max_attempts=6)
+async def _handle(name: str, payload: dict[str, Any]) -> None:
+    """Do the job; what fails is tried again within a minute. Longer waits are a job of their own, with a delay."""
+    assert _current is not None, "launched by it"
+    await _current.handlers[name](payload)
+
+
+@DBOS.workflow(name=WORKFLOW, max_recovery_attempts=MOST_STARTS)
+async def _job(name: str, payload: dict[str, Any], traceparent: str | None = None) -> None:
+    assert _current is not None, "launched by it"
+    with _current.working_on(name, DBOS.workflow_id or name, traceparent):
+        await _handle(name, payload)
+
+
+class Worker:
+    def __init__(
+        self,
+        engine: sa.Engine,
+        *,
+        worker_id: str,
+        handlers: Mapping[str, Handler],
+        presence: Presence,
+        telemetry: tuple[Metrics, Untraced],
+    ) -> None:
+        self._engine = engine
+        self.id = worker_id
+        self.handlers = dict(handlers)
+        self._presence = presence
+        self._metrics, self._traces = telemetry
+        self._running: set[str] = set()
+        self._seen_at = 0.0
+        self._client = DBOSClient(
+            system_database_engine=engine,
+            dbos_system_schema=SCHEMA,
+            serializer=SERIALIZER,
+            application_name=APPLICATION,
+            lazy=True,
+        )
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def is_well(self) -> bool:
+        """Have we managed to say that we are alive before the others give us up?"""
+        return time.monotonic() - self._seen_at < SILENCE_SECONDS
+
+    @contextlib.contextmanager
+    def working_on(self, name: str, job_id: str, traceparent: str | None) -> Generator[None, None, None]:
+        self._running.add(job_id)
+        try:
+            with self._traces.job(name, traceparent=traceparent, job_id=job_id):
+                yield
+        except Exception as error:
+            self._metrics.job_failed(name)
+            _log.warning("job_failed", job=name, job_id=job_id, error=str(error))
+            raise
+        finally:
+            self._running.discard(job_id)
+
+    async def start(self) -> None:
+        """Run inside the loop that serves: DBOS puts jobs on the loop it was launched in."""
+        global _current  # noqa: PLW0603  # as DBOS does
+        _current = self
+        # Known as alive before the first job is taken, so that nobody takes it for a dead worker's.
+        await self._beat()
+        config: DBOSConfig = {
+            "name": APPLICATION,
+            "system_database_engine": self._engine,
+            "dbos_system_schema": SCHEMA,
+            "serializer": SERIALIZER,
+            "application_version": VERSION,
+            "executor_id": self.id,
+            "max_executor_threads": THREADS,
+            "log_level": "WARNING",
+            "run_migrations": False,
+            "scheduler_polling_interval_sec": 3600.0,
+        }
+        DBOS(config=config)
+        DBOS.launch()
+        await DBOS.register_queue_async(
+            QUEUE, worker_concurrency=CONCURRENCY, polling_interval_sec=POLL_SECONDS, on_conflict="always_update"
+        )
+        self._tasks = [asyncio.create_task(self._tend()), asyncio.create_task(self._tidy())]
+
+    async def stop(self, *, patience: float) -> None:
+        """Take nothing new, let what runs finish, and leave the rest to the others."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        wait = max(1, round(patience)) if self._running else 0
+        await asyncio.to_thread(DBOS.destroy, workflow_completion_timeout_sec=wait)
+        # DBOS made its own threads the loop's, and has just ended them.
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor())
+        await self._presence.leave(self.id)
+
+    async def _beat(self) -> frozenset[str]:
+        alive = await self._presence.beat(self.id)
+        self._seen_at = time.monotonic()
+        self._metrics.workers(len(alive))
+        return alive
+
+    async def _tend(self) -> None:
+        """Say that we are alive, put back in the queue what the dead have left running, and look how long it is."""
+        while True:
+            await asyncio.sleep(BEAT_SECONDS)
+            try:
+                alive = await self._beat()
+                await asyncio.to_thread(self.recover, alive)
+                await asyncio.to_thread(self._measure)
+            except Exception:  # noqa: BLE001  # the worker loop
+                self._metrics.job_failed("recovery")
+                _log.exception("background_job_failed", job="recovery")
+
+    def recover(self, alive: frozenset[str]) -> None:
+        running = self._client.list_workflows(status="PENDING", load_input=False, load_output=False)
+        dead = sorted({each.executor_id for each in running if each.executor_id} - alive)
+        if dead:
+            # DBOS moves only what still belongs to them, so that two who recover do no harm.
+            # Nothing public is as safe, and the version is pinned.
+            recovered = DBOS._recover_pending_workflows(dead)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+            _log.warning("jobs_recovered", workers=dead, jobs=len(recovered))
+
+    def _measure(self) -> None:
+        waiting = self._client.list_workflows(
+            status="ENQUEUED", queue_name=QUEUE, limit=COUNTED, load_input=False, load_output=False
+        )
+        # A job with a delay is older than its wait: it counts from when it could have been taken.
+        since = [max(each.created_at or 0, each.updated_at or 0) / 1000 for each in waiting]
+        lag = max(0.0, time.time() - min(since)) if since else 0.0
+        self._metrics.queue({"waiting": len(waiting), "running": len(self._running)}, lag)
+
+    async def _tidy(self) -> None:
+        """Delete what is finished: DBOS keeps it for ever."""
+        while True:
+            await asyncio.sleep(TIDY_SECONDS)
+            try:
+                while await asyncio.to_thread(self.delete_finished) == TIDY_BATCH:
+                    pass
+            except Exception:  # noqa: BLE001  # the worker loop
+                self._metrics.job_failed("tidy")
+                _log.exception("background_job_failed", job="tidy")
+
+    def delete_finished(self) -> int:
+        finished = self._client.list_workflows(status=FINISHED, limit=TIDY_BATCH, load_input=False, load_output=False)
+        if finished:
+            self._client.delete_workflows([each.workflow_id for each in finished])
+        return len(finished)

@@ -1,0 +1,83 @@
+"""Should this node be sent requests? Asked often and by anybody, so that the database is asked far less often."""
+
+import asyncio
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import structlog
+
+from assent.domain.errors import Unavailable
+from assent.http.waiting import Hub
+from assent.ports import Database
+from assent.store.probe import usable
+from assent.store.transaction import Transaction
+
+REMEMBER_SECONDS = 1.0
+PATIENCE_SECONDS = 5.0
+MEGABYTE = 1_000_000
+_log = structlog.get_logger()
+
+
+class Readiness:
+    def __init__(
+        self,
+        database: Database[Transaction],
+        hub: Hub,
+        *,
+        folder: Path | None,
+        min_free_mb: int,
+        patience: float = PATIENCE_SECONDS,
+    ) -> None:
+        self._database = database
+        self._hub = hub
+        self._folder = folder
+        self._min_free_mb = min_free_mb
+        self._patience = patience
+        self._checked_until = 0.0
+        self._wrong: str | None = None
+        self._one_at_a_time = asyncio.Lock()
+        self.worker_is_well: Callable[[], bool] = lambda: True
+        """Given by the engine: whether this node's worker still gives signs of life."""
+
+    async def check(self) -> None:
+        """Return when the node can take requests; otherwise raise Unavailable, saying why not."""
+        if self._hub.draining:
+            msg = "This node is stopping."
+            raise Unavailable(msg)
+        if not self.worker_is_well():
+            msg = "This node's worker gives no sign of life."
+            raise Unavailable(msg)
+        async with self._one_at_a_time:
+            if time.monotonic() >= self._checked_until:
+                self._note(await self._what_is_wrong())
+                self._checked_until = time.monotonic() + REMEMBER_SECONDS
+        if self._wrong is not None:
+            raise Unavailable(self._wrong)
+
+    async def _what_is_wrong(self) -> str | None:
+        if self._disk_is_full():
+            return "The disk that holds the data is nearly full."
+        try:
+            async with asyncio.timeout(self._patience):
+                await usable(self._database)
+        except TimeoutError:
+            return "The database takes no writes."
+        except Unavailable as error:
+            return error.message
+        return None
+
+    def _disk_is_full(self) -> bool:
+        if self._folder is None or not self._min_free_mb:
+            return False
+        return shutil.disk_usage(self._folder).free < self._min_free_mb * MEGABYTE
+
+    def _note(self, wrong: str | None) -> None:
+        """Say it once, when it changes."""
+        if wrong != self._wrong:
+            if wrong is None:
+                _log.info("ready_again")
+            else:
+                _log.warning("not_ready", reason=wrong)
+        self._wrong = wrong

@@ -1,0 +1,196 @@
+"""The keys of stored secrets: where they come from, and what is encrypted with them.
+
+AES-256-GCM, with the place of a secret as associated data: a ciphertext that was moved to another row does not open.
+"""
+
+import base64
+import binascii
+import contextlib
+import fcntl
+import os
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from assent.domain.canonical import canonical, sha256
+from assent.domain.errors import AssentError, Unavailable
+
+KEY_BYTES = 32
+NONCE_BYTES = 12
+FORMAT = b"\x01"
+_STANDARD = str.maketrans("-_", "+/")
+
+Random: TypeAlias = Callable[[int], bytes]
+# Each text that holds keys, newest first, with the name to use when one of them is no good.
+Source: TypeAlias = Callable[[], Sequence[tuple[str, str]]]
+
+
+class UnusableKeys(AssentError):
+    """What should hold keys cannot be read, or holds something else."""
+
+    code = "misconfigured"
+
+
+@dataclass(frozen=True, slots=True)
+class Sealed:
+    key_id: str
+    ciphertext: bytes
+
+
+class Keyring:
+    """The first key encrypts, every key decrypts."""
+
+    def __init__(self, source: Source, random: Random, *, make: Callable[[], None] | None = None) -> None:
+        self._source = source
+        self._random = random
+        self._make = make
+        self._keys: dict[str, AESGCM] = {}
+
+    def load(self) -> list[str]:
+        """Read the keys and return their ids, newest first."""
+        keys: dict[str, AESGCM] = {}
+        for name, text in self._texts():
+            for spelt in text.replace(",", " ").split():
+                key = _key(spelt, name)
+                keys.setdefault(key_id(key), AESGCM(key))
+        self._keys = keys
+        return list(keys)
+
+    def _texts(self) -> Sequence[tuple[str, str]]:
+        try:
+            return self._source()
+        except ValueError as error:
+            msg = f"A key for stored secrets cannot be read: {error}."
+            raise UnusableKeys(msg) from error
+
+    def _reload(self) -> list[str]:
+        """Read the keys while others wait for us: what was right at the start may not be any more."""
+        try:
+            return self.load()
+        except UnusableKeys as error:
+            raise Unavailable(error.message) from error
+
+    def newest(self) -> str:
+        """Return the id of the key that encrypts, made now where that is allowed and there is none."""
+        # Read again each time: another process may have put a newer key in front.
+        ids = self._reload()
+        if not ids and self._make is not None:
+            self._make()
+            ids = self._reload()
+        if not ids:
+            msg = "This node has no key for stored secrets. Set ASSENT_SECRET_KEYS, to the same on every node."
+            raise Unavailable(msg)
+        return ids[0]
+
+    def seal(self, plain: str, *place: str | int) -> Sealed:
+        newest = self.newest()
+        nonce = self._random(NONCE_BYTES)
+        encrypted = self._keys[newest].encrypt(nonce, plain.encode(), _bound(FORMAT, place))
+        return Sealed(newest, FORMAT + nonce + encrypted)
+
+    def open(self, sealed: Sealed, *place: str | int) -> str:
+        if sealed.key_id not in self._keys and sealed.key_id not in self._reload():
+            msg = (
+                f"A stored secret is encrypted with the key {sealed.key_id}, which this node does not have."
+                " Add that key to ASSENT_SECRET_KEYS or to the key file, after the newest."
+            )
+            raise Unavailable(msg)
+        head, rest = sealed.ciphertext[:1], sealed.ciphertext[1:]
+        nonce, body = rest[:NONCE_BYTES], rest[NONCE_BYTES:]
+        try:
+            return self._keys[sealed.key_id].decrypt(nonce, body, _bound(head, place)).decode()
+        except (InvalidTag, ValueError) as error:
+            msg = "A stored secret was changed or moved in the database; it is not used. Rotate it to get a new one."
+            raise Unavailable(msg) from error
+
+
+def key_id(key: bytes) -> str:
+    """Name a key without telling anything of it."""
+    return "key_" + sha256(b"assent-key/1\n" + key)[:12]
+
+
+def spelt(key: bytes) -> str:
+    return base64.b64encode(key).decode()
+
+
+def _key(text: str, name: str) -> bytes:
+    try:
+        key = base64.b64decode(text.translate(_STANDARD), validate=True)
+    except (binascii.Error, ValueError):
+        key = b""
+    if len(key) != KEY_BYTES:
+        msg = f"{name} holds something that is not a key: 32 bytes in base64, as `openssl rand -base64 32` makes them."
+        raise UnusableKeys(msg)
+    return key
+
+
+def _bound(head: bytes, place: Sequence[str | int]) -> bytes:
+    return b"assent-secret/" + head + canonical(list(place))
+
+
+class KeyFile:
+    """Keys in a file that only its owner reads, one to a line, newest first; made on first need."""
+
+    def __init__(self, path: Path, random: Random) -> None:
+        self.path = path
+        self._random = random
+
+    def read(self) -> list[tuple[str, str]]:
+        try:
+            return [(str(self.path), self.path.read_text("ascii"))]
+        except FileNotFoundError:
+            return []
+        except (OSError, UnicodeDecodeError) as error:
+            msg = f"The key file {self.path} cannot be read. Give it back to the account Assent runs as."
+            raise UnusableKeys(msg) from error
+
+    def make(self) -> None:
+        """Write a first key, unless somebody was faster."""
+        with self._alone():
+            if not self.path.exists():
+                self._write([spelt(self._random(KEY_BYTES))])
+
+    def add_newest(self) -> None:
+        """Put a new key in front of the others."""
+        with self._alone():
+            self._write([spelt(self._random(KEY_BYTES)), *self._lines()])
+
+    def add_older(self, text: str) -> None:
+        """Keep these keys too, for reading what they encrypted."""
+        with self._alone():
+            self._write(list(dict.fromkeys([*self._lines(), *text.split()])))
+
+    def _lines(self) -> list[str]:
+        return [line for _, text in self.read() for line in text.split()]
+
+    def _write(self, lines: Sequence[str]) -> None:
+        new = self.path.with_suffix(".new")
+        with contextlib.suppress(FileNotFoundError):
+            new.unlink()
+        with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            file.write("".join(f"{line}\n" for line in lines))
+            file.flush()
+            os.fsync(file.fileno())
+        new.replace(self.path)
+        with _folder(self.path) as folder:
+            os.fsync(folder)
+
+    @contextlib.contextmanager
+    def _alone(self) -> Generator[None, None, None]:
+        """A key lost to a race would take what it encrypted with it."""
+        with _folder(self.path) as folder:
+            fcntl.flock(folder, fcntl.LOCK_EX)
+            yield
+
+
+@contextlib.contextmanager
+def _folder(path: Path) -> Generator[int, None, None]:
+    opened = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        yield opened
+    finally:
+        os.close(opened)

@@ -1,0 +1,427 @@
+"""The only HTTP door outwards: which addresses may be reached, how long and how much, and whether to try again.
+
+Undelivered
+├── Permanent    the same message to the same place will fail again
+└── Transient    worth another try, not before `retry_after` seconds if that is given
+"""
+
+import asyncio
+import os
+import re
+import socket
+import ssl
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import aclosing
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from functools import cached_property, partial
+from http import HTTPStatus
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from typing import Protocol, cast
+
+import httpcore2
+
+Address = IPv4Address | IPv6Address
+Network = IPv4Network | IPv6Network
+
+LONGEST_URL = 2000
+LONGEST_RETRY_AFTER = 24 * 60 * 60
+
+# Python 3.11 calls several of these global: NAT64, 6to4, fec0::/10, 192.88.99.0/24, 3fff::/20.
+_SPECIAL: dict[str, tuple[str, ...]] = {
+    "an unspecified address": ("0.0.0.0/8", "::/128"),
+    "a loopback address": ("127.0.0.0/8", "::1/128"),
+    "a private address": ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7", "fec0::/10"),
+    "a link-local address": ("169.254.0.0/16", "fe80::/10"),
+    "an address behind a provider's NAT": ("100.64.0.0/10",),
+    "a multicast address": ("224.0.0.0/4", "ff00::/8"),
+    "a documentation address": (
+        *("192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24"),
+        *("2001:db8::/32", "3fff::/20"),
+    ),
+    "an IPv4 address inside an IPv6 one": (
+        *("::/96", "::ffff:0:0/96", "::ffff:0:0:0/96"),
+        *("64:ff9b::/96", "64:ff9b:1::/48", "2002::/16", "2001::/32"),
+    ),
+    # 168.63.129.16 looks public, and is where Azure answers its own machines.
+    "an address of the cloud platform": ("168.63.129.16/32",),
+    "a reserved address": (
+        *("192.0.0.0/24", "192.88.99.0/24", "198.18.0.0/15", "240.0.0.0/4"),
+        *("2001::/23", "100::/64", "5f00::/16"),
+    ),
+}
+_KINDS = [(ip_network(network), kind) for kind, networks in _SPECIAL.items() for network in networks]
+_PUBLIC_IPV6 = IPv6Network("2000::/3")
+_ENDS_IN_IPV4 = tuple(map(IPv6Network, ("::/96", "::ffff:0:0:0/96", "64:ff9b::/96", "64:ff9b:1::/48")))
+
+# Services that read lines and carry on after one they do not know: an HTTP request could make them do something.
+_NOT_HTTP = frozenset({0, 21, 22, 23, 25, 53, 110, 119, 143, 465, 514, 587, 993, 995, 6379, 6667, 9100, 11211})
+_OURS = frozenset({"host", "content-length", "transfer-encoding", "connection", "accept-encoding", "expect", "upgrade"})
+
+# They judge the message itself, so the same bytes will be refused again.
+_HOPELESS = frozenset(
+    {
+        HTTPStatus.BAD_REQUEST,
+        HTTPStatus.METHOD_NOT_ALLOWED,
+        HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+        HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+        HTTPStatus.UNPROCESSABLE_ENTITY,
+    }
+)
+
+_URL = re.compile(
+    r"(?P<scheme>https?)://(?P<host>\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::(?P<port>[0-9]{1,5}))?(?P<target>[/?][!-~]*)?",
+    re.ASCII | re.IGNORECASE,
+)
+_LABEL = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?", re.ASCII)
+_PORTS = {"http": 80, "https": 443}
+_NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*", re.ASCII)
+
+
+class BadUrl(ValueError):
+    """A URL that nothing will ever be sent to; its text says why."""
+
+
+class Undelivered(Exception):
+    def __init__(self, message: str, *, status: int | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.status = status
+
+
+class Permanent(Undelivered):
+    @property
+    def gone(self) -> bool:
+        """Whether the receiver asked never to be sent anything again."""
+        return self.status == HTTPStatus.GONE
+
+
+class Transient(Undelivered):
+    def __init__(self, message: str, *, status: int | None = None, retry_after: int | None = None) -> None:
+        super().__init__(message, status=status)
+        self.retry_after = retry_after
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+    milliseconds: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Seconds, and bytes of an answer that are kept."""
+
+    connect: float = 5
+    read: float = 15
+    total: float = 20
+    body: int = 64 * 1024
+
+
+class Resolver(Protocol):
+    """Finds the addresses of a name; raises OSError when it cannot."""
+
+    async def __call__(self, host: str, port: int) -> Sequence[str]: ...
+
+
+class SystemResolver:
+    """Asks the operating system, on threads of its own: a slow name server must not hold up anything else."""
+
+    def __init__(self) -> None:
+        self._threads = ThreadPoolExecutor(8, thread_name_prefix="assent-names")
+
+    async def __call__(self, host: str, port: int) -> Sequence[str]:
+        ask = partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
+        found = await asyncio.get_running_loop().run_in_executor(self._threads, ask)
+        return list(dict.fromkeys(str(each[4][0]) for each in found))
+
+
+class Outbound:
+    """Sends requests to where strangers say, without being led into our own network."""
+
+    def __init__(
+        self,
+        *,
+        allow: Iterable[Network] = (),
+        limits: Limits | None = None,
+        resolver: Resolver | None = None,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        self._allow = tuple(allow)
+        self._limits = limits or Limits()
+        self._resolver = resolver or SystemResolver()
+        self._tls = tls
+
+    def check_url(self, url: str) -> None:
+        """Raise BadUrl for what is sure to be refused; the addresses of a name are judged when it is used."""
+        check_url(url, allow=self._allow)
+
+    async def post(self, url: str, *, body: bytes, headers: Mapping[str, str]) -> Reply:
+        """Send once and return the answer of a receiver that took it; raise Permanent or Transient otherwise."""
+        place = _permitted(url, self._allow)
+        sent = _headers(place, body, headers)
+        started = time.monotonic()
+        try:
+            async with asyncio.timeout(self._limits.total):
+                status, received, kept = await self._exchange(place, sent, body)
+        except httpcore2.LocalProtocolError as error:
+            raise Permanent(f"The request to {place.host} could not be written: {error}.") from error
+        except (TimeoutError, httpcore2.TimeoutException) as error:
+            raise Transient(f"{place.host} did not answer in time.") from error
+        except (httpcore2.NetworkError, httpcore2.ProtocolError, OSError) as error:
+            raise Transient(f"The request to {place.host} failed: {_reason(error)}.") from error
+        _judge(place.host, status, received)
+        return Reply(status, received, kept, round((time.monotonic() - started) * 1000))
+
+    async def close(self) -> None:
+        if "_pool" in self.__dict__:
+            await self._pool.aclose()
+
+    async def _exchange(
+        self, place: "_Place", headers: list[tuple[bytes, bytes]], body: bytes
+    ) -> tuple[int, dict[str, str], bytes]:
+        limits = self._limits
+        timeouts = {"connect": limits.connect, "read": limits.read, "write": limits.read, "pool": limits.total}
+        async with self._pool.stream(
+            "POST", place.url, headers=headers, content=body, extensions={"timeout": timeouts}
+        ) as answer:
+            received = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in answer.headers}
+            return answer.status, received, await self._kept(answer)
+
+    async def _kept(self, answer: httpcore2.Response) -> bytes:
+        """Read up to the limit; leaving early closes the connection, since nobody knows how much is still to come."""
+        kept = bytearray()
+        async with aclosing(answer.aiter_stream()) as chunks:
+            async for chunk in chunks:
+                kept += chunk
+                if len(kept) > self._limits.body:
+                    break
+        return bytes(kept[: self._limits.body])
+
+    @cached_property
+    def _pool(self) -> httpcore2.AsyncConnectionPool:
+        # The pool alone, not a client on top: it follows no redirects, reads no proxies from the environment,
+        # keeps no cookies and unpacks nothing. Made when first needed: reading the certificates takes a while.
+        return httpcore2.AsyncConnectionPool(
+            ssl_context=self._tls or httpcore2.default_ssl_context(),
+            max_connections=100,
+            max_keepalive_connections=20,
+            keepalive_expiry=5,
+            network_backend=_Guard(self._resolver, self._allow),
+        )
+
+
+class _Guard(httpcore2.AsyncNetworkBackend):
+    """Connects to addresses it has judged, never to a name, which could mean another address a moment later."""
+
+    def __init__(self, resolver: Resolver, allow: Sequence[Network]) -> None:
+        self._resolver = resolver
+        self._allow = allow
+        self._dial = cast("httpcore2.AsyncNetworkBackend", httpcore2.AnyIOBackend())
+
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,  # noqa: ASYNC109  # the shape httpcore2 calls
+        local_address: str | None = None,
+        socket_options: Iterable[httpcore2.SOCKET_OPTION] | None = None,
+    ) -> httpcore2.AsyncNetworkStream:
+        failed: Exception | None = None
+        for address in await self._vetted(host, port, timeout):
+            try:
+                return await self._dial.connect_tcp(str(address), port, timeout, local_address, socket_options)
+            except (httpcore2.ConnectError, httpcore2.ConnectTimeout) as error:
+                failed = error
+        raise failed or Transient(f"The name {host} has no address.")
+
+    async def _vetted(self, host: str, port: int, seconds: float | None) -> list[Address]:
+        """Return every address of a host, or refuse it: one bad address among good ones is no accident."""
+        found = await self._addresses(host, port, seconds)
+        for address in found:
+            kind = refused(address, self._allow)
+            if kind is not None:
+                # The address itself stays unsaid: whoever chose the name may not know our network.
+                raise Permanent(_refusal(f"{host} leads to {kind}"))
+        return found
+
+    async def _addresses(self, host: str, port: int, seconds: float | None) -> list[Address]:
+        try:
+            return [ip_address(host)]
+        except ValueError:
+            pass
+        try:
+            async with asyncio.timeout(seconds):
+                return [ip_address(each) for each in await self._resolver(host, port)]
+        except TimeoutError as error:
+            raise Transient(f"The name {host} could not be looked up in time.") from error
+        except OSError as error:
+            raise Transient(f"The name {host} could not be looked up: {error.strerror or error}.") from error
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    scheme: str
+    host: str
+    port: int | None
+    target: str
+
+    @property
+    def url(self) -> httpcore2.URL:
+        host = self.host.strip("[]")
+        return httpcore2.URL(scheme=self.scheme, host=host, port=self.port, target=self.target)
+
+    @property
+    def authority(self) -> str:
+        return self.host if self.port is None else f"{self.host}:{self.port}"
+
+
+def check_url(url: str, *, allow: Sequence[Network] = ()) -> None:
+    """Raise BadUrl for a URL that is malformed, or that spells an address that is refused."""
+    place = _parsed(url)
+    if place.port in _NOT_HTTP:
+        raise BadUrl(f"Port {place.port} belongs to a service that does not speak HTTP.")
+    literal = _literal(place.host)
+    kind = refused(literal, allow) if literal is not None else None
+    if kind is not None:
+        raise BadUrl(_refusal(f"{place.host} is {kind}"))
+
+
+def refused(address: Address, allow: Sequence[Network] = ()) -> str | None:
+    """Say what kind of address this is if it must not be connected to; None for a public or an allowed one."""
+    for each in (address, *_carried(address)):
+        kind = _kind(each)
+        if kind is not None and not any(each in network for network in allow):
+            return kind
+    return None
+
+
+def _kind(address: Address) -> str | None:
+    for network, kind in _KINDS:
+        if address in network:
+            return kind
+    public = address.is_global and not address.is_reserved
+    if isinstance(address, IPv6Address):
+        public = public and address in _PUBLIC_IPV6
+    return None if public else "not a public address"
+
+
+def _carried(address: Address) -> list[IPv4Address]:
+    """Return the IPv4 addresses that an IPv6 address would be turned into on its way."""
+    if isinstance(address, IPv4Address):
+        return []
+    inside = [address.ipv4_mapped, address.sixtofour, *(address.teredo or ())]
+    if int(address) > 1 and any(address in network for network in _ENDS_IN_IPV4):
+        inside.append(IPv4Address(int(address) & 0xFFFFFFFF))
+    return [each for each in inside if each is not None]
+
+
+def _refusal(what: str) -> str:
+    return f"{what}, which Assent does not connect to; an operator can allow it with ASSENT_OUTBOUND_ALLOW."
+
+
+def _permitted(url: str, allow: Sequence[Network]) -> _Place:
+    try:
+        check_url(url, allow=allow)
+    except BadUrl as error:
+        raise Permanent(str(error)) from error
+    return _parsed(url)
+
+
+def _parsed(url: str) -> _Place:
+    found = _URL.fullmatch(url) if len(url) <= LONGEST_URL else None
+    if found is None:
+        raise BadUrl(_complaint(url))
+    port = int(found["port"]) if found["port"] else None
+    if port is not None and port > 65535:  # noqa: PLR2004  # the highest there is
+        raise BadUrl(f"There is no port {port}.")
+    target = found["target"] or "/"
+    if "#" in target:
+        raise BadUrl("The URL must not have a part after #.")
+    scheme, slash = found["scheme"].lower(), "/" if target.startswith("?") else ""
+    return _Place(scheme, found["host"].lower(), port if port != _PORTS[scheme] else None, slash + target)
+
+
+def _complaint(url: str) -> str:
+    if len(url) > LONGEST_URL:
+        return f"The URL must not be longer than {LONGEST_URL} characters."
+    odd = next((char for char in url if not "!" <= char <= "~"), None)
+    if odd is not None:
+        spelling = "spell a name in punycode, and percent-encode the rest"
+        return f"The URL must not contain the character U+{ord(odd):04X}; {spelling}."
+    if not url.lower().startswith(("http://", "https://")):
+        return "The URL must start with https:// or http://."
+    if "@" in re.split(r"[/?#\\]", url.partition("://")[2])[0]:
+        return "The URL must not carry a user name or a password."
+    return "The URL must name a host, and perhaps a port, between // and the next /."
+
+
+def _literal(host: str) -> Address | None:
+    """Return the address that a host spells, None for a name; refuse spellings that programs read differently."""
+    if host.startswith("["):
+        return _spelt(IPv6Address, host[1:-1], "an IPv6 address")
+    labels = host.split(".")
+    if _NUMBER.fullmatch(labels[-1]):
+        return _spelt(IPv4Address, host, "an IPv4 address in four decimal numbers")
+    if not labels[-1]:
+        raise BadUrl(f"Leave out the dot at the end of {host}")
+    if len(host) > 253 or not all(map(_LABEL.fullmatch, labels)):  # noqa: PLR2004  # the longest name in DNS
+        raise BadUrl(f"{host[:60]} is not the name of a host.")
+    return IPv4Address("127.0.0.1") if labels[-1] == "localhost" else None
+
+
+def _spelt(kind: type[IPv4Address] | type[IPv6Address], text: str, what: str) -> Address:
+    try:
+        return kind(text)
+    except ValueError as error:
+        raise BadUrl(f"{text[:60]} is not {what}.") from error
+
+
+def _headers(place: _Place, body: bytes, given: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
+    for name, value in given.items():
+        if name.lower() in _OURS or not (name + value).isascii():
+            raise Permanent(f"The header {name[:60]!r} cannot be set to this.")
+    held = {"host": place.authority, "accept-encoding": "identity", "content-length": str(len(body))}
+    every = held | {"user-agent": "Assent"} | {name.lower(): value for name, value in given.items()}
+    return [(name.encode(), value.encode()) for name, value in every.items()]
+
+
+def _judge(host: str, status: int, headers: Mapping[str, str]) -> None:
+    """Only 2xx is success; 410 and a refusal of the message itself are final; the rest may be different tomorrow."""
+    if HTTPStatus.OK <= status < HTTPStatus.MULTIPLE_CHOICES:
+        return
+    if status == HTTPStatus.GONE:
+        raise Permanent(f"{host} answered 410: it wants no more messages.", status=status)
+    if status in _HOPELESS:
+        raise Permanent(f"{host} answered {status}: it does not take this message.", status=status)
+    if HTTPStatus.MULTIPLE_CHOICES <= status < HTTPStatus.BAD_REQUEST:
+        advice = f"{host} answered {status}: redirects are not followed, so give the URL it leads to."
+        raise Transient(advice, status=status)
+    raise Transient(f"{host} answered {status}.", status=status, retry_after=_retry_after(headers))
+
+
+def _retry_after(headers: Mapping[str, str]) -> int | None:
+    """Read seconds, or a date against the answer's own date, so that no two clocks need to agree."""
+    wanted = headers.get("retry-after", "")
+    if wanted.isascii() and wanted.isdigit():
+        return int(min(float(wanted), LONGEST_RETRY_AFTER))
+    try:
+        wait = parsedate_to_datetime(wanted) - parsedate_to_datetime(headers.get("date", ""))
+    except (ValueError, TypeError):
+        return None
+    return min(max(0, int(wait.total_seconds())), LONGEST_RETRY_AFTER)
+
+
+def _reason(error: BaseException) -> str:
+    """Return the words of what went wrong first, without addresses."""
+    while (before := error.__cause__ or error.__context__) is not None:
+        error = before
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate was not accepted, {error.verify_message}"
+    if isinstance(error, OSError) and not isinstance(error, ssl.SSLError) and error.errno:
+        return os.strerror(error.errno).lower()
+    return str(error).rstrip(".") or type(error).__name__

@@ -1,0 +1,223 @@
+"""Looking everything over: do the chains hold, do the rows follow from them, do the house's promises."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+from assent.domain.audit import Finding, Part, findings
+from assent.domain.canonical import sha256
+from assent.domain.errors import NotFound
+from assent.domain.instants import SECOND
+from assent.ports import Database
+from assent.store.audit import LOCKS
+from assent.store.transaction import Transaction
+
+BATCH = 500
+FILES = 4
+WORKER_ALIVE = 30 * SECOND
+
+
+@dataclass(slots=True)
+class Audited:
+    """How far an audit got, and what it found."""
+
+    breakpoints: int = 0
+    events: int = 0
+    purged: int = 0
+    files: int = 0
+    findings: list[Finding] = field(default_factory=list[Finding])
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One promise: how many rows were looked at, and which of them break it."""
+
+    name: str
+    promise: str
+    looked_at: int
+    findings: Sequence[Finding]
+    nothing: str | None = None
+    """Why there was nothing to check; then it has neither held nor failed."""
+
+    @property
+    def holds(self) -> bool:
+        return not self.findings
+
+
+PROMISES: Mapping[str, str] = {
+    "I1": "Every answer that was recorded is stored, and every stored one was recorded.",
+    "I2": "What has ended has exactly one end in its history, what waits has none.",
+    "I3": "Every breakpoint stands as its history says.",
+    "I4": "No event is missing or changed: numbers without gaps, chains unbroken.",
+    "I5": "Every decision is about the content that is stored, and the content is unchanged.",
+    "I6": "Only people and rules approve, never what they raised, and only people who were asked answer.",
+    "I7": "Nothing was approved at or after its deadline.",
+    "I8": "Every event that a callback address is to hear of has exactly one delivery.",
+    "I9": "A key stands for one breakpoint, which is there.",
+    "I10": "Nobody is kept waiting for what is over.",
+    "I11": "The signed checkpoints agree with the events.",
+    "I12": "Every row belongs to the project of its parent.",
+    "rows": "Every row can be read and has its parent.",
+    "file": "The database finds its own file whole.",
+    "locks": "The database's own locks on the history are in place.",
+}
+_PARTS: Mapping[str, Part] = {
+    "I1": Part.ANSWERS,
+    "I2": Part.ENDS,
+    "I3": Part.FOLD,
+    "I4": Part.CHAIN,
+    "I5": Part.CONTENT,
+    "I6": Part.PEOPLE,
+    "rows": Part.ROWS,
+}
+Acknowledged = Mapping[str, Any]
+
+
+class AuditService:
+    """Reads only; each batch is of one moment, so it can run beside a server at work."""
+
+    def __init__(self, database: Database[Transaction]) -> None:
+        self._database = database
+
+    async def verify(
+        self,
+        *,
+        project: str | None = None,
+        breakpoint_id: str | None = None,
+        progress: Callable[[Audited], None] = lambda _: None,
+    ) -> Audited:
+        """Recompute every chain and every digest, and compare each row with the fold of its events."""
+        audited = Audited()
+        only = {"project": project, "breakpoint_id": breakpoint_id}
+        after: int | None = 0
+        while after is not None:
+            after = await self._database.read(partial(_batch, audited=audited, after=after, only=only))
+            progress(audited)
+        file: tuple[str, str] | None = ("", "")
+        while file is not None:
+            file = await self._database.read(partial(_files, audited=audited, after=file, only=only))
+            progress(audited)
+        if breakpoint_id is not None and not audited.breakpoints:
+            msg = f"There is no breakpoint {breakpoint_id}."
+            raise NotFound(msg)
+        if project is None and breakpoint_id is None:
+            audited.findings += await self._database.read(lambda tx: tx.audit.orphans())
+        return audited
+
+    async def check(
+        self, acknowledged: Sequence[Acknowledged] = (), *, progress: Callable[[Audited], None] = lambda _: None
+    ) -> list[Check]:
+        """Check every promise, one after the other."""
+        audited = await self.verify(progress=progress)
+        checks = [await self._database.read(partial(_check, name=name, audited=audited)) for name in PROMISES]
+        if acknowledged:
+            checks[0] = await self._database.read(partial(_stored_too, check=checks[0], acknowledged=acknowledged))
+        return checks
+
+
+def _batch(tx: Transaction, *, audited: Audited, after: int, only: Mapping[str, str | None]) -> int | None:
+    tx.audit.one_moment()
+    batch = tx.audit.batch(after=after, limit=BATCH, **only)
+    audited.breakpoints += len(batch.stored) + len(batch.unreadable)
+    audited.events += batch.events
+    audited.findings += batch.unreadable
+    for stored in batch.stored:
+        audited.purged += stored.purged_at is not None
+        audited.findings += findings(stored)
+    return batch.last
+
+
+def _files(
+    tx: Transaction, *, audited: Audited, after: tuple[str, str], only: Mapping[str, str | None]
+) -> tuple[str, str] | None:
+    """Files stand in the content by their digests: are they what these say?"""
+    rows = tx.audit.files(after=after, limit=FILES, **only)
+    for project, digest, size, content in rows:
+        if sha256(content) != digest or len(content) != size:
+            what = f"the bytes of the file {digest} of project {project} are not those that were sent"
+            audited.findings.append(Finding(Part.CONTENT, None, None, what))
+    audited.files += len(rows)
+    return (rows[-1][0], rows[-1][1]) if len(rows) == FILES else None
+
+
+def _check(tx: Transaction, *, name: str, audited: Audited) -> Check:
+    tx.audit.one_moment()
+    return _HOW.get(name, _by_question)(tx, name, audited)
+
+
+def _by_audit(tx: Transaction, name: str, audited: Audited) -> Check:
+    del tx
+    looked_at = audited.events if name == "I4" else audited.breakpoints
+    return Check(name, PROMISES[name], looked_at, _found(audited, name))
+
+
+def _by_question(tx: Transaction, name: str, audited: Audited) -> Check:
+    found = [*_found(audited, name), *tx.audit.wrong(name, now=tx.now())]
+    return Check(name, PROMISES[name], tx.audit.count(name), found)
+
+
+def _found(audited: Audited, name: str) -> list[Finding]:
+    return [each for each in audited.findings if name in _PARTS and each.part is _PARTS[name]]
+
+
+def _while_somebody_works(tx: Transaction, name: str, audited: Audited) -> Check:
+    """Without a worker everything waits for one, and rightly so."""
+    if tx.audit.worker_seen(tx.now() - WORKER_ALIVE):
+        return _by_question(tx, name, audited)
+    return Check(name, PROMISES[name], 0, (), "no worker is alive")
+
+
+def _checkpoints(tx: Transaction, name: str, audited: Audited) -> Check:
+    del tx, audited
+    return Check(name, PROMISES[name], 0, (), "there are no checkpoints yet")
+
+
+def _file(tx: Transaction, name: str, audited: Audited) -> Check:
+    del audited
+    if tx.session.dialect != "sqlite":
+        return Check(name, PROMISES[name], 0, (), "PostgreSQL checks its pages as it reads them")
+    return Check(name, PROMISES[name], 1, [Finding(Part.ROWS, None, None, said) for said in tx.audit.damage()])
+
+
+def _locks(tx: Transaction, name: str, audited: Audited) -> Check:
+    del audited
+    missing = [f"the trigger {each} is missing or switched off" for each in tx.audit.missing_locks()]
+    found = [Finding(Part.ROWS, None, None, said) for said in missing]
+    return Check(name, PROMISES[name], len(LOCKS[tx.session.dialect]), found)
+
+
+_HOW: Mapping[str, Callable[[Transaction, str, Audited], Check]] = {
+    **dict.fromkeys(("I1", "I2", "I3", "I4", "I5", "rows"), _by_audit),
+    "I10": _while_somebody_works,
+    "I11": _checkpoints,
+    "file": _file,
+    "locks": _locks,
+}
+
+
+def _stored_too(tx: Transaction, *, check: Check, acknowledged: Sequence[Acknowledged]) -> Check:
+    """Whatever somebody was told is there, and has not become anything else."""
+    there = tx.audit.outcomes([each["id"] for each in acknowledged])
+    lost = [
+        Finding(Part.ANSWERS, each["id"], None, f"it was acknowledged as {_outcome(each)}, but {_instead(each, there)}")
+        for each in acknowledged
+        if _instead(each, there)
+    ]
+    return replace(check, looked_at=check.looked_at + len(acknowledged), findings=[*check.findings, *lost])
+
+
+def _outcome(acknowledged: Acknowledged) -> str:
+    return acknowledged.get("decision") or acknowledged.get("status") or "made"
+
+
+def _instead(acknowledged: Acknowledged, there: Mapping[str, tuple[str, str | None]]) -> str | None:
+    """Say what became of it instead; what was waiting then may have gone on since."""
+    found = there.get(acknowledged["id"])
+    if found is None:
+        return "it is not there"
+    told = acknowledged.get("status") or ("released" if acknowledged.get("decision") else "waiting")
+    wanted = acknowledged.get("decision", found[1])
+    if told != "waiting" and (told, wanted) != found:
+        return f"it is {found[1] or found[0]}"
+    return None

@@ -1,0 +1,115 @@
+"""Stored secrets: the callback secrets of a project, and the keys that everything stored is encrypted with."""
+
+import base64
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import structlog
+
+from assent.domain.access import Actor, Kind, Permission, Principal
+from assent.domain.errors import Conflict, NotFound, Unavailable
+from assent.domain.instants import SECOND
+from assent.keyring import Keyring, Sealed
+from assent.store.secrets import StoredSecret
+from assent.store.transaction import Transaction
+
+CALLBACK = "callback"
+GRACE = 24 * 3600 * SECOND
+BATCH = 200
+START = ("", "", 0)
+MAKER = Actor(Kind.SYSTEM, "secrets")
+_log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class CallbackSecret:
+    """What callbacks are signed with: `whsec_` and 32 random bytes in base64, as Standard Webhooks wants it."""
+
+    value: str = field(repr=False)
+    version: int
+    created_at: int
+    created_by: str
+    valid_until: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Rotated:
+    """What one batch did; `after` is where the next one begins, and None after the last."""
+
+    resealed: int
+    unreadable: int
+    after: tuple[str, str, int] | None
+
+
+class SecretService:
+    def __init__(self, keyring: Keyring, random: Callable[[int], bytes]) -> None:
+        self._keyring = keyring
+        self._random = random
+
+    def callback_secrets(self, tx: Transaction, project: str) -> list[CallbackSecret]:
+        """Return the valid ones, newest first: one, or two for a day after a rotation; make the first, in a write."""
+        if not tx.secrets.newest(project, CALLBACK, limit=1):
+            # Two nodes at once: the second insert waits for the first, does nothing, and the first one's is read.
+            self._add(tx, project, version=1, by=MAKER)
+        current, *before = tx.secrets.newest(project, CALLBACK, limit=2)
+        now = tx.now()
+        still_valid = [each for each in before if each.retired_at is not None and now < each.retired_at + GRACE]
+        return [self._opened(current), *self._readable(still_valid)]
+
+    def show_callback_secrets(self, tx: Transaction, project: str, *, by: Principal) -> list[CallbackSecret]:
+        _require_admin(tx, project, by)
+        return self.callback_secrets(tx, project)
+
+    def rotate_callback_secret(self, tx: Transaction, project: str, *, by: Principal) -> list[CallbackSecret]:
+        """Make a new one; the one before stays valid for a day, those before it do not."""
+        _require_admin(tx, project, by)
+        found = tx.secrets.newest(project, CALLBACK, limit=1)
+        if found and not tx.secrets.retire(found[0], now=tx.now()):
+            msg = f"Somebody else rotated the callback secret of {project} at the same moment; look at it again."
+            raise Conflict(msg)
+        self._add(tx, project, version=found[0].version + 1 if found else 1, by=by.actor)
+        return self.callback_secrets(tx, project)
+
+    def rotate_key(self, tx: Transaction, *, after: tuple[str, str, int] = START) -> Rotated:
+        """Encrypt a batch of what is under older keys with the newest; what no key opens is counted and left."""
+        newest = self._keyring.newest()
+        rows = tx.secrets.under_other_keys(newest, after=after, limit=BATCH)
+        resealed = unreadable = 0
+        for row in rows:
+            try:
+                plain = self._keyring.open(Sealed(row.key_id, row.ciphertext), *row.place)
+            except Unavailable:
+                unreadable += 1
+                continue
+            sealed = self._keyring.seal(plain, *row.place)
+            resealed += tx.secrets.reseal(row, ciphertext=sealed.ciphertext, key_id=sealed.key_id)
+        return Rotated(resealed, unreadable, rows[-1].place if len(rows) == BATCH else None)
+
+    def _add(self, tx: Transaction, project: str, *, version: int, by: Actor) -> None:
+        value = "whsec_" + base64.b64encode(self._random(32)).decode()
+        sealed = self._keyring.seal(value, project, CALLBACK, version)
+        row = StoredSecret(project, CALLBACK, version, sealed.ciphertext, sealed.key_id, tx.now(), str(by))
+        tx.secrets.add(row)
+
+    def _opened(self, row: StoredSecret) -> CallbackSecret:
+        value = self._keyring.open(Sealed(row.key_id, row.ciphertext), *row.place)
+        until = None if row.retired_at is None else row.retired_at + GRACE
+        return CallbackSecret(value, row.version, row.created_at, row.created_by, until)
+
+    def _readable(self, rows: list[StoredSecret]) -> list[CallbackSecret]:
+        """An older one that no key opens is left out: rotating is the way out when a key was lost."""
+        found: list[CallbackSecret] = []
+        for row in rows:
+            try:
+                found.append(self._opened(row))
+            except Unavailable:
+                _log.warning("old_secret_unreadable", project=row.project, version=row.version, key_id=row.key_id)
+        return found
+
+
+def _require_admin(tx: Transaction, project: str, by: Principal) -> None:
+    by.require(Permission.MANAGE)
+    if project != by.project and not by.everywhere:
+        msg = f"There is no project {project}."
+        raise NotFound(msg)
+    tx.projects.get(project)

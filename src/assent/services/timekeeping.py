@@ -1,0 +1,70 @@
+"""What time brings by itself: named jobs that are done in batches as they come due, all by one loop."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+
+from assent.domain.instants import SECOND
+from assent.ports import Clock, Database
+from assent.services.breakpoints import LAST
+from assent.store.transaction import Transaction
+
+HELD = 0.02
+"""Seconds until another look at something overdue that somebody else holds at the moment."""
+TICK = 0.001
+"""The loop counts in milliseconds and may wake a fraction of one too early."""
+
+
+@dataclass(frozen=True, slots=True)
+class DueJob:
+    """A use case that does one batch and says how much it handled; a full batch means that there may be more."""
+
+    name: str
+    use_case: Callable[[Transaction], int]
+    batch: int
+    every: float = 1.0
+    """Seconds after which to look again at the latest: clocks jump, and other nodes add work."""
+    next_due: str = ""
+    """The statement that finds the next due time, for what must not wait for the next look."""
+
+
+class Timekeeper:
+    """Gives each job that is due one batch, then the next: a long backlog of one holds up none of the others."""
+
+    def __init__(
+        self,
+        database: Database[Transaction],
+        clock: Clock,
+        jobs: Sequence[DueJob],
+        *,
+        patient: Callable[[str], AbstractContextManager[None]],
+    ) -> None:
+        self._database = database
+        self._clock = clock
+        self._jobs = jobs
+        self._patient = patient
+
+    async def run(self) -> None:
+        loop = asyncio.get_running_loop()
+        looks = dict.fromkeys(self._jobs, loop.time())
+        while True:
+            for job, at in looks.items():
+                if at <= loop.time():
+                    looks[job] = loop.time() + await self.work(job)
+            await asyncio.sleep(min(looks.values(), default=1.0) - loop.time())
+
+    async def work(self, job: DueJob) -> float:
+        """Do one batch; return in how many seconds to look again."""
+        with self._patient(job.name):
+            if await self._database.write(job.use_case, locks=LAST) >= job.batch:
+                return 0.0
+            return min(job.every, await self._until_due(job))
+        return job.every
+
+    async def _until_due(self, job: DueJob) -> float:
+        rows = await self._database.fetch(job.next_due, {}) if job.next_due else ()
+        if not rows:
+            return job.every
+        seconds = (rows[0][0] - self._clock.now()) / SECOND
+        return seconds + TICK if seconds > 0 else HELD

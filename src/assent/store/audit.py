@@ -1,0 +1,304 @@
+"""Everything there is about breakpoints, a batch at a time, and the questions whose answers must be empty."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from assent.domain.audit import Answer, Comment, FileNamed, Finding, Part, Stored
+from assent.ports import Session
+from assent.store.breakpoints import COLUMNS, breakpoint_of, event_of, response_of
+from assent.store.sql import Row, among
+
+_BESIDE = ("ordinal", "question", "attempt", "search", "purged_at")
+_SELECT = f"SELECT {', '.join((*COLUMNS, *_BESIDE))} FROM assent_breakpoints WHERE ordinal > :after"
+_ONE_PROJECT = " AND project_id = :project_id"
+_ONE = " AND id = :id"
+_EVENTS = "SELECT breakpoint_id, seq, type, actor, at, metadata, previous, hash FROM assent_events"
+_RESPONSES = """
+    SELECT r.breakpoint_id, r.person_id, p.name, r.first_at, r.person, r.approved, r.at, r.via, r.comment, r.option,
+           r.answers, r.edits, r.seat, r.in_place_of, r.override, r.digest
+    FROM assent_responses r LEFT JOIN assent_people p ON p.id = r.person_id"""
+_COMMENTS = "SELECT breakpoint_id, id, author, comment, created_at FROM assent_comments"
+_FILES = "SELECT breakpoint_id, n, path, format, language, sha256, size FROM assent_breakpoint_files"
+_BYTES = """
+    SELECT f.project_id, f.sha256, f.size, f.content FROM assent_files f
+    WHERE (f.project_id, f.sha256) > (:after_project, :after_sha256)"""
+_BYTES_OF_ONE = """
+    AND EXISTS (
+        SELECT 1 FROM assent_breakpoint_files e JOIN assent_breakpoints b ON b.id = e.breakpoint_id
+        WHERE b.id = :id AND b.project_id = f.project_id AND e.sha256 = f.sha256)"""
+_NOTHING_OR = [COLUMNS.index(name) for name in ("decision", "ended_by", "result")]
+_UNREADABLE = (ValueError, TypeError, KeyError, msgspec.MsgspecError)
+
+TRIGGERS = {
+    "assent_breakpoints_fixed", "assent_breakpoints_blanked", "assent_breakpoints_ended", "assent_breakpoints_kept",
+    "assent_events_unchanged", "assent_events_purged", "assent_events_kept",
+    "assent_responses_late", "assent_responses_unchanged", "assent_responses_kept",
+    "assent_comments_unchanged", "assent_comments_kept", "assent_holds_unchanged", "assent_holds_kept",
+}  # fmt: skip
+_EMPTIED = {f"assent_{table}_emptied" for table in ("breakpoints", "events", "responses", "comments", "holds")}
+LOCKS = {"sqlite": TRIGGERS, "postgresql": TRIGGERS | _EMPTIED}
+_LOCKS_NOW = {
+    "sqlite": "SELECT name FROM sqlite_master WHERE type = 'trigger'",
+    "postgresql": "SELECT tgname FROM pg_trigger WHERE NOT tgisinternal AND tgenabled IN ('O', 'A')",
+}
+
+_CALLBACKS = "e.type IN ('created', 'responded', 'released', 'expired', 'cancelled') AND b.callback_url IS NOT NULL"
+_HAS_PARENT = "EXISTS (SELECT 1 FROM assent_breakpoints b WHERE b.id = c.{column})"
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A look for what must not be: how many rows are looked at, and those that break the rule with a sentence."""
+
+    count: str
+    wrong: Sequence[str]
+    """Each answers with a breakpoint, the number of an event or nothing, and what is wrong."""
+
+
+def _none_without(table: str, column: str = "breakpoint_id", seq: str = "NULL") -> str:
+    said = f"'a row of {table} belongs to a breakpoint that is not there'"
+    return f"SELECT c.{column}, {seq}, {said} FROM {table} c WHERE NOT {_HAS_PARENT.format(column=column)}"
+
+
+ORPHANS = (
+    _none_without("assent_events", seq="c.seq"),
+    _none_without("assent_responses"),
+    _none_without("assent_comments"),
+    _none_without("assent_breakpoint_files"),
+    _none_without("assent_deliveries", seq="c.seq"),
+    _none_without("assent_labels", "id"),
+)
+
+QUESTIONS: Mapping[str, Question] = {
+    "I6": Question(
+        "SELECT (SELECT count(*) FROM assent_responses) + count(*) FROM assent_breakpoints WHERE decision IS NOT NULL",
+        (
+            """SELECT id, NULL, 'it was ' || decision || ' by ' || ended_by || ', who raised it'
+            FROM assent_breakpoints WHERE decision IS NOT NULL AND ended_by = created_by""",
+            """SELECT id, NULL, 'it was approved by ' || ended_by || ', neither a person nor a rule'
+            FROM assent_breakpoints
+            WHERE decision = 'approved' AND ended_by NOT LIKE 'person:%' AND ended_by NOT LIKE 'rule:%'""",
+            """SELECT id, NULL, 'it was decided by ' || ended_by || ', who is not known'
+            FROM assent_breakpoints b WHERE decision IS NOT NULL AND ended_by LIKE 'person:%'
+              AND NOT EXISTS (SELECT 1 FROM assent_people p WHERE p.name = substr(b.ended_by, 8))""",
+            """SELECT r.breakpoint_id, NULL, r.person || ' answered before there was such an account'
+            FROM assent_responses r JOIN assent_people p ON p.id = r.person_id WHERE p.created_at > r.at""",
+        ),
+    ),
+    "I7": Question(
+        "SELECT count(*) FROM assent_breakpoints WHERE decision = 'approved'",
+        (
+            """SELECT id, NULL, 'it was approved at or after its deadline'
+            FROM assent_breakpoints WHERE decision = 'approved' AND ended_at >= due_at""",
+            """SELECT r.breakpoint_id, NULL, r.person || ' answered at or after its deadline'
+            FROM assent_responses r JOIN assent_breakpoints b ON b.id = r.breakpoint_id WHERE r.at >= b.due_at""",
+        ),
+    ),
+    "I8": Question(
+        f"""SELECT (SELECT count(*) FROM assent_deliveries) + count(*)
+        FROM assent_events e JOIN assent_breakpoints b ON b.id = e.breakpoint_id WHERE {_CALLBACKS}""",
+        (
+            f"""SELECT e.breakpoint_id, e.seq, 'nobody delivers it to the callback address, or twice'
+            FROM assent_events e JOIN assent_breakpoints b ON b.id = e.breakpoint_id
+            WHERE {_CALLBACKS} AND (
+                SELECT count(*) FROM assent_deliveries d
+                WHERE d.breakpoint_id = e.breakpoint_id AND d.channel = 'callback' AND d.recipient = b.callback_url
+                  AND d.seq = e.seq AND d.type = e.type) <> 1""",
+            """SELECT d.breakpoint_id, d.seq, 'a delivery tells of it, but it did not happen so'
+            FROM assent_deliveries d WHERE NOT EXISTS (
+                SELECT 1 FROM assent_events e
+                WHERE e.breakpoint_id = d.breakpoint_id AND e.seq = d.seq AND e.type = d.type)""",
+        ),
+    ),
+    "I9": Question(
+        "SELECT count(*) FROM assent_idempotency",
+        (
+            """SELECT breakpoint_id, NULL, 'a key stands for it, but it is not there'
+            FROM assent_idempotency c WHERE NOT EXISTS (
+                SELECT 1 FROM assent_breakpoints b WHERE b.id = c.breakpoint_id)""",
+            """SELECT min(breakpoint_id), NULL, 'one key stands for several breakpoints, this is one of them'
+            FROM assent_idempotency GROUP BY principal_id, key HAVING count(*) > 1""",
+        ),
+    ),
+    "I10": Question(
+        """SELECT (SELECT count(*) FROM assent_deliveries WHERE state IN ('pending', 'sending')) + count(*)
+        FROM assent_breakpoints WHERE status = 'waiting'""",
+        (
+            """SELECT id, NULL, 'its deadline passed more than a minute ago, and it still waits'
+            FROM assent_breakpoints WHERE status = 'waiting' AND due_at < :now - 60000000""",
+            """SELECT b.id, d.seq, 'it has ended, and for ten minutes nobody has looked after a delivery about it'
+            FROM assent_deliveries d JOIN assent_breakpoints b ON b.id = d.breakpoint_id
+            WHERE d.state IN ('pending', 'sending') AND d.next_at < :now - 600000000 AND b.status <> 'waiting'
+              AND NOT EXISTS (
+                SELECT 1 FROM assent_deliveries f
+                WHERE f.breakpoint_id = d.breakpoint_id AND f.channel = d.channel AND f.recipient = d.recipient
+                  AND f.seq < d.seq AND f.state IN ('pending', 'sending'))""",
+        ),
+    ),
+    "I12": Question(
+        """SELECT (SELECT count(*) FROM assent_deliveries) + (SELECT count(*) FROM assent_labels)
+        + (SELECT count(*) FROM assent_holds WHERE breakpoint_id IS NOT NULL) + count(*)
+        FROM assent_breakpoint_files""",
+        (
+            """SELECT c.id, NULL, 'the list files it under another project, status, time or agent: ' || c.label
+            FROM assent_labels c JOIN assent_breakpoints b ON b.id = c.id
+            WHERE c.project_id <> b.project_id OR c.status <> b.status OR c.created_at <> b.created_at
+               OR c.agent_id <> b.agent_id""",
+            """SELECT c.breakpoint_id, c.seq, 'a delivery about it belongs to project ' || c.project_id
+            FROM assent_deliveries c JOIN assent_breakpoints b ON b.id = c.breakpoint_id
+            WHERE c.project_id <> b.project_id""",
+            """SELECT c.breakpoint_id, NULL, 'a hold on it belongs to project ' || c.project_id
+            FROM assent_holds c JOIN assent_breakpoints b ON b.id = c.breakpoint_id
+            WHERE c.project_id <> b.project_id""",
+            """SELECT c.breakpoint_id, NULL, 'its project does not have the bytes of its file number ' || c.n
+            FROM assent_breakpoint_files c JOIN assent_breakpoints b ON b.id = c.breakpoint_id
+            WHERE c.sha256 IS NOT NULL AND b.purged_at IS NULL AND NOT EXISTS (
+                SELECT 1 FROM assent_files f WHERE f.project_id = b.project_id AND f.sha256 = c.sha256)""",
+        ),
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Some breakpoints, whole; `last` is where the next batch begins, None after the end."""
+
+    stored: Sequence[Stored]
+    unreadable: Sequence[Finding]
+    events: int
+    last: int | None
+
+
+class Audit:
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def one_moment(self) -> None:
+        """Let everything read in this transaction be of the same moment; SQLite's readers are so anyway."""
+        if self._session.dialect == "postgresql":
+            self._session.write("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY", [{}])
+
+    def batch(self, *, after: int, limit: int, project: str | None = None, breakpoint_id: str | None = None) -> Batch:
+        tests = (_ONE_PROJECT if project is not None else "") + (_ONE if breakpoint_id is not None else "")
+        params = {"after": after, "limit": limit, "project_id": project, "id": breakpoint_id}
+        rows = self._session.all(f"{_SELECT}{tests} ORDER BY ordinal LIMIT :limit", params)
+        children = self._children([row[0] for row in rows])
+        stored: list[Stored] = []
+        unreadable: list[Finding] = []
+        for row in rows:
+            try:
+                stored.append(_stored(row, children))
+            except _UNREADABLE as error:
+                what = f"its rows cannot be read: {type(error).__name__}: {error}"
+                unreadable.append(Finding(Part.ROWS, str(row[0]), None, what))
+        events = sum(map(len, children["events"].values()))
+        return Batch(stored, unreadable, events, rows[-1][len(COLUMNS)] if len(rows) == limit else None)
+
+    def files(
+        self, *, after: tuple[str, str], limit: int, project: str | None = None, breakpoint_id: str | None = None
+    ) -> Sequence[Row]:
+        """Return project, digest, size and bytes of some files, each digest only where it belongs."""
+        tests = " AND f.project_id = :project_id" if project is not None else ""
+        tests += _BYTES_OF_ONE if breakpoint_id is not None else ""
+        params = {
+            "after_project": after[0],
+            "after_sha256": after[1],
+            "limit": limit,
+            "project_id": project,
+            "id": breakpoint_id,
+        }
+        return self._session.all(f"{_BYTES}{tests} ORDER BY f.project_id, f.sha256 LIMIT :limit", params)
+
+    def _children(self, ids: list[str]) -> dict[str, dict[str, list[Row]]]:
+        test, params = among("breakpoint_id", ids, self._session.dialect)
+        return {
+            "events": self._by_parent(f"{_EVENTS} WHERE {test} ORDER BY breakpoint_id, seq", params),
+            "answers": self._by_parent(f"{_RESPONSES} WHERE {test} ORDER BY r.first_at, r.person_id", params),
+            "comments": self._by_parent(f"{_COMMENTS} WHERE {test} ORDER BY created_at, id", params),
+            "files": self._by_parent(f"{_FILES} WHERE {test} ORDER BY n", params),
+        }
+
+    def _by_parent(self, statement: str, params: Mapping[str, Any]) -> dict[str, list[Row]]:
+        found: dict[str, list[Row]] = defaultdict(list)
+        for row in self._session.all(statement, params):
+            found[row[0]].append(row)
+        return found
+
+    def count(self, question: str) -> int:
+        return int(self._session.all(QUESTIONS[question].count, {})[0][0])
+
+    def wrong(self, question: str, *, now: int) -> list[Finding]:
+        return [
+            Finding(Part.ROWS, *row)
+            for statement in QUESTIONS[question].wrong
+            for row in self._session.all(statement, {"now": now})
+        ]
+
+    def orphans(self) -> list[Finding]:
+        return [Finding(Part.ROWS, *row) for statement in ORPHANS for row in self._session.all(statement, {})]
+
+    def worker_seen(self, since: int) -> bool:
+        statement = "SELECT 1 FROM assent_workers WHERE seen_at >= :since LIMIT 1"
+        return bool(self._session.all(statement, {"since": since}))
+
+    def outcomes(self, ids: list[str]) -> dict[str, tuple[str, str | None]]:
+        """Return the status and the decision of each of these that is there."""
+        test, params = among("id", ids, self._session.dialect)
+        rows = self._session.all(f"SELECT id, status, decision FROM assent_breakpoints WHERE {test}", params)
+        return {row[0]: (row[1], row[2]) for row in rows}
+
+    def missing_locks(self) -> list[str]:
+        """Return the triggers that should guard the rows and do not."""
+        found = {row[0] for row in self._session.all(_LOCKS_NOW[self._session.dialect], {})}
+        return sorted(LOCKS[self._session.dialect] - found)
+
+    def damage(self) -> list[str]:
+        """Return what SQLite finds wrong with its file; PostgreSQL checks its pages as it reads them."""
+        if self._session.dialect != "sqlite":
+            return []
+        said = [row[0] for row in self._session.all("PRAGMA integrity_check", {}) if row[0] != "ok"]
+        broken = self._session.all("PRAGMA foreign_key_check", {})
+        return said + [
+            f"a row of {table} points at a row of {parent} that is not there" for table, _, parent, _ in broken
+        ]
+
+
+def _stored(row: Row, children: Mapping[str, Mapping[str, Sequence[Row]]]) -> Stored:
+    def found(name: str) -> Sequence[Row]:
+        return children[name].get(row[0], ())
+
+    _refuse_empty([row[index] for index in _NOTHING_OR])
+    beside = dict(zip(_BESIDE, row[len(COLUMNS) :], strict=True))
+    return Stored(
+        breakpoint=breakpoint_of(row[: len(COLUMNS)]),
+        question=beside["question"],
+        attempt=beside["attempt"],
+        search=beside["search"],
+        purged_at=beside["purged_at"],
+        events=[event_of(each) for each in found("events")],
+        answers=[answer_of(each[1:]) for each in found("answers")],
+        comments=[Comment(*each[1:]) for each in found("comments")],
+        files=[FileNamed(*each[1:]) for each in found("files")],
+    )
+
+
+def answer_of(row: Sequence[Any]) -> Answer:
+    """Read person_id, the name of that person, first_at, and a response."""
+    person_id, known_as, first_at, *response = row
+    _refuse_empty(response[6:8])
+    approved, override = response[1], response[-2]
+    if approved not in (0, 1) or override not in (0, 1):
+        msg = f"approved or override is neither 0 nor 1 in an answer of {response[0]}"
+        raise ValueError(msg)
+    return Answer(response_of(response), person_id, known_as, first_at)
+
+
+def _refuse_empty(values: Sequence[Any]) -> None:
+    """Nothing is written as NULL; whatever reads an empty text as nothing would let it pass."""
+    if "" in values:
+        msg = "an empty text stands where there is nothing or JSON"
+        raise ValueError(msg)

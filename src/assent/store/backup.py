@@ -1,0 +1,138 @@
+"""Backups: taken beside a running server, verified before they get their name, restored only into an empty place."""
+
+import hashlib
+import os
+import tempfile
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+from operator import itemgetter
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+
+from assent.domain.canonical import GENESIS, link
+from assent.store import migrations
+from assent.store.archive import Archive, Manifest, Progress, Refused, Writer, opened
+
+KEYS = "assent.keys"
+PURGED = "purged"
+COUNT = "SELECT count(*) FROM {table}"
+SELECT_KEY_IDS = "SELECT DISTINCT key_id FROM assent_secrets ORDER BY key_id"
+# One row for each event, in the order of the chains; a breakpoint without events shows as a row of its own.
+SELECT_CHAINS = """
+    SELECT b.id, b.head, b.version, e.seq, e.type, e.actor, e.at, e.metadata, e.previous, e.hash
+    FROM assent_breakpoints b LEFT JOIN assent_events e ON e.breakpoint_id = b.id ORDER BY b.id{collation}, e.seq"""
+
+
+class Kind(Protocol):
+    """What differs between the databases."""
+
+    def save(self, archive: Writer, *, made_at: str, version: str, progress: Progress) -> Manifest:
+        """Write everything, as of one moment, into the archive."""
+        ...
+
+    def restore(self, archive: Archive, *, force: bool, progress: Progress) -> Path | None:
+        """Put everything back, or change nothing; return where what was there before has been put."""
+        ...
+
+
+def save(kind: Kind, target: Path, *, made_at: str, version: str, keys: bytes | None, progress: Progress) -> Manifest:
+    """Write a backup under a name of its own, read it back, and only then give it the name that was asked for."""
+    if target.exists():
+        msg = f"{target} exists already. Choose another name, or a directory to put a new file in."
+        raise Refused(msg)
+    if not target.parent.is_dir():
+        msg = f"There is no directory {target.parent}."
+        raise Refused(msg)
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=".assent-backup-") as folder:
+        partial = Path(folder) / "archive"
+        archive = Writer(partial)
+        try:
+            manifest = kind.save(archive, made_at=made_at, version=version, progress=progress)
+            if keys is not None:
+                with archive.member(KEYS) as write:
+                    write(keys)
+            archive.finish(manifest)
+        finally:
+            archive.close()
+        progress("reading it back", 0, 1)
+        with opened(partial):
+            pass
+        partial.rename(target)
+    sync_folder(target.parent)
+    return manifest
+
+
+def restore(
+    kind: Kind, source: Path, *, expected: str, force: bool, progress: Progress
+) -> tuple[Manifest, Path | None]:
+    """Put a backup back; every byte of it is checked before anything is touched."""
+    progress("checking the archive", 0, 1)
+    with opened(source) as archive:
+        found = archive.manifest
+        if found.kind != expected:
+            msg = f"This backup is of {_spoken(found.kind)}, and the settings say {_spoken(expected)}."
+            raise Refused(msg)
+        if not migrations.known(found.schema):
+            msg = f"This backup has schema version {found.schema}, which this Assent does not know. Use a newer one."
+            raise Refused(msg)
+        return found, kind.restore(archive, force=force, progress=progress)
+
+
+def keys_in(source: Path) -> str | None:
+    """Return the keys that were put into an archive, if they were."""
+    with opened(source) as archive:
+        if KEYS not in archive.manifest.members:
+            return None
+        return b"".join(archive.checked(KEYS)).decode("ascii")
+
+
+def _spoken(kind: str) -> str:
+    return {"sqlite": "SQLite", "postgresql": "PostgreSQL"}[kind]
+
+
+def verified_heads(rows: Iterable[Sequence[Any]]) -> str:
+    """Recompute the chain of every breakpoint; return one digest over where they all end."""
+    digest = hashlib.sha256()
+    for breakpoint_id, events in groupby(rows, key=itemgetter(0)):
+        head = _head(breakpoint_id, list(events))
+        digest.update(f"{breakpoint_id} {head}\n".encode())
+    return digest.hexdigest()
+
+
+def _head(breakpoint_id: str, rows: list[Sequence[Any]]) -> str:
+    previous = GENESIS
+    for expected, row in enumerate(rows, start=1):
+        _, stored_head, version, seq, kind, actor, at, metadata, before, stored = row
+        body = {"breakpointId": breakpoint_id, "seq": seq, "type": kind, "actor": actor, "at": at}
+        if seq != expected or before != previous:
+            raise _broken(breakpoint_id)
+        said = msgspec.json.decode(metadata)
+        # Purging takes the content of an event away and leaves its hash, which can only be followed, not computed.
+        previous = stored if set(said) == {PURGED} else link(previous, body | {"metadata": said})
+        if stored != previous:
+            raise _broken(breakpoint_id)
+    stored_head, version = rows[0][1:3]
+    if (previous, len(rows)) != (stored_head, version):
+        raise _broken(breakpoint_id)
+    return previous
+
+
+def _broken(breakpoint_id: str) -> Refused:
+    msg = f"The history of {breakpoint_id} does not add up: an event is missing, or was changed. Nothing was done."
+    return Refused(msg)
+
+
+def require_same(what: str, expected: object, found: object) -> None:
+    if expected != found:
+        msg = f"What was restored is not what was backed up: {what} differs. Nothing was changed."
+        raise Refused(msg)
+
+
+def sync_folder(folder: Path) -> None:
+    opened_folder = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(opened_folder)
+    finally:
+        os.close(opened_folder)

@@ -1,0 +1,166 @@
+"""The backup of SQLite: a copy of the file as of one moment, with the tables of DBOS in it."""
+
+import contextlib
+import os
+import sqlite3
+import tempfile
+from collections.abc import Callable, Generator
+from pathlib import Path
+
+from assent.store.archive import Archive, Manifest, Progress, Refused, Writer
+from assent.store.backup import COUNT, SELECT_CHAINS, SELECT_KEY_IDS, require_same, sync_folder, verified_heads
+from assent.store.sqlite import WriteLock, connect
+
+MEMBER = "assent.db"
+PAGES = 2_000
+CHUNK = 1024 * 1024
+SELECT_TABLES = """
+    SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\'
+    AND name NOT LIKE 'assent\\_search%' ESCAPE '\\' ORDER BY name"""
+
+
+class SqliteBackup:
+    """`put_aside` names the file that data is moved to which is restored over."""
+
+    def __init__(self, path: Path, *, put_aside: Path) -> None:
+        self._path = path
+        self._put_aside = put_aside
+
+    def save(self, archive: Writer, *, made_at: str, version: str, progress: Progress) -> Manifest:
+        if not self._path.exists():
+            msg = f"There is no data in {self._path.parent}. Choose another directory with --data."
+            raise Refused(msg)
+        with tempfile.TemporaryDirectory(dir=archive.folder) as folder:
+            copy = Path(folder) / MEMBER
+            _touch(copy)
+            self._copy(copy, progress)
+            progress("verifying the copy", 0, 1)
+            manifest = _described(copy, made_at=made_at, version=version)
+            with archive.member(MEMBER) as write, copy.open("rb") as file:
+                while chunk := file.read(CHUNK):
+                    write(chunk)
+        return manifest
+
+    def _copy(self, copy: Path, progress: Progress) -> None:
+        """Copy beside the writers: the snapshot is taken under the lock, and kept open while they go on."""
+        with _locking(self._path) as lock:
+            with lock:
+                source = connect(self._path)
+                source.execute("PRAGMA query_only = ON").close()
+                source.execute("BEGIN")
+                source.execute("SELECT count(*) FROM sqlite_master").fetchall()
+            try:
+                target = sqlite3.connect(copy)
+                with contextlib.closing(target):
+                    source.backup(target, pages=PAGES, progress=_pages(progress), sleep=0)
+                    # On its own the copy is one file and has no log beside it.
+                    target.execute("PRAGMA journal_mode = DELETE").close()
+            finally:
+                with lock:  # the last one to close makes a checkpoint
+                    source.close()
+
+    def restore(self, archive: Archive, *, force: bool, progress: Progress) -> Path | None:
+        self._refuse_full(force=force)
+        self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with tempfile.TemporaryDirectory(dir=self._path.parent, prefix=".assent-restore-") as folder:
+            copy = Path(folder) / MEMBER
+            _touch(copy)
+            with copy.open("wb") as file:
+                for chunk in archive.checked(MEMBER):
+                    file.write(chunk)
+                file.flush()
+                os.fsync(file.fileno())
+            progress("verifying what was restored", 0, 1)
+            expected = archive.manifest
+            found = _described(copy, made_at=expected.created_at, version=expected.assent)
+            for what in ("schema", "counts", "heads", "key_ids"):
+                require_same(what, getattr(expected, what), getattr(found, what))
+            with _locking(self._path) as lock, lock:
+                aside = self._make_room(force=force)
+                copy.rename(self._path)
+        sync_folder(self._path.parent)
+        return aside
+
+    def _refuse_full(self, *, force: bool) -> None:
+        log = Path(f"{self._path}-wal")
+        if not self._path.exists() and log.exists():
+            msg = f"{log} was left behind by other data, and SQLite would mix it in. Move it away first."
+            raise Refused(msg)
+        if not force and self._path.exists() and _holds_rows(self._path):
+            msg = (
+                f"There is data in {self._path.parent} already. Choose another directory with --data; or stop its"
+                " server and repeat this with --force, which puts the present data aside."
+            )
+            raise Refused(msg)
+
+    def _make_room(self, *, force: bool) -> Path | None:
+        """Move what is there out of the way, whole and in one file; refuse while anybody uses it."""
+        self._refuse_full(force=force)
+        if not self._path.exists():
+            return None
+        with contextlib.closing(sqlite3.connect(self._path, timeout=0, isolation_level=None)) as connection:
+            try:
+                alone = connection.execute("PRAGMA journal_mode = DELETE").fetchone() == ("delete",)
+            except sqlite3.OperationalError:
+                alone = False
+        if not alone:
+            msg = f"A server uses the data in {self._path.parent}. Stop it and try again."
+            raise Refused(msg)
+        self._path.rename(self._put_aside)
+        return self._put_aside
+
+
+def _described(path: Path, *, made_at: str, version: str) -> Manifest:
+    """Look through a database that nobody else uses; raise if anything about it is wrong."""
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        try:
+            if connection.execute("PRAGMA integrity_check").fetchall() != [("ok",)]:
+                raise _unsound("SQLite's own check of it fails")
+            if connection.execute("PRAGMA foreign_key_check").fetchall():
+                raise _unsound("rows point to rows that are not there")
+            tables = [name for (name,) in connection.execute(SELECT_TABLES)]
+            (schema,) = connection.execute("SELECT version_num FROM assent_version").fetchone()
+            secrets = "assent_secrets" in tables
+            return Manifest(
+                assent=version,
+                kind="sqlite",
+                schema=schema,
+                created_at=made_at,
+                counts={name: connection.execute(COUNT.format(table=f'"{name}"')).fetchone()[0] for name in tables},
+                heads=verified_heads(connection.execute(SELECT_CHAINS.format(collation=""))),
+                key_ids=[row[0] for row in connection.execute(SELECT_KEY_IDS)] if secrets else [],
+            )
+        except (sqlite3.Error, TypeError) as error:
+            raise _unsound("it cannot be read as data of Assent") from error
+
+
+def _unsound(how: str) -> Refused:
+    return Refused(f"The database is not sound: {how}. Nothing was written.")
+
+
+def _holds_rows(path: Path) -> bool:
+    with contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as connection:
+        tables = [name for (name,) in connection.execute(SELECT_TABLES) if name.startswith("assent_")]
+        return any(
+            connection.execute(f'SELECT 1 FROM "{name}" LIMIT 1').fetchone()
+            for name in tables
+            if name != "assent_version"
+        )
+
+
+def _pages(progress: Progress) -> Callable[[int, int, int], None]:
+    return lambda _, remaining, total: progress("copying", total - remaining, total)
+
+
+@contextlib.contextmanager
+def _locking(path: Path) -> Generator[WriteLock, None, None]:
+    lock = WriteLock(path.with_suffix(".lock"))
+    try:
+        yield lock
+    finally:
+        lock.close()
+
+
+def _touch(path: Path) -> None:
+    """Make the file first, for its owner only; whoever fills it leaves it so."""
+    os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))

@@ -1,0 +1,43 @@
+"""How things stand, for whoever watches: one cheap query every few seconds, however much there is."""
+
+from assent.domain.instants import SECOND
+from assent.ports import Database
+from assent.store.transaction import Transaction
+from assent.telemetry import Figures
+
+CAP = 50_000
+"""Where counting stops: past it, what matters is that there are too many."""
+WATCHED = ("pending", "sending", "dead")
+# Every part of it is looked up in an index and stops at the cap. The comparisons with 0 are always true: they are what
+# leads SQLite to the small index of what is open. What has no such index is looked up project by project.
+FIGURES = """
+    SELECT
+      (SELECT count(*) FROM (SELECT 1 FROM assent_breakpoints
+                             WHERE status = 'waiting' AND due_at >= 0 LIMIT :cap) AS waiting),
+      (SELECT min((SELECT b.created_at FROM assent_breakpoints b
+                   WHERE b.project_id = p.id AND b.status = 'waiting' ORDER BY b.created_at LIMIT 1))
+       FROM assent_projects p),
+      (SELECT count(*) FROM (SELECT 1 FROM assent_deliveries WHERE state IN ('pending', 'sending') AND next_at >= 0
+                             AND state = 'pending' LIMIT :cap) AS queued),
+      (SELECT count(*) FROM (SELECT 1 FROM assent_deliveries WHERE state IN ('pending', 'sending') AND next_at >= 0
+                             AND state = 'sending' LIMIT :cap) AS going),
+      (SELECT CAST(coalesce(sum((SELECT count(*) FROM (SELECT 1 FROM assent_deliveries d WHERE d.project_id = p.id
+                                                       AND d.state = 'dead' LIMIT :cap) AS given_up)), 0) AS BIGINT)
+       FROM assent_projects p),
+      (SELECT next_at FROM assent_deliveries WHERE state IN ('pending', 'sending') AND next_at >= 0
+       AND state = 'pending' ORDER BY next_at LIMIT 1)"""
+
+
+async def read_figures(database: Database[Transaction], now: int) -> Figures:
+    rows = await database.fetch_page(FIGURES, {"cap": CAP})
+    pending, oldest, queued, going, dead, due = rows[0]
+    return Figures(
+        pending=pending,
+        oldest_pending_seconds=_since(oldest, now),
+        deliveries=dict(zip(WATCHED, (queued, going, dead), strict=True)),
+        delivery_lag_seconds=_since(due, now),
+    )
+
+
+def _since(at: int | None, now: int) -> float:
+    return 0.0 if at is None else max(0, now - at) / SECOND

@@ -1,0 +1,32 @@
+"""Is the database there, does it take writes, and are its tables the ones this code was written for?"""
+
+import sqlite3
+
+import psycopg
+
+from assent.domain.errors import Unavailable
+from assent.ports import Database
+from assent.store import migrations
+from assent.store.transaction import Transaction
+
+# Takes the way of every write, and PostgreSQL refuses it on a copy that only reads; changes nothing.
+TOUCH = "UPDATE assent_projects SET name = name WHERE id IS NULL"
+VERSION = "SELECT version_num FROM assent_version"
+
+
+async def usable(database: Database[Transaction]) -> None:
+    """Raise Unavailable, saying what is wrong, unless breakpoints can be written."""
+    try:
+        behind = await database.write(_probe)
+    except (sqlite3.Error, psycopg.Error) as error:
+        msg = "The database takes no writes."
+        raise Unavailable(msg) from error
+    if behind:
+        msg = "The database is not at the version this node needs. Run: assent migrate"
+        raise Unavailable(msg)
+
+
+def _probe(tx: Transaction) -> bool:
+    tx.session.change(TOUCH, {})
+    rows = tx.session.all(VERSION, {})
+    return migrations.behind(rows[0][0] if rows else None)

@@ -1,0 +1,239 @@
+"""What may not be kept for ever: legal holds, and the purging that they stop."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from assent.domain.audit import SPOKEN, Answer, Comment, FileNamed, stub
+from assent.domain.breakpoint import Event
+from assent.domain.errors import NotFound, Unavailable
+from assent.ports import Session
+from assent.store.audit import answer_of
+from assent.store.breakpoints import INSERT_EVENT, event_row, to_json
+from assent.store.sql import Row, among, given, insert
+
+DIALECTS = ("sqlite", "postgresql")
+_HOLD = ("id", "project_id", "breakpoint_id", "reason", "placed_by", "placed_at", "lifted_by", "lifted_at")
+INSERT_HOLD = insert("assent_holds", _HOLD)
+SELECT_HOLDS = f"SELECT {', '.join(_HOLD)} FROM assent_holds WHERE project_id = :project_id ORDER BY placed_at, id"
+LIFT = """
+    UPDATE assent_holds SET lifted_by = :by, lifted_at = :now
+    WHERE id = :id AND project_id = :project_id AND lifted_at IS NULL"""
+# Whoever places a hold and whoever purges meet here: a hold that is placed before the purging is seen by it, and one
+# that comes during it waits, and is told that it came too late.
+LOCK_TO_HOLD = "SELECT id FROM assent_projects WHERE id = :project_id FOR NO KEY UPDATE"
+LOCK_TO_PURGE = "SELECT policy FROM assent_projects WHERE id = :project_id FOR SHARE"
+NOT_HELD = """
+    NOT EXISTS (
+        SELECT 1 FROM assent_holds h
+        WHERE h.project_id = b.project_id AND (h.breakpoint_id IS NULL OR h.breakpoint_id = b.id)
+          AND h.lifted_at IS NULL)"""
+SELECT_OLD = f"""
+    SELECT b.id, b.version, b.head, b.run_id, b.tags FROM assent_breakpoints b
+    WHERE b.project_id = :project_id AND b.ended_at IS NOT NULL AND b.ended_at <= :before AND b.purged_at IS NULL
+      AND {NOT_HELD}
+    ORDER BY b.ended_at LIMIT :limit"""
+# FTS5 forgets a row only if it is told which words it had.
+UNINDEX = """
+    INSERT INTO assent_search (assent_search, rowid, search)
+    SELECT 'delete', ordinal, search FROM assent_breakpoints WHERE {these}"""
+REINDEX = "INSERT INTO assent_search (rowid, search) SELECT ordinal, search FROM assent_breakpoints WHERE {these}"
+PURGED_ROW = {"id": "text", "seq": "bigint", "head": "text", "at": "bigint"}
+BLANKED_EVENT = {"id": "text", "seq": "bigint", "metadata": "text"}
+_SHORT_RESULT = """
+    '{"approved":' || CASE WHEN b.decision = 'approved' THEN 'true' ELSE 'false' END
+    || ',"status":"' || b.status || '"'
+    || CASE WHEN b.decision IS NULL THEN '' ELSE ',"decision":"' || b.decision || '"' END
+    || ',"auto":' || CASE WHEN b.ended_by LIKE 'rule:%' THEN 'true' ELSE 'false' END || '}'"""
+PURGE = {
+    dialect: f"""
+    UPDATE assent_breakpoints AS b
+    SET payload = '{{}}', title = NULL, question = NULL, search = '', purged_at = given.at, updated_at = given.at,
+        version = given.seq, head = given.head, result = {_SHORT_RESULT}
+    FROM {given(dialect, PURGED_ROW)}
+    WHERE b.id = given.id AND b.version = given.seq - 1 AND b.purged_at IS NULL AND b.status <> 'waiting'
+      AND {NOT_HELD}"""
+    for dialect in DIALECTS
+}
+SELECT_SPOKEN = f"""
+    SELECT breakpoint_id, seq, metadata FROM assent_events
+    WHERE {{these}} AND type IN ({", ".join(f"'{kind}'" for kind in sorted(SPOKEN))})"""
+BLANK_EVENTS = {
+    dialect: f"""
+    UPDATE assent_events AS e SET metadata = given.metadata
+    FROM {given(dialect, BLANKED_EVENT)}
+    WHERE e.breakpoint_id = given.id AND e.seq = given.seq"""
+    for dialect in DIALECTS
+}
+BLANK_RESPONSES = """
+    UPDATE assent_responses SET comment = NULL, option = NULL, answers = NULL, edits = NULL WHERE {these}"""
+BLANK_COMMENTS = "UPDATE assent_comments SET comment = '' WHERE {these}"
+BLANK_ENTRIES = "UPDATE assent_breakpoint_files SET path = '', language = NULL WHERE {these}"
+SELECT_ANSWERS = """
+    SELECT r.breakpoint_id, r.person_id, r.person, r.first_at, r.person, r.approved, r.at, r.via, r.comment, r.option,
+           r.answers, r.edits, r.seat, r.in_place_of, r.override, r.digest
+    FROM assent_responses r WHERE {these}"""
+SELECT_COMMENTS = "SELECT breakpoint_id, id, author, comment, created_at FROM assent_comments WHERE {these}"
+SELECT_ENTRIES = (
+    "SELECT breakpoint_id, n, path, format, language, sha256, size FROM assent_breakpoint_files WHERE {these}"
+)
+# Whoever raises a breakpoint with a file locks it as well: either they find it gone and store it again, or their
+# breakpoint is there by the time the next statement asks whether anybody needs the file.
+LOCK_FILES = """
+    SELECT sha256 FROM assent_files WHERE project_id = :project_id AND {these} ORDER BY sha256 FOR UPDATE"""
+DELETE_FILES = """
+    DELETE FROM assent_files WHERE project_id = :project_id AND {these} AND NOT EXISTS (
+        SELECT 1 FROM assent_breakpoint_files e JOIN assent_breakpoints b ON b.id = e.breakpoint_id
+        WHERE e.sha256 = assent_files.sha256 AND b.project_id = assent_files.project_id AND b.purged_at IS NULL)"""
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """While it stands, nothing it covers is purged; without a breakpoint it covers its whole project."""
+
+    id: str
+    project: str
+    breakpoint_id: str | None
+    reason: str
+    placed_by: str
+    placed_at: int
+    lifted_by: str | None = None
+    lifted_at: int | None = None
+
+
+class Holds:
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def wait_for_purging(self, project: str) -> None:
+        """Wait until whoever purges this project is done, and keep them from beginning again."""
+        if self._session.dialect == "postgresql":
+            self._session.all(LOCK_TO_HOLD, {"project_id": project})
+
+    def purged_at(self, breakpoint_id: str, *, project: str) -> int | None:
+        """Return when its content was removed, or None; raise if there is no such breakpoint."""
+        statement = "SELECT purged_at FROM assent_breakpoints WHERE id = :id AND project_id = :project_id"
+        rows = self._session.all(statement, {"id": breakpoint_id, "project_id": project})
+        if not rows:
+            msg = f"There is no breakpoint {breakpoint_id} in this project."
+            raise NotFound(msg)
+        purged_at: int | None = rows[0][0]
+        return purged_at
+
+    def add(self, hold: Hold) -> None:
+        row = {name: getattr(hold, name) for name in _HOLD if name != "project_id"} | {"project_id": hold.project}
+        self._session.write(INSERT_HOLD, [row])
+
+    def lift(self, hold_id: str, *, project: str, by: str, now: int) -> None:
+        params = {"id": hold_id, "project_id": project, "by": by, "now": now}
+        if self._session.change(LIFT, params) != 1:
+            msg = f"There is no hold {hold_id} in this project, or it was lifted already."
+            raise NotFound(msg)
+
+    def every(self, project: str) -> list[Hold]:
+        return [Hold(*row) for row in self._session.all(SELECT_HOLDS, {"project_id": project})]
+
+
+@dataclass(frozen=True, slots=True)
+class Old:
+    """A breakpoint whose time is over: where its chain ends, and what will stay of it."""
+
+    id: str
+    version: int
+    head: str
+    run_id: str | None
+    tags: tuple[str, ...]
+    answers: Sequence[Answer]
+    comments: Sequence[Comment]
+    files: Sequence[FileNamed]
+
+
+class Retention:
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._postgres = session.dialect == "postgresql"
+
+    def days(self) -> dict[str, int]:
+        """Return the projects that keep things for so many days only."""
+        rows = self._session.all("SELECT id, policy FROM assent_projects ORDER BY id", {})
+        return {row[0]: days for row in rows if (days := _days(row[1]))}
+
+    def lock(self, project: str) -> int | None:
+        """Keep holds and policies of a project as they are; return for how many days it keeps things."""
+        statement = LOCK_TO_PURGE if self._postgres else LOCK_TO_PURGE.removesuffix(" FOR SHARE")
+        return _days(self._session.all(statement, {"project_id": project})[0][0])
+
+    def old(self, project: str, *, before: int, limit: int) -> list[Old]:
+        """Return what ended before then, is not purged and not held; locked."""
+        lock = " FOR UPDATE OF b SKIP LOCKED" if self._postgres else ""
+        rows = self._session.all(SELECT_OLD + lock, {"project_id": project, "before": before, "limit": limit})
+        ids = [row[0] for row in rows]
+        answers = self._children(SELECT_ANSWERS, ids)
+        comments = self._children(SELECT_COMMENTS, ids)
+        entries = self._children(SELECT_ENTRIES, ids)
+        return [
+            Old(
+                id=breakpoint_id,
+                version=version,
+                head=head,
+                run_id=run_id,
+                tags=tuple(msgspec.json.decode(tags)),
+                answers=[answer_of(each) for each in answers[breakpoint_id]],
+                comments=[Comment(*each) for each in comments[breakpoint_id]],
+                files=[FileNamed(*each) for each in entries[breakpoint_id]],
+            )
+            for breakpoint_id, version, head, run_id, tags in rows
+        ]
+
+    def _children(self, statement: str, ids: list[str]) -> dict[str, list[Row]]:
+        these, params = among("breakpoint_id", ids, self._session.dialect)
+        found: dict[str, list[Row]] = defaultdict(list)
+        for row in self._session.all(statement.format(these=these), params):
+            found[row[0]].append(row[1:])
+        return found
+
+    def purge(self, project: str, old: Sequence[Old], told: Sequence[Event]) -> None:
+        """Take away what these breakpoints said, unless somebody holds one; record that it was taken."""
+        ids = [event.breakpoint_id for event in told]
+        if not self._postgres:
+            self._on_these(UNINDEX, ids, column="id")
+        rows = [{"id": each.breakpoint_id, "seq": each.seq, "head": each.hash, "at": each.at} for each in told]
+        if self._session.change(PURGE[self._session.dialect], {"rows": to_json(rows)}) != len(rows):
+            msg = "Something that was to be purged has changed or is held; nothing was purged."
+            raise Unavailable(msg)
+        if not self._postgres:
+            self._on_these(REINDEX, ids, column="id")
+        self._session.write(INSERT_EVENT, [event_row(each) for each in told])
+        self._blank_events(ids)
+        for statement in (BLANK_RESPONSES, BLANK_COMMENTS, BLANK_ENTRIES):
+            self._on_these(statement, ids)
+        self._delete_files(project, sorted({file.sha256 for each in old for file in each.files if file.sha256}))
+
+    def _on_these(self, statement: str, ids: list[str], *, column: str = "breakpoint_id") -> None:
+        these, params = among(column, ids, self._session.dialect)
+        self._session.write(statement.format(these=these), [params])
+
+    def _blank_events(self, ids: list[str]) -> None:
+        these, params = among("breakpoint_id", ids, self._session.dialect)
+        rows = [
+            {"id": breakpoint_id, "seq": seq, "metadata": to_json(stub(msgspec.json.decode(metadata)))}
+            for breakpoint_id, seq, metadata in self._session.all(SELECT_SPOKEN.format(these=these), params)
+        ]
+        if rows:
+            self._session.write(BLANK_EVENTS[self._session.dialect], [{"rows": to_json(rows)}])
+
+    def _delete_files(self, project: str, digests: list[str]) -> None:
+        """Remove the bytes that no breakpoint refers to any more."""
+        if not digests:
+            return
+        these, params = among("sha256", digests, self._session.dialect)
+        if self._postgres:
+            self._session.all(LOCK_FILES.format(these=these), params | {"project_id": project})
+        self._session.write(DELETE_FILES.format(these=these), [params | {"project_id": project}])
+
+
+def _days(policy: str) -> int | None:
+    days: int | None = msgspec.json.decode(policy).get("retentionDays")
+    return days

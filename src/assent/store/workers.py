@@ -1,0 +1,28 @@
+"""Which workers are alive, by when they were last seen."""
+
+from assent.ports import Session
+
+BEAT = """
+    INSERT INTO assent_workers (id, host, pid, started_at, seen_at) VALUES (:id, :host, :pid, :now, :now)
+    ON CONFLICT (id) DO UPDATE SET seen_at = excluded.seen_at"""
+FORGET = "DELETE FROM assent_workers WHERE seen_at < :before"
+LEAVE = "DELETE FROM assent_workers WHERE id = :id"
+SELECT = "SELECT id FROM assent_workers ORDER BY id"
+
+
+class Workers:
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def beat(self, worker: str, *, host: str, pid: int, now: int) -> None:
+        self._session.write(BEAT, [{"id": worker, "host": host, "pid": pid, "now": now}])
+
+    def forget(self, before: int) -> int:
+        """Give up those not seen since; return how many."""
+        return self._session.change(FORGET, {"before": before})
+
+    def leave(self, worker: str) -> None:
+        self._session.write(LEAVE, [{"id": worker}])
+
+    def alive(self) -> list[str]:
+        return [row[0] for row in self._session.all(SELECT, {})]

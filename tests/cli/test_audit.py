@@ -1,0 +1,184 @@
+"""Looking the data over on the command line, and holding it."""
+
+import asyncio
+import json
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from assent.settings import Settings
+from tests.cli.commands import Desk, here, here_json
+from tests.services.living import live
+from tests.support.nodes import ManualClock, running_node
+from tests.support.tampering import unlocked
+
+
+@pytest.fixture
+def lived(sqlite_settings: Settings) -> dict[str, str]:
+    async def run() -> dict[str, str]:
+        clock = ManualClock()
+        async with running_node(sqlite_settings, clock=clock) as node:
+            return (await live(node, clock)).ids
+
+    return asyncio.run(run())
+
+
+def place(settings: Settings) -> tuple[str, str]:
+    return ("--data", str(settings.data_dir))
+
+
+def test_untouched_data_verifies_with_exit_code_0(sqlite_settings: Settings, lived: dict[str, str]) -> None:
+    done = here("audit", "verify", *place(sqlite_settings))
+    counted = here_json("audit", "verify", *place(sqlite_settings))
+
+    assert done.exit_code == 0
+    assert "everything holds" in done.stdout
+    assert (counted["ok"], counted["breakpoints"], counted["purged"]) == (True, len(lived), 0)
+    assert counted["findings"] == []
+
+
+def test_every_finding_is_listed_with_exit_code_1(sqlite_settings: Settings, lived: dict[str, str]) -> None:
+    with unlocked(sqlite_settings) as opened:
+        opened.run("UPDATE assent_events SET actor = 'person:eve' WHERE breakpoint_id = :id", id=lived["rejected"])
+
+    done = here("audit", "verify", *place(sqlite_settings))
+    told = here("audit", "verify", "--json", *place(sqlite_settings))
+
+    assert (done.exit_code, told.exit_code) == (1, 1)
+    assert f"{lived['rejected']} event 1: its hash is not the hash of what it says." in done.stdout
+    found = json.loads(told.stdout)
+    assert found["ok"] is False
+    assert found["findings"][0] == {
+        "breakpointId": lived["rejected"],
+        "seq": 1,
+        "part": "chain",
+        "what": "its hash is not the hash of what it says",
+    }
+
+
+def test_an_audit_can_be_narrowed(sqlite_settings: Settings, lived: dict[str, str]) -> None:
+    with unlocked(sqlite_settings) as opened:
+        opened.run("UPDATE assent_breakpoints SET votes = 7 WHERE id = :id", id=lived["rejected"])
+    at = place(sqlite_settings)
+
+    assert here("audit", "verify", "--breakpoint", lived["expired"], *at).exit_code == 0
+    assert here("audit", "verify", "--breakpoint", lived["rejected"], *at).exit_code == 1
+    assert here("audit", "verify", "--project", "default", *at).exit_code == 1
+    for unknown in (("--breakpoint", "bp_none"), ("--project", "nowhere")):
+        refused = here("audit", "verify", *unknown, *at)
+        assert (refused.exit_code, refused.stdout) == (1, "")
+        assert refused.stderr.startswith("Error: There is no ")
+
+
+def test_an_audit_writes_nothing(sqlite_settings: Settings, tmp_path: Path) -> None:
+    missing = here("audit", "verify", "--data", str(tmp_path / "nowhere"))
+    assert (missing.exit_code, list(tmp_path.glob("nowhere"))) == (1, [])
+    before = dump(sqlite_settings)
+    assert here("fsck", *place(sqlite_settings)).exit_code == 0
+    assert dump(sqlite_settings) == before
+
+
+def dump(settings: Settings) -> list[str]:
+    connection = sqlite3.connect(settings.sqlite_path)
+    try:
+        return list(connection.iterdump())
+    finally:
+        connection.close()
+
+
+def test_an_audit_works_beside_a_running_server(desk: Desk) -> None:
+    for n in range(3):
+        desk.asked(f"Number {n}?")
+    assert here_json("audit", "verify", "--data", str(desk.data))["breakpoints"] >= 3
+    assert here_json("fsck", "--data", str(desk.data))["ok"]
+
+
+def test_fsck_names_every_promise_and_what_it_could_not_check(sqlite_settings: Settings, lived: dict[str, str]) -> None:
+    del lived
+    shown = here("fsck", *place(sqlite_settings))
+    checks = {each["name"]: each for each in here_json("fsck", *place(sqlite_settings))["checks"]}
+
+    assert shown.exit_code == 0
+    assert [name for name in checks if name.startswith("I")] == [f"I{n}" for n in range(1, 13)]
+    assert all(f" {name} " in shown.stdout for name in checks)
+    assert {name for name, each in checks.items() if each["state"] == "nothing to check"} == {"I10", "I11"}
+    assert checks["I11"]["why"] == "there are no checkpoints yet"
+    assert checks["I4"]["lookedAt"] > 0
+
+
+def test_fsck_reports_a_broken_promise_with_exit_code_1(sqlite_settings: Settings, lived: dict[str, str]) -> None:
+    with unlocked(sqlite_settings) as opened:
+        opened.run("UPDATE assent_labels SET project_id = 'x' WHERE id = :id", id=lived["waiting"])
+
+    done = here("fsck", *place(sqlite_settings))
+
+    assert done.exit_code == 1
+    assert "✗ I12" in done.stdout
+    assert lived["waiting"] in done.stdout
+
+
+def test_fsck_compares_with_what_was_acknowledged(
+    sqlite_settings: Settings, lived: dict[str, str], tmp_path: Path
+) -> None:
+    file = tmp_path / "acked.jsonl"
+    file.write_text(json.dumps({"id": lived["approved"], "decision": "approved"}) + "\n")
+    assert here("fsck", "--expect", str(file), *place(sqlite_settings)).exit_code == 0
+    file.write_text(json.dumps({"id": "bp_lost", "status": "waiting"}) + "\n")
+    lost = here("fsck", "--expect", str(file), *place(sqlite_settings))
+    assert lost.exit_code == 1
+    assert "it was acknowledged as waiting, but it is not there" in lost.stdout
+    for nonsense in ("nonsense", "[]", '{"status": "waiting"}', '{"id": "x", "stauts": "released"}'):
+        file.write_text(nonsense + "\n")
+        refused = here("fsck", "--expect", str(file), *place(sqlite_settings))
+        assert (refused.exit_code, refused.stdout) == (1, "")
+        assert "line 1" in refused.stderr
+    assert here("fsck", "--expect", str(tmp_path / "none"), *place(sqlite_settings)).exit_code == 1
+
+
+def test_hostile_text_in_the_data_is_shown_harmless(sqlite_settings: Settings, lived: dict[str, str]) -> None:
+    with unlocked(sqlite_settings) as opened:
+        opened.run(
+            "UPDATE assent_events SET type = :type WHERE breakpoint_id = :id", type="\x1b[2Jx", id=lived["waiting"]
+        )
+    done = here("audit", "verify", *place(sqlite_settings))
+    assert "\x1b[2J" not in done.stdout
+
+
+def test_a_hold_is_placed_listed_and_lifted(settings: Settings) -> None:
+    where = {"ASSENT_DATA_DIR": str(settings.data_dir), "ASSENT_DATABASE_URL": settings.database_url}
+    env = {name: value for name, value in where.items() if value is not None}
+
+    placed = here_json("hold", "place", "--reason", "The court asked.", **env)
+    listed = here_json("hold", "list", **env)["items"]
+    lifted = here("hold", "lift", placed["id"], **env)
+    again = here("hold", "lift", placed["id"], **env)
+
+    assert (placed["breakpointId"], placed["placedBy"]) == (None, "system:cli")
+    assert listed == [placed]
+    assert lifted.exit_code == 0
+    assert (again.exit_code, again.stdout) == (1, "")
+    (after,) = here_json("hold", "list", **env)["items"]
+    assert after["liftedBy"] == "system:cli"
+    assert "The court asked." in here("hold", "list", **env).stdout
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("place", "--reason", ""),
+        ("place", "--reason", "x", "--breakpoint", "bp_none"),
+        ("place", "--reason", "x", "--project", "nowhere"),
+        ("list", "--project", "nowhere"),
+        ("lift", "hold_none"),
+    ],
+)
+def test_a_hold_on_nothing_is_refused_with_a_sentence(sqlite_settings: Settings, arguments: tuple[str, ...]) -> None:
+    done = here("hold", *arguments, *place(sqlite_settings))
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_hold_can_be_of_one_breakpoint(sqlite_settings: Settings, lived: dict[str, str]) -> None:
+    placed = here_json("hold", "place", "--reason", "x", "--breakpoint", lived["approved"], *place(sqlite_settings))
+    assert placed["breakpointId"] == lived["approved"]

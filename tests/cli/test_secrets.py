@@ -1,0 +1,108 @@
+"""Callback secrets and keys on the command line, with and without a server beside it."""
+
+import shutil
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from assent.settings import Settings
+from tests.cli.commands import here, here_json
+from tests.support.keys import key_reference, new_key
+from tests.support.nodes import prepared, server
+
+
+@pytest.fixture
+def data(tmp_path: Path, sqlite_template: Path) -> str:
+    folder = tmp_path / "data"
+    folder.mkdir()
+    shutil.copy(sqlite_template, folder / "assent.db")
+    return str(folder)
+
+
+def test_a_callback_secret_is_shown_and_rotated_on_both_databases(settings: Settings) -> None:
+    env = {"ASSENT_DATA_DIR": str(settings.data_dir)}
+    if settings.database_url:
+        env |= {
+            "ASSENT_DATABASE_URL": settings.database_url,
+            "ASSENT_SECRET_KEYS": ",".join(settings.secret_keys or ()),
+        }
+    first = here_json("project", "callback-secret", **env)["items"]
+    rotated = here_json("project", "callback-secret", "--rotate", **env)["items"]
+
+    assert [each["version"] for each in rotated] == [2, 1]
+    assert rotated[1]["secret"] == first[0]["secret"]
+    assert here("project", "callback-secret", **env).stdout.split() == [each["secret"] for each in rotated]
+    listed = here("secrets", "list", **env)
+    assert listed.exit_code == 0
+    assert "whsec_" not in listed.output
+    assert here("project", "callback-secret", "--project", "nowhere", **env).exit_code == 1
+
+
+def test_a_new_key_takes_over_beside_a_running_server(tmp_path: Path) -> None:
+    settings = Settings(data_dir=tmp_path / "data")
+    (admin,) = prepared(settings, "admin")
+    log = tmp_path / "server.log"
+    with server(settings, log=log, access_log="true", log_level="debug") as process:
+
+        def shown() -> str:
+            headers = {"Authorization": f"Bearer {admin}"}
+            answer = httpx2.get(f"{process.url}/api/projects/default/callback-secret", headers=headers)
+            return str(answer.json()["items"][0]["secret"])
+
+        before = shown()
+        turned = here_json("secrets", "rotate-key", "--new", "--data", str(settings.data_dir))
+        after = shown()
+        httpx2.post(
+            f"{process.url}/api/projects/default/callback-secret/rotate", headers={"Authorization": f"Bearer {admin}"}
+        )
+        newest = shown()
+    listed = here_json("secrets", "list", "--data", str(settings.data_dir))
+
+    assert (turned["resealed"], turned["unreadable"]) == (1, 0)
+    assert before == after != newest
+    assert len(listed["keys"]) == 2
+    assert {each["keyId"] for each in listed["items"]} == {turned["keyId"]}
+    for secret in (before, newest, *settings.key_path.read_text().split()):
+        assert secret not in log.read_text()
+
+
+def test_the_old_key_can_go_once_everything_is_under_the_new(data: str, tmp_path: Path) -> None:
+    old, new = new_key(), new_key()
+    at = ("--data", data)
+    secret = here_json("project", "callback-secret", *at, ASSENT_SECRET_KEYS=key_reference(tmp_path, old))["items"]
+    both = key_reference(tmp_path, new, old)
+    assert here_json("secrets", "rotate-key", *at, ASSENT_SECRET_KEYS=both)["resealed"] == 1
+    assert here_json("secrets", "rotate-key", *at, ASSENT_SECRET_KEYS=both)["resealed"] == 0
+
+    only_new = key_reference(tmp_path, new)
+    assert here_json("project", "callback-secret", *at, ASSENT_SECRET_KEYS=only_new)["items"] == secret
+
+
+def test_what_no_key_opens_is_told_and_left(data: str, tmp_path: Path) -> None:
+    at = ("--data", data)
+    here_json("project", "callback-secret", *at, ASSENT_SECRET_KEYS=key_reference(tmp_path))
+    other = key_reference(tmp_path, new_key())
+    refused = here("project", "callback-secret", *at, ASSENT_SECRET_KEYS=other)
+    listed = here("secrets", "list", *at, ASSENT_SECRET_KEYS=other)
+    turned = here("secrets", "rotate-key", *at, ASSENT_SECRET_KEYS=other)
+
+    assert (refused.exit_code, turned.exit_code) == (1, 1)
+    assert "key_" in refused.stderr
+    assert "No key here opens" in listed.stderr
+    assert "1 could not be read" in turned.stderr
+
+
+@pytest.mark.parametrize("command", [("project", "callback-secret"), ("secrets", "rotate-key")])
+def test_postgresql_without_keys_is_told_what_to_set(postgres_settings: Settings, command: tuple[str, ...]) -> None:
+    done = here(*command, ASSENT_DATABASE_URL=str(postgres_settings.database_url))
+
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert "ASSENT_SECRET_KEYS" in done.stderr
+
+
+def test_a_new_key_is_only_put_into_the_key_file(data: str, tmp_path: Path) -> None:
+    done = here("secrets", "rotate-key", "--new", "--data", data, ASSENT_SECRET_KEYS=key_reference(tmp_path))
+
+    assert done.exit_code == 1
+    assert "--new is for the key file" in done.stderr

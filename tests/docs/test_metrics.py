@@ -1,0 +1,67 @@
+"""Every metric is documented with its type and labels, and none that does not exist."""
+
+import re
+
+from prometheus_client.metrics_core import Metric
+
+from assent.domain.breakpoint import Status
+from assent.ports import Ended, Hint
+from assent.store.figures import CAP
+from assent.telemetry import Figures, Metrics
+from tests.docs.pages import code_words, read, rows
+
+PAGE = read("reference/metrics.md")
+ROWS = {row[0].strip("`"): row for row in rows(PAGE)}
+
+
+def busy() -> Metrics:
+    """Metrics of which each has been used once, so that all labels show."""
+    metrics = Metrics()
+    metrics.answered("GET", "/", 200, 0.1)
+    metrics.committed([Hint("default", "bp_1", Status.RELEASED, 2, 2, Ended("approved", "person", 1, 1))])
+    metrics.batch(1, 0.1)
+    metrics.delivery_attempt("slack", "sent", 0.1)
+    metrics.queue({"enqueued": 1}, 1.0)
+    metrics.job_failed("sweep")
+    metrics.figures(Figures(deliveries={"pending": 1}))
+    return metrics
+
+
+FAMILIES = {
+    family.name + {"counter": "_total", "info": "_info"}.get(family.type, ""): family
+    for family in busy().registry.collect()
+}
+
+
+def labels_of(family: Metric) -> list[str]:
+    found = {name for sample in family.samples for name in sample.labels}
+    return sorted(found - {"le"})
+
+
+def test_every_metric_is_documented_and_every_documented_one_exists() -> None:
+    assert sorted(ROWS) == sorted(FAMILIES)
+
+
+def test_a_metric_is_documented_with_its_type_and_labels() -> None:
+    for name, family in FAMILIES.items():
+        _, kind, labels, meaning = ROWS[name]
+        # Prometheus itself reads an info as a gauge.
+        assert kind == ("gauge" if family.type == "info" else family.type), name
+        assert sorted(code_words(labels)) == labels_of(family), name
+        assert meaning, name
+
+
+def test_no_label_holds_what_a_caller_chose() -> None:
+    used = {label for family in FAMILIES.values() for label in labels_of(family)}
+    bounded = {"method", "route", "status", "decision", "by", "state", "channel", "outcome", "job", "version", "python"}
+    assert used <= bounded
+
+
+def test_the_cap_is_documented() -> None:
+    assert f"{CAP:,}" in PAGE
+
+
+def test_expressions_to_watch_name_metrics_that_exist() -> None:
+    named = set(re.findall(r"\bassent_\w+", read("how-to/observe.md")))
+    known = {name + suffix for name in FAMILIES for suffix in ("", "_bucket", "_sum", "_count")}
+    assert named <= known

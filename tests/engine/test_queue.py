@@ -1,0 +1,170 @@
+"""A job is queued with the transaction that causes it, once, and done by a worker."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+import pytest
+
+from assent.domain.errors import Conflict
+from assent.engine.worker import Worker
+from assent.settings import Settings
+from assent.store.transaction import Transaction
+from tests.support.nodes import Node, running_node
+from tests.support.until import until
+
+QUEUED = {
+    "sqlite": "SELECT workflow_uuid, status FROM workflow_status ORDER BY workflow_uuid",
+    "postgresql": "SELECT workflow_uuid, status FROM dbos.workflow_status ORDER BY workflow_uuid",
+}
+
+
+async def queued(node: Node) -> list[tuple[str, str]]:
+    rows = await node.assent.database.fetch_page(QUEUED[node.assent.database.dialect], {})
+    return [(row[0], row[1]) for row in rows]
+
+
+async def put(node: Node, key: str, *, delay: float = 0, job: str = "probe", **payload: Any) -> None:
+    await node.assent.database.write(lambda tx: tx.enqueue(job, key=key, payload=payload, delay=delay))
+
+
+async def test_a_job_is_there_after_the_commit_and_only_once(node: Node) -> None:
+    await put(node, "one", n=1)
+    await put(node, "one", n=2)
+    assert await queued(node) == [("probe:one", "ENQUEUED")]
+
+
+async def test_a_job_with_a_delay_waits(node: Node) -> None:
+    await put(node, "later", delay=3600)
+    assert await queued(node) == [("probe:later", "DELAYED")]
+
+
+async def test_a_refused_use_case_leaves_no_job_and_harms_no_other(node: Node) -> None:
+    def refused(tx: Transaction) -> None:
+        tx.enqueue("probe", key="refused", payload={})
+        msg = "No."
+        raise Conflict(msg)
+
+    async def attempt() -> None:
+        with pytest.raises(Conflict):
+            await node.assent.database.write(refused)
+
+    await asyncio.gather(*(put(node, f"good-{n}") for n in range(10)), *(attempt() for _ in range(10)))
+    assert await queued(node) == [(f"probe:good-{n}", "ENQUEUED") for n in range(10)]
+
+
+async def test_what_was_written_before_a_job_and_after_it_stays_with_it(node: Node) -> None:
+    """On PostgreSQL a pipeline is left for the job's sake; nothing around it may be lost or come apart."""
+
+    def use_case(tx: Transaction) -> None:
+        tx.workers.beat("before", host="h", pid=1, now=tx.now())
+        tx.enqueue("probe", key="between", payload={})
+        tx.workers.beat("after", host="h", pid=1, now=tx.now())
+        assert tx.workers.alive() == ["after", "before"]
+
+    await node.assent.database.write(use_case)
+    assert await node.assent.database.read(lambda tx: tx.workers.alive()) == ["after", "before"]
+    assert await queued(node) == [("probe:between", "ENQUEUED")]
+
+
+class Probe:
+    """A job that notes what it was given, and fails as often as it is told to."""
+
+    def __init__(self) -> None:
+        self.seen: list[Mapping[str, Any]] = []
+        self.failures = 0
+        self._changed = asyncio.Condition()
+
+    async def __call__(self, payload: Mapping[str, Any]) -> None:
+        async with self._changed:
+            self.seen.append(payload)
+            self._changed.notify_all()
+        if self.failures:
+            self.failures -= 1
+            msg = "not yet"
+            raise RuntimeError(msg)
+
+    async def times(self, count: int) -> None:
+        async with self._changed:
+            await self._changed.wait_for(lambda: len(self.seen) >= count)
+
+
+@pytest.fixture
+async def working(settings: Settings) -> AsyncIterator[Node]:
+    async with running_node(settings, worker=True) as node:
+        yield node
+
+
+def worker_of(node: Node) -> Worker:
+    assert node.assent.worker is not None
+    return node.assent.worker
+
+
+@pytest.fixture
+def probe(working: Node) -> Probe:
+    found = worker_of(working).handlers["probe"] = Probe()
+    return found
+
+
+async def finished(node: Node, job: str) -> str:
+    async def status() -> str:
+        return dict(await queued(node)).get(job, "")
+
+    return await until(status, lambda found: found not in {"ENQUEUED", "PENDING"})
+
+
+async def test_a_worker_does_the_jobs_of_its_queue(working: Node, probe: Probe) -> None:
+    await asyncio.gather(*(put(working, f"job-{n}", n=n) for n in range(50)))
+    await probe.times(50)
+    assert sorted(each["n"] for each in probe.seen) == list(range(50))
+
+
+async def test_a_job_that_fails_is_tried_again(working: Node, probe: Probe) -> None:
+    probe.failures = 2
+    await put(working, "stubborn")
+    assert await finished(working, "probe:stubborn") == "SUCCESS"
+    assert len(probe.seen) == 3
+
+
+async def test_a_job_nobody_knows_fails_and_stops_nothing(working: Node, probe: Probe) -> None:
+    await put(working, "strange", job="unknown")
+    await put(working, "known")
+    await probe.times(1)
+
+
+async def test_finished_jobs_are_deleted(working: Node, probe: Probe) -> None:
+    for n in range(3):
+        await put(working, f"job-{n}")
+    for n in range(3):
+        assert await finished(working, f"probe:job-{n}") == "SUCCESS"
+    assert await asyncio.to_thread(worker_of(working).delete_finished) == 3
+    assert await queued(working) == []
+    assert len(probe.seen) == 3
+
+
+async def test_what_a_dead_worker_left_running_is_done_by_another(working: Node, probe: Probe) -> None:
+    """The row of a job says which worker runs it; one that is not alive gets it taken away."""
+    await put(working, "orphan", delay=3600)
+    table = "workflow_status" if working.assent.database.dialect == "sqlite" else "dbos.workflow_status"
+
+    def leave_running(tx: Transaction) -> None:
+        tx.session.change(
+            f"UPDATE {table} SET status = 'PENDING', executor_id = 'dead:1', application_version = '1'"
+            " WHERE workflow_uuid = :id",
+            {"id": "probe:orphan"},
+        )
+
+    await working.assent.database.write(leave_running)
+    await asyncio.to_thread(worker_of(working).recover, frozenset({worker_of(working).id}))
+    assert await finished(working, "probe:orphan") == "SUCCESS"
+    assert len(probe.seen) == 1
+
+
+async def test_a_stopping_worker_finishes_what_it_runs_and_leaves(settings: Settings) -> None:
+    async with running_node(settings, worker=True) as node:
+        probe = worker_of(node).handlers["probe"] = Probe()
+        await put(node, "last")
+        await probe.times(1)
+    async with running_node(settings) as after:
+        assert await after.assent.database.read(lambda tx: tx.workers.alive()) == []
+        assert dict(await queued(after))["probe:last"] == "SUCCESS"

@@ -1,0 +1,280 @@
+"""Agents that ask and people who answer while servers die, and the ledger of what they were told."""
+
+import asyncio
+import contextlib
+import random
+import sqlite3
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx2
+import psycopg
+
+from assent.settings import Settings
+from tests.support.receiver import Receiver
+
+PATH = "/callback"
+TERMINAL = {"released", "expired", "cancelled"}
+TOLD = {"created", "responded", *TERMINAL}
+"""The events that a callbackUrl hears of."""
+PEOPLE = ("ann", "bob")
+WISHES = {"approve": 8, "reject": 4, "quorum": 3, "cancel": 2, "expire": 1, "nothing": 2}
+GIVES_UP = 0.25
+"""How often a client that got no answer never asks again."""
+PAUSE = 0.02
+
+
+@dataclass
+class Ask:
+    """What one agent wanted and what it was told."""
+
+    key: str
+    wish: str
+    callback: bool
+    id: str | None = None
+    ended: tuple[str, str | None] | None = None
+    votes: list[str] = field(default_factory=list[str])
+
+
+@dataclass
+class Ledger:
+    """Everything a client was told; what it was not told may be or not be."""
+
+    asks: list[Ask] = field(default_factory=list[Ask])
+    seen: Counter[str] = field(default_factory=Counter[str])
+    wrong: list[str] = field(default_factory=list[str])
+
+    @property
+    def acknowledged(self) -> list[Ask]:
+        return [ask for ask in self.asks if ask.id is not None]
+
+    def expected(self) -> list[dict[str, str]]:
+        """What `assent fsck --expect` compares with."""
+        lines: list[dict[str, str]] = []
+        for ask in self.acknowledged:
+            line = {"id": ask.id or ""}
+            if ask.ended is not None:
+                status, decision = ask.ended
+                line |= {"status": status} | ({"decision": decision} if decision else {})
+            lines.append(line)
+        return lines
+
+
+class Load:
+    """Clients as an SDK would be: on a lost connection or a 503 they ask again, elsewhere, with the same key."""
+
+    def __init__(self, urls: Sequence[str], tokens: dict[str, str], callback: str, *, seed: int) -> None:
+        self.urls = list(urls)
+        self.ledger = Ledger()
+        self._tokens = tokens
+        self._callback = callback
+        self._chance = random.Random(seed)
+        self._stopped = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+        limits = httpx2.Limits(max_connections=64, max_keepalive_connections=64)
+        self._client = httpx2.AsyncClient(timeout=30, limits=limits)
+
+    def start(self, agents: int) -> None:
+        self._tasks = [asyncio.create_task(self._agent(n)) for n in range(agents)]
+
+    async def stop(self) -> None:
+        """Let everybody finish what they are waiting for, and nobody begin anything."""
+        self._stopped.set()
+        await asyncio.gather(*self._tasks)
+        await self._client.aclose()
+
+    async def _agent(self, number: int) -> None:
+        while not self._stopped.is_set():
+            await self._ask(f"{number}-{len(self.ledger.asks)}")
+            await asyncio.sleep(self._chance.uniform(0, 2 * PAUSE))
+
+    async def _ask(self, key: str) -> None:
+        wish = self._chance.choices(list(WISHES), list(WISHES.values()))[0]
+        ask = Ask(key, wish, callback=self._chance.random() < 0.5)
+        self.ledger.asks.append(ask)
+        answer = await self._insist("agent", "", self._body(ask), key=f"ask-{key}")
+        if answer is None:
+            return
+        if answer.status_code != 201:
+            self.ledger.wrong.append(f"{key}: create answered {answer.status_code} {answer.text[:200]}")
+            return
+        ask.id = answer.json()["id"]
+        await self._grant(ask)
+
+    def _body(self, ask: Ask) -> dict[str, Any]:
+        body: dict[str, Any] = {"agentId": "loaded", "title": ask.key, "payload": {"question": "Go?"}}
+        if ask.callback:
+            body["callbackUrl"] = self._callback
+        if ask.wish == "quorum":
+            body["payload"] |= {"expert": list(PEOPLE), "strategy": "quorum"}
+        if ask.wish == "expire":
+            body["ttlSeconds"] = 1
+        return body
+
+    async def _grant(self, ask: Ask) -> None:
+        if ask.wish == "cancel":
+            await self._cancel(ask)
+        elif ask.wish in {"approve", "reject"}:
+            await self._vote(ask, self._chance.choice(PEOPLE), approved=ask.wish == "approve")
+        elif ask.wish == "quorum":
+            for person in PEOPLE:
+                await self._vote(ask, person, approved=True)
+
+    async def _vote(self, ask: Ask, person: str, *, approved: bool) -> None:
+        body, key = {"approved": approved}, f"vote-{ask.key}-{person}"
+        answer = await self._insist(person, f"/{ask.id}/feedback", body, key=key)
+        if answer is None:
+            return
+        if answer.status_code != 200:
+            self.ledger.wrong.append(f"{ask.key}: a vote was answered {answer.status_code} {answer.text[:200]}")
+            return
+        ask.votes.append(person)
+        self._note(ask, answer.json())
+
+    async def _cancel(self, ask: Ask) -> None:
+        """Taking back needs no key: when the first answer was lost, a second one says that it is over already."""
+        met = self.ledger.seen.total()
+        answer = await self._insist("agent", f"/{ask.id}/cancel", None)
+        if answer is None or (answer.status_code == 409 and self.ledger.seen.total() > met + 1):
+            return
+        if answer.status_code != 200:
+            self.ledger.wrong.append(f"{ask.key}: cancel answered {answer.status_code} {answer.text[:200]}")
+            return
+        self._note(ask, answer.json())
+
+    def _note(self, ask: Ask, told: dict[str, Any]) -> None:
+        if told["status"] in TERMINAL:
+            ask.ended = (told["status"], told.get("decision"))
+
+    async def _insist(
+        self, who: str, path: str, body: dict[str, Any] | None, *, key: str | None = None
+    ) -> httpx2.Response | None:
+        """Ask until there is an answer, or this client has had enough."""
+        headers = {"authorization": f"Bearer {self._tokens[who]}"} | ({"idempotency-key": key} if key else {})
+        while True:
+            url = self._chance.choice(self.urls)
+            enough = self._chance.random() < GIVES_UP
+            try:
+                answer = await self._client.post(f"{url}/api/breakpoints{path}", json=body, headers=headers)
+            except httpx2.TransportError as error:
+                self.ledger.seen[type(error).__name__] += 1
+                # Nobody was there: the question was not even heard.
+                enough = enough and not isinstance(error, httpx2.ConnectError)
+            else:
+                self.ledger.seen[str(answer.status_code)] += 1
+                if answer.status_code != 503:
+                    return answer
+            if self._stopped.is_set() or enough:
+                return None
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._stopped.wait(), 0.1)
+
+
+@dataclass(frozen=True)
+class Stored:
+    """One breakpoint as the database holds it."""
+
+    id: str
+    title: str
+    status: str
+    decision: str | None
+    callback: bool
+    events: list[tuple[int, str, str]]
+
+
+@contextlib.contextmanager
+def _rows(settings: Settings) -> Iterator[Any]:
+    """Past all of our code."""
+    if settings.database_url:
+        with psycopg.connect(settings.database_url) as connection:
+            yield lambda statement: connection.execute(statement).fetchall()
+        return
+    with contextlib.closing(sqlite3.connect(f"file:{settings.sqlite_path}?mode=ro", uri=True)) as file:
+        yield lambda statement: file.execute(statement).fetchall()
+
+
+def rows(settings: Settings, statement: str) -> list[tuple[Any, ...]]:
+    with _rows(settings) as ask:
+        found: list[tuple[Any, ...]] = ask(statement)
+        return found
+
+
+def stored(settings: Settings) -> dict[str, Stored]:
+    events: dict[str, list[tuple[int, str, str]]] = defaultdict(list)
+    for breakpoint_id, seq, kind, actor in rows(
+        settings, "SELECT breakpoint_id, seq, type, actor FROM assent_events ORDER BY breakpoint_id, seq"
+    ):
+        events[breakpoint_id].append((seq, kind, actor))
+    listed = rows(settings, "SELECT id, title, status, decision, callback_url FROM assent_breakpoints")
+    return {row[0]: Stored(row[0], row[1], row[2], row[3], row[4] is not None, events[row[0]]) for row in listed}
+
+
+def due(found: dict[str, Stored]) -> set[tuple[str, int]]:
+    """Every effect that was queued: which breakpoint, which event."""
+    return {(each.id, seq) for each in found.values() if each.callback for seq, kind, _ in each.events if kind in TOLD}
+
+
+def judge(ledger: Ledger, found: dict[str, Stored]) -> list[str]:
+    """What was acknowledged is there once and as acknowledged; what was not is there once or not at all."""
+    wrong = list(ledger.wrong)
+    titles: dict[str, list[Stored]] = defaultdict(list)
+    for each in found.values():
+        titles[each.title].append(each)
+        wrong += [f"{each.title}: {what}" for what in _unsound(each)]
+    for ask in ledger.asks:
+        wrong += [f"{ask.key}: {what}" for what in _differs(ask, titles[ask.key])]
+    return wrong
+
+
+def _unsound(each: Stored) -> Iterator[str]:
+    if [seq for seq, _, _ in each.events] != list(range(1, len(each.events) + 1)):
+        yield "a gap in the history"
+    terminal = [kind for _, kind, _ in each.events if kind in TERMINAL]
+    if terminal != ([each.status] if each.status in TERMINAL else []):
+        yield f"is {each.status}, and its history says {terminal}"
+    votes = Counter(actor for _, kind, actor in each.events if kind == "responded")
+    if any(count > 1 for count in votes.values()):
+        yield f"somebody voted twice: {votes}"
+
+
+def _differs(ask: Ask, there: list[Stored]) -> Iterator[str]:
+    if len(there) > 1:
+        yield f"is there {len(there)} times"
+    if ask.id is None:
+        return
+    if [each.id for each in there] != [ask.id]:
+        yield f"acknowledged as {ask.id}, stored as {[each.id for each in there]}"
+        return
+    one = there[0]
+    if ask.ended is not None and (one.status, one.decision) != ask.ended:
+        yield f"acknowledged as {ask.ended}, stored as {(one.status, one.decision)}"
+    voted = [actor for _, kind, actor in one.events if kind == "responded"]
+    if any(f"person:{person}" not in voted for person in ask.votes):
+        yield f"{ask.votes} voted, stored are {voted}"
+
+
+def arrivals(receiver: Receiver) -> set[tuple[str, int]]:
+    return {_place(call.json) for call in receiver.calls}
+
+
+def _place(body: dict[str, Any]) -> tuple[str, int]:
+    return body["data"]["breakpointId"], body["data"]["seq"]
+
+
+def misdelivered(receiver: Receiver, found: dict[str, Stored]) -> list[str]:
+    """What is told is true, told under one id, and told in order."""
+    wanted = due(found)
+    ids: dict[tuple[str, int], set[str]] = defaultdict(set)
+    first: dict[str, list[int]] = defaultdict(list)
+    for call in list(receiver.calls):
+        place = _place(call.json)
+        if place not in ids:
+            first[place[0]].append(place[1])
+        ids[place].add(call.id)
+    wrong = [f"{place}: never arrived" for place in sorted(wanted - set(ids))]
+    wrong += [f"{place}: arrived, and is not stored" for place in sorted(set(ids) - wanted)]
+    wrong += [f"{place}: arrived as {names}" for place, names in ids.items() if len(names) > 1]
+    wrong += [f"{each}: first arrivals in the order {seqs}" for each, seqs in first.items() if seqs != sorted(seqs)]
+    return wrong

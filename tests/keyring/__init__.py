@@ -1,0 +1,1 @@
+"""The keys of stored secrets, and the references by which settings name secrets."""

@@ -1,0 +1,1 @@
+"""The door outwards, against real receivers."""

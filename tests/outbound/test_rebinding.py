@@ -1,0 +1,94 @@
+"""A name that means one address when it is judged and another when it is used.
+
+127.0.0.1 plays the public address here, since it is allowed; 127.0.0.2 plays the private one, and listens too.
+"""
+
+import contextlib
+import itertools
+from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import dataclass
+from ipaddress import ip_network
+
+import pytest
+
+from assent.outbound import Outbound, Permanent
+from tests.outbound.receivers import NameServer, Receiver, name_server, receiving, says, says_then_closes
+
+PUBLIC, PRIVATE = "127.0.0.1", "127.0.0.2"
+CLOSING = says_then_closes(b"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n")
+
+
+@dataclass
+class Scene:
+    outbound: Outbound
+    names: NameServer
+    public: Receiver
+    private: Receiver
+
+    async def post(self) -> int:
+        url = self.public.url("rebinding.test")
+        return (await self.outbound.post(url, body=b"{}", headers={})).status
+
+
+@contextlib.asynccontextmanager
+async def scene(script: Iterator[Sequence[str]], *, closing: bool = True) -> AsyncIterator[Scene]:
+    answer = CLOSING if closing else says()
+    async with (
+        receiving(answer, host=PUBLIC) as public,
+        receiving(answer, host=PRIVATE, port=public.port) as private,
+        name_server(script) as (names, resolver),
+    ):
+        outbound = Outbound(allow=[ip_network(PUBLIC)], resolver=resolver)
+        yield Scene(outbound, names, public, private)
+        await outbound.close()
+
+
+def first_public_then_private() -> Iterator[Sequence[str]]:
+    return itertools.chain([[PUBLIC]], itertools.repeat([PRIVATE]))
+
+
+async def test_the_judged_address_is_the_one_connected_to() -> None:
+    async with scene(first_public_then_private()) as rebinding:
+        assert await rebinding.post() == 204
+
+        assert rebinding.names.questions == 1, "a second answer was never asked for"
+        assert rebinding.public.connections == 1
+        assert rebinding.private.connections == 0
+        assert rebinding.public.heard[0].headers["host"] == f"rebinding.test:{rebinding.public.port}"
+
+
+async def test_a_name_that_changes_between_two_posts_is_judged_again() -> None:
+    async with scene(first_public_then_private()) as rebinding:
+        await rebinding.post()
+        for _ in range(3):
+            with pytest.raises(Permanent, match=r"rebinding\.test leads to a loopback address"):
+                await rebinding.post()
+
+        assert rebinding.names.questions == 4
+        assert rebinding.public.connections == 1
+        assert rebinding.private.connections == 0
+
+
+async def test_a_refused_name_is_taken_again_when_it_leads_elsewhere() -> None:
+    async with scene(iter([[PRIVATE], [PUBLIC]])) as rebinding:
+        with pytest.raises(Permanent):
+            await rebinding.post()
+        assert await rebinding.post() == 204
+        assert rebinding.private.connections == 0
+
+
+async def test_a_kept_connection_stays_with_the_judged_address() -> None:
+    async with scene(first_public_then_private(), closing=False) as rebinding:
+        assert [await rebinding.post() for _ in range(3)] == [200, 200, 200]
+
+        assert rebinding.names.questions == 1
+        assert rebinding.public.connections == 1
+        assert rebinding.private.connections == 0
+
+
+@pytest.mark.parametrize("mixed", [[PUBLIC, PRIVATE], [PRIVATE, PUBLIC]])
+async def test_an_answer_with_both_addresses_reaches_neither(mixed: list[str]) -> None:
+    async with scene(itertools.repeat(mixed)) as rebinding:
+        with pytest.raises(Permanent):
+            await rebinding.post()
+        assert (rebinding.public.connections, rebinding.private.connections) == (0, 0)

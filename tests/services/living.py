@@ -1,0 +1,79 @@
+"""Breakpoints of every kind, lived through the services, for those who look at what is left of them."""
+
+from dataclasses import dataclass
+from functools import partial
+
+from assent.domain.access import Principal
+from tests.store.making import AGENT, create, person, respond
+from tests.support.nodes import ManualClock, Node
+
+FILES = {
+    "files": [
+        {"path": "plan.md", "format": "markdown", "content": "# Plan"},
+        {"path": "later.txt", "format": "text"},
+        {"path": "main.py", "format": "code", "language": "python", "content": "print()"},
+    ]
+}
+RICH = {
+    "question": "Ship – now? 🚀",
+    "title": "Ship it",
+    "context": FILES,
+    "attempt": 2,
+    "risk": "medium",
+    "options": ["now", "later"],
+    "form": {"properties": {"why": {"type": "string"}, "share": {"type": "number"}}},
+    "editable": ["size"],
+    "deep": {"list": [1, 2.5, None, {"é": "\ue000"}]},
+}
+
+
+@dataclass(frozen=True)
+class Lives:
+    """What became of whom."""
+
+    people: dict[str, Principal]
+    ids: dict[str, str]
+
+
+async def live(node: Node, clock: ManualClock) -> Lives:
+    """Raise one breakpoint of every kind and let it end in its own way."""
+    people = {name: await person(node, name, "reviewer") for name in ("ann", "bob", "cid")}
+    people["eve"] = await person(node, "eve", "admin")
+    ann, bob, cid, eve = people.values()
+    await node.assent.database.write(lambda tx: tx.people.put_group("default", "ops", [ann.id, bob.id], at=0))
+    ids: dict[str, str] = {}
+
+    async def raised(name: str, *args: dict[str, object], **top: object) -> str:
+        ids[name] = await create(node, *args, **top)
+        clock.advance(1)
+        return ids[name]
+
+    async def said(breakpoint_id: str) -> None:
+        use_case = partial(node.assent.breakpoints.comment, comment="Why?", by=AGENT, once=None)
+        await node.assent.database.write(lambda tx: use_case(tx, breakpoint_id))
+        clock.advance(1)
+
+    rich = await raised("approved", RICH, tags=["prod", "db"], runId="run-1", ttlSeconds=3600)
+    await said(rich)
+    answers = {"why": "It is time.", "share": 0.25}
+    await respond(node, rich, ann, comment="Go on.", option="now", answers=answers, edits={"size": 1.5})
+    split = await raised("quorum", {"expert": ["ops", "bob", "cid"], "strategy": "quorum"})
+    await respond(node, split, bob, comment="No.", approved=False)
+    await respond(node, split, ann)
+    await respond(node, split, cid, approved=False, comment="Not today.")
+    changed = await raised("changed", {"expert": ["ann", "bob", "ghost"], "strategy": "collect-all"})
+    await respond(node, changed, ann)
+    clock.advance(1)
+    await respond(node, changed, ann, approved=False, comment="On second thoughts.")
+    await respond(node, await raised("overridden", {"expert": "ann"}), eve, comment="I decide.")
+    await respond(node, await raised("rejected"), cid, approved=False)
+    await raised("waiting", {"question": "Still?"}, tags=["prod"], priority="high")
+    for name, on_timeout in (("expired", "expire"), ("timed out", "reject")):
+        due = await raised(name, ttlSeconds=5, onTimeout=on_timeout)
+        clock.advance(5)
+        await node.assent.database.write(
+            partial(node.assent.breakpoints.time_out, breakpoint_id=due, project="default")
+        )
+    cancelled = await raised("cancelled")
+    await node.assent.database.write(partial(node.assent.breakpoints.cancel, breakpoint_id=cancelled, by=AGENT))
+    return Lives(people, ids)

@@ -1,0 +1,248 @@
+"""Callbacks reach whoever asked for them: signed, in order, again after a failure, and written down."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from ipaddress import ip_network
+from typing import Any
+
+import pytest
+
+from assent.domain.errors import Conflict
+from assent.services.delivery import HEAL_BATCH, LADDER, LEASE, STUCK, Sent
+from assent.settings import Settings
+from assent.store.deliveries import Attempt, Delivery
+from assent.store.transaction import Transaction
+from tests.support.nodes import ManualClock, Node, running_node
+from tests.support.receiver import Answer, Call, Receiver, receiving
+from tests.support.until import until
+
+LOOPBACK = str(ip_network("127.0.0.0/8"))
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    with receiving() as running:
+        yield running
+
+
+@pytest.fixture
+async def working(settings: Settings) -> AsyncIterator[Node]:
+    allowing = settings.model_copy(update={"outbound_allow": (LOOPBACK,)})
+    async with running_node(allowing, worker=True) as node:
+        yield node
+
+
+async def arrived(receiver: Receiver, count: int) -> list[Call]:
+    assert await asyncio.to_thread(receiver.wait, lambda calls: len(calls) >= count)
+    return receiver.calls
+
+
+async def deliveries(node: Node, breakpoint_id: str) -> list[Delivery]:
+    found = await node.assent.database.read(
+        lambda tx: tx.deliveries.page("default", {"breakpoint_id": breakpoint_id}, after="", limit=50)
+    )
+    return sorted(found, key=lambda each: each.seq)
+
+
+async def settled(node: Node, breakpoint_id: str) -> list[Delivery]:
+    return await until(
+        lambda: deliveries(node, breakpoint_id),
+        lambda found: all(each.state not in {"pending", "sending"} for each in found),
+    )
+
+
+async def log(node: Node, delivery: Delivery) -> list[Attempt]:
+    return await node.assent.database.read(lambda tx: tx.deliveries.attempts(delivery.id))
+
+
+async def secret(node: Node) -> str:
+    found = await node.assent.database.write(lambda tx: node.assent.secrets.callback_secrets(tx, "default"))
+    return found[0].value
+
+
+async def test_the_life_of_a_breakpoint_is_told_in_order_and_signed(working: Node, receiver: Receiver) -> None:
+    reviewer = await working.token("reviewer")
+    created = await working.create(callbackUrl=receiver.url("/cb"))
+    answer = await working.feedback(created["id"], reviewer, approved=True)
+    assert answer.status_code == 200
+    calls = await arrived(receiver, 3)
+    assert [call.json["type"] for call in calls] == [
+        "breakpoint.created",
+        "breakpoint.responded",
+        "breakpoint.released",
+    ]
+    assert calls[-1].json["data"]["decision"] == "approved"
+    key = await secret(working)
+    for call in calls:
+        call.verify(key)
+    found = await settled(working, created["id"])
+    assert [(each.type, each.state, each.attempts) for each in found] == [
+        ("created", "sent", 1),
+        ("responded", "sent", 1),
+        ("released", "sent", 1),
+    ]
+    assert [call.id for call in calls] == [each.id for each in found]
+    (attempt,) = await log(working, found[0])
+    assert (attempt.n, attempt.status, attempt.error) == (1, 204, None)
+
+
+@pytest.mark.parametrize("ending", ["cancel", "expire"])
+async def test_every_ending_is_told(working: Node, receiver: Receiver, ending: str) -> None:
+    created = await working.create(callbackUrl=receiver.url("/cb"))
+    await working.call("POST", f"/api/breakpoints/{created['id']}/{ending}", await working.token("admin"))
+    calls = await arrived(receiver, 2)
+    assert calls[-1].json["data"]["status"] == {"cancel": "cancelled", "expire": "expired"}[ending]
+
+
+async def test_a_deadline_that_passes_is_told(working: Node, receiver: Receiver) -> None:
+    await working.create(callbackUrl=receiver.url("/cb"), ttlSeconds=1)
+    calls = await arrived(receiver, 2)
+    assert calls[-1].json["type"] == "breakpoint.expired"
+
+
+async def test_what_fails_is_tried_again_and_what_follows_waits_for_it(working: Node, receiver: Receiver) -> None:
+    receiver.answer("/cb", Answer(503), Answer(204))
+    created = await working.create(callbackUrl=receiver.url("/cb"))
+    await working.call("POST", f"/api/breakpoints/{created['id']}/cancel", await working.token("agent"))
+    calls = await arrived(receiver, 3)
+    assert [call.json["type"] for call in calls] == [
+        "breakpoint.created",
+        "breakpoint.created",
+        "breakpoint.cancelled",
+    ]
+    assert calls[0].id == calls[1].id
+    first, second = await settled(working, created["id"])
+    assert (first.state, first.attempts, second.state, second.attempts) == ("sent", 2, "sent", 1)
+    assert [each.status for each in await log(working, first)] == [503, 204]
+
+
+async def test_a_receiver_that_is_gone_gets_no_more(working: Node, receiver: Receiver) -> None:
+    receiver.answer("/cb", Answer(410))
+    created = await working.create(callbackUrl=receiver.url("/cb"))
+    (found,) = await settled(working, created["id"])
+    assert (found.state, found.attempts) == ("dead", 1)
+    assert "410" in (found.last_error or "")
+
+
+async def test_a_place_inside_our_network_is_never_called(settings: Settings, receiver: Receiver) -> None:
+    """A URL is judged again when it is used: nothing but an operator's word, there and then, lets it lead inside."""
+    allowing = settings.model_copy(update={"outbound_allow": (LOOPBACK,)})
+    async with running_node(allowing) as node:
+        created = await node.create(callbackUrl=receiver.url("/cb"))
+    async with running_node(settings, worker=True) as node:
+        (found,) = await settled(node, created["id"])
+    assert found.state == "dead"
+    assert receiver.calls == []
+
+
+async def test_a_dead_one_can_be_tried_again(working: Node, receiver: Receiver) -> None:
+    receiver.answer("/cb", Answer(410), Answer(204))
+    created = await working.create(callbackUrl=receiver.url("/cb"))
+    (dead,) = await settled(working, created["id"])
+    admin = await working.assent.authenticator.principal(f"Bearer {await working.token('admin')}")
+    await working.assent.database.write(lambda tx: working.assent.deliveries.retry(tx, dead.id, by=admin))
+    (found,) = await settled(working, created["id"])
+    assert (found.state, found.attempts) == ("sent", 2)
+    with pytest.raises(Conflict):
+        await working.assent.database.write(lambda tx: working.assent.deliveries.retry(tx, dead.id, by=admin))
+
+
+# Without a worker: the use cases alone, at moments of our choice.
+
+
+async def line(node: Node, **options: Any) -> Delivery:
+    created = await node.create(callbackUrl="https://hooks.example.com/cb", **options)
+    return (await deliveries(node, created["id"]))[0]
+
+
+async def claim(node: Node, delivery: Delivery, worker: str = "w") -> Any:
+    service = node.assent.deliveries
+    return await node.assent.database.write(lambda tx: service.claim(tx, delivery.line, worker=worker))
+
+
+async def fail(node: Node, claimed: Any, **how: Any) -> None:
+    sent = Sent(503, "not now", 5, **how)
+    await node.assent.database.write(lambda tx: node.assent.deliveries.record(tx, claimed, sent, jitter=0))
+
+
+async def test_a_breakpoint_without_a_callback_queues_nothing(node: Node) -> None:
+    created = await node.create()
+    assert await deliveries(node, created["id"]) == []
+
+
+async def test_the_same_key_again_queues_nothing_again(node: Node) -> None:
+    body = {"agentId": "a", "payload": {}, "callbackUrl": "https://hooks.example.com/cb"}
+    agent = await node.token("agent")
+    for _ in range(2):
+        answer = await node.call("POST", "/api/breakpoints", agent, json=body, headers={"idempotency-key": "k"})
+        assert answer.status_code == 201
+    assert len(await deliveries(node, answer.json()["id"])) == 1
+
+
+async def test_one_worker_at_a_time_has_a_line(node: Node, clock: ManualClock) -> None:
+    delivery = await line(node)
+    claims = await asyncio.gather(*(claim(node, delivery, f"w{n}") for n in range(8)))
+    assert sum(each is not None for each in claims) == 1
+    clock.advance(LEASE / 1_000_000 - 1)
+    assert await claim(node, delivery) is None
+    clock.advance(2)
+    assert (await claim(node, delivery)).delivery.attempts == 2
+
+
+async def test_a_worker_that_comes_back_too_late_changes_nothing(node: Node, clock: ManualClock) -> None:
+    delivery = await line(node)
+    slow = await claim(node, delivery)
+    clock.advance(LEASE / 1_000_000 + 1)
+    quick = await claim(node, delivery)
+    sent = Sent(204, None, 5)
+    await node.assent.database.write(lambda tx: node.assent.deliveries.record(tx, quick, sent, jitter=0))
+    await fail(node, slow)
+    (found,) = await deliveries(node, delivery.breakpoint_id)
+    assert found.state == "sent"
+
+
+async def test_the_ladder_is_climbed_to_its_end_and_no_further(node: Node, clock: ManualClock) -> None:
+    delivery = await line(node)
+    for wait in LADDER:
+        await fail(node, await claim(node, delivery))
+        (found,) = await deliveries(node, delivery.breakpoint_id)
+        assert (found.state, found.next_at) == ("pending", clock.now() + wait * 1_000_000)
+        assert await claim(node, delivery) is None
+        clock.advance(wait)
+    await fail(node, await claim(node, delivery))
+    (found,) = await deliveries(node, delivery.breakpoint_id)
+    assert (found.state, found.attempts, found.last_error) == ("dead", len(LADDER) + 1, "not now")
+
+
+async def test_a_receiver_may_ask_for_more_time_but_not_for_less(node: Node, clock: ManualClock) -> None:
+    delivery = await line(node)
+    await fail(node, await claim(node, delivery), retry_after=7200)
+    (found,) = await deliveries(node, delivery.breakpoint_id)
+    assert found.next_at == clock.now() + 7200 * 1_000_000
+    clock.advance(7200)
+    await fail(node, await claim(node, delivery), retry_after=1)
+    (found,) = await deliveries(node, delivery.breakpoint_id)
+    assert found.next_at == clock.now() + LADDER[1] * 1_000_000
+
+
+async def test_a_message_that_kills_its_workers_is_given_up(node: Node, clock: ManualClock) -> None:
+    delivery = await line(node)
+    await node.call("POST", f"/api/breakpoints/{delivery.breakpoint_id}/cancel", await node.token("agent"))
+    for _ in range(len(LADDER) + 1):
+        assert (await claim(node, delivery)).delivery.seq == 1
+        clock.advance(LEASE / 1_000_000 + 1)
+    assert (await claim(node, delivery)).delivery.seq == 2
+    assert [each.state for each in await deliveries(node, delivery.breakpoint_id)] == ["dead", "sending"]
+
+
+async def test_what_nobody_looks_after_is_found_and_only_the_first_of_a_line(node: Node, clock: ManualClock) -> None:
+    delivery = await line(node)
+    await node.call("POST", f"/api/breakpoints/{delivery.breakpoint_id}/cancel", await node.token("agent"))
+
+    def stuck(tx: Transaction) -> list[int]:
+        return [each.seq for each in tx.deliveries.stuck(tx.now() - STUCK, limit=HEAL_BATCH)]
+
+    assert await node.assent.database.read(stuck) == []
+    clock.advance(STUCK / 1_000_000 + 1)
+    assert await node.assent.database.read(stuck) == [1]
+    assert await node.assent.database.write(node.assent.deliveries.heal) == 1

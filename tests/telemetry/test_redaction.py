@@ -1,0 +1,71 @@
+"""What looks like a secret is taken out, and nothing else."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from assent.domain.secrets import PREFIXES, secret
+from assent.telemetry import redacted
+from assent.telemetry.redaction import HIDDEN, names_a_secret
+
+
+@given(st.sampled_from(sorted(PREFIXES)), st.binary(min_size=32, max_size=32), st.text(), st.text())
+def test_a_token_is_found_wherever_it_stands(kind: str, entropy: bytes, before: str, after: str) -> None:
+    token = secret(kind, entropy)
+    assert token[5:] not in redacted(before + token + after)
+
+
+@given(st.text())
+def test_taking_out_twice_is_taking_out_once(text: str) -> None:
+    once = redacted(text)
+    assert redacted(once) == once
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("postgresql://u:p@h/db", f"postgresql://u:{HIDDEN}@h/db"),
+        ("postgresql://u:p@ss@h/db", f"postgresql://u:{HIDDEN}@h/db"),
+        ("https://:key@h/x http://a:b@c", f"https://:{HIDDEN}@h/x http://a:{HIDDEN}@c"),
+        ("Authorization: Bearer abc.def", f"Authorization: Bearer {HIDDEN}"),
+        ("authorization=abcdefgh", f"authorization={HIDDEN}"),
+        ("Bearer%20abcdefghij", f"Bearer%20{HIDDEN}"),
+        ("whsec_abcdefgh+/=", f"whsec_{HIDDEN}"),
+        ("PGPASSWORD=x y", f"PGPASSWORD={HIDDEN} y"),
+        ("MY_API_KEY='a b' c", f"MY_API_KEY={HIDDEN} c"),
+    ],
+)
+def test_a_secret_is_replaced_and_its_surroundings_stay(text: str, shown: str) -> None:
+    assert redacted(text) == shown
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "http://127.0.0.1:7373/api/breakpoints",
+        "This token is not known, or it was revoked.",
+        "tok_01kcc5ok00f1cfsfkff6bjbt4k",
+        "the forecasts_of_last_year were basic",
+        "Send the header Authorization: … (assent token create makes one).".replace(": …", ""),
+        "/api/tokens",
+        "secret",
+    ],
+)
+def test_plain_words_are_left_alone(text: str) -> None:
+    assert redacted(text) == text
+
+
+@pytest.mark.parametrize("key", ["password", "Authorization", "set-cookie", "client_secret", "api_key", "agent_token"])
+def test_a_field_may_tell_by_its_name(key: str) -> None:
+    assert names_a_secret(key)
+
+
+@pytest.mark.parametrize("key", ["token_id", "tokens_used", "secretary", "path", "passwords_checked"])
+def test_a_field_that_only_sounds_alike_is_shown(key: str) -> None:
+    assert not names_a_secret(key)
+
+
+@pytest.mark.parametrize("part", ["://a:", "authorization:", "bearer ", "asta_", "token=", "eyJ", "'password':'"])
+def test_a_hostile_text_is_read_in_one_go(part: str) -> None:
+    """A pattern that went back and forth over this would not end within the test's time."""
+    redacted(part * 100_000)
