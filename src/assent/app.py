@@ -7,6 +7,7 @@ import os
 import secrets
 import signal
 import socket
+import sys
 import time
 from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from functools import partial
@@ -48,7 +49,7 @@ from assent.keyring import KeyFile, Keyring
 from assent.outbound import Outbound
 from assent.ports import Clock, Database, Hint, Ids
 from assent.services.audit import AuditService
-from assent.services.breakpoints import LAST, SWEEP, BreakpointService
+from assent.services.breakpoints import SWEEP, BreakpointService
 from assent.services.delivery import Courier, DeliveryService
 from assent.services.inbox import InboxService
 from assent.services.people import PeopleService
@@ -75,6 +76,8 @@ FORGET_SECONDS = 3600.0
 PURGE_SECONDS = 60.0
 FIGURES_SECONDS = 5.0
 HEAL_SECONDS = 30.0
+NEVER_FULL = sys.maxsize
+"""The batch of a job that does all there is at once."""
 KEYS_LIFE = 7 * 24 * 3600 * SECOND
 SIGN_INS_PER_MINUTE = 10
 _log = structlog.get_logger()
@@ -241,13 +244,12 @@ class Assent:
 
     async def start(self) -> None:
         await self.database.start()
-        jobs = (self.timekeeper.run(), self._upkeep(), self._forget(), self._purge(), self._watch())
+        jobs = (self.timekeeper.run(), self._upkeep(), self._watch())
         self._tasks = [asyncio.create_task(job) for job in jobs]
         if self.database.dialect == "postgresql":
             self._tasks.append(asyncio.create_task(self._recheck()))
         if self.worker is not None:
             await self.worker.start()
-            self._tasks.append(asyncio.create_task(self._heal()))
 
     async def stop(self) -> None:
         for task in self._tasks:
@@ -260,16 +262,14 @@ class Assent:
         await self.database.stop()
         await self.traces.stop()
 
-    async def _heal(self) -> None:
-        """Look for deliveries that no job looks after any more."""
-        while True:
-            await asyncio.sleep(HEAL_SECONDS)
-            with self._patient("heal"):
-                await self.database.write(self.deliveries.heal)
-
     def _due_jobs(self) -> list[DueJob]:
         """What happens because its time has come, whether anybody looks or not."""
-        return [DueJob("sweep", self.breakpoints.time_out_due, batch=SWEEP, next_due=SELECT_NEXT_DUE)]
+        return [
+            DueJob("sweep", self.breakpoints.time_out_due, batch=SWEEP, next_due=SELECT_NEXT_DUE),
+            DueJob("heal", self.deliveries.heal, batch=NEVER_FULL, every=HEAL_SECONDS),
+            DueJob("purge", self.retention.purge_due, batch=PURGE_BATCH, every=PURGE_SECONDS),
+            DueJob("forget", _forget_keys, batch=NEVER_FULL, every=FORGET_SECONDS),
+        ]
 
     async def _upkeep(self) -> None:
         """Note which tokens were used, and cut what revoked ones hold open."""
@@ -292,13 +292,6 @@ class Assent:
                 for start in range(0, len(waited_for), 1000):
                     self.hub.wake_ids(await self.inbox.reader.ended_among(waited_for[start : start + 1000]))
 
-    async def _forget(self) -> None:
-        """Let go of idempotency keys that nobody will repeat any more."""
-        while True:
-            with self._patient("forget"):
-                await self.database.write(_forget_keys)
-            await asyncio.sleep(FORGET_SECONDS)
-
     async def _watch(self) -> None:
         """Keep the figures of the metrics fresh; who reads them never waits for the database."""
         while True:
@@ -308,14 +301,6 @@ class Assent:
 
     async def measure(self) -> None:
         self.metrics.figures(await read_figures(self.database, self.clock.now()))
-
-    async def _purge(self) -> None:
-        """Take the content of what a project no longer wants to keep."""
-        while True:
-            with self._patient("purge"):
-                while await self.database.write(self.retention.purge_due, locks=LAST) == PURGE_BATCH:
-                    pass
-            await asyncio.sleep(PURGE_SECONDS)
 
     def application(self) -> ASGIApp:
         app = FastAPI(
@@ -372,8 +357,9 @@ def _touch(tx: Transaction, *, used: Sequence[tuple[str, int]]) -> None:
     tx.tokens.touch(used)
 
 
-def _forget_keys(tx: Transaction) -> None:
-    tx.idempotency.forget(tx.now() - KEYS_LIFE)
+def _forget_keys(tx: Transaction) -> int:
+    """Let go of idempotency keys that nobody will repeat any more."""
+    return tx.idempotency.forget(tx.now() - KEYS_LIFE)
 
 
 async def _domain_error(_: Request, error: Exception) -> Response:

@@ -80,10 +80,11 @@ class Actor:
     def __str__(self) -> str:
         return f"{self.kind}:{self.name}"
 
-    @classmethod
-    def parse(cls, text: str) -> "Actor":
+    @staticmethod
+    @lru_cache(maxsize=4096)
+    def parse(text: str) -> "Actor":
         kind, _, name = text.partition(":")
-        return cls(Kind(kind), name)
+        return Actor(Kind(kind), name)
 
 
 TIMEOUT = Actor(Kind.SYSTEM, "timeout")

@@ -46,7 +46,7 @@ from assent.store.reading import Whole, whole_of
 from assent.store.transaction import Transaction
 
 NO_RULE = {"recommended": False, "reason": "No auto-approval rule exists.", "consecutiveApprovals": 0}
-SWEEP = 250
+SWEEP = 500
 """How many one batch ends. On SQLite, whoever writes meanwhile waits for it: some tens of milliseconds."""
 LAST = "~"
 """Sorts after every id. Whoever only takes locks that are free does so when the others of its commit have theirs."""
