@@ -89,6 +89,9 @@ TABLE = (
     Case("POST", "/api/projects/{project_id}/callback-secret/rotate", 200, ADMINS, ("admin elsewhere",)),
     Case("GET", "/api/policy", 200, (*READERS, "admin elsewhere")),
     Case("PUT", "/api/policy", 200, (*ADMINS, "admin elsewhere"), body={"unknownExperts": "warn"}),
+    Case("GET", "/api/holds", 200, ("auditor", *ADMINS, "admin elsewhere")),
+    Case("POST", "/api/holds", 201, (*ADMINS, "admin elsewhere"), body={"reason": "The court asked."}),
+    Case("DELETE", "/api/holds/{hold_id}", 204, ADMINS, ("admin elsewhere",)),
     Case("GET", "/healthz", 200, KNOWN, public=True),
     Case("GET", "/readyz", 200, KNOWN, public=True),
     Case("GET", "/metrics", 200, (*ADMINS, "admin elsewhere", "metrics")),
@@ -134,6 +137,8 @@ class World:
             found["breakpoint_id"] = await self.raised()
         if "{delivery_id}" in case.path:
             found["delivery_id"] = await self.given_up()
+        if "{hold_id}" in case.path:
+            found["hold_id"] = (await self.call("owner", "POST", "/api/holds", json={"reason": "x"})).json()["id"]
         if case.path.endswith("/stream"):
             await self.call("agent", "POST", f"/api/breakpoints/{found.get('breakpoint_id')}/cancel")
         if case.path == "/api/people/{name}":
@@ -158,7 +163,7 @@ class World:
         return (await self.call(who, case.method, path, **options)).status_code
 
     async def snapshot(self, target: dict[str, str]) -> dict[str, Any]:
-        paths = ["people", "groups", "projects", "policy", "tokens"]
+        paths = ["people", "groups", "projects", "policy", "tokens", "holds"]
         if "breakpoint_id" in target:
             paths += [f"breakpoints/{target['breakpoint_id']}", f"breakpoints/{target['breakpoint_id']}/events"]
         if "delivery_id" in target:
@@ -239,6 +244,7 @@ async def test_no_route_lets_a_caller_without_the_right_decide(world: World, who
             "project_id": "default",
             "name": "nobody-here",
             "token_id": "tok_" + "0" * 26,
+            "hold_id": "hold_" + "0" * 26,
             "delivery_id": "dlv_" + "0" * 26,
         }
         target["breakpoint_id"] = await world.raised()

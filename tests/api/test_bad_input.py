@@ -557,6 +557,7 @@ ADDRESSES = [
     ("PUT", "/api/groups/{}"),
     ("DELETE", "/api/groups/{}"),
     ("DELETE", "/api/tokens/{}"),
+    ("DELETE", "/api/holds/{}"),
     ("PATCH", "/api/projects/{}"),
 ]
 

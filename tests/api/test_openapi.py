@@ -22,6 +22,7 @@ from assent.api.files import files
 from assent.api.operations import operations
 from assent.api.people import people
 from assent.api.projects import projects
+from assent.api.retention import retention
 from assent.api.tokens import tokens
 from assent.settings import Settings
 from tests.support.nodes import Node, Process, prepared, server
@@ -82,7 +83,7 @@ async def test_every_operation_has_a_name_of_its_own(shared: Node) -> None:
 async def test_every_route_is_in_the_document_and_the_other_way_round(shared: Node) -> None:
     document = await published(shared)
     documented = {(method.upper(), path) for path, methods in document["paths"].items() for method in methods}
-    routers = (breakpoints, deliveries, files, people, projects, tokens, operations)
+    routers = (breakpoints, deliveries, files, people, projects, retention, tokens, operations)
     routes = [*HOT_ROUTES, *(each for router in routers for each in router.routes if isinstance(each, Route))]
     registered = {(method, route.path) for route in routes for method in (route.methods or set()) - {"HEAD"}}
     assert documented == registered

@@ -10,7 +10,7 @@ METADATA = {kind: [row[0] for row in rows(body)] for kind, body in SECTIONS.item
 
 
 def test_every_type_of_event_is_documented() -> None:
-    assert set(SECTIONS) == {"created", "warned", *EVENT_OF.values()}
+    assert set(SECTIONS) == {"created", "warned", "purged", *EVENT_OF.values()}
 
 
 async def test_every_event_carries_the_metadata_the_reference_promises(
@@ -51,4 +51,9 @@ async def _live_every_event(node: Node, clock: ManualClock) -> dict[str, set[str
         history = await node.call("GET", f"/api/breakpoints/{each['id']}/events", agent)
         for event in history.json()["items"]:
             seen.setdefault(event["type"], set()).update(event["metadata"])
+    await node.call("PUT", "/api/policy", await node.token("admin"), json={"retentionDays": 1})
+    clock.advance(2 * 24 * 3600)
+    await node.assent.database.write(node.assent.retention.purge_due)
+    history = await node.call("GET", f"/api/breakpoints/{cancelled['id']}/events", agent)
+    seen["purged"] = set(history.json()["items"][-1]["metadata"])
     return seen

@@ -54,6 +54,7 @@ class Disk:
     """The shim in front of the C library, and the files that a power cut would leave."""
 
     def __init__(self, folder: Path, settings: Settings) -> None:
+        folder.mkdir()
         self._folder = folder
         self._library = folder / "disk.so"
         compile_with = compiler()
@@ -131,7 +132,8 @@ class Asker:
 
     def ask(self) -> bool:
         """Create and approve; False when either was refused."""
-        ask = Ask(str(len(self.ledger.asks)), "approve", callback=len(self.ledger.asks) % 4 == 0)
+        number = len(self.ledger.asks)
+        ask = Ask(str(number), "approve", callback=bool(self._callback) and number % 4 == 0)
         self.ledger.asks.append(ask)
         return self.create(ask) and self.approve(ask)
 
@@ -176,7 +178,10 @@ class Asker:
 
 
 def trial(disk: Disk, asker: Asker, fault: Fault, *, at: int) -> None:
-    """Let the disk fail under some request; look what a power cut would leave; go on with a sound disk."""
+    """Let the disk fail under some request; look what a power cut would leave; go on with a sound disk.
+
+    What the last trial left behind is in the next one's power cut.
+    """
     report = asker.report
     disk.fail(fault, at=at)
     for _ in range(at + 10):
@@ -186,10 +191,9 @@ def trial(disk: Disk, asker: Asker, fault: Fault, *, at: int) -> None:
     report.faults += bool(disk.failed)
     if fault.times == FOR_EVER:
         _lasting(asker, fault)
-    _after_a_cut(disk, asker, f"{fault.name}, call {at}")
+    after_a_cut(disk, asker, f"{fault.name}, call {at}")
     disk.mend()
     _recovered(asker, f"{fault.name}, call {at}")
-    _after_a_cut(disk, asker, f"{fault.name}, call {at}, mended")
 
 
 def _lasting(asker: Asker, fault: Fault) -> None:
@@ -211,7 +215,7 @@ def _recovered(asker: Asker, when: str) -> None:
         asker.report.unready += 1
 
 
-def _after_a_cut(disk: Disk, asker: Asker, when: str) -> None:
+def after_a_cut(disk: Disk, asker: Asker, when: str) -> None:
     asker.report.cuts += 1
     with disk.power_cut() as left:
         sound = [row[0] for row in rows(left, "PRAGMA integrity_check")]

@@ -5,7 +5,7 @@ import contextlib
 import random
 import sqlite3
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,7 +13,7 @@ import httpx2
 import psycopg
 
 from assent.settings import Settings
-from tests.support.receiver import Receiver
+from tests.support.receiver import Call, Receiver
 
 PATH = "/callback"
 TERMINAL = {"released", "expired", "cancelled"}
@@ -77,7 +77,7 @@ class Load:
         self._client = httpx2.AsyncClient(timeout=30, limits=limits)
 
     def start(self, agents: int) -> None:
-        self._tasks = [asyncio.create_task(self._agent(n)) for n in range(agents)]
+        self._tasks = [asyncio.create_task(self._agent()) for _ in range(agents)]
 
     async def stop(self) -> None:
         """Let everybody finish what they are waiting for, and nobody begin anything."""
@@ -85,23 +85,25 @@ class Load:
         await asyncio.gather(*self._tasks)
         await self._client.aclose()
 
-    async def _agent(self, number: int) -> None:
+    async def _agent(self) -> None:
         while not self._stopped.is_set():
-            await self._ask(f"{number}-{len(self.ledger.asks)}")
+            wish = self._chance.choices(list(WISHES), list(WISHES.values()))[0]
+            await self.ask(wish, callback=self._chance.random() < 0.5)
             await asyncio.sleep(self._chance.uniform(0, 2 * PAUSE))
 
-    async def _ask(self, key: str) -> None:
-        wish = self._chance.choices(list(WISHES), list(WISHES.values()))[0]
-        ask = Ask(key, wish, callback=self._chance.random() < 0.5)
+    async def ask(self, wish: str, *, callback: bool) -> Ask:
+        """Ask, and have the wish granted; both as far as there are answers."""
+        ask = Ask(str(len(self.ledger.asks)), wish, callback=callback)
         self.ledger.asks.append(ask)
-        answer = await self._insist("agent", "", self._body(ask), key=f"ask-{key}")
+        answer = await self._insist("agent", "", self._body(ask), key=f"ask-{ask.key}")
         if answer is None:
-            return
+            return ask
         if answer.status_code != 201:
-            self.ledger.wrong.append(f"{key}: create answered {answer.status_code} {answer.text[:200]}")
-            return
+            self.ledger.wrong.append(f"{ask.key}: create answered {answer.status_code} {answer.text[:200]}")
+            return ask
         ask.id = answer.json()["id"]
         await self._grant(ask)
+        return ask
 
     def _body(self, ask: Ask) -> dict[str, Any]:
         body: dict[str, Any] = {"agentId": "loaded", "title": ask.key, "payload": {"question": "Go?"}}
@@ -255,8 +257,17 @@ def _differs(ask: Ask, there: list[Stored]) -> Iterator[str]:
         yield f"{ask.votes} voted, stored are {voted}"
 
 
-def arrivals(receiver: Receiver) -> set[tuple[str, int]]:
-    return {_place(call.json) for call in receiver.calls}
+def all_of(wanted: set[tuple[str, int]]) -> Callable[[list[Call]], bool]:
+    """What to wait for: every one of these effects has arrived."""
+    missing, looked_at = set(wanted), 0
+
+    def enough(calls: list[Call]) -> bool:
+        nonlocal looked_at
+        missing.difference_update(_place(call.json) for call in calls[looked_at:])
+        looked_at = len(calls)
+        return not missing
+
+    return enough
 
 
 def _place(body: dict[str, Any]) -> tuple[str, int]:

@@ -97,7 +97,9 @@ def test_without_a_key_nothing_is_sealed_or_opened() -> None:
             attempt()
 
 
-@pytest.mark.parametrize("bad", ["short", "!" * 44, ONE[:-4], ONE + "AAAA", "ünïcode"])
+@pytest.mark.parametrize(
+    "bad", ["short", "!" * 44, ONE[:-4], ONE + "AAAA", "ünïcode"], ids=["short", "signs", "cut", "long", "letters"]
+)
 def test_what_is_not_a_key_is_refused_and_not_repeated(bad: str) -> None:
     with pytest.raises(UnusableKeys) as refused:
         keyring(bad).load()

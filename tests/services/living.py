@@ -1,7 +1,9 @@
 """Breakpoints of every kind, lived through the services, for those who look at what is left of them."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from assent.domain.access import Principal
 from tests.store.making import AGENT, create, person, respond
@@ -29,7 +31,7 @@ RICH = {
 
 @dataclass(frozen=True)
 class Lives:
-    """What became of whom."""
+    """What became of whom; three of them still wait."""
 
     people: dict[str, Principal]
     ids: dict[str, str]
@@ -43,8 +45,8 @@ async def live(node: Node, clock: ManualClock) -> Lives:
     await node.assent.database.write(lambda tx: tx.people.put_group("default", "ops", [ann.id, bob.id], at=0))
     ids: dict[str, str] = {}
 
-    async def raised(name: str, *args: dict[str, object], **top: object) -> str:
-        ids[name] = await create(node, *args, **top)
+    async def raised(name: str, payload: Mapping[str, Any] | None = None, **top: Any) -> str:
+        ids[name] = await create(node, payload, **top)
         clock.advance(1)
         return ids[name]
 
@@ -61,6 +63,9 @@ async def live(node: Node, clock: ManualClock) -> Lives:
     await respond(node, split, bob, comment="No.", approved=False)
     await respond(node, split, ann)
     await respond(node, split, cid, approved=False, comment="Not today.")
+    moved = await raised("moved", {"expert": ["ops", "bob", "cid"], "strategy": "collect-all"})
+    await respond(node, moved, bob)
+    await respond(node, moved, ann)
     changed = await raised("changed", {"expert": ["ann", "bob", "ghost"], "strategy": "collect-all"})
     await respond(node, changed, ann)
     clock.advance(1)

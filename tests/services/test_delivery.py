@@ -189,6 +189,17 @@ async def test_one_worker_at_a_time_has_a_line(node: Node, clock: ManualClock) -
     assert (await claim(node, delivery)).delivery.attempts == 2
 
 
+async def test_a_line_that_another_has_is_looked_at_again_when_its_time_is_up(node: Node) -> None:
+    delivery = await line(node)
+    assert await claim(node, delivery, "a worker that dies") is not None
+    for _ in range(2):
+        assert await claim(node, delivery, "one that takes over") is None
+    table = "workflow_status" if node.assent.database.dialect == "sqlite" else "dbos.workflow_status"
+    queued = f"SELECT status FROM {table} WHERE workflow_uuid = :key"
+    rows = await node.assent.database.fetch(queued, {"key": f"deliver:{delivery.id}:1:lease"})
+    assert [row[0] for row in rows] == ["DELAYED"]
+
+
 async def test_a_worker_that_comes_back_too_late_changes_nothing(node: Node, clock: ManualClock) -> None:
     delivery = await line(node)
     slow = await claim(node, delivery)

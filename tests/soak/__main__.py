@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import contextlib
 import random
 import re
 import sys
@@ -15,8 +16,16 @@ from typing import TypeAlias
 from assent.app import migrate
 from assent.settings import Settings
 from tests.conformance.walk import walk
+from tests.faults import disk as disks
+from tests.faults import kills as deaths
+from tests.faults import notifications as hints
+from tests.faults.kills import Campaign, secured, tokens_of
+from tests.faults.load import PATH, all_of, due, judge, misdelivered, stored
 from tests.faults.races import Tally, arena, counted_once, decided_once
+from tests.support.cluster import cluster
+from tests.support.nodes import server
 from tests.support.postgres import new_database, postgres
+from tests.support.receiver import receiving
 
 Soak: TypeAlias = Callable[[str, float], Awaitable[bool]]
 
@@ -26,6 +35,9 @@ STEPS_PER_PAIR = 100_000
 MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
 NO_WAITING = "fsync = off;synchronous_commit = off"
 RACES_PER_ARENA = 4_000
+KILLS_PER_ROUND = 60
+WAITS_PER_ROUND = 400
+FAULTS_PER_SERVER = 150
 
 
 def soak(name: str) -> Callable[[Soak], Soak]:
@@ -90,6 +102,104 @@ async def races(url: str, until: float) -> bool:
         say(f"races: WRONG {each}")
     say(f"races: {total.told()}")
     return not total.wrong
+
+
+@soak("kills")
+async def kills(url: str, until: float) -> bool:
+    """kill -9 of the server, of nodes, and of PostgreSQL; new data for each round of each."""
+    totals = {what: deaths.Report(what) for what in ("the server", "nodes and workers", "PostgreSQL")}
+    while time.monotonic() < until:
+        for what, total in totals.items():
+            seed = random.randrange(2**32)
+            total.add(await _killed(what, url, until, seed))
+            say(f"kills: seed {seed}, {total.told()}")
+    for total in totals.values():
+        for each in total.wrong[:20]:
+            say(f"kills: WRONG {each}")
+        say(f"kills: {total.told()}")
+    say(f"kills: {bound(sum(total.cycles for total in totals.values()))} per kill")
+    return not any(total.wrong for total in totals.values())
+
+
+async def _killed(what: str, url: str, until: float, seed: int) -> deaths.Report:
+    """One round: it ends with its kills, or with the budget."""
+    with contextlib.ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="assent-soak-")))
+        kill: deaths.Kill = deaths.one_server
+        nodes, database = 1, None
+        if what == "PostgreSQL":
+            own = stack.enter_context(cluster())
+            kill, nodes, database = deaths.postgresql_itself(own), 2, stack.enter_context(new_database(own.url))
+        elif what == "nodes and workers":
+            kill, nodes, database = deaths.any_node, 2, stack.enter_context(new_database(url))
+        settings = Settings(data_dir=folder, database_url=database)
+        migrate(settings)
+        campaign = Campaign(settings, what, KILLS_PER_ROUND, seed=seed, log=folder / "log", until=until)
+        return await campaign.run(kill, nodes=nodes)
+
+
+@soak("notifications")
+async def notifications(url: str, until: float) -> bool:
+    """Waits on one node, decisions on the other, and every notification dropped."""
+    total = hints.Report()
+    while time.monotonic() < until:
+        seed = random.randrange(2**32)
+        with tempfile.TemporaryDirectory(prefix="assent-soak-") as folder, new_database(url) as database:
+            settings = Settings(data_dir=Path(folder), database_url=database)
+            migrate(settings)
+            async with hints.deaf_pair(settings, total, seed=seed) as pair:
+                for _ in range(20):
+                    await hints.waits(pair, total, WAITS_PER_ROUND)
+                    if time.monotonic() >= until:
+                        break
+        say(f"notifications: seed {seed}, {total.told()}")
+    for each in total.wrong[:20]:
+        say(f"notifications: WRONG {each}")
+    say(f"notifications: {total.told()}")
+    return not total.wrong and not total.heard
+
+
+@soak("disk")
+async def disk(_: str, until: float) -> bool:
+    """Writes and syncs that fail anywhere, and what a power cut would leave."""
+    if disks.compiler() is None:
+        say("disk: skipped, there is no gcc to build the failing disk with")
+        return True
+    total = disks.Report()
+    while time.monotonic() < until:
+        seed = random.randrange(2**32)
+        await asyncio.to_thread(_broken, total, until, seed)
+        say(f"disk: seed {seed}, {total.told()}")
+    for each in total.wrong[:20]:
+        say(f"disk: WRONG {each}")
+    say(f"disk: {total.told()}")
+    return not total.wrong
+
+
+def _broken(total: disks.Report, until: float, seed: int) -> None:
+    """One server and one disk, broken again and again."""
+    chance = random.Random(seed)
+    with tempfile.TemporaryDirectory(prefix="assent-soak-") as folder, receiving() as receiver:
+        settings = Settings(data_dir=Path(folder) / "data")
+        migrate(settings)
+        tokens = asyncio.run(tokens_of(settings))
+        broken = disks.Disk(Path(folder) / "disk", settings)
+        with (
+            server(settings, **secured(settings), **broken.environment) as process,
+            contextlib.closing(disks.Asker(process.url, tokens, total, callback=receiver.url(PATH))) as asker,
+        ):
+            for _ in range(FAULTS_PER_SERVER):
+                if time.monotonic() >= until:
+                    break
+                fault, asker.size = chance.choice(disks.FAULTS), chance.choice([0, 0, 2_000, 50_000])
+                most = 40 if fault.kind == disks.SYNCS else 80 if asker.size == 0 else 1_500
+                disks.trial(broken, asker, fault, at=chance.randrange(1, most))
+            wanted = due(stored(settings))
+            receiver.wait(all_of(wanted))
+            process.kill()
+        found = stored(settings)
+        total.wrong += [*judge(asker.ledger, found), *misdelivered(receiver, found)]
+        total.wrong += deaths.checked(settings, asker.ledger)
 
 
 def seconds(budget: str) -> float:

@@ -17,6 +17,7 @@ from assent.ports import Hint
 from assent.services.breakpoints import Once
 from assent.settings import Settings
 from assent.store.groupcommit import GroupCommit, InDoubt
+from assent.store.sqlite import CHECKPOINT_BYTES
 from assent.store.transaction import Transaction
 from tests.store.making import AGENT, create, creation, rows, stored
 from tests.support.nodes import Node, running_node
@@ -189,6 +190,22 @@ async def test_a_checkpoint_that_fails_does_not_undo_or_repeat_a_commit(sqlite_s
         assert await node.assent.database.write(partial(note, name="after")) == "after"
         seen = await node.assent.database.write(lambda tx: tx.session.all("SELECT name FROM assent_groups", {}))
         assert {row[0] for row in seen} == {"before", "after"}
+
+
+async def test_the_log_of_sqlite_is_moved_into_the_file_before_it_grows_large(sqlite_settings: Settings) -> None:
+    log = Path(f"{sqlite_settings.sqlite_path}-wal")
+    written = 0
+
+    def fill(tx: Transaction) -> None:
+        content = bytes(200_000)
+        tx.files.put("default", f"{written:064d}", content, at=tx.now())
+
+    async with running_node(sqlite_settings) as node:
+        for _ in range(150):
+            await node.assent.database.write(fill)
+            written += 1
+        size = await asyncio.to_thread(log.stat)
+    assert written * 200_000 > 3 * CHECKPOINT_BYTES > size.st_size
 
 
 class Ledger:

@@ -109,7 +109,12 @@ class Receiver:
             protocol_version = "HTTP/1.1"
 
             def do_POST(self) -> None:  # the name http.server looks for
-                body = self.rfile.read(int(self.headers.get("content-length", "0")))
+                length = int(self.headers.get("content-length", "0"))
+                body = self.rfile.read(length)
+                if len(body) < length:
+                    # Whoever sent it was killed in the middle of it: nothing has arrived.
+                    self.close_connection = True
+                    return
                 headers = {name.lower(): value for name, value in self.headers.items()}
                 answer = take(Call(self.path, headers, body))
                 # Whoever asked may have been killed meanwhile.

@@ -4,6 +4,7 @@ import json
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,6 +18,7 @@ from assent.cli.data import Data, looking_at, on_data, operator, settings_with
 from assent.cli.output import Json
 from assent.cli.people import checked
 from assent.domain.audit import Finding
+from assent.domain.canonical import is_object
 from assent.domain.errors import InvalidRequest
 from assent.services.audit import Audited, Check
 from assent.services.people import DEFAULT_PROJECT
@@ -63,7 +65,7 @@ def verify(
 
     async def look(node: Assent) -> Audited:
         if project is not None:
-            await node.database.read(lambda tx: tx.projects.get(project))
+            await node.database.read(partial(_known, project=project))
         return await node.audit.verify(project=project, breakpoint_id=breakpoint_id, progress=progress)
 
     audited = looking_at(settings_with(data), look)
@@ -76,6 +78,10 @@ def verify(
         _say_outcome(audited)
     if audited.findings:
         raise typer.Exit(output.FAILED)
+
+
+def _known(tx: Transaction, *, project: str) -> None:
+    tx.projects.get(project)
 
 
 def _counts(audited: Audited) -> dict[str, Any]:
@@ -140,24 +146,20 @@ def _acknowledged(path: Path) -> Iterator[Mapping[str, Any]]:
         msg = f"{path} cannot be read: {error}."
         raise InvalidRequest(msg) from error
     for number, line in enumerate(lines, start=1):
-        try:
-            value: Mapping[str, Any] = json.loads(line)
-            known = (
-                isinstance(value, dict)
-                and isinstance(value["id"], str)
-                and value.keys()
-                <= {
-                    "id",
-                    "status",
-                    "decision",
-                }
-            )
-        except (ValueError, KeyError):
-            known = False
-        if not known:
+        value = _line(line)
+        if value is None:
             msg = f'{path}, line {number}: this is not {{"id": …, "status": …, "decision": …}}.'
             raise InvalidRequest(msg)
         yield value
+
+
+def _line(text: str) -> Mapping[str, Any] | None:
+    try:
+        value: Any = json.loads(text)
+    except ValueError:
+        return None
+    known = is_object(value) and isinstance(value.get("id"), str) and value.keys() <= {"id", "status", "decision"}
+    return value if known else None
 
 
 def _check(each: Check) -> dict[str, Any]:

@@ -108,7 +108,7 @@ class BreakpointService:
         by.require_speaks_for(draft.agent_id, draft.gate)
         return None if draft.experts else Ready.of(draft, by, new_id, now, digest=digest)
 
-    def create(  # noqa: PLR0913  # what a breakpoint is raised with
+    def create(  # what a breakpoint is raised with
         self,
         tx: Transaction,
         draft: Draft,

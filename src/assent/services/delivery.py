@@ -67,7 +67,12 @@ class DeliveryService:
             # An attempt that was never written down killed its worker; after so many it is the message.
             tx.deliveries.give_up(head, error="Every worker that tried it died.", now=now)
             head = tx.deliveries.head(line)
-        if head is None or not tx.deliveries.claim(head, worker=worker, now=now, lease=now + LEASE):
+        if head is None:
+            return None
+        if not tx.deliveries.claim(head, worker=worker, now=now, lease=now + LEASE):
+            if head.state == "sending":
+                # Whoever has it may be dead, and noticed before its time was up: look again when it is.
+                tx.deliveries.enqueue(head, delay=(head.next_at - now) / SECOND + 1, why=":lease")
             return None
         claimed = replace(head, state="sending", attempts=head.attempts + 1)
         current = tx.breakpoints.look(head.breakpoint_id, project=head.project)

@@ -9,8 +9,12 @@ from assent.ports import Database
 from assent.store import migrations
 from assent.store.transaction import Transaction
 
-# Takes the way of every write, and PostgreSQL refuses it on a copy that only reads; changes nothing.
-TOUCH = "UPDATE assent_projects SET name = name WHERE id IS NULL"
+# Takes the way of every write. SQLite must really write, as what changes nothing never meets a full disk; PostgreSQL
+# refuses even that on a copy that only reads.
+TOUCH = {
+    "sqlite": "UPDATE assent_projects SET name = name WHERE id = (SELECT min(id) FROM assent_projects)",
+    "postgresql": "UPDATE assent_projects SET name = name WHERE id IS NULL",
+}
 VERSION = "SELECT version_num FROM assent_version"
 
 
@@ -27,6 +31,6 @@ async def usable(database: Database[Transaction]) -> None:
 
 
 def _probe(tx: Transaction) -> bool:
-    tx.session.change(TOUCH, {})
+    tx.session.change(TOUCH[tx.session.dialect], {})
     rows = tx.session.all(VERSION, {})
     return migrations.behind(rows[0][0] if rows else None)

@@ -16,8 +16,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
+import structlog
 from sqlalchemy import event
 
+from assent.domain.errors import Unavailable
 from assent.ports import Clock, Hint, Ids, Jobs
 from assent.store.adopted import adopted
 from assent.store.groupcommit import GroupCommit
@@ -28,6 +30,17 @@ Result = TypeVar("Result")
 
 READERS = 4
 CHECKPOINT_BYTES = 4 * 1024 * 1024
+DISK = frozenset(
+    {
+        sqlite3.SQLITE_FULL,
+        sqlite3.SQLITE_IOERR,
+        sqlite3.SQLITE_CANTOPEN,
+        sqlite3.SQLITE_READONLY,
+        sqlite3.SQLITE_BUSY,
+    }
+)
+"""What SQLite says when the disk is full or broken, or the file is not to be had; every other error is ours."""
+_log = structlog.get_logger()
 
 
 class WriteLock:
@@ -66,6 +79,7 @@ def with_pragmas(connection: sqlite3.Connection) -> None:
         "journal_mode = WAL",
         "synchronous = FULL",
         "wal_autocheckpoint = 0",
+        "journal_size_limit = 0",  # a log that begins again is cut, so that its size tells how much is in it
         "foreign_keys = ON",
         # Else INSERT OR REPLACE would remove a row without asking the triggers that keep it.
         "recursive_triggers = ON",
@@ -116,6 +130,7 @@ class SqliteWriter:
         self._connection = connect(path)
         self._tx = open_transaction(SqliteSession(self._connection, adopted(self._connection, "sqlite://")))
         self._held = False
+        self._moved = 0
 
     def begin(self) -> Transaction:
         self._lock.acquire()
@@ -144,8 +159,13 @@ class SqliteWriter:
         return False  # the only writer meets nobody
 
     def _checkpoint(self) -> None:
-        if self._wal.stat().st_size > CHECKPOINT_BYTES:
+        """Move the log into the file whenever enough has gathered since the last time."""
+        size = self._wal.stat().st_size
+        if size < self._moved:
+            self._moved = 0  # it has begun again
+        if size - self._moved > CHECKPOINT_BYTES:
             self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)").close()
+            self._moved = size
 
     def _release(self) -> None:
         if self._held:
@@ -257,7 +277,14 @@ class SqliteDatabase:
         self.lock.close()
 
     async def write(self, use_case: Callable[[Transaction], Result], *, locks: str = "") -> Result:
-        return await self._commits.run(use_case, locks=locks)
+        try:
+            return await self._commits.run(use_case, locks=locks)
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF not in DISK:
+                raise
+            _log.error("disk_failed", error=str(error), code=error.sqlite_errorname)
+            msg = "The disk does not take the change. Ask again with the same key."
+            raise Unavailable(msg) from error
 
     async def read(self, use_case: Callable[[Transaction], Result]) -> Result:
         return await asyncio.get_running_loop().run_in_executor(self._readers, self._read, use_case)

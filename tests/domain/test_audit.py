@@ -1,0 +1,200 @@
+"""The pure part of an audit: what rows add up to, and what purging leaves of an event."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from assent.domain.access import Actor, Kind
+from assent.domain.audit import (
+    Answer,
+    Comment,
+    FileNamed,
+    Part,
+    Stored,
+    findings,
+    kept_digest,
+    purge,
+    stub,
+    stubbed,
+)
+from assent.domain.breakpoint import Breakpoint, Event, Response, Status, answered, record, release, terms_of
+from assent.domain.canonical import canonical, content_digest, link, seal, sha256
+from assent.domain.draft import searchable
+from assent.domain.strategies import Decision
+
+NOW = 1_800_000_000_000_000
+AGENT, ANN = Actor(Kind.AGENT, "bot"), Actor(Kind.PERSON, "ann")
+RULE = {"recommended": False, "reason": "None.", "consecutiveApprovals": 0}
+texts = st.text(max_size=20)
+metadatas = st.dictionaries(texts, texts | st.integers(-(2**53) + 1, 2**53 - 1) | st.booleans() | st.none(), max_size=4)
+
+
+def approved() -> Stored:
+    """A breakpoint that ann approved, as nobody touched it."""
+    payload = {"question": "Go?"}
+    content = {
+        "project": "default", "agentId": "bot", "runId": None, "title": None, "gate": "go", "tags": ["x"],
+        "payload": payload,
+    }  # fmt: skip
+    new = Breakpoint(
+        id="bp_1", project="default", agent_id="bot", run_id=None, title=None, gate="go", payload=payload, tags=("x",),
+        seats=(), strategy="single", risk=None, priority="normal", on_timeout="expire", ttl_seconds=60,
+        callback_url=None, digest=content_digest(content), created_at=NOW, created_by=AGENT, created_by_id="tok_1",
+        due_at=NOW + 60_000_000, auto_approval=RULE, warnings=(),
+    )  # fmt: skip
+    first = {"digest": new.digest, "terms": terms_of(new), "agentId": "bot", "gate": "go", "autoApproval": RULE}
+    new, created = record(new, "created", actor=AGENT, at=NOW, metadata=first)
+    said = {"approved": True, "via": "api", "digest": new.digest, "comment": "Yes."}
+    new, responded = record(new, "responded", actor=ANN, at=NOW + 1, metadata=said)
+    response = Response("ann", approved=True, at=NOW + 1, via="api", comment="Yes.")
+    result = answered(Decision.APPROVED, [response], last=response)
+    ended, released = release(new, Decision.APPROVED, actor=ANN, at=NOW + 1, result=result)
+    return Stored(
+        breakpoint=ended.but(votes=1, comments=1),
+        question="Go?",
+        attempt=None,
+        search=searchable("Go?", "go", "bot", "x"),
+        purged_at=None,
+        events=[created, responded, released],
+        answers=[Answer(response, "per_1", "ann", NOW + 1)],
+        comments=[Comment("fb_1", "person:ann", "Yes.", NOW + 1)],
+        files=[],
+    )
+
+
+def test_what_nobody_touched_has_no_finding() -> None:
+    assert findings(approved()) == []
+
+
+CHANGES: dict[str, tuple[Part, Any]] = {
+    "another author of an event": (Part.CHAIN, lambda s: _event(s, 1, actor=Actor(Kind.PERSON, "eve"))),
+    "another head": (Part.CHAIN, lambda s: _row(s, head="x")),
+    "an event twice": (Part.CHAIN, lambda s: replace(s, events=[*s.events, s.events[-1]])),
+    "an event less": (Part.CHAIN, lambda s: replace(s, events=s.events[:-1])),
+    "no events at all": (Part.FOLD, lambda s: replace(s, events=[])),
+    "another decision": (Part.FOLD, lambda s: _row(s, decision=Decision.REJECTED)),
+    "another result": (Part.FOLD, lambda s: _row(s, result={"approved": True})),
+    "a vote more": (Part.FOLD, lambda s: _row(s, votes=2)),
+    "another question": (Part.CONTENT, lambda s: _row(s, payload={"question": "Stop?"})),
+    "a later deadline": (Part.CONTENT, lambda s: _row(s, due_at=NOW * 2)),
+    "other words to find it by": (Part.CONTENT, lambda s: replace(s, search="nothing")),
+    "a file more": (Part.CONTENT, lambda s: replace(s, files=[FileNamed(0, "a", "text", None, None, None)])),
+    "no answers": (Part.ANSWERS, lambda s: replace(s, answers=[])),
+    "another comment": (Part.ANSWERS, lambda s: replace(s, comments=[Comment("fb_1", "person:ann", "No.", NOW + 1)])),
+    "an answer of somebody else": (Part.PEOPLE, lambda s: replace(s, answers=[replace(s.answers[0], known_as="eve")])),
+    "an answer of its maker": (Part.PEOPLE, lambda s: replace(s, answers=[replace(s.answers[0], person_id="tok_1")])),
+    "something unreadable": (Part.ROWS, lambda s: _event(s, 0, metadata=5)),
+}
+
+
+def _row(stored: Stored, **changes: Any) -> Stored:
+    return replace(stored, breakpoint=stored.breakpoint.but(**changes))
+
+
+def _event(stored: Stored, index: int, **changes: Any) -> Stored:
+    events = list(stored.events)
+    events[index] = replace(events[index], **changes)
+    return replace(stored, events=events)
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_change_is_found_for_what_it_is(change: str) -> None:
+    part, make = CHANGES[change]
+    assert part in {each.part for each in findings(make(approved()))}
+
+
+def test_an_approval_that_no_answer_gives_is_found_though_every_hash_fits() -> None:
+    stored = approved()
+    no = replace(stored.answers[0].response, approved=False)
+    said = dict(stored.events[1].metadata) | {"approved": False}
+    new = stored.breakpoint.but(version=1, head=stored.events[0].hash, status=Status.WAITING, decision=None)
+    new, responded = record(new, "responded", actor=ANN, at=NOW + 1, metadata=said)
+    forged = release(
+        new,
+        Decision.APPROVED,
+        actor=ANN,
+        at=NOW + 1,
+        result=answered(Decision.APPROVED, [no], last=no),
+    )
+    found = findings(
+        replace(
+            stored,
+            breakpoint=forged[0],
+            events=[stored.events[0], responded, forged[1]],
+            answers=[replace(stored.answers[0], response=no)],
+        )
+    )
+    assert [each.what for each in found] == ["it is approved, which is not what its answers decide"]
+
+
+def purged(stored: Stored) -> Stored:
+    current = stored.breakpoint
+    kept = kept_digest("default", None, ("x",), stored.answers, stored.comments, stored.files)
+    event = purge(current, at=NOW + 9, kept=kept)
+    events = [replace(each, metadata=stub(each.metadata)) if each.seq == 2 else each for each in stored.events]
+    result = {"approved": True, "status": "released", "decision": "approved", "auto": False}
+    return Stored(
+        breakpoint=current.but(payload={}, version=4, head=event.hash, updated_at=NOW + 9, result=result),
+        question=None,
+        attempt=None,
+        search="",
+        purged_at=NOW + 9,
+        events=[*events, event],
+        answers=[replace(each, response=replace(each.response, comment=None)) for each in stored.answers],
+        comments=[replace(each, comment="") for each in stored.comments],
+        files=[],
+    )
+
+
+def test_what_was_purged_still_holds() -> None:
+    assert findings(purged(approved())) == []
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda s: replace(s, purged_at=None),
+        lambda s: replace(s, purged_at=NOW),
+        lambda s: replace(s, question="Go?"),
+        lambda s: _row(s, tags=("y",)),
+        lambda s: _row(s, project="other"),
+        lambda s: _event(s, 1, metadata={"approved": True}),
+        lambda s: _event(s, 1, actor=Actor(Kind.PERSON, "eve")),
+        lambda s: replace(s, answers=[replace(s.answers[0], response=replace(s.answers[0].response, approved=False))]),
+        lambda s: replace(s, comments=[]),
+        lambda s: replace(s, events=s.events[:-1]),
+    ],
+)
+def test_what_purging_left_cannot_be_changed(change: Any) -> None:
+    assert findings(change(purged(approved())))
+
+
+def test_words_that_are_missing_without_a_purge_are_found() -> None:
+    stored = approved()
+    found = findings(_event(stored, 1, metadata=stub(stored.events[1].metadata)))
+    assert found
+
+
+@given(metadatas)
+def test_the_stub_of_an_event_keeps_its_hash_checkable(metadata: dict[str, Any]) -> None:
+    body = {"breakpointId": "bp_1", "seq": 1, "type": "commented", "actor": "person:ann", "at": NOW}
+    kept = stubbed(stub(metadata))
+    assert kept == sha256(canonical(metadata))
+    assert seal("0" * 64, body | {"metadata": kept}) == link("0" * 64, body | {"metadata": metadata})
+
+
+@given(metadatas)
+def test_only_a_digest_alone_is_a_stub(metadata: dict[str, Any]) -> None:
+    assert stubbed(metadata) is None
+    assert stubbed({"purged": "a" * 64, "more": 1}) is None
+    assert stubbed({"purged": "A" * 64}) is None
+    assert stubbed({"purged": 5}) is None
+
+
+def test_a_purge_says_how_much_and_until_where() -> None:
+    event: Event = purge(approved().breakpoint, at=NOW + 9, kept="k")
+    assert (event.seq, event.type, str(event.actor)) == (4, "purged", "system:retention")
+    assert event.metadata == {"events": 3, "head": approved().breakpoint.head, "kept": "k"}

@@ -1,0 +1,108 @@
+"""kill -9 loses nothing that was acknowledged, doubles nothing, and every effect still happens."""
+
+import asyncio
+import contextlib
+import os
+import random
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from assent.app import migrate
+from assent.settings import Settings
+from tests.faults.kills import (
+    Campaign,
+    any_node,
+    checked,
+    end,
+    one_server,
+    postgresql_itself,
+    secured,
+)
+from tests.faults.load import PATH, Ask, Ledger, all_of, due, judge, misdelivered, rows, stored
+from tests.support.cluster import cluster
+from tests.support.nodes import launch_worker, running_node
+from tests.support.postgres import new_database
+from tests.support.receiver import receiving
+
+OF_THE_SERVER, OF_NODES, OF_POSTGRESQL = 25, 15, 10
+
+
+@pytest.mark.timeout(1200)
+async def test_kill_9_under_load_breaks_no_promise(
+    sqlite_settings: Settings, postgres_settings: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    turn = asyncio.Lock()
+
+    def campaign(settings: Settings, what: str, cycles: int) -> Campaign:
+        seed = random.randrange(2**32)
+        return Campaign(settings, what, cycles, seed=seed, log=tmp_path / what.replace(" ", "-"), turn=turn)
+
+    with cluster() as own, new_database(own.url) as database:
+        mortal = Settings(data_dir=tmp_path / "mortal", database_url=database)
+        mortal.data_dir.mkdir()
+        await asyncio.to_thread(migrate, mortal)
+        async with asyncio.TaskGroup() as group:
+            running = [
+                group.create_task(campaign(sqlite_settings, "the server", OF_THE_SERVER).run(one_server, nodes=1)),
+                group.create_task(campaign(postgres_settings, "nodes", OF_NODES).run(any_node, nodes=2)),
+                group.create_task(campaign(mortal, "PostgreSQL", OF_POSTGRESQL).run(postgresql_itself(own), nodes=2)),
+            ]
+    reports = [task.result() for task in running]
+    with capsys.disabled():
+        for report in reports:
+            sys.stdout.write(f"\n{report.told()}\n")
+    assert [report.wrong for report in reports] == [[], [], []]
+    assert sum(report.cycles for report in reports) >= 50
+    assert all(report.acknowledged and report.decided and report.effects for report in reports)
+
+
+@pytest.mark.timeout(400)
+async def test_a_job_whose_worker_was_killed_is_finished_by_another(
+    postgres_settings: Settings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = postgres_settings.model_copy(update={"outbound_allow": ("127.0.0.0/8",)})
+    with receiving() as receiver, two_workers(postgres_settings):
+        receiver.hold(PATH)
+        # A node without a worker of its own: one of the two has to take it.
+        async with running_node(settings) as node:
+            created = await node.create(title="0", callbackUrl=receiver.url(PATH))
+            answer = await node.feedback(created["id"], await node.person("ann", "reviewer"), approved=True)
+        assert answer.json()["status"] == "released"
+        assert await asyncio.to_thread(receiver.wait, bool), "nobody took it"
+        killed = await asyncio.to_thread(kill_who_has_it, postgres_settings)
+        receiver.let_go(PATH)
+        wanted = due(stored(postgres_settings))
+        await asyncio.to_thread(receiver.wait, all_of(wanted))
+        found, repeats = stored(postgres_settings), receiver.repeats()
+        told = Ask("0", "approve", callback=True, id=created["id"], ended=("released", "approved"), votes=["ann"])
+        wrong = [*judge(Ledger([told]), found), *misdelivered(receiver, found)]
+    wrong += await asyncio.to_thread(checked, postgres_settings, Ledger([told]))
+    with capsys.disabled():
+        sys.stdout.write(
+            f"\nkill -9 in mid-job: worker {killed} killed, {len(wanted)} effects, {repeats} of them told again,"
+            f" {len(wrong)} wrong\n"
+        )
+    assert wrong == []
+    assert repeats >= 1, "the one that was held open is told again"
+
+
+@contextlib.contextmanager
+def two_workers(settings: Settings) -> Iterator[None]:
+    workers = [launch_worker(settings, **secured(settings)) for _ in range(2)]
+    try:
+        yield
+    finally:
+        for worker in workers:
+            end(worker)
+
+
+def kill_who_has_it(settings: Settings) -> int:
+    """SIGKILL to the worker whose name is on the open attempt."""
+    [(name,)] = rows(settings, "SELECT worker FROM assent_attempts WHERE milliseconds IS NULL")
+    pid = int(name.split(":")[1])
+    os.kill(pid, signal.SIGKILL)
+    return pid

@@ -1,0 +1,26 @@
+"""A notification is a hint: with every one of them lost, every wait still ends."""
+
+import random
+import sys
+
+import pytest
+
+from assent.settings import Settings
+from tests.faults.notifications import Report, deaf_pair, waits
+
+WAITS = 200
+
+
+@pytest.mark.timeout(600)
+async def test_every_wait_ends_although_every_notification_is_dropped(
+    postgres_settings: Settings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    report = Report()
+    async with deaf_pair(postgres_settings, report, seed=random.randrange(2**32)) as pair:
+        await waits(pair, report, WAITS)
+    with capsys.disabled():
+        sys.stdout.write(f"\n{report.told()}\n")
+    assert report.wrong == []
+    assert report.ended == {"by long-poll": WAITS // 2, "by stream": WAITS // 2}
+    assert report.heard == 0
+    assert report.dropped > 0, "the nodes did try to tell each other"
