@@ -18,6 +18,8 @@ MAY_SLEEP = {
     "tests/support/cluster.py": "asks a starting PostgreSQL whether it is ready",
     "tests/faults/kills.py": "kills at moments of its own choice",
     "tests/faults/load.py": "thinks between two requests, as a client does",
+    "tests/faults/notifications.py": "decides at moments of its own choice",
+    "tests/faults/test_disk.py": "waits between two attempts, as a client does",
     "tests/faults/disk.py": "waits between two attempts, as a client does",
     "tests/support/nodes.py": "asks a starting server whether it is ready",
     "tests/faults/races.py": "meets a deadline of the real clock",

@@ -36,11 +36,15 @@ class Cluster:
     def kill(self) -> int:
         """SIGKILL to the postmaster and to all its children; return how many there were."""
         assert self._postmaster is not None, "start comes first"
+        # Stopped first, so that it has no more children while they are counted.
+        self._postmaster.send_signal(signal.SIGSTOP)
         victims = [self._postmaster.pid, *_children(self._postmaster.pid)]
         for pid in victims:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         self._postmaster.wait(30)
+        while any(map(_running, victims)):
+            time.sleep(0.01)  # a process that is not our child can only be looked at
         return len(victims)
 
     def stop(self) -> None:
@@ -57,6 +61,13 @@ def _children(parent: int) -> list[int]:
                 if int((entry / "stat").read_text().rpartition(")")[2].split()[1]) == parent:
                     found.append(int(entry.name))
     return found
+
+
+def _running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in {"Z", "X"}
+    except OSError:
+        return False
 
 
 @contextlib.contextmanager

@@ -49,6 +49,7 @@ class Receiver:
 
     def __init__(self) -> None:
         self.calls: list[Call] = []
+        self._stopped = False
         self._changed = threading.Condition()
         self._answers: dict[str, list[Answer]] = defaultdict(list)
         self._held: dict[str, threading.Event] = {}
@@ -78,7 +79,8 @@ class Receiver:
     def wait(self, enough: Callable[[list[Call]], bool], *, seconds: float = PATIENCE) -> bool:
         """Return as soon as what has arrived is enough; False when it never was."""
         with self._changed:
-            return self._changed.wait_for(lambda: enough(self.calls), seconds)
+            self._changed.wait_for(lambda: enough(self.calls) or self._stopped, seconds)
+            return enough(self.calls)
 
     def to(self, path: str) -> list[Call]:
         with self._changed:
@@ -142,6 +144,9 @@ class Receiver:
     def stop(self) -> None:
         for path in list(self._held):
             self.let_go(path)
+        with self._changed:
+            self._stopped = True
+            self._changed.notify_all()
         self._server.shutdown()
         self._server.server_close()
 
