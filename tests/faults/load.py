@@ -72,6 +72,8 @@ class Load:
         self._callback = callback
         self._chance = random.Random(seed)
         self._stopped = asyncio.Event()
+        self._unanswered: set[str] = set()
+        """What was asked for and got no answer, at least once."""
         self._tasks: list[asyncio.Task[None]] = []
         limits = httpx2.Limits(max_connections=64, max_keepalive_connections=64)
         self._client = httpx2.AsyncClient(timeout=30, limits=limits)
@@ -137,9 +139,9 @@ class Load:
 
     async def _cancel(self, ask: Ask) -> None:
         """Taking back needs no key: when the first answer was lost, a second one says that it is over already."""
-        met = self.ledger.seen.total()
-        answer = await self._insist("agent", f"/{ask.id}/cancel", None)
-        if answer is None or (answer.status_code == 409 and self.ledger.seen.total() > met + 1):
+        path = f"/{ask.id}/cancel"
+        answer = await self._insist("agent", path, None)
+        if answer is None or (answer.status_code == 409 and path in self._unanswered):
             return
         if answer.status_code != 200:
             self.ledger.wrong.append(f"{ask.key}: cancel answered {answer.status_code} {answer.text[:200]}")
@@ -168,6 +170,7 @@ class Load:
                 self.ledger.seen[str(answer.status_code)] += 1
                 if answer.status_code != 503:
                     return answer
+            self._unanswered.add(path)
             if self._stopped.is_set() or enough:
                 return None
             with contextlib.suppress(TimeoutError):

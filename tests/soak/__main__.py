@@ -35,7 +35,7 @@ STEPS_PER_PAIR = 100_000
 MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
 NO_WAITING = "fsync = off;synchronous_commit = off"
 RACES_PER_ARENA = 4_000
-KILLS_PER_ROUND = 60
+KILLS_PER_ROUND = 30
 WAITS_PER_ROUND = 400
 FAULTS_PER_SERVER = 150
 
@@ -110,13 +110,15 @@ async def kills(url: str, until: float) -> bool:
     totals = {what: deaths.Report(what) for what in ("the server", "nodes and workers", "PostgreSQL")}
     while time.monotonic() < until:
         for what, total in totals.items():
+            if time.monotonic() >= until:
+                break
             seed = random.randrange(2**32)
             total.add(await _killed(what, url, until, seed))
-            say(f"kills: seed {seed}, {total.told()}")
+            say(f"seed {seed}: {total.told()}")
     for total in totals.values():
         for each in total.wrong[:20]:
             say(f"kills: WRONG {each}")
-        say(f"kills: {total.told()}")
+        say(total.told())
     say(f"kills: {bound(sum(total.cycles for total in totals.values()))} per kill")
     return not any(total.wrong for total in totals.values())
 
@@ -152,10 +154,10 @@ async def notifications(url: str, until: float) -> bool:
                     await hints.waits(pair, total, WAITS_PER_ROUND)
                     if time.monotonic() >= until:
                         break
-        say(f"notifications: seed {seed}, {total.told()}")
+        say(f"seed {seed}: {total.told()}")
     for each in total.wrong[:20]:
         say(f"notifications: WRONG {each}")
-    say(f"notifications: {total.told()}")
+    say(total.told())
     return not total.wrong and not total.heard
 
 
@@ -169,10 +171,10 @@ async def disk(_: str, until: float) -> bool:
     while time.monotonic() < until:
         seed = random.randrange(2**32)
         await asyncio.to_thread(_broken, total, until, seed)
-        say(f"disk: seed {seed}, {total.told()}")
+        say(f"seed {seed}: {total.told()}")
     for each in total.wrong[:20]:
         say(f"disk: WRONG {each}")
-    say(f"disk: {total.told()}")
+    say(total.told())
     return not total.wrong
 
 
