@@ -162,6 +162,11 @@ class Asker:
     def ready(self) -> bool:
         return self._client.get("/readyz").status_code == 200
 
+    def blames_the_disk(self) -> bool:
+        """Tell whether the server says that it is not ready, and why."""
+        answer = self._client.get("/readyz")
+        return answer.status_code == 503 and "disk" in answer.json()["detail"]
+
     def close(self) -> None:
         self._client.close()
 

@@ -88,7 +88,7 @@ def test_a_server_that_cannot_write_says_so_until_it_can_again(sqlite_settings: 
         for fault in lasting:
             assert asker.ask()
             disk.fail(fault, at=1)
-            assert until(lambda: not asker.ready()), fault.name
+            assert until(asker.blames_the_disk), fault.name
             assert not asker.ask()
             disk.mend()
             assert until(asker.ready), fault.name

@@ -108,19 +108,22 @@ async def races(url: str, until: float) -> bool:
 async def kills(url: str, until: float) -> bool:
     """kill -9 of the server, of nodes, and of PostgreSQL; new data for each round of each."""
     totals = {what: deaths.Report(what) for what in ("the server", "nodes and workers", "PostgreSQL")}
+    share = (until - time.monotonic()) / len(totals)
     while time.monotonic() < until:
         for what, total in totals.items():
             if time.monotonic() >= until:
                 break
             seed = random.randrange(2**32)
-            total.add(await _killed(what, url, until, seed))
+            total.add(await _killed(what, url, min(until, time.monotonic() + share), seed))
             say(f"seed {seed}: {total.told()}")
     for total in totals.values():
         for each in total.wrong[:20]:
             say(f"kills: WRONG {each}")
         say(total.told())
-    say(f"kills: {bound(sum(total.cycles for total in totals.values()))} per kill")
-    return not any(total.wrong for total in totals.values())
+    sound = not any(total.wrong for total in totals.values())
+    if sound:
+        say(f"kills: {bound(sum(total.cycles for total in totals.values()))} per kill")
+    return sound
 
 
 async def _killed(what: str, url: str, until: float, seed: int) -> deaths.Report:

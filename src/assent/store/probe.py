@@ -9,10 +9,10 @@ from assent.ports import Database
 from assent.store import migrations
 from assent.store.transaction import Transaction
 
-# Takes the way of every write. SQLite must really write, as what changes nothing never meets a full disk; PostgreSQL
-# refuses even that on a copy that only reads.
+# Takes the way of every write and changes nothing. For an UPDATE to the same value SQLite writes nothing, and a full
+# disk would look well; this writes its first page. A PostgreSQL that only reads refuses even an UPDATE of no row.
 TOUCH = {
-    "sqlite": "UPDATE assent_projects SET name = name WHERE id = (SELECT min(id) FROM assent_projects)",
+    "sqlite": "PRAGMA user_version = 0",
     "postgresql": "UPDATE assent_projects SET name = name WHERE id IS NULL",
 }
 VERSION = "SELECT version_num FROM assent_version"

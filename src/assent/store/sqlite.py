@@ -79,7 +79,6 @@ def with_pragmas(connection: sqlite3.Connection) -> None:
         "journal_mode = WAL",
         "synchronous = FULL",
         "wal_autocheckpoint = 0",
-        "journal_size_limit = 0",  # a log that begins again is cut, so that its size tells how much is in it
         "foreign_keys = ON",
         # Else INSERT OR REPLACE would remove a row without asking the triggers that keep it.
         "recursive_triggers = ON",
@@ -130,7 +129,6 @@ class SqliteWriter:
         self._connection = connect(path)
         self._tx = open_transaction(SqliteSession(self._connection, adopted(self._connection, "sqlite://")))
         self._held = False
-        self._moved = 0
 
     def begin(self) -> Transaction:
         self._lock.acquire()
@@ -159,13 +157,8 @@ class SqliteWriter:
         return False  # the only writer meets nobody
 
     def _checkpoint(self) -> None:
-        """Move the log into the file whenever enough has gathered since the last time."""
-        size = self._wal.stat().st_size
-        if size < self._moved:
-            self._moved = 0  # it has begun again
-        if size - self._moved > CHECKPOINT_BYTES:
+        if self._wal.stat().st_size > CHECKPOINT_BYTES:
             self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)").close()
-            self._moved = size
 
     def _release(self) -> None:
         if self._held:
@@ -283,7 +276,7 @@ class SqliteDatabase:
             if error.sqlite_errorcode & 0xFF not in DISK:
                 raise
             _log.error("disk_failed", error=str(error), code=error.sqlite_errorname)
-            msg = "The disk does not take the change. Ask again with the same key."
+            msg = "The disk takes no writes now; ask again with the same key."
             raise Unavailable(msg) from error
 
     async def read(self, use_case: Callable[[Transaction], Result]) -> Result:
