@@ -75,11 +75,11 @@ def decide_statements(breakpoint_id: str, person_id: str, at: int, dialect: str)
     return [
         (b.SELECT + lock, {"id": breakpoint_id, "project_id": "default"}),
         (SELECT_LIVE_ROLES, roles),
+        (b.UPSERT_RESPONSE, response),
         (UPDATE + returning, update),
         (b.INSERT_EVENT, _event(breakpoint_id, 2, "responded", at)),
         (b.INSERT_EVENT, _event(breakpoint_id, 3, "released", at)),
         (b.UPDATE_LABELS, {"id": breakpoint_id, "status": "released"}),
-        (b.UPSERT_RESPONSE, response),
     ]
 
 
