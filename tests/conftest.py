@@ -66,6 +66,21 @@ def settings(request: pytest.FixtureRequest) -> Settings:
     return found
 
 
+@pytest.fixture(scope="module", params=DIALECTS)
+def module_settings(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
+    """Settings over fresh, migrated data that a whole module of tests shares; once for each database."""
+    folder = tmp_path_factory.mktemp("module")
+    if request.param == "sqlite":
+        template: Path = request.getfixturevalue("sqlite_template")
+        settings = Settings(data_dir=folder)
+        shutil.copy(template, settings.sqlite_path)
+        yield settings
+        return
+    url: str = request.getfixturevalue("postgres_url")
+    with new_database(url, template=request.getfixturevalue("postgres_template")) as fresh:
+        yield Settings(data_dir=folder, database_url=fresh, secret_keys=(key_reference(folder),))
+
+
 @pytest.fixture
 def clock() -> ManualClock:
     return ManualClock()

@@ -51,8 +51,8 @@ def found(where: Settings) -> list[Finding]:
     return audit(where).findings
 
 
-def test_what_nobody_touched_has_no_finding(lived_settings: Settings, lives: Lives) -> None:
-    audited = audit(lived_settings)
+def test_what_nobody_touched_has_no_finding(module_settings: Settings, lives: Lives) -> None:
+    audited = audit(module_settings)
     assert audited.findings == []
     assert audited.breakpoints == len(lives.ids)
     assert audited.files == 2
@@ -102,14 +102,14 @@ def _changed(value: Any) -> Iterator[Any]:
 
 
 @pytest.mark.parametrize(("table", "column"), FIELDS, ids=lambda value: value.removeprefix("assent_"))
-def test_every_field_of_every_row_is_guarded(lived_settings: Settings, lives: Lives, table: str, column: str) -> None:
+def test_every_field_of_every_row_is_guarded(module_settings: Settings, lives: Lives, table: str, column: str) -> None:
     del lives
     numbers = isinstance(metadata.tables[table].columns[column].type.python_type(), int)
     missed = []
 
     async def run() -> None:
-        async with resting(lived_settings) as node:
-            with unlocked(lived_settings) as opened:
+        async with resting(module_settings) as node:
+            with unlocked(module_settings) as opened:
                 for key in keys(opened, table):
                     old = opened.one(table, **key)[column]
                     new = 77 if old is None and numbers else next(other(old))
@@ -127,10 +127,10 @@ def test_every_field_of_every_row_is_guarded(lived_settings: Settings, lives: Li
 
 @given(data=st.data())
 @examples(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
-def test_whatever_one_field_becomes_is_found(lived_settings: Settings, lives: Lives, data: st.DataObject) -> None:
+def test_whatever_one_field_becomes_is_found(module_settings: Settings, lives: Lives, data: st.DataObject) -> None:
     del lives
     table, column = data.draw(st.sampled_from([each for each in FIELDS if each[1] not in {"seq", "n"}]))
-    with unlocked(lived_settings) as opened:
+    with unlocked(module_settings) as opened:
         key = data.draw(st.sampled_from(keys(opened, table)))
         old = opened.one(table, **key)[column]
         numbers = isinstance(metadata.tables[table].columns[column].type.python_type(), int)
@@ -142,79 +142,79 @@ def test_whatever_one_field_becomes_is_found(lived_settings: Settings, lives: Li
         meant = anything if old is None or numbers else st.sampled_from(list(other(old))) | anything
         new = data.draw(meant.filter(lambda value: value != old))
         write(opened, table, key, {column: new})
-        findings = found(lived_settings)
+        findings = found(module_settings)
         write(opened, table, key | ({column: new} if column in key else {}), {column: old})
     assert findings, (table, column, key, old, new)
 
 
 @pytest.mark.parametrize("life", ["approved", "quorum", "changed", "expired", "waiting"])
-def test_a_missing_event_is_found_wherever_it_was(lived_settings: Settings, lives: Lives, life: str) -> None:
-    with unlocked(lived_settings) as opened:
+def test_a_missing_event_is_found_wherever_it_was(module_settings: Settings, lives: Lives, life: str) -> None:
+    with unlocked(module_settings) as opened:
         mine = [key for key in keys(opened, "assent_events") if key["breakpoint_id"] == lives.ids[life]]
         for key in mine:
             event = opened.one("assent_events", **key)
             opened.run("DELETE FROM assent_events WHERE breakpoint_id = :breakpoint_id AND seq = :seq", **key)
-            findings = found(lived_settings)
+            findings = found(module_settings)
             put(opened, "assent_events", event)
             assert {each.breakpoint_id for each in findings} == {lives.ids[life]}
-    assert found(lived_settings) == []
+    assert found(module_settings) == []
 
 
 def put(opened: Raw, table: str, row: dict[str, Any]) -> None:
     opened.run(f"INSERT INTO {table} ({', '.join(row)}) VALUES ({', '.join(f':{name}' for name in row)})", **row)
 
 
-def test_two_events_that_changed_places_are_found(lived_settings: Settings, lives: Lives) -> None:
+def test_two_events_that_changed_places_are_found(module_settings: Settings, lives: Lives) -> None:
     def swap(opened: Raw, one: int, two: int) -> None:
         for before, after in ((one, 1000), (two, one), (1000, two)):
             key = {"breakpoint_id": lives.ids["approved"], "seq": before}
             write(opened, "assent_events", key, {"seq": after})
 
-    with unlocked(lived_settings) as opened:
+    with unlocked(module_settings) as opened:
         last = opened.one("assent_breakpoints", id=lives.ids["approved"])["version"]
         for one, two in itertools.combinations(range(1, last + 1), 2):
             swap(opened, one, two)
-            assert found(lived_settings)
+            assert found(module_settings)
             swap(opened, one, two)
-    assert found(lived_settings) == []
+    assert found(module_settings) == []
 
 
-def test_an_event_put_in_is_found(lived_settings: Settings, lives: Lives) -> None:
-    with unlocked(lived_settings) as opened:
+def test_an_event_put_in_is_found(module_settings: Settings, lives: Lives) -> None:
+    with unlocked(module_settings) as opened:
         version = opened.one("assent_breakpoints", id=lives.ids["waiting"])["version"]
         for seq in (0, version + 1, version + 5):
             event = opened.one("assent_events", breakpoint_id=lives.ids["waiting"], seq=version)
             put(opened, "assent_events", event | {"seq": seq, "type": "warned", "previous": event["hash"]})
-            assert found(lived_settings)
+            assert found(module_settings)
             opened.run(
                 "DELETE FROM assent_events WHERE breakpoint_id = :id AND seq = :seq", id=lives.ids["waiting"], seq=seq
             )
-    assert found(lived_settings) == []
+    assert found(module_settings) == []
 
 
 @pytest.mark.parametrize("table", [table for table in TABLES if table != "assent_breakpoints"])
-def test_a_breakpoint_that_lost_all_its_children_is_found(lived_settings: Settings, lives: Lives, table: str) -> None:
+def test_a_breakpoint_that_lost_all_its_children_is_found(module_settings: Settings, lives: Lives, table: str) -> None:
     parent = lives.ids["approved"]
-    with unlocked(lived_settings) as opened:
+    with unlocked(module_settings) as opened:
         rows = [
             opened.one(table, **key)
             for key in keys(opened, table)
             if opened.one(table, **key)["breakpoint_id"] == parent
         ]
         opened.run(f"DELETE FROM {table} WHERE breakpoint_id = :id", id=parent)
-        findings = found(lived_settings)
+        findings = found(module_settings)
         for row in rows:
             put(opened, table, row)
     assert rows
     assert {each.breakpoint_id for each in findings} == {parent}
-    assert found(lived_settings) == []
+    assert found(module_settings) == []
 
 
-def test_children_without_their_breakpoint_are_found(lived_settings: Settings, lives: Lives) -> None:
-    with unlocked(lived_settings) as opened:
+def test_children_without_their_breakpoint_are_found(module_settings: Settings, lives: Lives) -> None:
+    with unlocked(module_settings) as opened:
         row = opened.one("assent_breakpoints", id=lives.ids["cancelled"])
         opened.run("DELETE FROM assent_breakpoints WHERE id = :id", id=lives.ids["cancelled"])
-        findings = found(lived_settings)
+        findings = found(module_settings)
         put(opened, "assent_breakpoints", row)
     assert {(each.breakpoint_id, each.seq) for each in findings} >= {
         (lives.ids["cancelled"], 1),
@@ -222,39 +222,39 @@ def test_children_without_their_breakpoint_are_found(lived_settings: Settings, l
     }
 
 
-def test_bytes_that_changed_under_their_digest_are_found(lived_settings: Settings, lives: Lives) -> None:
-    with unlocked(lived_settings) as opened:
+def test_bytes_that_changed_under_their_digest_are_found(module_settings: Settings, lives: Lives) -> None:
+    with unlocked(module_settings) as opened:
         key = keys(opened, "assent_files")[0]
         old = opened.one("assent_files", **key)["content"]
         write(opened, "assent_files", key, {"content": old + b"!"})
-        everywhere, one = audit(lived_settings), audit(lived_settings, breakpoint_id=lives.ids["approved"])
-        other_one = audit(lived_settings, breakpoint_id=lives.ids["rejected"])
+        everywhere, one = audit(module_settings), audit(module_settings, breakpoint_id=lives.ids["approved"])
+        other_one = audit(module_settings, breakpoint_id=lives.ids["rejected"])
         write(opened, "assent_files", key, {"content": old})
     assert [key["sha256"] in each.what for each in everywhere.findings] == [True]
     assert len(one.findings) == 1
     assert other_one.findings == []
 
 
-def test_an_audit_can_be_of_one_breakpoint_or_one_project(lived_settings: Settings, lives: Lives) -> None:
-    with unlocked(lived_settings) as opened:
+def test_an_audit_can_be_of_one_breakpoint_or_one_project(module_settings: Settings, lives: Lives) -> None:
+    with unlocked(module_settings) as opened:
         write(opened, "assent_breakpoints", {"id": lives.ids["rejected"]}, {"votes": 7})
-        one, another = (audit(lived_settings, breakpoint_id=lives.ids[name]) for name in ("rejected", "expired"))
-        here, elsewhere = (audit(lived_settings, project=name) for name in ("default", "elsewhere"))
+        one, another = (audit(module_settings, breakpoint_id=lives.ids[name]) for name in ("rejected", "expired"))
+        here, elsewhere = (audit(module_settings, project=name) for name in ("default", "elsewhere"))
         write(opened, "assent_breakpoints", {"id": lives.ids["rejected"]}, {"votes": 1})
     assert (one.breakpoints, len(one.findings)) == (1, 1)
     assert (another.breakpoints, another.findings) == (1, [])
     assert (here.breakpoints, len(here.findings)) == (len(lives.ids), 1)
     assert (elsewhere.breakpoints, elsewhere.findings) == (0, [])
     with pytest.raises(NotFound):
-        audit(lived_settings, breakpoint_id="bp_none")
+        audit(module_settings, breakpoint_id="bp_none")
 
 
-def test_a_finding_says_what_is_wrong_and_where(lived_settings: Settings, lives: Lives) -> None:
+def test_a_finding_says_what_is_wrong_and_where(module_settings: Settings, lives: Lives) -> None:
     key = {"breakpoint_id": lives.ids["approved"], "seq": 2}
-    with unlocked(lived_settings) as opened:
+    with unlocked(module_settings) as opened:
         old = opened.one("assent_events", **key)["at"]
         write(opened, "assent_events", key, {"at": old + 1})
-        findings = found(lived_settings)
+        findings = found(module_settings)
         write(opened, "assent_events", key, {"at": old})
     first = findings[0]
     assert (first.breakpoint_id, first.seq) == (lives.ids["approved"], 2)

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from assent.cli import output
 from assent.cli.output import Json
-from assent.cli.session import session
+from assent.cli.session import gathered, session
 from assent.domain.breakpoint import Status as State
 from assent.sdk.client import Assent
 from assent.sdk.errors import AlreadyEnded
@@ -20,7 +20,6 @@ from assent.sdk.values import Breakpoint, Event, Page, Summary, plain
 
 app = typer.Typer()
 
-PAGE = 200
 NOTHING = "There is nothing to show."
 SHORT_DIGEST = 12
 Id = Annotated[str, typer.Argument(metavar="ID", help="The breakpoint's id.")]
@@ -64,15 +63,12 @@ def inbox(  # noqa: PLR0913  # the options of the command
 
 
 def _pages(assent: Assent, filters: Filters, limit: int) -> Page:
-    """Read as many pages as the limit takes; the server gives 200 rows at most at a time."""
-    items: list[Summary] = []
-    cursor: str | None = None
-    while True:
-        page = assent.list(**(filters | Filters(limit=min(PAGE, limit - len(items)), cursor=cursor)))
-        items += page.items
-        cursor = page.next_cursor
-        if cursor is None or len(items) >= limit:
-            return Page(items=items, next_cursor=cursor)
+    def read(most: int, cursor: str | None) -> tuple[list[Summary], str | None]:
+        page = assent.list(**(filters | Filters(limit=most, cursor=cursor)))
+        return page.items, page.next_cursor
+
+    items, cursor = gathered(read, limit)
+    return Page(items=items, next_cursor=cursor)
 
 
 def _row(each: Summary, now: float) -> Sequence[str]:

@@ -8,7 +8,7 @@ import typer
 
 from assent.cli import output
 from assent.cli.output import Json
-from assent.cli.session import session
+from assent.cli.session import gathered, session
 from assent.sdk.client import Assent
 from assent.sdk.protocol import DeliveryFilters
 from assent.sdk.values import Attempt, Delivery, DeliveryPage, plain
@@ -17,7 +17,6 @@ app = typer.Typer()
 delivery = typer.Typer(no_args_is_help=True, help="Messages sent about breakpoints.")
 app.add_typer(delivery, name="delivery")
 
-PAGE = 200
 State = Literal["pending", "sending", "sent", "answered", "superseded", "dead"]
 Id = Annotated[str, typer.Argument(metavar="ID", help="The delivery's id.")]
 
@@ -47,15 +46,12 @@ def delivery_list(
 
 
 def _pages(assent: Assent, filters: DeliveryFilters, limit: int) -> DeliveryPage:
-    """Read as many pages as the limit takes; the server gives 200 rows at most at a time."""
-    items: list[Delivery] = []
-    cursor: str | None = None
-    while True:
-        page = assent.deliveries(**(filters | DeliveryFilters(limit=min(PAGE, limit - len(items)), cursor=cursor)))
-        items += page.items
-        cursor = page.next_cursor
-        if cursor is None or len(items) >= limit:
-            return DeliveryPage(items=items, next_cursor=cursor)
+    def read(most: int, cursor: str | None) -> tuple[list[Delivery], str | None]:
+        page = assent.deliveries(**(filters | DeliveryFilters(limit=most, cursor=cursor)))
+        return page.items, page.next_cursor
+
+    items, cursor = gathered(read, limit)
+    return DeliveryPage(items=items, next_cursor=cursor)
 
 
 def _row(each: Delivery, now: float) -> Sequence[str]:

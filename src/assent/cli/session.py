@@ -1,7 +1,15 @@
 """A server as a command reaches it: by ASSENT_URL and ASSENT_TOKEN, telling the person when it has to wait for it."""
 
+from collections.abc import Callable
+from typing import TypeVar
+
 from assent.cli import output
 from assent.sdk.client import Assent
+
+Item = TypeVar("Item")
+
+LARGEST_PAGE = 200
+"""How many rows the server gives at most at a time."""
 
 # A person sits before the screen: a restart is bridged, a server that is not there is told at once.
 SHORT_PATIENCE = 1.0
@@ -22,3 +30,16 @@ class _Told:
 
 def session(*, patience: float = SHORT_PATIENCE) -> Assent:
     return Assent(patience=patience, on_trouble=_Told() if patience > SHORT_PATIENCE else None)
+
+
+def gathered(
+    read: Callable[[int, str | None], tuple[list[Item], str | None]], limit: int
+) -> tuple[list[Item], str | None]:
+    """Read as many pages as the limit takes; return the items, and where it goes on if there are more."""
+    items: list[Item] = []
+    cursor: str | None = None
+    while True:
+        page, cursor = read(min(LARGEST_PAGE, limit - len(items)), cursor)
+        items += page
+        if cursor is None or len(items) >= limit:
+            return items, cursor
