@@ -10,16 +10,19 @@ from assent.settings import Settings
 from bench.expiry import expiry
 from bench.million import million
 from bench.report import Report
+from bench.rules import rules
 from bench.throughput import throughput
 from bench.waiters import waiters
 from tests.support.postgres import new_database, postgres
 
 PARTS = {"throughput": throughput, "million": million, "waiters": waiters, "expiry": expiry}
+PURE = {"rules": rules}
+"""What no database has a part in."""
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="bench", description=__doc__)
-    parser.add_argument("--only", choices=PARTS, action="append")
+    parser.add_argument("--only", choices=[*PARTS, *PURE], action="append")
     parser.add_argument("--database", choices=("sqlite", "postgresql"), action="append")
     parser.add_argument("--seconds", type=float, default=4.0, help="how long each load runs")
     parser.add_argument("--rows", type=int, default=1_000_000)
@@ -27,9 +30,19 @@ def main() -> None:
     parser.add_argument("--due", type=int, default=100_000, help="how many deadlines come at once")
     options = parser.parse_args()
     report = Report()
+    wanted = options.only or [*PARTS, *PURE]
+    for name in (each for each in PURE if each in wanted):
+        PURE[name](report)
+    parts = [each for each in PARTS if each in wanted]
+    if parts:
+        _on_databases(parts, report, options)
+    report.print()
+
+
+def _on_databases(parts: list[str], report: Report, options: argparse.Namespace) -> None:
     with tempfile.TemporaryDirectory(prefix="assent-bench-") as folder, postgres(settings=SETTINGS) as server:
         for dialect in options.database or ("sqlite", "postgresql"):
-            for name in options.only or PARTS:
+            for name in parts:
                 print(f"— {name} on {dialect}", file=sys.stderr, flush=True)
                 with new_database(server) as url:
                     place = Path(folder) / f"{name}-{dialect}"
@@ -37,7 +50,6 @@ def main() -> None:
                     settings = Settings(data_dir=place, database_url=url if dialect == "postgresql" else None)
                     migrate(settings)
                     PARTS[name](settings, report, options)
-    report.print()
 
 
 SETTINGS = "max_wal_size = '4GB'"

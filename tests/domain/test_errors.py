@@ -76,6 +76,7 @@ STABLE = {
     "PreconditionFailed": "precondition_failed",
     "MalformedJson": "malformed_json",
     "InvalidRequest": "invalid_request",
+    "PatternError": "invalid_pattern",
     "IdempotencyMismatch": "idempotency_mismatch",
     "ConfirmationRequired": "confirmation_required",
     "ExpertsNotDistinct": "experts_not_distinct",

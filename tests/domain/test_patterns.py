@@ -1,61 +1,407 @@
-"""Globs against a reference that tries everything."""
+"""The pattern language: what may be written, what it means, and what is said of the rest."""
+
+from collections.abc import Iterator, Mapping
+from fractions import Fraction
+from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assent.domain.patterns import glob_matches
-
-alphabet = st.text("ab.*", max_size=9)
-names = st.text("ab.", max_size=9)
-
-
-def reference(pattern: str, text: str) -> bool:
-    """Match the plain way: a table over every prefix of both."""
-    reachable = {0}
-    for symbol in pattern:
-        if symbol == "*":
-            reachable = {end for start in reachable for end in range(start, len(text) + 1)}
-        else:
-            reachable = {start + 1 for start in reachable if text[start : start + 1] == symbol}
-    return len(text) in reachable
-
-
-@given(alphabet, names)
-def test_a_glob_matches_what_the_reference_matches(pattern: str, text: str) -> None:
-    assert glob_matches(pattern, text) == reference(pattern, text)
+from assent.domain.errors import InvalidRequest, PatternError
+from assent.domain.expressions import MISSING, Attribute, Kind, Subject
+from assent.domain.grammar import MAX_DEPTH, MAX_LENGTH
+from assent.domain.patterns import BREAKPOINT_ATTRIBUTES, Finding, explain, match, parse
+from tests.domain.pattern_language import (
+    GLOBS,
+    UNKNOWN,
+    Node,
+    Style,
+    glob_reference,
+    meaning,
+    predicates,
+    styles,
+    subjects,
+    trees,
+    written,
+)
 
 
-@given(names, st.data())
-def test_a_name_with_pieces_starred_out_still_matches(text: str, data: st.DataObject) -> None:
-    start = data.draw(st.integers(0, len(text)))
-    end = data.draw(st.integers(start, len(text)))
-    assert glob_matches(f"{text[:start]}*{text[end:]}", text)
+def subject(gate: str = "gate.x", **values: Any) -> Subject:
+    return Subject(gate, values)
 
 
 @pytest.mark.parametrize(
-    ("pattern", "text", "expected"),
+    ("text", "gate", "values", "expected"),
     [
-        ("*", "", True),
-        ("*", "anything.at-all", True),
-        ("", "", True),
-        ("", "a", False),
-        ("confirm.*", "confirm.deploy.production", True),
-        ("confirm.*", "confirm", False),
-        ("confirm.*", "xconfirm.a", False),
-        ("*.production", "deploy.production", True),
-        ("*.production", "deploy.production.eu", False),
-        ("a*a", "a", False),
-        ("Deploy", "deploy", False),
-        ("a?c", "abc", False),
-        ("[ab]", "a", False),
-        ("a+", "aa", False),
-        ("\\*", "\\x", True),
+        ("confirm.*", "confirm.star-repo", {}, True),
+        ("confirm.*", "confirmation.x", {}, False),
+        ("*.review", "ux.review", {}, True),
+        ("*.review", "ux.reviews", {}, False),
+        ("gate.deploy-production", "gate.deploy-production", {}, True),
+        ("gate.deploy-production", "gate.deploy-production-2", {}, False),
+        ("*.review(tags contains 'design')", "ux.review", {"tags": ["ui", "design"]}, True),
+        ("*.review(tags contains 'design')", "ux.review", {"tags": ["designs"]}, False),
+        ("gate.*(tags contains 'prerequisites' AND expert = 'owner')", "gate.x",
+         {"tags": ["prerequisites"], "expert": "owner"}, True),
+        ("gate.*(tags contains 'prerequisites' AND expert = 'owner')", "gate.x",
+         {"tags": ["prerequisites"], "expert": ["lead"]}, False),
+    ],
+)  # fmt: skip
+def test_the_five_patterns_of_the_guide_mean_what_it_says(
+    text: str,
+    gate: str,
+    values: dict[str, Any],
+    expected: bool,  # noqa: FBT001
+) -> None:
+    assert match(parse(text), Subject(gate, values)) is expected
+
+
+@pytest.mark.parametrize(
+    ("expression", "values", "expected"),
+    [
+        # No tags and no experts are an empty list.
+        ("tags contains 'a'", {}, False),
+        ("NOT tags contains 'a'", {}, True),
+        ("tags contains 'a'", {"tags": None}, False),
+        ("tags exists", {}, False),
+        ("tags exists", {"tags": ["a"]}, True),
+        ("NOT expert = 'x'", {}, True),
+        ("expert != 'x'", {}, True),
+        ("expert != 'x'", {"expert": ["y", "x"]}, False),
+        ("expert in ('x', 'y')", {"expert": ["z", "y"]}, True),
+        ("expert matches 'team-*'", {"expert": "team-a"}, True),
+        ("tags matches 'env:*'", {"tags": ["x", "env:prod"]}, True),
+        # Anything else that is not given is unknown, also under NOT.
+        ("agentId = 'a'", {}, None),
+        ("NOT agentId = 'a'", {}, None),
+        ("agentId != 'a'", {}, None),
+        ("payload.amount < 100", {"payload": {}}, None),
+        ("payload.a.b = 1", {"payload": {"a": 3}}, None),
+        ("payload.a.b = 1", {"payload": {"a": {"b": 1}}}, True),
+        ("payload.a.0 = 1", {"payload": {"a": [1]}}, None),
+        ("payload.a.0 = 1", {"payload": {"a": {"0": 1}}}, True),
+        ("payload.a exists", {"payload": {}}, False),
+        ("NOT payload.a exists", {"payload": {}}, True),
+        ("payload.a exists", {"payload": {"a": None}}, True),
+        ("runId exists", {"runId": None}, False),
+        # So is what is of another kind.
+        ("payload.a = '1'", {"payload": {"a": 1}}, None),
+        ("payload.a = 1", {"payload": {"a": True}}, None),
+        ("payload.a = true", {"payload": {"a": 1}}, None),
+        ("payload.a = true", {"payload": {"a": True}}, True),
+        ("payload.a != false", {"payload": {"a": True}}, True),
+        ("payload.a < 'b'", {"payload": {"a": 1}}, None),
+        ("payload.a = 'x'", {"payload": {"a": ["x"]}}, None),
+        ("payload.a = 'x'", {"payload": {"a": None}}, None),
+        ("payload.a startswith 'x'", {"payload": {"a": ["x"]}}, None),
+        ("payload.a contains 'x'", {"payload": {"a": {"x": 1}}}, None),
+        ("payload.a = 1", {"payload": {"a": float("nan")}}, None),
+        ("payload.a > 1", {"payload": {"a": float("inf")}}, None),
+        ("payload.a in (1, 'x')", {"payload": {"a": 1}}, True),
+        ("payload.a in (1, 'x')", {"payload": {"a": 2}}, None),
+        # On a list: any element; one of another kind leaves it open.
+        ("payload.a contains 'x'", {"payload": {"a": ["y", "x"]}}, True),
+        ("payload.a contains 'x'", {"payload": {"a": ["y"]}}, False),
+        ("payload.a contains 'x'", {"payload": {"a": []}}, False),
+        ("payload.a contains 'x'", {"payload": {"a": [1, "x"]}}, True),
+        ("payload.a contains 'x'", {"payload": {"a": [1]}}, None),
+        ("payload.a contains 3", {"payload": {"a": [3.0]}}, True),
+        ("payload.a matches '*.env'", {"payload": {"a": ["src/x.py", ".env"]}}, True),
+        # null is a value of its own.
+        ("payload.a = null", {"payload": {"a": None}}, True),
+        ("payload.a = null", {"payload": {"a": 0}}, False),
+        ("payload.a != null", {"payload": {"a": 0}}, True),
+        ("payload.a = null", {"payload": {}}, None),
+        # Numbers are compared exactly, texts by their characters, risk by what it means.
+        ("payload.a = 9007199254740993", {"payload": {"a": 9007199254740992}}, False),
+        ("payload.a < 9007199254740993", {"payload": {"a": 9007199254740992.0}}, True),
+        ("payload.a = 0.1", {"payload": {"a": 0.1}}, True),
+        ("payload.a = 1e2", {"payload": {"a": 100}}, True),
+        ("attempt >= -1", {"attempt": 0}, True),
+        ("title < 'b'", {"title": "a"}, True),
+        ("title = 'A'", {"title": "a"}, False),
+        ("title contains 'b.c'", {"title": "a b.c d"}, True),
+        ("title contains 'b.c'", {"title": "a bxc d"}, False),
+        ("title startswith 'a' AND title endswith 'd'", {"title": "a d"}, True),
+        ("risk < 'high'", {"risk": "low"}, True),
+        ("risk >= 'medium'", {"risk": "high"}, True),
+        ("priority > 'normal'", {"priority": "urgent"}, True),
+        # Sure where the unknown cannot matter.
+        ("agentId = 'a' AND tags contains 'x'", {}, False),
+        ("agentId = 'a' OR NOT tags contains 'x'", {}, True),
+        ("agentId = 'a' AND NOT tags contains 'x'", {}, None),
+        # NOT before AND before OR.
+        ("NOT tags contains 'a' AND tags contains 'b'", {"tags": ["b"]}, True),
+        ("tags contains 'a' OR tags contains 'b' AND tags contains 'c'", {"tags": ["a"]}, True),
+        ("(tags contains 'a' OR tags contains 'b') AND tags contains 'c'", {"tags": ["a"]}, False),
+        # Quotes, blanks and cases.
+        ('tags contains "it\'s"', {"tags": ["it's"]}, True),
+        ("tags contains 'it''s'", {"tags": ["it's"]}, True),
+        ("tags contains 'C:\\'", {"tags": ["C:\\"]}, True),
+        ("tags contains ''", {"tags": [""]}, True),
+        ("  tags\n\tCONTAINS   'a'  and  Not expert  Exists ", {"tags": ["a"]}, True),
+        ("attempt>=1 and NOT(attempt>2)", {"attempt": 2}, True),
+        ("payload.in = 1 OR payload.not-here exists", {"payload": {"in": 1}}, True),
     ],
 )
-def test_globs_are_anchored_literal_and_case_sensitive(pattern: str, text: str, expected: bool) -> None:  # noqa: FBT001
-    assert glob_matches(pattern, text) is expected
+def test_an_expression_is_true_false_or_unknown(expression: str, values: dict[str, Any], expected: bool | None) -> None:  # noqa: FBT001
+    assert match(parse(f"*({expression})"), subject(**values)) is expected
 
 
-def test_a_hostile_glob_is_matched_at_once() -> None:
-    assert not glob_matches("*a" * 1000 + "b", "a" * 5000)
+@pytest.mark.parametrize(
+    "text", [" confirm.* ", "\tconfirm.*\n", "confirm.* (tags exists)", "confirm.*\n(\ntags exists\n)"]
+)
+def test_blanks_around_the_glob_do_not_count(text: str) -> None:
+    assert match(parse(text), subject("confirm.x", tags=["a"])) is True
+
+
+def test_a_name_the_glob_does_not_fit_is_a_no_whatever_is_unknown() -> None:
+    assert match(parse("a(agentId = 'x')"), subject("b")) is False
+
+
+@given(st.sampled_from(GLOBS), trees(predicates()), styles, subjects())
+@settings(max_examples=1_000)
+def test_a_pattern_means_what_the_reference_says(glob: str, tree: Node, style: Style, given_to: Subject) -> None:
+    pattern = parse(f"{glob}({written(tree, style)})")
+    expected = {UNKNOWN: None, Fraction(0): False, Fraction(1): True}[meaning(tree, given_to)]
+    assert match(pattern, given_to) is (expected if glob_reference(glob, given_to.name) else False)
+
+
+@given(st.sampled_from(GLOBS), trees(predicates()), styles)
+@settings(max_examples=500)
+def test_a_pattern_is_equal_to_what_its_own_text_says(glob: str, tree: Node, style: Style) -> None:
+    pattern = parse(f"{glob}({written(tree, style)})")
+    assert parse(str(pattern)) == pattern
+    assert str(parse(str(pattern))) == str(pattern)
+
+
+@given(trees(predicates()), styles, styles)
+def test_every_way_to_write_a_pattern_is_the_same_pattern(tree: Node, one: Style, other: Style) -> None:
+    assert parse(f"*({written(tree, one)})") == parse(f"*({written(tree, other)})")
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [("*(payload.a = 1)", "*(payload.a = true)"), ("*(payload.a = 1)", "*(payload.a = '1')"), ("a", "a*")],
+)
+def test_patterns_that_differ_are_not_equal(one: str, other: str) -> None:
+    assert parse(one) != parse(other)
+
+
+def test_a_text_too_long_in_our_form_is_kept_as_it_was_written() -> None:
+    text = "*(" + "OR ".join(["title='a'"] * 160) + ")"
+    assert len(text) <= MAX_LENGTH < len(text.replace("=", " = "))
+    assert str(parse(text)) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "column", "found", "words"),
+    [
+        ("", 1, "", "begins with a glob"),
+        ("  ", 3, "", "begins with a glob"),
+        ("(tags contains 'a')", 1, "(", "*(tags contains 'a')"),
+        ("gate.*(colour = 'z')", 8, "colour", "There are tags, expert, agentId"),
+        ("gate.*(agentid = 'z')", 8, "agentid", "Did you mean agentId?"),
+        ("gate.*(agent_id = 'z')", 8, "agent_id", "Did you mean agentId?"),
+        ("gate.*(tag contains 'z')", 8, "tag", "Did you mean tags?"),
+        ("gate.*(experts = 'z')", 8, "experts", "Did you mean expert?"),
+        ("gate.*(Tags contains 'z')", 8, "Tags", "Did you mean tags?"),
+        ("gate.*(gate = 'z')", 8, "gate", "The glob before the parentheses"),
+        ("gate.*(breakpointId = 'z')", 8, "breakpointId", "The glob before the parentheses"),
+        ("gate.*(payload = 'z')", 8, "payload", "payload.amount"),
+        ("gate.*(tags.x = 'z')", 8, "tags.x", "has no fields"),
+        ("gate.*(tags = 'a')", 13, "=", "Use tags contains 'a'."),
+        ("gate.*(tags != 'a')", 13, "!=", "Use NOT tags contains 'a'."),
+        ("gate.*(tags in ('a', 'b'))", 13, "in", "Use tags contains 'a' OR tags contains 'b'."),
+        ("gate.*(tags startswith 'a')", 13, "startswith", "Use tags matches 'a*'."),
+        ("gate.*(expert endswith 'a')", 15, "endswith", "Use expert matches '*a'."),
+        ("gate.*(tags < 'a')", 13, "<", "Use contains, matches, exists."),
+        ("gate.*(tags contains 3)", 22, "3", "Put it in quotes: '3'."),
+        ("gate.*(attempt = '3')", 18, "'3'", "needs a number"),
+        ("gate.*(attempt contains 3)", 16, "contains", "Use =, !=,"),
+        ("gate.*(title = 3)", 16, "3", "Put it in quotes: '3'."),
+        ("gate.*(title = true)", 16, "true", "Put it in quotes: 'true'."),
+        ("gate.*(runId = null)", 16, "null", "NOT runId exists"),
+        ("gate.*(risk = 'severe')", 15, "'severe'", "It is one of low, medium, high."),
+        ("gate.*(strategy = 'qorum')", 19, "'qorum'", "collect-all, quorum."),
+        ("gate.*(strategy > 'single')", 17, ">", "Use strategy in"),
+        ("gate.*(payload.a < true)", 20, "true", "Use = or !=."),
+        ("gate.*(payload.a >= null)", 21, "null", "Use = or !=."),
+        ("gate.*(payload.a matches 3)", 26, "3", "Put it in quotes: '3'."),
+        ("gate.*(payload.a = 1e999)", 20, "1e999", "too large"),
+        ("gate.*(tags contains 'a')junk", 26, "junk", "nothing may follow"),
+        ("gate.*(tags contains 'a'))", 26, ")", "nothing may follow"),
+        ("gate.*(tags exists)(expert exists)", 20, "(", "nothing may follow"),
+        ("gate.*(tags contains 'a)", 22, "'a)", "never closed"),
+        ('gate.*(tags contains "a)', 22, '"a)', "never closed"),
+        ("gate.*(tags contains 'a''", 22, "'a'", "never closed"),
+        ("gate.*(tags contains ’a’)", 22, "’", "these are not quotes"),
+        ("gate.*(tags contains design)", 22, "design", "Text stands in quotes: 'design'."),
+        ("gate.*(tags contains)", 21, ")", "a value is missing"),
+        ("gate.*(attempt = 3x)", 18, "3x", "not a value"),
+        ("gate.*(tags contains 'a'", 25, "", "not closed"),
+        ("gate.*(", 8, "", "a predicate is missing"),
+        ("gate.*()", 8, ")", "where a predicate should"),
+        ("gate.*(tags)", 12, ")", "an operator is missing"),
+        ("gate.*(title == 'a')", 14, "==", "Use =."),
+        ("gate.*(title <> 'a')", 14, "<>", "Use !=."),
+        ("gate.*(title =~ 'a')", 14, "=~", "Use matches."),
+        ("gate.*(title like 'a')", 14, "like", "Use matches."),
+        ("gate.*(tags has 'a')", 13, "has", "Use contains."),
+        ("gate.*(tags contain 'a')", 13, "contain", "Use contains."),
+        ("gate.*(title starts_with 'a')", 14, "starts_with", "Use startswith."),
+        ("gate.*(title frobs 'a')", 14, "frobs", "There are =, !=,"),
+        ("gate.*(expert not in ('a'))", 15, "not", "NOT stands before"),
+        ("gate.*(expert in 'a')", 18, "'a'", "Write in ('a', 'b')."),
+        ("gate.*(expert in ())", 19, ")", "a value is missing"),
+        ("gate.*(expert in ('a',))", 23, ")", "a value is missing"),
+        ("gate.*(expert in ('a' 'b'))", 23, "'b'", "values with commas"),
+        ("gate.*(! tags exists)", 8, "!", "Use NOT."),
+        ("gate.*(tags exists && expert exists)", 20, "&&", "Use AND."),
+        ("gate.*(tags exists, expert exists)", 19, ",", "Use AND."),
+        ("gate.*(tags exists expert exists)", 20, "expert", "AND or OR"),
+        ("gate.*(tags exists AND)", 23, ")", "where a predicate should"),
+        ("gate.*(AND tags exists)", 12, "tags", "operator"),
+        ("gate.* tags contains 'a'", 8, "tags", "Predicates stand in parentheses"),
+        ("gate.x)", 7, ")", "Write * where the name has one."),
+        ("'gate.*'", 1, "'gate.*'", "Write gate.*."),
+        ("gate.\x00", 6, "U+0000", "nobody can see"),
+        ("gate.\ud800", 6, "U+D800", "nobody can see"),
+        ("a" * 2001, 2001, "a", "at most 2,000 characters"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_said_with_its_place_and_a_way_out(text: str, column: int, found: str, words: str) -> None:
+    with pytest.raises(PatternError) as refused:
+        parse(text)
+    details = refused.value.details
+    assert (details["line"], details["column"], details["found"]) == (1, column, found)
+    assert words in refused.value.message
+    assert refused.value.message.startswith(f"Line 1, column {column}: ")
+
+
+def test_the_place_counts_lines() -> None:
+    with pytest.raises(PatternError) as refused:
+        parse("gate.*(\n  tags contains 'a'\n  AND colour = 'z')")
+    assert (refused.value.details["line"], refused.value.details["column"]) == (3, 7)
+
+
+def test_a_refused_pattern_is_a_refused_request() -> None:
+    assert issubclass(PatternError, InvalidRequest)
+    assert PatternError.code == "invalid_pattern"
+
+
+def nested(depth: int) -> Iterator[str]:
+    yield f"*({'(' * depth}tags exists{')' * depth})"
+    yield f"*({'NOT ' * depth}tags exists)"
+    yield f"*({'NOT (' * (depth // 2)}{'NOT ' * (depth % 2)}tags exists{')' * (depth // 2)})"
+    yield f"*({'tags exists AND (' * depth}expert in ('a', 'b'){')' * depth})"
+    yield f"*(tags exists OR {'NOT ' * depth}tags exists AND NOT tags exists)"
+
+
+@pytest.mark.parametrize("text", list(nested(MAX_DEPTH)), ids=lambda text: str(text[:12]))
+def test_a_pattern_may_be_nested_as_deep_as_is_said(text: str) -> None:
+    pattern = parse(text)
+    assert match(pattern, subject(tags=["a"])) is not None
+    assert parse(str(pattern)) == pattern
+    assert explain(pattern, subject())
+
+
+@pytest.mark.parametrize("depth", [MAX_DEPTH + 1, 300])
+def test_a_pattern_nested_deeper_is_refused(depth: int) -> None:
+    for text in nested(depth):
+        if len(text) <= MAX_LENGTH:
+            with pytest.raises(PatternError, match="nested at most 32 deep"):
+                parse(text)
+
+
+def test_nots_side_by_side_are_not_deep() -> None:
+    parse(f"*({' AND '.join(['NOT (NOT tags exists)'] * 70)})")
+
+
+def test_a_pattern_may_be_as_long_as_is_said() -> None:
+    assert match(parse("a" * MAX_LENGTH), subject("a" * MAX_LENGTH)) is True
+
+
+EVENTS = {
+    "repo": Attribute(kind=Kind.TEXT),
+    "labels": Attribute(kind=Kind.LIST),
+    "verified": Attribute(kind=Kind.FLAG),
+    "depth": Attribute(kind=Kind.NUMBER),
+    "data": Attribute(kind=Kind.OBJECT),
+}
+
+
+def test_other_things_have_other_attributes() -> None:
+    pattern = parse(
+        "git.*(repo matches 'acme/*' AND verified = true AND depth < 3 AND data.pull.draft != true)", EVENTS
+    )
+    event = Subject("git.push", {"repo": "acme/x", "verified": True, "depth": 0, "data": {"pull": {"draft": False}}})
+    assert match(pattern, event) is True
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "*(tags contains 'a')",
+        "*(verified = 'yes')",
+        "*(verified < true)",
+        "*(verified contains true)",
+        "*(labels = 'a')",
+    ],
+)
+def test_what_the_others_do_not_have_is_refused(text: str) -> None:
+    with pytest.raises(PatternError):
+        parse(text, EVENTS)
+
+
+def test_an_explanation_tells_what_each_part_met() -> None:
+    pattern = parse("gate.*(tags contains 'a' AND NOT (payload.n < 3 OR expert = 'x' OR title contains 'y'))")
+    found = explain(pattern, subject("gate.x", tags=["b"], payload={"n": "2"}, expert="x"))
+    assert found == [
+        Finding("gate.*", "gate.x", held=True),
+        Finding("tags contains 'a'", ["b"], held=False),
+        Finding("payload.n < 3", "2", held=None),
+        Finding("expert = 'x'", ["x"], held=True),
+        Finding("title contains 'y'", MISSING, held=None),
+    ]
+    assert [each.note for each in found] == ["", "", "of another kind", "", "not given"]
+
+
+@given(trees(predicates(exists=False)), subjects(), st.data())
+@settings(max_examples=500)
+def test_leaving_a_value_out_never_decides_what_a_value_would_not(
+    tree: Node, full: Subject, data: st.DataObject
+) -> None:
+    """Unknown is less than any answer: with the value, the answer is the same or the question was open."""
+    pattern = parse(f"*({written(tree, Style())})")
+    names = sorted(name for name in full.values if name not in {"tags", "expert"})
+    left_out = data.draw(st.sampled_from(names)) if names else ""
+    values = {name: value for name, value in full.values.items() if name != left_out}
+    without = match(pattern, Subject(full.name, values))
+    assert without is None or without is match(pattern, full)
+
+
+class Counted(dict[str, Any]):
+    """Values that count how often they are asked for."""
+
+    asked = 0
+
+    def get(self, name: str, default: Any = None) -> Any:
+        self.asked += 1
+        return super().get(name, default)
+
+
+@given(trees(predicates(), size=20), subjects())
+def test_no_predicate_is_asked_twice(tree: Node, given_to: Subject) -> None:
+    pattern = parse(f"*({written(tree, Style())})")
+    values = Counted(given_to.values)
+    match(pattern, Subject(given_to.name, values))
+    assert pattern.expression is not None
+    assert values.asked <= len(list(pattern.expression.predicates()))
+
+
+def test_the_attributes_are_those_of_the_contract() -> None:
+    named = "tags expert agentId runId title risk priority attempt strategy payload"
+    attributes: Mapping[str, Attribute] = BREAKPOINT_ATTRIBUTES
+    assert list(attributes) == named.split()

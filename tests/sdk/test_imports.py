@@ -7,8 +7,8 @@ import sys
 import pytest
 
 SERVER = ("fastapi", "starlette", "sqlalchemy", "alembic", "uvicorn", "asyncpg", "psycopg", "argon2", "sqlite3",
-          "prometheus_client", "structlog", "jinja2", "assent.app", "assent.api", "assent.store", "assent.services",
-          "assent.http", "assent.settings")  # fmt: skip
+          "prometheus_client", "structlog", "jinja2", "lark", "assent.app", "assent.api", "assent.store",
+          "assent.services", "assent.http", "assent.settings")  # fmt: skip
 REPORT = f"; import sys; print(*[name for name in {SERVER} if name in sys.modules])"
 
 

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 from assent.domain.errors import Forbidden
-from assent.domain.patterns import glob_matches
+from assent.domain.globs import glob_matches
 
 
 class Role(StrEnum):

@@ -13,6 +13,7 @@ AssentError
 ├── PreconditionFailed         the version in If-Match is not the current one
 ├── MalformedJson              not the strict JSON we read
 ├── InvalidRequest             well-formed, but not acceptable
+│   ├── PatternError           text that is not a pattern of ours
 │   ├── IdempotencyMismatch    the key was used with another body
 │   ├── ConfirmationRequired   high risk asks for a typed confirmation
 │   └── ExpertsNotDistinct     the experts are too few people
@@ -110,6 +111,13 @@ class InvalidRequest(AssentError):
     def at(cls, pointer: str, message: str) -> "InvalidRequest":
         """Say what is wrong and where, as a JSON pointer into the body."""
         return cls(f"{pointer}: {message}", errors=[{"pointer": pointer, "detail": message}])
+
+
+class PatternError(InvalidRequest):
+    """Its details are the line and column where a pattern goes wrong, what was found there, and a hint."""
+
+    code = "invalid_pattern"
+    title = "This pattern is not acceptable"
 
 
 class IdempotencyMismatch(InvalidRequest):

@@ -32,6 +32,7 @@ STATUS: dict[type[AssentError], HTTPStatus] = {
     errors.TooLarge: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
     errors.UnsupportedMediaType: HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
     errors.InvalidRequest: HTTPStatus.UNPROCESSABLE_ENTITY,
+    errors.PatternError: HTTPStatus.UNPROCESSABLE_ENTITY,
     errors.IdempotencyMismatch: HTTPStatus.UNPROCESSABLE_ENTITY,
     errors.ConfirmationRequired: HTTPStatus.UNPROCESSABLE_ENTITY,
     errors.ExpertsNotDistinct: HTTPStatus.UNPROCESSABLE_ENTITY,

@@ -17,6 +17,7 @@ AssentError
 ├── PreconditionFailed         it changed since it was read
 ├── MalformedJson              not the strict JSON the server reads
 ├── InvalidRequest             well-formed, but not acceptable
+│   ├── PatternError           text that is not a pattern
 │   ├── IdempotencyMismatch    the key was used with another body
 │   ├── ConfirmationRequired   high risk asks for a typed confirmation
 │   └── ExpertsNotDistinct     the experts are too few people
@@ -47,6 +48,7 @@ from assent.domain.errors import (
     NotEligible,
     NotFound,
     OwnBreakpoint,
+    PatternError,
     PreconditionFailed,
     RateLimited,
     SeatTaken,
@@ -73,6 +75,7 @@ __all__ = [
     "NotEligible",
     "NotFound",
     "OwnBreakpoint",
+    "PatternError",
     "PreconditionFailed",
     "RateLimited",
     "SeatTaken",

@@ -1,0 +1,301 @@
+"""What a pattern asks of a subject's attributes, answered yes, no or unknown.
+
+A value that is not given, or is of another kind than it is compared with, makes its predicate unknown. NOT leaves
+unknown as it is; AND and OR are sure only where the unknown could not change them.
+"""
+
+import math
+import operator
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Final, TypeAlias
+
+from assent.domain.canonical import Json, is_array, is_object
+from assent.domain.globs import Glob
+
+Truth: TypeAlias = bool | None
+"""None is unknown."""
+Value: TypeAlias = str | int | float | bool | None
+"""What stands in a pattern, and None is its `null`."""
+Test: TypeAlias = Callable[[Json], Truth]
+
+
+class Kind(StrEnum):
+    TEXT = "text"
+    NUMBER = "number"
+    FLAG = "true or false"
+    LIST = "list"
+    OBJECT = "object"
+    """Anything may be in it, and dots lead into it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attribute:
+    """What is known of an attribute before there is a subject: enough to refuse what could never match."""
+
+    kind: Kind
+    choices: tuple[str, ...] = ()
+    """The only texts it ever is."""
+    ranked: bool = False
+    """The choices rise in this order, and `<` follows it."""
+    equality: bool = False
+    """A list that people think of as one value: `=` is true if it is among them."""
+
+
+Attributes: TypeAlias = Mapping[str, Attribute]
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What patterns are held against: the name for the glob, and the values of the attributes that it has."""
+
+    name: str
+    values: Mapping[str, Json]
+
+
+class Missing:
+    def __repr__(self) -> str:
+        return "MISSING"
+
+
+MISSING: Final = Missing()
+
+
+class Expression(ABC):
+    """A tree that never changes. Its text is a form that parses to an equal tree."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def holds(self, subject: Subject) -> Truth: ...
+
+    @abstractmethod
+    def predicates(self) -> Iterator["Predicate"]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """A value in a pattern; its text tells 1 from true, which Python takes for equal."""
+
+    text: str
+    value: Value = field(compare=False)
+
+    @classmethod
+    def of(cls, value: Value) -> "Literal":
+        return cls(_written(value), value)
+
+
+@dataclass(frozen=True, slots=True)
+class Predicate(Expression):
+    path: tuple[str, ...]
+    operator: str
+    literals: tuple[Literal, ...]
+    attribute: Attribute = field(compare=False, repr=False)
+    test: Test = field(compare=False, repr=False)
+
+    def __str__(self) -> str:
+        path = ".".join(self.path)
+        if self.operator == "exists":
+            return f"{path} exists"
+        values = ", ".join(each.text for each in self.literals)
+        return f"{path} in ({values})" if self.operator == "in" else f"{path} {self.operator} {values}"
+
+    def actual(self, subject: Subject) -> Json:
+        """Return the subject's value, or MISSING. No tags and no experts are an empty list."""
+        name, *keys = self.path
+        value = subject.values.get(name)
+        if self.attribute.kind is Kind.LIST:
+            return listed(value)
+        if value is None:
+            return MISSING
+        for key in keys:
+            if not is_object(value) or key not in value:
+                return MISSING
+            value = value[key]
+        return value
+
+    def holds(self, subject: Subject) -> Truth:
+        actual = self.actual(subject)
+        if self.operator == "exists":
+            return bool(actual) if self.attribute.kind is Kind.LIST else actual is not MISSING
+        return None if actual is MISSING else self.test(actual)
+
+    def predicates(self) -> Iterator["Predicate"]:
+        yield self
+
+
+@dataclass(frozen=True, slots=True)
+class Not(Expression):
+    operand: Expression
+
+    def __str__(self) -> str:
+        return f"NOT ({self.operand})" if isinstance(self.operand, And | Or) else f"NOT {self.operand}"
+
+    def holds(self, subject: Subject) -> Truth:
+        return inverse(self.operand.holds(subject))
+
+    def predicates(self) -> Iterator[Predicate]:
+        return self.operand.predicates()
+
+
+@dataclass(frozen=True, slots=True)
+class And(Expression):
+    operands: tuple[Expression, ...]
+
+    def __str__(self) -> str:
+        return " AND ".join(f"({each})" if isinstance(each, Or) else str(each) for each in self.operands)
+
+    def holds(self, subject: Subject) -> Truth:
+        return all_of(each.holds(subject) for each in self.operands)
+
+    def predicates(self) -> Iterator[Predicate]:
+        for each in self.operands:
+            yield from each.predicates()
+
+
+@dataclass(frozen=True, slots=True)
+class Or(Expression):
+    operands: tuple[Expression, ...]
+
+    def __str__(self) -> str:
+        return " OR ".join(map(str, self.operands))
+
+    def holds(self, subject: Subject) -> Truth:
+        return any_of(each.holds(subject) for each in self.operands)
+
+    def predicates(self) -> Iterator[Predicate]:
+        for each in self.operands:
+            yield from each.predicates()
+
+
+def listed(value: Json) -> Json:
+    """Return a list attribute as a list: none is empty, and one alone may stand for itself."""
+    return [] if value is None else [value] if isinstance(value, str) else value
+
+
+def inverse(truth: Truth) -> Truth:
+    return None if truth is None else not truth
+
+
+def any_of(truths: Iterable[Truth]) -> Truth:
+    answer: Truth = False
+    for truth in truths:
+        if truth:
+            return True
+        if truth is None:
+            answer = None
+    return answer
+
+
+def all_of(truths: Iterable[Truth]) -> Truth:
+    answer: Truth = True
+    for truth in truths:
+        if truth is False:
+            return False
+        if truth is None:
+            answer = None
+    return answer
+
+
+def predicate(path: tuple[str, ...], name: str, values: tuple[Value, ...], attribute: Attribute) -> Predicate:
+    """Build a predicate that has been checked against its attribute."""
+    return Predicate(path, name, tuple(map(Literal.of, values)), attribute, _test(name, values, attribute))
+
+
+def _test(name: str, values: tuple[Value, ...], attribute: Attribute) -> Test:
+    tests = [_TESTS[name](value, attribute) for value in values]
+    return tests[0] if len(tests) == 1 else lambda actual: any_of(test(actual) for test in tests)
+
+
+def _equality(value: Value, attribute: Attribute) -> Test:
+    if attribute.kind is Kind.LIST:
+        return lambda actual: _contains(actual, value)
+    return lambda actual: _equals(actual, value)
+
+
+def _inequality(value: Value, attribute: Attribute) -> Test:
+    equal = _equality(value, attribute)
+    return lambda actual: inverse(equal(actual))
+
+
+def _containment(value: Value, _: Attribute) -> Test:
+    return lambda actual: _contains(actual, value)
+
+
+def _equals(actual: Json, value: Value) -> Truth:
+    if value is None:
+        return actual is None
+    return bool(actual == value) if _alike(actual, value) else None
+
+
+def _contains(actual: Json, value: Value) -> Truth:
+    if is_array(actual):
+        return any_of(_equals(each, value) for each in actual)
+    return value in actual if isinstance(actual, str) and isinstance(value, str) else None
+
+
+def _order(compare: Callable[[Any, Any], bool]) -> Callable[[Value, Attribute], Test]:
+    def build(value: Value, attribute: Attribute) -> Test:
+        choices = attribute.choices
+        if attribute.ranked:
+            rank = choices.index(str(value))
+            return lambda actual: compare(choices.index(actual), rank) if actual in choices else None
+        return lambda actual: compare(actual, value) if _alike(actual, value) else None
+
+    return build
+
+
+def _beginning(value: Value, _: Attribute) -> Test:
+    text = str(value)
+    return lambda actual: actual.startswith(text) if isinstance(actual, str) else None
+
+
+def _ending(value: Value, _: Attribute) -> Test:
+    text = str(value)
+    return lambda actual: actual.endswith(text) if isinstance(actual, str) else None
+
+
+def _matching(value: Value, _: Attribute) -> Test:
+    glob = Glob.of(str(value))
+
+    def one(actual: Json) -> Truth:
+        return glob.matches(actual) if isinstance(actual, str) else None
+
+    return lambda actual: any_of(map(one, actual)) if is_array(actual) else one(actual)
+
+
+def _alike(actual: Json, value: Value) -> bool:
+    """Number with number, text with text, a flag with a flag; Python would compare true with 1."""
+    if isinstance(actual, bool) or isinstance(value, bool):
+        return isinstance(actual, bool) and isinstance(value, bool)
+    if isinstance(actual, str) or isinstance(value, str):
+        return isinstance(actual, str) and isinstance(value, str)
+    if isinstance(actual, float) and not math.isfinite(actual):
+        return False
+    return isinstance(actual, int | float) and isinstance(value, int | float)
+
+
+_TESTS: Mapping[str, Callable[[Value, Attribute], Test]] = {
+    "=": _equality,
+    "in": _equality,
+    "!=": _inequality,
+    "<": _order(operator.lt),
+    "<=": _order(operator.le),
+    ">": _order(operator.gt),
+    ">=": _order(operator.ge),
+    "contains": _containment,
+    "startswith": _beginning,
+    "endswith": _ending,
+    "matches": _matching,
+}
+
+
+def _written(value: Value) -> str:
+    if isinstance(value, str):
+        quote = '"' if value.count("'") > value.count('"') else "'"
+        return quote + value.replace(quote, quote * 2) + quote
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    return repr(value)

@@ -1,0 +1,43 @@
+"""Globs: `*` is any run of characters, dots included; everything else is literal; the whole text is matched."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Glob:
+    """A glob taken apart once: what stands between its stars, which must be found in this order."""
+
+    text: str
+    pieces: tuple[str, ...]
+
+    @classmethod
+    def of(cls, text: str) -> "Glob":
+        return cls(text, tuple(text.split("*")))
+
+    @property
+    def literal(self) -> bool:
+        return len(self.pieces) == 1
+
+    def matches(self, text: str) -> bool:
+        return _matches(self.pieces, text)
+
+
+def glob_matches(pattern: str, text: str) -> bool:
+    return _matches(pattern.split("*"), text)
+
+
+def _matches(pieces: Sequence[str], text: str) -> bool:
+    """Take each piece at its first place: no step is ever taken back, so that no glob is slow."""
+    head, tail = pieces[0], pieces[-1]
+    if len(pieces) == 1:
+        return text == head
+    position, end = len(head), len(text) - len(tail)
+    if position > end or not text.startswith(head) or not text.endswith(tail):
+        return False
+    for piece in pieces[1:-1]:
+        found = text.find(piece, position, end)
+        if found < 0:
+            return False
+        position = found + len(piece)
+    return True

@@ -1,0 +1,190 @@
+"""The rules of a project: what is stored of each, and all of them read once and found by how a gate begins or ends."""
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from itertools import takewhile
+
+from assent.domain.errors import InvalidRequest, PatternError
+from assent.domain.expressions import Subject, Truth
+from assent.domain.globs import Glob
+from assent.domain.patterns import Pattern, parse
+
+_SHOWN = 200
+_GRAM = 3
+_EVERYTHING = Glob.of("*")
+
+
+class RuleAction(StrEnum):
+    AUTO = "auto-approve"
+    NEVER = "never-auto-approve"
+
+
+class RuleMode(StrEnum):
+    LIVE = "live"
+    SHADOW = "shadow"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """A rule as it is stored; whether it can still be read is found out by whoever follows it."""
+
+    id: str
+    pattern: str
+    action: str
+    note: str | None = None
+    source: str = "api"
+    created_by: str = "system"
+    created_at: int = 0
+    expires_at: int | None = None
+    enabled: bool = True
+    mode: str = RuleMode.LIVE.value
+    version: int = 1
+    order: int = 0
+
+    def __str__(self) -> str:
+        pattern = self.pattern if len(self.pattern) <= _SHOWN else f"{self.pattern[: _SHOWN - 1]}…"
+        return f"{self.id} ({pattern})"
+
+    def in_force(self, now: int) -> bool:
+        return self.enabled and (self.expires_at is None or now < self.expires_at)
+
+
+def checked(rule: Rule) -> Pattern:
+    """Return the pattern of a rule that is to be written, or refuse the rule."""
+    _refuse_unknown(rule)
+    return parse(rule.pattern)
+
+
+def _refuse_unknown(rule: Rule) -> None:
+    for name, value, known in (("action", rule.action, RuleAction), ("mode", rule.mode, RuleMode)):
+        if value not in tuple(known):
+            raise InvalidRequest.at(f"/{name}", f"must be {' or '.join(known)}")
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A stored rule that cannot be read, and what is done about it."""
+
+    rule: Rule
+    problem: str
+    stops: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """A rule ready to be followed; a never rule without a pattern fits its glob and is unknown."""
+
+    rule: Rule
+    place: int
+    glob: Glob
+    pattern: Pattern | None
+    stops: bool
+    live: bool
+
+    def holds(self, subject: Subject) -> Truth:
+        if self.pattern is None:
+            return None
+        return True if self.pattern.expression is None else self.pattern.expression.holds(subject)
+
+
+@dataclass(frozen=True, slots=True)
+class _Index:
+    """Rules by a piece of text that every name they fit has: a name asks for its own pieces, not for each rule."""
+
+    exact: Mapping[str, Sequence[Compiled]]
+    heads: Mapping[str, Sequence[Compiled]]
+    tails: Mapping[str, Sequence[Compiled]]
+    inside: Mapping[str, Sequence[Compiled]]
+    anywhere: Sequence[Compiled]
+    head_lengths: tuple[int, ...]
+    tail_lengths: tuple[int, ...]
+
+    @classmethod
+    def of(cls, rules: Sequence[Compiled]) -> "_Index":
+        parts: tuple[dict[str, list[Compiled]], ...] = ({}, {}, {}, {})
+        exact, heads, tails, inside = parts
+        common = Counter(gram for each in rules for gram in _grams(each.glob.pieces))
+        for each in rules:
+            head, tail = each.glob.pieces[0], each.glob.pieces[-1]
+            if each.glob.literal:
+                exact.setdefault(head, []).append(each)
+            elif head:
+                heads.setdefault(head, []).append(each)
+            elif tail:
+                tails.setdefault(tail, []).append(each)
+            else:
+                rarest = min(_grams(each.glob.pieces), key=lambda gram: (common[gram], gram), default="")
+                inside.setdefault(rarest, []).append(each)
+        anywhere = inside.pop("", [])
+        lengths = (tuple(sorted(set(map(len, part)))) for part in (heads, tails))
+        return cls(exact, heads, tails, inside, anywhere, *lengths)
+
+    def candidates(self, name: str) -> Iterator[Compiled]:
+        yield from self.exact.get(name, ())
+        for length in takewhile(len(name).__ge__, self.head_lengths):
+            yield from self.heads.get(name[:length], ())
+        for length in takewhile(len(name).__ge__, self.tail_lengths):
+            yield from self.tails.get(name[-length:], ())
+        for gram in _grams([name]):
+            yield from self.inside.get(gram, ())
+        yield from self.anywhere
+
+
+def _grams(pieces: Iterable[str]) -> set[str]:
+    return {piece[n : n + _GRAM] for piece in pieces for n in range(len(piece) - _GRAM + 1)}
+
+
+@dataclass(frozen=True, slots=True)
+class Rulebook:
+    """The rules of a project, read once. Whoever keeps it may ask it at any later time."""
+
+    faults: tuple[Fault, ...]
+    always_break_on: frozenset[str]
+    patterns: Mapping[str, Pattern] = field(repr=False)
+    index: _Index = field(repr=False)
+
+    @classmethod
+    def of(
+        cls, rules: Iterable[Rule], always_break_on: Collection[str] = (), *, before: "Rulebook | None" = None
+    ) -> "Rulebook":
+        """Read the rules; those that the book before had are not read again."""
+        ordered = sorted(rules, key=lambda rule: (rule.order, rule.created_at, rule.id))
+        known: Mapping[str, Pattern] = before.patterns if before else {}
+        patterns: dict[str, Pattern] = {rule.pattern: known[rule.pattern] for rule in ordered if rule.pattern in known}
+        faults: list[Fault] = []
+        compiled = [each for n, rule in enumerate(ordered) if (each := _compiled(n, rule, patterns, faults))]
+        return cls(tuple(faults), frozenset(always_break_on), patterns, _Index.of(compiled))
+
+    def fitting(self, name: str, now: int) -> list[Compiled]:
+        """Return the rules in force whose glob matches the name, in their order."""
+        found = [each for each in self.index.candidates(name) if each.glob.matches(name) and each.rule.in_force(now)]
+        return sorted(found, key=lambda each: each.place)
+
+
+def _compiled(place: int, rule: Rule, patterns: dict[str, Pattern], faults: list[Fault]) -> Compiled | None:
+    """Return what to follow of a rule; a bad one never approves and never keeps the others from being read.
+
+    A rule that may have been a never rule still stops what its glob fits, and everything where no glob can be read.
+    """
+    stops = rule.action != RuleAction.AUTO
+    live = rule.mode == RuleMode.LIVE or (stops and rule.mode != RuleMode.SHADOW)
+    pattern: Pattern | None = None
+    try:
+        pattern = patterns.get(rule.pattern) or patterns.setdefault(rule.pattern, parse(rule.pattern))
+        _refuse_unknown(rule)
+    except InvalidRequest as error:
+        faults.append(Fault(rule, error.message, stops))
+        if not stops:
+            return None
+    glob = pattern.glob if pattern else _glob_of(rule.pattern)
+    return Compiled(rule, place, glob, pattern, stops, live)
+
+
+def _glob_of(text: str) -> Glob:
+    """Return the glob of a pattern whose predicates cannot be read."""
+    try:
+        return parse(text.partition("(")[0]).glob
+    except PatternError:
+        return _EVERYTHING

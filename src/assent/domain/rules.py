@@ -1,0 +1,276 @@
+"""Auto-approval: which rule, tag or count speaks first, and the recommendation with its reason.
+
+never-auto-approve rule > alwaysBreakOn tag, hardStop and high risk > auto-approve rule > autoApproveAfterN > prompt.
+What cannot be known counts against an approval: an unknown never rule matches, an unknown auto rule does not.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Protocol
+
+from assent.domain.canonical import Json, is_array, is_object
+from assent.domain.expressions import MISSING, Literal, Subject, Truth, listed
+from assent.domain.grammar import MAX_LENGTH, QUOTES, sayable
+from assent.domain.patterns import Finding, explain
+from assent.domain.rulebook import Compiled, Rule, Rulebook
+
+_LETTERS, _ELEMENTS = 200, 20
+
+
+class Source(StrEnum):
+    """Who speaks, the first to decide first."""
+
+    NEVER = "never-auto-approve"
+    ALWAYS_BREAK_ON = "alwaysBreakOn"
+    HARD_STOP = "hardStop"
+    RISK = "risk"
+    AUTO = "auto-approve"
+    AFTER_N = "autoApproveAfterN"
+    PROMPT = "prompt"
+
+
+STOPS = frozenset({Source.NEVER, Source.ALWAYS_BREAK_ON, Source.HARD_STOP, Source.RISK})
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One voice on the way to the recommendation, and whether it decided."""
+
+    source: Source
+    held: Truth
+    recommended: bool | None
+    """None where it left the matter to the next."""
+    text: str = ""
+    compiled: Compiled | None = None
+    subject: Subject | None = None
+
+    @property
+    def rule(self) -> Rule | None:
+        return self.compiled.rule if self.compiled else None
+
+    @property
+    def said(self) -> str:
+        # Written only when asked for: thousands of rules may have had nothing to say.
+        if self.compiled is None:
+            return self.text
+        rule = f"{self.source.value} rule: {self.rule}"
+        if self.held is False:
+            return f"Did not match {rule}."
+        if self.held:
+            return f"Matched {rule}."
+        unknown = " and ".join(f"{each.part} is {each.note}" for each in self.findings() if each.held is None)
+        if self.source is Source.AUTO:
+            return f"Did not match {rule}; {unknown}."
+        if self.compiled.pattern is None:
+            return f"Matched {rule}; it cannot be read, so it stops whatever it may have meant."
+        return f"Matched {rule}; {unknown}, so it cannot be ruled out."
+
+    def findings(self) -> list[Finding]:
+        """Return what each part of the rule's pattern met."""
+        pattern = self.compiled.pattern if self.compiled else None
+        return [] if pattern is None or self.subject is None else explain(pattern, self.subject)
+
+    def body(self) -> dict[str, Json]:
+        body: dict[str, Json] = {"source": self.source.value, "reason": self.said, "held": self.held}
+        if self.compiled:
+            body["rule"] = self.compiled.rule.id
+            body["findings"] = [_finding_body(each) for each in self.findings()]
+        return body
+
+
+def _finding_body(finding: Finding) -> dict[str, Json]:
+    body: dict[str, Json] = {"part": finding.part, "held": finding.held}
+    return body if finding.actual is MISSING else body | {"actual": _shown(finding.actual)}
+
+
+def _shown(value: Json) -> Json:
+    """Return enough of a value to recognise it: a payload may be large."""
+    if is_array(value):
+        return [_shown(each) for each in value[:_ELEMENTS]] + ["…"] * (len(value) > _ELEMENTS)
+    if is_object(value):
+        return "{…}"
+    return f"{value[:_LETTERS]}…" if isinstance(value, str) and len(value) > _LETTERS else value
+
+
+@dataclass(frozen=True, slots=True)
+class ShadowMatch:
+    """A shadow rule that matched, and what would have come of it had it been live."""
+
+    rule: Rule
+    recommended: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recommendation:
+    recommended: bool
+    reason: str
+    source: Source
+    matched: Rule | None
+    consecutive_approvals: int
+    trace: tuple[Step, ...]
+    shadow_matches: tuple[ShadowMatch, ...]
+
+    @property
+    def matched_rule(self) -> str | None:
+        return self.matched.id if self.matched else None
+
+    def body(self) -> dict[str, Json]:
+        """Return it as a breakpoint carries it: `autoApproval`."""
+        body: dict[str, Json] = {"recommended": self.recommended, "reason": self.reason}
+        if self.matched:
+            body["matchedRule"] = self.matched.id
+        return body | {"consecutiveApprovals": self.consecutive_approvals}
+
+
+@dataclass(frozen=True, slots=True)
+class _Question:
+    book: Rulebook
+    subject: Subject
+    fitting: Sequence[Compiled]
+    hard_stop: bool
+    after_n: int
+    consecutive: int
+
+
+def recommend(
+    book: Rulebook, subject: Subject, *, hard_stop: bool, after_n: int | None, consecutive: int, now: int
+) -> Recommendation:
+    """Ask every voice in its order; the first that decides does."""
+    fitting = book.fitting(subject.name, now)
+    question = _Question(book, subject, fitting, hard_stop, after_n or 0, consecutive)
+    trace: list[Step] = []
+    for step in _voices(question):
+        trace.append(step)
+        if step.recommended is not None:
+            break
+    last = trace[-1]
+    return Recommendation(
+        recommended=last.recommended is True,
+        reason=last.said,
+        source=last.source,
+        matched=last.rule,
+        consecutive_approvals=consecutive,
+        trace=tuple(trace),
+        shadow_matches=tuple(_shadows(fitting, subject, stopped=last.source in STOPS)),
+    )
+
+
+def _voices(question: _Question) -> Iterator[Step]:
+    subject = question.subject
+    live = [each for each in question.fitting if each.live]
+    yield from (_never(each, subject) for each in live if each.stops)
+    yield from _stops(question)
+    yield from (_auto(each, subject) for each in live if not each.stops)
+    yield from _counted(question)
+    yield Step(Source.PROMPT, held=True, recommended=False, text=_prompted(question))
+
+
+def _never(compiled: Compiled, subject: Subject) -> Step:
+    held = compiled.holds(subject)
+    return Step(Source.NEVER, held, None if held is False else False, compiled=compiled, subject=subject)
+
+
+def _auto(compiled: Compiled, subject: Subject) -> Step:
+    held = compiled.holds(subject)
+    return Step(Source.AUTO, held, True if held else None, compiled=compiled, subject=subject)
+
+
+def _stops(question: _Question) -> Iterator[Step]:
+    """What the project or the agent wants a person for, whatever the rules say."""
+    values = question.subject.values
+    tag = next((each for each in listed(values.get("tags")) if each in question.book.always_break_on), None)
+    if tag is not None:
+        text = f"The tag {tag!r} always asks a person (alwaysBreakOn)."
+        yield Step(Source.ALWAYS_BREAK_ON, held=True, recommended=False, text=text)
+    if question.hard_stop:
+        yield Step(Source.HARD_STOP, held=True, recommended=False, text="The agent asks for a person (hardStop).")
+    if values.get("risk") == "high":
+        yield Step(Source.RISK, held=True, recommended=False, text="It is of high risk, which only a person decides.")
+
+
+def _counted(question: _Question) -> Iterator[Step]:
+    """A threshold below one is none."""
+    if question.after_n < 1:
+        return
+    reached = question.consecutive >= question.after_n
+    text = f"Approved by people {question.consecutive} times in a row; autoApproveAfterN is {question.after_n}."
+    yield Step(Source.AFTER_N, reached, True if reached else None, text)
+
+
+def _prompted(question: _Question) -> str:
+    if question.after_n < 1:
+        return f"No rule matches {question.subject.name}."
+    return f"No rule matches {question.subject.name}; {question.consecutive} of {question.after_n} approvals in a row."
+
+
+def _shadows(fitting: Iterable[Compiled], subject: Subject, *, stopped: bool) -> Iterator[ShadowMatch]:
+    for each in fitting:
+        if not each.live:
+            held = each.holds(subject)
+            if held or (each.stops and held is None):
+                yield ShadowMatch(each.rule, recommended=not each.stops and not stopped)
+
+
+class Asked(Protocol):
+    """What a draft and a breakpoint have in common."""
+
+    @property
+    def gate(self) -> str: ...
+    @property
+    def agent_id(self) -> str: ...
+    @property
+    def run_id(self) -> str | None: ...
+    @property
+    def title(self) -> str | None: ...
+    @property
+    def tags(self) -> tuple[str, ...]: ...
+    @property
+    def strategy(self) -> str: ...
+    @property
+    def risk(self) -> str | None: ...
+    @property
+    def priority(self) -> str: ...
+    @property
+    def payload(self) -> Mapping[str, Json]: ...
+
+
+def subject_of(asked: Asked) -> Subject:
+    """Return what the rules see of a breakpoint. Its experts are those the agent asked for, not who sits there now."""
+    values: dict[str, Any] = {
+        "tags": asked.tags,
+        "expert": asked.payload.get("expert"),
+        "agentId": asked.agent_id,
+        "runId": asked.run_id,
+        "title": asked.title,
+        "risk": asked.risk,
+        "priority": asked.priority,
+        "attempt": asked.payload.get("attempt"),
+        "strategy": asked.strategy,
+        "payload": asked.payload,
+    }
+    return Subject(asked.gate, values)
+
+
+def propose(subject: Subject) -> str:
+    """Return the narrowest pattern for more of the same: this gate, this agent, and at least these tags.
+
+    It matches the subject itself. What a pattern cannot say, or has no room for, is left open.
+    """
+    glob = "".join("*" if sign in "()" or sign.isspace() or not sayable(sign) else sign for sign in subject.name)
+    glob = f"*{glob[1:]}" if glob[:1] in QUOTES else glob
+    parts: list[str] = []
+    if "*" in glob:
+        payload: Mapping[str, Json] = subject.values.get("payload") or {}
+        parts += _said("payload.breakpointId", "=", payload.get("breakpointId"))
+    parts += _said("agentId", "=", subject.values.get("agentId"))
+    for tag in listed(subject.values.get("tags")):
+        parts += _said("tags", "contains", tag)
+    kept = MAX_LENGTH - len(glob) - len("()")
+    while parts and len(" AND ".join(parts)) > kept:
+        parts.pop()
+    return f"{glob}({' AND '.join(parts)})" if parts else glob
+
+
+def _said(path: str, operator: str, value: Json) -> list[str]:
+    return [f"{path} {operator} {Literal.of(value).text}"] if isinstance(value, str) and sayable(value) else []

@@ -1,0 +1,29 @@
+"""The same search led by coverage: `pip install atheris`, which no lock file has, then `python -m tests.fuzz.led`.
+
+Takes libFuzzer's own arguments, such as -max_total_time=600.
+"""
+
+import importlib
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+
+def main() -> None:
+    atheris: Any = importlib.import_module("atheris")
+    with atheris.instrument_imports(include=["assent.domain", "lark"]):
+        patterns: Any = importlib.import_module("tests.fuzz.patterns")
+    with tempfile.TemporaryDirectory(prefix="assent-fuzz-") as folder:
+        for n, seed in enumerate(patterns.SEEDS):
+            Path(folder, f"seed-{n}").write_text(seed)
+
+        def one(given: bytes) -> None:
+            patterns.check(given.decode("utf-8", errors="surrogateescape"))
+
+        atheris.Setup([*sys.argv, "-max_len=2500", folder], one)
+        atheris.Fuzz()
+
+
+if __name__ == "__main__":
+    main()

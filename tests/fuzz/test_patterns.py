@@ -1,0 +1,36 @@
+"""A hundred thousand texts, and whatever hypothesis thinks of: each is a pattern or is refused with its place."""
+
+import os
+import random
+import sys
+from itertools import islice
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.fuzz.patterns import PIECES, SEEDS, check, texts
+
+TEXTS = 100_000
+
+
+@pytest.mark.timeout(600)
+def test_no_text_is_worse_than_a_refusal(capsys: pytest.CaptureFixture[str]) -> None:
+    seed = int(os.environ.get("ASSENT_TEST_SEED") or random.randrange(2**32))
+    accepted = 0
+    for text in islice(texts(random.Random(seed)), TEXTS):
+        try:
+            accepted += check(text)
+        except Exception as error:
+            error.add_note(f"seed {seed}, text {text!r}")
+            raise
+    with capsys.disabled():
+        sys.stdout.write(f"\n{TEXTS} texts, {accepted} of them patterns, seed {seed}\n")
+    # Texts that are all right, or all wrong, would try nothing.
+    assert TEXTS // 100 < accepted < TEXTS // 2
+
+
+@given(st.text(max_size=200) | st.lists(st.sampled_from([*SEEDS, *PIECES]), max_size=12).map("".join))
+@settings(max_examples=1_000)
+def test_no_text_hypothesis_finds_is_worse_than_a_refusal(text: str) -> None:
+    check(text)
