@@ -15,7 +15,6 @@ import asyncpg
 from assent.app import SystemClock, TimeOrderedIds
 from assent.domain.canonical import GENESIS
 from assent.engine.queue import JobQueue
-from assent.services.breakpoints import NO_RULE
 from assent.store import breakpoints as b
 from assent.store.people import SELECT_LIVE_ROLES
 from assent.store.reading import STATUS_COLUMNS, WHOLE_COLUMNS, Plan, Query, page_statement
@@ -26,6 +25,7 @@ from assent.store.transaction import Transaction
 GET = f"SELECT {', '.join(WHOLE_COLUMNS)} FROM assent_breakpoints WHERE id = :id"
 STATUS = f"SELECT {', '.join(STATUS_COLUMNS)} FROM assent_breakpoints WHERE id = :id"
 UPDATE = f"{b.UPDATE} {b.Deadline.AHEAD.value}"
+NO_RULE = {"recommended": False, "reason": "No rule matches deploy-to-production.", "consecutiveApprovals": 0}
 Statement = tuple[str, dict[str, Any]]
 Connection = Any
 

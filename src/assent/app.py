@@ -32,6 +32,7 @@ from assent.api.people import people
 from assent.api.projects import projects
 from assent.api.retention import retention
 from assent.api.routing import Services
+from assent.api.rules import rules
 from assent.api.tokens import tokens
 from assent.domain.errors import AssentError, Internal, MethodNotAllowed
 from assent.domain.instants import SECOND
@@ -54,6 +55,7 @@ from assent.services.delivery import Courier, DeliveryService
 from assent.services.inbox import InboxService
 from assent.services.people import PeopleService
 from assent.services.retention import PURGE_BATCH, RetentionService
+from assent.services.rules import RuleService
 from assent.services.secrets import SecretService
 from assent.services.timekeeping import DueJob, Timekeeper
 from assent.services.workers import WorkerPresence
@@ -172,7 +174,8 @@ class Assent:
         self.ids = ids or TimeOrderedIds()
         self.engine, self.database = self._database(self.ids)
         self.database.watch(self.metrics.batch)
-        self.breakpoints = BreakpointService()
+        self.rules = RuleService()
+        self.breakpoints = BreakpointService(self.rules)
         self.people = PeopleService(secrets.token_bytes)
         self.retention = RetentionService()
         self.audit = AuditService(self.database)
@@ -190,6 +193,7 @@ class Assent:
             ids=self.ids,
             database=self.database,
             breakpoints=self.breakpoints,
+            rules=self.rules,
             inbox=self.inbox,
             people=self.people,
             retention=self.retention,
@@ -325,7 +329,7 @@ class Assent:
             redirect_slashes=False,
         )
         app.router.routes.extend(HOT_ROUTES)
-        for routes in (breakpoints, deliveries, files, people, projects, retention, tokens, operations):
+        for routes in (breakpoints, deliveries, files, people, projects, retention, rules, tokens, operations):
             app.include_router(routes)
         app.router.routes.extend(pages(self._site()))
         app.add_exception_handler(AssentError, _domain_error)

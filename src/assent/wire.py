@@ -365,6 +365,8 @@ class Policy(Strict):
     max_ttl_seconds: Annotated[int, Field(ge=1, le=MAX_TTL)] | None = None
     unknown_experts: Literal["warn", "refuse"] | None = None
     retention_days: Annotated[int, Field(ge=1, le=MAX_RETENTION)] | None = None
+    always_break_on: Annotated[list[Tag], Field(max_length=200)] | None = None
+    auto_approve_after_n: Literal["allow", "ignore"] | None = None
 
 
 class PlaceHold(Strict):
@@ -384,3 +386,98 @@ class HoldView(Strict):
 
 class HoldPage(Strict):
     items: list[HoldView]
+
+
+Pattern = Annotated[str, StringConstraints(min_length=1, max_length=2000)]
+RuleActionName = Literal["auto-approve", "never-auto-approve"]
+RuleModeName = Literal["live", "shadow"]
+Note = Annotated[str, StringConstraints(max_length=1000)]
+Moment = Annotated[str, StringConstraints(max_length=40)]
+Place = Annotated[int, Field(ge=0, le=1_000_000)]
+
+
+class CreateRule(Strict):
+    pattern: Pattern
+    action: RuleActionName
+    note: Note | None = None
+    mode: RuleModeName = "live"
+    expires_at: Moment | None = None
+    enabled: bool = True
+    order: Place | None = None
+    why: Note | None = None
+
+
+class ChangeRule(Strict):
+    """The fields to change; `note` and `expiresAt` may be null, which takes them away."""
+
+    pattern: Pattern | None = None
+    action: RuleActionName | None = None
+    note: Note | None = None
+    mode: RuleModeName | None = None
+    expires_at: Moment | None = None
+    enabled: bool | None = None
+    order: Place | None = None
+    why: Note | None = None
+
+
+class RuleView(Strict):
+    id: str
+    pattern: str
+    action: str
+    mode: str
+    enabled: bool
+    order: int
+    note: str | None = None
+    source: str
+    created_by: str
+    created_at: str
+    updated_at: str
+    expires_at: str | None = None
+    removed_at: str | None = None
+    version: int
+    problem: str | None = None
+
+
+class RulePage(Strict):
+    items: list[RuleView]
+
+
+class RuleEventView(Strict):
+    rule_id: str
+    seq: int
+    type: str
+    actor: str
+    timestamp: str
+    metadata: dict[str, Any]
+    hash: str
+
+
+class RuleEventPage(Strict):
+    items: list[RuleEventView]
+
+
+class CheckRules(Strict):
+    """A breakpoint as an agent might raise it; nothing is raised."""
+
+    breakpoint_id: Gate
+    title: Title | None = None
+    tags: Annotated[list[Tag], Field(max_length=50)] | None = None
+    expert: Name | Experts | None = None
+    agent_id: Name | None = None
+    run_id: Name | None = None
+    risk: Literal["low", "medium", "high"] | None = None
+    priority: Literal["low", "normal", "high", "urgent"] | None = None
+    strategy: StrategyName | None = None
+    attempt: Annotated[int, Field(ge=0, le=1_000_000)] | None = None
+    hard_stop: bool | None = None
+    auto_approve_after_n: Annotated[int, Field(ge=-1, le=1_000_000)] | None = None
+    payload: dict[str, Any] | None = None
+
+
+class RuleCheck(Strict):
+    recommended: bool
+    reason: str
+    matched_rule: str | None = None
+    consecutive_approvals: int
+    trace: list[dict[str, Any]]
+    shadow: list[dict[str, Any]]

@@ -13,6 +13,7 @@ import pytest
 from assent.domain.breakpoint import time_out
 from assent.domain.terms import Answer
 from assent.engine.queue import JobQueue
+from assent.services.rules import RuleService
 from assent.services.breakpoints import BreakpointService
 from assent.services.timekeeping import HELD, DueJob, Timekeeper
 from assent.settings import Settings
@@ -21,7 +22,7 @@ from assent.store.transaction import Transaction
 from tests.store.making import AGENT, create, person, respond, rows, stored
 from tests.support.nodes import ManualClock, Node, TimeOrderedIds, running_node
 
-SERVICE = BreakpointService()
+SERVICE = BreakpointService(RuleService())
 HOUR = 3600
 TABLES = (
     "SELECT * FROM assent_breakpoints ORDER BY id",

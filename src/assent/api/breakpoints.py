@@ -76,7 +76,7 @@ async def feedback(request: Request) -> Response:
     sent = await read_json(request)
     body = checked(sent, wire.GiveFeedback)
     once = _once(request.headers.get("idempotency-key"), sent, "feedback", breakpoint_id)
-    if_match = _version(request.headers.get("if-match"))
+    if_match = version_of(request.headers.get("if-match"))
     use_case = _feedback_use_case(services, breakpoint_id, body, who, once, if_match)
     outcome = await services.database.write(use_case, locks=breakpoint_id)
     if outcome is None:
@@ -120,7 +120,7 @@ def _feedback_use_case(  # the parts of one request
     return partial(services.breakpoints.comment, breakpoint_id=breakpoint_id, comment=body.comment, by=who, once=once)
 
 
-def _version(if_match: str | None) -> int | None:
+def version_of(if_match: str | None) -> int | None:
     if if_match is None or if_match == "*":
         return None
     found = _ETAG.fullmatch(if_match.strip())

@@ -24,6 +24,7 @@ from assent.services.delivery import DeliveryService
 from assent.services.inbox import InboxService
 from assent.services.people import PeopleService
 from assent.services.retention import RetentionService
+from assent.services.rules import RuleService
 from assent.services.secrets import SecretService
 from assent.settings import Settings
 from assent.store.transaction import Transaction
@@ -80,6 +81,7 @@ class Services:
     ids: Ids
     database: Database[Transaction]
     breakpoints: BreakpointService
+    rules: RuleService
     inbox: InboxService
     people: PeopleService
     retention: RetentionService
@@ -175,6 +177,12 @@ async def auditor(request: Request) -> Principal:
     return principal
 
 
+async def rule_writer(request: Request) -> Principal:
+    principal = principal_of(request)
+    principal.require(Permission.RULES)
+    return principal
+
+
 async def without_fields(request: Request) -> None:
     """An endpoint that takes no fields says so, rather than ignore what it was sent."""
     if await request.body() and await request.json() != {}:
@@ -184,4 +192,5 @@ async def without_fields(request: Request) -> None:
 Manager = Annotated[Principal, Depends(manager)]
 PeopleReader = Annotated[Principal, Depends(reader)]
 Auditor = Annotated[Principal, Depends(auditor)]
+RuleWriter = Annotated[Principal, Depends(rule_writer)]
 NO_FIELDS = [Depends(without_fields)]

@@ -30,6 +30,7 @@ class Permission(StrEnum):
     METRICS = "metrics"
     READ_PEOPLE = "read people"
     AUDIT = "audit"
+    RULES = "write rules"
     MANAGE = "manage"
 
 
@@ -47,7 +48,7 @@ ROLE_PERMISSIONS: dict[Role, frozenset[Permission]] = {
     Role.VIEWER: _READS,
     Role.REVIEWER: _READS
     | {Permission.CREATE, Permission.UPLOAD, Permission.COMMENT, Permission.DECIDE, Permission.CANCEL},
-    Role.RULE_ADMIN: _READS,
+    Role.RULE_ADMIN: _READS | {Permission.RULES},
     Role.AUDITOR: _READS | {Permission.AUDIT},
     Role.ADMIN: _READS
     | {
@@ -58,6 +59,7 @@ ROLE_PERMISSIONS: dict[Role, frozenset[Permission]] = {
         Permission.CANCEL,
         Permission.EXPIRE,
         Permission.METRICS,
+        Permission.RULES,
         Permission.MANAGE,
         Permission.AUDIT,
     },

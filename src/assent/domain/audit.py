@@ -14,6 +14,7 @@ from assent.domain.breakpoint import (
     Response,
     Status,
     answered,
+    answered_by_rule,
     event_body,
     next_event,
     terms_of,
@@ -336,9 +337,7 @@ def _expected_result(current: Breakpoint, stored: Stored) -> Mapping[str, Json] 
     if by.kind is Kind.SYSTEM:
         return unanswered(current.status) | {"decision": current.decision.value, "respondedBy": str(by)}
     if by.kind is not Kind.PERSON:
-        # A rule says in the result why; that it is no more than it decided is what can be checked.
-        found = dict(current.result or {})
-        return found | {"approved": current.decision is Decision.APPROVED, "decision": current.decision.value}
+        return answered_by_rule(by)
     responses = _as_in(current.result or {}, [each.response for each in stored.answers])
     last = [each for each in responses if each.person == by.name]
     return answered(current.decision, responses, last=last[0]) if last else {}

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import takewhile
 
+from assent.domain.canonical import GENESIS
 from assent.domain.errors import InvalidRequest, PatternError
 from assent.domain.expressions import Subject, Truth
 from assent.domain.globs import Glob
@@ -40,15 +41,19 @@ class Rule:
     expires_at: int | None = None
     enabled: bool = True
     mode: str = RuleMode.LIVE.value
-    version: int = 1
     order: int = 0
+    project: str = ""
+    updated_at: int = 0
+    removed_at: int | None = None
+    version: int = 0
+    head: str = GENESIS
 
     def __str__(self) -> str:
         pattern = self.pattern if len(self.pattern) <= _SHOWN else f"{self.pattern[: _SHOWN - 1]}…"
         return f"{self.id} ({pattern})"
 
     def in_force(self, now: int) -> bool:
-        return self.enabled and (self.expires_at is None or now < self.expires_at)
+        return self.enabled and self.removed_at is None and (self.expires_at is None or now < self.expires_at)
 
 
 def checked(rule: Rule) -> Pattern:
@@ -61,6 +66,15 @@ def _refuse_unknown(rule: Rule) -> None:
     for name, value, known in (("action", rule.action, RuleAction), ("mode", rule.mode, RuleMode)):
         if value not in tuple(known):
             raise InvalidRequest.at(f"/{name}", f"must be {' or '.join(known)}")
+
+
+def problem_of(rule: Rule) -> str | None:
+    """Say why a stored rule cannot be read, if it cannot."""
+    try:
+        checked(rule)
+    except InvalidRequest as error:
+        return error.message
+    return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,7 @@
 """Auto-approval: which rule, tag or count speaks first, and the recommendation with its reason.
 
-never-auto-approve rule > alwaysBreakOn tag, hardStop and high risk > auto-approve rule > autoApproveAfterN > prompt.
+never-auto-approve rule > alwaysBreakOn tag, hardStop, high risk and open questions > auto-approve rule >
+autoApproveAfterN > prompt.
 What cannot be known counts against an approval: an unknown never rule matches, an unknown auto rule does not.
 """
 
@@ -25,12 +26,13 @@ class Source(StrEnum):
     ALWAYS_BREAK_ON = "alwaysBreakOn"
     HARD_STOP = "hardStop"
     RISK = "risk"
+    QUESTIONS = "questions"
     AUTO = "auto-approve"
     AFTER_N = "autoApproveAfterN"
     PROMPT = "prompt"
 
 
-STOPS = frozenset({Source.NEVER, Source.ALWAYS_BREAK_ON, Source.HARD_STOP, Source.RISK})
+STOPS = frozenset({Source.NEVER, Source.ALWAYS_BREAK_ON, Source.HARD_STOP, Source.RISK, Source.QUESTIONS})
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +102,9 @@ class ShadowMatch:
     rule: Rule
     recommended: bool
 
+    def body(self) -> dict[str, Json]:
+        return {"rule": self.rule.id, "recommended": self.recommended}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recommendation:
@@ -129,16 +134,24 @@ class _Question:
     subject: Subject
     fitting: Sequence[Compiled]
     hard_stop: bool
+    plain: bool
     after_n: int
     consecutive: int
 
 
-def recommend(
-    book: Rulebook, subject: Subject, *, hard_stop: bool, after_n: int | None, consecutive: int, now: int
+def recommend(  # noqa: PLR0913  # everything that has a say
+    book: Rulebook,
+    subject: Subject,
+    *,
+    hard_stop: bool,
+    after_n: int | None,
+    consecutive: int,
+    now: int,
+    plain: bool = True,
 ) -> Recommendation:
-    """Ask every voice in its order; the first that decides does."""
+    """Ask every voice in its order; the first that decides does. `plain`: a bare yes would be a complete answer."""
     fitting = book.fitting(subject.name, now)
-    question = _Question(book, subject, fitting, hard_stop, after_n or 0, consecutive)
+    question = _Question(book, subject, fitting, hard_stop, plain, after_n or 0, consecutive)
     trace: list[Step] = []
     for step in _voices(question):
         trace.append(step)
@@ -187,6 +200,9 @@ def _stops(question: _Question) -> Iterator[Step]:
         yield Step(Source.HARD_STOP, held=True, recommended=False, text="The agent asks for a person (hardStop).")
     if values.get("risk") == "high":
         yield Step(Source.RISK, held=True, recommended=False, text="It is of high risk, which only a person decides.")
+    if not question.plain:
+        text = "It asks for a choice or for answers, which only a person gives."
+        yield Step(Source.QUESTIONS, held=True, recommended=False, text=text)
 
 
 def _counted(question: _Question) -> Iterator[Step]:

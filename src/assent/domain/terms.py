@@ -57,6 +57,12 @@ class Terms:
             editable=tuple(payload.get("editable") or ()),
         )
 
+    @property
+    def plain(self) -> bool:
+        """Whether a bare yes is a complete answer; a choice or a field to fill in is for a person."""
+        fields: Json = self.form.get("required") if self.form else None
+        return not self.options and not fields
+
     def check(self, answer: Answer) -> None:
         """Raise unless the answer is complete; an empty one is never an approval."""
         if answer.option is not None and answer.option not in self.options:

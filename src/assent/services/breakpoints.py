@@ -14,6 +14,7 @@ from assent.domain.breakpoint import (
     Status,
     advance,
     answered,
+    approve_by_rule,
     cancel,
     ended,
     expire,
@@ -23,6 +24,7 @@ from assent.domain.breakpoint import (
     time_out,
     timed_out,
 )
+from assent.domain.canonical import Json
 from assent.domain.draft import MAX_FILES, Draft
 from assent.domain.errors import (
     DigestMismatch,
@@ -38,14 +40,15 @@ from assent.domain.errors import (
 )
 from assent.domain.instants import SECOND
 from assent.domain.routing import Seat, answerable, eligible, in_place_of, seating, seats_for
+from assent.domain.rules import Recommendation, ShadowMatch
 from assent.domain.strategies import NEEDS_EXPERTS, Decision, Vote, verdict
 from assent.domain.terms import Answer, Terms
+from assent.services.rules import Guess, Question, RuleService
 from assent.store.breakpoints import Deadline, NewRows, row_of
 from assent.store.files import FileEntry
 from assent.store.reading import Whole, whole_of
 from assent.store.transaction import Transaction
 
-NO_RULE = {"recommended": False, "reason": "No auto-approval rule exists.", "consecutiveApprovals": 0}
 SWEEP = 500
 """How many one batch ends. On SQLite, whoever writes meanwhile waits for it: some tens of milliseconds."""
 LAST = "~"
@@ -69,6 +72,17 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
+class Experts:
+    """Who is asked, and what there is to say about it."""
+
+    seats: tuple[Seat, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+NO_EXPERTS = Experts()
+
+
+@dataclass(frozen=True, slots=True)
 class Standing:
     """In which capacity a person answers."""
 
@@ -80,33 +94,50 @@ class Standing:
 
 
 @dataclass(frozen=True, slots=True)
+class Raised:
+    """What is known of a new breakpoint before it is one."""
+
+    draft: Draft
+    by: Principal
+    digest: str
+    id: str
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
 class Ready:
     """A breakpoint that only has to be stored."""
 
     new: Breakpoint
     events: Sequence[Event]
     rows: NewRows
+    shadows: Sequence[ShadowMatch]
+    guess: Guess | None = None
 
     @classmethod
     def of(
-        cls,
-        draft: Draft,
-        by: Principal,
-        new_id: str,
-        now: int,
-        *,
-        digest: str,
-        experts: tuple[tuple[Seat, ...], tuple[str, ...]] = ((), ()),
+        cls, raised: Raised, recommendation: Recommendation, experts: Experts = NO_EXPERTS, guess: Guess | None = None
     ) -> "Ready":
-        new, events = _created(draft, by, new_id, now, digest=digest, seats=experts[0], warnings=experts[1])
-        return cls(new, events, NewRows.of(new, events, search=draft.search))
+        new, events = _created(raised, recommendation, experts)
+        rows = NewRows.of(new, events, search=raised.draft.search)
+        return cls(new, events, rows, recommendation.shadow_matches, guess)
+
+    def holds(self, tx: Transaction) -> bool:
+        """Whether the rules it was made by still stand."""
+        return self.guess is not None and self.guess.holds(tx, self.new.project)
 
 
 class BreakpointService:
+    def __init__(self, rules: RuleService) -> None:
+        self._rules = rules
+
     def prepare(self, draft: Draft, *, by: Principal, digest: str, new_id: str, now: int) -> Ready | None:
         """Make what needs no database outside the transaction, so that the writer spends its time on writing."""
         by.require_speaks_for(draft.agent_id, draft.gate)
-        return None if draft.experts else Ready.of(draft, by, new_id, now, digest=digest)
+        if draft.experts:
+            return None
+        guess = self._rules.guess(by.project, Question.of(draft), now=now)
+        return Ready.of(Raised(draft, by, digest, new_id, now), guess.recommendation, guess=guess) if guess else None
 
     def create(  # what a breakpoint is raised with
         self,
@@ -121,15 +152,15 @@ class BreakpointService:
         """Raise a breakpoint and return it, or the id of the one that the same key has raised before."""
         by.require(Permission.CREATE)
         by.require_speaks_for(draft.agent_id, draft.gate)
-        now = ready.new.created_at if ready else tx.now()
         # First: a retry gets what the first try got, whatever has changed about the experts since.
         if once is not None and (done := tx.idempotency.find(by.id, once.key, fingerprint=once.fingerprint)):
             return done
-        if ready is None:
-            experts = self._seats(tx, draft, by)
-            ready = Ready.of(draft, by, tx.new_id("bp"), now, digest=digest, experts=experts)
+        if ready is None or not ready.holds(tx):
+            raised = Raised(draft, by, digest, tx.new_id("bp"), tx.now())
+            recommendation = self._rules.recommend(tx, by.project, Question.of(draft), now=raised.at)
+            ready = Ready.of(raised, recommendation, self._seats(tx, draft, by))
         files = self._files(tx, draft, by.project) if draft.files else []
-        new = ready.new
+        new, now = ready.new, ready.new.created_at
         if once is not None:
             existing = tx.idempotency.claim(
                 by.id, once.key, fingerprint=once.fingerprint, breakpoint_id=new.id, now=now
@@ -140,14 +171,15 @@ class BreakpointService:
             if file.content is not None and file.sha256 is not None:
                 tx.files.put(by.project, file.sha256, file.content, at=now)
         tx.breakpoints.add(new, ready.events, ready.rows)
+        tx.rules.add_shadows(new.id, ready.shadows, at=now)
         if files:
             tx.files.attach(new.id, files)
         tx.changed(new)
         return whole_of(ready.rows.row)
 
-    def _seats(self, tx: Transaction, draft: Draft, by: Principal) -> tuple[tuple[Seat, ...], tuple[str, ...]]:
+    def _seats(self, tx: Transaction, draft: Draft, by: Principal) -> Experts:
         if not draft.experts:
-            return (), ()
+            return NO_EXPERTS
         directory = tx.people.directory(by.project, draft.experts)
         seats, missing = seats_for(draft.experts, directory)
         if missing and by.policy.get("unknownExperts") == "refuse":
@@ -158,9 +190,8 @@ class BreakpointService:
             msg = f"{names} cannot be answered by different people; {draft.strategy} needs one for each."
             raise ExpertsNotDistinct(msg)
         owner = directory.owner or "an admin"
-        return seats, tuple(
-            f"Nobody carries the expert name {name!r}; {owner} may answer in its place." for name in missing
-        )
+        warnings = (f"Nobody carries the expert name {name!r}; {owner} may answer in its place." for name in missing)
+        return Experts(seats, tuple(warnings))
 
     def _files(self, tx: Transaction, draft: Draft, project: str) -> list[FileEntry]:
         entries: list[FileEntry] = []
@@ -359,19 +390,12 @@ def sees(by: Principal, created_by_id: str) -> bool:
     return by.may(Permission.READ) and (by.kind != "agent" or created_by_id == by.id)
 
 
-def _created(  # noqa: PLR0913  # every part of a new breakpoint, each decided elsewhere
-    draft: Draft,
-    by: Principal,
-    new_id: str,
-    now: int,
-    *,
-    digest: str,
-    seats: tuple[Seat, ...],
-    warnings: tuple[str, ...],
-) -> tuple[Breakpoint, list[Event]]:
+def _created(raised: Raised, recommendation: Recommendation, experts: Experts) -> tuple[Breakpoint, list[Event]]:
+    draft, by, now = raised.draft, raised.by, raised.at
     ttl = _ttl(draft.ttl_seconds, by.policy)
+    auto_approval = recommendation.body()
     new = Breakpoint(
-        id=new_id,
+        id=raised.id,
         project=by.project,
         agent_id=draft.agent_id,
         run_id=draft.run_id,
@@ -379,32 +403,37 @@ def _created(  # noqa: PLR0913  # every part of a new breakpoint, each decided e
         gate=draft.gate,
         payload=draft.payload,
         tags=draft.tags,
-        seats=seats,
+        seats=experts.seats,
         strategy=draft.strategy,
         risk=draft.risk,
         priority=draft.priority,
         on_timeout=draft.on_timeout or "expire",
         ttl_seconds=ttl,
         callback_url=draft.callback_url,
-        digest=digest,
+        digest=raised.digest,
         created_at=now,
         created_by=by.actor,
         created_by_id=by.id,
         due_at=now + ttl * SECOND if ttl is not None else NEVER,
-        auto_approval=NO_RULE,
-        warnings=warnings,
+        auto_approval=auto_approval,
+        warnings=experts.warnings,
     )
-    metadata = {
-        "digest": digest,
+    metadata: dict[str, Json] = {
+        "digest": raised.digest,
         "terms": terms_of(new),
         "agentId": draft.agent_id,
         "gate": draft.gate,
-        "autoApproval": NO_RULE,
+        "autoApproval": auto_approval,
     }
+    if recommendation.shadow_matches:
+        metadata["shadow"] = [each.body() for each in recommendation.shadow_matches]
     new, event = record(new, "created", actor=by.actor, at=now, metadata=metadata)
     events = [event]
-    for warning in warnings:
+    for warning in experts.warnings:
         new, event = record(new, "warned", actor=by.actor, at=now, metadata={"warning": warning})
+        events.append(event)
+    if recommendation.recommended:
+        new, event = approve_by_rule(new, recommendation.matched_rule or recommendation.source.value, at=now)
         events.append(event)
     return new, events
 

@@ -137,6 +137,7 @@ class PeopleService:
 
     def put_policy(self, tx: Transaction, policy: Mapping[str, Any], *, by: Principal) -> None:
         by.require(Permission.MANAGE)
+        tx.rules.turn_page(by.project)
         tx.projects.save(replace(tx.projects.get(by.project), policy=policy))
 
     def create_token(self, tx: Transaction, new: NewToken, *, project: str, by: str) -> tuple[Token, str]:

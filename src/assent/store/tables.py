@@ -44,6 +44,8 @@ projects = Table(
     Column("owner_id", Text, ForeignKey("assent_people.id"), nullable=True),
     _text("policy"),
     _number("created_at"),
+    # Counts every change of the rules and the policy: whoever keeps them read knows whether they still stand.
+    Column("rulebook", BigInteger, nullable=False, server_default="0"),
 )
 
 people = Table(
@@ -212,6 +214,17 @@ breakpoints = Table(
         "ended_at",
         sqlite_where=sa.text("ended_at IS NOT NULL AND purged_at IS NULL"),
         postgresql_where=sa.text("ended_at IS NOT NULL AND purged_at IS NULL"),
+    ),
+    # How often people approved in a row: what rules decided does not count.
+    Index(
+        "ix_assent_breakpoints_streak",
+        "project_id",
+        "gate",
+        "agent_id",
+        "ended_at",
+        "decision",
+        sqlite_where=sa.text("decision IS NOT NULL AND ended_by NOT LIKE 'rule:%'"),
+        postgresql_where=sa.text("decision IS NOT NULL AND ended_by NOT LIKE 'rule:%'"),
     ),
 )
 
@@ -423,5 +436,54 @@ workers = Table(
     _number("pid"),
     _number("started_at"),
     _number("seen_at"),
+    sqlite_with_rowid=False,
+)
+
+# Removed rules stay, so that what they decided can be explained.
+rules = Table(
+    "assent_rules",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("project_id", Text, ForeignKey("assent_projects.id"), nullable=False),
+    _text("pattern"),
+    _text("action"),
+    _text("mode"),
+    _number("enabled"),
+    _number("expires_at", null=True),
+    _text("note", null=True),
+    _number("place"),
+    _text("source"),
+    _text("created_by"),
+    _number("created_at"),
+    _number("updated_at"),
+    _number("removed_at", null=True),
+    _number("version"),
+    _text("head"),
+    Index("ix_assent_rules_project", "project_id", "place", "id"),
+)
+
+rule_events = Table(
+    "assent_rule_events",
+    metadata,
+    Column("rule_id", Text, ForeignKey("assent_rules.id"), primary_key=True),
+    Column("seq", BigInteger, primary_key=True, autoincrement=False),
+    _text("type"),
+    _text("actor"),
+    _number("at"),
+    _text("metadata"),
+    _text("previous"),
+    _text("hash"),
+    sqlite_with_rowid=False,
+)
+
+# What a rule in shadow would have done, beside what people did.
+shadows = Table(
+    "assent_shadows",
+    metadata,
+    Column("rule_id", Text, ForeignKey("assent_rules.id"), primary_key=True),
+    Column("breakpoint_id", Text, ForeignKey("assent_breakpoints.id"), primary_key=True),
+    _number("rule_version"),
+    _number("recommended"),
+    _number("at"),
     sqlite_with_rowid=False,
 )

@@ -15,6 +15,7 @@ from assent.store.idempotency import Idempotency
 from assent.store.people import People
 from assent.store.projects import Projects
 from assent.store.retention import Holds, Retention
+from assent.store.rules import Rules
 from assent.store.secrets import Secrets
 from assent.store.sessions import Sessions
 from assent.store.tokens import Tokens
@@ -91,6 +92,10 @@ class Transaction:
     @cached_property
     def projects(self) -> Projects:
         return Projects(self.session)
+
+    @cached_property
+    def rules(self) -> Rules:
+        return Rules(self.session)
 
     @cached_property
     def secrets(self) -> Secrets:

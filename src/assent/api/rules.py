@@ -1,0 +1,176 @@
+"""Rules: which questions need no asking."""
+
+from dataclasses import replace
+from functools import partial
+from typing import Annotated, Any
+
+from fastapi import Header, Path, Query, Response
+
+from assent import wire
+from assent.api.breakpoints import version_of
+from assent.api.routing import PeopleReader, RuleWriter, Who, With, checked, router
+from assent.domain.access import Permission
+from assent.domain.draft import draft
+from assent.domain.errors import InvalidRequest
+from assent.domain.expressions import Subject
+from assent.domain.instants import from_iso, iso
+from assent.domain.rule_changes import RuleEvent
+from assent.domain.rulebook import Rule, problem_of
+from assent.domain.rules import Recommendation
+from assent.services.rules import NewRule, Question
+from assent.store.transaction import Transaction
+
+rules = router("rules")
+RuleId = Annotated[str, Path(pattern=r"^rule-[0-9a-z]{1,60}$")]
+Why = Annotated[str | None, Query(max_length=1000)]
+IfMatch = Annotated[str | None, Header()]
+_NULLABLE = frozenset({"note", "expires_at"})
+
+
+@rules.get("/rules", summary="The rules of this project, in the order they are asked")
+async def list_rules(who: PeopleReader, services: With) -> wire.RulePage:
+    found = await services.database.read(lambda tx: tx.rules.standing(who.project))
+    return wire.RulePage(items=[_view(each) for each in found])
+
+
+@rules.post("/rules", status_code=201, summary="Write a rule")
+async def create_rule(body: wire.CreateRule, who: RuleWriter, services: With) -> wire.RuleView:
+    new = NewRule(
+        pattern=body.pattern,
+        action=body.action,
+        note=body.note,
+        mode=body.mode,
+        expires_at=_moment(body.expires_at),
+        enabled=body.enabled,
+        order=body.order,
+    )
+    use_case = partial(services.rules.add, new=new, by=who, source="api", why=body.why)
+    return _view(await services.database.write(use_case))
+
+
+@rules.post("/rules/check", response_model_exclude_none=True, summary="Whether a person would have to be asked")
+async def check_rules(body: wire.CheckRules, who: Who, services: With) -> wire.RuleCheck:
+    who.require(Permission.READ)
+    question = _question(body)
+
+    def use_case(tx: Transaction) -> Recommendation:
+        return services.rules.recommend(tx, who.project, question, now=tx.now())
+
+    found = await services.database.read(use_case)
+    trace = [step.body() for step in found.trace]
+    shadow = [each.body() for each in found.shadow_matches]
+    return wire.RuleCheck.model_validate(found.body() | {"trace": trace, "shadow": shadow})
+
+
+@rules.get("/rules/{rule_id}", summary="One rule, also one that was removed")
+async def show_rule(rule_id: RuleId, who: PeopleReader, services: With, response: Response) -> wire.RuleView:
+    found = await services.database.read(lambda tx: tx.rules.get(rule_id, project=who.project))
+    response.headers["ETag"] = f'"v{found.version}"'
+    return _view(found)
+
+
+@rules.get("/rules/{rule_id}/events", summary="Who changed it, when and why")
+async def rule_events(rule_id: RuleId, who: PeopleReader, services: With) -> wire.RuleEventPage:
+    def use_case(tx: Transaction) -> list[RuleEvent]:
+        return tx.rules.events(tx.rules.get(rule_id, project=who.project).id)
+
+    return wire.RuleEventPage(items=[_event_view(each) for each in await services.database.read(use_case)])
+
+
+@rules.patch("/rules/{rule_id}", summary="Change, enable or disable a rule")
+async def change_rule(
+    rule_id: RuleId, body: wire.ChangeRule, who: RuleWriter, services: With, if_match: IfMatch = None
+) -> wire.RuleView:
+    use_case = partial(
+        services.rules.change,
+        rule_id=rule_id,
+        changes=_changes(body),
+        by=who,
+        why=body.why,
+        if_match=version_of(if_match),
+    )
+    return _view(await services.database.write(use_case))
+
+
+@rules.delete("/rules/{rule_id}", status_code=204, summary="Remove a rule; what it decided stays explained")
+async def remove_rule(
+    rule_id: RuleId, who: RuleWriter, services: With, why: Why = None, if_match: IfMatch = None
+) -> Response:
+    use_case = partial(services.rules.remove, rule_id=rule_id, by=who, why=why, if_match=version_of(if_match))
+    await services.database.write(use_case)
+    return Response(status_code=204)
+
+
+def _changes(body: wire.ChangeRule) -> dict[str, Any]:
+    changes = {name: getattr(body, name) for name in body.model_fields_set - {"why"}}
+    for name, value in changes.items():
+        if value is None and name not in _NULLABLE:
+            raise InvalidRequest.at(f"/{name}", "cannot be null")
+    if "expires_at" in changes:
+        changes["expires_at"] = _moment(changes["expires_at"])
+    return changes
+
+
+def _moment(text: str | None) -> int | None:
+    if text is None:
+        return None
+    try:
+        return from_iso(text)
+    except (ValueError, OverflowError) as error:
+        raise InvalidRequest.at("/expiresAt", "must be a moment such as 2027-01-31T18:00:00Z") from error
+
+
+def _question(body: wire.CheckRules) -> Question:
+    """Read it as the breakpoint it stands for, so that nothing is judged here otherwise than there."""
+    named = body.model_dump(by_alias=True, exclude_none=True, exclude={"payload", "agent_id", "tags", "priority"})
+    raised: dict[str, Any] = {
+        "agentId": body.agent_id or "somebody",
+        "tags": body.tags,
+        "priority": body.priority,
+        "payload": {**(body.payload or {}), **named},
+    }
+    run_id = raised["payload"].pop("runId", None)
+    checked(raised | {"runId": run_id}, wire.CreateBreakpoint)
+    question = Question.of(draft(raised | {"runId": run_id}))
+    if body.agent_id is None:
+        values = dict(question.subject.values) | {"agentId": None}
+        return replace(question, subject=Subject(question.gate, values), agent_id="")
+    return question
+
+
+def rule_body(rule: Rule) -> dict[str, Any]:
+    return {
+        "id": rule.id,
+        "pattern": rule.pattern,
+        "action": rule.action,
+        "mode": rule.mode,
+        "enabled": rule.enabled,
+        "order": rule.order,
+        "note": rule.note,
+        "source": rule.source,
+        "createdBy": rule.created_by,
+        "createdAt": iso(rule.created_at),
+        "updatedAt": iso(rule.updated_at),
+        "expiresAt": iso(rule.expires_at) if rule.expires_at is not None else None,
+        "removedAt": iso(rule.removed_at) if rule.removed_at is not None else None,
+        "version": rule.version,
+        "problem": problem_of(rule),
+    }
+
+
+def _view(rule: Rule) -> wire.RuleView:
+    return wire.RuleView.model_validate(rule_body(rule))
+
+
+def _event_view(event: RuleEvent) -> wire.RuleEventView:
+    return wire.RuleEventView.model_validate(
+        {
+            "ruleId": event.rule_id,
+            "seq": event.seq,
+            "type": event.type,
+            "actor": str(event.actor),
+            "timestamp": iso(event.at),
+            "metadata": dict(event.metadata),
+            "hash": event.hash,
+        }
+    )

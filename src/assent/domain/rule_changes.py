@@ -1,0 +1,77 @@
+"""How rules come, change and go: every change is an event, chained to the one before, with who made it and why."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from assent.domain.access import Actor
+from assent.domain.canonical import GENESIS, Json, link
+from assent.domain.instants import iso
+from assent.domain.rulebook import Rule
+
+CREATED, CHANGED, REMOVED = "rule-created", "rule-changed", "rule-removed"
+
+
+@dataclass(frozen=True, slots=True)
+class RuleEvent:
+    """One recorded change; `seq` counts from 1 within its rule and equals the version it produced."""
+
+    rule_id: str
+    seq: int
+    type: str
+    actor: Actor
+    at: int
+    metadata: Mapping[str, Json]
+    previous: str
+    hash: str
+
+
+def content(rule: Rule) -> dict[str, Json]:
+    """What a rule says, and nothing about how it came to say so."""
+    return {
+        "pattern": rule.pattern,
+        "action": rule.action,
+        "mode": rule.mode,
+        "enabled": rule.enabled,
+        "expiresAt": iso(rule.expires_at) if rule.expires_at is not None else None,
+        "note": rule.note,
+        "order": rule.order,
+    }
+
+
+def created(rule: Rule, *, actor: Actor, at: int, why: str | None = None) -> tuple[Rule, RuleEvent]:
+    """Record a rule as it was first written: its project and where it came from are fixed here."""
+    origin: dict[str, Json] = {"project": rule.project, "source": rule.source}
+    first = replace(rule, created_at=at, created_by=str(actor), version=0, head=GENESIS)
+    return _recorded(first, CREATED, actor=actor, at=at, metadata=origin | _said(first, why))
+
+
+def changed(rule: Rule, *, actor: Actor, at: int, why: str | None = None) -> tuple[Rule, RuleEvent]:
+    return _recorded(rule, CHANGED, actor=actor, at=at, metadata=_said(rule, why))
+
+
+def removed(rule: Rule, *, actor: Actor, at: int, why: str | None = None) -> tuple[Rule, RuleEvent]:
+    return _recorded(replace(rule, removed_at=at), REMOVED, actor=actor, at=at, metadata=_said(rule, why))
+
+
+def _said(rule: Rule, why: str | None) -> dict[str, Json]:
+    said: dict[str, Json] = {"rule": content(rule)}
+    return said if why is None else said | {"why": why}
+
+
+def _recorded(rule: Rule, kind: str, *, actor: Actor, at: int, metadata: Mapping[str, Json]) -> tuple[Rule, RuleEvent]:
+    seq = rule.version + 1
+    event = RuleEvent(rule.id, seq, kind, actor, at, metadata, rule.head, "")
+    event = replace(event, hash=link(rule.head, body(event)))
+    return replace(rule, version=seq, head=event.hash, updated_at=at), event
+
+
+def body(event: RuleEvent) -> dict[str, Json]:
+    """What the hash of a change covers."""
+    return {
+        "ruleId": event.rule_id,
+        "seq": event.seq,
+        "type": event.type,
+        "actor": str(event.actor),
+        "at": event.at,
+        "metadata": event.metadata,
+    }

@@ -1,0 +1,198 @@
+"""Rules: written, changed, removed, and asked whether a person has to be."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from assent.domain import rule_changes
+from assent.domain.access import Permission, Principal
+from assent.domain.canonical import Json
+from assent.domain.errors import InvalidRequest, NotFound, PreconditionFailed
+from assent.domain.expressions import Subject
+from assent.domain.rulebook import Rule, Rulebook, RuleMode, checked
+from assent.domain.rules import Asked, Recommendation, recommend, subject_of
+from assent.domain.terms import Terms
+from assent.store.rules import Ground
+from assent.store.transaction import Transaction
+
+LOOK_BACK = 100
+"""How far back approvals in a row are counted where nobody asked for more."""
+MAX_RULES = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class Book:
+    """The rules of a project as they stood at a count, with the policy they were read beside."""
+
+    version: int
+    rules: Rulebook
+    agents_may_count: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """What a recommendation is asked about."""
+
+    subject: Subject
+    gate: str
+    agent_id: str
+    hard_stop: bool = False
+    plain: bool = True
+    after_n: int | None = None
+
+    @classmethod
+    def of(cls, asked: Asked) -> "Question":
+        after_n: Json = asked.payload.get("autoApproveAfterN")
+        return cls(
+            subject=subject_of(asked),
+            gate=asked.gate,
+            agent_id=asked.agent_id,
+            hard_stop=asked.payload.get("hardStop") is True,
+            plain=Terms.of(asked.gate, asked.payload).plain,
+            after_n=after_n if isinstance(after_n, int) else None,
+        )
+
+    @property
+    def look_back(self) -> int:
+        return max(LOOK_BACK, self.after_n or 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewRule:
+    """What a rule is written with."""
+
+    pattern: str
+    action: str
+    note: str | None = None
+    mode: str = RuleMode.LIVE.value
+    expires_at: int | None = None
+    enabled: bool = True
+    order: int | None = None
+
+
+class RuleService:
+    """Keeps the rules of each project read; whether they still stand is looked up in each transaction."""
+
+    def __init__(self) -> None:
+        self._books: dict[str, Book] = {}
+
+    def recommend(self, tx: Transaction, project: str, question: Question, *, now: int) -> Recommendation:
+        """Say whether a person has to be asked, by the rules that stand in this transaction."""
+        ground = tx.rules.ground(project, question.gate, question.agent_id, limit=question.look_back)
+        return follow(self._book(tx, project, ground), question, ground, now=now)
+
+    def guess(self, project: str, question: Question, *, now: int) -> "Guess | None":
+        """Recommend without a transaction, by what was last read; worth only what `holds` says of it."""
+        book = self._books.get(project)
+        if book is None:
+            return None
+        ground = Ground(book.version, 0)
+        return Guess(ground, question, follow(book, question, ground, now=now))
+
+    def _book(self, tx: Transaction, project: str, ground: Ground) -> Book:
+        kept = self._books.get(project)
+        if kept is not None and kept.version == ground.version:
+            return kept
+        pages = tx.rules.pages(project)
+        rules = Rulebook.of(pages.rules, pages.policy.get("alwaysBreakOn", ()), before=kept.rules if kept else None)
+        read = Book(pages.version, rules, pages.policy.get("autoApproveAfterN", "allow") == "allow")
+        # Never an older one over a newer: two transactions may read at the same time.
+        if kept is None or read.version >= kept.version:
+            self._books[project] = read
+        return read
+
+    def add(self, tx: Transaction, new: NewRule, *, by: Principal, source: str, why: str | None = None) -> Rule:
+        by.require(Permission.RULES)
+        tx.rules.turn_page(by.project)  # first: from here on nobody else changes the rules of this project
+        now = tx.now()
+        place = new.order if new.order is not None else tx.rules.next_place(by.project)
+        if place > MAX_RULES:
+            raise InvalidRequest.at("/", f"there are more than {MAX_RULES} rules")
+        rule = Rule(
+            id=tx.new_id("rule").replace("_", "-", 1),
+            project=by.project,
+            pattern=new.pattern.strip(),
+            action=new.action,
+            note=new.note,
+            mode=new.mode,
+            expires_at=new.expires_at,
+            enabled=new.enabled,
+            order=place,
+            source=source,
+        )
+        _check(rule, now)
+        rule, event = rule_changes.created(rule, actor=by.actor, at=now, why=why)
+        tx.rules.add(rule, event)
+        return rule
+
+    def change(  # what a change is made of
+        self,
+        tx: Transaction,
+        rule_id: str,
+        changes: Mapping[str, Any],
+        *,
+        by: Principal,
+        why: str | None = None,
+        if_match: int | None = None,
+    ) -> Rule:
+        """Change some fields of a rule, by the names they have in `Rule`."""
+        current = self._to_change(tx, rule_id, by, if_match)
+        wanted = replace(current, **changes)
+        now = tx.now()
+        _check(wanted, now, before=current)
+        if rule_changes.content(wanted) == rule_changes.content(current):
+            return current
+        changed, event = rule_changes.changed(wanted, actor=by.actor, at=now, why=why)
+        tx.rules.save(changed, event)
+        return changed
+
+    def remove(
+        self, tx: Transaction, rule_id: str, *, by: Principal, why: str | None = None, if_match: int | None = None
+    ) -> Rule:
+        current = self._to_change(tx, rule_id, by, if_match)
+        gone, event = rule_changes.removed(current, actor=by.actor, at=tx.now(), why=why)
+        tx.rules.save(gone, event)
+        return gone
+
+    def _to_change(self, tx: Transaction, rule_id: str, by: Principal, if_match: int | None) -> Rule:
+        by.require(Permission.RULES)
+        tx.rules.turn_page(by.project)
+        current = tx.rules.get(rule_id, project=by.project)
+        if current.removed_at is not None:
+            msg = f"The rule {rule_id} has been removed."
+            raise NotFound(msg)
+        if if_match is not None and if_match != current.version:
+            raise PreconditionFailed(version=current.version)
+        return current
+
+
+@dataclass(frozen=True, slots=True)
+class Guess:
+    """A recommendation made before its transaction, and what has to be so for it to stand."""
+
+    ground: Ground
+    question: Question
+    recommendation: Recommendation
+
+    def holds(self, tx: Transaction, project: str) -> bool:
+        asked = self.question
+        return tx.rules.ground(project, asked.gate, asked.agent_id, limit=asked.look_back) == self.ground
+
+
+def follow(book: Book, question: Question, ground: Ground, *, now: int) -> Recommendation:
+    return recommend(
+        book.rules,
+        question.subject,
+        hard_stop=question.hard_stop,
+        plain=question.plain,
+        after_n=question.after_n if book.agents_may_count else None,
+        consecutive=ground.consecutive,
+        now=now,
+    )
+
+
+def _check(rule: Rule, now: int, *, before: Rule | None = None) -> None:
+    checked(rule)
+    is_new = before is None or before.expires_at != rule.expires_at
+    if is_new and rule.expires_at is not None and rule.expires_at <= now:
+        raise InvalidRequest.at("/expiresAt", "is in the past")
