@@ -26,13 +26,14 @@ async def rule(node: Node, pattern: str, action: str = "auto-approve", **more: A
     return made
 
 
-async def raised(node: Node, gate: str, *, agent: str = "ci", tags: tuple[str, ...] = (), **payload: Any) -> Any:
+async def raised(node: Node, gate: str, **payload: Any) -> Any:
+    agent, tags = payload.pop("agent", "ci"), list(payload.pop("tags", ()))
     asked = {"question": "Go on?", "breakpointId": gate, **payload}
-    return await node.create(agentId=agent, title=None, tags=list(tags), payload=asked)
+    return await node.create(agentId=agent, title=None, tags=tags, payload=asked)
 
 
-async def answered(node: Node, gate: str, *, approved: bool, agent: str = "ci", **payload: Any) -> None:
-    made = await raised(node, gate, agent=agent, **payload)
+async def answered(node: Node, gate: str, *, approved: bool, **payload: Any) -> None:
+    made = await raised(node, gate, **payload)
     assert made["status"] == "waiting", made["autoApproval"]
     given = await node.feedback(made["id"], await node.token("reviewer"), approved=approved, comment="seen")
     assert given.status_code == 200, given.text
@@ -98,7 +99,7 @@ async def test_every_stop_wins_over_every_wish(node: Node, stop: str, wish: str)
     await answered(node, "pair.gate", approved=True)
     if wish != "autoApproveAfterN":
         await rule(node, "pair.*")
-    count = {} if wish == "auto rule" else {"autoApproveAfterN": 1}
+    count: dict[str, Any] = {} if wish == "auto rule" else {"autoApproveAfterN": 1}
     assert (await raised(node, "pair.gate", **count))["status"] == "released", "without the stop it goes through"
     if stop == "never rule":
         await rule(node, "*.gate", "never-auto-approve")
@@ -118,7 +119,7 @@ async def test_the_first_rule_in_order_is_the_one_that_is_named(node: Node) -> N
 
 
 async def test_approvals_in_a_row_by_people_for_this_agent(node: Node) -> None:
-    gate = {"autoApproveAfterN": 2}
+    gate: dict[str, Any] = {"autoApproveAfterN": 2}
     await answered(node, "g", approved=True, **gate)
     await answered(node, "g", approved=True, agent="other", **gate)
     await answered(node, "g", approved=True, **gate)

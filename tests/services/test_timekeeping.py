@@ -13,8 +13,8 @@ import pytest
 from assent.domain.breakpoint import time_out
 from assent.domain.terms import Answer
 from assent.engine.queue import JobQueue
-from assent.services.rules import RuleService
 from assent.services.breakpoints import BreakpointService
+from assent.services.rules import RuleService
 from assent.services.timekeeping import HELD, DueJob, Timekeeper
 from assent.settings import Settings
 from assent.store.breakpoints import SELECT_NEXT_DUE

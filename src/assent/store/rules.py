@@ -36,8 +36,8 @@ SELECT_EVENTS = f"SELECT {', '.join(EVENT_COLUMNS)} FROM assent_rule_events WHER
 TURN_PAGE = "UPDATE assent_projects SET rulebook = rulebook + 1 WHERE id = :project_id"
 SELECT_POLICY = "SELECT rulebook, policy FROM assent_projects WHERE id = :project_id"
 INSERT_SHADOW = insert("assent_shadows", ("rule_id", "breakpoint_id", "rule_version", "recommended", "at"))
-# The tests of ix_assent_breakpoints_streak, word by word: else SQLite does not use it. Of an approval and a rejection at
-# the same moment, the rejection counts as the later one.
+# The tests of ix_assent_breakpoints_streak, word by word: else SQLite does not use it. Of an approval and a rejection
+# at the same moment, the rejection counts as the later one.
 SELECT_GROUND = """
     SELECT p.rulebook, d.decision
     FROM assent_projects p LEFT JOIN (
