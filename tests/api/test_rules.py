@@ -355,8 +355,8 @@ async def test_rules_that_change_while_breakpoints_are_raised_lose_nothing(setti
                     if (await raised(each, gate))["status"] != "waiting":
                         wrong.append(("approved", gate))
                     stops += 1
-                for each in (made, stop):
-                    answer = await node.call("DELETE", f"{RULES}/{each['id']}", await writer(node))
+                for gone in (made, stop):
+                    answer = await node.call("DELETE", f"{RULES}/{gone["id"]}", await writer(node))
                     assert answer.status_code == 204, answer.text
 
         await asyncio.gather(*(flip(node, f"gate-{n}") for n, node in enumerate((one, two, one, two))))
