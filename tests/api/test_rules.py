@@ -167,7 +167,7 @@ async def test_what_is_changed_disabled_expired_or_removed_no_longer_approves(se
         path = f"{RULES}/{made['id']}"
 
         async def approves() -> bool:
-            return (await raised(node, "a"))["status"] == "released"
+            return bool((await raised(node, "a"))["status"] == "released")
 
         assert await approves()
         for off, on in (({"enabled": False}, {"enabled": True}), ({"mode": "shadow"}, {"mode": "live"})):
@@ -356,7 +356,7 @@ async def test_rules_that_change_while_breakpoints_are_raised_lose_nothing(setti
                         wrong.append(("approved", gate))
                     stops += 1
                 for gone in (made, stop):
-                    answer = await node.call("DELETE", f"{RULES}/{gone["id"]}", await writer(node))
+                    answer = await node.call("DELETE", f"{RULES}/{gone['id']}", await writer(node))
                     assert answer.status_code == 204, answer.text
 
         await asyncio.gather(*(flip(node, f"gate-{n}") for n, node in enumerate((one, two, one, two))))
