@@ -17,7 +17,7 @@ from assent.ports import Hint
 from assent.services.breakpoints import Once
 from assent.settings import Settings
 from assent.store.groupcommit import GroupCommit, InDoubt
-from assent.store.sqlite import CHECKPOINT_FRAMES
+from assent.store.sqlite import CHECKPOINT_BYTES
 from assent.store.transaction import Transaction
 from tests.store.making import AGENT, create, creation, rows, stored
 from tests.support.nodes import Node, running_node
@@ -185,8 +185,8 @@ async def test_a_caller_who_gives_up_does_not_stop_the_writer(node: Node) -> Non
 async def test_a_checkpoint_that_fails_does_not_undo_or_repeat_a_commit(sqlite_settings: Settings) -> None:
     async with running_node(sqlite_settings) as node:
         assert await node.assent.database.write(partial(note, name="before")) == "before"
-        # Without the index of the log, looking at its length fails, after the commit and before the answer.
-        await asyncio.to_thread(Path(f"{sqlite_settings.sqlite_path}-shm").unlink)
+        # Without the file, looking at its size fails, after the commit and before the answer.
+        await asyncio.to_thread(Path(f"{sqlite_settings.sqlite_path}-wal").unlink)
         assert await node.assent.database.write(partial(note, name="after")) == "after"
         seen = await node.assent.database.write(lambda tx: tx.session.all("SELECT name FROM assent_groups", {}))
         assert {row[0] for row in seen} == {"before", "after"}
@@ -205,7 +205,7 @@ async def test_the_log_of_sqlite_is_moved_into_the_file_before_it_grows_large(sq
             await node.assent.database.write(fill)
             written += 1
         size = await asyncio.to_thread(log.stat)
-    assert written * 200_000 > 3 * CHECKPOINT_FRAMES * 4096 > size.st_size
+    assert written * 200_000 > 3 * CHECKPOINT_BYTES > size.st_size
 
 
 class Ledger:
