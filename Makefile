@@ -8,7 +8,7 @@ BUDGET ?= 10m
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup serve fmt lint types test bench soak check lock clean
+.PHONY: help setup serve fmt lint types test bench soak mutation check lock clean
 
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | sort | expand -t 10
@@ -49,6 +49,9 @@ bench: setup  ## measure, and print ratios against the raw drivers
 
 soak: setup  ## the long searches for faults (BUDGET=10m)
 	@$(BIN)/python -m tests.soak --budget $(BUDGET) $(ARGS)
+
+mutation: setup  ## how many small faults in the domain its tests notice (ARGS="--sample 60")
+	@$(BIN)/python -m tests.mutation $(ARGS)
 
 check: lint types test  ## what CI runs
 

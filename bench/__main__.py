@@ -7,6 +7,8 @@ from pathlib import Path
 
 from assent.app import migrate
 from assent.settings import Settings
+from bench.backtest import backtest
+from bench.clock import clock
 from bench.expiry import expiry
 from bench.million import million
 from bench.report import Report
@@ -15,7 +17,14 @@ from bench.throughput import throughput
 from bench.waiters import waiters
 from tests.support.postgres import new_database, postgres
 
-PARTS = {"throughput": throughput, "million": million, "waiters": waiters, "expiry": expiry}
+PARTS = {
+    "throughput": throughput,
+    "million": million,
+    "waiters": waiters,
+    "expiry": expiry,
+    "clock": clock,
+    "backtest": backtest,
+}
 PURE = {"rules": rules}
 """What no database has a part in."""
 

@@ -22,10 +22,12 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.types import ASGIApp
 
+from assent.api.backtest import backtests
 from assent.api.breakpoints import breakpoints
 from assent.api.deliveries import deliveries
 from assent.api.fastlane import HOT_ROUTES, FastLane
 from assent.api.files import files
+from assent.api.history import history
 from assent.api.openapi import document
 from assent.api.operations import operations
 from assent.api.people import people
@@ -33,6 +35,7 @@ from assent.api.projects import projects
 from assent.api.retention import retention
 from assent.api.routing import Services
 from assent.api.rules import rules
+from assent.api.rules_file import rules_file
 from assent.api.tokens import tokens
 from assent.domain.errors import AssentError, Internal, MethodNotAllowed
 from assent.domain.instants import SECOND
@@ -50,8 +53,10 @@ from assent.keyring import KeyFile, Keyring
 from assent.outbound import Outbound
 from assent.ports import Clock, Database, Hint, Ids
 from assent.services.audit import AuditService
+from assent.services.backtest import BacktestService
 from assent.services.breakpoints import SWEEP, BreakpointService
 from assent.services.delivery import Courier, DeliveryService
+from assent.services.history import HistoryService
 from assent.services.inbox import InboxService
 from assent.services.people import PeopleService
 from assent.services.retention import PURGE_BATCH, RetentionService
@@ -63,7 +68,7 @@ from assent.settings import Settings, resolve
 from assent.store import migrations
 from assent.store.breakpoints import SELECT_NEXT_DUE
 from assent.store.figures import read_figures
-from assent.store.postgres import DatabaseClock, PostgresDatabase, alchemy_url
+from assent.store.postgres import DatabaseClock, PostgresDatabase, alchemy_url, steady
 from assent.store.postgres import engine as postgres_engine
 from assent.store.sqlite import SqliteDatabase, WriteLock, locked_engine
 from assent.store.transaction import Transaction
@@ -88,8 +93,13 @@ _PAIRS = [first + second for first in _DIGITS for second in _DIGITS]
 
 
 class SystemClock:
+    """The machine's time when the node started, and what has passed since: whoever sets the clock moves no deadline."""
+
+    def __init__(self) -> None:
+        self._offset = time.time_ns() // 1000 - steady()
+
     def now(self) -> int:
-        return time.time_ns() // 1000
+        return steady() + self._offset
 
 
 class TimeOrderedIds:
@@ -179,10 +189,12 @@ class Assent:
         self.people = PeopleService(secrets.token_bytes)
         self.retention = RetentionService()
         self.audit = AuditService(self.database)
+        self.backtests = BacktestService(self.database)
         self.keyring = keyring_of(settings)
         self.keyring.load()
         self.secrets = SecretService(self.keyring, secrets.token_bytes)
         self.inbox = InboxService(self.database, self.clock, self.breakpoints)
+        self.history = HistoryService(self.database, self.inbox)
         self.outbound = Outbound(allow=settings.outbound_networks)
         self.deliveries = DeliveryService(self.secrets)
         self.timekeeper = Timekeeper(self.database, self.clock, self._due_jobs(), patient=self._patient)
@@ -194,7 +206,9 @@ class Assent:
             database=self.database,
             breakpoints=self.breakpoints,
             rules=self.rules,
+            backtests=self.backtests,
             inbox=self.inbox,
+            history=self.history,
             people=self.people,
             retention=self.retention,
             secrets=self.secrets,
@@ -329,7 +343,10 @@ class Assent:
             redirect_slashes=False,
         )
         app.router.routes.extend(HOT_ROUTES)
-        for routes in (breakpoints, deliveries, files, people, projects, retention, rules, tokens, operations):
+        for routes in (
+            backtests, breakpoints, deliveries, files, history, people, projects, retention, rules, rules_file, tokens,
+            operations,
+        ):  # fmt: skip
             app.include_router(routes)
         app.router.routes.extend(pages(self._site()))
         app.add_exception_handler(AssentError, _domain_error)

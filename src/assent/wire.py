@@ -481,3 +481,196 @@ class RuleCheck(Strict):
     consecutive_approvals: int
     trace: list[dict[str, Any]]
     shadow: list[dict[str, Any]]
+
+
+Days = Annotated[int, Field(ge=1, le=3650)]
+Examples = Annotated[int, Field(ge=0, le=1000)]
+
+
+class BacktestRule(Strict):
+    """A pattern to hold against the past; nothing is saved."""
+
+    pattern: Pattern
+    action: RuleActionName = "auto-approve"
+    days: Days = 30
+    limit: Examples = 50
+
+
+class PastBreakpoint(Strict):
+    """A breakpoint as a back-test names it."""
+
+    id: str
+    gate: str
+    title: str | None = None
+    agent_id: str
+    created_at: str
+    decision: DecisionName | None = None
+    decided_by: str | None = None
+    at: str | None = None
+    feedback: str | None = None
+
+
+class CutLists(Strict):
+    """Which of the lists are longer than was asked for."""
+
+    rejections: bool = False
+    waiting_items: bool = False
+    auto_items: bool = False
+
+
+class Backtest(Strict):
+    """What a pattern would have done to past breakpoints, and what became of those without it."""
+
+    pattern: str
+    action: RuleActionName
+    days: int
+    since: str
+    until: str
+    scanned: int
+    matched: int
+    unknown: int
+    stopped: int
+    purged: int
+    would_approve: int
+    would_stop: int
+    approved: int
+    rejected: int
+    timed_out: int
+    auto: int
+    expired: int
+    cancelled: int
+    waiting: int
+    rejections: list[PastBreakpoint]
+    waiting_items: list[PastBreakpoint]
+    auto_items: list[PastBreakpoint]
+    more: CutLists
+
+
+class ShadowReport(Strict):
+    """What a rule in shadow said, and what people did."""
+
+    rule_id: str
+    pattern: str
+    action: str
+    mode: str
+    days: int
+    since: str
+    since_version: int
+    matched: int
+    would_approve: int
+    would_stop: int
+    stopped: int
+    agreed: int
+    disagreed: int
+    undecided: int
+    auto: int
+    disagreements: list[PastBreakpoint]
+    more: bool
+
+
+class ProposeRule(Strict):
+    days: Days = 30
+    limit: Examples = 50
+
+
+class RuleProposal(Strict):
+    """The narrowest rule for more of the same, and what it would have done; nothing is saved."""
+
+    pattern: str
+    action: RuleActionName
+    backtest: Backtest
+    may_save: bool
+
+
+Origin = Annotated[str, StringConstraints(max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")]
+
+
+class FileRule(Strict):
+    """A rule as rules.json has it; ids, people and times are those of where the file was written."""
+
+    pattern: Pattern
+    action: RuleActionName
+    id: Origin | None = None
+    created_at: Moment | None = None
+    created_by: Origin | None = None
+    source: Origin | None = None
+    note: Note | None = None
+    mode: RuleModeName | None = None
+    enabled: bool | None = None
+    expires_at: Moment | None = None
+    order: Place | None = None
+
+
+class RulesFile(Strict):
+    schema_version: Annotated[str, StringConstraints(max_length=100)]
+    rules: Annotated[list[FileRule], Field(max_length=20_000)]
+
+
+class ImportedRule(Strict):
+    outcome: Literal["added", "changed", "unchanged", "removed"]
+    index: int | None = None
+    file_id: str | None = None
+    id: str | None = None
+    pattern: str
+    action: str
+
+
+class RulesImported(Strict):
+    dry_run: bool
+    added: int
+    changed: int
+    unchanged: int
+    removed: int
+    total_rules: int
+    items: list[ImportedRule]
+
+
+class HistoryEntry(Strict):
+    """One breakpoint as the history of its gate shows it."""
+
+    id: str
+    breakpoint_id: str
+    gate: str
+    agent_id: str
+    title: str | None = None
+    status: StatusName
+    decision: DecisionName | None = None
+    decided_by: str | None = None
+    auto: bool
+    matched_rule: str | None = None
+    created_at: str
+    ended_at: str | None = None
+    response_seconds: float | None = None
+    strategy: StrategyName
+    feedback: str | None = None
+
+
+class AgentStreak(Strict):
+    agent_id: str
+    streak: int
+
+
+class GateSummary(Strict):
+    """A gate's newest breakpoints, counted; `complete` is false where there are older ones."""
+
+    gate: str
+    agent_id: str | None = None
+    asked: int
+    approved: int
+    rejected: int
+    auto: int
+    expired: int
+    cancelled: int
+    waiting: int
+    median_response_seconds: float | None = None
+    streak: int | None = None
+    streaks: list[AgentStreak]
+    counted_at_most: int
+    complete: bool
+    since: str | None = None
+
+
+class HistoryPage(Strict):
+    items: list[HistoryEntry]
+    next_cursor: str | None = None
+    summary: GateSummary | None = None

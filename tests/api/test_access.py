@@ -10,6 +10,7 @@ import httpx2
 import pytest
 
 from assent.domain.access import AGENT_PERMISSIONS, Permission
+from assent.domain.rules_file import SCHEMA_VERSION
 from assent.domain.secrets import secret
 from assent.store.transaction import Transaction
 from tests.api.streams import Stream
@@ -22,6 +23,7 @@ KNOWN = (*AGENTS, *READERS, "admin elsewhere", "metrics")
 STRANGERS = ("nobody", "malformed", "mistyped", "never issued", "revoked", "expired", "closed person")
 MEMBERS = ("reviewer", "admin", "owner")
 ADMINS = ("admin", "owner")
+RULE_WRITERS = ("rule-admin", *ADMINS)
 STREAMS = frozenset({"/api/stream", "/api/breakpoints/{breakpoint_id}/stream"})
 FILE = {"path": "plan.md", "format": "markdown", "content": "# Plan"}
 
@@ -54,6 +56,13 @@ class Case:
 ONE = "/api/breakpoints/{breakpoint_id}"
 HIDDEN = ("other agent", "admin elsewhere")
 NEW = {"agentId": "a", "payload": {"question": "?"}}
+RULE = {"pattern": "matches-{number}", "action": "never-auto-approve"}
+RULES_FILE = {"schemaVersion": SCHEMA_VERSION, "rules": [RULE]}
+MADE: dict[str, tuple[str, Any]] = {
+    "rule_id": ("/api/rules", RULE),
+    "hold_id": ("/api/holds", {"reason": "x"}),
+    "token_id": ("/api/tokens", {"kind": "agent", "name": "target"}),
+}
 TABLE = (
     Case("POST", "/api/breakpoints", 201, (*AGENTS, *MEMBERS, "admin elsewhere"), body=NEW),
     Case("GET", "/api/breakpoints", 200, (*AGENTS, *READERS, "admin elsewhere")),
@@ -70,6 +79,16 @@ TABLE = (
     Case("GET", "/api/deliveries", 200, (*AGENTS, *READERS, "admin elsewhere")),
     Case("GET", "/api/deliveries/{delivery_id}", 200, ("agent", *READERS), HIDDEN),
     Case("POST", "/api/deliveries/{delivery_id}/retry", 200, ADMINS, ("admin elsewhere",)),
+    Case("GET", "/api/history", 200, (*AGENTS, *READERS, "admin elsewhere")),
+    Case("GET", "/api/rules", 200, (*READERS, "admin elsewhere")),
+    Case("POST", "/api/rules", 201, (*RULE_WRITERS, "admin elsewhere"), body=RULE),
+    Case("POST", "/api/rules/check", 200, (*AGENTS, *READERS, "admin elsewhere"), body={"breakpointId": "x"}),
+    Case("GET", "/api/rules/export", 200, (*READERS, "admin elsewhere")),
+    Case("POST", "/api/rules/import", 200, (*RULE_WRITERS, "admin elsewhere"), body=RULES_FILE),
+    Case("GET", "/api/rules/{rule_id}", 200, READERS, ("admin elsewhere",)),
+    Case("GET", "/api/rules/{rule_id}/events", 200, READERS, ("admin elsewhere",)),
+    Case("PATCH", "/api/rules/{rule_id}", 200, RULE_WRITERS, ("admin elsewhere",), body={"note": "New"}),
+    Case("DELETE", "/api/rules/{rule_id}", 204, RULE_WRITERS, ("admin elsewhere",)),
     Case("GET", "/api/stream", 200, (*READERS, "admin elsewhere")),
     Case("POST", "/api/files", 201, (*AGENTS, *MEMBERS, "admin elsewhere"), content=b"bytes"),
     Case("GET", "/api/people", 200, (*READERS, "admin elsewhere")),
@@ -137,17 +156,15 @@ class World:
             found["breakpoint_id"] = await self.raised()
         if "{delivery_id}" in case.path:
             found["delivery_id"] = await self.given_up()
-        if "{hold_id}" in case.path:
-            found["hold_id"] = (await self.call("owner", "POST", "/api/holds", json={"reason": "x"})).json()["id"]
+        for name, (path, body) in MADE.items():
+            if f"{{{name}}}" in case.path:
+                found[name] = (await self.call("owner", "POST", path, json=body)).json()["id"]
         if case.path.endswith("/stream"):
             await self.call("agent", "POST", f"/api/breakpoints/{found.get('breakpoint_id')}/cancel")
         if case.path == "/api/people/{name}":
             await self.call("owner", "POST", "/api/people", json={"name": found["name"]})
         if case.path == "/api/groups/{name}":
             await self.call("owner", "PUT", f"/api/groups/{found['name']}", json={"members": []})
-        if "{token_id}" in case.path:
-            body = {"kind": "agent", "name": "target"}
-            found["token_id"] = (await self.call("owner", "POST", "/api/tokens", json=body)).json()["id"]
         return found
 
     async def answer(self, who: str, case: Case, target: dict[str, str]) -> int:
@@ -163,7 +180,7 @@ class World:
         return (await self.call(who, case.method, path, **options)).status_code
 
     async def snapshot(self, target: dict[str, str]) -> dict[str, Any]:
-        paths = ["people", "groups", "projects", "policy", "tokens", "holds"]
+        paths = ["people", "groups", "projects", "policy", "tokens", "holds", "rules"]
         if "breakpoint_id" in target:
             paths += [f"breakpoints/{target['breakpoint_id']}", f"breakpoints/{target['breakpoint_id']}/events"]
         if "delivery_id" in target:
@@ -246,6 +263,7 @@ async def test_no_route_lets_a_caller_without_the_right_decide(world: World, who
             "token_id": "tok_" + "0" * 26,
             "hold_id": "hold_" + "0" * 26,
             "delivery_id": "dlv_" + "0" * 26,
+            "rule_id": "rule-" + "0" * 26,
         }
         target["breakpoint_id"] = await world.raised()
         await world.call(who, method, path.format(**target), json=body)

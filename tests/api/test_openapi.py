@@ -13,16 +13,20 @@ from schemathesis.engine import from_schema
 from schemathesis.engine.events import EngineEvent, EngineFinished, FatalError, NonFatalError, ScenarioFinished
 from schemathesis.engine.recorder import ScenarioRecorder
 from schemathesis.specs.openapi.definitions import OPENAPI_31_VALIDATOR
-from starlette.routing import Route
+from starlette.routing import Route, compile_path
 
+from assent.api.backtest import backtests
 from assent.api.breakpoints import breakpoints
 from assent.api.deliveries import deliveries
 from assent.api.fastlane import HOT_ROUTES
 from assent.api.files import files
+from assent.api.history import history
 from assent.api.operations import operations
 from assent.api.people import people
 from assent.api.projects import projects
 from assent.api.retention import retention
+from assent.api.rules import rules
+from assent.api.rules_file import rules_file
 from assent.api.tokens import tokens
 from assent.settings import Settings
 from tests.support.nodes import Node, Process, prepared, server
@@ -83,16 +87,21 @@ async def test_every_operation_has_a_name_of_its_own(shared: Node) -> None:
 async def test_every_route_is_in_the_document_and_the_other_way_round(shared: Node) -> None:
     document = await published(shared)
     documented = {(method.upper(), path) for path, methods in document["paths"].items() for method in methods}
-    routers = (breakpoints, deliveries, files, people, projects, retention, tokens, operations)
+    routers = (
+        backtests, breakpoints, deliveries, files, history, people, projects, retention, rules, rules_file, tokens,
+        operations,
+    )  # fmt: skip
     routes = [*HOT_ROUTES, *(each for router in routers for each in router.routes if isinstance(each, Route))]
-    registered = {(method, route.path) for route in routes for method in (route.methods or set()) - {"HEAD"}}
+    registered = {
+        (method, compile_path(route.path)[1]) for route in routes for method in (route.methods or set()) - {"HEAD"}
+    }
     assert documented == registered
 
 
 async def test_every_address_takes_exactly_the_documented_methods(shared: Node) -> None:
     document = await published(shared)
     for path, methods in document["paths"].items():
-        address = re.sub(r"\{[^}]+\}", "x", path)
+        address = re.sub(r"\{[^}]+\}", "x", path.replace("{rule_id}", "rule-x"))
         answer = await shared.call("OPTIONS", address, await shared.token("admin"))
         allowed = set(answer.headers["allow"].split(", ")) - {"HEAD"}
         assert (answer.status_code, allowed) == (405, {method.upper() for method in methods}), path

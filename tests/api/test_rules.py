@@ -321,8 +321,8 @@ async def test_shadow_rules_watch_and_do_nothing(node: Node) -> None:
     assert found["status"] == "waiting"
     events = await node.call("GET", f"/api/breakpoints/{found['id']}/events", await node.token("reviewer"))
     assert events.json()["items"][0]["metadata"]["shadow"] == [
-        {"rule": made["id"], "recommended": True},
-        {"rule": stop["id"], "recommended": False},
+        {"rule": made["id"], "recommended": True, "version": 1},
+        {"rule": stop["id"], "recommended": False, "version": 1},
     ]
 
 

@@ -3,9 +3,10 @@
 Every command answers "ok" or the code of the error. Loops over permutations stand where the product is clever.
 """
 
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from itertools import permutations
+from itertools import permutations, takewhile
 from typing import Any
 
 NEVER = 2**62
@@ -31,6 +32,53 @@ GROUPS: dict[str, set[str]] = {
 AGENTS = ("agent-1", "agent-2")
 REVOCABLE = ("dee", "eve", "boss")
 """Who may lose the reviewer's role on the way; none of them has two ways into one breakpoint."""
+RULE_WRITERS = {"rule-admin", "admin"}
+LOOK_BACK = 100
+"""How far back approvals in a row are counted, unless more are asked for."""
+
+Truth = bool | None
+Spec = dict[str, Any]
+
+
+def at_most(limit: str) -> Callable[[Spec], Truth]:
+    ranks = ["low", "medium", "high"]
+    return lambda spec: ranks.index(spec["risk"]) <= ranks.index(limit) if "risk" in spec else None
+
+
+def larger(spec: Spec) -> Truth:
+    return spec["size"] > 10 if isinstance(spec.get("size"), int) else None
+
+
+def opposite(truth: Truth) -> Truth:
+    return None if truth is None else not truth
+
+
+def both(one: Truth, two: Truth) -> Truth:
+    return False if one is False or two is False else None if None in (one, two) else True
+
+
+PATTERNS: dict[str, tuple[Callable[[str], bool], Callable[[Spec], Truth]]] = {
+    # What is written, what its glob means, and what its condition means: None is unknown.
+    "deploy.*": (lambda gate: gate.startswith("deploy."), lambda _: True),
+    "read.*": (lambda gate: gate.startswith("read."), lambda _: True),
+    "*.1*": (lambda gate: ".1" in gate, lambda _: True),
+    "deploy.7": (lambda gate: gate == "deploy.7", lambda _: True),
+    "*(tags contains 'docs')": (lambda _: True, lambda spec: "docs" in spec["tags"]),
+    "read.*(NOT tags contains 'prod')": (
+        lambda gate: gate.startswith("read."), lambda spec: "prod" not in spec["tags"],
+    ),
+    "*(risk <= 'medium')": (lambda _: True, at_most("medium")),
+    "deploy.*(payload.size > 10)": (lambda gate: gate.startswith("deploy."), larger),
+    "*e*.*(NOT payload.size > 10)": (lambda gate: "e" in gate.partition(".")[0], lambda spec: opposite(larger(spec))),
+    "*(expert = 'owner')": (lambda _: True, lambda spec: "owner" in spec.get("expert", [])),
+    "*(agentId = 'other' AND payload.size > 10)": (
+        lambda _: True, lambda spec: both(spec["agent"] == "other", larger(spec)),
+    ),
+    "*(strategy in ('single', 'quorum') AND tags contains 'prod')": (
+        lambda _: True,
+        lambda spec: spec.get("strategy", "single") in ("single", "quorum") and "prod" in spec["tags"],
+    ),
+}  # fmt: skip
 
 
 @dataclass
@@ -41,6 +89,10 @@ class World:
     roles: dict[str, set[str]] = field(default_factory=lambda: {name: set(held) for name, held in PEOPLE.items()})
     breakpoints: list[dict[str, Any]] = field(default_factory=list)
     keys: dict[tuple[str, str], tuple[str, int]] = field(default_factory=dict)
+    rules: list[dict[str, Any]] = field(default_factory=list)
+    decided: dict[tuple[str, str], list[tuple[int, str]]] = field(default_factory=lambda: defaultdict(list))
+    always_break_on: list[str] = field(default_factory=list)
+    agents_may_count: bool = True
 
     # ── who is who ──
 
@@ -86,9 +138,13 @@ class World:
         number = len(self.breakpoints)
         if key is not None:
             self.keys[actor, key] = (repr(spec), number)
+        auto = self.recommend(spec)
         self.breakpoints.append(
             {
                 "creator": actor,
+                "gate": spec["gate"],
+                "agent": spec["agent"],
+                "auto": auto,
                 "seats": seats,
                 "strategy": spec.get("strategy", "single"),
                 "options": spec.get("options", []),
@@ -104,7 +160,123 @@ class World:
                 "events": ["created", *("warned" for _ in missing)],
             }
         )
+        if auto["recommended"]:
+            self.end(
+                self.breakpoints[number], "released", f"rule:{auto.get('matched', 'autoApproveAfterN')}", "approved"
+            )
         return "ok", number
+
+    # ── rules ──
+
+    def recommend(self, spec: Spec) -> dict[str, Any]:
+        """Whether a person has to be asked; a rule is called by its number."""
+        fitting = [(rule, self.holds(rule, spec)) for rule in self.in_force() if self.fits_gate(rule, spec["gate"])]
+        live = [(rule, held) for rule, held in fitting if rule["mode"] == "live"]
+        never = [rule for rule, held in live if rule["action"] == "never-auto-approve" and held is not False]
+        auto = [rule for rule, held in live if rule["action"] == "auto-approve" and held is True]
+        wanted = spec.get("after_n") if self.agents_may_count else None
+        count = min(self.in_a_row(spec["gate"], spec["agent"]), max(LOOK_BACK, spec.get("after_n") or 0))
+        stop = self.stop(spec)
+        answer: dict[str, Any] = {"recommended": False, "consecutive": count}
+        if never:
+            answer |= {"matched": never[0]["name"], "reason": _matched("never-auto-approve", never[0])}
+        elif stop:
+            answer["reason"] = stop
+        elif auto:
+            answer |= {"matched": auto[0]["name"], "reason": _matched("auto-approve", auto[0]), "recommended": True}
+        elif wanted and count >= wanted:
+            answer["reason"] = f"Approved by people {count} times in a row; autoApproveAfterN is {wanted}."
+            answer["recommended"] = True
+        elif wanted:
+            answer["reason"] = f"No rule matches {spec['gate']}; {count} of {wanted} approvals in a row."
+        else:
+            answer["reason"] = f"No rule matches {spec['gate']}."
+        answer["shadow"] = [
+            [rule["name"], rule["version"], rule["action"] == "auto-approve" and not never and not stop]
+            for rule, held in fitting
+            if rule["mode"] == "shadow" and (held or (held is None and rule["action"] == "never-auto-approve"))
+        ]
+        return answer
+
+    def stop(self, spec: Spec) -> str | None:
+        """What wants a person whatever the rules say."""
+        for tag in spec["tags"]:
+            if tag in self.always_break_on:
+                return f"The tag {tag!r} always asks a person (alwaysBreakOn)."
+        if spec.get("hard_stop"):
+            return "The agent asks for a person (hardStop)."
+        if spec.get("risk") == "high":
+            return "It is of high risk, which only a person decides."
+        return "It asks for a choice or for answers, which only a person gives." if spec.get("options") else None
+
+    def in_force(self) -> list[dict[str, Any]]:
+        standing = [rule for rule in self.rules if rule["enabled"] and rule["removed"] is None]
+        lasting = [rule for rule in standing if rule["expires"] is None or self.now < rule["expires"]]
+        return sorted(lasting, key=lambda rule: (rule["order"], rule["created"]))
+
+    def fits_gate(self, rule: dict[str, Any], gate: str) -> bool:
+        return PATTERNS[rule["pattern"]][0](gate)
+
+    def holds(self, rule: dict[str, Any], spec: Spec) -> Truth:
+        return PATTERNS[rule["pattern"]][1](spec)
+
+    def in_a_row(self, gate: str, agent: str) -> int:
+        """Of two decisions at the same moment, a rejection counts as the later."""
+        latest = sorted(self.decided[gate, agent], reverse=True)
+        return sum(1 for _ in takewhile(lambda each: each[1] == "approved", latest))
+
+    def write_rule(self, actor: str, new: dict[str, Any]) -> tuple[str, int | None]:
+        if actor in AGENTS or not RULE_WRITERS & PEOPLE[actor]:
+            return "forbidden", None
+        refusal = self.unacceptable(new)
+        if refusal:
+            return refusal, None
+        last = max((rule["order"] for rule in self.rules), default=0)
+        made = {"enabled": True, "mode": "live", "expires": None, "order": last + 1, "removed": None} | new
+        made |= {"name": f"#{len(self.rules)}", "version": 1, "created": self.now, "updated": self.now}
+        self.rules.append(made | {"events": ["rule-created"]})
+        return "ok", len(self.rules) - 1
+
+    def change_rule(self, actor: str, number: int, changes: dict[str, Any], if_match: int | None) -> str:
+        rule = self.rules[number]
+        refusal = self.untouchable(actor, rule, if_match)
+        if refusal:
+            return refusal
+        is_new = "expires" in changes and changes["expires"] != rule["expires"]
+        refusal = self.unacceptable(changes if is_new else {**changes, "expires": None})
+        if refusal:
+            return refusal
+        if {**rule, **changes} != rule:
+            rule |= changes
+            self.changed(rule, "rule-changed")
+        return "ok"
+
+    def remove_rule(self, actor: str, number: int, if_match: int | None) -> str:
+        rule = self.rules[number]
+        refusal = self.untouchable(actor, rule, if_match)
+        if not refusal:
+            rule["removed"] = self.now
+            self.changed(rule, "rule-removed")
+        return refusal or "ok"
+
+    def changed(self, rule: dict[str, Any], event: str) -> None:
+        rule["version"] += 1
+        rule["updated"] = self.now
+        rule["events"].append(event)
+
+    def untouchable(self, actor: str, rule: dict[str, Any], if_match: int | None) -> str | None:
+        if actor in AGENTS or not RULE_WRITERS & PEOPLE[actor]:
+            return "forbidden"
+        if rule["removed"] is not None:
+            return "not_found"
+        return "precondition_failed" if if_match is not None and if_match != rule["version"] else None
+
+    def unacceptable(self, said: dict[str, Any]) -> str | None:
+        if said.get("pattern", "*.1*") not in PATTERNS:
+            return "invalid_pattern"
+        return "invalid_request" if said.get("expires") is not None and said["expires"] <= self.now else None
+
+    # ── what people do ──
 
     def comment(self, actor: str, number: int) -> str:
         bp = self.breakpoints[number]
@@ -230,9 +402,15 @@ class World:
     def end(self, bp: dict[str, Any], status: str, by: str, decision: str | None = None) -> None:
         bp["events"].append(status)
         bp["status"], bp["ended_by"], bp["decision"] = status, by, decision
+        if decision is not None and not by.startswith("rule:"):
+            self.decided[bp["gate"], bp["agent"]].append((self.now, decision))
 
     def name(self, actor: str) -> str:
         return f"agent:{actor}" if actor in AGENTS else f"person:{actor}"
+
+
+def _matched(action: str, rule: dict[str, Any]) -> str:
+    return f"Matched {action} rule: {rule['name']} ({rule['pattern']})."
 
 
 def distinct(options: list[set[str]]) -> bool:

@@ -3,6 +3,7 @@
 import os
 import random
 import sys
+from typing import Any
 
 import pytest
 
@@ -23,6 +24,8 @@ async def test_the_model_and_both_databases_never_disagree(
         sys.stdout.write(f"\n{run.told()}\n")
     assert run.steps >= STEPS
     assert {bp["status"] for bp in run.world.breakpoints} == {"waiting", "released", "expired", "cancelled"}
+    enders = {bp["ended_by"].rstrip("0123456789") for bp in run.world.breakpoints if bp["ended_by"]}
+    assert enders >= {"rule:#", "rule:autoApproveAfterN"}
 
 
 async def test_a_model_that_lets_late_answers_pass_is_found_out(
@@ -37,6 +40,18 @@ async def test_a_model_that_lets_late_answers_pass_is_found_out(
 
     with pytest.raises(Diverged):
         await walk([sqlite_settings, postgres_settings], seed=1, enough=lambda steps: steps >= STEPS, world=Lenient)
+
+
+async def test_a_model_that_takes_the_unknown_for_a_yes_is_found_out(
+    sqlite_settings: Settings, postgres_settings: Settings
+) -> None:
+    class Hopeful(World):
+        def holds(self, rule: dict[str, Any], spec: dict[str, Any]) -> bool | None:
+            held = super().holds(rule, spec)
+            return rule["action"] == "auto-approve" if held is None else held
+
+    with pytest.raises(Diverged, match="auto"):
+        await walk([sqlite_settings, postgres_settings], seed=1, enough=lambda steps: steps >= STEPS, world=Hopeful)
 
 
 def test_the_models_own_search_for_distinct_people_is_right() -> None:

@@ -6,6 +6,7 @@ told with the seed, the round and everything that was done to the breakpoint.
 
 import json
 import random
+import re
 from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
@@ -21,14 +22,15 @@ from assent.domain.draft import Draft, draft
 from assent.domain.errors import AssentError
 from assent.domain.terms import Answer
 from assent.services.breakpoints import SWEEP, Once
+from assent.services.rules import NewRule
 from assent.settings import Settings
 from assent.store.transaction import Transaction
-from tests.conformance.model import AGENTS, GROUPS, PEOPLE, REVOCABLE, World
+from tests.conformance.model import AGENTS, GROUPS, PATTERNS, PEOPLE, REVOCABLE, World
 from tests.support.nodes import ManualClock
 
 WALKERS = 48
 SECOND = 1_000_000
-GATE = "gate.under-test"
+BROKEN = "*(tags contains"
 EXPERTS = [
     ["ann"], ["owner"], ["ops"], ["solo"], ["ghost"], ["empty"], ["ann", "bob"], ["ops", "legal"], ["ann", "ops"],
     ["ann", "bob", "cid"], ["ops", "legal", "dee"], ["owner", "ghost"], ["ann", "ghost", "tpyo"], ["owner", "ann"],
@@ -36,6 +38,13 @@ EXPERTS = [
     ["ann", "bob", "cid", "dee"], ["legal", "solo", "empty"], ["owner", "ghost", "eve"], ["owner", "heads", "ghost"],
     ["ops", "legal", "ann", "bob", "cid"], ["heads", "ghost", "ann"],
 ]  # fmt: skip
+
+
+PAYLOAD = {
+    "expert": "expert", "strategy": "strategy", "options": "options", "risk": "risk", "hardStop": "hard_stop",
+    "autoApproveAfterN": "after_n", "size": "size",
+}  # fmt: skip
+_RULE = re.compile(r"rule-[0-9a-z]{10,}")
 
 
 class Diverged(AssertionError):
@@ -49,6 +58,7 @@ class Side:
     assent: Assent
     cast: dict[str, Principal] = field(default_factory=dict)
     ids: list[str] = field(default_factory=list)
+    rules: list[str] = field(default_factory=list)
 
     async def prepare(self) -> None:
         await self.assent.database.start()
@@ -96,6 +106,34 @@ class Side:
 
         await self.assent.database.write(use_case)
 
+    async def set_policy(self, policy: dict[str, Any]) -> None:
+        await self.assent.database.write(partial(self.assent.people.put_policy, policy=policy, by=self.cast["owner"]))
+
+    async def rule(self, number: int) -> dict[str, Any]:
+        """What the tables say about a rule."""
+
+        def use_case(tx: Transaction) -> dict[str, Any]:
+            rule = tx.rules.get(self.rules[number], project="default")
+            return {
+                "pattern": rule.pattern,
+                "action": rule.action,
+                "mode": rule.mode,
+                "enabled": rule.enabled,
+                "expires": rule.expires_at,
+                "order": rule.order,
+                "created": rule.created_at,
+                "updated": rule.updated_at,
+                "removed": rule.removed_at,
+                "version": rule.version,
+                "events": [event.type for event in tx.rules.events(rule.id)],
+            }
+
+        return await self.assent.database.read(use_case)
+
+    def renamed(self, text: str | None) -> str | None:
+        """Call a rule by its number, as the model does; each database has ids of its own."""
+        return text and _RULE.sub(lambda found: f"#{self.rules.index(found.group())}", text)
+
     async def states(self, numbers: Sequence[int]) -> dict[int, dict[str, Any]]:
         """What the tables say about some breakpoints."""
         number_of = {self.ids[number]: number for number in numbers}
@@ -110,7 +148,7 @@ class Side:
                 params,
             )
             for breakpoint_id, seq, kind, actor in rows:
-                events[breakpoint_id].append((seq, kind, actor))
+                events[breakpoint_id].append((seq, kind, self.renamed(actor) or ""))
             votes: dict[str, dict[str, tuple[bool, bool]]] = defaultdict(dict)
             rows = tx.session.all(
                 "SELECT breakpoint_id, person, approved, override FROM assent_responses"
@@ -121,23 +159,25 @@ class Side:
                 votes[breakpoint_id][person] = (bool(approved), bool(override))
             rows = tx.session.all(
                 "SELECT id, status, decision, ended_by, version, comments, votes, due_at, result,"
-                " (SELECT count(*) FROM assent_comments c WHERE c.breakpoint_id = b.id)"
+                " (SELECT count(*) FROM assent_comments c WHERE c.breakpoint_id = b.id), auto_approval,"
+                " (SELECT metadata FROM assent_events e WHERE e.breakpoint_id = b.id AND e.seq = 1)"
                 f" FROM assent_breakpoints b WHERE id IN ({names})",
                 params,
             )
-            return {number_of[row[0]]: _state(row, events[row[0]], votes[row[0]]) for row in rows}
+            return {number_of[row[0]]: _state(self, row, events[row[0]], votes[row[0]]) for row in rows}
 
         return await self.assent.database.read(use_case)
 
 
 def _state(
-    row: Sequence[Any], events: list[tuple[int, str, str]], votes: dict[str, tuple[bool, bool]]
+    side: Side, row: Sequence[Any], events: list[tuple[int, str, str]], votes: dict[str, tuple[bool, bool]]
 ) -> dict[str, Any]:
-    _, status, decision, ended_by, version, comments, counted, due, result, comment_rows = row
+    _, status, decision, ended_by, version, comments, counted, due, result, comment_rows, auto, creation = row
     return {
         "status": status,
         "decision": decision,
-        "ended_by": ended_by,
+        "ended_by": side.renamed(ended_by),
+        "auto": _auto(json.loads(side.renamed(auto) or ""), json.loads(side.renamed(creation) or "")),
         "version": version,
         "seqs": [seq for seq, _, _ in events],
         "events": [kind for _, kind, _ in events],
@@ -151,9 +191,20 @@ def _state(
     }
 
 
+def _auto(said: dict[str, Any], creation: dict[str, Any]) -> dict[str, Any]:
+    """What the rules said, without what they say of the unknown."""
+    reason = said["reason"].partition("; ")[0].rstrip(".") + "." if "matchedRule" in said else said["reason"]
+    auto = {"recommended": said["recommended"], "consecutive": said["consecutiveApprovals"], "reason": reason}
+    if "matchedRule" in said:
+        auto["matched"] = said["matchedRule"]
+    shadow = [[each["rule"], each["version"], each["recommended"]] for each in creation.get("shadow", [])]
+    return auto | {"shadow": shadow}
+
+
 def expected(bp: dict[str, Any]) -> dict[str, Any]:
     ended = bp["status"] != "waiting"
     return {
+        "auto": bp["auto"],
         "status": bp["status"],
         "decision": bp["decision"],
         "ended_by": bp["ended_by"],
@@ -191,7 +242,9 @@ class Walk:
             len(self.world.breakpoints),
             ", ".join(f"{kind} {n}" for kind, n in sorted(self.outcomes.items())),
         )
-        return f"model: seed {self.seed}, {self.steps} steps, {made} breakpoints, 0 divergences; {per_kind}"
+        by_rule = sum((bp["ended_by"] or "").startswith("rule:") for bp in self.world.breakpoints)
+        raised = f"{made} breakpoints ({by_rule} approved by rules)"
+        return f"model: seed {self.seed}, {self.steps} steps, {raised}, 0 divergences; {per_kind}"
 
     async def go(self, enough: Callable[[int], bool]) -> None:
         while not enough(self.steps):
@@ -221,6 +274,72 @@ class Walk:
             for side in self.sides:
                 await side.set_roles(name, roles)
             self.steps += 1
+        await self._rules_between()
+
+    async def _rules_between(self) -> None:
+        if self.chance.random() < 0.5:
+            await self._rule_step()
+        if self.chance.random() < 0.05:
+            await self._policy_step()
+
+    async def _policy_step(self) -> None:
+        world = self.world
+        world.always_break_on = self.chance.choice([[], ["prod"], ["docs", "prod"], ["nothing"]])
+        world.agents_may_count = self.chance.random() < 0.8
+        policy: dict[str, Any] = {"alwaysBreakOn": world.always_break_on}
+        if not world.agents_may_count:
+            policy["autoApproveAfterN"] = "ignore"
+        for side in self.sides:
+            await side.set_policy(policy)
+        self.steps += 1
+
+    async def _rule_step(self) -> None:
+        """Write, change or remove a rule; while nobody raises anything, so that the model knows what comes first."""
+        chance, world = self.chance, self.world
+        self._set_clock(self.clock.at + 1)  # rules of one moment and one place go by their ids, which are by chance
+        actor = chance.choice(["owner"] * 5 + ["boss", "adm", "ann", "agent-1"])
+        standing = [n for n, rule in enumerate(world.rules) if rule["removed"] is None]
+        if len(standing) < 2 or (len(standing) < 6 and chance.random() < 0.4):
+            kind, number, said = "write", None, self._rule()
+            outcome, number = world.write_rule(actor, said)
+            use_case = partial(_write_rule, actor, said)
+        else:
+            number = chance.choice(standing * 9 + list(range(len(world.rules))))
+            if_match = world.rules[number]["version"] - chance.choice([0, 0, 1]) if chance.random() < 0.3 else None
+            said = self._rule_change()
+            if chance.random() < 0.7:
+                kind, outcome = "change", world.change_rule(actor, number, said, if_match)
+                use_case = partial(_change_rule, actor, number, said, if_match)
+            else:
+                kind, outcome = "remove", world.remove_rule(actor, number, if_match)
+                use_case = partial(_remove_rule, actor, number, if_match)
+        await self._everywhere(f"{kind} rule {number} by {actor} {said}", outcome, use_case)
+        self.outcomes[f"{kind} rule {outcome}"] += 1
+        if number is not None:
+            want = {name: value for name, value in world.rules[number].items() if name != "name"}
+            await self._everywhere(f"rule {number} after {kind}", want, lambda side: side.rule(number))
+        self.steps += 1
+
+    def _rule(self) -> dict[str, Any]:
+        chance = self.chance
+        said: dict[str, Any] = {
+            "pattern": chance.choice([*PATTERNS, *PATTERNS, BROKEN]),
+            "action": chance.choice(["auto-approve"] * 3 + ["never-auto-approve"]),
+        }
+        return said | {name: value for name, value in self._rule_change().items() if chance.random() < 0.3}
+
+    def _rule_change(self) -> dict[str, Any]:
+        chance = self.chance
+        some: dict[str, Any] = {
+            "pattern": chance.choice([*PATTERNS, BROKEN]),
+            "action": chance.choice(["auto-approve", "auto-approve", "never-auto-approve"]),
+            "mode": chance.choice(["live", "live", "shadow"]),
+            "enabled": chance.random() < 0.7,
+            "expires": chance.choice([None, self.clock.at + chance.randrange(-5, 100) * SECOND]),
+            "order": chance.randrange(10),
+        }
+        names = chance.sample(sorted(some), chance.choice([1, 1, 2, 3]))
+        return {name: some[name] for name in names}
 
     def _set_clock(self, at: int) -> None:
         self.clock.at = self.world.now = max(at, self.clock.at)
@@ -305,6 +424,35 @@ class Walk:
     def _create(self, walker: int) -> "Job":
         chance = self.chance
         actor = chance.choice([*AGENTS, *AGENTS, *AGENTS, "ann", "owner", "vic"])
+        spec = self._rules_see(walker) | self._people_see()
+        key = f"{walker}-{chance.randrange(6)}-{self.rounds // 20}" if chance.random() < 0.3 else None
+        outcome, number = self.world.create(actor, spec, key)
+        wanted, digest = _draft(spec)
+        if number is not None and number == len(self.digests):
+            self.digests.append(digest)
+        text = f"{self._at()} create by {actor} {spec} key {key}"
+        ready = chance.random() < 0.5
+        return Job("create", text, outcome, number, partial(_create, actor, wanted, digest, spec, key, ready=ready))
+
+    def _rules_see(self, walker: int) -> dict[str, Any]:
+        """What rules go by, beside what people are asked."""
+        chance = self.chance
+        # A gate of the walker's own: whoever counts approvals in a row must know the order they came in.
+        spec: dict[str, Any] = {
+            "gate": f"{chance.choice(['under-test', 'under-test', 'deploy', 'read'])}.{walker}",
+            "agent": chance.choice(["agent", "agent", "agent", "other"]),
+            "tags": chance.sample(["walk", "prod", "docs"], chance.choice([1, 1, 2])),
+        }
+        if chance.random() < 0.3:
+            spec["after_n"] = chance.choice([0, 1, 1, 2, 3])
+        if chance.random() < 0.1:
+            spec["hard_stop"] = chance.random() < 0.7
+        if chance.random() < 0.3:
+            spec["size"] = chance.choice([1, 11, "11"])
+        return spec
+
+    def _people_see(self) -> dict[str, Any]:
+        chance = self.chance
         spec: dict[str, Any] = {}
         if chance.random() < 0.7:
             spec["expert"] = chance.choice(EXPERTS)
@@ -315,15 +463,9 @@ class Walk:
             spec["on_timeout"] = chance.choice(["expire", "reject"])
         if chance.random() < 0.15:
             spec["options"] = ["blue", "green"]
-        if chance.random() < 0.1:
-            spec["risk"] = "high"
-        key = f"{walker}-{chance.randrange(6)}-{self.rounds // 20}" if chance.random() < 0.3 else None
-        outcome, number = self.world.create(actor, spec, key)
-        wanted, digest = _draft(spec)
-        if number is not None and number == len(self.digests):
-            self.digests.append(digest)
-        text = f"{self._at()} create by {actor} {spec} key {key}"
-        return Job("create", text, outcome, number, partial(_create, actor, wanted, digest, spec, key))
+        if chance.random() < 0.2:
+            spec["risk"] = chance.choice(["high", "high", "medium", "low"])
+        return spec
 
     def _respond(self, number: int) -> "Job":
         chance, bp = self.chance, self.world.breakpoints[number]
@@ -334,13 +476,14 @@ class Walk:
             answer["comment"] = chance.choice(["Fine.", ""])
         if chance.random() < (0.8 if bp["options"] else 0.03):
             answer["option"] = chance.choice(["blue", "green", "green", "pink"])
-        if chance.random() < (0.7 if bp["risk"] else 0.05):
+        if chance.random() < (0.7 if bp["risk"] == "high" else 0.05):
             answer["confirm"] = True
         if chance.random() < 0.3:
             answer["digest"] = chance.choice(["right", "right", "stale"])
         outcome = self.world.respond(actor, number, answer)
         text = f"{self._at()} respond by {actor} {answer}"
-        return Job("respond", text, outcome, number, partial(_respond, actor, number, answer, self.digests[number]))
+        run = partial(_respond, actor, number, answer, self.digests[number], bp["gate"])
+        return Job("respond", text, outcome, number, run)
 
 
 @dataclass(frozen=True)
@@ -359,10 +502,10 @@ def _name(side: Side) -> str:
 
 
 def _draft(spec: dict[str, Any]) -> tuple[Draft | None, str]:
-    payload = {"question": "Go?", "breakpointId": GATE} | {
-        name: spec[name] for name in ("expert", "strategy", "options", "risk") if name in spec
+    payload = {"question": "Go?", "breakpointId": spec["gate"]} | {
+        name: spec[own] for name, own in PAYLOAD.items() if own in spec
     }
-    body: dict[str, Any] = {"agentId": "agent", "payload": payload, "tags": ["walk"]}
+    body: dict[str, Any] = {"agentId": spec["agent"], "payload": payload, "tags": spec["tags"]}
     if "ttl" in spec:
         body |= {"ttlSeconds": spec["ttl"], "onTimeout": spec["on_timeout"]}
     try:
@@ -372,25 +515,59 @@ def _draft(spec: dict[str, Any]) -> tuple[Draft | None, str]:
     return made, made.digest("default")
 
 
-async def _create(
-    actor: str, wanted: Draft | None, digest: str, spec: dict[str, Any], key: str | None, side: Side
+async def _create(  # everything a breakpoint is raised with
+    actor: str, wanted: Draft | None, digest: str, spec: dict[str, Any], key: str | None, side: Side, *, ready: bool
 ) -> tuple[str, Any]:
-    by = side.cast[actor]
+    by, service = side.cast[actor], side.assent.breakpoints
     if wanted is None:
         return ("invalid_request" if by.may(Permission.CREATE) else "forbidden"), None
     once = Once(key, sha256(canonical(spec))) if key is not None else None
+    prepared = None
+    if ready:
+        now = side.assent.clock.now()
+        prepared = service.prepare(wanted, by=by, digest=digest, new_id=side.assent.ids.new("bp", now), now=now)
     code, made = await side.outcome(
-        partial(side.assent.breakpoints.create, draft=wanted, by=by, digest=digest, once=once)
+        partial(service.create, draft=wanted, by=by, digest=digest, once=once, ready=prepared)
     )
     return code, made if made is None or isinstance(made, str) else made.id
 
 
-async def _respond(actor: str, number: int, answer: dict[str, Any], digest: str, side: Side) -> tuple[str, Any]:
+async def _write_rule(actor: str, said: dict[str, Any], side: Side) -> str:
+    new = NewRule(**_named(said))
+    code, made = await side.outcome(partial(side.assent.rules.add, new=new, by=side.cast[actor], source="api"))
+    if made is not None:
+        side.rules.append(made.id)
+    return code
+
+
+async def _change_rule(actor: str, number: int, said: dict[str, Any], if_match: int | None, side: Side) -> str:
+    use_case = partial(
+        side.assent.rules.change,
+        rule_id=side.rules[number],
+        changes=_named(said),
+        by=side.cast[actor],
+        if_match=if_match,
+    )
+    return (await side.outcome(use_case))[0]
+
+
+async def _remove_rule(actor: str, number: int, if_match: int | None, side: Side) -> str:
+    use_case = partial(side.assent.rules.remove, rule_id=side.rules[number], by=side.cast[actor], if_match=if_match)
+    return (await side.outcome(use_case))[0]
+
+
+def _named(said: dict[str, Any]) -> dict[str, Any]:
+    return {"expires_at" if name == "expires" else name: value for name, value in said.items()}
+
+
+async def _respond(  # everything an answer is made of
+    actor: str, number: int, answer: dict[str, Any], digest: str, gate: str, side: Side
+) -> tuple[str, Any]:
     given = Answer(
         approved=answer["approved"],
         comment=answer.get("comment"),
         option=answer.get("option"),
-        confirm=GATE if answer.get("confirm") else None,
+        confirm=gate if answer.get("confirm") else None,
         digest={"right": digest, "stale": "0" * 64, None: None}[answer.get("digest")],
     )
     use_case = partial(
@@ -423,6 +600,10 @@ async def walk(
             await side.prepare()
         run = Walk(world(now=clock.at), clock, sides, seed, random.Random(seed))
         await run.go(enough)
+        for side in sides:
+            audited = await side.assent.audit.verify()
+            if audited.findings:
+                raise Diverged(f"seed {seed}, the audit of {_name(side)}: {audited.findings[:3]}")
         return run
     finally:
         for side in sides:

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ from tests.support.nodes import prepared, server
 QUICKSTART = DOCS / "quickstart.md"
 WAITING = DOCS / "how-to" / "wait-for-an-answer.md"
 PEOPLE = DOCS / "how-to" / "people-groups-tokens.md"
+RULES = DOCS / "how-to" / "write-rules.md"
 
 
 @dataclass
@@ -136,7 +138,19 @@ def test_people_groups_and_tokens_are_made_as_the_how_to_says(sqlite_settings: S
     assert token["id"] in {each["id"] for each in tokens["items"]}
 
 
-@pytest.mark.parametrize("page", [README, QUICKSTART, WAITING, PEOPLE], ids=lambda page: page.stem)
+def test_rules_are_tried_watched_and_written_as_the_how_to_says(sqlite_settings: Settings, tmp_path: Path) -> None:
+    with terminal(RULES, sqlite_settings, tmp_path) as reader:
+        reader.environment["ASSENT_URL"] = reader.placeholders["http://127.0.0.1:7373"]
+        reader.run("token")
+        assert "0 would have been approved" in reader.run("backtest")
+        (rule_id,) = set(re.findall(r"rule-[0-9a-z]{26}", reader.run("watch")))
+        reader.placeholders["rule-…"] = rule_id
+        assert "people disagreed  0" in reader.run("agreement")
+        assert "A person would be asked. Matched never-auto-approve rule" in reader.run("never")
+        assert "0 added, 0 changed, 2 unchanged, 0 removed; 2 in all." in reader.run("files")
+
+
+@pytest.mark.parametrize("page", [README, QUICKSTART, WAITING, PEOPLE, RULES], ids=lambda page: page.stem)
 def test_every_snippet_that_calls_the_server_is_run(page: Path) -> None:
     # `make serve` itself is the server.
     calls = [code for code in fences(page.read_text(), "sh") if not code.strip().endswith(("make serve", "make test"))]

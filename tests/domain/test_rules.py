@@ -33,6 +33,7 @@ def world(voices: frozenset[Source]) -> Recommendation:
         Rulebook.of(rules, ["critical"] if Source.ALWAYS_BREAK_ON in voices else []),
         Subject("gate.x", {"tags": ["critical"], "risk": "high" if Source.RISK in voices else "low"}),
         hard_stop=Source.HARD_STOP in voices,
+        plain=Source.QUESTIONS not in voices,
         after_n=3 if Source.AFTER_N in voices else -1,
         consecutive=5,
     )
@@ -44,6 +45,7 @@ REASONS = {
     Source.ALWAYS_BREAK_ON: (False, "The tag 'critical' always asks a person (alwaysBreakOn)."),
     Source.HARD_STOP: (False, "The agent asks for a person (hardStop)."),
     Source.RISK: (False, "It is of high risk, which only a person decides."),
+    Source.QUESTIONS: (False, "It asks for a choice or for answers, which only a person gives."),
     Source.AUTO: (True, "Matched auto-approve rule: rule-auto (gate.x)."),
     Source.AFTER_N: (True, "Approved by people 5 times in a row; autoApproveAfterN is 3."),
     Source.PROMPT: (False, "No rule matches gate.x."),

@@ -1,14 +1,9 @@
 """Clocks that are wrong and clocks that jump: a deadline keeps to the one clock that rules it."""
 
 import asyncio
-import contextlib
-import os
 import random
-import signal
-import subprocess
-import sys
 import time
-from collections.abc import AsyncIterator, Generator
+from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx2
@@ -19,7 +14,8 @@ from assent.settings import Settings
 from assent.store.postgres import DatabaseClock
 from tests.api.streams import parked
 from tests.store.making import create, rows
-from tests.support.nodes import ManualClock, Node, Process, free_port, prepared, ready, running_node
+from tests.support.clocks import AHEAD, BACK, off_by
+from tests.support.nodes import ManualClock, Node, prepared, running_node
 
 HOUR = 3600
 MINUTE = 60
@@ -105,23 +101,6 @@ async def test_a_node_with_a_wrong_clock_has_postgres_time(postgres_settings: Se
         assert before - SECOND < here < after + SECOND
 
 
-@contextlib.contextmanager
-def off_by(settings: Settings, seconds: int) -> Generator[Process, None, None]:
-    """A server process on a machine whose clock is off; SIGUSR1 puts it ahead by another hour."""
-    port = free_port()
-    environment = os.environ | {"ASSENT_DATA_DIR": str(settings.data_dir)}
-    if settings.database_url:
-        environment["ASSENT_DATABASE_URL"] = settings.database_url
-        environment["ASSENT_SECRET_KEYS"] = ",".join(settings.secret_keys or ())
-    command = [sys.executable, "-m", "tests.support.wrong_clock", str(seconds), "serve", "--port", str(port)]
-    process = Process(f"http://127.0.0.1:{port}", subprocess.Popen(command, env=environment))
-    try:
-        assert ready(process.url, process.popen), "the server did not get ready"
-        yield process
-    finally:
-        process.stop()
-
-
 class Agent:
     def __init__(self, client: httpx2.AsyncClient) -> None:
         self._client = client
@@ -154,14 +133,12 @@ async def test_a_machine_off_by_an_hour_ends_nothing_early_or_late(settings: Set
             short, long = await agent.create(1), await agent.create(HOUR // 2)
             await agent.ended(short)
             assert await agent.status(long) == "waiting"
-            process.popen.send_signal(signal.SIGUSR1)
-            if settings.database_url is None:
-                # The machine's clock rules: when it says that half an hour is over, it is.
-                await agent.ended(long)
-            else:
+            for jump in (AHEAD, BACK, BACK, AHEAD):
+                process.popen.send_signal(jump)
                 another = await agent.create(1)
                 await agent.ended(another)
                 assert await agent.status(long) == "waiting"
+            if settings.database_url is not None:
                 _on_time(settings.database_url, [short, another])
 
 

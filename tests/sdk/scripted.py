@@ -56,7 +56,7 @@ def scripted(script: Sequence[Say | None]) -> Generator[Scripted, None, None]:
             self.end_headers()
             self.wfile.write(encoded)
 
-        do_GET = do_POST = answer  # noqa: N815  # the names http.server looks for
+        do_GET = do_POST = do_PATCH = do_DELETE = answer  # noqa: N815  # the names http.server looks for
 
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002  # its signature
             del format, args

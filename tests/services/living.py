@@ -6,7 +6,8 @@ from functools import partial
 from typing import Any
 
 from assent.domain.access import Principal
-from tests.store.making import AGENT, create, person, respond
+from assent.domain.instants import SECOND
+from tests.store.making import AGENT, RITA, adding, create, person, respond
 from tests.support.nodes import ManualClock, Node
 
 FILES = {
@@ -82,3 +83,57 @@ async def live(node: Node, clock: ManualClock) -> Lives:
     cancelled = await raised("cancelled")
     await node.assent.database.write(partial(node.assent.breakpoints.cancel, breakpoint_id=cancelled, by=AGENT))
     return Lives(people, ids)
+
+
+ROUTINE = "confirm.*(tags contains 'routine')"
+
+
+@dataclass(frozen=True)
+class Ruled:
+    """Rules of every kind, and what they did to whom."""
+
+    rules: dict[str, str]
+    ids: dict[str, str]
+
+
+async def live_by_rules(node: Node, clock: ManualClock) -> Ruled:
+    """Write rules, let them decide, and change them; minutes pass between any two things."""
+    service, database = node.assent.rules, node.assent.database
+    rules: dict[str, str] = {}
+    ids: dict[str, str] = {}
+
+    async def written(name: str, pattern: str, action: str = "auto-approve", **more: Any) -> None:
+        rules[name] = (await database.write(adding(node, pattern, action, **more))).id
+        clock.advance(180)
+
+    async def changed(name: str, **changes: Any) -> None:
+        await database.write(partial(service.change, rule_id=rules[name], changes=changes, by=RITA))
+        clock.advance(180)
+
+    async def raised(name: str, gate: str, **options: Any) -> None:
+        payload = {"breakpointId": gate} | options.pop("payload", {})
+        ids[name] = await create(node, payload, **options)
+        clock.advance(180)
+
+    ann = await person(node, "anna", "reviewer")
+    await written("auto", "confirm.*", note="Routine", expires_at=clock.now() + 10_000 * SECOND)
+    await written("gone", "old.*")
+    await written("never", "gate.*", "never-auto-approve")
+    await written("shadow", "*", mode="shadow")
+    await written("shadow never", "gate.*", "never-auto-approve", mode="shadow", enabled=False)
+    await raised("by the first version", "confirm.star")
+    await raised("warned", "confirm.star", payload={"expert": "nobody-we-know"})
+    await changed("auto", pattern=ROUTINE, note=None)
+    await raised("by the second version", "confirm.star", tags=["routine", "x"])
+    await raised("not matched any more", "confirm.star")
+    await raised("by what is gone", "old.thing")
+    await database.write(partial(service.remove, rule_id=rules["gone"], by=RITA, why="Too old."))
+    clock.advance(180)
+    await changed("shadow never", enabled=True)
+    await raised("stopped", "gate.deploy")
+    await raised("answered", "count.me")
+    await respond(node, ids["answered"], ann)
+    clock.advance(180)
+    await raised("counted", "count.me", payload={"autoApproveAfterN": 1})
+    await changed("auto", enabled=False)
+    return Ruled(rules, ids)

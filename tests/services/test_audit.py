@@ -2,10 +2,7 @@
 
 import asyncio
 import itertools
-from collections.abc import Iterator
-from typing import Any
 
-import msgspec
 import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import settings as examples
@@ -19,7 +16,7 @@ from assent.store.tables import metadata
 from tests.services.living import Lives, live
 from tests.store.making import create
 from tests.support.nodes import ManualClock, Node, running_node
-from tests.support.tampering import Raw, resting, unlocked
+from tests.support.tampering import Raw, keys, other, put, resting, unlocked, write
 
 DAY = 24 * 3600
 TABLES = {
@@ -57,48 +54,6 @@ def test_what_nobody_touched_has_no_finding(module_settings: Settings, lives: Li
     assert audited.breakpoints == len(lives.ids)
     assert audited.files == 2
     assert audited.events > 2 * audited.breakpoints
-
-
-def keys(opened: Raw, table: str) -> list[dict[str, Any]]:
-    names = [column.name for column in metadata.tables[table].primary_key.columns]
-    return [
-        dict(zip(names, row, strict=True))
-        for row in opened.all(f"SELECT {', '.join(names)} FROM {table} ORDER BY {', '.join(names)}")
-    ]
-
-
-def write(opened: Raw, table: str, key: dict[str, Any], changes: dict[str, Any]) -> None:
-    values = ", ".join(f"{name} = :new_{name}" for name in changes)
-    test = " AND ".join(f"{name} = :{name}" for name in key)
-    opened.run(f"UPDATE {table} SET {values} WHERE {test}", **key, **{f"new_{n}": v for n, v in changes.items()})
-
-
-def other(value: Any) -> Iterator[Any]:
-    """Return values that mean something else than this one."""
-    if isinstance(value, int):
-        yield from (value + 1, 1 - value if value in (0, 1) else value - 1)
-    elif value is None:
-        yield "x"
-    else:
-        yield from (f"{value}x", "x")
-        if value[:1] in "{[":
-            yield from (msgspec.json.encode(each).decode() for each in _changed(msgspec.json.decode(value)))
-
-
-def _changed(value: Any) -> Iterator[Any]:
-    """Return the same JSON with one thing in it changed, for each thing in it."""
-    if isinstance(value, dict):
-        yield value | {"added": 1}
-        for name, inner in value.items():
-            yield {key: each for key, each in value.items() if key != name}
-            yield from (value | {name: each} for each in _changed(inner))
-    elif isinstance(value, list):
-        yield [*value, "added"]
-        yield from ([*value[:n], each, *value[n + 1 :]] for n, inner in enumerate(value) for each in _changed(inner))
-    elif isinstance(value, bool):
-        yield not value
-    else:
-        yield "other" if value is None else value + ("x" if isinstance(value, str) else 1)
 
 
 @pytest.mark.parametrize(("table", "column"), FIELDS, ids=lambda value: value.removeprefix("assent_"))
@@ -158,10 +113,6 @@ def test_a_missing_event_is_found_wherever_it_was(module_settings: Settings, liv
             put(opened, "assent_events", event)
             assert {each.breakpoint_id for each in findings} == {lives.ids[life]}
     assert found(module_settings) == []
-
-
-def put(opened: Raw, table: str, row: dict[str, Any]) -> None:
-    opened.run(f"INSERT INTO {table} ({', '.join(row)}) VALUES ({', '.join(f':{name}' for name in row)})", **row)
 
 
 def test_two_events_that_changed_places_are_found(module_settings: Settings, lives: Lives) -> None:

@@ -7,12 +7,15 @@ from typing import Any
 from assent.domain.access import Kind, Principal, Role
 from assent.domain.breakpoint import Breakpoint
 from assent.domain.draft import draft
+from assent.domain.rulebook import Rule
 from assent.domain.terms import Answer
 from assent.services.breakpoints import Once
+from assent.services.rules import NewRule
 from assent.store.transaction import Transaction
 from tests.support.nodes import Node
 
 AGENT = Principal(kind=Kind.AGENT, id="tok_maker", name="maker", project="default")
+RITA = Principal(kind=Kind.PERSON, id="per_rita", name="rita", project="default", roles=frozenset({Role.RULE_ADMIN}))
 
 
 async def person(node: Node, name: str, *roles: str, project: str = "default") -> Principal:
@@ -30,6 +33,11 @@ def creation(
 ) -> "partial[Any]":
     wanted = draft({"agentId": "agent-1", "payload": {"question": "Go?"} | dict(payload or {})} | top)
     return partial(node.assent.breakpoints.create, draft=wanted, by=by, digest=wanted.digest(by.project), once=once)
+
+
+def adding(node: Node, pattern: str, action: str = "auto-approve", **more: Any) -> "partial[Rule]":
+    new = NewRule(pattern=pattern, action=action, **more)
+    return partial(node.assent.rules.add, new=new, by=RITA, source="api", why="To test.")
 
 
 async def create(node: Node, payload: Mapping[str, Any] | None = None, **options: Any) -> str:

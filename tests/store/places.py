@@ -14,6 +14,7 @@ from assent.store import backup
 from assent.store.archive import Manifest, Progress
 from assent.store.backup_postgres import PostgresBackup
 from assent.store.backup_sqlite import SqliteBackup
+from tests.store.making import RITA, adding
 from tests.support.nodes import Node
 from tests.support.postgres import new_database
 
@@ -81,6 +82,14 @@ async def lived(node: Node, *, rounds: int = 1) -> None:
         await node.feedback(decided["id"], reviewer, release=True, comment="Yes.\r\n\\.\n")
         await node.feedback(open_["id"], agent, comment="Anybody?")
     await node.assent.database.write(partial(node.assent.secrets.callback_secrets, project="default"))
+
+
+async def lived_by_rules(node: Node) -> None:
+    """Let a rule approve, another watch, and the first be removed."""
+    made = await node.assent.database.write(adding(node, "routine.*", note="ünïcode 🙂"))
+    await node.assent.database.write(adding(node, "*", mode="shadow"))
+    await node.create(payload={"question": "Again?", "breakpointId": "routine.check"})
+    await node.assent.database.write(partial(node.assent.rules.remove, rule_id=made.id, by=RITA))
 
 
 async def asked(node: Node, statement: str) -> list[tuple[Any, ...]]:

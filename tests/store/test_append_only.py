@@ -10,7 +10,7 @@ from assent.services.retention import RetentionService
 from assent.store.audit import LOCKS
 from assent.store.tables import metadata
 from assent.store.transaction import Transaction
-from tests.store.making import AGENT, create, person, respond, rows
+from tests.store.making import AGENT, RITA, adding, create, person, respond, rows
 from tests.store.test_schema import REFUSALS
 from tests.support.nodes import ManualClock, Node
 
@@ -193,6 +193,78 @@ async def test_a_hold_is_only_ever_lifted(node: Node) -> None:
         await refused(node, f"UPDATE assent_holds SET {change}")
     await node.assent.database.write(lambda tx: node.assent.retention.lift(tx, hold.id, by=ADMIN))
     await refused(node, "UPDATE assent_holds SET lifted_at = NULL, lifted_by = NULL")
+
+
+async def shadowed(node: Node) -> tuple[str, str]:
+    """Return a rule that stands, in shadow, after it matched something, and one that was removed."""
+    made = await node.assent.database.write(adding(node, "*", "auto-approve", mode="shadow"))
+    gone = await node.assent.database.write(adding(node, "x", "never-auto-approve"))
+    await node.assent.database.write(partial(node.assent.rules.remove, rule_id=gone.id, by=RITA))
+    await create(node)
+    return made.id, gone.id
+
+
+RULE_COLUMNS = {name: column.type.python_type for name, column in metadata.tables["assent_rules"].columns.items()}
+ORIGIN = ["id", "project_id", "source", "created_by", "created_at"]
+
+
+@pytest.mark.parametrize("column", ORIGIN)
+async def test_a_rule_keeps_its_origin(node: Node, column: str) -> None:
+    made, _ = await shadowed(node)
+    value = 5 if RULE_COLUMNS[column] is int else "x"
+    await refused(node, f"UPDATE assent_rules SET {column} = :value WHERE id = :id", value=value, id=made)
+
+
+@pytest.mark.parametrize("column", RULE_COLUMNS)
+async def test_nothing_of_a_removed_rule_ever_changes(node: Node, column: str) -> None:
+    made, gone = await shadowed(node)
+    change = f"UPDATE assent_rules SET {column} = :value WHERE id = :id"
+    value = 5 if RULE_COLUMNS[column] is int else "x"
+    await refused(node, change, value=value, id=gone)
+    if column not in ORIGIN:
+        await node.assent.database.write(lambda tx: tx.session.write(change, [{"value": value, "id": made}]))
+
+
+RULE_EVENT_CHANGES = {
+    "rule_id": "'rule-x'", "seq": "9", "type": "'rule-removed'", "actor": "'eve'", "at": "at + 1",
+    "metadata": "'{}'", "previous": "'x'", "hash": "'x'",
+}  # fmt: skip
+SHADOW_CHANGES = {
+    "rule_id": "'rule-x'", "breakpoint_id": "'bp_x'", "rule_version": "9", "recommended": "1 - recommended",
+    "at": "at + 1",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("table", "column", "value"),
+    [
+        *(("rule_events", *each) for each in RULE_EVENT_CHANGES.items()),
+        *(("shadows", *each) for each in SHADOW_CHANGES.items()),
+    ],
+)
+async def test_nothing_that_was_recorded_of_rules_is_ever_changed(
+    node: Node, table: str, column: str, value: str
+) -> None:
+    await shadowed(node)
+    await refused(node, f"UPDATE assent_{table} SET {column} = {value}")
+
+
+def test_every_column_recorded_of_rules_is_tried() -> None:
+    assert set(RULE_EVENT_CHANGES) == set(metadata.tables["assent_rule_events"].columns.keys())
+    assert set(SHADOW_CHANGES) == set(metadata.tables["assent_shadows"].columns.keys())
+
+
+@pytest.mark.parametrize("table", ["rules", "rule_events", "shadows"])
+async def test_no_rule_and_nothing_about_it_is_ever_removed(node: Node, table: str) -> None:
+    await shadowed(node)
+    before = await rows(node, f"SELECT count(*) FROM assent_{table}")
+    await refused(node, f"DELETE FROM assent_{table}")
+    if node.assent.database.dialect == "postgresql":
+        await refused(node, f"TRUNCATE assent_{table} CASCADE")
+    else:
+        await refused(node, f"INSERT OR REPLACE INTO assent_{table} SELECT * FROM assent_{table}")
+    assert await rows(node, f"SELECT count(*) FROM assent_{table}") == before
+    assert before[0][0] > 0
 
 
 async def test_every_lock_the_audit_asks_for_is_there(node: Node) -> None:

@@ -20,10 +20,12 @@ from assent.domain.canonical import GENESIS, link
 from assent.settings import Settings
 from assent.store.archive import Damaged, Manifest, Refused, Writer, opened
 from assent.store.backup import verified_heads
-from tests.store.places import asked, empty_place, every_row, lived, quietly, restore, save
+from tests.store.making import adding
+from tests.store.places import asked, empty_place, every_row, lived, lived_by_rules, quietly, restore, save
 from tests.support.nodes import Node, running_node
 
 SEED = 7373
+RULES = {"assent_rules", "assent_rule_events", "assent_shadows"}
 CONSISTENT = {
     "every breakpoint has its events": """
         SELECT b.id FROM assent_breakpoints b
@@ -57,6 +59,7 @@ def archive(settings: Settings, tmp_path: Path) -> Path:
     async def live() -> None:
         async with running_node(settings) as node:
             await lived(node)
+            await lived_by_rules(node)
 
     asyncio.run(live())
     save(settings, tmp_path / "backup.tar")
@@ -104,6 +107,20 @@ async def test_everything_comes_back_row_for_row(settings: Settings, archive: Pa
     assert every_row(fresh) == every_row(settings)
     async with running_node(fresh) as node:
         await node.create(await node.token("agent"))
+
+
+async def test_rules_come_back_and_go_on(archive: Path, fresh: Settings) -> None:
+    """Whoever has a rulebook from before reads the one that was restored."""
+    restore(fresh, archive)
+
+    there = {name: found for name, found in every_row(fresh).items() if name.rpartition(".")[2] in RULES}
+    assert {len(found) for found in there.values()} == {1, 2, 3}
+    async with running_node(fresh) as node:
+        assert (await node.assent.audit.verify()).findings == []
+        payload = {"question": "Again?", "breakpointId": "routine.check"}
+        assert (await node.create(payload=payload))["status"] == "waiting", "the rule has been removed"
+        await node.assent.database.write(adding(node, "routine.*"))
+        assert (await node.create(payload=payload))["status"] == "released"
 
 
 async def test_a_backup_under_load_is_one_moment(settings: Settings, tmp_path: Path, postgres_url: str) -> None:

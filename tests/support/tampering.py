@@ -10,12 +10,13 @@ import psycopg
 
 from assent.app import Assent
 from assent.domain.canonical import GENESIS, link
+from assent.domain.instants import from_iso
 from assent.settings import Settings
 from assent.store.sql import for_psycopg
 from assent.store.tables import metadata
 
 Event = dict[str, Any]
-EVENT = ("breakpoint_id", "seq", "type", "actor", "at", "metadata", "previous", "hash")
+EVENT = ("seq", "type", "actor", "at", "metadata", "previous", "hash")
 
 
 class Raw:
@@ -93,37 +94,89 @@ async def resting(settings: Settings, **parts: Any) -> AsyncIterator[Assent]:
 
 def forge(opened: Raw, breakpoint_id: str, edit: Callable[[list[Event]], None]) -> None:
     """Rewrite the history and everything that is computed from it, as somebody who knows how would."""
-    rows = opened.all(
-        f"SELECT {', '.join(EVENT)} FROM assent_events WHERE breakpoint_id = :id ORDER BY seq", id=breakpoint_id
-    )
-    events = [dict(zip(EVENT, row, strict=True)) for row in rows]
+    last = _rewrite(opened, "assent_events", "breakpoint_id", "breakpointId", breakpoint_id, edit)
+    write(opened, "assent_breakpoints", {"id": breakpoint_id}, _end_of(last))
+
+
+def forge_rule(opened: Raw, rule_id: str, edit: Callable[[list[Event]], None]) -> None:
+    """Rewrite the history of a rule, and the row after it."""
+    last = _rewrite(opened, "assent_rule_events", "rule_id", "ruleId", rule_id, edit)
+    said = msgspec.json.decode(last["metadata"])["rule"]
+    row = {name: said[name] for name in ("pattern", "action", "mode", "note")}
+    row |= {"enabled": int(said["enabled"]), "place": said["order"]}
+    row["expires_at"] = from_iso(said["expiresAt"]) if said["expiresAt"] else None
+    row["removed_at"] = last["at"] if last["type"] == "rule-removed" else None
+    write(opened, "assent_rules", {"id": rule_id}, row | _end_of(last))
+
+
+def _end_of(last: Event) -> dict[str, Any]:
+    return {"head": last["hash"], "version": last["seq"], "updated_at": last["at"]}
+
+
+def _rewrite(  # what a chain is made of
+    opened: Raw, table: str, parent: str, name: str, parent_id: str, edit: Callable[[list[Event]], None]
+) -> Event:
+    columns = (parent, *EVENT)
+    rows = opened.all(f"SELECT {', '.join(columns)} FROM {table} WHERE {parent} = :id ORDER BY seq", id=parent_id)
+    events = [dict(zip(columns, row, strict=True)) for row in rows]
     for event in events:
         event["metadata"] = msgspec.json.decode(event["metadata"])
     edit(events)
-    opened.run("DELETE FROM assent_events WHERE breakpoint_id = :id", id=breakpoint_id)
-    head = GENESIS
+    opened.run(f"DELETE FROM {table} WHERE {parent} = :id", id=parent_id)
+    last: Event = {"hash": GENESIS}
     for seq, event in enumerate(events, start=1):
-        body = {
-            "breakpointId": breakpoint_id,
+        body = {each: event[each] for each in ("type", "actor", "at", "metadata")} | {name: parent_id, "seq": seq}
+        last = event | {
             "seq": seq,
-            "type": event["type"],
-            "actor": event["actor"],
-            "at": event["at"],
-            "metadata": event["metadata"],
-        }
-        values = event | {
-            "seq": seq,
-            "previous": head,
-            "hash": link(head, body),
+            "previous": last["hash"],
+            "hash": link(last["hash"], body),
             "metadata": msgspec.json.encode(event["metadata"]).decode(),
         }
-        head = values["hash"]
-        names = ", ".join(EVENT)
-        opened.run(f"INSERT INTO assent_events ({names}) VALUES ({', '.join(f':{name}' for name in EVENT)})", **values)
-    opened.run(
-        "UPDATE assent_breakpoints SET head = :head, version = :version, updated_at = :at WHERE id = :id",
-        head=head,
-        version=len(events),
-        at=events[-1]["at"],
-        id=breakpoint_id,
-    )
+        put(opened, table, last)
+    return last
+
+
+def keys(opened: Raw, table: str) -> list[dict[str, Any]]:
+    names = [column.name for column in metadata.tables[table].primary_key.columns]
+    return [
+        dict(zip(names, row, strict=True))
+        for row in opened.all(f"SELECT {', '.join(names)} FROM {table} ORDER BY {', '.join(names)}")
+    ]
+
+
+def write(opened: Raw, table: str, key: dict[str, Any], changes: dict[str, Any]) -> None:
+    values = ", ".join(f"{name} = :new_{name}" for name in changes)
+    test = " AND ".join(f"{name} = :{name}" for name in key)
+    opened.run(f"UPDATE {table} SET {values} WHERE {test}", **key, **{f"new_{n}": v for n, v in changes.items()})
+
+
+def other(value: Any) -> Iterator[Any]:
+    """Return values that mean something else than this one."""
+    if isinstance(value, int):
+        yield from (value + 1, 1 - value if value in (0, 1) else value - 1)
+    elif value is None:
+        yield "x"
+    else:
+        yield from (f"{value}x", "x")
+        if value[:1] in "{[":
+            yield from (msgspec.json.encode(each).decode() for each in _changed(msgspec.json.decode(value)))
+
+
+def _changed(value: Any) -> Iterator[Any]:
+    """Return the same JSON with one thing in it changed, for each thing in it."""
+    if isinstance(value, dict):
+        yield value | {"added": 1}
+        for name, inner in value.items():
+            yield {key: each for key, each in value.items() if key != name}
+            yield from (value | {name: each} for each in _changed(inner))
+    elif isinstance(value, list):
+        yield [*value, "added"]
+        yield from ([*value[:n], each, *value[n + 1 :]] for n, inner in enumerate(value) for each in _changed(inner))
+    elif isinstance(value, bool):
+        yield not value
+    else:
+        yield "other" if value is None else value + ("x" if isinstance(value, str) else 1)
+
+
+def put(opened: Raw, table: str, row: dict[str, Any]) -> None:
+    opened.run(f"INSERT INTO {table} ({', '.join(row)}) VALUES ({', '.join(f':{name}' for name in row)})", **row)

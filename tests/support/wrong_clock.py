@@ -1,4 +1,4 @@
-"""`python -m tests.support.wrong_clock -3600 serve`: Assent on a machine whose clock is off, and jumps at SIGUSR1."""
+"""`python -m tests.support.wrong_clock -3600 serve`: a machine whose clock is off, and jumps at SIGUSR1 and SIGUSR2."""
 
 import signal
 import sys
@@ -13,14 +13,15 @@ def _wrong() -> int:
     return _right() + sum(_ahead) * 1_000_000_000
 
 
-def _jump(_: int, __: object) -> None:
-    _ahead.append(JUMP)
+def _jump(signum: int, _: object) -> None:
+    _ahead.append(JUMP if signum == signal.SIGUSR1 else -JUMP)
 
 
 def main() -> None:
     time.time_ns = _wrong
     time.time = lambda: _wrong() / 1_000_000_000
     signal.signal(signal.SIGUSR1, _jump)
+    signal.signal(signal.SIGUSR2, _jump)
     from assent.cli.main import run  # noqa: PLC0415  # after the clock has been set
 
     run()

@@ -7,6 +7,7 @@ from typing import Annotated, Any, TypeVar
 from fastapi import APIRouter, Depends, Request
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, ValidationError
+from starlette.convertors import StringConvertor, register_url_convertor
 from starlette.responses import Response
 
 from assent.domain.access import Permission, Principal
@@ -19,8 +20,10 @@ from assent.http.readiness import Readiness
 from assent.http.views import Rendered
 from assent.http.waiting import Hub
 from assent.ports import Clock, Database, Ids
+from assent.services.backtest import BacktestService
 from assent.services.breakpoints import BreakpointService
 from assent.services.delivery import DeliveryService
+from assent.services.history import HistoryService
 from assent.services.inbox import InboxService
 from assent.services.people import PeopleService
 from assent.services.retention import RetentionService
@@ -82,7 +85,9 @@ class Services:
     database: Database[Transaction]
     breakpoints: BreakpointService
     rules: RuleService
+    backtests: BacktestService
     inbox: InboxService
+    history: HistoryService
     people: PeopleService
     retention: RetentionService
     secrets: SecretService
@@ -95,6 +100,15 @@ class Services:
     sign_ins: RateLimit
     rendered: Rendered
     summaries: Rendered
+
+
+class RuleIdConvertor(StringConvertor):
+    """What stands in an address for a rule: so that /rules/check is never taken for a rule called check."""
+
+    regex = "rule-[0-9a-z]{1,60}"
+
+
+register_url_convertor("rule", RuleIdConvertor())
 
 
 class StrictRequest(Request):

@@ -52,6 +52,7 @@ async def create_rule(body: wire.CreateRule, who: RuleWriter, services: With) ->
 async def check_rules(body: wire.CheckRules, who: Who, services: With) -> wire.RuleCheck:
     who.require(Permission.READ)
     question = _question(body)
+    who.require_speaks_for(body.agent_id, question.gate)
 
     def use_case(tx: Transaction) -> Recommendation:
         return services.rules.recommend(tx, who.project, question, now=tx.now())
@@ -62,7 +63,7 @@ async def check_rules(body: wire.CheckRules, who: Who, services: With) -> wire.R
     return wire.RuleCheck.model_validate(found.body() | {"trace": trace, "shadow": shadow})
 
 
-@rules.get("/rules/{rule_id}", summary="One rule, also one that was removed")
+@rules.get("/rules/{rule_id:rule}", summary="One rule, also one that was removed")
 async def show_rule(rule_id: RuleId, who: PeopleReader, services: With, response: Response) -> wire.RuleView:
     found = await services.database.read(lambda tx: tx.rules.get(rule_id, project=who.project))
     response.headers["ETag"] = f'"v{found.version}"'
@@ -77,7 +78,7 @@ async def rule_events(rule_id: RuleId, who: PeopleReader, services: With) -> wir
     return wire.RuleEventPage(items=[_event_view(each) for each in await services.database.read(use_case)])
 
 
-@rules.patch("/rules/{rule_id}", summary="Change, enable or disable a rule")
+@rules.patch("/rules/{rule_id:rule}", summary="Change, enable or disable a rule")
 async def change_rule(
     rule_id: RuleId, body: wire.ChangeRule, who: RuleWriter, services: With, if_match: IfMatch = None
 ) -> wire.RuleView:
@@ -92,7 +93,7 @@ async def change_rule(
     return _view(await services.database.write(use_case))
 
 
-@rules.delete("/rules/{rule_id}", status_code=204, summary="Remove a rule; what it decided stays explained")
+@rules.delete("/rules/{rule_id:rule}", status_code=204, summary="Remove a rule; what it decided stays explained")
 async def remove_rule(
     rule_id: RuleId, who: RuleWriter, services: With, why: Why = None, if_match: IfMatch = None
 ) -> Response:

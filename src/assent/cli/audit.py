@@ -60,7 +60,7 @@ def verify(
     data: Data = None,
     as_json: Json = False,
 ) -> None:
-    """Recompute every chain, and compare every breakpoint with its history."""
+    """Recompute every chain, and compare every breakpoint and every rule with its history."""
     progress = Progress()
 
     async def look(node: Assent) -> Audited:
@@ -91,11 +91,15 @@ def _counts(audited: Audited) -> dict[str, Any]:
         "events": audited.events,
         "purged": audited.purged,
         "files": audited.files,
+        "rules": audited.rules,
+        "ruleEvents": audited.rule_events,
     }
 
 
 def _say_outcome(audited: Audited) -> None:
     looked_at = f"{audited.breakpoints:,} breakpoints with {audited.events:,} events and {audited.files:,} files"
+    if audited.rules:
+        looked_at += f", {audited.rules:,} rules with {audited.rule_events:,} events"
     purged = f", of which {audited.purged:,} were purged (their links and hashes hold)" if audited.purged else ""
     if audited.findings:
         output.remark(f"{len(audited.findings):,} findings in {looked_at}{purged}.", style="bold red")
@@ -104,11 +108,12 @@ def _say_outcome(audited: Audited) -> None:
 
 
 def _finding(each: Finding) -> dict[str, Any]:
-    return {"breakpointId": each.breakpoint_id, "seq": each.seq, "part": each.part.value, "what": each.what}
+    about = {"breakpointId": each.breakpoint_id} | ({"ruleId": each.rule_id} if each.rule_id else {})
+    return about | {"seq": each.seq, "part": each.part.value, "what": each.what}
 
 
 def _sentence(each: Finding) -> str:
-    where = each.breakpoint_id or ""
+    where = each.breakpoint_id or each.rule_id or ""
     if each.seq is not None:
         where += f" event {each.seq}"
     return f"{where}: {each.what}." if where else f"{each.what}."

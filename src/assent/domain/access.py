@@ -127,11 +127,11 @@ class Principal:
             msg = f"{who} may not {permission} in project {self.project}."
             raise Forbidden(msg, permission=permission)
 
-    def require_speaks_for(self, agent_id: str, gate: str) -> None:
-        """An agent token creates only what its patterns allow."""
+    def require_speaks_for(self, agent_id: str | None, gate: str) -> None:
+        """An agent token creates only what its patterns allow; without an agent, only the gate is looked at."""
         if self.agent_ids == ANYTHING and self.gates == ANYTHING:
             return
-        if not any(glob_matches(pattern, agent_id) for pattern in self.agent_ids):
+        if agent_id is not None and not any(glob_matches(pattern, agent_id) for pattern in self.agent_ids):
             msg = f"This token may not speak for agent {agent_id!r}; it is limited to {', '.join(self.agent_ids)}."
             raise Forbidden(msg)
         if not any(glob_matches(pattern, gate) for pattern in self.gates):

@@ -1,9 +1,10 @@
 """What the rows of one breakpoint must add up to: its chain, its content, and the fold of its events."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Protocol, TypeVar
 
 from assent.domain.access import RETENTION, Kind
 from assent.domain.breakpoint import (
@@ -46,12 +47,14 @@ class Part(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that does not hold, as a sentence about a breakpoint and perhaps one of its events."""
+    """One thing that does not hold, as a sentence about a breakpoint or a rule, and perhaps one of its events."""
 
     part: Part
     breakpoint_id: str | None
     seq: int | None
     what: str
+    rule_id: str | None = None
+    """Set instead of the breakpoint where it is about a rule."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,12 +155,15 @@ def purge(current: Chained, *, at: int, kept: str) -> Event:
     return next_event(current, PURGED, actor=RETENTION, at=at, metadata=metadata)
 
 
+UNREADABLE = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+"""What comes of whatever somebody wrote where something else belongs: not to be read, which is a finding as well."""
+
+
 def findings(stored: Stored) -> list[Finding]:
     """Return everything about a breakpoint that does not hold; none when nobody touched it."""
     try:
         return list(_findings(stored))
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-        # Whatever somebody wrote where something else belongs: it is not to be read, which is a finding as well.
+    except UNREADABLE as error:
         what = f"its rows cannot be read together: {type(error).__name__}: {error}"
         return [Finding(Part.ROWS, stored.breakpoint.id, None, what)]
 
@@ -170,6 +176,8 @@ def _findings(stored: Stored) -> Iterator[Finding]:
     yield from told.findings
     yield from _said(told, stored)
     if stored.purged_at is None:
+        if told.purged is not None:
+            yield _at(told.purged, Part.CONTENT, "it tells of a purge, but its breakpoint is not marked as purged")
         yield from _content(stored)
         yield from _answers(told, stored)
     else:
@@ -178,20 +186,44 @@ def _findings(stored: Stored) -> Iterator[Finding]:
 
 
 def _chain(stored: Stored) -> Iterator[Finding]:
-    current, head, before = stored.breakpoint, GENESIS, 0
-    for event in stored.events:
+    current = stored.breakpoint
+    for seq, what in broken_links(stored.events, _hash, version=current.version, head=current.head):
+        yield Finding(Part.CHAIN, current.id, seq, what)
+
+
+class Linked(Protocol):
+    """An event of whatever has a chain of them."""
+
+    @property
+    def seq(self) -> int: ...
+
+    @property
+    def previous(self) -> str: ...
+
+    @property
+    def hash(self) -> str: ...
+
+
+Link = TypeVar("Link", bound=Linked)
+
+
+def broken_links(
+    events: Sequence[Link], hash_of: Callable[[Link], str], *, version: int, head: str
+) -> Iterator[tuple[int | None, str]]:
+    """Return where a chain does not hold, and in what; events are numbered from 1 and end where their row says."""
+    last, before = GENESIS, 0
+    for event in events:
         if event.seq != before + 1:
-            yield _at(event, Part.CHAIN, f"the events between number {before} and number {event.seq} are missing")
-        if event.previous != head:
-            yield _at(event, Part.CHAIN, "it does not follow the event before it")
-        if event.hash != _hash(event):
-            yield _at(event, Part.CHAIN, "its hash is not the hash of what it says")
-        head, before = event.hash, event.seq
-    if current.version != before:
-        what = f"its version is {current.version}, but its events end with number {before}"
-        yield Finding(Part.CHAIN, current.id, None, what)
-    if current.head != head:
-        yield Finding(Part.CHAIN, current.id, None, "its head is not the hash of its last event")
+            yield event.seq, f"the events between number {before} and number {event.seq} are missing"
+        if event.previous != last:
+            yield event.seq, "it does not follow the event before it"
+        if event.hash != hash_of(event):
+            yield event.seq, "its hash is not the hash of what it says"
+        last, before = event.hash, event.seq
+    if version != before:
+        yield None, f"its version is {version}, but its events end with number {before}"
+    if head != last:
+        yield None, "its head is not the hash of its last event"
 
 
 def _hash(event: Event) -> str:

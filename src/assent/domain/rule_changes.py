@@ -38,9 +38,16 @@ def content(rule: Rule) -> dict[str, Json]:
     }
 
 
-def created(rule: Rule, *, actor: Actor, at: int, why: str | None = None) -> tuple[Rule, RuleEvent]:
-    """Record a rule as it was first written: its project and where it came from are fixed here."""
+def created(
+    rule: Rule, *, actor: Actor, at: int, why: str | None = None, imported: Mapping[str, Json] | None = None
+) -> tuple[Rule, RuleEvent]:
+    """Record a rule as it was first written: its project and where it came from are fixed here.
+
+    `imported` is what the file said of its origin, which is hearsay: the actor is whoever imports.
+    """
     origin: dict[str, Json] = {"project": rule.project, "source": rule.source}
+    if imported is not None:
+        origin["imported"] = dict(imported)
     first = replace(rule, created_at=at, created_by=str(actor), version=0, head=GENESIS)
     return _recorded(first, CREATED, actor=actor, at=at, metadata=origin | _said(first, why))
 

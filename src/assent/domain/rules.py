@@ -253,6 +253,10 @@ class Asked(Protocol):
 
 def subject_of(asked: Asked) -> Subject:
     """Return what the rules see of a breakpoint. Its experts are those the agent asked for, not who sits there now."""
+    payload = asked.payload
+    if tuple(payload.get("tags") or ()) != asked.tags:
+        # A tag that stood beside the payload is not hidden from a rule on payload.tags.
+        payload = {**payload, "tags": list(asked.tags)}
     values: dict[str, Any] = {
         "tags": asked.tags,
         "expert": asked.payload.get("expert"),
@@ -263,7 +267,7 @@ def subject_of(asked: Asked) -> Subject:
         "priority": asked.priority,
         "attempt": asked.payload.get("attempt"),
         "strategy": asked.strategy,
-        "payload": asked.payload,
+        "payload": payload,
     }
     return Subject(asked.gate, values)
 

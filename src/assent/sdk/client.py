@@ -5,7 +5,7 @@ import random
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from types import TracebackType
+from types import NoneType, TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
 import httpx2
@@ -13,8 +13,42 @@ import httpx2
 from assent.sdk import protocol
 from assent.sdk.errors import AssentError
 from assent.sdk.files import ContextFile
-from assent.sdk.protocol import Asking, DeliveryFilters, Filters, Flow, Lost, Outcome, Pace, Reply, Request, Step
-from assent.sdk.values import Breakpoint, Delivery, DeliveryPage, DeliveryWithLog, Event, Events, Page, Status
+from assent.sdk.protocol import (
+    Asking,
+    DeliveryFilters,
+    Filters,
+    Flow,
+    HistoryFilters,
+    Lost,
+    Outcome,
+    Pace,
+    Reply,
+    Request,
+    RuleChanges,
+    RuleFields,
+    Step,
+    Supposed,
+)
+from assent.sdk.values import (
+    Backtest,
+    BacktestLine,
+    Breakpoint,
+    Delivery,
+    DeliveryPage,
+    DeliveryWithLog,
+    Event,
+    Events,
+    HistoryPage,
+    Page,
+    Rule,
+    RuleCheck,
+    RuleEvent,
+    RuleEvents,
+    Rules,
+    RulesImported,
+    ShadowReport,
+    Status,
+)
 
 Result = TypeVar("Result")
 
@@ -128,6 +162,71 @@ class Assent:
         """Try a dead one again, at once; for admins."""
         return self._perform(protocol.retrying(delivery_id), Delivery)
 
+    def history(self, **filters: Unpack[HistoryFilters]) -> HistoryPage:
+        """Return what became of past breakpoints, newest first; with a gate, how that gate fares as well."""
+        return self._perform(protocol.reading("/api/history", protocol.filtered(filters)), HistoryPage)
+
+    def rules(self) -> Sequence[Rule]:
+        """Return the rules of the project, in the order they are asked."""
+        return self._perform(protocol.reading("/api/rules"), Rules).items
+
+    def rule(self, rule_id: str) -> Rule:
+        """Return a rule, also one that was removed."""
+        return self._perform(protocol.reading(protocol.rule_address(rule_id)), Rule)
+
+    def rule_events(self, rule_id: str) -> Sequence[RuleEvent]:
+        return self._perform(protocol.reading(protocol.rule_address(rule_id, "events")), RuleEvents).items
+
+    def add_rule(self, pattern: str, action: str = "auto-approve", **fields: Unpack[RuleFields]) -> Rule:
+        body = {"pattern": pattern, "action": action} | protocol.named(fields)
+        return self._perform(protocol.writing("/api/rules", body), Rule)
+
+    def change_rule(self, rule_id: str, **changes: Unpack[RuleChanges]) -> Rule:
+        """Change what is given and leave the rest."""
+        request = protocol.writing(protocol.rule_address(rule_id), protocol.named(changes), method="PATCH")
+        return self._perform(request, Rule)
+
+    def remove_rule(self, rule_id: str, *, why: str | None = None) -> None:
+        """Remove a rule; what it decided stays explained."""
+        self._perform(protocol.removing_rule(rule_id, why=why), NoneType)
+
+    def check_rules(self, gate: str, **supposed: Unpack[Supposed]) -> RuleCheck:
+        """Ask whether a person would have to be asked about such a breakpoint; nothing is raised."""
+        given = {name: value for name, value in supposed.items() if value is not None}
+        return self._perform(protocol.asking_rules({"breakpointId": gate} | protocol.named(given)), RuleCheck)
+
+    def export_rules(self) -> dict[str, Any]:
+        """Return the rules as a rules.json."""
+        return self._perform(protocol.reading("/api/rules/export"), dict[str, Any])
+
+    def import_rules(
+        self, document: Mapping[str, Any], *, dry_run: bool = False, replace: bool = False, why: str | None = None
+    ) -> RulesImported:
+        """Take over a rules.json, all of it or nothing; `replace` removes the rules that are not in it."""
+        query = [("dryRun", str(dry_run).lower()), ("replace", str(replace).lower())] + ([("why", why)] if why else [])
+        return self._perform(protocol.writing("/api/rules/import", document, query=query), RulesImported)
+
+    def backtest(
+        self,
+        pattern: str,
+        action: str = "auto-approve",
+        *,
+        days: int = 30,
+        limit: int = 50,
+        on_progress: Callable[[int, int], None] | None = None,
+    ) -> Backtest:
+        """Return what a rule would have done in the last days; `on_progress` is told how many of how many are read."""
+        body = {"pattern": pattern, "action": action, "days": days, "limit": limit}
+        request = protocol.backtesting(body, on_progress=on_progress)
+        if on_progress is None:
+            return self._perform(request, Backtest)
+        return protocol.tested(self._perform(request, BacktestLine))
+
+    def shadow(self, rule_id: str, *, days: int = 30, limit: int = 50) -> ShadowReport:
+        """Return what a rule in shadow said, and what people did."""
+        query = [("days", str(days)), ("limit", str(limit))]
+        return self._perform(protocol.reading(protocol.rule_address(rule_id, "shadow"), query), ShadowReport)
+
     def _perform(self, request: Request, kind: type[Result]) -> Result:
         return self._run(protocol.performed(request, kind, pace=self._pace, patience=self._patience))
 
@@ -151,20 +250,29 @@ class Assent:
 
     def _send(self, request: Request) -> Reply | Lost:
         try:
-            response = self._http.request(
+            with self._http.stream(
                 request.method,
                 request.path,
                 params=list(request.query),
                 headers=dict(request.headers),
                 content=request.body,
                 timeout=httpx2.Timeout(ANSWER_SECONDS + request.patient_for, connect=CONNECT_SECONDS),
-            )
+            ) as response:
+                body = response.read() if request.on_line is None else _last_line(response, request.on_line)
         except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
             return Lost(f"no connection to {self.url} ({_spoken(error)})", sent=False)
         except httpx2.RequestError as error:
             return Lost(f"the connection to {self.url} broke ({_spoken(error)})", sent=True)
         headers = {name.lower(): value for name, value in response.headers.items()}
-        return Reply(response.status_code, headers, response.content)
+        return Reply(response.status_code, headers, body)
+
+
+def _last_line(response: httpx2.Response, on_line: Callable[[bytes], None]) -> bytes:
+    last = b""
+    for line in response.iter_lines():
+        last = line.encode()
+        on_line(last)
+    return last
 
 
 def _spoken(error: Exception) -> str:

@@ -5,10 +5,11 @@ A flow is a generator. It yields what is to be done next, a `Request` or a `Paus
 async clients share every decision made here. Time and chance come in through `Pace`.
 """
 
+import contextlib
 import json
 import re
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from typing import Any, TypeAlias, TypedDict, TypeGuard, TypeVar
 
@@ -24,13 +25,15 @@ from assent.sdk.errors import (
     from_problem,
 )
 from assent.sdk.files import ContextFile
-from assent.sdk.values import Breakpoint, Status, UploadedFile
+from assent.sdk.values import Backtest, BacktestLine, Breakpoint, Status, UploadedFile
 
 SLICE_SECONDS = 25.0
 FIRST_PAUSE = 0.2
 LONGEST_PAUSE = 5.0
 INLINE_BYTES = 256 * 1024
+BACKTEST_SECONDS = 600.0
 _ID = re.compile(r"[A-Za-z0-9_-]{1,100}")
+_RULE_ID = re.compile(r"rule-[0-9a-z]{1,60}")
 _TRY_AGAIN = frozenset(
     {
         HTTPStatus.TOO_MANY_REQUESTS,
@@ -56,6 +59,8 @@ class Request:
     repeatable: bool = True
     patient_for: float = 0.0
     """How long the server may take to answer on purpose."""
+    on_line: Callable[[bytes], None] | None = None
+    """Is told each line as it comes; the reply is then the last one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +117,13 @@ def delivery_address(delivery_id: str, *more: str) -> str:
     return "/".join(("/api/deliveries", delivery_id, *more))
 
 
+def rule_address(rule_id: str, *more: str) -> str:
+    if not _RULE_ID.fullmatch(rule_id):
+        msg = f"{rule_id[:60]!r} is not the id of a rule; those look like rule-01k9…"
+        raise NotFound(msg)
+    return "/".join(("/api/rules", rule_id, *more))
+
+
 def reading(path: str, query: Sequence[tuple[str, str]] = ()) -> Request:
     return Request(method="GET", path=path, query=query)
 
@@ -120,6 +132,50 @@ def sending(path: str, body: Mapping[str, Any], *, key: str) -> Request:
     headers = {"Content-Type": "application/json", "Idempotency-Key": key}
     encoded = json.dumps(body, ensure_ascii=False, allow_nan=False).encode()
     return Request(method="POST", path=path, headers=headers, body=encoded)
+
+
+def writing(
+    path: str, body: Mapping[str, Any], *, method: str = "POST", query: Sequence[tuple[str, str]] = ()
+) -> Request:
+    """Write something; a second request might write it twice, or be told of the first, so it is not sent twice."""
+    encoded = json.dumps(body, ensure_ascii=False, allow_nan=False).encode()
+    headers = {"Content-Type": "application/json"}
+    return Request(method=method, path=path, query=query, headers=headers, body=encoded, repeatable=False)
+
+
+def asking_rules(body: Mapping[str, Any]) -> Request:
+    """Have the rules asked about a breakpoint that might be raised; changes nothing, so it may be sent again."""
+    return replace(writing("/api/rules/check", body), repeatable=True)
+
+
+def backtesting(body: Mapping[str, Any], *, on_progress: Callable[[int, int], None] | None = None) -> Request:
+    """Hold a rule against the past; changes nothing, so it may be sent again."""
+    asked = replace(writing("/api/rules/backtest", body), repeatable=True, patient_for=BACKTEST_SECONDS)
+    if on_progress is None:
+        return asked
+
+    def told(line: bytes) -> None:
+        with contextlib.suppress(msgspec.MsgspecError):
+            progress = msgspec.json.decode(line, type=BacktestLine).progress
+            if progress is not None:
+                on_progress(progress.scanned, progress.total)
+
+    return replace(asked, headers={**asked.headers, "Accept": "application/x-ndjson"}, on_line=told)
+
+
+def tested(line: BacktestLine) -> Backtest:
+    """Return the result in the last line of a back-test."""
+    if line.problem is not None:
+        raise from_problem(line.problem, status=HTTPStatus.OK)
+    if line.result is None:
+        msg = "The answer ended before the result; ask again."
+        raise UnexpectedAnswer(msg)
+    return line.result
+
+
+def removing_rule(rule_id: str, *, why: str | None) -> Request:
+    query = [("why", why)] if why else []
+    return Request(method="DELETE", path=rule_address(rule_id), query=query, repeatable=False)
 
 
 def ending(breakpoint_id: str) -> Request:
@@ -198,6 +254,50 @@ class DeliveryFilters(TypedDict, total=False):
     cursor: str | None
 
 
+class HistoryFilters(TypedDict, total=False):
+    """What a history is narrowed to."""
+
+    gate: str | None
+    agent_id: str | None
+    limit: int | None
+    cursor: str | None
+
+
+class RuleFields(TypedDict, total=False):
+    """What a rule is written with, beside its pattern and its action; `why` goes into its history."""
+
+    note: str | None
+    mode: str
+    expires_at: str | None
+    enabled: bool
+    order: int
+    why: str
+
+
+class RuleChanges(RuleFields, total=False):
+    """What may change; `note` and `expires_at` may be None, which takes them away."""
+
+    pattern: str
+    action: str
+
+
+class Supposed(TypedDict, total=False):
+    """A breakpoint as an agent might raise it."""
+
+    title: str | None
+    tags: Sequence[str] | None
+    expert: str | Sequence[str] | None
+    agent_id: str | None
+    run_id: str | None
+    risk: str | None
+    priority: str | None
+    strategy: str | None
+    attempt: int | None
+    hard_stop: bool | None
+    auto_approve_after_n: int | None
+    payload: Mapping[str, Any] | None
+
+
 _OUTSIDE = frozenset({"agent_id", "run_id", "title", "tags", "ttl_seconds", "on_timeout", "priority", "callback_url"})
 
 
@@ -225,13 +325,18 @@ def with_files(body: Mapping[str, Any], entries: Sequence[Mapping[str, Any]]) ->
     return {**body, "payload": {**payload, "context": {**context, "files": files}}}
 
 
-def filtered(filters: Filters | DeliveryFilters) -> list[tuple[str, str]]:
+def filtered(filters: Filters | DeliveryFilters | HistoryFilters) -> list[tuple[str, str]]:
     query: list[tuple[str, str]] = []
     given: dict[str, Any] = {name: value for name, value in filters.items() if value is not None}
     for name, value in given.items():
         values: Sequence[Any] = [value] if isinstance(value, str | int) else value
         query += [(camel(name), str(each).lower() if isinstance(each, bool) else str(each)) for each in values]
     return query
+
+
+def named(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return fields as JSON spells them."""
+    return {camel(name): value for name, value in fields.items()}
 
 
 def camel(name: str) -> str:
@@ -244,7 +349,7 @@ def parsed(reply: Reply, kind: type[Result]) -> Result:
     if reply.status not in _GOOD:
         raise problem(reply)
     try:
-        return msgspec.json.decode(reply.body, type=kind)
+        return msgspec.json.decode(reply.body or b"null", type=kind)
     except msgspec.MsgspecError as error:
         msg = "The address answers, but not as Assent does; check ASSENT_URL."
         raise UnexpectedAnswer(msg, status=reply.status) from error

@@ -163,6 +163,204 @@ class DeliveryPage(Value, frozen=True, kw_only=True):
     next_cursor: str | None = None
 
 
+class Rule(Value, frozen=True, kw_only=True):
+    id: str
+    pattern: str
+    action: str
+    created_at: str
+    created_by: str
+    source: str
+    mode: str
+    enabled: bool
+    order: int
+    updated_at: str
+    version: int
+    note: str | None = None
+    expires_at: str | None = None
+    removed_at: str | None = None
+    problem: str | None = None
+    """Why it cannot be read, if it cannot."""
+
+
+class Rules(Value, frozen=True, kw_only=True):
+    items: list[Rule]
+
+
+class RuleEvent(Value, frozen=True, kw_only=True):
+    rule_id: str
+    seq: int
+    type: str
+    actor: str
+    timestamp: str
+    metadata: dict[str, Any]
+    hash: str
+
+
+class RuleEvents(Value, frozen=True, kw_only=True):
+    items: list[RuleEvent]
+
+
+class RuleCheck(Value, frozen=True, kw_only=True):
+    """Whether a person would have to be asked, and every voice on the way to that."""
+
+    recommended: bool
+    reason: str
+    consecutive_approvals: int
+    trace: list[dict[str, Any]]
+    shadow: list[dict[str, Any]]
+    matched_rule: str | None = None
+
+
+class ImportedRule(Value, frozen=True, kw_only=True):
+    outcome: str
+    pattern: str
+    action: str
+    index: int | None = None
+    file_id: str | None = None
+    id: str | None = None
+
+
+class RulesImported(Value, frozen=True, kw_only=True):
+    """What an import did, or with `dry_run` would do."""
+
+    dry_run: bool
+    added: int
+    changed: int
+    unchanged: int
+    removed: int
+    total_rules: int
+    items: list[ImportedRule]
+
+
+class HistoryEntry(Value, frozen=True, kw_only=True):
+    """What became of one breakpoint."""
+
+    id: str
+    breakpoint_id: str
+    gate: str
+    agent_id: str
+    status: StatusName
+    auto: bool
+    created_at: str
+    strategy: str
+    title: str | None = None
+    decision: DecisionName | None = None
+    decided_by: str | None = None
+    matched_rule: str | None = None
+    ended_at: str | None = None
+    response_seconds: float | None = None
+    feedback: str | None = None
+
+
+class AgentStreak(Value, frozen=True, kw_only=True):
+    agent_id: str
+    streak: int
+
+
+class GateSummary(Value, frozen=True, kw_only=True):
+    """How a gate fares; `complete` is false where only its newest `counted_at_most` were counted."""
+
+    gate: str
+    asked: int
+    approved: int
+    rejected: int
+    auto: int
+    expired: int
+    cancelled: int
+    waiting: int
+    streaks: list[AgentStreak]
+    counted_at_most: int
+    complete: bool
+    agent_id: str | None = None
+    median_response_seconds: float | None = None
+    streak: int | None = None
+    since: str | None = None
+
+
+class HistoryPage(Value, frozen=True, kw_only=True):
+    items: list[HistoryEntry]
+    next_cursor: str | None = None
+    summary: GateSummary | None = None
+
+
+class PastBreakpoint(Value, frozen=True, kw_only=True):
+    """A breakpoint as a back-test names it."""
+
+    id: str
+    gate: str
+    agent_id: str
+    created_at: str
+    title: str | None = None
+    decision: DecisionName | None = None
+    decided_by: str | None = None
+    at: str | None = None
+    feedback: str | None = None
+
+
+class Backtest(Value, frozen=True, kw_only=True):
+    """What a rule would have done, and what became of those breakpoints without it."""
+
+    pattern: str
+    action: str
+    days: int
+    since: str
+    until: str
+    scanned: int
+    matched: int
+    unknown: int
+    stopped: int
+    purged: int
+    would_approve: int
+    would_stop: int
+    approved: int
+    rejected: int
+    timed_out: int
+    auto: int
+    expired: int
+    cancelled: int
+    waiting: int
+    rejections: list[PastBreakpoint]
+    waiting_items: list[PastBreakpoint]
+    auto_items: list[PastBreakpoint]
+    more: dict[str, bool]
+    """Which of the lists are longer than was asked for."""
+
+
+class Progress(Value, frozen=True, kw_only=True):
+    scanned: int
+    total: int
+
+
+class BacktestLine(Value, frozen=True, kw_only=True):
+    """One line of a back-test that tells how far it got."""
+
+    progress: Progress | None = None
+    result: Backtest | None = None
+    problem: dict[str, Any] | None = None
+
+
+class ShadowReport(Value, frozen=True, kw_only=True):
+    """What a rule in shadow said since it says what it says now, and what people did."""
+
+    rule_id: str
+    pattern: str
+    action: str
+    mode: str
+    days: int
+    since: str
+    since_version: int
+    matched: int
+    would_approve: int
+    would_stop: int
+    stopped: int
+    agreed: int
+    disagreed: int
+    undecided: int
+    auto: int
+    disagreements: list[PastBreakpoint]
+    more: bool
+
+
 def plain(value: object) -> Any:  # noqa: ANN401  # JSON, as the server wrote it
     """Return a value as the JSON it came from."""
     return msgspec.to_builtins(value)

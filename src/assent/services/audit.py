@@ -1,17 +1,30 @@
 """Looking everything over: do the chains hold, do the rows follow from them, do the house's promises."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
-from assent.domain.audit import Finding, Part, findings
+from assent.domain.audit import Finding, Part, Stored, findings
+from assent.domain.audit_rules import (
+    COUNT,
+    approval_findings,
+    approving,
+    missing_shadows,
+    rule_findings,
+    shadow_findings,
+    shadows_told,
+    wanted,
+)
 from assent.domain.canonical import sha256
 from assent.domain.errors import NotFound
 from assent.domain.instants import SECOND
 from assent.ports import Database
 from assent.store.audit import LOCKS
 from assent.store.transaction import Transaction
+
+Place = TypeVar("Place")
+"""Where the next batch begins."""
 
 BATCH = 500
 FILES = 4
@@ -26,6 +39,8 @@ class Audited:
     events: int = 0
     purged: int = 0
     files: int = 0
+    rules: int = 0
+    rule_events: int = 0
     findings: list[Finding] = field(default_factory=list[Finding])
 
 
@@ -48,10 +63,10 @@ class Check:
 PROMISES: Mapping[str, str] = {
     "I1": "Every answer that was recorded is stored, and every stored one was recorded.",
     "I2": "What has ended has exactly one end in its history, what waits has none.",
-    "I3": "Every breakpoint stands as its history says.",
+    "I3": "Every breakpoint and every rule stands as its history says.",
     "I4": "No event is missing or changed: numbers without gaps, chains unbroken.",
     "I5": "Every decision is about the content that is stored, and the content is unchanged.",
-    "I6": "Only people and rules approve, never what they raised, and only people who were asked answer.",
+    "I6": "Only people who were asked, and rules that match, approve; nobody what they raised.",
     "I7": "Nothing was approved at or after its deadline.",
     "I8": "Every event that a callback address is to hear of has exactly one delivery.",
     "I9": "A key stands for one breakpoint, which is there.",
@@ -90,20 +105,25 @@ class AuditService:
         """Recompute every chain and every digest, and compare each row with the fold of its events."""
         audited = Audited()
         only = {"project": project, "breakpoint_id": breakpoint_id}
-        after: int | None = 0
-        while after is not None:
-            after = await self._database.read(partial(_batch, audited=audited, after=after, only=only))
-            progress(audited)
-        file: tuple[str, str] | None = ("", "")
-        while file is not None:
-            file = await self._database.read(partial(_files, audited=audited, after=file, only=only))
-            progress(audited)
+        await self._through(partial(_batch, audited=audited, only=only), 0, lambda: progress(audited))
+        nowhere = ("", "")
+        await self._through(partial(_files, audited=audited, only=only), nowhere, lambda: progress(audited))
+        await self._through(partial(_shadows, audited=audited, only=only), nowhere, lambda: progress(audited))
+        if breakpoint_id is None:
+            await self._through(partial(_rules, audited=audited, project=project), "", lambda: progress(audited))
         if breakpoint_id is not None and not audited.breakpoints:
             msg = f"There is no breakpoint {breakpoint_id}."
             raise NotFound(msg)
         if project is None and breakpoint_id is None:
             audited.findings += await self._database.read(lambda tx: tx.audit.orphans())
         return audited
+
+    async def _through(self, batch: Callable[..., Place | None], start: Place, progress: Callable[[], None]) -> None:
+        """Go through everything there is of a kind; each batch says where the next one begins."""
+        after: Place | None = start
+        while after is not None:
+            after = await self._database.read(partial(batch, after=after))
+            progress()
 
     async def check(
         self, acknowledged: Sequence[Acknowledged] = (), *, progress: Callable[[Audited], None] = lambda _: None
@@ -125,7 +145,43 @@ def _batch(tx: Transaction, *, audited: Audited, after: int, only: Mapping[str, 
     for stored in batch.stored:
         audited.purged += stored.purged_at is not None
         audited.findings += findings(stored)
+    audited.findings += _decided_by_rules(tx, batch.stored)
     return batch.last
+
+
+def _decided_by_rules(tx: Transaction, batch: Sequence[Stored]) -> Iterator[Finding]:
+    """What rules did to some breakpoints, held against the rules as they stood then."""
+    names = {name for each in batch if (name := approving(each))}
+    histories = tx.audit.rules.histories(sorted(names)) if names else {}
+    told = {each.breakpoint.id: rules for each in batch if (rules := shadows_told(each))}
+    there = tx.audit.rules.shadowing(told) if told else {}
+    for each in batch:
+        name = approving(each) or ""
+        counted = tx.audit.rules.approvals(each.breakpoint, limit=wanted(each)) if name == COUNT else 0
+        yield from approval_findings(each, histories.get(name, ()), approvals=counted)
+        if each.breakpoint.id in told:
+            yield from missing_shadows(each, there.get(each.breakpoint.id, ()))
+
+
+def _rules(tx: Transaction, *, audited: Audited, after: str, project: str | None) -> str | None:
+    tx.audit.one_moment()
+    batch = tx.audit.rules.batch(after=after, limit=BATCH, project=project)
+    audited.rules += len(batch.stored) + len(batch.unreadable)
+    audited.rule_events += batch.events
+    audited.findings += batch.unreadable
+    for stored in batch.stored:
+        audited.findings += rule_findings(stored)
+    return batch.last
+
+
+def _shadows(
+    tx: Transaction, *, audited: Audited, after: tuple[str, str], only: Mapping[str, str | None]
+) -> tuple[str, str] | None:
+    tx.audit.one_moment()
+    rows = tx.audit.rules.shadows(after=after, limit=BATCH, **only)
+    for row in rows:
+        audited.findings += shadow_findings(row)
+    return (rows[-1].rule_id, rows[-1].breakpoint_id) if len(rows) == BATCH else None
 
 
 def _files(
@@ -148,8 +204,8 @@ def _check(tx: Transaction, *, name: str, audited: Audited) -> Check:
 
 def _by_audit(tx: Transaction, name: str, audited: Audited) -> Check:
     del tx
-    looked_at = audited.events if name == "I4" else audited.breakpoints
-    return Check(name, PROMISES[name], looked_at, _found(audited, name))
+    looked_at = {"I3": audited.breakpoints + audited.rules, "I4": audited.events + audited.rule_events}
+    return Check(name, PROMISES[name], looked_at.get(name, audited.breakpoints), _found(audited, name))
 
 
 def _by_question(tx: Transaction, name: str, audited: Audited) -> Check:

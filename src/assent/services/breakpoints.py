@@ -425,8 +425,10 @@ def _created(raised: Raised, recommendation: Recommendation, experts: Experts) -
         "gate": draft.gate,
         "autoApproval": auto_approval,
     }
+    if recommendation.matched:
+        metadata["ruleVersion"] = recommendation.matched.version
     if recommendation.shadow_matches:
-        metadata["shadow"] = [each.body() for each in recommendation.shadow_matches]
+        metadata["shadow"] = [each.body() | {"version": each.rule.version} for each in recommendation.shadow_matches]
     new, event = record(new, "created", actor=by.actor, at=now, metadata=metadata)
     events = [event]
     for warning in experts.warnings:

@@ -96,9 +96,8 @@ class RuleService:
         pages = tx.rules.pages(project)
         rules = Rulebook.of(pages.rules, pages.policy.get("alwaysBreakOn", ()), before=kept.rules if kept else None)
         read = Book(pages.version, rules, pages.policy.get("autoApproveAfterN", "allow") == "allow")
-        # Never an older one over a newer: two transactions may read at the same time.
-        if kept is None or read.version >= kept.version:
-            self._books[project] = read
+        # Also over one with a higher count, which may have been read in a transaction that was taken back.
+        self._books[project] = read
         return read
 
     def add(self, tx: Transaction, new: NewRule, *, by: Principal, source: str, why: str | None = None) -> Rule:

@@ -9,6 +9,7 @@ import msgspec
 
 from assent.domain.audit import Answer, Comment, FileNamed, Finding, Part, Stored
 from assent.ports import Session
+from assent.store.audit_rules import RuleAudit
 from assent.store.breakpoints import COLUMNS, breakpoint_of, event_of, response_of
 from assent.store.sql import Row, among
 
@@ -38,8 +39,11 @@ TRIGGERS = {
     "assent_events_unchanged", "assent_events_purged", "assent_events_kept",
     "assent_responses_late", "assent_responses_unchanged", "assent_responses_kept",
     "assent_comments_unchanged", "assent_comments_kept", "assent_holds_unchanged", "assent_holds_kept",
+    "assent_rules_fixed", "assent_rules_removed", "assent_rules_kept",
+    "assent_rule_events_unchanged", "assent_rule_events_kept", "assent_shadows_unchanged", "assent_shadows_kept",
 }  # fmt: skip
-_EMPTIED = {f"assent_{table}_emptied" for table in ("breakpoints", "events", "responses", "comments", "holds")}
+_NEVER_EMPTIED = ("breakpoints", "events", "responses", "comments", "holds", "rules", "rule_events", "shadows")
+_EMPTIED = {f"assent_{table}_emptied" for table in _NEVER_EMPTIED}
 LOCKS = {"sqlite": TRIGGERS, "postgresql": TRIGGERS | _EMPTIED}
 _LOCKS_NOW = {
     "sqlite": "SELECT name FROM sqlite_master WHERE type = 'trigger'",
@@ -71,6 +75,7 @@ ORPHANS = (
     _none_without("assent_breakpoint_files"),
     _none_without("assent_deliveries", seq="c.seq"),
     _none_without("assent_labels", "id"),
+    _none_without("assent_shadows"),
 )
 
 QUESTIONS: Mapping[str, Question] = {
@@ -141,8 +146,8 @@ QUESTIONS: Mapping[str, Question] = {
     ),
     "I12": Question(
         """SELECT (SELECT count(*) FROM assent_deliveries) + (SELECT count(*) FROM assent_labels)
-        + (SELECT count(*) FROM assent_holds WHERE breakpoint_id IS NOT NULL) + count(*)
-        FROM assent_breakpoint_files""",
+        + (SELECT count(*) FROM assent_holds WHERE breakpoint_id IS NOT NULL)
+        + (SELECT count(*) FROM assent_shadows) + count(*) FROM assent_breakpoint_files""",
         (
             """SELECT c.id, NULL, 'the list files it under another project, status, time or agent: ' || c.label
             FROM assent_labels c JOIN assent_breakpoints b ON b.id = c.id
@@ -154,6 +159,9 @@ QUESTIONS: Mapping[str, Question] = {
             """SELECT c.breakpoint_id, NULL, 'a hold on it belongs to project ' || c.project_id
             FROM assent_holds c JOIN assent_breakpoints b ON b.id = c.breakpoint_id
             WHERE c.project_id <> b.project_id""",
+            """SELECT c.breakpoint_id, NULL, 'the rule ' || r.id || ' in its shadow belongs to project ' || r.project_id
+            FROM assent_shadows c JOIN assent_rules r ON r.id = c.rule_id
+            JOIN assent_breakpoints b ON b.id = c.breakpoint_id WHERE r.project_id <> b.project_id""",
             """SELECT c.breakpoint_id, NULL, 'its project does not have the bytes of its file number ' || c.n
             FROM assent_breakpoint_files c JOIN assent_breakpoints b ON b.id = c.breakpoint_id
             WHERE c.sha256 IS NOT NULL AND b.purged_at IS NULL AND NOT EXISTS (
@@ -176,6 +184,7 @@ class Batch:
 class Audit:
     def __init__(self, session: Session) -> None:
         self._session = session
+        self.rules = RuleAudit(session)
 
     def one_moment(self) -> None:
         """Let everything read in this transaction be of the same moment; SQLite's readers are so anyway."""
@@ -239,7 +248,8 @@ class Audit:
         ]
 
     def orphans(self) -> list[Finding]:
-        return [Finding(Part.ROWS, *row) for statement in ORPHANS for row in self._session.all(statement, {})]
+        found = [Finding(Part.ROWS, *row) for statement in ORPHANS for row in self._session.all(statement, {})]
+        return found + self.rules.orphans()
 
     def worker_seen(self, since: int) -> bool:
         statement = "SELECT 1 FROM assent_workers WHERE seen_at >= :since LIMIT 1"

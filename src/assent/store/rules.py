@@ -1,5 +1,6 @@
 """Rules with the events of their changes, what shadow rules said, and the counts that rules go by."""
 
+import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
@@ -33,7 +34,7 @@ EVENT_COLUMNS = ("rule_id", "seq", "type", "actor", "at", "metadata", "previous"
 INSERT_EVENT = insert("assent_rule_events", EVENT_COLUMNS)
 SELECT_EVENTS = f"SELECT {', '.join(EVENT_COLUMNS)} FROM assent_rule_events WHERE rule_id = :rule_id ORDER BY seq"
 # Whoever changes rules or policy meets here, one after the other; whoever raises breakpoints only looks.
-TURN_PAGE = "UPDATE assent_projects SET rulebook = rulebook + 1 WHERE id = :project_id"
+TURN_PAGE = "UPDATE assent_projects SET rulebook = rulebook + :step WHERE id = :project_id"
 SELECT_POLICY = "SELECT rulebook, policy FROM assent_projects WHERE id = :project_id"
 INSERT_SHADOW = insert("assent_shadows", ("rule_id", "breakpoint_id", "rule_version", "recommended", "at"))
 # The tests of ix_assent_breakpoints_streak, word by word: else SQLite does not use it. Of an approval and a rejection
@@ -80,7 +81,8 @@ class Rules:
 
     def turn_page(self, project: str) -> None:
         """Say that rules or policy change; until this transaction ends, nobody else changes them."""
-        self._session.change(TURN_PAGE, {"project_id": project})
+        # By chance: what was read in a transaction that was taken back must not pass for what comes in its place.
+        self._session.change(TURN_PAGE, {"project_id": project, "step": 1 + secrets.randbelow(2**32)})
 
     def standing(self, project: str) -> list[Rule]:
         return [rule_of(row) for row in self._session.all(SELECT_STANDING, {"project_id": project})]

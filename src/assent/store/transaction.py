@@ -8,9 +8,11 @@ from assent.domain.access import TIMEOUT
 from assent.domain.breakpoint import Outline
 from assent.ports import Clock, Ended, Hint, Ids, Jobs, Session
 from assent.store.audit import Audit
+from assent.store.backtest import Backtests
 from assent.store.breakpoints import Breakpoints
 from assent.store.deliveries import Deliveries
 from assent.store.files import Files
+from assent.store.history import History
 from assent.store.idempotency import Idempotency
 from assent.store.people import People
 from assent.store.projects import Projects
@@ -62,6 +64,10 @@ class Transaction:
         return Audit(self.session)
 
     @cached_property
+    def backtests(self) -> Backtests:
+        return Backtests(self.session)
+
+    @cached_property
     def breakpoints(self) -> Breakpoints:
         return Breakpoints(self.session, self.deliveries)
 
@@ -76,6 +82,10 @@ class Transaction:
     @cached_property
     def files(self) -> Files:
         return Files(self.session)
+
+    @cached_property
+    def history(self) -> History:
+        return History(self.session)
 
     @cached_property
     def holds(self) -> Holds:

@@ -1,0 +1,152 @@
+"""Back-tests: what a rule would have done, before anybody saves it."""
+
+from collections.abc import AsyncGenerator, Sequence
+from typing import Annotated, Any
+
+import msgspec
+from fastapi import Query, Request
+from starlette.responses import StreamingResponse
+
+from assent import wire
+from assent.api.routing import PeopleReader, With, router
+from assent.api.rules import RuleId
+from assent.domain.backtest import Effect, Outcome
+from assent.domain.errors import AssentError
+from assent.domain.instants import iso
+from assent.domain.rulebook import RuleAction
+from assent.http.addresses import known_id
+from assent.http.problems import problem
+from assent.services.backtest import BacktestService, Progress, Report, Run, Wanted
+from assent.store.backtest import Named
+
+backtests = router("rules")
+NDJSON = "application/x-ndjson"
+_LINES: dict[int | str, dict[str, Any]] = {200: {"content": {NDJSON: {"schema": {"type": "string"}}}}}
+
+
+@backtests.post(
+    "/rules/backtest",
+    response_model=wire.Backtest,
+    responses=_LINES,
+    summary="What a rule would have done in the last days",
+)
+async def backtest(body: wire.BacktestRule, request: Request, who: PeopleReader, services: With) -> Any:  # noqa: ANN401
+    wanted = Wanted(pattern=body.pattern, action=body.action, days=body.days, limit=body.limit)
+    run = await services.backtests.prepare(wanted, by=who)
+    if NDJSON in request.headers.get("accept", ""):
+        headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+        return StreamingResponse(_lines(services.backtests, run), headers=headers, media_type=NDJSON)
+    return _view(await services.backtests.report(run))
+
+
+@backtests.get("/rules/{rule_id}/shadow", summary="What a rule in shadow said, and what people did")
+async def shadow(
+    rule_id: RuleId,
+    who: PeopleReader,
+    services: With,
+    days: Annotated[int, Query(ge=1, le=3650)] = 30,
+    limit: Annotated[int, Query(ge=0, le=1000)] = 50,
+) -> wire.ShadowReport:
+    found = await services.backtests.shadow(rule_id, days=days, limit=limit, by=who)
+    counts = found.counts
+    return wire.ShadowReport.model_validate(
+        {
+            "ruleId": rule_id,
+            "pattern": found.rule.pattern,
+            "action": found.rule.action,
+            "mode": found.rule.mode,
+            "days": days,
+            "since": iso(found.since),
+            "sinceVersion": found.since_version,
+            "matched": counts["would_approve"] + counts["would_stop"] + counts["stopped"],
+            "wouldApprove": counts["would_approve"],
+            "wouldStop": counts["would_stop"],
+            "stopped": counts["stopped"],
+            "agreed": counts["agreed"],
+            "disagreed": counts["disagreed"],
+            "undecided": counts["undecided"],
+            "auto": counts["auto"],
+            "disagreements": _items(found.disagreements),
+            "more": counts["disagreed"] > len(found.disagreements),
+        }
+    )
+
+
+@backtests.post("/breakpoints/{breakpoint_id}/always-approve", summary="The narrowest rule for more of the same")
+async def always_approve(
+    breakpoint_id: str, who: PeopleReader, services: With, body: wire.ProposeRule | None = None
+) -> wire.RuleProposal:
+    asked = body or wire.ProposeRule()
+    found = await services.backtests.propose(known_id(breakpoint_id), days=asked.days, limit=asked.limit, by=who)
+    report = await services.backtests.report(found.run)
+    return wire.RuleProposal.model_validate(
+        {
+            "pattern": report.wanted.pattern,
+            "action": report.wanted.action,
+            "backtest": _body(report),
+            "maySave": found.may_save,
+        }
+    )
+
+
+async def _lines(service: BacktestService, run: Run) -> AsyncGenerator[bytes, None]:
+    """One line each time it got further, and last the result, or why there is none."""
+    try:
+        async for step in service.walk(run):
+            yield msgspec.json.encode(_step(step)) + b"\n"
+    except AssentError as error:
+        yield b'{"problem":' + bytes(problem(error).body) + b"}\n"
+
+
+def _step(step: Progress | Report) -> dict[str, Any]:
+    if isinstance(step, Progress):
+        return {"progress": {"scanned": step.scanned, "total": step.total}}
+    return {"result": _view(step).model_dump(by_alias=True)}
+
+
+def _view(report: Report) -> wire.Backtest:
+    return wire.Backtest.model_validate(_body(report))
+
+
+def _body(report: Report) -> dict[str, Any]:
+    counts, outcomes, acting = report.counts, report.counts.outcomes, report.acting
+    approves = report.wanted.action == RuleAction.AUTO
+    return {
+        "pattern": report.wanted.pattern,
+        "action": report.wanted.action,
+        "days": report.wanted.days,
+        "since": iso(report.window.since),
+        "until": iso(report.window.until),
+        "scanned": counts.scanned,
+        "matched": report.matched,
+        "unknown": report.unknown,
+        "stopped": counts.effects[Effect.STOPPED],
+        "purged": counts.effects[Effect.PURGED],
+        "wouldApprove": acting if approves else 0,
+        "wouldStop": 0 if approves else acting,
+        **{each.value: outcomes[each] for each in Outcome},
+        **{name: _items(report.items.get(each, ())) for each, name in _LISTS.items()},
+        "more": {
+            name: outcomes[each] > len(report.items[each]) for each, name in _LISTS.items() if each in report.items
+        },
+    }
+
+
+_LISTS = {Outcome.REJECTED: "rejections", Outcome.WAITING: "waitingItems", Outcome.AUTO: "autoItems"}
+
+
+def _items(named: Sequence[Named]) -> list[dict[str, Any]]:
+    return [
+        {
+            "id": each.id,
+            "gate": each.gate,
+            "title": each.title,
+            "agentId": each.agent_id,
+            "createdAt": iso(each.created_at),
+            "decision": each.decision,
+            "decidedBy": each.ended_by,
+            "at": iso(each.ended_at) if each.ended_at is not None else None,
+            "feedback": each.feedback,
+        }
+        for each in named
+    ]

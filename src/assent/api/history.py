@@ -1,0 +1,103 @@
+"""The history of gates: who was asked what, who answered, and how fast."""
+
+from dataclasses import replace
+from typing import Any
+
+from fastapi import Request, Response
+
+from assent import wire
+from assent.api.listing import MAX_LIMIT, known_filters, page_limit
+from assent.api.routing import Who, With, router
+from assent.domain.access import Kind, Permission, Principal
+from assent.domain.errors import InvalidRequest
+from assent.domain.instants import iso
+from assent.services.history import COUNTED_AT_MOST, Past, Standing, is_auto, response_seconds
+from assent.store.reading import Query, decode_cursor, encode_cursor
+
+history = router("history")
+
+_TEXT = {"type": "string", "minLength": 1, "maxLength": 1000}
+_PARAMETERS: dict[str, dict[str, Any]] = {
+    "gate": _TEXT,
+    "agentId": _TEXT,
+    "limit": {"type": "integer", "minimum": 1, "maximum": MAX_LIMIT, "default": 50},
+    "cursor": _TEXT,
+}
+_DOCUMENTED = [
+    {"name": name, "in": "query", "required": False, "schema": schema} for name, schema in _PARAMETERS.items()
+]
+
+
+@history.get(
+    "/history",
+    response_model_exclude_none=True,
+    openapi_extra={"parameters": _DOCUMENTED},
+    summary="What became of past breakpoints, newest first, and how a gate fares",
+)
+async def list_history(request: Request, who: Who, services: With, response: Response) -> wire.HistoryPage:
+    who.require(Permission.READ)
+    query = _query(request, who)
+    found = await services.history.page(query)
+    response.headers["Cache-Control"] = "no-store"
+    page: dict[str, Any] = {"items": [_body(each) for each in found[: query.limit]]}
+    if len(found) > query.limit:
+        page["nextCursor"] = encode_cursor(query, found[query.limit - 1].row)
+    if query.gate is not None and query.cursor is None:
+        page["summary"] = _summary_body(query, await services.history.standing(query))
+    return wire.HistoryPage.model_validate(page)
+
+
+def _query(request: Request, who: Principal) -> Query:
+    """Read the filters, each once: of two only one would count."""
+    params = known_filters(request, frozenset(_PARAMETERS))
+    for name in params:
+        if len(params.getlist(name)) > 1:
+            raise InvalidRequest.at(f"query {name}", "is given twice")
+    query = Query(
+        project=who.project,
+        gate=params.get("gate"),
+        agent_id=params.get("agentId"),
+        created_by_id=who.id if who.kind is Kind.AGENT else None,
+        limit=page_limit(params.get("limit")),
+    )
+    cursor = params.get("cursor")
+    return query if cursor is None else replace(query, cursor=decode_cursor(cursor, sort=query.sort))
+
+
+def _body(past: Past) -> dict[str, Any]:
+    row = past.row
+    return {
+        "id": row.id,
+        "breakpointId": row.id,
+        "gate": row.gate,
+        "agentId": row.agent_id,
+        "title": row.title,
+        "status": row.status,
+        "decision": row.decision,
+        "decidedBy": row.ended_by if row.decision else None,
+        "auto": is_auto(row.ended_by),
+        "matchedRule": past.more.matched_rule,
+        "createdAt": iso(row.created_at),
+        "endedAt": iso(row.ended_at) if row.ended_at is not None else None,
+        "responseSeconds": response_seconds(row),
+        "strategy": row.strategy,
+        "feedback": past.more.feedback,
+    }
+
+
+def _summary_body(query: Query, standing: Standing) -> dict[str, Any]:
+    counts = standing.counts
+    names = ("approved", "rejected", "auto", "expired", "cancelled", "waiting")
+    streaks = dict(standing.streaks)
+    return {
+        "gate": query.gate,
+        "agentId": query.agent_id,
+        "asked": counts.total(),
+        **{name: counts[name] for name in names},
+        "medianResponseSeconds": standing.median_response,
+        "streak": streaks.get(query.agent_id, 0) if query.agent_id is not None else None,
+        "streaks": [{"agentId": agent, "streak": streak} for agent, streak in streaks.items()],
+        "countedAtMost": COUNTED_AT_MOST,
+        "complete": standing.complete,
+        "since": iso(standing.since) if standing.since is not None else None,
+    }

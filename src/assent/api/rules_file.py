@@ -1,0 +1,95 @@
+"""Rules to a file and from one: `rules.json`."""
+
+import asyncio
+from collections.abc import Iterable
+from functools import partial
+from typing import Annotated, Any, Literal
+
+from fastapi import Query, Request
+from starlette.responses import JSONResponse, Response
+
+from assent import wire
+from assent.api.listing import known_filters
+from assent.api.routing import PeopleReader, RuleWriter, With, router
+from assent.domain.errors import InvalidRequest
+from assent.domain.rulebook import Rule
+from assent.domain.rules_file import Entry, read, written
+from assent.services.rules_file import Import, Imported, forecast, import_rules
+
+rules_file = router("rules")
+Flag = Literal["true", "false"]
+Why = Annotated[str | None, Query(min_length=1, max_length=1000)]
+
+
+@rules_file.get("/rules/export", response_model=wire.RulesFile, summary="The rules of this project as rules.json")
+async def export_rules(who: PeopleReader, services: With) -> Response:
+    found = await services.database.read(lambda tx: tx.rules.standing(who.project))
+    # As they are stored: one that can no longer be read is still exported.
+    return JSONResponse(written(found), headers={"Cache-Control": "no-store"})
+
+
+@rules_file.post("/rules/import", response_model_exclude_none=True, summary="Take over a rules.json, whole or not")
+async def import_file(  # noqa: PLR0913, PLR0917  # FastAPI's parameters
+    body: wire.RulesFile,
+    who: RuleWriter,
+    services: With,
+    request: Request,
+    dry_run: Annotated[Flag, Query(alias="dryRun")] = "false",
+    replace: Flag = "false",
+    why: Why = None,
+) -> wire.RulesImported:
+    _refuse_unknown(request)
+    # Thousands of patterns take seconds: others are answered meanwhile.
+    entries = await asyncio.to_thread(read, body.model_dump(by_alias=True, exclude_none=True))
+    wanted = Import(entries=tuple(entries), replacing=replace == "true", why=why)
+    if dry_run == "true":
+        done = await services.database.read(partial(forecast, wanted=wanted, by=who))
+    else:
+        done = await services.database.write(partial(import_rules, wanted=wanted, by=who))
+    return _view(done, dry_run=dry_run == "true")
+
+
+def _refuse_unknown(request: Request) -> None:
+    """A misspelt dryRun must not import; of two only one would count."""
+    given = known_filters(request, frozenset({"dryRun", "replace", "why"}))
+    for name in given:
+        if len(given.getlist(name)) > 1:
+            raise InvalidRequest.at(f"query {name}", "is given twice")
+
+
+def _view(done: Imported, *, dry_run: bool) -> wire.RulesImported:
+    plan = done.plan
+    added: tuple[Rule | None, ...] = done.added or (None,) * len(plan.added)
+    items = [
+        *(_entry_body("added", entry, rule) for entry, rule in zip(plan.added, added, strict=True)),
+        *(_entry_body("changed", entry, rule) for entry, rule in plan.changed),
+        *(_entry_body("unchanged", entry, rule) for entry, rule in plan.unchanged),
+    ]
+    items.sort(key=lambda item: item["index"])
+    return wire.RulesImported.model_validate(
+        {
+            "dryRun": dry_run,
+            "added": len(plan.added),
+            "changed": len(plan.changed),
+            "unchanged": len(plan.unchanged),
+            "removed": len(plan.removed),
+            "totalRules": done.total,
+            "items": [*items, *_removed_bodies(plan.removed)],
+        }
+    )
+
+
+def _entry_body(outcome: str, entry: Entry, rule: Rule | None) -> dict[str, Any]:
+    pattern, action = entry.key
+    return {
+        "outcome": outcome,
+        "index": entry.index,
+        "fileId": entry.id,
+        "id": rule.id if rule else None,
+        "pattern": pattern,
+        "action": action,
+    }
+
+
+def _removed_bodies(rules: Iterable[Rule]) -> list[dict[str, Any]]:
+    return [{"outcome": "removed", "id": each.id, "pattern": each.pattern, "action": each.action} for each in rules]

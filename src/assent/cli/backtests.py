@@ -1,0 +1,86 @@
+"""What a rule would have done, for people: how far it is, the counts, and what to look at."""
+
+import contextlib
+from collections.abc import Callable, Generator, Sequence
+
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+from assent.cli import output
+from assent.sdk.values import Backtest, PastBreakpoint, ShadowReport
+
+_OUTCOMES = {
+    "approved": "approved by people",
+    "rejected": "rejected by people",
+    "timed_out": "rejected by their deadline",
+    "auto": "approved by rules",
+    "expired": "expired",
+    "cancelled": "cancelled",
+    "waiting": "still waiting",
+}
+
+
+@contextlib.contextmanager
+def progress_bar() -> Generator[Callable[[int, int], None] | None, None, None]:
+    """Show on a terminal how far it is; give nothing to tell where nobody looks."""
+    if not output.err.is_terminal:
+        yield None
+        return
+    columns = (TextColumn("Reading the past"), BarColumn(), MofNCompleteColumn())
+    with Progress(*columns, console=output.err, transient=True) as shown:
+        task = shown.add_task("", total=None)
+        yield lambda scanned, total: shown.update(task, completed=scanned, total=total)
+
+
+def print_backtest(found: Backtest) -> None:
+    acting = found.would_approve + found.would_stop
+    verb = "would have been approved" if found.action == "auto-approve" else "would have asked a person"
+    output.fields(
+        {
+            "pattern": found.pattern,
+            "action": found.action,
+            "looked at": f"{found.scanned} breakpoints of the last {found.days} days",
+            "matched": str(found.matched),
+            "unknown": str(found.unknown) if found.unknown else None,
+            "asked anyway": f"{found.stopped}, by other rules, tags or the agent" if found.stopped else None,
+            "purged": f"{found.purged}, of which nobody can tell any more" if found.purged else None,
+        }
+    )
+    output.say(f"{acting} {verb}; without the rule they were")
+    for name, told in _OUTCOMES.items():
+        if count := getattr(found, name):
+            wrong = name == "rejected" and found.action == "auto-approve"
+            output.say(f"  {count:>7} {told}", style="bold red" if wrong else "")
+    _print_past("Rejected by people", found.rejections, more=found.more.get("rejections", False))
+    _print_past("Still waiting", found.waiting_items, more=found.more.get("waitingItems", False))
+    _print_past("Approved by rules", found.auto_items, more=found.more.get("autoItems", False))
+
+
+def print_shadow(found: ShadowReport) -> None:
+    output.fields(
+        {
+            "rule": found.rule_id,
+            "pattern": found.pattern,
+            "action": f"{found.action} ({found.mode})",
+            "since": f"{found.since}, version {found.since_version}",
+            "matched": str(found.matched),
+            "would approve": str(found.would_approve) if found.would_approve else None,
+            "would ask": str(found.would_stop) if found.would_stop else None,
+            "asked anyway": str(found.stopped) if found.stopped else None,
+            "people agreed": str(found.agreed),
+            "people disagreed": str(found.disagreed),
+            "undecided": str(found.undecided) if found.undecided else None,
+            "by rules": str(found.auto) if found.auto else None,
+        }
+    )
+    _print_past("Decided otherwise by people", found.disagreements, more=found.more)
+
+
+def _print_past(title: str, found: Sequence[PastBreakpoint], *, more: bool) -> None:
+    if not found:
+        return
+    output.say(f"{title}{', the newest of them' if more else ''}:", style="bold")
+    rows = [
+        (each.id, each.gate, each.agent_id, each.decided_by or "", each.at or each.created_at, each.feedback or "")
+        for each in found
+    ]
+    output.table(("id", "gate", "agent", "by", "when", "said"), rows, wide=("when",), empty="")

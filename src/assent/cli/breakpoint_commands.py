@@ -1,0 +1,172 @@
+"""The `breakpoint:` commands that users of babysitter know, through the API, with the JSON they print there."""
+
+import time
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from assent.cli import output
+from assent.cli.output import Json
+from assent.cli.rules import ActionOption, Gate, Id, Note, PatternArgument, pointing_at, print_rules, print_verdict
+from assent.cli.session import gathered, session
+from assent.sdk.client import Assent
+from assent.sdk.errors import NotFound
+from assent.sdk.protocol import HistoryFilters
+from assent.sdk.values import GateSummary, HistoryEntry, HistoryPage, Rule, plain
+
+app = typer.Typer()
+spaced = typer.Typer(name="breakpoint", no_args_is_help=True, help="The breakpoint: commands, with a blank.")
+
+
+def approve_rule(
+    pattern: PatternArgument, *, action: ActionOption = "auto-approve", note: Note = None, as_json: Json = False
+) -> None:
+    """Add a rule; one that says the same and is in force is kept, with the new note."""
+    pattern = pattern.strip()
+    with pointing_at(pattern), session() as assent:
+        standing = assent.rules()
+        same = [each for each in standing if (each.pattern, each.action) == (pattern, action) and _plain_live(each)]
+        made = _noted(assent, same[0], note) if same else assent.add_rule(pattern, action, note=note)
+    total = len(standing) + (0 if same else 1)
+    if as_json:
+        output.emit({"success": True, "rule": plain(made), "totalRules": total})
+    else:
+        output.say(f"{made.id}: {made.action} {output.visible(made.pattern)} ({total} in all)")
+
+
+def _plain_live(found: Rule) -> bool:
+    """Whether it does what a new rule would do."""
+    return found.enabled and found.mode == "live" and found.expires_at is None
+
+
+def _noted(assent: Assent, same: Rule, note: str | None) -> Rule:
+    return same if note is None or note == same.note else assent.change_rule(same.id, note=note)
+
+
+def list_rules(*, as_json: Json = False) -> None:
+    """List the rules, in the order they are asked."""
+    with session() as assent:
+        found = assent.rules()
+    if as_json:
+        output.emit({"rules": plain(found), "count": len(found)})
+    else:
+        print_rules(found)
+
+
+def remove_rule(rule_id: Id, *, as_json: Json = False) -> None:
+    """Remove a rule; what it decided stays explained."""
+    with session() as assent:
+        try:
+            assent.remove_rule(rule_id)
+        except NotFound as error:
+            if as_json:
+                output.emit({"success": False, "ruleId": rule_id, "error": error.message})
+            raise typer.Exit(output.fail(error)) from error
+        total = len(assent.rules())
+    if as_json:
+        output.emit({"success": True, "ruleId": rule_id, "totalRules": total})
+    else:
+        output.say(f"{rule_id} is removed ({total} left).")
+
+
+def should_auto_approve(
+    gate: Gate,
+    *,
+    tags: Annotated[str | None, typer.Option(metavar="A,B", help="Its tags, with commas between them.")] = None,
+    expert: Annotated[list[str] | None, typer.Option(help="Whom it asks; repeat it.")] = None,
+    agent: Annotated[str | None, typer.Option(help="Which agent asks.")] = None,
+    exit_code: Annotated[bool, typer.Option("--exit-code", help="End with 10 where a person has to be asked.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Tell whether a breakpoint would be approved without asking; assent rule check tells why in full."""
+    with session() as assent:
+        found = assent.check_rules(
+            gate,
+            tags=[tag for each in (tags or "").split(",") if (tag := each.strip())],
+            expert=expert[0] if expert and len(expert) == 1 else expert,
+            agent_id=agent,
+        )
+    if as_json:
+        told = plain(found)
+        output.emit({name: value for name, value in told.items() if name not in {"trace", "shadow"}})
+    else:
+        print_verdict(found)
+    if exit_code and not found.recommended:
+        raise typer.Exit(output.REJECTED)
+
+
+def history(
+    *,
+    gate: Annotated[
+        str | None, typer.Option("--gate", "--breakpoint-id", metavar="NAME", help="Only this gate, and how it fares.")
+    ] = None,
+    agent: Annotated[str | None, typer.Option(metavar="NAME", help="Only from this agent.")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="How many at most.")] = 20,
+    as_json: Json = False,
+) -> None:
+    """List what became of past breakpoints, newest first."""
+    with session() as assent:
+        found = _pages(assent, HistoryFilters(gate=gate, agent_id=agent), limit)
+    if as_json:
+        told = {"entries": plain(found.items), "count": len(found.items)}
+        output.emit(told | ({"summary": plain(found.summary)} if found.summary else {}))
+        return
+    now = time.time()
+    columns = ("id", "status", "gate", "agent", "by", "asked", "took", "said")
+    rows = [_row(each, now) for each in found.items]
+    output.table(columns, rows, wide=("agent", "said"), empty="Nothing was asked yet.")
+    if found.summary:
+        _print_summary(found.summary)
+    if found.next_cursor:
+        output.remark(f"There are more; see them with --limit {limit * 2}.")
+
+
+def _pages(assent: Assent, filters: HistoryFilters, limit: int) -> HistoryPage:
+    summaries: list[GateSummary | None] = []
+
+    def read(most: int, cursor: str | None) -> tuple[list[HistoryEntry], str | None]:
+        page = assent.history(**(filters | HistoryFilters(limit=most, cursor=cursor)))
+        summaries.append(page.summary)
+        return page.items, page.next_cursor
+
+    items, cursor = gathered(read, limit)
+    return HistoryPage(items=items, next_cursor=cursor, summary=summaries[0])
+
+
+def _row(each: HistoryEntry, now: float) -> Sequence[str]:
+    return (
+        each.id,
+        each.decision or each.status,
+        each.gate,
+        each.agent_id,
+        each.decided_by or "",
+        output.ago(each.created_at, now=now),
+        _seconds(each.response_seconds),
+        each.feedback or "",
+    )
+
+
+def _seconds(seconds: float | None) -> str:
+    return "" if seconds is None else f"{seconds:.1f} s"
+
+
+def _print_summary(summary: GateSummary) -> None:
+    outcomes = ("approved", "rejected", "auto", "expired", "cancelled", "waiting")
+    counts = plain(summary)
+    told = ", ".join(f"{counts[name]} {name}" for name in outcomes if counts[name])
+    older = "" if summary.complete else f" (its newest {summary.counted_at_most}, since {summary.since})"
+    output.fields(
+        {
+            "gate": summary.gate,
+            "asked": f"{summary.asked} times{older}: {told}" if told else "never",
+            "median": _seconds(summary.median_response_seconds),
+            "approvals in a row": ", ".join(f"{each.agent_id}: {each.streak}" for each in summary.streaks),
+        }
+    )
+
+
+for _command in (approve_rule, list_rules, remove_rule, should_auto_approve, history):
+    _name = _command.__name__.replace("_", "-")
+    app.command(f"breakpoint:{_name}")(_command)
+    spaced.command(_name)(_command)

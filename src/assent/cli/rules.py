@@ -1,0 +1,397 @@
+"""Rules by command, through the API: written, changed, asked, and carried in files."""
+
+import contextlib
+import json
+import time
+from collections.abc import Generator, Mapping, Sequence
+from typing import Annotated, Any, Literal, TypeAlias
+
+import typer
+from rich.cells import cell_len
+
+from assent.cli import output
+from assent.cli.backtests import print_backtest, print_shadow, progress_bar
+from assent.cli.output import Json
+from assent.cli.session import session
+from assent.domain.canonical import is_object, strict_loads
+from assent.sdk.errors import InvalidRequest, MalformedJson, PatternError
+from assent.sdk.protocol import RuleChanges
+from assent.sdk.values import Rule, RuleCheck, RuleEvent, RulesImported, plain
+
+app = typer.Typer()
+rule = typer.Typer(no_args_is_help=True, help="Rules: which questions need no asking.")
+app.add_typer(rule, name="rule")
+
+Action: TypeAlias = Literal["auto-approve", "never-auto-approve"]
+Mode: TypeAlias = Literal["live", "shadow"]
+Id = Annotated[str, typer.Argument(metavar="ID", help="The rule's id.")]
+Gate = Annotated[str, typer.Argument(metavar="GATE", help="The gate to ask about.")]
+PatternArgument = Annotated[str, typer.Argument(metavar="PATTERN", help="Which breakpoints, as in confirm.*")]
+ActionOption = Annotated[Action, typer.Option(help="What is done with them.")]
+Note = Annotated[str | None, typer.Option(help="What it is for.")]
+Why = Annotated[str | None, typer.Option(help="Why; kept in the rule's history.")]
+ModeOption = Annotated[Mode | None, typer.Option(help="live is followed, shadow only watched.")]
+Expires = Annotated[str | None, typer.Option(metavar="TIME", help="When it ends, as in 2027-01-31T18:00:00Z.")]
+Order = Annotated[int | None, typer.Option(min=0, help="Its place; the first that matches is the one named.")]
+Days = Annotated[int, typer.Option(min=1, max=3650, help="How far to look back.")]
+Limit = Annotated[int, typer.Option(min=0, max=1000, help="How many to name of each kind.")]
+
+NOTHING = "There are no rules; every breakpoint asks a person."
+
+
+@contextlib.contextmanager
+def pointing_at(pattern: str) -> Generator[None, None, None]:
+    """Show where a pattern goes wrong, under what the server says about it."""
+    try:
+        yield
+    except PatternError as error:
+        code = output.fail(error)
+        _print_place(pattern, error.details)
+        raise typer.Exit(code) from error
+
+
+def _print_place(pattern: str, place: Mapping[str, object]) -> None:
+    line, column = place.get("line"), place.get("column")
+    lines = pattern.splitlines()
+    if not isinstance(line, int) or not isinstance(column, int) or not 0 < line <= len(lines):
+        return
+    before = output.visible(lines[line - 1][: column - 1])
+    output.remark(f"    {output.visible(lines[line - 1])}", style="")
+    output.remark(f"    {' ' * cell_len(before)}^", style="bold red")
+
+
+@rule.command("add")
+def rule_add(  # noqa: PLR0913  # the options of the command
+    pattern: PatternArgument,
+    *,
+    action: ActionOption = "auto-approve",
+    note: Note = None,
+    mode: ModeOption = None,
+    expires: Expires = None,
+    order: Order = None,
+    disabled: Annotated[bool, typer.Option("--disabled", help="Write it down, and follow it once enabled.")] = False,
+    why: Why = None,
+    as_json: Json = False,
+) -> None:
+    """Write a rule."""
+    fields = _given(note=note, mode=mode, expires_at=expires, order=order, why=why)
+    fields |= {"enabled": False} if disabled else {}
+    pattern = pattern.strip()
+    with pointing_at(pattern), session() as assent:
+        made = assent.add_rule(pattern, action, **fields)
+    _print_rule(made, as_json=as_json, done="written")
+
+
+@rule.command("list")
+def rule_list(*, as_json: Json = False) -> None:
+    """List the rules, in the order they are asked."""
+    with session() as assent:
+        found = assent.rules()
+    if as_json:
+        output.emit({"items": plain(found)})
+    else:
+        print_rules(found)
+
+
+def print_rules(found: Sequence[Rule]) -> None:
+    now = time.time()
+    columns = ("id", "action", "state", "pattern", "note", "written by")
+    rows = [(each.id, each.action, _state(each, now), each.pattern, each.note or "", each.created_by) for each in found]
+    output.table(columns, rows, wide=("written by",), empty=NOTHING)
+    for each in found:
+        if each.problem:
+            output.remark(f"{each.id} cannot be read: {output.visible(each.problem)}", style="red")
+
+
+def _state(found: Rule, now: float) -> str:
+    if found.removed_at:
+        return "removed"
+    if not found.enabled:
+        return "disabled"
+    return "expired" if output.until(found.expires_at, now=now) == "passed" else found.mode
+
+
+@rule.command("show")
+def rule_show(rule_id: Id, *, as_json: Json = False) -> None:
+    """Show a rule, also one that was removed."""
+    with session() as assent:
+        found = assent.rule(rule_id)
+    _print_rule(found, as_json=as_json)
+
+
+def _print_rule(found: Rule, *, as_json: bool, done: str = "") -> None:
+    if as_json:
+        output.emit(plain(found))
+        return
+    output.fields(
+        {
+            "id": found.id,
+            "pattern": found.pattern,
+            "action": found.action,
+            "state": _state(found, time.time()),
+            "note": found.note,
+            "expires": found.expires_at,
+            "order": str(found.order),
+            "source": found.source,
+            "written": f"{found.created_at} by {found.created_by}",
+            "changed": found.updated_at if found.version > 1 else None,
+            "removed": found.removed_at,
+            "problem": found.problem,
+        }
+    )
+    if done:
+        output.remark(f"The rule is {done}.")
+
+
+@rule.command("change")
+def rule_change(  # noqa: PLR0913  # the options of the command
+    rule_id: Id,
+    *,
+    pattern: Annotated[str | None, typer.Option(help="Another pattern.")] = None,
+    action: Annotated[Action | None, typer.Option(help="Another action.")] = None,
+    note: Note = None,
+    no_note: Annotated[bool, typer.Option("--no-note", help="Take the note away.")] = False,
+    mode: ModeOption = None,
+    expires: Expires = None,
+    no_expiry: Annotated[bool, typer.Option("--no-expiry", help="It does not end by itself any more.")] = False,
+    order: Order = None,
+    why: Why = None,
+    as_json: Json = False,
+) -> None:
+    """Change what is given, and leave the rest."""
+    stripped = pattern.strip() if pattern is not None else None
+    changes = _given(pattern=stripped, action=action, note=note, mode=mode, expires_at=expires, order=order)
+    changes |= {"note": None} if no_note else {}
+    changes |= {"expires_at": None} if no_expiry else {}
+    if not changes:
+        msg = "Nothing to change is given; see assent rule change --help."
+        raise typer.BadParameter(msg)
+    _change(rule_id, changes | _given(why=why), as_json=as_json, done="changed", pattern=stripped or "")
+
+
+@rule.command("enable")
+def rule_enable(rule_id: Id, *, why: Why = None, as_json: Json = False) -> None:
+    """Follow a rule again that was disabled."""
+    _change(rule_id, {"enabled": True} | _given(why=why), as_json=as_json, done="enabled")
+
+
+@rule.command("disable")
+def rule_disable(rule_id: Id, *, why: Why = None, as_json: Json = False) -> None:
+    """Stop following a rule, and keep it."""
+    _change(rule_id, {"enabled": False} | _given(why=why), as_json=as_json, done="disabled")
+
+
+def _change(rule_id: str, changes: Mapping[str, Any], *, as_json: bool, done: str, pattern: str = "") -> None:
+    wanted: RuleChanges = dict(changes)  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]
+    with pointing_at(pattern), session() as assent:
+        changed = assent.change_rule(rule_id, **wanted)
+    _print_rule(changed, as_json=as_json, done=done)
+
+
+def _given(**options: object) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if value is not None}
+
+
+@rule.command("remove")
+def rule_remove(rule_id: Id, *, why: Why = None, as_json: Json = False) -> None:
+    """Remove a rule; what it decided stays explained."""
+    with session() as assent:
+        assent.remove_rule(rule_id, why=why)
+    if as_json:
+        output.emit({"removed": rule_id})
+    else:
+        output.say(f"{rule_id} is removed.")
+
+
+@rule.command("check")
+def rule_check(  # noqa: PLR0913  # the options of the command
+    gate: Gate,
+    *,
+    title: Annotated[str | None, typer.Option(help="Its title.")] = None,
+    tag: Annotated[list[str] | None, typer.Option(help="A tag; repeat it.")] = None,
+    expert: Annotated[list[str] | None, typer.Option(help="Whom it asks; repeat it.")] = None,
+    agent: Annotated[str | None, typer.Option(help="Which agent asks.")] = None,
+    run_id: Annotated[str | None, typer.Option(help="The run it belongs to.")] = None,
+    risk: Annotated[Literal["low", "medium", "high"] | None, typer.Option(help="Its risk.")] = None,
+    priority: Annotated[Literal["low", "normal", "high", "urgent"] | None, typer.Option(help="Its priority.")] = None,
+    strategy: Annotated[
+        Literal["single", "first-response-wins", "collect-all", "quorum"] | None, typer.Option(help="Who must agree.")
+    ] = None,
+    attempt: Annotated[int | None, typer.Option(min=0, help="Which try it is.")] = None,
+    hard_stop: Annotated[bool, typer.Option("--hard-stop", help="The agent asks for a person.")] = False,
+    after_n: Annotated[int | None, typer.Option(min=-1, help="Its autoApproveAfterN.")] = None,
+    payload: Annotated[str | None, typer.Option(metavar="JSON", help="Its payload, an object.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Tell whether a person would have to be asked, and why; nothing is raised."""
+    with session() as assent:
+        found = assent.check_rules(
+            gate,
+            title=title,
+            tags=tag,
+            expert=expert[0] if expert and len(expert) == 1 else expert,
+            agent_id=agent,
+            run_id=run_id,
+            risk=risk,
+            priority=priority,
+            strategy=strategy,
+            attempt=attempt,
+            hard_stop=hard_stop or None,
+            auto_approve_after_n=after_n,
+            payload=_object(payload, "--payload") if payload is not None else None,
+        )
+    if as_json:
+        output.emit(plain(found))
+    else:
+        print_verdict(found)
+        _print_trace(found)
+
+
+def print_verdict(found: RuleCheck) -> None:
+    if found.recommended:
+        output.say(f"It would be approved. {output.visible(found.reason)}", style="green")
+    else:
+        output.say(f"A person would be asked. {output.visible(found.reason)}", style="yellow")
+
+
+def _print_trace(found: RuleCheck) -> None:
+    """Print each voice in its turn; under a rule, what each part of its pattern met."""
+    output.fields({"approvals in a row": str(found.consecutive_approvals)})
+    for step in found.trace:
+        output.say(f"{_word(step.get('held')):<8} {output.visible(str(step.get('reason')))}")
+        findings: Sequence[Mapping[str, Any]] = step.get("findings") or ()
+        for each in findings:
+            actual = _compact(each["actual"]) if "actual" in each else "not given"
+            met = f"{output.visible(str(each.get('part')))}  ←  {output.visible(actual)}"
+            output.say(f"         {_word(each.get('held')):<8} {met}", style="dim")
+    for each in found.shadow:
+        would = "would have approved it" if each.get("recommended") else "would have asked a person"
+        output.say(f"shadow   {output.visible(str(each.get('rule')))} {would}.", style="dim")
+
+
+def _compact(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _word(held: object) -> str:
+    return "unknown" if held is None else "yes" if held else "no"
+
+
+@rule.command("backtest")
+def rule_backtest(
+    pattern: PatternArgument,
+    *,
+    action: ActionOption = "auto-approve",
+    days: Days = 30,
+    limit: Limit = 20,
+    as_json: Json = False,
+) -> None:
+    """Tell what a rule would have done in the last days; nothing is saved."""
+    pattern = pattern.strip()
+    with pointing_at(pattern), session() as assent, progress_bar() as told:
+        found = assent.backtest(pattern, action, days=days, limit=limit, on_progress=told)
+    if as_json:
+        output.emit(plain(found))
+    else:
+        print_backtest(found)
+
+
+@rule.command("shadow")
+def rule_shadow(rule_id: Id, *, days: Days = 30, limit: Limit = 20, as_json: Json = False) -> None:
+    """Tell what a rule in shadow said, and what people did."""
+    with session() as assent:
+        found = assent.shadow(rule_id, days=days, limit=limit)
+    if as_json:
+        output.emit(plain(found))
+    else:
+        print_shadow(found)
+
+
+@rule.command("events")
+def rule_events(rule_id: Id, *, as_json: Json = False) -> None:
+    """List who changed a rule, when, what and why."""
+    with session() as assent:
+        found = assent.rule_events(rule_id)
+    if as_json:
+        output.emit({"items": plain(found)})
+        return
+    rows: list[Sequence[str]] = []
+    before: Mapping[str, Any] = {}
+    for event in found:
+        rows.append(_event_row(event, before))
+        before = event.metadata.get("rule") or {}
+    output.table(("seq", "what", "who", "when", "change", "why"), rows, wide=("when",), empty="It has no history.")
+
+
+def _event_row(event: RuleEvent, before: Mapping[str, Any]) -> Sequence[str]:
+    now: Mapping[str, Any] = event.metadata.get("rule") or {}
+    changes = [f"{name}: {_compact(value)}" for name, value in now.items() if value != before.get(name)]
+    why = str(event.metadata.get("why") or "")
+    return (str(event.seq), event.type.removeprefix("rule-"), event.actor, event.timestamp, ", ".join(changes), why)
+
+
+@rule.command("export")
+def rule_export(*, as_json: Json = False) -> None:
+    """Print the rules as a rules.json."""
+    with session() as assent:
+        document = assent.export_rules()
+    if as_json:
+        output.emit(document)
+    else:
+        output.say(json.dumps(document, indent=2))
+
+
+@rule.command("import")
+def rule_import(
+    file: Annotated[typer.FileBinaryRead, typer.Argument(metavar="FILE", help="A rules.json; - is standard input.")],
+    *,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Tell what it would do, and do nothing.")] = False,
+    replace: Annotated[bool, typer.Option("--replace", help="Remove the rules that are not in the file.")] = False,
+    why: Why = None,
+    as_json: Json = False,
+) -> None:
+    """Take over the rules of a file, all of them or none."""
+    document = _object(file.read(), "FILE")
+    with _naming_rules(document), session() as assent:
+        done = assent.import_rules(document, dry_run=dry_run, replace=replace, why=why)
+    if as_json:
+        output.emit(plain(done))
+    else:
+        _print_imported(done)
+
+
+def _object(text: str | bytes, where: str) -> dict[str, Any]:
+    try:
+        value = strict_loads(text.encode() if isinstance(text, str) else text)
+    except MalformedJson as error:
+        msg = f"is not JSON: {error.message}"
+        raise typer.BadParameter(msg, param_hint=where) from error
+    if not is_object(value):
+        msg = "must be a JSON object"
+        raise typer.BadParameter(msg, param_hint=where)
+    return value
+
+
+@contextlib.contextmanager
+def _naming_rules(document: Mapping[str, Any]) -> Generator[None, None, None]:
+    """Of a file that is refused, name every rule that is in the way."""
+    try:
+        yield
+    except InvalidRequest as error:
+        code = output.fail(error)
+        named: Any = error.details.get("errors") or ()
+        for each in named:
+            output.remark(f"  {output.visible(str(each.get('pointer')))}: {output.visible(str(each.get('detail')))}")
+            if "column" in each:
+                _print_place(str(document["rules"][each["index"]]["pattern"]).strip(), each)
+        output.remark("Nothing was imported.")
+        raise typer.Exit(code) from error
+
+
+def _print_imported(done: RulesImported) -> None:
+    told = [each for each in done.items if each.outcome != "unchanged"]
+    rows = [(each.outcome, each.id or "", each.action, each.pattern) for each in told]
+    output.table(("outcome", "id", "action", "pattern"), rows, empty="The rules are as the file has them.")
+    counts = f"{done.added} added, {done.changed} changed, {done.unchanged} unchanged, {done.removed} removed"
+    would = "Nothing was done; it would be: " if done.dry_run else ""
+    output.say(f"{would}{counts}; {done.total_rules} in all.")

@@ -1,0 +1,238 @@
+"""What the rows of a rule must add up to, and whether what rules decided follows from what they said then."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from assent.domain.access import Kind
+from assent.domain.audit import PURGED, UNREADABLE, Finding, Part, Stored, broken_links
+from assent.domain.canonical import Json, link
+from assent.domain.errors import PatternError
+from assent.domain.instants import SECOND, from_iso
+from assent.domain.patterns import Pattern, match, parse
+from assent.domain.rule_changes import CHANGED, CREATED, REMOVED, RuleEvent, body, content
+from assent.domain.rulebook import Rule, RuleAction, RuleMode
+from assent.domain.rules import Source, subject_of
+from assent.domain.terms import Terms
+
+APART = 60 * SECOND
+"""How far two moments may contradict each other. A change is dated when it is made and seen when it is committed:
+until then others rightly go by what stood before."""
+COUNT = Source.AFTER_N.value
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRule:
+    """Everything the database holds about one rule."""
+
+    rule: Rule
+    events: Sequence[RuleEvent]
+
+
+@dataclass(frozen=True, slots=True)
+class Shadow:
+    """What is stored of a rule in shadow that matched, and what the creation of that breakpoint says of it."""
+
+    rule_id: str
+    breakpoint_id: str
+    rule_version: int
+    recommended: int
+    at: int
+    created_at: int | None
+    told: Sequence[Mapping[str, Json]]
+    said: Mapping[str, Json] | None
+    """What the rule said in that version; None if it never had it."""
+
+
+def rule_findings(stored: StoredRule) -> list[Finding]:
+    """Return everything about a rule that does not hold; none when nobody touched it."""
+    try:
+        return list(_rule(stored))
+    except UNREADABLE as error:
+        what = f"its rows cannot be read together: {type(error).__name__}: {error}"
+        return [Finding(Part.ROWS, None, None, what, stored.rule.id)]
+
+
+def _rule(stored: StoredRule) -> Iterator[Finding]:
+    rule, events = stored.rule, stored.events
+    for seq, what in broken_links(events, _hash, version=rule.version, head=rule.head):
+        yield Finding(Part.CHAIN, None, seq, what, rule.id)
+    for event in events:
+        expected = {CREATED} if event.seq == 1 else {CHANGED, REMOVED} if event is events[-1] else {CHANGED}
+        if event.type not in expected:
+            what = f"a rule has no {event.type!r} at this place"
+            yield Finding(Part.FOLD, None, event.seq, what, rule.id)
+    if not events:
+        yield Finding(Part.FOLD, None, None, "it does not begin with its creation", rule.id)
+        return
+    for name, row, events_say in _compared(rule, events):
+        if row != events_say:
+            what = f"its {name} is {row!s}, but its events say {events_say!s}"
+            yield Finding(Part.FOLD, None, None, what, rule.id)
+
+
+def _hash(event: RuleEvent) -> str:
+    return link(event.previous, body(event))
+
+
+def _compared(rule: Rule, events: Sequence[RuleEvent]) -> Iterator[tuple[str, Json, Json]]:
+    first, last = events[0], events[-1]
+    yield "project", rule.project, first.metadata.get("project")
+    yield "source", rule.source, first.metadata.get("source")
+    yield "created_by", rule.created_by, str(first.actor)
+    yield "created_at", rule.created_at, first.at
+    yield "updated_at", rule.updated_at, last.at
+    yield "removed_at", rule.removed_at, last.at if last.type == REMOVED else None
+    yield "content", content(rule), last.metadata.get("rule")
+
+
+def approving(stored: Stored) -> str | None:
+    """Return the name of the rule that approved it, if one did."""
+    by = stored.breakpoint.ended_by
+    return by.name if by is not None and by.kind is Kind.RULE else None
+
+
+def shadows_told(stored: Stored) -> list[str]:
+    """Return the rules in shadow that matched, as its creation says."""
+    try:
+        return [each["rule"] for each in stored.events[0].metadata.get("shadow") or ()] if stored.events else []
+    except UNREADABLE:
+        return []  # its hash is wrong as well, which is told elsewhere
+
+
+def approval_findings(stored: Stored, history: Sequence[RuleEvent], *, approvals: int) -> list[Finding]:
+    """Return why no rule may have decided it so: `history` is of the rule that did, `approvals` how many of people."""
+    try:
+        return list(_approval(stored, history, approvals))
+    except UNREADABLE as error:
+        what = f"what a rule decided about it cannot be read: {type(error).__name__}: {error}"
+        return [Finding(Part.ROWS, stored.breakpoint.id, None, what)]
+
+
+def _approval(stored: Stored, history: Sequence[RuleEvent], approvals: int) -> Iterator[Finding]:
+    current, name = stored.breakpoint, approving(stored)
+    recommended = current.auto_approval.get("recommended") is True
+    if recommended and name is None:
+        what = f"a rule approved it when it was raised, and yet it is {current.decision or current.status}"
+        yield Finding(Part.FOLD, current.id, None, what)
+    if name is None:
+        return
+    yield from _alone(stored)
+    if not recommended:
+        yield _wrong(stored, f"it was approved by rule:{name}, but its creation recommends no such thing")
+    for reason in _stops(stored):
+        yield _wrong(stored, f"it was approved by rule:{name}, but {reason}")
+    problems = _counted(stored, approvals) if name == COUNT else _followed(stored, name, history)
+    for problem in problems:
+        yield _wrong(stored, f"it was approved by rule:{name}, {problem}")
+
+
+def _wrong(stored: Stored, what: str) -> Finding:
+    return Finding(Part.PEOPLE, stored.breakpoint.id, None, what)
+
+
+def _alone(stored: Stored) -> Iterator[Finding]:
+    """What a rule approves is raised and released in one moment, and nobody else has a part in it."""
+    lived = [(each.type, each.at) for each in stored.events if each.type not in {"warned", PURGED}]
+    at = stored.breakpoint.created_at
+    if lived != [("created", at), ("released", at)]:
+        what = "a rule approved it, but it was not raised and released in one moment with nothing between"
+        yield Finding(Part.ENDS, stored.breakpoint.id, None, what)
+
+
+def _stops(stored: Stored) -> Iterator[str]:
+    """What no rule may approve, as far as it can still be seen."""
+    current = stored.breakpoint
+    if current.risk == "high":
+        yield "it is of high risk"
+    if current.payload.get("hardStop") is True:
+        yield "its agent asked for a person"
+    if not Terms.of(current.gate, current.payload).plain:
+        yield "it asks for a choice or for answers"
+
+
+def wanted(stored: Stored) -> int:
+    """Return how many approvals in a row it asks for; of what was purged, that is not known any more."""
+    asked: Any = stored.breakpoint.payload.get("autoApproveAfterN")
+    return 1 if stored.purged_at is not None else asked if isinstance(asked, int) else 0
+
+
+def _counted(stored: Stored, approvals: int) -> Iterator[str]:
+    said, asked = stored.breakpoint.auto_approval, wanted(stored)
+    if "matchedRule" in said:
+        yield "but its creation names a rule"
+    if asked < 1:
+        yield "but it does not ask for that"
+    elif said["consecutiveApprovals"] < asked:
+        yield f"but it asks for {asked} approvals in a row, and its creation counts {said['consecutiveApprovals']}"
+    elif approvals < asked:
+        yield f"but it asks for {asked} approvals in a row, and there had been {approvals}"
+
+
+def _followed(stored: Stored, name: str, history: Sequence[RuleEvent]) -> Iterator[str]:
+    created = stored.events[0].metadata if stored.events else {}
+    matched, version = stored.breakpoint.auto_approval.get("matchedRule"), created.get("ruleVersion")
+    if matched != name:
+        yield f"but its creation names {matched or 'none'}"
+    stood = next((each for each in history if each.seq == version), None)
+    if not history:
+        yield "which is not there"
+    elif stood is None:
+        yield f"which has no version {version}"
+    else:
+        yield from _as_it_stood(stored, stood, history)
+
+
+def _as_it_stood(stored: Stored, stood: RuleEvent, history: Sequence[RuleEvent]) -> Iterator[str]:
+    current, said = stored.breakpoint, stood.metadata["rule"]
+    at = current.created_at
+    if history[0].metadata.get("project") != current.project:
+        yield "which belongs to another project"
+    if (said["action"], said["mode"], said["enabled"]) != (RuleAction.AUTO, RuleMode.LIVE, True):
+        yield f"whose version {stood.seq} approves nothing"
+    elif stood.type == REMOVED or (said["expiresAt"] is not None and from_iso(said["expiresAt"]) <= at):
+        yield f"whose version {stood.seq} was not in force"
+    after = [each.at for each in history if each.seq == stood.seq + 1]
+    if stood.at > at + APART or any(each < at - APART for each in after):
+        yield f"whose version {stood.seq} did not stand at that time"
+    if not _fits(said["pattern"], stored):
+        yield "whose pattern does not match it"
+
+
+def _fits(text: str, stored: Stored) -> bool:
+    pattern, current = _read(text), stored.breakpoint
+    if pattern is None:
+        return False
+    if stored.purged_at is not None:
+        return pattern.glob.matches(current.gate)
+    return match(pattern, subject_of(current)) is True
+
+
+@lru_cache(maxsize=4096)
+def _read(text: str) -> Pattern | None:
+    try:
+        return parse(text)
+    except PatternError:
+        return None
+
+
+def missing_shadows(stored: Stored, there: Iterable[str]) -> Iterator[Finding]:
+    """Return the rules in shadow that matched according to its creation, and of which nothing is stored."""
+    for name in sorted(set(shadows_told(stored)) - set(there)):
+        what = f"the rule {name} matched it in shadow, of which nothing is stored"
+        yield Finding(Part.FOLD, stored.breakpoint.id, 1, what)
+
+
+def shadow_findings(row: Shadow) -> list[Finding]:
+    entry = {"rule": row.rule_id, "version": row.rule_version, "recommended": bool(row.recommended)}
+    same = row.recommended in (0, 1) and row.at == row.created_at and entry in row.told
+    if not same:
+        what = f"what is stored of the rule {row.rule_id} in shadow is not what its creation says"
+        return [Finding(Part.FOLD, row.breakpoint_id, 1, what)]
+    if row.said is None or row.said.get("mode") != RuleMode.SHADOW:
+        what = (
+            f"the rule {row.rule_id} is said to have matched it in shadow, where its version {row.rule_version} is not"
+        )
+        return [Finding(Part.FOLD, row.breakpoint_id, 1, what)]
+    return []

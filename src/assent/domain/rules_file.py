@@ -1,0 +1,169 @@
+"""`rules.json`: rules as a file that can be carried from place to place, and what importing one would change."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from assent.domain.canonical import Json
+from assent.domain.errors import Details, InvalidRequest, PatternError
+from assent.domain.instants import from_iso, iso
+from assent.domain.rule_changes import content
+from assent.domain.rulebook import Rule, RuleMode, checked
+
+SCHEMA_VERSION = "2026.01.breakpoint-rules-v1"
+"""The only one there is so far."""
+IMPORTED = "import:"
+"""How the source of an imported rule begins; the id it had in its file follows."""
+MAX_NAMED = 200
+_ORIGIN = ("id", "createdBy", "createdAt", "source")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One rule of a file: what it says of a rule, by the names in `Rule`, and where it came from."""
+
+    index: int
+    id: str | None
+    says: Mapping[str, Any]
+    origin: Mapping[str, Json] = field(default_factory=dict[str, Json])
+
+    @property
+    def source(self) -> str:
+        return f"{IMPORTED}{self.id}" if self.id else IMPORTED.rstrip(":")
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return self.says["pattern"], self.says["action"]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What an import does, worked out before anything is done."""
+
+    added: tuple[Entry, ...]
+    changed: tuple[tuple[Entry, Rule], ...]
+    """With the rule as it is to be."""
+    unchanged: tuple[tuple[Entry, Rule], ...]
+    removed: tuple[Rule, ...]
+
+
+def written(rules: Sequence[Rule]) -> dict[str, Json]:
+    """Return the rules as a file. What a rule has by default is left out."""
+    # The order is written for all or for none: half of it would put the others elsewhere.
+    ordered = [rule.order for rule in rules] == list(range(1, len(rules) + 1))
+    return {"schemaVersion": SCHEMA_VERSION, "rules": [_written(each, ordered=ordered) for each in rules]}
+
+
+def _written(rule: Rule, *, ordered: bool) -> dict[str, Json]:
+    body: dict[str, Json] = {
+        "id": rule.id,
+        "pattern": rule.pattern,
+        "action": rule.action,
+        "createdAt": iso(rule.created_at),
+        "createdBy": rule.created_by,
+        "source": rule.source,
+    }
+    more: dict[str, tuple[Json, bool]] = {
+        "note": (rule.note, rule.note is not None),
+        "mode": (rule.mode, rule.mode != RuleMode.LIVE),
+        "enabled": (rule.enabled, not rule.enabled),
+        "expiresAt": (iso(rule.expires_at) if rule.expires_at is not None else None, rule.expires_at is not None),
+        "order": (rule.order, not ordered),
+    }
+    return body | {name: value for name, (value, told) in more.items() if told}
+
+
+def read(document: Mapping[str, Json]) -> list[Entry]:
+    """Return what a file says, or refuse it with every rule that cannot be taken, by its number and place.
+
+    The shape has been checked before: fields are known and of their kind.
+    """
+    if document["schemaVersion"] != SCHEMA_VERSION:
+        raise InvalidRequest.at("/schemaVersion", f"is one we do not know; this reads {SCHEMA_VERSION}")
+    entries: list[Entry] = []
+    wrong: list[Details] = []
+    seen: dict[str, int] = {}
+    for index, body in enumerate(document["rules"]):
+        try:
+            entries.append(_entry(index, body, seen))
+        except InvalidRequest as error:
+            wrong.append(_named(index, error))
+    if wrong:
+        raise _refusal(wrong)
+    return entries
+
+
+def _entry(index: int, body: Mapping[str, Json], seen: dict[str, int]) -> Entry:
+    origin_id = body.get("id")
+    if origin_id is not None and (first := seen.setdefault(origin_id, index)) != index:
+        raise InvalidRequest.at("/id", f"is also that of /rules/{first}")
+    says: dict[str, Any] = {name: body[name] for name in ("action", "note", "mode", "enabled", "order") if name in body}
+    says["pattern"] = body["pattern"].strip()
+    if "expiresAt" in body:
+        says["expires_at"] = _moment(body["expiresAt"])
+    checked(Rule(id="", **says))
+    return Entry(index=index, id=origin_id, says=says, origin={name: body[name] for name in _ORIGIN if name in body})
+
+
+def _moment(text: str) -> int:
+    try:
+        return from_iso(text)
+    except (ValueError, OverflowError) as error:
+        raise InvalidRequest.at("/expiresAt", "must be a moment such as 2027-01-31T18:00:00Z") from error
+
+
+def _named(index: int, error: InvalidRequest) -> Details:
+    """Say which rule of the file is meant, and where in its pattern."""
+    if isinstance(error, PatternError):
+        return {"pointer": f"/rules/{index}/pattern", "detail": error.message, "index": index, **error.details}
+    pointer, _, detail = error.message.partition(": ")  # as InvalidRequest.at puts it
+    return {"pointer": f"/rules/{index}{pointer}", "detail": detail, "index": index}
+
+
+def _refusal(wrong: Sequence[Details]) -> InvalidRequest:
+    first = wrong[0]
+    others = len(wrong) - 1
+    more = f" (and {others} more)" if others else ""
+    return InvalidRequest(
+        f"{first['pointer']}: {first['detail']}{more}",
+        errors=wrong[:MAX_NAMED],
+        wrong=len(wrong),
+    )
+
+
+def plan(entries: Sequence[Entry], standing: Sequence[Rule], *, replacing: bool) -> Plan:
+    """Find for each entry the rule it stands for, by our own id, else by pattern and action; the others are added.
+
+    What an entry does not speak of stays as it is: a rule that somebody disabled is not enabled by leaving that out.
+    """
+    found = _found(entries, standing)
+    pairs = [(entry, rule, replace(rule, **entry.says)) for entry in entries if (rule := found.get(entry.index))]
+    kept = {rule.id for rule in found.values()}
+    return Plan(
+        added=tuple(entry for entry in entries if entry.index not in found),
+        changed=tuple((entry, wanted) for entry, rule, wanted in pairs if content(wanted) != content(rule)),
+        unchanged=tuple((entry, rule) for entry, rule, wanted in pairs if content(wanted) == content(rule)),
+        removed=tuple(rule for rule in standing if replacing and rule.id not in kept),
+    )
+
+
+def _found(entries: Sequence[Entry], standing: Sequence[Rule]) -> dict[int, Rule]:
+    """The surer sign for all of them first: none takes a rule from another that names it."""
+    found: dict[int, Rule] = {}
+    left = {rule.id: rule for rule in standing}
+    for of_entry, of_rule in _SIGNS:
+        having: dict[object, list[Rule]] = {}
+        for rule in left.values():
+            having.setdefault(of_rule(rule), []).append(rule)
+        for entry in entries:
+            candidates = [] if entry.index in found else having.get(of_entry(entry), [])
+            if candidates:
+                found[entry.index] = candidates.pop(0)
+                del left[found[entry.index].id]
+    return found
+
+
+_SIGNS: tuple[tuple[Callable[[Entry], object], Callable[[Rule], object]], ...] = (
+    (lambda entry: entry.id, lambda rule: rule.id),
+    (lambda entry: entry.key, lambda rule: (rule.pattern, rule.action)),
+)

@@ -1,0 +1,387 @@
+"""Back-tests: what a rule would have done to the past, what a shadow rule did, and what to propose."""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, Final
+
+import msgspec
+
+from assent.domain.access import Permission, Principal
+from assent.domain.backtest import Effect, Outcome, Past, Trial, mentions
+from assent.domain.canonical import Json
+from assent.domain.errors import InvalidRequest
+from assent.domain.instants import SECOND
+from assent.domain.patterns import BREAKPOINT_ATTRIBUTES, parse
+from assent.domain.rulebook import Rule, RuleAction, Rulebook, RuleMode
+from assent.domain.rules import propose, subject_of
+from assent.ports import Database
+from assent.services.rules import Question
+from assent.store.backtest import COLUMN_OF, Alike, Member, Named, Shadow, Sieve, Whole, Window
+from assent.store.transaction import Transaction
+
+DAY = 24 * 3600 * SECOND
+SLICE = 20_000
+"""How many of each status one read looks at: some tenths of a second, in which the others go on."""
+CONTENT_SLICE = 2_000
+"""The same where contents have to be read."""
+CHUNK, CHUNK_BYTES = 500, 4_000_000
+"""How many contents are in memory at a time."""
+SHADOWS = 10_000
+AT_ONCE = 2
+"""Reader threads that back-tests take; the others are for everybody else."""
+KEPT = 50_000
+"""How many kinds of breakpoints are remembered with what was found about them."""
+_EVERYTHING: Final = frozenset(BREAKPOINT_ATTRIBUTES)
+_PURGED: Final = frozenset({"payload", "title"})
+_EXPERT: Final = frozenset({"expert"})
+_ONE_BY_ONE: Final = frozenset({"title", "runId"})
+"""Nearly each breakpoint has its own: told apart by them only if the pattern asks about them."""
+_AFTER_ALL = "~"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    pattern: str
+    action: str = RuleAction.AUTO.value
+    days: int = 30
+    limit: int = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    scanned: int
+    total: int
+
+
+@dataclass(slots=True)
+class Counts:
+    """How many the rule would have done what to, what became of those it acts on, and the newest of some."""
+
+    scanned: int = 0
+    effects: Counter[Effect] = field(default_factory=Counter[Effect])
+    outcomes: Counter[Outcome] = field(default_factory=Counter[Outcome])
+    listed: dict[Outcome, list[str]] = field(default_factory=dict[Outcome, list[str]])
+
+    def add(self, effect: Effect, outcome: Outcome, count: int = 1) -> None:
+        self.effects[effect] += count
+        if effect in _ACTING:
+            self.outcomes[outcome] += count
+
+
+_ACTING = frozenset({Effect.ACTS, Effect.UNSURE})
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    wanted: Wanted
+    window: Window
+    counts: Counts
+    items: Mapping[Outcome, Sequence[Named]]
+
+    @property
+    def acting(self) -> int:
+        return sum(self.counts.effects[each] for each in _ACTING)
+
+    @property
+    def matched(self) -> int:
+        return self.acting + self.counts.effects[Effect.STOPPED] + self.counts.effects[Effect.PURGED]
+
+    @property
+    def unknown(self) -> int:
+        return self.counts.effects[Effect.UNKNOWN] + self.counts.effects[Effect.UNSURE]
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A back-test that can begin: the pattern is read, and the rules that would have come before it."""
+
+    wanted: Wanted
+    trial: Trial
+    window: Window
+    sieve: Sieve
+    attributes: frozenset[str]
+    total: int
+
+    @property
+    def lists(self) -> tuple[Outcome, ...]:
+        """Which outcomes are worth a look: what the rule would have got wrong, and what it would change now."""
+        lists = (Outcome.REJECTED, Outcome.WAITING)
+        return (*lists, Outcome.AUTO) if self.trial.action is RuleAction.NEVER else lists
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    run: Run
+    may_save: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ShadowAgreement:
+    """What a rule in shadow said since it says what it says now, and what people did."""
+
+    rule: Rule
+    since: int
+    since_version: int
+    counts: Counter[str]
+    disagreements: Sequence[Named]
+
+
+class BacktestService:
+    """Reads only, a slice of time after the other, each of one moment: whoever raises or decides goes on meanwhile."""
+
+    def __init__(self, database: Database[Transaction]) -> None:
+        self._database = database
+        self._turns = asyncio.Semaphore(AT_ONCE)
+        self._books: dict[str, Rulebook] = {}
+
+    async def prepare(self, wanted: Wanted, *, by: Principal) -> Run:
+        """Refuse what cannot be back-tested, before anything is looked at."""
+        return await self._database.read(partial(self._prepare, wanted=wanted, by=by))
+
+    def _prepare(self, tx: Transaction, *, wanted: Wanted, by: Principal) -> Run:
+        by.require(Permission.READ_PEOPLE)
+        pattern, now = parse(wanted.pattern), tx.now()
+        action = RuleAction(wanted.action)
+        trial = Trial(pattern, action, self._book(tx, by.project, now), now)
+        attributes = _told_apart(trial)
+        window = Window(by.project, now - wanted.days * DAY, now + 1)
+        sieve = tx.backtests.sieve(pattern, attributes, stops=action is RuleAction.AUTO)
+        wanted = replace(wanted, pattern=pattern.source)
+        return Run(wanted, trial, window, sieve, attributes, tx.backtests.count(window))
+
+    def _book(self, tx: Transaction, project: str, now: int) -> Rulebook:
+        pages = tx.rules.pages(project)
+        stopping = [
+            each
+            for each in pages.rules
+            if each.action != RuleAction.AUTO and each.mode != RuleMode.SHADOW and each.in_force(now)
+        ]
+        before = self._books.get(project)
+        book = Rulebook.of(stopping, pages.policy.get("alwaysBreakOn", ()), before=before)
+        self._books[project] = book
+        return book
+
+    async def walk(self, run: Run) -> AsyncGenerator[Progress | Report, None]:
+        """Go back in time; tell after each slice how far it got, and at last what was found."""
+        looking = Looking(run)
+        until = run.window.until
+        while until > run.window.since:
+            async with self._turns:
+                until = await self._database.read(partial(looking.slice, until=until))
+            yield Progress(looking.counts.scanned, max(run.total, looking.counts.scanned))
+        yield await self._database.read(looking.report)
+
+    async def report(self, run: Run) -> Report:
+        *_, last = [each async for each in self.walk(run)]
+        assert isinstance(last, Report), "it comes last"
+        return last
+
+    async def propose(self, breakpoint_id: str, *, days: int, limit: int, by: Principal) -> Proposal:
+        """Say which rule would have made this question unnecessary; nothing is saved."""
+        use_case = partial(_proposed, breakpoint_id=breakpoint_id, by=by)
+        wanted = Wanted(pattern=await self._database.read(use_case), days=days, limit=limit)
+        return Proposal(await self.prepare(wanted, by=by), by.may(Permission.RULES))
+
+    async def shadow(self, rule_id: str, *, days: int, limit: int, by: Principal) -> ShadowAgreement:
+        """Hold what a shadow rule said against what people did."""
+        by.require(Permission.READ_PEOPLE)
+        rule, version, since = await self._database.read(partial(_shadow_rule, rule_id=rule_id, days=days, by=by))
+        counts, disagreements = Counter[str](), list[str]()
+        before = _AFTER_ALL
+        while before:
+            read = partial(_shadows, rule_id=rule_id, before=before)
+            async with self._turns:
+                rows = await self._database.read(read)
+            for each in rows:
+                if each.at >= since and each.rule_version >= version:
+                    said = _agreement(rule, each)
+                    counts.update(said)
+                    if "disagreed" in said and len(disagreements) < limit:
+                        disagreements.append(each.breakpoint_id)
+            before = rows[-1].breakpoint_id if len(rows) == SHADOWS else ""
+        named = await self._database.read(lambda tx: tx.backtests.named(disagreements))
+        return ShadowAgreement(rule, since, version, counts, named)
+
+
+class Looking:
+    """A walk through the past: what was found so far."""
+
+    def __init__(self, run: Run, *, size: int | None = None) -> None:
+        self.run = run
+        self._size = size or (CONTENT_SLICE if "payload" in mentions(run.trial.pattern) else SLICE)
+        self.counts = Counts(listed={outcome: [] for outcome in run.lists})
+        self._judged: dict[Alike, Effect] = {}
+
+    def slice(self, tx: Transaction, *, until: int) -> int:
+        """Look at the newest that are left, and return where to go on from."""
+        tx.audit.one_moment()
+        left = replace(self.run.window, until=until)
+        window = replace(left, since=tx.backtests.start_of_slice(left, self._size))
+        self.counts.scanned += tx.backtests.count(window)
+        unread: set[Alike] = set()
+        shown: set[Alike] = set()
+        for group in tx.backtests.groups(window, self.run.sieve):
+            effect = self._effect(group.alike)
+            if effect is Effect.UNREAD:
+                unread.add(group.alike)
+                continue
+            self.counts.add(effect, group.outcome, group.count)
+            if effect in _ACTING and group.outcome in self._open():
+                shown.add(group.alike)
+        if unread or shown:
+            self._look_closer(tx, window, unread=unread, shown=shown)
+        return window.since
+
+    def _effect(self, alike: Alike) -> Effect:
+        found = self._judged.get(alike)
+        if found is None:
+            if len(self._judged) >= KEPT:
+                self._judged.clear()
+            found = self._judged[alike] = self.run.trial.effect(_outlined(self.run, alike))
+        return found
+
+    def _open(self) -> tuple[Outcome, ...]:
+        return tuple(each for each, ids in self.counts.listed.items() if len(ids) < self.run.wanted.limit)
+
+    def _look_closer(self, tx: Transaction, window: Window, *, unread: set[Alike], shown: set[Alike]) -> None:
+        """Read what only the content tells, and note what the lists want of the others."""
+        gates = None
+        if "gate" in self.run.attributes:
+            place = self.run.sieve.columns.index("gate")
+            gates = {each.values[place] for each in unread | shown}
+        outcomes = tuple(Outcome) if unread else self._open()
+        members = tx.backtests.members(window, self.run.sieve, gates=gates, outcomes=outcomes)
+        found = [each for each in members if each.alike in shown]
+        found += self._read(tx, (each for each in members if each.alike in unread))
+        found.sort(key=lambda each: (each.created_at, each.id), reverse=True)
+        for each in found:
+            if each.outcome in self._open():
+                self.counts.listed[each.outcome].append(each.id)
+
+    def _read(self, tx: Transaction, members: Iterable[Member]) -> Iterator[Member]:
+        """Judge each by its content, and return those that the rule acts on."""
+        for chunk in in_chunks(members):
+            by_id = {each.id: each for each in chunk}
+            for whole in tx.backtests.whole(list(by_id)):
+                effect = self.run.trial.effect(_whole(whole))
+                self.counts.add(effect, whole.outcome)
+                if effect in _ACTING:
+                    yield by_id[whole.breakpoint.id]
+
+    def report(self, tx: Transaction) -> Report:
+        items = {outcome: tx.backtests.named(ids) for outcome, ids in self.counts.listed.items()}
+        return Report(self.run.wanted, self.run.window, self.counts, items)
+
+
+def _told_apart(trial: Trial) -> frozenset[str]:
+    """Return the attributes by which past breakpoints are told apart; what is alike in them is judged once."""
+    asked = set(mentions(trial.pattern))
+    if trial.action is RuleAction.AUTO:
+        asked |= {"risk"}.union(*map(mentions, trial.book.patterns.values())) - _ONE_BY_ONE
+        if trial.book.always_break_on:
+            asked.add("tags")
+    if trial.pattern.glob.text.strip("*") or trial.book.patterns or trial.book.faults:
+        asked.add("gate")
+    return frozenset(asked & COLUMN_OF.keys())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Outline:
+    """What a row says without its content, as the rules ask for it."""
+
+    payload: Mapping[str, Json]
+    gate: str = ""
+    agent_id: str = ""
+    run_id: str | None = None
+    title: str | None = None
+    tags: tuple[str, ...] = ()
+    strategy: str = ""
+    risk: str | None = None
+    priority: str = ""
+
+
+def _outlined(run: Run, alike: Alike) -> Past:
+    values: dict[str, Any] = dict(zip(run.sieve.columns, alike.values, strict=True))
+    experts, certain = _experts(values.pop("seats", "[]"))
+    payload = {"expert": experts, "attempt": values.pop("attempt", None)}
+    if "tags" in values:
+        values["tags"] = tuple(msgspec.json.decode(values["tags"]))
+    subject = subject_of(_Outline(payload=payload, **values))
+    uncertain = frozenset[str]() if certain else _EXPERT
+    unread = _EVERYTHING - run.attributes | uncertain
+    if not alike.purged:
+        return Past(subject=subject, unread=unread, loud=alike.loud)
+    gone = _PURGED | uncertain
+    return Past(subject=subject, unread=unread - gone, gone=gone, purged=True)
+
+
+def _experts(seats: str) -> tuple[tuple[str, ...], bool]:
+    """Return whom the agent asked for, and whether that is certain: an added owner may have been asked for as well."""
+    found: list[tuple[str, list[str], bool]] = msgspec.json.decode(seats)
+    names = tuple(each for name, absent, _ in found for each in (name, *absent))
+    return names, not any(added for _, _, added in found)
+
+
+def _whole(whole: Whole) -> Past:
+    question = Question.of(whole.breakpoint)
+    if not whole.purged:
+        return Past(subject=question.subject, hard_stop=question.hard_stop, plain=question.plain)
+    seats = whole.breakpoint.seats
+    payload = {"expert": tuple(name for seat in seats for name in seat.names), "attempt": whole.attempt}
+    subject = subject_of(whole.breakpoint.but(payload=payload))
+    gone = _PURGED | _EXPERT if any(seat.added for seat in seats) else _PURGED
+    return Past(subject=subject, gone=gone, purged=True)
+
+
+def in_chunks(members: Iterable[Member]) -> Iterator[list[Member]]:
+    chunk: list[Member] = []
+    size = 0
+    for each in members:
+        chunk.append(each)
+        size += each.size
+        if len(chunk) == CHUNK or size > CHUNK_BYTES:
+            yield chunk
+            chunk, size = [], 0
+    if chunk:
+        yield chunk
+
+
+def _proposed(tx: Transaction, *, breakpoint_id: str, by: Principal) -> str:
+    by.require(Permission.READ_PEOPLE)
+    found = tx.breakpoints.look(breakpoint_id, project=by.project)
+    if tx.holds.purged_at(breakpoint_id, project=by.project) is not None:
+        raise InvalidRequest("The content of this breakpoint was removed; there is nothing left to make a rule from.")
+    if found.payload.get("presentAlwaysApprove") is False:
+        raise InvalidRequest("The agent wants this question asked each time (presentAlwaysApprove is false).")
+    return propose(subject_of(found))
+
+
+def _shadow_rule(tx: Transaction, *, rule_id: str, days: int, by: Principal) -> tuple[Rule, int, int]:
+    """Return the rule, the version since which it says what it says now, and since when to look."""
+    rule = tx.rules.get(rule_id, project=by.project)
+    version = rule.version
+    for event in reversed(tx.rules.events(rule_id)):
+        said: Mapping[str, Json] = event.metadata["rule"]
+        if (said["pattern"], said["action"]) != (rule.pattern, rule.action):
+            break
+        version = event.seq
+    return rule, version, tx.now() - days * DAY
+
+
+def _shadows(tx: Transaction, *, rule_id: str, before: str) -> list[Shadow]:
+    return tx.backtests.shadows(rule_id, before=before, limit=SHADOWS)
+
+
+def _agreement(rule: Rule, shadow: Shadow) -> tuple[str, ...]:
+    """Return what the rule would have done, and how people saw it; what no person decided is undecided."""
+    if rule.action == RuleAction.AUTO and not shadow.recommended:
+        return ("stopped",)
+    said = "would_approve" if shadow.recommended else "would_stop"
+    if shadow.outcome is Outcome.AUTO:
+        return said, "auto"
+    if shadow.outcome not in {Outcome.APPROVED, Outcome.REJECTED}:
+        return said, "undecided"
+    return said, "agreed" if (shadow.outcome is Outcome.APPROVED) == shadow.recommended else "disagreed"

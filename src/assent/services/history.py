@@ -1,0 +1,100 @@
+"""History: what became of past breakpoints, and how a gate fares."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from statistics import median
+
+from assent.domain.instants import SECOND
+from assent.ports import Database
+from assent.services.inbox import InboxService
+from assent.store.history import Counted, More
+from assent.store.reading import Query, Summary
+from assent.store.transaction import Transaction
+
+COUNTED_AT_MOST = 10_000
+"""How many of a gate's breakpoints are counted: a summary takes no longer the older a gate grows."""
+LONGEST_STREAK = 1_000
+MOST_AGENTS = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """One breakpoint and what the list does not tell of it."""
+
+    row: Summary
+    more: More
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """How a gate fares, by its newest breakpoints."""
+
+    counts: "Counter[str]"
+    median_response: float | None
+    streaks: tuple[tuple[str, int], ...]
+    """Approvals by people in a row, for each agent, the busiest first."""
+    complete: bool
+    since: int | None
+
+
+class HistoryService:
+    def __init__(self, database: Database[Transaction], inbox: InboxService) -> None:
+        self._database = database
+        self._inbox = inbox
+
+    async def page(self, query: Query) -> list[Past]:
+        """Return up to limit + 1 of them, newest first."""
+        rows = await self._inbox.page(query)
+        ids = [row.id for row in rows]
+        more = await self._database.read(lambda tx: tx.history.more(ids)) if ids else {}
+        return [Past(row, more[row.id]) for row in rows]
+
+    async def standing(self, query: Query) -> Standing:
+        return await self._database.read(partial(_standing, query=query))
+
+
+def _standing(tx: Transaction, query: Query) -> Standing:
+    assert query.gate is not None, "asked about a gate"
+    rows = tx.history.newest(query.project, query.gate, limit=COUNTED_AT_MOST + 1)
+    counted = [row for row in rows[:COUNTED_AT_MOST] if _asked_for(row, query)]
+    agents = Counter(row.agent_id for row in counted)
+    gate, project = query.gate, query.project
+    return Standing(
+        counts=Counter(outcome(row) for row in counted),
+        median_response=_median_response(counted),
+        streaks=tuple(
+            (agent, tx.rules.ground(project, gate, agent, limit=LONGEST_STREAK).consecutive)
+            for agent, _ in agents.most_common(MOST_AGENTS)
+        ),
+        complete=len(rows) <= COUNTED_AT_MOST,
+        since=rows[:COUNTED_AT_MOST][-1].created_at if rows else None,
+    )
+
+
+def _asked_for(row: Counted, query: Query) -> bool:
+    return query.agent_id in {None, row.agent_id} and query.created_by_id in {None, row.created_by_id}
+
+
+def outcome(row: Counted) -> str:
+    """Return how it ended, those that rules approved apart: each breakpoint counts once."""
+    if is_auto(row.ended_by):
+        return "auto"
+    return row.decision or row.status
+
+
+def is_auto(ended_by: str | None) -> bool:
+    return ended_by is not None and ended_by.startswith("rule:")
+
+
+def _median_response(rows: Sequence[Counted]) -> float | None:
+    times = [seconds for row in rows if (seconds := response_seconds(row)) is not None]
+    return median(times) if times else None
+
+
+def response_seconds(row: Counted | Summary) -> float | None:
+    """How long a person took to decide it, if a person did."""
+    if row.decision is None or row.ended_at is None or not (row.ended_by or "").startswith("person:"):
+        return None
+    return (row.ended_at - row.created_at) / SECOND

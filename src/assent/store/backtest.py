@@ -1,0 +1,291 @@
+"""Past breakpoints for back-tests: alike ones counted together, slice by slice of the time they were raised in.
+
+SQL leaves out only what a pattern cannot match for sure; what matches is for the domain to say.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from assent.domain.backtest import Outcome
+from assent.domain.breakpoint import Breakpoint, Status
+from assent.domain.expressions import And, Expression, Or, Predicate
+from assent.domain.globs import Glob
+from assent.domain.patterns import Pattern
+from assent.ports import Session
+from assent.store.breakpoints import COLUMNS, breakpoint_of, to_json
+from assent.store.sql import Row, among
+
+COLUMN_OF: Mapping[str, str] = {
+    "gate": "gate",
+    "tags": "tags",
+    "expert": "seats",
+    "agentId": "agent_id",
+    "runId": "run_id",
+    "title": "title",
+    "risk": "risk",
+    "priority": "priority",
+    "attempt": "attempt",
+    "strategy": "strategy",
+}
+"""Where an attribute is told without the content."""
+_FIND = {"sqlite": "instr", "postgresql": "strpos"}
+_SIZE = {"sqlite": "length(payload)", "postgresql": "octet_length(payload)"}
+_OUTCOME = f"""
+    CASE WHEN status <> 'released' THEN status
+         WHEN substr(ended_by, 1, 5) = 'rule:' THEN '{Outcome.AUTO}'
+         WHEN decision = 'rejected' AND substr(ended_by, 1, 7) = 'system:' THEN '{Outcome.TIMED_OUT}'
+         ELSE decision END"""
+_WINDOW = f"""
+    project_id = :project_id AND status IN ({", ".join(f"'{each}'" for each in Status)})
+    AND created_at >= :since AND created_at < :until"""
+# What a content that asks for a person has in it; that it does is for the domain to say.
+_LOUD = ('"hardStop"', '"options"', '"form"')
+_NAMES_ONE = {("tags", "contains"), ("expert", "contains"), ("expert", "="), ("expert", "in")}
+_IS_ONE = {("agentId", "="), ("agentId", "in")}
+SELECT_STEP = """
+    SELECT created_at FROM assent_breakpoints
+    WHERE project_id = :project_id AND status = :status AND created_at >= :since AND created_at < :until
+    ORDER BY created_at DESC LIMIT 1 OFFSET :size"""
+SELECT_NAMED = """
+    SELECT id, gate, title, agent_id, created_at, decision, ended_by, ended_at, result FROM assent_breakpoints
+    WHERE {these} ORDER BY created_at DESC, id DESC"""
+SELECT_SHADOWS = f"""
+    SELECT s.breakpoint_id, s.rule_version, s.recommended, s.at, {_OUTCOME}
+    FROM (
+        SELECT breakpoint_id, rule_version, recommended, at FROM assent_shadows
+        WHERE rule_id = :rule_id AND breakpoint_id < :before ORDER BY breakpoint_id DESC LIMIT :limit
+    ) s JOIN assent_breakpoints b ON b.id = s.breakpoint_id
+    ORDER BY s.breakpoint_id DESC"""
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """What a project raised from one moment until before another."""
+
+    project: str
+    since: int
+    until: int
+
+    def params(self) -> dict[str, Any]:
+        return {"project_id": self.project, "since": self.since, "until": self.until}
+
+
+@dataclass(frozen=True, slots=True)
+class Sieve:
+    """Which columns tell breakpoints apart, and which breakpoints need no look at all."""
+
+    columns: tuple[str, ...]
+    table: str
+    tests: str
+    params: Mapping[str, Any]
+    stops: bool
+    """Look as well whether the content may ask for a person."""
+
+
+@dataclass(frozen=True, slots=True)
+class Alike:
+    """What breakpoints have in common that are judged together."""
+
+    values: tuple[Any, ...]
+    purged: bool
+    loud: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    alike: Alike
+    outcome: Outcome
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    alike: Alike
+    outcome: Outcome
+    id: str
+    created_at: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """A breakpoint with its content, unless that was purged."""
+
+    breakpoint: Breakpoint
+    attempt: int | None
+    outcome: Outcome
+    purged: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A breakpoint as a list shows it."""
+
+    id: str
+    gate: str
+    title: str | None
+    agent_id: str
+    created_at: int
+    decision: str | None
+    ended_by: str | None
+    ended_at: int | None
+    result: str | None
+
+    @property
+    def feedback(self) -> str | None:
+        said: str | None = msgspec.json.decode(self.result).get("feedback") if self.result else None
+        return said
+
+
+@dataclass(frozen=True, slots=True)
+class Shadow:
+    breakpoint_id: str
+    rule_version: int
+    recommended: bool
+    at: int
+    outcome: Outcome
+
+
+class Backtests:
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def sieve(self, pattern: Pattern, attributes: Collection[str], *, stops: bool) -> Sieve:
+        """Tell apart by these attributes, and leave out what the pattern cannot match."""
+        dialect = self._session.dialect
+        builder = _Tests(_FIND[dialect])
+        tests = [builder.gate(pattern.glob)]
+        if pattern.expression is not None:
+            tests.append(builder.possible(pattern.expression))
+        index = "gate" if pattern.glob.literal else "status_created"
+        # Left alone, SQLite walks whichever index is in the order of the groups, through all the years there are.
+        hint = f" INDEXED BY ix_assent_breakpoints_{index}" if dialect == "sqlite" else ""
+        columns = tuple(column for name, column in COLUMN_OF.items() if name in attributes)
+        written = "".join(f" AND {each}" for each in tests if each)
+        return Sieve(columns, f"assent_breakpoints{hint}", written, builder.params, stops)
+
+    def count(self, window: Window) -> int:
+        statement = f"SELECT count(*) FROM assent_breakpoints WHERE {_WINDOW}"
+        return int(self._session.all(statement, window.params())[0][0])
+
+    def start_of_slice(self, window: Window, size: int) -> int:
+        """Return where to begin so that of each status about this many are left until the window's end."""
+        found = [
+            row[0] + 1
+            for status in Status
+            for row in self._session.all(SELECT_STEP, window.params() | {"status": status.value, "size": size})
+        ]
+        # Of one microsecond there may be more; they are taken together.
+        return min(max(found), window.until - 1) if found else window.since
+
+    def groups(self, window: Window, sieve: Sieve) -> list[Group]:
+        statement, params = groups_statement(window, sieve, self._session.dialect)
+        rows = [tuple(each) for each in self._session.all(statement, params)]
+        return [Group(_alike(row[:-1]), Outcome(row[0]), row[-1]) for row in rows]
+
+    def members(
+        self, window: Window, sieve: Sieve, *, gates: Collection[str] | None, outcomes: Collection[Outcome]
+    ) -> list[Member]:
+        """Return those that ended so, the newest first; of these gates, where gates are told apart."""
+        dialect = self._session.dialect
+        listed = ", ".join(f"'{each.value}'" for each in sorted(outcomes))
+        tests, params = f" AND {_OUTCOME} IN ({listed})", window.params() | dict(sieve.params)
+        if gates is not None:
+            test, given = among("gate", sorted(gates), dialect, name="gates")
+            tests, params = f"{tests} AND {test}", params | given
+        columns = (*_told(sieve, dialect), "id", "created_at", _SIZE[dialect])
+        statement = f"""
+            SELECT {", ".join(columns)} FROM {sieve.table}
+            WHERE {_WINDOW}{sieve.tests}{tests} ORDER BY created_at DESC, id DESC"""
+        rows = [tuple(each) for each in self._session.all(statement, params)]
+        return [Member(_alike(row[:-3]), Outcome(row[0]), row[-3], row[-2], row[-1]) for row in rows]
+
+    def whole(self, ids: Sequence[str]) -> list[Whole]:
+        these, params = among("id", ids, self._session.dialect)
+        columns = ", ".join((*COLUMNS, "attempt", "purged_at", _OUTCOME))
+        rows = self._session.all(f"SELECT {columns} FROM assent_breakpoints WHERE {these}", params)
+        return [Whole(breakpoint_of(row[:-3]), row[-3], Outcome(row[-1]), row[-2] is not None) for row in rows]
+
+    def named(self, ids: Sequence[str]) -> list[Named]:
+        """Return these, the newest first."""
+        these, params = among("id", ids, self._session.dialect)
+        rows = self._session.all(SELECT_NAMED.format(these=these), params) if ids else ()
+        return [Named(*row) for row in rows]
+
+    def shadows(self, rule_id: str, *, before: str, limit: int) -> list[Shadow]:
+        """Return what was recorded of a shadow rule, the newest breakpoint first."""
+        rows = self._session.all(SELECT_SHADOWS, {"rule_id": rule_id, "before": before, "limit": limit})
+        return [Shadow(each[0], each[1], bool(each[2]), each[3], Outcome(each[4])) for each in rows]
+
+
+def groups_statement(window: Window, sieve: Sieve, dialect: str) -> tuple[str, dict[str, Any]]:
+    columns = _told(sieve, dialect)
+    numbers = ", ".join(str(n + 1) for n in range(len(columns)))
+    statement = f"""
+        SELECT {", ".join(columns)}, count(*) FROM {sieve.table}
+        WHERE {_WINDOW}{sieve.tests} GROUP BY {numbers}"""
+    return statement, window.params() | dict(sieve.params)
+
+
+def _told(sieve: Sieve, dialect: str) -> tuple[str, ...]:
+    """The columns that `_alike` reads, after the outcome."""
+    loud = " OR ".join(f"{_FIND[dialect]}(payload, '{word}') > 0" for word in _LOUD)
+    return (_OUTCOME, "purged_at IS NOT NULL", loud if sieve.stops else "1 = 0", *sieve.columns)
+
+
+def _alike(row: Row) -> Alike:
+    return Alike(tuple(row[3:]), bool(row[1]), bool(row[2]))
+
+
+class _Tests:
+    """Writes tests that everything passes which a pattern matches, or may match."""
+
+    def __init__(self, find: str) -> None:
+        self._find = find
+        self.params: dict[str, Any] = {}
+
+    def gate(self, glob: Glob) -> str:
+        if glob.literal:
+            return f"gate = {self._value(glob.text)}"
+        head, *pieces = glob.pieces
+        tests = [f"{self._find}(gate, {self._value(head)}) = 1"] if head else []
+        tests += [self._within("gate", piece) for piece in pieces if piece]
+        return " AND ".join(tests)
+
+    def possible(self, expression: Expression) -> str:
+        """Return an empty text where nothing can be left out."""
+        match expression:
+            case And():
+                return " AND ".join(each for each in map(self.possible, expression.operands) if each)
+            case Or():
+                tests = [self.possible(each) for each in expression.operands]
+                return f"({' OR '.join(f'({each})' for each in tests)})" if all(tests) else ""
+            case Predicate():
+                return self._predicate(expression)
+            case _:
+                return ""
+
+    def _predicate(self, predicate: Predicate) -> str:
+        """Only of attributes that are always known: there, what is not true is false."""
+        asked = (predicate.path[0], predicate.operator)
+        if asked in _NAMES_ONE:
+            tests = [self._within(COLUMN_OF[asked[0]], to_json(each.value)) for each in predicate.literals]
+            if asked[0] == "expert":
+                # Whether an added owner was asked for as well went with the content.
+                tests.append(f"(purged_at IS NOT NULL AND {self._find}(seats, ',true]') > 0)")
+        elif asked in _IS_ONE:
+            tests = [f"agent_id = {self._value(each.value)}" for each in predicate.literals]
+        else:
+            return ""
+        return f"({' OR '.join(tests)})"
+
+    def _within(self, column: str, text: str) -> str:
+        return f"{self._find}({column}, {self._value(text)}) > 0"
+
+    def _value(self, value: Any) -> str:  # noqa: ANN401  # whatever stands in a pattern
+        name = f"v{len(self.params)}"
+        self.params[name] = value
+        return f":{name}"

@@ -1,0 +1,215 @@
+"""The history of gates: newest first, page by page, counted within bounds, and for agents only their own."""
+
+from typing import Any
+
+import pytest
+
+from assent.services import history as history_service
+from assent.store.history import SELECT_NEWEST
+from assent.store.reading import Plan, Query, page_statement
+from tests.store.making import rows
+from tests.support.nodes import ManualClock, Node
+
+HISTORY = "/api/history"
+
+
+async def past(node: Node, token: str | None = None, /, **query: Any) -> dict[str, Any]:
+    answer = await node.call("GET", HISTORY, token or await node.token("viewer"), params=query)
+    assert answer.status_code == 200, answer.text
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+async def asked(node: Node, gate: str = "deploy", agent: str = "ci", token: str | None = None, **more: Any) -> str:
+    payload = {"question": "?", "breakpointId": gate, **more.pop("payload", {})}
+    made = await node.create(*([token] if token else []), agentId=agent, payload=payload, **more)
+    breakpoint_id: str = made["id"]
+    return breakpoint_id
+
+
+async def answered(node: Node, clock: ManualClock, *, approved: bool, seconds: float = 1, **more: Any) -> str:
+    breakpoint_id = await asked(node, **more)
+    clock.advance(seconds)
+    given = await node.feedback(breakpoint_id, await node.token("reviewer"), approved=approved, comment="Seen.")
+    assert given.status_code == 200, given.text
+    return breakpoint_id
+
+
+async def rule(node: Node, pattern: str, action: str = "auto-approve") -> str:
+    body = {"pattern": pattern, "action": action}
+    made = await node.call("POST", "/api/rules", await node.token("rule-admin"), json=body)
+    rule_id: str = made.json()["id"]
+    return rule_id
+
+
+async def one_of_each(node: Node, clock: ManualClock) -> dict[str, str]:
+    """A breakpoint for each way to end, one second after the other."""
+    found = {
+        "approved": await answered(node, clock, approved=True, seconds=10),
+        "rejected": await answered(node, clock, approved=False, seconds=30),
+    }
+    clock.advance(1)
+    found["cancelled"] = await asked(node)
+    await node.call("POST", f"/api/breakpoints/{found['cancelled']}/cancel", await node.token("agent"))
+    clock.advance(1)
+    found["expired"] = await asked(node, ttlSeconds=1)
+    clock.advance(2)
+    found["timed out"] = await asked(node, ttlSeconds=1, onTimeout="reject")
+    clock.advance(2)
+    found["rule"] = await rule(node, "deploy(tags contains 'routine')")
+    found["auto"] = await asked(node, tags=["routine"])
+    clock.advance(1)
+    found["waiting"] = await asked(node)
+    return found
+
+
+async def test_an_entry_tells_what_became_of_it(node: Node, clock: ManualClock) -> None:
+    ids = await one_of_each(node, clock)
+    entries = {each["id"]: each for each in (await past(node))["items"]}
+    assert entries[ids["approved"]] == {
+        "id": ids["approved"],
+        "breakpointId": ids["approved"],
+        "gate": "deploy",
+        "agentId": "ci",
+        "title": "Deploy to production",
+        "status": "released",
+        "decision": "approved",
+        "decidedBy": "person:owner",
+        "auto": False,
+        "createdAt": "2027-01-15T08:00:00.000000Z",
+        "endedAt": "2027-01-15T08:00:10.000000Z",
+        "responseSeconds": 10.0,
+        "strategy": "single",
+        "feedback": "Seen.",
+    }
+    auto = entries[ids["auto"]]
+    assert (auto["auto"], auto["matchedRule"], auto["decidedBy"]) == (True, ids["rule"], f"rule:{ids['rule']}")
+    assert "responseSeconds" not in auto
+    assert (entries[ids["timed out"]]["decidedBy"], entries[ids["expired"]]["status"]) == ("system:timeout", "expired")
+    assert {"decision", "endedAt", "decidedBy"} & set(entries[ids["waiting"]]) == set()
+
+
+async def test_a_gate_is_counted_each_breakpoint_once(node: Node, clock: ManualClock) -> None:
+    await one_of_each(node, clock)
+    await asked(node, gate="another")
+    assert (await past(node, gate="deploy"))["summary"] == {
+        "gate": "deploy",
+        "asked": 7,
+        "approved": 1,
+        "rejected": 2,
+        "auto": 1,
+        "expired": 1,
+        "cancelled": 1,
+        "waiting": 1,
+        "medianResponseSeconds": 20.0,
+        "streaks": [{"agentId": "ci", "streak": 0}],
+        "countedAtMost": 10_000,
+        "complete": True,
+        "since": "2027-01-15T08:00:00.000000Z",
+    }
+    assert "summary" not in await past(node)
+
+
+async def test_the_streak_is_that_of_the_agent_by_people_only(node: Node, clock: ManualClock) -> None:
+    for agent, decisions in {"ci": (False, True, True), "cd": (True,)}.items():
+        for approved in decisions:
+            await answered(node, clock, approved=approved, agent=agent)
+    await rule(node, "deploy")
+    await asked(node)
+    summary = (await past(node, gate="deploy"))["summary"]
+    assert summary["streaks"] == [{"agentId": "ci", "streak": 2}, {"agentId": "cd", "streak": 1}]
+    assert "streak" not in summary
+    one = (await past(node, gate="deploy", agentId="cd"))["summary"]
+    assert (one["asked"], one["streak"], one["agentId"]) == (1, 1, "cd")
+    nobody = (await past(node, gate="deploy", agentId="nobody"))["summary"]
+    assert (nobody["asked"], nobody["streak"], nobody["streaks"], nobody["complete"]) == (0, 0, [], True)
+    mine = await past(node, await node.token("agent"), gate="deploy", limit=1)
+    assert "summary" not in await past(node, gate="deploy", limit=1, cursor=mine["nextCursor"])
+    check = await node.call(
+        "POST", "/api/rules/check", await node.token("agent"), json={"breakpointId": "deploy", "agentId": "ci"}
+    )
+    assert check.json()["consecutiveApprovals"] == 2
+
+
+async def test_walking_the_pages_shows_each_breakpoint_once_newest_first(node: Node, clock: ManualClock) -> None:
+    ids: list[str] = []
+    for n in range(11):
+        ids.append(await answered(node, clock, approved=True) if n % 3 else await asked(node))
+        if n % 4 == 0:
+            clock.advance(1)
+    walked: list[str] = []
+    query: dict[str, Any] = {"gate": "deploy", "limit": 2}
+    while True:
+        page = await past(node, **query)
+        walked += [each["id"] for each in page["items"]]
+        if "nextCursor" not in page:
+            break
+        query["cursor"] = page["nextCursor"]
+    everything = [each["id"] for each in (await past(node, limit=200))["items"]]
+    assert walked == everything
+    assert sorted(walked) == sorted(ids)
+
+
+async def test_only_the_newest_are_counted_and_the_answer_says_so(
+    node: Node, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(history_service, "COUNTED_AT_MOST", 3)
+    await answered(node, clock, approved=False)
+    for _ in range(3):
+        await answered(node, clock, approved=True)
+    summary = (await past(node, gate="deploy"))["summary"]
+    assert (summary["asked"], summary["rejected"], summary["complete"]) == (3, 0, False)
+    assert summary["since"] == "2027-01-15T08:00:01.000000Z"
+
+
+async def test_an_agent_sees_only_what_it_raised(node: Node) -> None:
+    other = await node.token("agent", name="other")
+    mine, theirs = await asked(node), await asked(node, token=other)
+    found = await past(node, await node.token("agent"), gate="deploy")
+    assert ([each["id"] for each in found["items"]], found["summary"]["asked"]) == ([mine], 1)
+    assert [each["id"] for each in (await past(node, other))["items"]] == [theirs]
+
+
+async def test_a_project_has_its_own_history(node: Node) -> None:
+    await asked(node)
+    await node.call("POST", "/api/projects", await node.token("admin"), json={"id": "elsewhere"})
+    foreign = await node.person("eve", "viewer", project="elsewhere")
+    found = await past(node, foreign, gate="deploy")
+    assert (found["items"], found["summary"]["asked"]) == ([], 0)
+    assert (await node.call("GET", HISTORY, await node.token("metrics"))).status_code == 403
+
+
+@pytest.mark.parametrize(
+    "query", ["gates=x", "gate=a&gate=b", "gate=", "limit=0", "limit=201", "limit=x", "cursor=x", "status=waiting"]
+)
+async def test_a_filter_that_is_none_is_refused(node: Node, query: str) -> None:
+    answer = await node.call("GET", f"{HISTORY}?{query}", await node.token("viewer"))
+    assert (answer.status_code, answer.json()["code"]) == (422, "invalid_request")
+
+
+@pytest.mark.parametrize("agent", [None, "ci"])
+async def test_a_gate_is_read_by_its_index_from_the_newest_on(node: Node, agent: str | None) -> None:
+    """Whatever the size of the project: no statement looks at rows of other gates, and none sorts all of its own."""
+    statuses = {each: each for each in ("waiting", "released", "expired", "cancelled")}
+    newest = (SELECT_NEWEST, {"project_id": "default", "gate": "deploy", "limit": 10, **statuses})
+    page = page_statement(
+        Query(project="default", gate="deploy", agent_id=agent, cursor=(1, "x")), Plan(), node.assent.database.dialect
+    )
+    for statement, params in (newest, page):
+        text = await plan_of(node, statement, params)
+        assert "SCAN assent_breakpoints" not in text
+        assert "Seq Scan" not in text
+        assert "SCAN b" not in text
+        assert text.count("ix_assent_breakpoints_") >= 4, text
+
+
+async def plan_of(node: Node, statement: str, params: dict[str, Any]) -> str:
+    if node.assent.database.dialect == "sqlite":
+        return "\n".join(str(row[3]) for row in await rows(node, f"EXPLAIN QUERY PLAN {statement}", **params))
+
+    def explain(tx: Any) -> str:
+        # A table this small is read whole unless that is forbidden, and sorted as it comes.
+        tx.session.all("SELECT set_config('enable_seqscan', 'off', true), set_config('enable_sort', 'off', true)", {})
+        return "\n".join(row[0] for row in tx.session.all(f"EXPLAIN {statement}", params))
+
+    return await node.assent.database.write(explain)

@@ -1,0 +1,73 @@
+"""Who may write rules and read the books, and what a token is told when it may not."""
+
+import pytest
+
+from assent.domain.access import ANYTHING, EVERY_ROLE, Actor, Kind, Permission, Principal, Role, permissions, roles
+from assent.domain.errors import Forbidden
+
+
+def somebody(kind: Kind = Kind.PERSON, *held: Role, **more: tuple[str, ...]) -> Principal:
+    gates, agents = more.get("gates", ANYTHING), more.get("agents", ANYTHING)
+    return Principal(
+        kind=kind, id="per_1", name="ann", project="shop", roles=frozenset(held), gates=gates, agent_ids=agents
+    )
+
+
+@pytest.mark.parametrize(
+    ("permission", "holders"),
+    [(Permission.RULES, {Role.RULE_ADMIN, Role.ADMIN}), (Permission.AUDIT, {Role.AUDITOR, Role.ADMIN})],
+)
+def test_only_these_roles_write_rules_and_read_the_books(permission: Permission, holders: set[Role]) -> None:
+    assert {role for role in Role if somebody(Kind.PERSON, role).may(permission)} == holders
+
+
+def test_agents_and_services_may_do_exactly_this() -> None:
+    agent = {"create", "upload", "read", "comment", "cancel"}
+    assert permissions(somebody(Kind.AGENT)) == set(map(Permission, agent))
+    assert permissions(somebody(Kind.SERVICE)) == {Permission.METRICS}
+
+
+def test_a_principal_is_at_first_nobody_in_particular() -> None:
+    who = Principal(kind=Kind.PERSON, id="per_1", name="ann", project="shop")
+    assert (who.roles, who.everywhere, who.policy) == (frozenset(), False, {})
+    assert (who.gates, who.agent_ids) == (("*",), ("*",))
+    assert (who.creates_per_minute, who.token_id, who.expires_at) == (None, None, None)
+    assert permissions(who) == frozenset()
+    assert who.actor == Actor(Kind.PERSON, "ann")
+
+
+def test_what_may_not_be_done_is_said_with_who_and_where() -> None:
+    def refusal(who: Principal) -> str:
+        with pytest.raises(Forbidden) as refused:
+            who.require(Permission.MANAGE)
+        return refused.value.message
+
+    assert refusal(somebody(Kind.AGENT)) == "An agent token may not manage in project shop."
+    assert refusal(somebody()) == "ann (no role) may not manage in project shop."
+    assert refusal(somebody(Kind.PERSON, Role.VIEWER, Role.AUDITOR)) == (
+        "ann (auditor, viewer) may not manage in project shop."
+    )
+
+
+def test_a_token_limited_in_one_way_is_free_in_the_other() -> None:
+    by_gate, by_agent = somebody(Kind.AGENT, gates=("ci.*", "lint")), somebody(Kind.AGENT, agents=("ci-*", "bot"))
+    by_gate.require_speaks_for("anybody", "lint")
+    by_agent.require_speaks_for("bot", "anything")
+    with pytest.raises(Forbidden, match=r"may not raise the gate 'deploy'; it is limited to ci\.\*, lint\."):
+        by_gate.require_speaks_for("anybody", "deploy")
+    with pytest.raises(Forbidden, match=r"may not speak for agent 'eve'; it is limited to ci-\*, bot\."):
+        by_agent.require_speaks_for("eve", "anything")
+    somebody(Kind.AGENT).require_speaks_for("anybody", "anything")
+
+
+def test_roles_are_read_by_their_names() -> None:
+    assert roles(["viewer", "rule-admin"]) == {Role.VIEWER, Role.RULE_ADMIN}
+    assert roles([]) == frozenset()
+    assert frozenset(Role) == EVERY_ROLE
+    with pytest.raises(ValueError, match="boss"):
+        roles(["boss"])
+
+
+def test_an_actor_may_have_colons_in_its_name() -> None:
+    assert Actor.parse("agent:a:b") == Actor(Kind.AGENT, "a:b")
+    assert str(Actor(Kind.AGENT, "a:b")) == "agent:a:b"

@@ -1,0 +1,108 @@
+"""The forms that digests are taken over, to the byte, and the limits of what is read."""
+
+import hashlib
+import json
+
+import pytest
+
+from assent.domain.canonical import (
+    GENESIS,
+    canonical,
+    content_digest,
+    is_array,
+    is_object,
+    link,
+    seal,
+    sha256,
+    strict_loads,
+    terms_digest,
+)
+from assent.domain.errors import MalformedJson
+
+
+def sha(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def test_every_digest_is_over_its_own_form() -> None:
+    """Whoever checks the books with a program of their own computes exactly this; see the page on integrity."""
+    assert sha256(b"a") == sha("a")
+    assert content_digest({"b": 1, "a": "é"}) == sha('assent-content/1\n{"a":"é","b":1}')
+    assert terms_digest({"b": 1, "a": "é"}) == sha('assent-terms/1\n{"a":"é","b":1}')
+    assert seal("p", {"seq": 1, "at": 2}) == sha('assent-event/1\np\n{"at":2,"seq":1}')
+    assert link("p", {"seq": 1, "metadata": {"a": 1}}) == seal("p", {"seq": 1, "metadata": sha('{"a":1}')})
+    assert link("p", {"seq": 1}) == link("p", {"seq": 1, "metadata": {}})
+    assert GENESIS == "0" * 64
+
+
+def test_the_canonical_form_has_no_blanks_and_writes_letters_as_they_are() -> None:
+    assert canonical({"b": [1, True, None], "a": "é"}) == '{"a":"é","b":[1,true,null]}'.encode()
+
+
+@pytest.mark.parametrize(
+    "value", [1.0, [1.0], [[1.0]], {"a": 1.0}, {"a": [0, {"b": 1.0}]}, {"é": 1}, {"\U0001f600": 1, "\ufb33": 2}]
+)
+def test_what_plain_json_writes_differently_is_found_however_deep(value: object) -> None:
+    written = canonical(value).decode()
+    assert "1.0" not in written
+    assert json.loads(written) == value
+    assert written.find("\U0001f600") <= written.find("\ufb33")
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), {"a": float("nan")}])
+def test_what_is_not_a_number_has_no_canonical_form(value: object) -> None:
+    with pytest.raises(ValueError, match=r".+"):
+        canonical(value)
+
+
+def nested(depth: int, shape: str) -> bytes:
+    opening, closing = ("[", "]") if shape == "array" else ('{"a":', "}")
+    return f"{opening * depth}1{closing * depth}".encode()
+
+
+@pytest.mark.parametrize("shape", ["array", "object"])
+def test_sixty_four_levels_are_read_and_sixty_five_are_not(shape: str) -> None:
+    strict_loads(nested(64, shape))
+    with pytest.raises(MalformedJson, match=r"deeper than 64 levels"):
+        strict_loads(nested(65, shape))
+
+
+def test_brackets_count_by_depth_and_not_by_number_and_not_in_texts() -> None:
+    assert len(strict_loads(b"[" + b",".join([b"[]"] * 200) + b"]")) == 200
+    assert len(strict_loads(b"[" + b",".join([b"{}"] * 200) + b"]")) == 200
+    assert strict_loads(b'["' + b"[" * 100 + b'", "' + b"{" * 100 + b'", "a\\"[["]')[1] == "{" * 100
+
+
+def test_integers_are_read_up_to_two_to_the_fifty_third() -> None:
+    assert strict_loads(b"[9007199254740991, -9007199254740991]") == [2**53 - 1, 1 - 2**53]
+    for text in (b"9007199254740992", b"-9007199254740992", b"-90071992547409910", b"9" * 5000):
+        with pytest.raises(MalformedJson, match=r"beyond"):
+            strict_loads(text)
+
+
+def test_a_refusal_says_what_is_wrong() -> None:
+    for text, words in (
+        (b'{"a": 1, "b": 2, "b": 3}', "The key 'b' stands twice"),
+        (b"[1e999]", "The number 1e999 is out of range"),
+        (b"[" + b"9" * 60 + b"e999]", f"The number {'9' * 40} is out of range"),
+        (b"[NaN]", "NaN is not JSON"),
+        (b'["\\u0000"]', "contains NUL"),
+        (b'["\\ud800"]', "half of a surrogate pair"),
+        (b"\xff", "not UTF-8"),
+        (b"[1 2]", "at line 1, column 4"),
+    ):
+        with pytest.raises(MalformedJson) as refused:
+            strict_loads(text)
+        assert words in refused.value.message
+
+
+def test_hostile_text_is_found_in_values_keys_and_lists_at_any_depth() -> None:
+    for text in (b'"\\u0000"', b'["\\u0000"]', b'[["\\u0000"]]', b'{"\\u0000": 1}', b'{"a": [{"b": "\\u0000"}]}'):
+        with pytest.raises(MalformedJson, match=r"NUL"):
+            strict_loads(text)
+    assert strict_loads(b'["\\ud83d\\ude00", "\\u0041"]') == ["\U0001f600", "A"]
+
+
+def test_objects_are_dictionaries_and_arrays_are_lists_or_tuples() -> None:
+    assert (is_object({}), is_object([]), is_object("")) == (True, False, False)
+    assert (is_array([]), is_array(()), is_array({}), is_array("")) == (True, True, False, False)

@@ -1,0 +1,136 @@
+"""Drafts at their limits, and to the letter."""
+
+import hashlib
+import json
+from typing import Any
+
+import pytest
+
+from assent.domain import draft as drafts
+from assent.domain.canonical import sha256
+from assent.domain.draft import FileDraft, draft, searchable
+from assent.domain.errors import InvalidRequest, TooLarge
+from tests.domain.test_draft import body, with_file
+
+MEBIBYTE = 1024 * 1024
+
+
+def test_a_file_may_have_ten_mebibytes_and_all_of_them_fifty() -> None:
+    assert draft(with_file(content="x" * (10 * MEBIBYTE))).files[0].sha256 is not None
+    with pytest.raises(TooLarge, match=r"^/payload/context/files/0 is larger than 10485760 bytes\.$"):
+        draft(with_file(content="x" * (10 * MEBIBYTE + 1)))
+    assert drafts.MAX_FILES == 50 * MEBIBYTE
+
+
+def test_a_bare_request_gets_what_goes_without_saying() -> None:
+    made = draft(body())
+    assert (made.strategy, made.priority, made.experts, made.tags, made.files) == ("single", "normal", (), (), ())
+    assert (made.title, made.run_id, made.risk, made.on_timeout) == (None, None, None, None)
+    assert (made.ttl_seconds, made.callback_url, made.payload) == (None, None, {})
+
+
+def test_a_full_request_is_read_in_full() -> None:
+    sent = body(
+        {"expert": ["ann", "bob", "ann"], "strategy": "quorum", "risk": "low", "title": "T", "options": ["a", "b"]},
+        priority="high",
+        onTimeout="reject",
+        ttlSeconds=60,
+        callbackUrl="https://example.com/",
+        runId="r",
+    )
+    made = draft(sent)
+    assert (made.agent_id, made.title, made.run_id, made.gate) == ("agent-1", "T", "r", "t")
+    assert (made.experts, made.strategy, made.risk, made.priority) == (("ann", "bob"), "quorum", "low", "high")
+    assert (made.on_timeout, made.ttl_seconds, made.callback_url) == ("reject", 60, "https://example.com/")
+    assert made.payload == sent["payload"]
+
+
+def test_one_expert_may_stand_alone() -> None:
+    assert draft(body({"expert": "ann"})).experts == ("ann",)
+    assert draft(body({"expert": "ann", "strategy": "quorum"})).experts == ("ann",)
+
+
+@pytest.mark.parametrize(("top", "inner"), [("r", None), (None, "r"), ("r", "r")])
+def test_what_is_said_once_counts_wherever_it_is_said(top: str | None, inner: str | None) -> None:
+    sent = body({"title": inner, "context": {"runId": inner}}, title=top, runId=top)
+    assert (draft(sent).title, draft(sent).run_id) == ("r", "r")
+
+
+def test_an_empty_title_is_not_the_same_as_none() -> None:
+    with pytest.raises(InvalidRequest):
+        draft(body({"title": "A"}, title=""))
+    with pytest.raises(InvalidRequest):
+        draft(body({"title": ""}, title="A"))
+
+
+def test_a_file_is_given_by_its_bytes_or_its_digest_or_only_named() -> None:
+    files = draft(
+        body(
+            {
+                "context": {
+                    "more": 1,
+                    "files": [
+                        {"path": "a", "format": "text", "content": "x"},
+                        {"path": "b", "format": "code", "language": "python", "sha256": "0" * 64},
+                        {"path": "c", "format": "text"},
+                        {"path": "d", "format": "text", "content": ""},
+                    ],
+                }
+            }
+        )
+    )
+    assert files.files == (
+        FileDraft("a", "text", None, sha256(b"x"), b"x"),
+        FileDraft("b", "code", "python", "0" * 64, None),
+        FileDraft("c", "text", None, None, None),
+        FileDraft("d", "text", None, sha256(b""), b""),
+    )
+    assert files.payload["context"] == {
+        "more": 1,
+        "files": [
+            {"path": "a", "format": "text", "sha256": sha256(b"x")},
+            {"path": "b", "format": "code", "language": "python", "sha256": "0" * 64},
+            {"path": "c", "format": "text"},
+            {"path": "d", "format": "text", "sha256": sha256(b"")},
+        ],
+    }
+
+
+def test_a_file_given_in_two_ways_is_refused_with_both() -> None:
+    entry = {"path": "a", "format": "text"}
+    sent = body({"context": {"files": [entry, entry | {"contentBase64": "eA==", "sha256": "0"}]}})
+    with pytest.raises(InvalidRequest, match=r"^/payload/context/files/1: has contentBase64 and sha256; send one"):
+        draft(sent)
+
+
+@pytest.mark.parametrize("encoded", ["e A==", "eA==\n", "e-_="])
+def test_base64_is_taken_strictly(encoded: str) -> None:
+    with pytest.raises(InvalidRequest, match=r"^/payload/context/files/0/contentBase64: is not base64$"):
+        draft(with_file(contentBase64=encoded))
+
+
+def test_the_digest_of_a_draft_is_over_this_content_in_this_form() -> None:
+    """Another form would call every breakpoint that is stored a forgery."""
+    content = {
+        "project": "p", "agentId": "agent-1", "runId": "r", "title": "T", "gate": "t", "tags": ["x"],
+        "payload": {"question": "Q?"},
+    }  # fmt: skip
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    expected = hashlib.sha256(f"assent-content/1\n{text}".encode()).hexdigest()
+    assert draft(body({"question": "Q?"}, title="T", runId="r", tags=["x"])).digest("p") == expected
+
+
+def test_it_is_found_by_title_question_gate_agent_run_and_tags() -> None:
+    made = draft(body({"question": "Q?", "breakpointId": "g.h"}, title="T", runId="r", tags=["x", "y"]))
+    assert made.search == "T Q g h agent 1 r x y"
+    assert searchable("a", None, 5, "b_c") == "a b c"
+
+
+def test_a_gate_is_made_of_the_title_or_else_the_question_or_else_the_agent() -> None:
+    sents: list[tuple[dict[str, Any], str]] = [
+        (body({"question": "Q"}, title="T"), "t"),
+        (body({"question": "Q"}, title=""), "q"),
+        (body({"question": ""}), "agent-1"),
+        (body({"question": "Q", "breakpointId": ""}), "q"),
+    ]
+    assert [draft(sent).gate for sent, _ in sents] == [gate for _, gate in sents]

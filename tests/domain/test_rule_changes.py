@@ -1,0 +1,66 @@
+"""How rules change: every change is chained to the one before, and says who, when, what and why."""
+
+import pytest
+
+from assent.domain.access import Actor, Kind
+from assent.domain.canonical import GENESIS, link
+from assent.domain.rule_changes import body, changed, content, created, removed
+from assent.domain.rulebook import Rule
+
+ANN = Actor(Kind.PERSON, "ann")
+NOW = 1_800_000_000_000_000
+RULE = Rule(
+    id="rule_1", pattern="ci.*", action="auto-approve", note="Tests.", source="file", project="shop", order=3,
+    mode="shadow", enabled=False, expires_at=NOW, version=7, head="x",
+)  # fmt: skip
+SAID = {
+    "pattern": "ci.*", "action": "auto-approve", "mode": "shadow", "enabled": False,
+    "expiresAt": "2027-01-15T08:00:00.000000Z", "note": "Tests.", "order": 3,
+}  # fmt: skip
+
+
+def test_the_content_of_a_rule_is_what_it_says() -> None:
+    assert content(RULE) == SAID
+    assert content(Rule(id="rule_2", pattern="*", action="never-auto-approve")) == {
+        "pattern": "*", "action": "never-auto-approve", "mode": "live", "enabled": True, "expiresAt": None,
+        "note": None, "order": 0,
+    }  # fmt: skip
+    assert content(Rule(id="rule_2", pattern="*", action="auto-approve", expires_at=0))["expiresAt"] is not None
+
+
+def test_a_rule_begins_its_own_chain_whatever_it_was_made_from() -> None:
+    rule, event = created(RULE, actor=ANN, at=NOW, why="Asked for.")
+    assert (event.rule_id, event.seq, event.type, event.actor, event.at) == ("rule_1", 1, "rule-created", ANN, NOW)
+    assert event.metadata == {"project": "shop", "source": "file", "rule": SAID, "why": "Asked for."}
+    assert (event.previous, rule.version, rule.head) == (GENESIS, 1, event.hash)
+    assert (rule.created_at, rule.created_by, rule.updated_at, rule.removed_at) == (NOW, "person:ann", NOW, None)
+
+
+def test_a_change_without_a_reason_has_none() -> None:
+    _, event = changed(RULE, actor=ANN, at=NOW)
+    assert event.metadata == {"rule": SAID}
+    assert changed(RULE, actor=ANN, at=NOW, why="")[1].metadata == {"rule": SAID, "why": ""}
+
+
+def test_changes_are_chained() -> None:
+    first, one = created(RULE, actor=ANN, at=NOW)
+    second, two = changed(first, actor=ANN, at=NOW + 1, why="Better.")
+    third, three = removed(second, actor=ANN, at=NOW + 2)
+    assert [each.type for each in (one, two, three)] == ["rule-created", "rule-changed", "rule-removed"]
+    assert [each.seq for each in (one, two, three)] == [1, 2, 3] == [each.version for each in (first, second, third)]
+    assert [each.previous for each in (one, two, three)] == [GENESIS, one.hash, two.hash]
+    assert (third.removed_at, second.removed_at, third.updated_at) == (NOW + 2, None, NOW + 2)
+    assert (third.created_at, third.created_by) == (NOW, "person:ann")
+
+
+@pytest.mark.parametrize("make", [created, changed, removed])
+def test_the_hash_covers_who_when_what_and_the_hash_before(make: object) -> None:
+    assert callable(make)
+    _, event = make(RULE, actor=ANN, at=NOW, why="So.")
+    said = {
+        "ruleId": "rule_1", "seq": event.seq, "type": event.type, "actor": "person:ann", "at": NOW,
+        "metadata": event.metadata,
+    }  # fmt: skip
+    assert body(event) == said
+    assert event.hash == link(event.previous, said)
+    assert event.previous == (GENESIS if make is created else "x")

@@ -1,0 +1,201 @@
+"""Recommendations to the letter: what is said, what is shown of a value, and what is proposed."""
+
+from typing import Any
+
+import pytest
+
+from assent.domain.draft import draft
+from assent.domain.expressions import Subject
+from assent.domain.patterns import match, parse
+from assent.domain.rulebook import Rule, Rulebook
+from assent.domain.rules import STOPS, Recommendation, Source, propose, recommend, subject_of
+
+NEVER, AUTO = "never-auto-approve", "auto-approve"
+
+
+def ask(*rules: Rule, values: dict[str, Any] | None = None, name: str = "g", **more: Any) -> Recommendation:
+    given = {"hard_stop": False, "after_n": None, "consecutive": 0, "now": 0} | more
+    return recommend(Rulebook.of(rules, ["critical"]), Subject(name, values or {}), **given)
+
+
+def rule(pattern: str, action: str = AUTO, **more: Any) -> Rule:
+    return Rule(id="r", pattern=pattern, action=action, **more)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "action", "said"),
+    [
+        ("g", NEVER, "Matched never-auto-approve rule: r (g)."),
+        ("g", AUTO, "Matched auto-approve rule: r (g)."),
+        (
+            "g(risk = 'low' AND attempt > 1)",
+            NEVER,
+            (
+                "Matched never-auto-approve rule: r (g(risk = 'low' AND attempt > 1)); risk = 'low' is not given and "
+                "attempt > 1 is of another kind, so it cannot be ruled out."
+            ),
+        ),
+        (
+            "g((",
+            NEVER,
+            "Matched never-auto-approve rule: r (g((); it cannot be read, so it stops whatever it may have meant.",
+        ),
+    ],
+)
+def test_the_reason_says_what_the_rule_met(pattern: str, action: str, said: str) -> None:
+    found = ask(rule(pattern, action), values={"attempt": "x"})
+    assert (found.reason, found.matched_rule, found.recommended) == (said, "r", action == AUTO)
+
+
+def test_the_trace_says_why_a_rule_was_passed_over() -> None:
+    found = ask(rule("g(risk = 'low')"), rule("g(attempt = 1)", NEVER), values={"attempt": 2}, after_n=3, consecutive=1)
+    assert [(step.source.value, step.said) for step in found.trace] == [
+        (NEVER, "Did not match never-auto-approve rule: r (g(attempt = 1))."),
+        (AUTO, "Did not match auto-approve rule: r (g(risk = 'low')); risk = 'low' is not given."),
+        ("autoApproveAfterN", "Approved by people 1 times in a row; autoApproveAfterN is 3."),
+        ("prompt", "No rule matches g; 1 of 3 approvals in a row."),
+    ]
+    assert [step.recommended for step in found.trace] == [None, None, None, False]
+
+
+def test_a_step_shows_what_each_part_of_its_rule_met() -> None:
+    never, prompt = ask(rule("g(attempt = 1 OR risk = 'low')", NEVER), values={"attempt": 2, "risk": "high"}).trace[:2]
+    assert never.body() == {
+        "source": NEVER,
+        "reason": "Did not match never-auto-approve rule: r (g(attempt = 1 OR risk = 'low')).",
+        "held": False,
+        "rule": "r",
+        "findings": [
+            {"part": "g", "held": True, "actual": "g"},
+            {"part": "attempt = 1", "held": False, "actual": 2},
+            {"part": "risk = 'low'", "held": False, "actual": "high"},
+        ],
+    }
+    assert prompt.body() == {
+        "source": "risk", "reason": "It is of high risk, which only a person decides.", "held": True,
+    }  # fmt: skip
+    assert (never.rule, prompt.rule, prompt.findings()) == (never.compiled and never.compiled.rule, None, [])
+
+
+def test_what_is_not_given_is_not_shown() -> None:
+    (step, *_) = ask(rule("g(risk = 'low')", NEVER)).trace
+    assert step.body()["findings"][1] == {"part": "risk = 'low'", "held": None}
+
+
+def test_a_rule_that_cannot_be_read_has_no_parts_to_show() -> None:
+    (step, *_) = ask(rule("g((", NEVER)).trace
+    assert step.body()["findings"] == []
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        ("x" * 200, "x" * 200),
+        ("x" * 201, "x" * 200 + "…"),
+        (["a"] * 20, ["a"] * 20),
+        (["a"] * 21, ["a"] * 20 + ["…"]),
+        ({"a": 1}, "{…}"),
+        ([{"a": 1}, "x" * 201, 5], ["{…}", "x" * 200 + "…", 5]),
+        (12345, 12345),
+        (None, None),
+        (True, True),
+    ],
+)
+def test_enough_of_a_value_is_shown_to_recognise_it(value: Any, shown: Any) -> None:
+    (step, *_) = ask(rule("g(payload.x = 'never')", NEVER), values={"payload": {"x": value}}).trace
+    assert step.body()["findings"][1]["actual"] == shown
+
+
+def test_the_stops_are_those_that_no_auto_rule_overrules() -> None:
+    assert {
+        Source.NEVER, Source.ALWAYS_BREAK_ON, Source.HARD_STOP, Source.RISK, Source.QUESTIONS,
+    } == STOPS  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("action", "values", "expected"),
+    [
+        (AUTO, {"risk": "low"}, [{"rule": "r", "recommended": True}]),
+        (AUTO, {"risk": "low", "tags": ["critical"]}, [{"rule": "r", "recommended": False}]),
+        (AUTO, {"risk": "medium"}, []),
+        (AUTO, {}, []),
+        (NEVER, {"risk": "low"}, [{"rule": "r", "recommended": False}]),
+        (NEVER, {"risk": "medium"}, []),
+        (NEVER, {}, [{"rule": "r", "recommended": False}]),
+    ],
+)
+def test_a_rule_in_the_shadow_tells_what_it_would_have_done(
+    action: str, values: dict[str, Any], expected: list[dict[str, Any]]
+) -> None:
+    found = ask(rule("g(risk = 'low')", action, mode="shadow"), values=values)
+    assert [each.body() for each in found.shadow_matches] == expected
+    assert (found.recommended, found.matched_rule, found.matched) == (False, None, None)
+
+
+@pytest.mark.parametrize(
+    ("after_n", "consecutive", "reason"),
+    [
+        (1, 1, "Approved by people 1 times in a row; autoApproveAfterN is 1."),
+        (1, 0, "No rule matches g; 0 of 1 approvals in a row."),
+        (0, 1, "No rule matches g."),
+        (None, 1, "No rule matches g."),
+    ],
+)
+def test_a_threshold_of_one_is_one_and_below_it_there_is_none(
+    after_n: int | None, consecutive: int, reason: str
+) -> None:
+    assert ask(after_n=after_n, consecutive=consecutive).reason == reason
+
+
+def test_a_bare_yes_is_enough_unless_said_otherwise() -> None:
+    assert ask(rule("g")).recommended
+    assert not ask(rule("g"), plain=False).recommended
+
+
+def test_the_rules_see_all_of_a_breakpoint() -> None:
+    payload = {"expert": ["ann"], "attempt": 2, "risk": "low", "breakpointId": "g.h", "tags": ["x"]}
+    asked = draft({"agentId": "bot", "runId": "r", "title": "T", "priority": "high", "payload": payload})
+    assert subject_of(asked) == Subject(
+        "g.h",
+        {
+            "tags": ("x",), "expert": ["ann"], "agentId": "bot", "runId": "r", "title": "T", "risk": "low",
+            "priority": "high", "attempt": 2, "strategy": "single", "payload": payload,
+        },
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "pattern"),
+    [
+        ("g", {}, "g"),
+        ("g", {"agentId": "bot"}, "g(agentId = 'bot')"),
+        (
+            "g", {"agentId": "bot", "tags": ["a", "b"]},
+            "g(agentId = 'bot' AND tags contains 'a' AND tags contains 'b')",
+        ),
+        ("g", {"tags": "a"}, "g(tags contains 'a')"),
+        ("g", {"agentId": 5, "tags": ["\x00"]}, "g"),
+        ("a (b)\x01", {"payload": {"breakpointId": "a (b)"}}, "a**b**(payload.breakpointId = 'a (b)')"),
+        ("a b", {"payload": None}, "a*b"),
+        ("'g'", {}, "*g'"),
+        ("g*", {"payload": {"breakpointId": "g*"}}, "g*(payload.breakpointId = 'g*')"),
+        ("g", {"payload": {"breakpointId": "g"}}, "g"),
+    ],
+)  # fmt: skip
+def test_the_proposal_is_the_narrowest_pattern_that_can_be_written(
+    name: str, values: dict[str, Any], pattern: str
+) -> None:
+    subject = Subject(name, values)
+    assert propose(subject) == pattern
+    assert match(parse(pattern), subject)
+
+
+def test_a_proposal_uses_all_the_room_there_is_and_no_more() -> None:
+    """g(agentId = '…') has fifteen signs beside the name of the agent, and a pattern at most two thousand."""
+    fits, too_long = Subject("g", {"agentId": "a" * 1985}), Subject("g", {"agentId": "a" * 1986})
+    assert propose(fits) == f"g(agentId = '{'a' * 1985}')"
+    assert len(propose(fits)) == 2000
+    assert propose(too_long) == "g"
+    assert (
+        propose(Subject("g", {"agentId": "a", "tags": ["b", "c" * 3000]})) == "g(agentId = 'a' AND tags contains 'b')"
+    )

@@ -1,0 +1,163 @@
+"""Terms at their limits: every boundary is tried on both sides."""
+
+from typing import Any
+
+import pytest
+
+from assent.domain.errors import ConfirmationRequired, InvalidRequest
+from assent.domain.terms import Answer, Terms, check_answers, check_form
+from tests.domain.test_terms import field, pointer, terms
+
+
+def test_a_form_has_at_most_fifty_fields() -> None:
+    fields = {f"f{n}": {"type": "string"} for n in range(51)}
+    check_form({"properties": dict(list(fields.items())[:50])})
+    with pytest.raises(InvalidRequest) as refused:
+        check_form({"properties": fields})
+    assert pointer(refused) == "/payload/form/properties"
+
+
+def test_a_text_has_at_most_twenty_thousand_characters_unless_the_form_says_otherwise() -> None:
+    check_answers(field(type="string"), {"a": "x" * 20_000})
+    check_answers(field(type="string", maxLength=20_001), {"a": "x" * 20_001})
+    with pytest.raises(InvalidRequest):
+        check_answers(field(type="string"), {"a": "x" * 20_001})
+
+
+@pytest.mark.parametrize(
+    "keywords",
+    [
+        {"title": "A", "description": "B", "default": "c", "format": "date", "minLength": 0, "maxLength": 3},
+        {"examples": ["a"]},
+        {"enum": ["a", "b"]},
+    ],
+)
+def test_every_keyword_a_field_may_have_is_taken(keywords: dict[str, Any]) -> None:
+    check_form(field(type="string", **keywords))
+
+
+@pytest.mark.parametrize("kind", ["string", "boolean", "integer", "number"])
+def test_every_type_a_field_may_have_is_taken(kind: str) -> None:
+    check_form(field(type=kind))
+
+
+def test_numbers_may_be_bounded_from_both_sides() -> None:
+    check_form(field(type="integer", minimum=1, maximum=2))
+    check_form(field(type="number", minimum=0.5, maximum=1.5, enum=[1, 1.5]))
+
+
+def test_every_keyword_a_form_may_have_is_taken() -> None:
+    extras = {"title": "A", "description": "B", "required": [], "additionalProperties": False, "$schema": "x"}
+    check_form(field(type="string") | {"type": "object"} | extras)
+
+
+@pytest.mark.parametrize(
+    ("form", "where"),
+    [
+        ({"properties": {"a": {"type": "string"}}, "oneOf": []}, "/payload/form"),
+        ({"type": "object"}, "/payload/form"),
+        ({"type": "object", "properties": None}, "/payload/form"),
+        ({"type": "string", "properties": {"a": {"type": "string"}}}, "/payload/form"),
+        (field(type="list"), "/payload/form/properties/a"),
+        (field(type="string", pattern="a"), "/payload/form/properties/a"),
+        (field(type="string", minLength="1"), "/payload/form/properties/a/minLength"),
+        (field(type="string", maxLength=None), "/payload/form/properties/a/maxLength"),
+        (field(type="integer", minimum="1"), "/payload/form/properties/a/minimum"),
+        (field(type="integer", maximum=[]), "/payload/form/properties/a/maximum"),
+        (field(type="string", enum=[]), "/payload/form/properties/a/enum"),
+        (field(type="string", enum=["a", 1]), "/payload/form/properties/a/enum"),
+        (field(type="string", enum={"a": 1}), "/payload/form/properties/a/enum"),
+        (field(type="string") | {"required": ["a", "b"]}, "/payload/form/required"),
+        (field(type="string") | {"required": None}, "/payload/form/required"),
+        (field(type="string") | {"required": {"a": 1}}, "/payload/form/required"),
+    ],
+)
+def test_a_bad_form_is_refused_at_its_place(form: dict[str, Any], where: str) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        check_form(form)
+    assert pointer(refused) == where
+
+
+@pytest.mark.parametrize(
+    ("keywords", "value", "fits"),
+    [
+        ({"type": "string", "minLength": 2}, "ab", True),
+        ({"type": "string", "minLength": 2}, "a", False),
+        ({"type": "string", "maxLength": 2}, "ab", True),
+        ({"type": "string", "maxLength": 2}, "abc", False),
+        ({"type": "string", "minimum": 5}, "ab", True),
+        ({"type": "integer", "minLength": 5, "maxLength": 1}, 3, True),
+        ({"type": "integer", "minimum": 0}, 0, True),
+        ({"type": "integer", "minimum": 0}, -1, False),
+        ({"type": "integer", "maximum": 0}, 0, True),
+        ({"type": "integer", "maximum": 0}, 1, False),
+        ({"type": "integer"}, 30_000, True),
+        ({"type": "boolean"}, True, True),
+        ({"type": "boolean"}, 0, False),
+        ({"type": "number"}, 1, True),
+        ({"type": "number"}, False, False),
+        ({"type": "string", "enum": ["a"]}, "a", True),
+        ({"type": "string", "enum": ["a"]}, "b", False),
+    ],
+)
+def test_a_value_is_held_against_its_field(keywords: dict[str, Any], value: object, fits: bool) -> None:  # noqa: FBT001
+    if fits:
+        check_answers(field(**keywords), {"a": value})
+    else:
+        with pytest.raises(InvalidRequest) as refused:
+            check_answers(field(**keywords), {"a": value})
+        assert pointer(refused) == "/answers/a"
+
+
+def test_a_refused_text_is_told_how_long_it_may_be_and_a_number_how_large() -> None:
+    with pytest.raises(InvalidRequest, match=r"must be at most 2 characters$"):
+        check_answers(field(type="string", maxLength=2), {"a": "abc"})
+    with pytest.raises(InvalidRequest, match=r"must be at least 2$"):
+        check_answers(field(type="integer", minimum=2), {"a": 1})
+
+
+@pytest.mark.parametrize(
+    ("payload", "plain"),
+    [
+        ({}, True),
+        ({"options": []}, True),
+        ({"options": ["a"]}, False),
+        ({"form": {"properties": {"a": {"type": "string"}}}}, True),
+        ({"form": {"properties": {"a": {"type": "string"}}, "required": []}}, True),
+        ({"form": {"properties": {"a": {"type": "string"}}, "required": ["a"]}}, False),
+        ({"options": ["a"], "form": {"properties": {}, "required": ["a"]}}, False),
+        ({"editable": ["a"], "risk": "high"}, True),
+    ],
+)
+def test_a_bare_yes_is_complete_where_nothing_has_to_be_chosen_or_filled_in(
+    payload: dict[str, Any],
+    plain: bool,  # noqa: FBT001
+) -> None:
+    assert terms(**payload).plain is plain
+
+
+def test_terms_are_what_the_payload_asks_for() -> None:
+    payload = {"risk": "low", "options": ["a"], "form": {"properties": {}}, "editable": ["b"]}
+    assert Terms.of("go", payload) == Terms(
+        gate="go", risk="low", options=("a",), form={"properties": {}}, editable=("b",)
+    )
+    assert Terms.of("go", {}) == Terms(gate="go", risk=None, options=(), form=None, editable=())
+
+
+def test_a_confirmation_says_what_to_send() -> None:
+    with pytest.raises(ConfirmationRequired) as refused:
+        terms(risk="high").check(Answer(approved=True))
+    assert refused.value.details["confirm"] == "deploy.production"
+
+
+def test_an_answer_is_bare_unless_more_is_said() -> None:
+    bare = Answer(approved=True)
+    assert (bare.comment, bare.option, bare.answers, bare.edits, bare.confirm, bare.digest) == (None,) * 6
+
+
+def test_an_edit_of_nothing_needs_nothing_to_be_editable() -> None:
+    terms().check(Answer(approved=True, edits={}))
+
+
+def test_a_form_without_required_fields_can_be_approved_without_answers() -> None:
+    terms(form=field(type="string")).check(Answer(approved=True))

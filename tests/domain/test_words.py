@@ -1,0 +1,76 @@
+"""The words that databases, agents and reviewers know, a second time: another one would not be understood."""
+
+from enum import StrEnum
+
+import pytest
+
+from assent.domain import (
+    access,
+    audit,
+    expressions,
+    routing,
+    rule_changes,
+    rulebook,
+    rules,
+    secrets,
+    strategies,
+)
+from assent.domain.breakpoint import EVENT_OF, Action, Status
+
+WORDS: dict[type[StrEnum], list[str]] = {
+    access.Role: ["viewer", "reviewer", "rule-admin", "auditor", "admin"],
+    access.Permission: [
+        "create", "read", "comment", "decide", "override", "cancel", "expire", "upload", "metrics", "read people",
+        "audit", "write rules", "manage",
+    ],
+    access.Kind: ["agent", "person", "service", "system", "rule"],
+    audit.Part: ["chain", "ends", "fold", "answers", "content", "people", "rows"],
+    Status: ["waiting", "released", "expired", "cancelled"],
+    Action: ["comment", "respond", "release", "expire", "cancel"],
+    expressions.Kind: ["text", "number", "true or false", "list", "object"],
+    rulebook.RuleAction: ["auto-approve", "never-auto-approve"],
+    rulebook.RuleMode: ["live", "shadow"],
+    rules.Source: [
+        "never-auto-approve", "alwaysBreakOn", "hardStop", "risk", "questions", "auto-approve", "autoApproveAfterN",
+        "prompt",
+    ],
+    strategies.Decision: ["approved", "rejected"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", WORDS, ids=lambda kind: f"{kind.__module__.rpartition('.')[2]}.{kind.__name__}")
+def test_the_words_are_the_ones_others_know(kind: type[StrEnum]) -> None:
+    # A later issue may add words of its own; the ones there are stay as they are.
+    assert set(WORDS[kind]) <= set(kind)
+
+
+def test_the_strategies_are_the_ones_agents_name() -> None:
+    assert set(strategies.STRATEGIES) >= {"single", "first-response-wins", "collect-all", "quorum"}
+    assert {"collect-all", "quorum"} <= strategies.NEEDS_EXPERTS
+
+
+def test_the_events_are_named_as_what_has_happened() -> None:
+    assert audit.PURGED == "purged"
+    assert set(audit.SPOKEN) == {"commented", "responded"}
+    changes = {rule_changes.CREATED, rule_changes.CHANGED, rule_changes.REMOVED}
+    assert changes == {"rule-created", "rule-changed", "rule-removed"}
+
+
+def test_an_action_is_told_by_its_own_event() -> None:
+    assert EVENT_OF == {
+        Action.COMMENT: "commented",
+        Action.RESPOND: "responded",
+        Action.RELEASE: "released",
+        Action.EXPIRE: "expired",
+        Action.CANCEL: "cancelled",
+    }
+
+
+def test_the_owner_and_the_system_go_by_these_names() -> None:
+    assert routing.OWNER == "owner"
+    assert (str(access.TIMEOUT), str(access.RETENTION)) == ("system:timeout", "system:retention")
+
+
+def test_a_token_tells_its_kind_by_how_it_begins() -> None:
+    kinds = {"agent": "asta_", "person": "astp_", "service": "asts_", "link": "astl_", "session": "astw_"}
+    assert {kind: secrets.secret(kind, bytes(32))[:5] for kind in kinds} == kinds

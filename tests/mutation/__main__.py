@@ -1,0 +1,61 @@
+"""How many small faults in the domain do its tests notice? `python -m tests.mutation --module rules.py --sample 60`."""
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.mutation.quick import OPTIONS
+from tests.mutation.runner import DOMAIN, Module, Runner, Score, say
+
+TESTS = ("tests/domain", "tests/fuzz")
+ENOUGH = 0.85
+
+
+def table(scores: list[Score]) -> str:
+    rows = [
+        "| module | faults | tried | killed | of them by a limit | survived | score |",
+        "|---|--:|--:|--:|--:|--:|--:|",
+    ]
+    total = Score("all")
+    for score in scores:
+        total.of += score.of
+        total.messages += score.messages
+        total.killed += score.killed
+        total.survivors += score.survivors
+    for score in [*scores, total]:
+        cut = score.killed["hung"] + score.killed["crashed"]
+        low, high = score.interval()
+        rate = f"{score.rate:.1%}" + (f" ({low:.0%}–{high:.0%})" if low != high else "")
+        cells = [score.of, score.tried, score.killed.total(), cut, len(score.survivors), rate]
+        rows.append(f"| {score.module} | {' | '.join(map(str, cells))} |")
+    return "\n".join([*rows, f"\n{total.messages} faults in sentences for people were not tried."])
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.mutation", description=__doc__)
+    parser.add_argument("--module", action="append", help="such as rules.py; all of the domain without it")
+    parser.add_argument("--sample", type=int, help="as many faults of each module, by chance")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--tests", nargs="+", default=TESTS, help="where the tests are")
+    parser.add_argument("--again", type=Path, help="only the survivors in the output of an earlier run")
+    options = parser.parse_args()
+    names = [Path(name).name for name in options.module or sorted(DOMAIN.glob("*.py"))]
+    found = [Module.of(DOMAIN / name) for name in names if name != "__init__.py"]
+    again = None
+    if options.again:
+        lines = options.again.read_text().splitlines()
+        again = frozenset(line.removeprefix("survived ") for line in lines if line.startswith("survived "))
+    os.nice(10)
+    runner = Runner(found, sample=options.sample, seed=options.seed, jobs=options.jobs, again=again)
+    status = pytest.main([*OPTIONS, *options.tests], plugins=[runner])
+    say(table(runner.scores))
+    killed, tried = sum(each.killed.total() for each in runner.scores), sum(each.tried for each in runner.scores)
+    return int(status not in {0, pytest.ExitCode.NO_TESTS_COLLECTED} or killed < ENOUGH * tried)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

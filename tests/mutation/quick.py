@@ -1,0 +1,37 @@
+"""The tests as they run against thousands of faults: the same claims, fewer examples, the same ones each time."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import Phase, is_hypothesis_test, settings
+
+EXAMPLES = 20
+TRIALS = {"WORLDS": 400, "TEXTS": 2_000}
+"""What tests that count their own trials call the count."""
+OPTIONS = [
+    "-c", str(Path(__file__).parents[2] / "pyproject.toml"), "-qq", "-s", "--tb=no", "--no-header", "--no-summary",
+    "--noconftest", "-p", "no:cacheprovider", "-p", "no:faulthandler", "-p", "no:xdist", "-o", "timeout=0",
+    "-W", "ignore::pytest.PytestAssertRewriteWarning",
+]  # fmt: skip
+
+
+def quicken(items: Sequence[pytest.Item]) -> None:
+    os.environ["ASSENT_TEST_SEED"] = "1"
+    for item in items:
+        function: Any = getattr(item, "obj", None)
+        module: Any = getattr(item, "module", None)
+        for name in TRIALS.keys() & vars(module).keys():
+            setattr(module, name, TRIALS[name])
+        if is_hypothesis_test(function):
+            # The settings of the decorator win over every profile, so that a profile would not do.
+            function._hypothesis_internal_use_settings = settings(
+                max_examples=min(EXAMPLES, function._hypothesis_internal_use_settings.max_examples),
+                derandomize=True,
+                database=None,
+                deadline=None,
+                phases=(Phase.explicit, Phase.generate),
+                suppress_health_check=function._hypothesis_internal_use_settings.suppress_health_check,
+            )

@@ -1,0 +1,49 @@
+"""What was written and taken back again was never a rule, and nothing is approved by it."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from assent.domain.errors import InvalidRequest
+from assent.store.transaction import Transaction
+from tests.store.making import adding, create, creation, stored
+from tests.support.nodes import Node
+
+
+async def test_a_rule_that_was_taken_back_is_followed_by_nobody(node: Node) -> None:
+    def spoil(tx: Transaction) -> None:
+        tx.rules.turn_page("default")
+        msg = "after having written"
+        raise InvalidRequest(msg)
+
+    def doomed(tx: Transaction) -> None:
+        """Add a rule, follow it in the same transaction, and fail."""
+        adding(node, "go", "auto-approve")(tx)
+        creation(node, {"breakpointId": "go"})(tx)
+        spoil(tx)
+
+    await create(node, {"breakpointId": "go"})
+    with pytest.raises(InvalidRequest):
+        await node.assent.database.write(doomed)
+    await node.assent.database.write(adding(node, "go", "never-auto-approve"))
+    made = await stored(node, await create(node, {"breakpointId": "go"}))
+    assert made.status == "waiting"
+    assert made.auto_approval["reason"].startswith("Matched never-auto-approve rule")
+
+
+async def test_rules_written_in_a_spoiled_batch_are_the_ones_followed(node: Node) -> None:
+    """Whoever shares a commit with somebody who fails is run again, and gets other ids."""
+
+    def fails(tx: Transaction) -> None:
+        tx.rules.turn_page("default")
+        msg = "after having written"
+        raise InvalidRequest(msg)
+
+    use_cases: list[Any] = [adding(node, "go", "auto-approve"), creation(node, {"breakpointId": "go"}), fails]
+    together = (node.assent.database.write(each, locks=str(n)) for n, each in enumerate(use_cases))
+    outcomes: list[Any] = await asyncio.gather(*together, return_exceptions=True)
+    added, made, failed = outcomes
+    assert isinstance(failed, InvalidRequest)
+    found = await stored(node, made.id)
+    assert str(found.ended_by) == f"rule:{added.id}"
