@@ -603,7 +603,7 @@ class FileRule(Strict):
 
 class RulesFile(Strict):
     schema_version: Annotated[str, StringConstraints(max_length=100)]
-    rules: Annotated[list[FileRule], Field(max_length=20_000)]
+    rules: list[FileRule]
 
 
 class ImportedRule(Strict):

@@ -1,10 +1,11 @@
 """The history of gates: newest first, page by page, counted within bounds, and for agents only their own."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from assent.services import history as history_service
+from assent.services.history import HistoryService
 from assent.store.history import SELECT_NEWEST
 from assent.store.reading import Plan, Query, page_statement
 from tests.store.making import rows
@@ -103,7 +104,7 @@ async def test_a_gate_is_counted_each_breakpoint_once(node: Node, clock: ManualC
         "waiting": 1,
         "medianResponseSeconds": 20.0,
         "streaks": [{"agentId": "ci", "streak": 0}],
-        "countedAtMost": 10_000,
+        "countedAtMost": 2_000,
         "complete": True,
         "since": "2027-01-15T08:00:00.000000Z",
     }
@@ -122,7 +123,7 @@ async def test_the_streak_is_that_of_the_agent_by_people_only(node: Node, clock:
     one = (await past(node, gate="deploy", agentId="cd"))["summary"]
     assert (one["asked"], one["streak"], one["agentId"]) == (1, 1, "cd")
     nobody = (await past(node, gate="deploy", agentId="nobody"))["summary"]
-    assert (nobody["asked"], nobody["streak"], nobody["streaks"], nobody["complete"]) == (0, 0, [], True)
+    assert (nobody["asked"], nobody["streak"], nobody["complete"]) == (0, 0, True)
     mine = await past(node, await node.token("agent"), gate="deploy", limit=1)
     assert "summary" not in await past(node, gate="deploy", limit=1, cursor=mine["nextCursor"])
     check = await node.call(
@@ -150,16 +151,20 @@ async def test_walking_the_pages_shows_each_breakpoint_once_newest_first(node: N
     assert sorted(walked) == sorted(ids)
 
 
-async def test_only_the_newest_are_counted_and_the_answer_says_so(
-    node: Node, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(history_service, "COUNTED_AT_MOST", 3)
+async def test_only_the_newest_are_counted_and_the_answer_says_so(node: Node, clock: ManualClock) -> None:
+    service = HistoryService(node.assent.database, node.assent.inbox, counted_at_most=3)
+    query = Query(project="default", gate="deploy")
     await answered(node, clock, approved=False)
     for _ in range(3):
         await answered(node, clock, approved=True)
-    summary = (await past(node, gate="deploy"))["summary"]
-    assert (summary["asked"], summary["rejected"], summary["complete"]) == (3, 0, False)
-    assert summary["since"] == "2027-01-15T08:00:01.000000Z"
+    found = await service.standing(query)
+    assert (dict(found.counts), found.complete, found.counted_at_most) == ({"approved": 3}, False, 3)
+    assert found.since == clock.now() - 3_000_000
+    await answered(node, clock, approved=True, agent="rare")
+    for _ in range(3):
+        await asked(node)
+    rare = await service.standing(replace(query, agent_id="rare"))
+    assert (rare.counts.total(), rare.streaks, rare.complete) == (0, (("rare", 1),), False)
 
 
 async def test_an_agent_sees_only_what_it_raised(node: Node) -> None:

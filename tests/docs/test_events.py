@@ -1,6 +1,7 @@
 """The reference of events holds for the events of real breakpoints."""
 
 from assent.domain.breakpoint import EVENT_OF
+from assent.domain.rule_changes import CHANGED, CREATED, REMOVED
 from assent.settings import Settings
 from tests.docs.pages import read, rows, sections
 from tests.support.nodes import ManualClock, Node, running_node
@@ -10,20 +11,35 @@ METADATA = {kind: [row[0] for row in rows(body)] for kind, body in SECTIONS.item
 
 
 def test_every_type_of_event_is_documented() -> None:
-    assert set(SECTIONS) == {"created", "warned", "purged", *EVENT_OF.values()}
+    assert set(SECTIONS) == {"created", "warned", "purged", *EVENT_OF.values(), CREATED, CHANGED, REMOVED}
 
 
 async def test_every_event_carries_the_metadata_the_reference_promises(
     sqlite_settings: Settings, clock: ManualClock
 ) -> None:
     async with running_node(sqlite_settings, clock=clock) as node:
-        seen = await _live_every_event(node, clock)
+        rules = await _live_every_event_of_rules(node)
+        seen = await _live_every_event(node, clock) | rules
 
     assert set(seen) == set(SECTIONS)
     for kind, found in seen.items():
         documented = {name.strip("`?") for name in METADATA[kind]}
         always = {name.strip("`") for name in METADATA[kind] if not name.endswith("?")}
         assert always <= found <= documented, kind
+
+
+async def _live_every_event_of_rules(node: Node) -> dict[str, set[str]]:
+    """Change a rule in every way; those that stay match what is raised after it."""
+    writer = await node.person("rita", "rule-admin")
+    for more in ({"action": "auto-approve", "mode": "shadow"}, {"action": "never-auto-approve", "why": "Careful."}):
+        made = await node.call("POST", "/api/rules", writer, json={"pattern": "*", **more})
+        assert made.status_code == 201, made.text
+    gone = await node.call("POST", "/api/rules", writer, json={"pattern": "x", "action": "auto-approve", "why": "y"})
+    path = f"/api/rules/{gone.json()['id']}"
+    await node.call("PATCH", path, writer, json={"pattern": "z", "why": "Because."})
+    await node.call("DELETE", f"{path}?why=Enough", writer)
+    history = await node.call("GET", f"{path}/events", writer)
+    return {event["type"]: set(event["metadata"]) for event in history.json()["items"]}
 
 
 async def _live_every_event(node: Node, clock: ManualClock) -> dict[str, set[str]]:

@@ -1,5 +1,7 @@
 """Who may write rules and read the books, and what a token is told when it may not."""
 
+from dataclasses import replace
+
 import pytest
 
 from assent.domain.access import ANYTHING, EVERY_ROLE, Actor, Kind, Permission, Principal, Role, permissions, roles
@@ -34,6 +36,11 @@ def test_a_principal_is_at_first_nobody_in_particular() -> None:
     assert (who.creates_per_minute, who.token_id, who.expires_at) == (None, None, None)
     assert permissions(who) == frozenset()
     assert who.actor == Actor(Kind.PERSON, "ann")
+
+
+def test_a_principal_can_be_kept_by_though_its_policy_cannot() -> None:
+    who = replace(somebody(), policy={"retentionDays": 1})
+    assert {who: 1}[replace(who)] == 1
 
 
 def test_what_may_not_be_done_is_said_with_who_and_where() -> None:

@@ -73,6 +73,16 @@ def test_brackets_count_by_depth_and_not_by_number_and_not_in_texts() -> None:
     assert strict_loads(b'["' + b"[" * 100 + b'", "' + b"{" * 100 + b'", "a\\"[["]')[1] == "{" * 100
 
 
+@pytest.mark.parametrize("shape", ["array", "object"])
+def test_a_deep_value_among_many_others_is_read_or_refused_by_its_own_depth(shape: str) -> None:
+    """One level is the list around all of them."""
+    many = [b"[]", b"{}"] * 100
+    for at in (0, 100, 200):
+        strict_loads(b"[" + b",".join([*many[:at], nested(63, shape), *many[at:]]) + b"]")
+        with pytest.raises(MalformedJson, match=r"deeper than 64 levels"):
+            strict_loads(b"[" + b",".join([*many[:at], nested(64, shape), *many[at:]]) + b"]")
+
+
 def test_integers_are_read_up_to_two_to_the_fifty_third() -> None:
     assert strict_loads(b"[9007199254740991, -9007199254740991]") == [2**53 - 1, 1 - 2**53]
     for text in (b"9007199254740992", b"-9007199254740992", b"-90071992547409910", b"9" * 5000):

@@ -80,6 +80,7 @@ def test_what_joins_predicates_in_other_languages_is_corrected(word: str, better
         ("g(title = “a”)", 11, "Use ' or \"."),
         ("g(title = «a»)", 11, "Use ' or \"."),
         ("g(title = ´a´)", 11, "Use ' or \"."),
+        ("g(title = “-a”)", 11, "Use ' or \"."),
         ("g(title = ,)", 11, "Values are 'text', numbers, true, false and null."),
         ("g(title = 'a)", 11, "Close it with '; a quote inside is written twice."),
         ('g(title = "a)', 11, 'Close it with "; a quote inside is written twice.'),
@@ -115,6 +116,8 @@ def test_every_mistake_has_its_place_and_its_hint(text: str, column: int, hint: 
 
 def test_a_name_nobody_knows_is_answered_with_the_nearest_or_with_all() -> None:
     assert refusal("g(prioritty = 'low')").details["hint"] == "Did you mean priority?"
+    assert "tags has no fields." in refusal("g(tags.of = 'low')").message
+    assert "attempt = needs a number." in refusal("g(attempt = 'low')").message
     assert "there is no attribute colour." in refusal("g(colour.of = 'low')").message
     assert refusal("g(zzz = 'a')").details["hint"] == (
         "There are tags, expert, agentId, runId, title, risk, priority, attempt, strategy, payload.…."
@@ -133,7 +136,13 @@ def test_attributes_of_other_things_are_named_by_their_kind() -> None:
 
 @pytest.mark.parametrize(
     ("text", "line", "column"),
-    [("g(\ntags = 'a')", 2, 6), ("g(tags exists\n\nAND x = 1)", 3, 5), ("\n\n", 3, 1), ("g(tags exists)\nx", 2, 1)],
+    [
+        ("\n(", 2, 1),
+        ("g(\ntags = 'a')", 2, 6),
+        ("g(tags exists\n\nAND x = 1)", 3, 5),
+        ("\n\n", 3, 1),
+        ("g(tags exists)\nx", 2, 1),
+    ],
 )
 def test_the_place_is_a_line_and_a_column_counted_from_one(text: str, line: int, column: int) -> None:
     error = refusal(text)
@@ -154,7 +163,8 @@ def test_long_texts_are_cut_where_they_are_repeated() -> None:
 
 def test_too_long_a_pattern_is_refused_where_it_becomes_too_long() -> None:
     error = refusal("a" * 2100)
-    assert "a pattern has at most 2,000 characters, this one 2,100" in error.message
+    assert error.message == "Line 1, column 2001: a pattern has at most 2,000 characters, this one 2,100."
+    assert error.details["hint"] == ""
     assert error.details["column"] == 2001
 
 
@@ -276,3 +286,10 @@ def test_risk_and_priority_are_ordered_by_what_they_mean() -> None:
 
 def test_a_pattern_written_with_blanks_around_keeps_its_text_without_them() -> None:
     assert parse("  g  ").source == "g"
+
+
+def test_a_pattern_is_shown_by_what_it_asks_and_not_by_how() -> None:
+    shown = repr(parse("*(tags contains 'a')"))
+    assert "contains" in shown
+    assert "Attribute(" not in shown
+    assert "<function" not in shown

@@ -36,6 +36,12 @@ def test_a_rule_begins_its_own_chain_whatever_it_was_made_from() -> None:
     assert (rule.created_at, rule.created_by, rule.updated_at, rule.removed_at) == (NOW, "person:ann", NOW, None)
 
 
+def test_what_a_file_says_of_the_origin_is_told_beside_who_imported_it() -> None:
+    rule, event = created(RULE, actor=ANN, at=NOW, imported={"createdBy": "eve"})
+    assert event.metadata == {"project": "shop", "source": "file", "imported": {"createdBy": "eve"}, "rule": SAID}
+    assert (rule.created_by, event.actor) == ("person:ann", ANN)
+
+
 def test_a_change_without_a_reason_has_none() -> None:
     _, event = changed(RULE, actor=ANN, at=NOW)
     assert event.metadata == {"rule": SAID}

@@ -113,6 +113,22 @@ def test_the_stops_are_those_that_no_auto_rule_overrules() -> None:
 
 
 @pytest.mark.parametrize(
+    ("values", "more", "source"),
+    [
+        ({"tags": ["critical"]}, {}, "alwaysBreakOn"),
+        ({}, {"hard_stop": True}, "hardStop"),
+        ({"risk": "high"}, {}, "risk"),
+        ({}, {"plain": False}, "questions"),
+        ({}, {}, "prompt"),
+        ({}, {"after_n": 2, "consecutive": 2}, "autoApproveAfterN"),
+    ],
+)
+def test_the_voice_that_decides_held(values: dict[str, Any], more: dict[str, Any], source: str) -> None:
+    last = ask(values=values, **more).trace[-1].body()
+    assert (last["source"], last["held"]) == (source, True)
+
+
+@pytest.mark.parametrize(
     ("action", "values", "expected"),
     [
         (AUTO, {"risk": "low"}, [{"rule": "r", "recommended": True}]),

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import Phase, is_hypothesis_test, settings
+from hypothesis import HealthCheck, Phase, given, is_hypothesis_test, settings
+from hypothesis import strategies as st
 
 EXAMPLES = 20
 TRIALS = {"WORLDS": 400, "TEXTS": 2_000}
@@ -26,12 +27,19 @@ def quicken(items: Sequence[pytest.Item]) -> None:
         for name in TRIALS.keys() & vars(module).keys():
             setattr(module, name, TRIALS[name])
         if is_hypothesis_test(function):
-            # The settings of the decorator win over every profile, so that a profile would not do.
+            # The settings of the decorator win over every profile, so that a profile would not do. Its checks of how
+            # long things take must not fail on a busy machine: that would look like a fault that was noticed.
             function._hypothesis_internal_use_settings = settings(
                 max_examples=min(EXAMPLES, function._hypothesis_internal_use_settings.max_examples),
                 derandomize=True,
                 database=None,
                 deadline=None,
                 phases=(Phase.explicit, Phase.generate),
-                suppress_health_check=function._hypothesis_internal_use_settings.suppress_health_check,
+                suppress_health_check=list(HealthCheck),
             )
+
+
+@given(st.text(max_size=2))
+@settings(max_examples=2, database=None, deadline=None, suppress_health_check=list(HealthCheck))
+def warm_up(_: str) -> None:
+    """Read the tables of Unicode once here, and not in thousands of children."""

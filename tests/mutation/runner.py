@@ -31,7 +31,7 @@ import pytest
 from _pytest.runner import runtestprotocol
 
 from tests.mutation.mutants import Mutant, functions, mutants
-from tests.mutation.quick import OPTIONS, quicken
+from tests.mutation.quick import OPTIONS, quicken, warm_up
 
 ROOT = Path(__file__).parents[2]
 DOMAIN = ROOT / "src" / "assent" / "domain"
@@ -168,6 +168,7 @@ class Runner:
         self._calls.__exit__()
         self._early = self._calls.names()
         quicken(session.items)
+        warm_up()
         self._items = {item.nodeid: item for item in session.items}
         gc.collect()
         gc.freeze()
@@ -221,7 +222,7 @@ class Runner:
     def _unchanged(self, module: Module) -> None:
         """Put the module in its own place both ways: whatever is noticed then is our fault."""
         code = compile(module.tree, str(module.path), "exec")
-        tests = [name for name in self._tests(module, None) if module.owns(name)]
+        tests = self._tests(module, None)
 
         def exchanged() -> int:
             bodies = _bodies(code)
@@ -287,12 +288,8 @@ class Runner:
         sys.meta_path.insert(0, _Instead(module, code))
         files = dict.fromkeys(name.partition("::")[0] for name in tests)
         for some in ([each for each in files if module.owns(each)], [each for each in files if not module.owns(each)]):
-            chosen = _Chosen(tests, self._told.keys())
-            if (
-                some
-                and pytest.main([*OPTIONS, "-x", *(str(ROOT / each) for each in some)], plugins=[chosen])
-                != pytest.ExitCode.OK
-            ):
+            arguments = [*OPTIONS, "-x", *(str(ROOT / each) for each in some)]
+            if some and pytest.main(arguments, plugins=[_Chosen(tests, self._told.keys())]) != pytest.ExitCode.OK:
                 return NOTICED
         return SURVIVED
 

@@ -1,6 +1,7 @@
 """What an audit finds about rules: everything that was touched, and every approval that no rule gave."""
 
 import asyncio
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from assent.domain.access import Actor
 from assent.domain.audit import Part
 from assent.domain.breakpoint import answered_by_rule
-from assent.services.audit import Audited
+from assent.services.audit import Audited, Check
 from assent.settings import Settings
 from assent.store.tables import metadata
 from tests.services.living import Ruled, live_by_rules
@@ -295,6 +296,59 @@ def test_what_rules_approved_is_guarded_after_its_content_was_purged(settings: S
     with unlocked(settings) as opened:
         forge_rule(opened, mine.rules["auto"], narrower)
     assert len(found(settings)) == 3
+
+
+def unlink(place: Raw, mine: Ruled) -> None:
+    place.run("UPDATE assent_rule_events SET hash = 'x' WHERE rule_id = :id", id=mine.rules["never"])
+    write(place, "assent_rules", {"id": mine.rules["never"]}, {"head": "x"})
+
+
+def switch_on(place: Raw, mine: Ruled) -> None:
+    write(place, "assent_rules", {"id": mine.rules["auto"]}, {"enabled": 1})
+
+
+def approve_by_an_invented_rule(place: Raw, mine: Ruled) -> None:
+    approve(place, mine.ids[WAITING], "rule-invented")
+
+
+def release_later_what_a_rule_approved(place: Raw, mine: Ruled) -> None:
+    def edit(events: list[Event]) -> None:
+        events.insert(1, events[0] | {"type": "warned", "metadata": {"warning": "x"}, "at": events[0]["at"]})
+        events[2]["at"] += 1
+
+    approved = mine.ids["by the first version"]
+    row = place.one("assent_breakpoints", id=approved)
+    write(place, "assent_breakpoints", {"id": approved}, {"warnings": '["x"]', "ended_at": row["ended_at"] + 1})
+    forge(place, approved, edit)
+
+
+def write_nonsense(place: Raw, mine: Ruled) -> None:
+    write(place, "assent_rules", {"id": mine.rules["never"]}, {"enabled": 5})
+
+
+BREAKAGES: list[tuple[str, Callable[[Raw, Ruled], None]]] = [
+    ("I4", unlink),
+    ("I3", switch_on),
+    ("I6", approve_by_an_invented_rule),
+    ("I2", release_later_what_a_rule_approved),
+    ("rows", write_nonsense),
+]
+
+
+@pytest.mark.parametrize(("promise", "breakage"), BREAKAGES, ids=lambda value: getattr(value, "__name__", value))
+def test_a_broken_promise_about_rules_is_reported_as_that_one(
+    settings: Settings, promise: str, breakage: Callable[[Raw, Ruled], None]
+) -> None:
+    async def check() -> list[Check]:
+        async with resting(settings) as node:
+            return await node.audit.check()
+
+    mine = asyncio.run(_lived(settings))
+    whole = asyncio.run(check())
+    assert {each.name for each in whole if not each.holds} == set()
+    with unlocked(settings) as opened:
+        breakage(opened, mine)
+    assert {each.name for each in asyncio.run(check()) if not each.holds} == {promise}
 
 
 async def test_an_audit_beside_changing_rules_finds_nothing(node: Node) -> None:

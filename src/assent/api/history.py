@@ -11,7 +11,7 @@ from assent.api.routing import Who, With, router
 from assent.domain.access import Kind, Permission, Principal
 from assent.domain.errors import InvalidRequest
 from assent.domain.instants import iso
-from assent.services.history import COUNTED_AT_MOST, Past, Standing, is_auto, response_seconds
+from assent.services.history import Past, Standing, is_auto, response_seconds
 from assent.store.reading import Query, decode_cursor, encode_cursor
 
 history = router("history")
@@ -97,7 +97,7 @@ def _summary_body(query: Query, standing: Standing) -> dict[str, Any]:
         "medianResponseSeconds": standing.median_response,
         "streak": streaks.get(query.agent_id, 0) if query.agent_id is not None else None,
         "streaks": [{"agentId": agent, "streak": streak} for agent, streak in streaks.items()],
-        "countedAtMost": COUNTED_AT_MOST,
+        "countedAtMost": standing.counted_at_most,
         "complete": standing.complete,
         "since": iso(standing.since) if standing.since is not None else None,
     }

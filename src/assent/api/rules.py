@@ -23,7 +23,7 @@ from assent.store.transaction import Transaction
 rules = router("rules")
 RuleId = Annotated[str, Path(pattern=r"^rule-[0-9a-z]{1,60}$")]
 Why = Annotated[str | None, Query(max_length=1000)]
-IfMatch = Annotated[str | None, Header()]
+IfMatch = Annotated[str | None, Header(alias="If-Match")]
 _NULLABLE = frozenset({"note", "expires_at"})
 
 

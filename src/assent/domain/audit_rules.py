@@ -171,7 +171,7 @@ def _counted(stored: Stored, approvals: int) -> Iterator[str]:
 
 
 def _followed(stored: Stored, name: str, history: Sequence[RuleEvent]) -> Iterator[str]:
-    created = stored.events[0].metadata if stored.events else {}
+    created: Mapping[str, Json] = stored.events[0].metadata if stored.events else {}
     matched, version = stored.breakpoint.auto_approval.get("matchedRule"), created.get("ruleVersion")
     if matched != name:
         yield f"but its creation names {matched or 'none'}"

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final
@@ -19,7 +19,7 @@ from assent.domain.rulebook import Rule, RuleAction, Rulebook, RuleMode
 from assent.domain.rules import propose, subject_of
 from assent.ports import Database
 from assent.services.rules import Question
-from assent.store.backtest import COLUMN_OF, Alike, Member, Named, Shadow, Sieve, Whole, Window
+from assent.store.backtest import COLUMN_OF, Alike, Group, Member, Named, Shadow, Sieve, Whole, Window
 from assent.store.transaction import Transaction
 
 DAY = 24 * 3600 * SECOND
@@ -27,8 +27,8 @@ SLICE = 20_000
 """How many of each status one read looks at: some tenths of a second, in which the others go on."""
 CONTENT_SLICE = 2_000
 """The same where contents have to be read."""
-CHUNK, CHUNK_BYTES = 500, 4_000_000
-"""How many contents are in memory at a time."""
+CHUNK = 100
+"""How many contents are in memory at a time; each may have a megabyte."""
 SHADOWS = 10_000
 AT_ONCE = 2
 """Reader threads that back-tests take; the others are for everybody else."""
@@ -206,6 +206,15 @@ class BacktestService:
         return ShadowAgreement(rule, since, version, counts, named)
 
 
+@dataclass(frozen=True, slots=True)
+class Closer:
+    """What a slice has to be asked about once more."""
+
+    unread: set[Alike] = field(default_factory=set[Alike])
+    alone: list[str] = field(default_factory=list[str])
+    shown: set[Alike] = field(default_factory=set[Alike])
+
+
 class Looking:
     """A walk through the past: what was found so far."""
 
@@ -213,7 +222,7 @@ class Looking:
         self.run = run
         self._size = size or (CONTENT_SLICE if "payload" in mentions(run.trial.pattern) else SLICE)
         self.counts = Counts(listed={outcome: [] for outcome in run.lists})
-        self._judged: dict[Alike, Effect] = {}
+        self._judged: dict[tuple[Alike, bool], Effect] = {}
 
     def slice(self, tx: Transaction, *, until: int) -> int:
         """Look at the newest that are left, and return where to go on from."""
@@ -221,55 +230,51 @@ class Looking:
         left = replace(self.run.window, until=until)
         window = replace(left, since=tx.backtests.start_of_slice(left, self._size))
         self.counts.scanned += tx.backtests.count(window)
-        unread: set[Alike] = set()
-        shown: set[Alike] = set()
+        closer = Closer()
         for group in tx.backtests.groups(window, self.run.sieve):
-            effect = self._effect(group.alike)
-            if effect is Effect.UNREAD:
-                unread.add(group.alike)
-                continue
-            self.counts.add(effect, group.outcome, group.count)
-            if effect in _ACTING and group.outcome in self._open():
-                shown.add(group.alike)
-        if unread or shown:
-            self._look_closer(tx, window, unread=unread, shown=shown)
+            effect = self._effect(group)
+            if effect is not Effect.UNREAD:
+                self.counts.add(effect, group.outcome, group.count)
+                if effect in _ACTING and group.outcome in self._open():
+                    closer.shown.add(group.alike)
+            elif group.loud is not None:
+                closer.alone.append(group.loud)
+            else:
+                closer.unread.add(group.alike)
+        self._look(tx, window, closer)
         return window.since
 
-    def _effect(self, alike: Alike) -> Effect:
-        found = self._judged.get(alike)
+    def _effect(self, group: Group) -> Effect:
+        key = (group.alike, group.loud is not None)
+        found = self._judged.get(key)
         if found is None:
             if len(self._judged) >= KEPT:
                 self._judged.clear()
-            found = self._judged[alike] = self.run.trial.effect(_outlined(self.run, alike))
+            found = self._judged[key] = self.run.trial.effect(_outlined(self.run, *key))
         return found
 
     def _open(self) -> tuple[Outcome, ...]:
         return tuple(each for each, ids in self.counts.listed.items() if len(ids) < self.run.wanted.limit)
 
-    def _look_closer(self, tx: Transaction, window: Window, *, unread: set[Alike], shown: set[Alike]) -> None:
-        """Read what only the content tells, and note what the lists want of the others."""
-        gates = None
-        if "gate" in self.run.attributes:
-            place = self.run.sieve.columns.index("gate")
-            gates = {each.values[place] for each in unread | shown}
-        outcomes = tuple(Outcome) if unread else self._open()
-        members = tx.backtests.members(window, self.run.sieve, gates=gates, outcomes=outcomes)
-        found = [each for each in members if each.alike in shown]
-        found += self._read(tx, (each for each in members if each.alike in unread))
-        found.sort(key=lambda each: (each.created_at, each.id), reverse=True)
-        for each in found:
+    def _look(self, tx: Transaction, window: Window, closer: "Closer") -> None:
+        """Read what only the content tells, and note what the lists want."""
+        find = partial(tx.backtests.members, window, self.run.sieve)
+        unread = find(closer.unread, outcomes=tuple(Outcome)) if closer.unread else []
+        found = self._read(tx, [*closer.alone, *(each.id for each in unread)])
+        found += find(closer.shown, outcomes=self._open()) if closer.shown else []
+        for each in sorted(found, key=lambda each: (each.created_at, each.id), reverse=True):
             if each.outcome in self._open():
                 self.counts.listed[each.outcome].append(each.id)
 
-    def _read(self, tx: Transaction, members: Iterable[Member]) -> Iterator[Member]:
+    def _read(self, tx: Transaction, ids: Sequence[str]) -> list[Member]:
         """Judge each by its content, and return those that the rule acts on."""
-        for chunk in in_chunks(members):
-            by_id = {each.id: each for each in chunk}
-            for whole in tx.backtests.whole(list(by_id)):
+        acting: list[Member] = []
+        for start in range(0, len(ids), CHUNK):
+            for whole in tx.backtests.whole(ids[start : start + CHUNK]):
                 effect = self.run.trial.effect(_whole(whole))
-                self.counts.add(effect, whole.outcome)
-                if effect in _ACTING:
-                    yield by_id[whole.breakpoint.id]
+                self.counts.add(effect, whole.member.outcome)
+                acting += [whole.member] if effect in _ACTING else []
+        return acting
 
     def report(self, tx: Transaction) -> Report:
         items = {outcome: tx.backtests.named(ids) for outcome, ids in self.counts.listed.items()}
@@ -303,50 +308,49 @@ class _Outline:
     priority: str = ""
 
 
-def _outlined(run: Run, alike: Alike) -> Past:
+def _outlined(run: Run, alike: Alike, loud: bool) -> Past:  # noqa: FBT001  # the two make a key
     values: dict[str, Any] = dict(zip(run.sieve.columns, alike.values, strict=True))
-    experts, certain = _experts(values.pop("seats", "[]"))
+    experts, uncertain = _experts(values.pop("seats", "[]"))
     payload = {"expert": experts, "attempt": values.pop("attempt", None)}
-    if "tags" in values:
-        values["tags"] = tuple(msgspec.json.decode(values["tags"]))
+    values["tags"] = tuple(msgspec.json.decode(values.get("tags", "[]")))
     subject = subject_of(_Outline(payload=payload, **values))
-    uncertain = frozenset[str]() if certain else _EXPERT
     unread = _EVERYTHING - run.attributes | uncertain
     if not alike.purged:
-        return Past(subject=subject, unread=unread, loud=alike.loud)
+        return Past(subject=subject, unread=unread, loud=loud)
     gone = _PURGED | uncertain
     return Past(subject=subject, unread=unread - gone, gone=gone, purged=True)
 
 
-def _experts(seats: str) -> tuple[tuple[str, ...], bool]:
-    """Return whom the agent asked for, and whether that is certain: an added owner may have been asked for as well."""
+def _whole(whole: Whole) -> Past:
+    purged = whole.purged_at is not None
+    experts, uncertain = _experts(whole.seats) if purged else ((), frozenset[str]())
+    left = {"expert": experts, "attempt": whole.attempt}
+    asked = _Outline(
+        gate=whole.gate,
+        agent_id=whole.agent_id,
+        run_id=whole.run_id,
+        title=whole.title,
+        tags=tuple(msgspec.json.decode(whole.tags)),
+        strategy=whole.strategy,
+        risk=whole.risk,
+        priority=whole.priority,
+        payload=left if purged else msgspec.json.decode(whole.payload),
+    )
+    question = Question.of(asked)
+    return Past(
+        subject=question.subject,
+        gone=_PURGED | uncertain if purged else frozenset(),
+        purged=purged,
+        hard_stop=question.hard_stop,
+        plain=question.plain,
+    )
+
+
+def _experts(seats: str) -> tuple[tuple[str, ...], frozenset[str]]:
+    """Return whom the agent asked for, and `expert` if that is uncertain: an added owner may have been meant too."""
     found: list[tuple[str, list[str], bool]] = msgspec.json.decode(seats)
     names = tuple(each for name, absent, _ in found for each in (name, *absent))
-    return names, not any(added for _, _, added in found)
-
-
-def _whole(whole: Whole) -> Past:
-    question = Question.of(whole.breakpoint)
-    if not whole.purged:
-        return Past(subject=question.subject, hard_stop=question.hard_stop, plain=question.plain)
-    seats = whole.breakpoint.seats
-    payload = {"expert": tuple(name for seat in seats for name in seat.names), "attempt": whole.attempt}
-    subject = subject_of(whole.breakpoint.but(payload=payload))
-    gone = _PURGED | _EXPERT if any(seat.added for seat in seats) else _PURGED
-    return Past(subject=subject, gone=gone, purged=True)
-
-
-def in_chunks(members: Iterable[Member]) -> Iterator[list[Member]]:
-    chunk: list[Member] = []
-    size = 0
-    for each in members:
-        chunk.append(each)
-        size += each.size
-        if len(chunk) == CHUNK or size > CHUNK_BYTES:
-            yield chunk
-            chunk, size = [], 0
-    if chunk:
-        yield chunk
+    return names, _EXPERT if any(added for _, _, added in found) else frozenset()
 
 
 def _proposed(tx: Transaction, *, breakpoint_id: str, by: Principal) -> str:

@@ -13,7 +13,7 @@ from assent.store.history import Counted, More
 from assent.store.reading import Query, Summary
 from assent.store.transaction import Transaction
 
-COUNTED_AT_MOST = 10_000
+COUNTED_AT_MOST = 2_000
 """How many of a gate's breakpoints are counted: a summary takes no longer the older a gate grows."""
 LONGEST_STREAK = 1_000
 MOST_AGENTS = 50
@@ -35,14 +35,18 @@ class Standing:
     median_response: float | None
     streaks: tuple[tuple[str, int], ...]
     """Approvals by people in a row, for each agent, the busiest first."""
+    counted_at_most: int
     complete: bool
     since: int | None
 
 
 class HistoryService:
-    def __init__(self, database: Database[Transaction], inbox: InboxService) -> None:
+    def __init__(
+        self, database: Database[Transaction], inbox: InboxService, *, counted_at_most: int = COUNTED_AT_MOST
+    ) -> None:
         self._database = database
         self._inbox = inbox
+        self._counted_at_most = counted_at_most
 
     async def page(self, query: Query) -> list[Past]:
         """Return up to limit + 1 of them, newest first."""
@@ -52,25 +56,33 @@ class HistoryService:
         return [Past(row, more[row.id]) for row in rows]
 
     async def standing(self, query: Query) -> Standing:
-        return await self._database.read(partial(_standing, query=query))
+        return await self._database.read(partial(_standing, query=query, at_most=self._counted_at_most))
 
 
-def _standing(tx: Transaction, query: Query) -> Standing:
+def _standing(tx: Transaction, query: Query, at_most: int) -> Standing:
     assert query.gate is not None, "asked about a gate"
-    rows = tx.history.newest(query.project, query.gate, limit=COUNTED_AT_MOST + 1)
-    counted = [row for row in rows[:COUNTED_AT_MOST] if _asked_for(row, query)]
-    agents = Counter(row.agent_id for row in counted)
+    rows = tx.history.newest(query.project, query.gate, limit=at_most + 1)
+    looked_at = rows[:at_most]
+    counted = [row for row in looked_at if _asked_for(row, query)]
     gate, project = query.gate, query.project
     return Standing(
         counts=Counter(outcome(row) for row in counted),
         median_response=_median_response(counted),
         streaks=tuple(
             (agent, tx.rules.ground(project, gate, agent, limit=LONGEST_STREAK).consecutive)
-            for agent, _ in agents.most_common(MOST_AGENTS)
+            for agent in _agents(counted, query)
         ),
-        complete=len(rows) <= COUNTED_AT_MOST,
-        since=rows[:COUNTED_AT_MOST][-1].created_at if rows else None,
+        counted_at_most=at_most,
+        complete=len(rows) <= at_most,
+        since=looked_at[-1].created_at if looked_at else None,
     )
+
+
+def _agents(counted: Sequence[Counted], query: Query) -> list[str]:
+    """Whose approvals in a row to count: the one that is asked about, or the busiest."""
+    if query.agent_id is not None and query.created_by_id is None:
+        return [query.agent_id]
+    return [agent for agent, _ in Counter(row.agent_id for row in counted).most_common(MOST_AGENTS)]
 
 
 def _asked_for(row: Counted, query: Query) -> bool:

@@ -104,9 +104,8 @@ class RuleService:
         by.require(Permission.RULES)
         tx.rules.turn_page(by.project)  # first: from here on nobody else changes the rules of this project
         now = tx.now()
-        place = new.order if new.order is not None else tx.rules.next_place(by.project)
-        if place > MAX_RULES:
-            raise InvalidRequest.at("/", f"there are more than {MAX_RULES} rules")
+        standing, last = tx.rules.room(by.project)
+        require_room(standing + 1)
         rule = Rule(
             id=tx.new_id("rule").replace("_", "-", 1),
             project=by.project,
@@ -116,7 +115,7 @@ class RuleService:
             mode=new.mode,
             expires_at=new.expires_at,
             enabled=new.enabled,
-            order=place,
+            order=new.order if new.order is not None else last,
             source=source,
         )
         _check(rule, now)
@@ -176,6 +175,11 @@ class Guess:
     def holds(self, tx: Transaction, project: str) -> bool:
         asked = self.question
         return tx.rules.ground(project, asked.gate, asked.agent_id, limit=asked.look_back) == self.ground
+
+
+def require_room(rules: int) -> None:
+    if rules > MAX_RULES:
+        raise InvalidRequest.at("/", f"a project has at most {MAX_RULES:,} rules")
 
 
 def follow(book: Book, question: Question, ground: Ground, *, now: int) -> Recommendation:

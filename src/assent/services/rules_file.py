@@ -55,7 +55,7 @@ def _added(tx: Transaction, found: Plan, wanted: Import, *, by: Principal, now: 
     # In order, because those of one instant differ only by chance, and rules of the same place go by id.
     ids = sorted(tx.new_id("rule").replace("_", "-", 1) for _ in found.added)
     rules: list[Rule] = []
-    place = tx.rules.next_place(by.project)
+    _, place = tx.rules.room(by.project)
     for entry, new_id in zip(found.added, ids, strict=True):
         says: dict[str, Any] = {"order": place, **entry.says}
         rule = Rule(id=new_id, project=by.project, source=entry.source, **says)

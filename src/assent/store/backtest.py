@@ -10,12 +10,12 @@ from typing import Any
 import msgspec
 
 from assent.domain.backtest import Outcome
-from assent.domain.breakpoint import Breakpoint, Status
+from assent.domain.breakpoint import Status
 from assent.domain.expressions import And, Expression, Or, Predicate
 from assent.domain.globs import Glob
 from assent.domain.patterns import Pattern
 from assent.ports import Session
-from assent.store.breakpoints import COLUMNS, breakpoint_of, to_json
+from assent.store.breakpoints import to_json
 from assent.store.sql import Row, among
 
 COLUMN_OF: Mapping[str, str] = {
@@ -32,7 +32,6 @@ COLUMN_OF: Mapping[str, str] = {
 }
 """Where an attribute is told without the content."""
 _FIND = {"sqlite": "instr", "postgresql": "strpos"}
-_SIZE = {"sqlite": "length(payload)", "postgresql": "octet_length(payload)"}
 _OUTCOME = f"""
     CASE WHEN status <> 'released' THEN status
          WHEN substr(ended_by, 1, 5) = 'rule:' THEN '{Outcome.AUTO}'
@@ -45,6 +44,10 @@ _WINDOW = f"""
 _LOUD = ('"hardStop"', '"options"', '"form"')
 _NAMES_ONE = {("tags", "contains"), ("expert", "contains"), ("expert", "="), ("expert", "in")}
 _IS_ONE = {("agentId", "="), ("agentId", "in")}
+_WHOLE = (
+    "id", "created_at", "gate", "agent_id", "run_id", "title", "tags", "seats", "strategy", "risk", "priority",
+    "attempt", "payload", "purged_at",
+)  # fmt: skip
 SELECT_STEP = """
     SELECT created_at FROM assent_breakpoints
     WHERE project_id = :project_id AND status = :status AND created_at >= :since AND created_at < :until
@@ -91,7 +94,6 @@ class Alike:
 
     values: tuple[Any, ...]
     purged: bool
-    loud: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,25 +101,39 @@ class Group:
     alike: Alike
     outcome: Outcome
     count: int
+    loud: str | None
+    """The id of one that stands alone because its content may ask for a person."""
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    alike: Alike
     outcome: Outcome
     id: str
     created_at: int
-    size: int
 
 
-@dataclass(frozen=True, slots=True)
-class Whole:
+class Whole(msgspec.Struct, array_like=True):
     """A breakpoint with its content, unless that was purged."""
 
-    breakpoint: Breakpoint
+    id: str
+    created_at: int
+    gate: str
+    agent_id: str
+    run_id: str | None
+    title: str | None
+    tags: str
+    seats: str
+    strategy: str
+    risk: str | None
+    priority: str
     attempt: int | None
-    outcome: Outcome
-    purged: bool
+    payload: str
+    purged_at: int | None
+    told: str
+
+    @property
+    def member(self) -> Member:
+        return Member(Outcome(self.told), self.id, self.created_at)
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,30 +200,30 @@ class Backtests:
     def groups(self, window: Window, sieve: Sieve) -> list[Group]:
         statement, params = groups_statement(window, sieve, self._session.dialect)
         rows = [tuple(each) for each in self._session.all(statement, params)]
-        return [Group(_alike(row[:-1]), Outcome(row[0]), row[-1]) for row in rows]
+        return [Group(_alike(row[:-1]), Outcome(row[0]), row[-1], row[2]) for row in rows]
 
     def members(
-        self, window: Window, sieve: Sieve, *, gates: Collection[str] | None, outcomes: Collection[Outcome]
+        self, window: Window, sieve: Sieve, wanted: Collection[Alike], *, outcomes: Collection[Outcome]
     ) -> list[Member]:
-        """Return those that ended so, the newest first; of these gates, where gates are told apart."""
-        dialect = self._session.dialect
+        """Return those of these groups that ended so, without those that stand alone; the newest first."""
+        dialect, params = self._session.dialect, window.params() | dict(sieve.params)
         listed = ", ".join(f"'{each.value}'" for each in sorted(outcomes))
-        tests, params = f" AND {_OUTCOME} IN ({listed})", window.params() | dict(sieve.params)
-        if gates is not None:
+        tests = f" AND {_OUTCOME} IN ({listed})"
+        if "gate" in sieve.columns:
+            gates = {each.values[sieve.columns.index("gate")] for each in wanted}
             test, given = among("gate", sorted(gates), dialect, name="gates")
             tests, params = f"{tests} AND {test}", params | given
-        columns = (*_told(sieve, dialect), "id", "created_at", _SIZE[dialect])
         statement = f"""
-            SELECT {", ".join(columns)} FROM {sieve.table}
+            SELECT {", ".join(_told(sieve, dialect))}, id, created_at FROM {sieve.table}
             WHERE {_WINDOW}{sieve.tests}{tests} ORDER BY created_at DESC, id DESC"""
         rows = [tuple(each) for each in self._session.all(statement, params)]
-        return [Member(_alike(row[:-3]), Outcome(row[0]), row[-3], row[-2], row[-1]) for row in rows]
+        return [Member(Outcome(row[0]), *row[-2:]) for row in rows if row[2] is None and _alike(row[:-2]) in wanted]
 
     def whole(self, ids: Sequence[str]) -> list[Whole]:
         these, params = among("id", ids, self._session.dialect)
-        columns = ", ".join((*COLUMNS, "attempt", "purged_at", _OUTCOME))
+        columns = ", ".join((*_WHOLE, _OUTCOME))
         rows = self._session.all(f"SELECT {columns} FROM assent_breakpoints WHERE {these}", params)
-        return [Whole(breakpoint_of(row[:-3]), row[-3], Outcome(row[-1]), row[-2] is not None) for row in rows]
+        return [Whole(*row) for row in rows]
 
     def named(self, ids: Sequence[str]) -> list[Named]:
         """Return these, the newest first."""
@@ -231,13 +247,14 @@ def groups_statement(window: Window, sieve: Sieve, dialect: str) -> tuple[str, d
 
 
 def _told(sieve: Sieve, dialect: str) -> tuple[str, ...]:
-    """The columns that `_alike` reads, after the outcome."""
+    """The outcome, whether it was purged, the id if it stands alone, and the values."""
     loud = " OR ".join(f"{_FIND[dialect]}(payload, '{word}') > 0" for word in _LOUD)
-    return (_OUTCOME, "purged_at IS NOT NULL", loud if sieve.stops else "1 = 0", *sieve.columns)
+    alone = f"CASE WHEN {loud} THEN id END" if sieve.stops else "CAST(NULL AS text)"
+    return (_OUTCOME, "purged_at IS NOT NULL", alone, *sieve.columns)
 
 
 def _alike(row: Row) -> Alike:
-    return Alike(tuple(row[3:]), bool(row[1]), bool(row[2]))
+    return Alike(tuple(row[3:]), bool(row[1]))
 
 
 class _Tests:

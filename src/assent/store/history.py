@@ -17,8 +17,6 @@ _BRANCH = f"""
         SELECT {_COUNTED} FROM assent_breakpoints
         WHERE project_id = :project_id AND gate = :gate AND status = :{{status}}
         ORDER BY created_at DESC, id DESC LIMIT :limit) AS of_{{status}}"""
-
-
 SELECT_NEWEST = f"""
     SELECT {_COUNTED} FROM ({" UNION ALL ".join(_BRANCH.format(status=status.value) for status in Status)}) AS merged
     ORDER BY created_at DESC, id DESC LIMIT :limit"""

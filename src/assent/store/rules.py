@@ -24,7 +24,8 @@ COLUMNS = (
 INSERT = insert("assent_rules", COLUMNS)
 SELECT = f"SELECT {', '.join(COLUMNS)} FROM assent_rules WHERE project_id = :project_id"
 SELECT_STANDING = f"{SELECT} AND removed_at IS NULL ORDER BY place, created_at, id"
-SELECT_LAST_PLACE = "SELECT max(place) FROM assent_rules WHERE project_id = :project_id"
+SELECT_ROOM = """
+    SELECT count(*), max(place) FROM assent_rules WHERE project_id = :project_id AND removed_at IS NULL"""
 UPDATE = """
     UPDATE assent_rules
     SET pattern = :pattern, action = :action, mode = :mode, enabled = :enabled, expires_at = :expires_at, note = :note,
@@ -95,8 +96,10 @@ class Rules:
             raise NotFound(msg)
         return rule_of(rows[0])
 
-    def next_place(self, project: str) -> int:
-        return (self._session.all(SELECT_LAST_PLACE, {"project_id": project})[0][0] or 0) + 1
+    def room(self, project: str) -> tuple[int, int]:
+        """Return how many rules stand, and the place after the last of them."""
+        count, last = self._session.all(SELECT_ROOM, {"project_id": project})[0]
+        return count, (last or 0) + 1
 
     def add(self, rule: Rule, event: RuleEvent) -> None:
         self._session.write(INSERT, [_row(rule)])
