@@ -59,7 +59,8 @@ def approved(name: str = "rule-1", version: int | None = 1, auto: Any = None, **
         on_timeout="expire", ttl_seconds=None, callback_url=None, digest=content_digest(content), created_at=NOW,
         created_by=AGENT, created_by_id="tok_1", due_at=2**62, auto_approval=said, warnings=(),
     )  # fmt: skip
-    first: dict[str, Any] = {"digest": new.digest, "terms": terms_of(new), "agentId": "bot", "gate": new.gate, "autoApproval": said}
+    first: dict[str, Any] = {"digest": new.digest, "terms": terms_of(new), "agentId": "bot", "gate": new.gate}
+    first["autoApproval"] = said
     if version is not None:
         first["ruleVersion"] = version
     new, creation = record(new, "created", actor=AGENT, at=NOW, metadata=first)

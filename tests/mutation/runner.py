@@ -60,9 +60,9 @@ class Module:
     def name(self) -> str:
         return f"assent.domain.{self.path.stem}"
 
-    def owns(self, test: str) -> bool:
-        stem, file = self.path.stem, test.partition("::")[0].rpartition("/")[2]
-        return file.startswith(tuple(f"test_{name}" for name in (stem, OWN.get(stem, stem), "words")))
+    def owns(self, test: pytest.Item) -> bool:
+        stem = self.path.stem
+        return test.path.name.startswith(tuple(f"test_{name}" for name in (stem, OWN.get(stem, stem), "words")))
 
     def function_at(self, line: int) -> str | None:
         return next((name for name, lines in self.functions.items() if line in lines), None)
@@ -264,12 +264,14 @@ class Runner:
         def concerns(name: str, told: Told) -> bool:
             if function is not None:
                 return f"{stem}.{function}" in told.called
-            return module.owns(name) or any(each.startswith(f"{stem}.") for each in told.called)
+            return module.owns(self._items[name]) or any(each.startswith(f"{stem}.") for each in told.called)
 
         usable = [name for name, told in self._usable.items() if concerns(name, told)]
-        usable.sort(key=lambda name: (not module.owns(name), self._usable[name].seconds))
+        usable.sort(key=lambda name: (not module.owns(self._items[name]), self._usable[name].seconds))
         spent = list(accumulate(self._usable[name].seconds for name in usable))
-        return [name for name, until in zip(usable, spent, strict=True) if until <= ENOUGH or module.owns(name)]
+        return [
+            name for name, until in zip(usable, spent, strict=True) if until <= ENOUGH or module.owns(self._items[name])
+        ]
 
     def _limit(self, tests: Sequence[str]) -> None:
         """Processor time, not the clock: the machine may be busy with something else."""
@@ -286,9 +288,11 @@ class Runner:
             if name.startswith(("assent.", "tests.")) and not name.startswith("tests.mutation"):
                 del sys.modules[name]
         sys.meta_path.insert(0, _Instead(module, code))
-        files = dict.fromkeys(name.partition("::")[0] for name in tests)
-        for some in ([each for each in files if module.owns(each)], [each for each in files if not module.owns(each)]):
-            arguments = [*OPTIONS, "-x", *(str(ROOT / each) for each in some)]
+        files: dict[bool, dict[str, None]] = {True: {}, False: {}}
+        for name in tests:
+            files[module.owns(self._items[name])][str(self._items[name].path)] = None
+        for some in files.values():
+            arguments = [*OPTIONS, "-x", *some]
             if some and pytest.main(arguments, plugins=[_Chosen(tests, self._told.keys())]) != pytest.ExitCode.OK:
                 return NOTICED
         return SURVIVED
