@@ -33,7 +33,7 @@ AGENTS = ("agent-1", "agent-2")
 REVOCABLE = ("dee", "eve", "boss")
 """Who may lose the reviewer's role on the way; none of them has two ways into one breakpoint."""
 RULE_WRITERS = {"rule-admin", "admin"}
-LOOK_BACK = 100
+LOOK_BACK = 25
 """How far back approvals in a row are counted, unless more are asked for."""
 
 Truth = bool | None

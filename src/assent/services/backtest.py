@@ -11,6 +11,7 @@ import msgspec
 
 from assent.domain.access import Permission, Principal
 from assent.domain.backtest import Effect, Outcome, Past, Trial, mentions
+from assent.domain.breakpoint import Status
 from assent.domain.canonical import Json
 from assent.domain.errors import InvalidRequest
 from assent.domain.instants import SECOND
@@ -222,13 +223,14 @@ class Looking:
         self.run = run
         self._size = size or (CONTENT_SLICE if "payload" in mentions(run.trial.pattern) else SLICE)
         self.counts = Counts(listed={outcome: [] for outcome in run.lists})
+        self._steps: dict[Status, int] = {}
         self._judged: dict[tuple[Alike, bool], Effect] = {}
 
     def slice(self, tx: Transaction, *, until: int) -> int:
         """Look at the newest that are left, and return where to go on from."""
         tx.audit.one_moment()
         left = replace(self.run.window, until=until)
-        window = replace(left, since=tx.backtests.start_of_slice(left, self._size))
+        window = replace(left, since=tx.backtests.start_of_slice(left, self._size, self._steps))
         self.counts.scanned += tx.backtests.count(window)
         closer = Closer()
         for group in tx.backtests.groups(window, self.run.sieve):

@@ -15,7 +15,7 @@ from assent.domain.terms import Terms
 from assent.store.rules import Ground
 from assent.store.transaction import Transaction
 
-LOOK_BACK = 100
+LOOK_BACK = 25
 """How far back approvals in a row are counted where nobody asked for more."""
 MAX_RULES = 20_000
 

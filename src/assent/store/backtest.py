@@ -187,15 +187,17 @@ class Backtests:
         statement = f"SELECT count(*) FROM assent_breakpoints WHERE {_WINDOW}"
         return int(self._session.all(statement, window.params())[0][0])
 
-    def start_of_slice(self, window: Window, size: int) -> int:
-        """Return where to begin so that of each status about this many are left until the window's end."""
-        found = [
-            row[0] + 1
-            for status in Status
-            for row in self._session.all(SELECT_STEP, window.params() | {"status": status.value, "size": size})
-        ]
-        # Of one microsecond there may be more; they are taken together.
-        return min(max(found), window.until - 1) if found else window.since
+    def start_of_slice(self, window: Window, size: int, steps: dict[Status, int]) -> int:
+        """Return where to begin so that of no status more than this many are left until the window's end.
+
+        `steps` keeps from slice to slice how far back so many of each status reach: each is walked along once.
+        """
+        for status in Status:
+            if steps.get(status, window.until) >= window.until:
+                found = self._session.all(SELECT_STEP, window.params() | {"status": status.value, "size": size})
+                # Of one microsecond there may be more; they are taken together.
+                steps[status] = min(found[0][0] + 1, window.until - 1) if found else window.since
+        return max(steps.values())
 
     def groups(self, window: Window, sieve: Sieve) -> list[Group]:
         statement, params = groups_statement(window, sieve, self._session.dialect)

@@ -223,6 +223,7 @@ breakpoints = Table(
         "agent_id",
         "ended_at",
         "decision",
+        "ended_by",
         sqlite_where=sa.text("decision IS NOT NULL AND ended_by NOT LIKE 'rule:%'"),
         postgresql_where=sa.text("decision IS NOT NULL AND ended_by NOT LIKE 'rule:%'"),
     ),

@@ -75,7 +75,7 @@ def upgrade() -> None:
     op.create_index(
         "ix_assent_breakpoints_streak",
         "assent_breakpoints",
-        ["project_id", "gate", "agent_id", "ended_at", "decision"],
+        ["project_id", "gate", "agent_id", "ended_at", "decision", "ended_by"],
         sqlite_where=sa.text(STREAK),
         postgresql_where=sa.text(STREAK),
     )

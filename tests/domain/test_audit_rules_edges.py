@@ -1,0 +1,252 @@
+"""What an audit of rules says, word for word where a person goes by it, and where exactly it begins to say it."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from assent.domain.audit import Finding, Part, Stored, findings, kept_digest, purge
+from assent.domain.audit_rules import (
+    Shadow,
+    StoredRule,
+    approval_findings,
+    approving,
+    missing_shadows,
+    rule_findings,
+    shadow_findings,
+    shadows_told,
+    wanted,
+)
+from assent.domain.breakpoint import record
+from assent.domain.canonical import GENESIS
+from assent.domain.rule_changes import RuleEvent, changed, created
+from tests.domain.test_audit_rules import AGENT, COUNT, NOW, RITA, RULE, approved, history, told
+
+MINUTE = 60_000_000
+
+
+def rule_said(**said: Any) -> list[RuleEvent]:
+    """The events of a rule that was written yesterday and says this."""
+    return [created(replace(RULE, **said), actor=RITA, at=NOW - 1440 * MINUTE)[1]]
+
+
+def purged(stored: Stored) -> Stored:
+    """The same breakpoint a day later, when what it said is gone."""
+    current, at = stored.breakpoint, NOW + 1440 * MINUTE
+    event = purge(current, at=at, kept=kept_digest("default", None, ("x",), (), (), ()))
+    result = {"approved": True, "status": "released", "decision": "approved", "auto": True}
+    left = current.but(payload={}, version=event.seq, head=event.hash, updated_at=at, result=result)
+    gone = replace(stored, breakpoint=left, question=None, search="", purged_at=at, events=[*stored.events, event])
+    assert findings(gone) == []
+    return gone
+
+
+def whats(stored: Stored, events: list[RuleEvent], approvals: int = 0) -> list[str]:
+    found = approval_findings(stored, events, approvals=approvals)
+    return [each.what.removeprefix(f"it was approved by rule:{approving(stored)}, ") for each in found]
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "what"),
+    [
+        ("project", "other", "its project is other, but its events say default"),
+        ("source", "file", "its source is file, but its events say api"),
+        ("created_by", "person:eve", "its created_by is person:eve, but its events say person:rita"),
+        ("created_at", 1, f"its created_at is 1, but its events say {NOW}"),
+        ("updated_at", 1, f"its updated_at is 1, but its events say {NOW}"),
+        ("removed_at", 1, "its removed_at is 1, but its events say None"),
+    ],
+)
+def test_a_finding_names_what_the_row_says_and_what_its_events_say(field: str, value: Any, what: str) -> None:
+    stored = history(at=NOW)
+    touched = replace(stored, rule=replace(stored.rule, **{field: value}))
+    assert rule_findings(touched) == [Finding(Part.FOLD, None, None, what, "rule-1")]
+
+
+def test_a_finding_about_what_a_rule_says_shows_both() -> None:
+    stored = history()
+    (found,) = rule_findings(replace(stored, rule=replace(stored.rule, note="Touched.")))
+    assert found.what.startswith("its content is {'pattern': 'go', ")
+    assert found.what.index("Touched.") < found.what.index("but its events say") < found.what.index("Fine.")
+
+
+def test_a_rule_that_nobody_ever_wrote_is_found_even_where_its_chain_holds() -> None:
+    stored = StoredRule(replace(RULE, version=0, head=GENESIS), [])
+    what = "it does not begin with its creation"
+    assert rule_findings(stored) == [Finding(Part.FOLD, None, None, what, "rule-1")]
+
+
+def test_every_event_in_a_wrong_place_is_named() -> None:
+    first, again = created(RULE, actor=RITA, at=NOW), changed(RULE, actor=RITA, at=NOW)
+    assert [each.what for each in rule_findings(StoredRule(again[0], [again[1]]))][:1] == [
+        "a rule has no 'rule-changed' at this place"
+    ]
+    second = replace(created(first[0], actor=RITA, at=NOW)[1], seq=2)
+    found = rule_findings(StoredRule(first[0], [first[1], second]))
+    assert (Part.FOLD, 2) in {(each.part, each.seq) for each in found}
+
+
+@pytest.mark.parametrize(("off", "right"), [(MINUTE, True), (MINUTE + 1, False)])
+def test_it_is_a_minute_that_two_moments_may_be_apart(off: int, *, right: bool) -> None:
+    early = history(at=NOW + off)
+    assert (told(approved(), early) == []) is right
+    rule, first = created(RULE, actor=RITA, at=NOW - 1440 * MINUTE)
+    _, second = changed(replace(rule, enabled=False), actor=RITA, at=NOW - off)
+    assert (told(approved(), StoredRule(rule, [first, second])) == []) is right
+
+
+def test_only_the_version_right_after_ends_the_one_that_approved() -> None:
+    stored = history({"note": "2"}, {"note": "3"}, at=NOW - 60 * MINUTE)
+    assert told(approved(), stored) == []
+    assert told(approved(version=2), stored) == []
+    assert told(approved(version=3), stored) == ["whose version 3 did not stand at that time"]
+
+
+@pytest.mark.parametrize("said", [{"action": "never-auto-approve"}, {"mode": "shadow"}, {"enabled": False}], ids=str)
+def test_a_rule_that_does_not_approve_explains_no_approval(said: dict[str, Any]) -> None:
+    assert whats(approved(), rule_said(**said)) == ["whose version 1 approves nothing"]
+
+
+def test_a_rule_without_an_end_is_in_force() -> None:
+    assert whats(approved(), rule_said(expires_at=None)) == []
+
+
+def test_a_pattern_that_cannot_be_read_matches_nothing() -> None:
+    for stored in (approved(), purged(approved())):
+        assert whats(stored, rule_said(pattern="go((")) == ["whose pattern does not match it"]
+
+
+@pytest.mark.parametrize("pattern", ["g*", "go(tags contains 'x')", "go(payload.question = 'Go?')"])
+def test_of_what_was_purged_only_the_gate_is_held_against_a_pattern(pattern: str) -> None:
+    events = rule_said(pattern=pattern)
+    assert whats(approved(), events) == whats(purged(approved()), events) == []
+    elsewhere = approved(gate="stay")
+    assert whats(purged(elsewhere), events) == ["whose pattern does not match it"]
+
+
+def test_what_was_not_purged_is_held_against_all_of_a_pattern() -> None:
+    events = rule_said(pattern="go(tags contains 'y')")
+    assert whats(approved(), events) == ["whose pattern does not match it"]
+    assert whats(purged(approved()), events) == []
+    unknown = rule_said(pattern="go(attempt = 1)")
+    assert whats(approved(), unknown) == ["whose pattern does not match it"], "unknown is no match"
+
+
+def counted(asked: Any, reached: int = 1) -> Stored:
+    said = COUNT | {"consecutiveApprovals": reached}
+    return approved("autoApproveAfterN", None, said, payload={"autoApproveAfterN": asked})
+
+
+def test_one_approval_is_enough_for_who_asks_for_one() -> None:
+    assert whats(counted(1), [], approvals=1) == []
+    assert whats(counted(1), [], approvals=0) == ["but it asks for 1 approvals in a row, and there had been 0"]
+    assert whats(counted(1, 0), [], approvals=1) == ["but it asks for 1 approvals in a row, and its creation counts 0"]
+
+
+def test_of_what_was_purged_one_approval_before_it_is_asked_for() -> None:
+    stored = purged(counted(3, 3))
+    assert whats(stored, [], approvals=1) == []
+    assert whats(stored, [], approvals=0) == ["but it asks for 1 approvals in a row, and there had been 0"]
+
+
+@pytest.mark.parametrize(("asked", "count"), [(3, 3), (0, 0), (None, 0), ("3", 0), (2.5, 0)])
+def test_who_asks_for_no_number_asks_for_none(asked: Any, count: int) -> None:
+    assert wanted(counted(asked)) == count
+    assert wanted(purged(counted(asked))) == 1
+
+
+def test_a_warning_is_no_part_in_an_approval_and_a_comment_is() -> None:
+    stored = approved()
+    creation, release = stored.events
+    for kind, found in (("warned", []), ("commented", [Part.ENDS])):
+        _, between = record(stored.breakpoint, kind, actor=AGENT, at=NOW)
+        told_of = replace(stored, events=[creation, between, release])
+        assert [each.part for each in approval_findings(told_of, rule_said(), approvals=0)] == found
+
+
+def test_what_is_missing_between_creation_and_release_is_told_as_its_end() -> None:
+    stored = approved()
+    for events in ([], stored.events[:1], stored.events[::-1]):
+        found = approval_findings(replace(stored, events=events), rule_said(), approvals=0)
+        assert found[0].part is Part.ENDS, events
+        assert (found[0].breakpoint_id, found[0].seq) == ("bp_1", None)
+
+
+def test_all_that_speaks_against_an_approval_is_told() -> None:
+    stored = approved(
+        gate="stay", risk="high", payload={"risk": "high", "hardStop": True, "options": ["a"]},
+        auto={"recommended": False, "matchedRule": "rule-9"},
+    )  # fmt: skip
+    assert told(stored) == [
+        "but its creation recommends no such thing",
+        "but it is of high risk",
+        "but its agent asked for a person",
+        "but it asks for a choice or for answers",
+        "but its creation names rule-9",
+        "whose pattern does not match it",
+    ]
+
+
+def test_a_recommendation_that_a_person_turned_around_is_told_by_the_decision() -> None:
+    stored = approved()
+    turned = stored.breakpoint.but(decision="rejected", ended_by=RITA)
+    (found,) = approval_findings(replace(stored, breakpoint=turned), (), approvals=0)
+    what = "a rule approved it when it was raised, and yet it is rejected"
+    assert found == Finding(Part.FOLD, "bp_1", None, what)
+
+
+def test_without_a_rule_nothing_is_asked_about_one() -> None:
+    stored = approved(auto={"recommended": False})
+    by_person = replace(stored, breakpoint=stored.breakpoint.but(ended_by=RITA))
+    assert (approving(stored), approving(by_person)) == ("rule-1", None)
+    assert approval_findings(by_person, (), approvals=0) == []
+    nobody = replace(stored, breakpoint=stored.breakpoint.but(ended_by=None))
+    assert approving(nobody) is None
+
+
+def shadowed(*names: str) -> Stored:
+    """A breakpoint whose creation, and nothing after it, tells of rules in shadow."""
+    stored = approved()
+    first, *later = stored.events
+    entries = [{"rule": name, "recommended": True, "version": 2} for name in names]
+    return replace(stored, events=[replace(first, metadata=dict(first.metadata) | {"shadow": entries}), *later])
+
+
+def test_shadows_are_told_by_the_creation_and_by_no_later_event() -> None:
+    assert shadows_told(shadowed("rule-7", "rule-6")) == ["rule-7", "rule-6"]
+    assert shadows_told(approved()) == []
+
+
+def test_each_missing_shadow_is_a_finding_about_the_creation() -> None:
+    found = list(missing_shadows(shadowed("rule-7", "rule-8", "rule-6", "rule-7"), ["rule-8", "rule-9"]))
+    whats = [f"the rule {name} matched it in shadow, of which nothing is stored" for name in ("rule-6", "rule-7")]
+    assert found == [Finding(Part.FOLD, "bp_1", 1, what) for what in whats]
+
+
+def shadow(**changes: Any) -> Shadow:
+    row: dict[str, Any] = {
+        "rule_id": "rule-7", "breakpoint_id": "bp_1", "rule_version": 2, "recommended": 0, "at": NOW,
+        "created_at": NOW, "told": [{"rule": "rule-7", "recommended": False, "version": 2}], "said": {"mode": "shadow"},
+    }  # fmt: skip
+    return Shadow(**(row | changes))
+
+
+def test_a_shadow_that_recommended_nothing_is_as_good_as_one_that_did() -> None:
+    assert shadow_findings(shadow()) == []
+    assert shadow_findings(shadow(told=[{"rule": "rule-1"}, *shadow().told])) == [], "one of many"
+    assert len(shadow_findings(shadow(recommended=1))) == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        ({"recommended": -1}, "what is stored of the rule rule-7 in shadow is not what its creation says"),
+        (
+            {"said": {"mode": "live"}},
+            "the rule rule-7 is said to have matched it in shadow, where its version 2 is not",
+        ),
+    ],
+    ids=["row", "rule"],
+)
+def test_a_wrong_shadow_is_a_finding_about_the_creation(change: dict[str, Any], what: str) -> None:
+    assert shadow_findings(shadow(**change)) == [Finding(Part.FOLD, "bp_1", 1, what)]

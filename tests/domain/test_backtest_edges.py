@@ -1,0 +1,127 @@
+"""A trial of a rule at its edges: the words of its report, what it keeps to itself, and what stays unknown."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from assent.domain.backtest import Effect, Outcome, Past, Trial, mentions, without
+from assent.domain.expressions import Subject
+from assent.domain.patterns import match, parse
+from assent.domain.rulebook import Rule, RuleAction, Rulebook
+from tests.domain.test_backtest import CONTENT, GONE, past, trial
+
+NOW = 1_800_000_000_000_000
+NEVER: dict[str, Any] = {"id": "rule-9", "pattern": "a.*", "action": "never-auto-approve"}
+
+
+def test_outcomes_are_called_as_in_the_report() -> None:
+    assert [each.value for each in Outcome] == [
+        "approved", "rejected", "timedOut", "auto", "expired", "cancelled", "waiting",
+    ]  # fmt: skip
+
+
+def test_what_nobody_said_of_a_past_breakpoint_is_that_it_is_read_and_asks_for_nobody() -> None:
+    assert past() == Past(
+        subject=Subject("a.b", {}), unread=frozenset(), gone=frozenset(), purged=False, loud=False, hard_stop=False,
+        plain=True,
+    )  # fmt: skip
+
+
+def test_a_trial_is_the_same_whatever_it_has_judged() -> None:
+    judge = trial("a.*(payload.x = 1)")
+    other = Trial(judge.pattern, judge.action, judge.book, judge.now)
+    judge.effect(past(unread=CONTENT))
+    judge.effect(past(gone=GONE, purged=True))
+    assert judge == other
+
+
+def test_a_judgement_does_not_depend_on_those_before_it() -> None:
+    judge = trial("a.*(title = 'x' AND payload.x = 1)")
+    one = past(title="x", payload={"x": 1})
+    for _ in range(2):
+        assert judge.effect(one) is Effect.ACTS
+        assert judge.effect(past(title="x", unread=CONTENT)) is Effect.UNREAD
+        assert judge.effect(past(title="y", unread=CONTENT)) is Effect.NONE
+        assert judge.effect(past(gone=GONE, purged=True)) is Effect.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("change", "effect"),
+    [
+        ({}, Effect.STOPPED),
+        ({"expires_at": NOW + 1}, Effect.STOPPED),
+        ({"expires_at": NOW}, Effect.ACTS),
+        ({"enabled": False}, Effect.ACTS),
+        ({"removed_at": NOW}, Effect.ACTS),
+        ({"mode": "shadow"}, Effect.ACTS),
+        ({"pattern": "b.*"}, Effect.ACTS),
+    ],
+    ids=str,
+)
+def test_only_a_never_rule_in_force_stops(change: dict[str, Any], effect: Effect) -> None:
+    book = Rulebook.of([Rule(**(NEVER | change))])
+    judge = Trial(parse("a.*"), RuleAction.AUTO, book, NOW)
+    assert judge.effect(past(unread=CONTENT)) is judge.effect(past()) is effect
+
+
+def test_a_never_rule_that_has_ended_has_nothing_read() -> None:
+    rule = Rule(**(NEVER | {"pattern": "a.*(payload.x exists)", "expires_at": NOW}))
+    for now, effect in ((NOW - 1, Effect.UNREAD), (NOW, Effect.ACTS)):
+        judge = Trial(parse("a.*"), RuleAction.AUTO, Rulebook.of([rule]), now)
+        assert judge.effect(past(unread=CONTENT)) is effect
+
+
+def test_a_never_rule_has_only_what_it_asks_about_read() -> None:
+    judge = trial("a.*", "a.*(tags contains 'x')", "a.*(agentId = 'stopped')")
+    facts: dict[str, Any] = {"tags": [], "agentId": "ci"}
+    assert judge.effect(past(**facts, unread=CONTENT)) is Effect.ACTS
+    assert judge.effect(past(agentId="ci", unread=frozenset({"tags"}))) is Effect.UNREAD
+    other = trial("a.*", "a.*(tags contains 'x')", "a.*(payload.x = 1)")
+    assert other.effect(past(**facts, unread=CONTENT)) is Effect.UNREAD, "one of them is enough"
+
+
+def test_what_other_rules_ask_about_is_nothing_to_a_never_rule() -> None:
+    judge = trial("a.*", "a.*(payload.x exists)", action="never-auto-approve")
+    assert judge.effect(past(unread=CONTENT)) is Effect.ACTS
+    assert judge.effect(past(unread=CONTENT, loud=True, hard_stop=True, plain=False)) is Effect.ACTS
+
+
+def test_the_surer_answer_goes_before_the_others() -> None:
+    judge = trial("a.*")
+    gone: dict[str, Any] = {"gone": GONE, "purged": True}
+    assert judge.effect(past(**gone, risk="high", loud=True)) is Effect.STOPPED
+    assert judge.effect(past(**gone, loud=True)) is Effect.PURGED
+    assert judge.effect(past(loud=True)) is Effect.UNREAD
+    assert judge.effect(past("b", **gone, risk="high", loud=True)) is Effect.NONE
+
+
+def test_what_is_partly_unread_and_partly_gone_is_read_first() -> None:
+    some = past(unread=CONTENT, gone=frozenset({"title"}))
+    assert trial("a.*(title = 'x' OR payload.x = 1)").effect(some) is Effect.UNREAD
+    assert trial("a.*(title = 'x')").effect(replace(some, unread=frozenset())) is Effect.UNKNOWN
+
+
+def test_a_pattern_with_unknown_parts_still_asks_about_the_same_attributes() -> None:
+    asked = parse("a(title = 'x' AND NOT (payload.x = 1 OR tags contains 'y'))")
+    for unseen in (CONTENT, GONE, mentions(asked)):
+        partial = without(asked, unseen)
+        assert mentions(partial) == {"title", "payload", "tags"}
+        assert (partial.glob, partial.source) == (asked.glob, asked.source)
+
+
+def test_what_is_unknown_may_become_unknown_bit_by_bit() -> None:
+    asked = parse("a(title = 'x' AND payload.x = 1)")
+    known = Subject("a", {"title": "x", "payload": {"x": 1}})
+    bit_by_bit = without(without(asked, CONTENT), frozenset({"title", "payload"}))
+    assert match(asked, known) is True
+    assert match(bit_by_bit, known) is None
+    first = without(asked, frozenset({"title"}))
+    assert match(first, Subject("a", {"payload": {"x": 2}})) is False, "what is left can still rule it out"
+
+
+def test_a_pattern_that_does_not_ask_is_left_alone() -> None:
+    for text in ("a", "a(tags contains 'x')"):
+        pattern = parse(text)
+        assert without(pattern, GONE) is pattern
+        assert without(pattern, frozenset()) is pattern

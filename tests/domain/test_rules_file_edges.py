@@ -1,0 +1,186 @@
+"""rules.json to the letter: every field that is written and read, every refusal, and which of two rules is meant."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from assent.domain.errors import InvalidRequest
+from assent.domain.rulebook import Rule
+from assent.domain.rules_file import Entry, plan, read, written
+from tests.domain.test_rules_file import file_of, planned
+
+VERSION = "2026.01.breakpoint-rules-v1"
+SECOND = 1_000_000
+RULE = Rule(
+    id="rule-1", pattern="a.*", action="auto-approve", note="Fine.", source="wizard", created_by="person:rita",
+    created_at=86_400 * SECOND, expires_at=2 * 86_400 * SECOND, enabled=False, mode="shadow", order=4, project="shop",
+    updated_at=7, version=3, head="x",
+)  # fmt: skip
+BODY: dict[str, Any] = {
+    "id": "rule-1",
+    "pattern": "a.*",
+    "action": "auto-approve",
+    "createdAt": "1970-01-02T00:00:00.000000Z",
+    "createdBy": "person:rita",
+    "source": "wizard",
+    "note": "Fine.",
+    "mode": "shadow",
+    "enabled": False,
+    "expiresAt": "1970-01-03T00:00:00.000000Z",
+    "order": 4,
+}
+SAYS: dict[str, Any] = {
+    "pattern": "a.*", "action": "auto-approve", "note": "Fine.", "mode": "shadow", "enabled": False,
+    "expires_at": 2 * 86_400 * SECOND, "order": 4,
+}  # fmt: skip
+
+
+def refusal(*bodies: dict[str, Any]) -> InvalidRequest:
+    with pytest.raises(InvalidRequest) as refused:
+        read(file_of(*bodies))
+    return refused.value
+
+
+def test_a_file_is_written_to_the_letter() -> None:
+    assert written([RULE]) == {"schemaVersion": VERSION, "rules": [BODY]}
+    assert written([]) == {"schemaVersion": VERSION, "rules": []}
+
+
+def test_what_a_rule_has_by_default_is_left_out() -> None:
+    rule = Rule(id="rule-1", pattern="a", action="never-auto-approve", order=1)
+    assert written([rule])["rules"] == [
+        {
+            "id": "rule-1", "pattern": "a", "action": "never-auto-approve", "createdAt": "1970-01-01T00:00:00.000000Z",
+            "createdBy": "system", "source": "api",
+        }
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"note": ""}, {"note": ""}),
+        ({"expires_at": 0}, {"expiresAt": "1970-01-01T00:00:00.000000Z"}),
+        ({"mode": "shadow"}, {"mode": "shadow"}),
+        ({"enabled": False}, {"enabled": False}),
+        ({"order": 0}, {"order": 0}),
+        ({"order": 2}, {"order": 2}),
+    ],
+    ids=str,
+)
+def test_what_differs_from_the_default_is_written(change: dict[str, Any], told: dict[str, Any]) -> None:
+    plain = Rule(id="rule-1", pattern="a", action="auto-approve", order=1)
+    (before,), (after,) = written([plain])["rules"], written([replace(plain, **change)])["rules"]
+    assert after == before | told
+
+
+def test_a_file_is_read_to_the_letter() -> None:
+    (entry,) = read({"schemaVersion": VERSION, "rules": [BODY]})
+    origin = {
+        "id": "rule-1",
+        "createdBy": "person:rita",
+        "createdAt": "1970-01-02T00:00:00.000000Z",
+        "source": "wizard",
+    }
+    assert entry == Entry(index=0, id="rule-1", says=SAYS, origin=origin)
+
+
+def test_what_a_file_does_not_say_is_not_made_up() -> None:
+    (entry,) = read(file_of({"pattern": "\t a.* \n"}))
+    assert (entry.id, entry.says, entry.origin) == (None, {"action": "auto-approve", "pattern": "a.*"}, {})
+    assert Entry(index=0, id=None, says={}) == Entry(index=0, id=None, says={}, origin={})
+
+
+def test_an_imported_rule_tells_where_it_comes_from() -> None:
+    named, bare = read(file_of({"id": "rule-7", "pattern": "a"}, {"pattern": "b"}))
+    assert (named.source, bare.source) == ("import:rule-7", "import")
+    assert (named.index, bare.index) == (0, 1)
+    assert (named.key, bare.key) == (("a", "auto-approve"), ("b", "auto-approve"))
+
+
+def test_another_version_is_refused_at_its_place() -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        read({"schemaVersion": "2", "rules": [{"pattern": "(", "action": "?"}]})
+    detail = f"is one we do not know; this reads {VERSION}"
+    assert refused.value.message == f"/schemaVersion: {detail}"
+    assert refused.value.details["errors"] == [{"pointer": "/schemaVersion", "detail": detail}]
+
+
+def test_one_wrong_rule_is_told_alone() -> None:
+    error = refusal({"pattern": "a"}, {"pattern": "a", "mode": "dark"})
+    detail = "must be live or shadow"
+    assert error.message == f"/rules/1/mode: {detail}"
+    assert error.details == {"errors": [{"pointer": "/rules/1/mode", "detail": detail, "index": 1}], "wrong": 1}
+
+
+def test_of_two_wrong_rules_the_first_is_told_and_both_are_named() -> None:
+    error = refusal({"pattern": "a", "expiresAt": "soon"}, {"pattern": "a", "action": "?"})
+    moment = "must be a moment such as 2027-01-31T18:00:00Z"
+    assert error.message == f"/rules/0/expiresAt: {moment} (and 1 more)"
+    assert error.details["wrong"] == 2
+    assert error.details["errors"] == [
+        {"pointer": "/rules/0/expiresAt", "detail": moment, "index": 0},
+        {"pointer": "/rules/1/action", "detail": "must be auto-approve or never-auto-approve", "index": 1},
+    ]
+
+
+def test_a_wrong_pattern_is_told_with_its_place_in_the_pattern() -> None:
+    error = refusal({"pattern": "a(tags = 'x')"})
+    errors: Any = error.details["errors"]
+    (told,) = errors
+    assert told.keys() >= {"pointer", "detail", "index", "line", "column", "hint"}
+    assert (told["pointer"], told["index"], told["line"], told["column"]) == ("/rules/0/pattern", 0, 1, 8)
+    assert error.message == f"/rules/0/pattern: {told['detail']}"
+
+
+def test_a_doubled_id_is_told_with_the_first_that_has_it() -> None:
+    one: dict[str, Any] = {"id": "x", "pattern": "a"}
+    error = refusal({"pattern": "a"}, one, {"pattern": "a"}, one, one)
+    errors: Any = error.details["errors"]
+    assert [(each["pointer"], each["detail"]) for each in errors] == [
+        ("/rules/3/id", "is also that of /rules/1"),
+        ("/rules/4/id", "is also that of /rules/1"),
+    ]
+    assert len(read(file_of({"pattern": "a"}, {"pattern": "a"}))) == 2, "none is the same as none"
+
+
+@pytest.mark.parametrize("moment", ["", "tomorrow", "2027-02-30T00:00:00Z", "10000-01-01"])
+def test_a_moment_that_does_not_exist_is_refused(moment: str) -> None:
+    assert refusal({"pattern": "a", "expiresAt": moment}).message.startswith("/rules/0/expiresAt: ")
+
+
+def same(*ids: str) -> list[Rule]:
+    return [Rule(id=name, pattern="a", action="auto-approve", note=name) for name in ids]
+
+
+def test_of_rules_that_say_the_same_the_first_is_meant_and_each_once() -> None:
+    found = planned(file_of({"pattern": "a"}, {"pattern": "a"}), same("rule-1", "rule-2", "rule-3"), replacing=True)
+    assert [(entry.index, rule.id) for entry, rule in found.unchanged] == [(0, "rule-1"), (1, "rule-2")]
+    assert [rule.id for rule in found.removed] == ["rule-3"]
+    more = planned(file_of(*[{"pattern": "a"}] * 3), same("rule-1"))
+    assert [entry.index for entry in more.added] == [1, 2]
+
+
+def test_a_rule_of_the_same_pattern_that_does_the_opposite_is_another() -> None:
+    opposite = [replace(rule, action="never-auto-approve") for rule in same("rule-1")]
+    found = planned(file_of({"id": "x", "pattern": "a"}), opposite)
+    assert ([entry.id for entry in found.added], found.changed, found.unchanged) == (["x"], (), ())
+
+
+def test_nothing_is_removed_unless_the_file_replaces() -> None:
+    standing = [*same("rule-1"), Rule(id="rule-2", pattern="b", action="auto-approve")]
+    entries = read(file_of({"pattern": "b", "note": "New."}))
+    kept, replaced = (plan(entries, standing, replacing=replacing) for replacing in (False, True))
+    assert kept.removed == ()
+    assert replaced.removed == (standing[0],)
+    changed = ((entries[0], replace(standing[1], note="New.")),)
+    assert kept.changed == replaced.changed == changed
+    assert kept.added == replaced.added == ()
+    assert kept.unchanged == replaced.unchanged == ()
+
+
+def test_what_stays_the_same_is_given_as_it_is() -> None:
+    standing = replace(RULE, pattern="a")
+    (entry,) = read(file_of({"pattern": "a", "enabled": False}))
+    assert plan([entry], [standing], replacing=False).unchanged == ((entry, standing),)
