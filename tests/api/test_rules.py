@@ -224,6 +224,10 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "an unknown action": ({"pattern": "a", "action": "approve"}, "invalid_request"),
     "an unknown mode": ({"pattern": "a", "action": "auto-approve", "mode": "ghost"}, "invalid_request"),
     "a moment that is none": ({"pattern": "a", "action": "auto-approve", "expiresAt": "soon"}, "invalid_request"),
+    "a moment that UTC has no year for": (
+        {"pattern": "a", "action": "auto-approve", "expiresAt": "9999-12-31T23:59:59-23:59"},
+        "invalid_request",
+    ),
     "a moment in the past": ({"pattern": "a", "action": "auto-approve", "expiresAt": "2001-01-01"}, "invalid_request"),
     "no pattern": ({"pattern": "", "action": "auto-approve"}, "invalid_request"),
     "an unknown field": ({"pattern": "a", "action": "auto-approve", "colour": 1}, "invalid_request"),

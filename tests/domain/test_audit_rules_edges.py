@@ -166,7 +166,7 @@ def test_a_warning_is_no_part_in_an_approval_and_a_comment_is() -> None:
 
 def test_what_is_missing_between_creation_and_release_is_told_as_its_end() -> None:
     stored = approved()
-    for events in ([], stored.events[:1], stored.events[::-1]):
+    for events in (stored.events[:0], stored.events[:1], stored.events[::-1]):
         found = approval_findings(replace(stored, events=events), rule_said(), approvals=0)
         assert found[0].part is Part.ENDS, events
         assert (found[0].breakpoint_id, found[0].seq) == ("bp_1", None)

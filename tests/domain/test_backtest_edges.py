@@ -12,7 +12,7 @@ from assent.domain.rulebook import Rule, RuleAction, Rulebook
 from tests.domain.test_backtest import CONTENT, GONE, past, trial
 
 NOW = 1_800_000_000_000_000
-NEVER: dict[str, Any] = {"id": "rule-9", "pattern": "a.*", "action": "never-auto-approve"}
+NEVER = Rule(id="rule-9", pattern="a.*", action="never-auto-approve")
 
 
 def test_outcomes_are_called_as_in_the_report() -> None:
@@ -60,13 +60,13 @@ def test_a_judgement_does_not_depend_on_those_before_it() -> None:
     ids=str,
 )
 def test_only_a_never_rule_in_force_stops(change: dict[str, Any], effect: Effect) -> None:
-    book = Rulebook.of([Rule(**(NEVER | change))])
+    book = Rulebook.of([replace(NEVER, **change)])
     judge = Trial(parse("a.*"), RuleAction.AUTO, book, NOW)
     assert judge.effect(past(unread=CONTENT)) is judge.effect(past()) is effect
 
 
 def test_a_never_rule_that_has_ended_has_nothing_read() -> None:
-    rule = Rule(**(NEVER | {"pattern": "a.*(payload.x exists)", "expires_at": NOW}))
+    rule = replace(NEVER, pattern="a.*(payload.x exists)", expires_at=NOW)
     for now, effect in ((NOW - 1, Effect.UNREAD), (NOW, Effect.ACTS)):
         judge = Trial(parse("a.*"), RuleAction.AUTO, Rulebook.of([rule]), now)
         assert judge.effect(past(unread=CONTENT)) is effect

@@ -145,7 +145,7 @@ def test_a_doubled_id_is_told_with_the_first_that_has_it() -> None:
     assert len(read(file_of({"pattern": "a"}, {"pattern": "a"}))) == 2, "none is the same as none"
 
 
-@pytest.mark.parametrize("moment", ["", "tomorrow", "2027-02-30T00:00:00Z", "10000-01-01"])
+@pytest.mark.parametrize("moment", ["9999-12-31T23:59:59-23:59", "", "tomorrow", "2027-02-30T00:00:00Z", "10000-01-01"])
 def test_a_moment_that_does_not_exist_is_refused(moment: str) -> None:
     assert refusal({"pattern": "a", "expiresAt": moment}).message.startswith("/rules/0/expiresAt: ")
 

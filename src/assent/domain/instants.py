@@ -13,8 +13,11 @@ def iso(at: int) -> str:
 
 
 def from_iso(text: str) -> int:
-    """Parse RFC 3339; a moment without an offset is UTC. Raises ValueError."""
+    """Parse RFC 3339; a moment without an offset is UTC. Raises ValueError, also for what UTC has no year for."""
     moment = datetime.fromisoformat(text)
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
+    try:
+        moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    except OverflowError as error:
+        msg = f"{text} is beyond the year 9999"
+        raise ValueError(msg) from error
     return (moment - _EPOCH) // timedelta(microseconds=1)
