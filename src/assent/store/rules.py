@@ -25,7 +25,7 @@ INSERT = insert("assent_rules", COLUMNS)
 SELECT = f"SELECT {', '.join(COLUMNS)} FROM assent_rules WHERE project_id = :project_id"
 SELECT_STANDING = f"{SELECT} AND removed_at IS NULL ORDER BY place, created_at, id"
 SELECT_ROOM = """
-    SELECT count(*), max(place) FROM assent_rules WHERE project_id = :project_id AND removed_at IS NULL"""
+    SELECT count(*) - count(removed_at), max(place) FROM assent_rules WHERE project_id = :project_id"""
 UPDATE = """
     UPDATE assent_rules
     SET pattern = :pattern, action = :action, mode = :mode, enabled = :enabled, expires_at = :expires_at, note = :note,
@@ -97,7 +97,7 @@ class Rules:
         return rule_of(rows[0])
 
     def room(self, project: str) -> tuple[int, int]:
-        """Return how many rules stand, and the place after the last of them."""
+        """Return how many rules stand, and the place after the last there ever was."""
         count, last = self._session.all(SELECT_ROOM, {"project_id": project})[0]
         return count, (last or 0) + 1
 
