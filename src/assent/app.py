@@ -222,8 +222,8 @@ class Assent:
                 min_free_mb=settings.min_free_mb,
             ),
             metrics=self.metrics,
-            creates=RateLimit(settings.creates_per_minute),
-            sign_ins=RateLimit(SIGN_INS_PER_MINUTE),
+            creates=RateLimit(settings.creates_per_minute, self.clock.now),
+            sign_ins=RateLimit(SIGN_INS_PER_MINUTE, self.clock.now),
             rendered=Rendered(entries=4_096, largest=16_384),
             summaries=Rendered(entries=16_384, largest=4_096),
         )

@@ -6,6 +6,7 @@ import pytest
 
 from assent.domain.errors import RateLimited
 from assent.http.limits import RateLimit
+from tests.support.nodes import ManualClock
 
 
 def spend(limit: RateLimit, key: str, times: int) -> None:
@@ -13,33 +14,27 @@ def spend(limit: RateLimit, key: str, times: int) -> None:
         limit.take(key)
 
 
-def turn_back(limit: RateLimit, key: str, seconds: float) -> None:
-    """Let time pass for one bucket."""
-    level, since = limit._buckets[key]
-    limit._buckets[key] = (level, since - seconds)
-
-
-def test_a_full_bucket_holds_a_minutes_worth() -> None:
-    limit = RateLimit(3)
+def test_a_full_bucket_holds_a_minutes_worth(clock: ManualClock) -> None:
+    limit = RateLimit(3, clock.now)
     spend(limit, "a", 3)
     with pytest.raises(RateLimited, match="More than 3 requests in a minute"):
         limit.take("a")
 
 
-def test_every_key_has_its_own_bucket() -> None:
-    limit = RateLimit(1)
+def test_every_key_has_its_own_bucket(clock: ManualClock) -> None:
+    limit = RateLimit(1, clock.now)
     limit.take("a")
     limit.take("b")
     with pytest.raises(RateLimited):
         limit.take("a")
 
 
-def test_zero_is_no_limit() -> None:
-    spend(RateLimit(0), "a", 10_000)
+def test_zero_is_no_limit(clock: ManualClock) -> None:
+    spend(RateLimit(0, clock.now), "a", 10_000)
 
 
-def test_a_tokens_own_quota_replaces_the_default() -> None:
-    limit = RateLimit(1)
+def test_a_tokens_own_quota_replaces_the_default(clock: ManualClock) -> None:
+    limit = RateLimit(1, clock.now)
     for _ in range(5):
         limit.take("a", per_minute=5)
     with pytest.raises(RateLimited) as refused:
@@ -49,29 +44,29 @@ def test_a_tokens_own_quota_replaces_the_default() -> None:
 
 
 @pytest.mark.parametrize("per_minute", [1, 7, 42, 59, 60, 61, 600])
-def test_whoever_waits_as_long_as_told_is_let_in(per_minute: int) -> None:
-    limit = RateLimit(per_minute)
+def test_whoever_waits_as_long_as_told_is_let_in(clock: ManualClock, per_minute: int) -> None:
+    limit = RateLimit(per_minute, clock.now)
     spend(limit, "a", per_minute)
     with pytest.raises(RateLimited) as refused:
         limit.take("a")
-    turn_back(limit, "a", max(1, math.ceil(refused.value.retry_after)))
+    clock.advance(max(1, math.ceil(refused.value.retry_after)))
     limit.take("a")
 
 
-def test_a_refusal_costs_nothing() -> None:
-    limit = RateLimit(60)
+def test_a_refusal_costs_nothing(clock: ManualClock) -> None:
+    limit = RateLimit(60, clock.now)
     spend(limit, "a", 60)
     for _ in range(100):
         with pytest.raises(RateLimited):
             limit.take("a")
-    turn_back(limit, "a", 1)
+    clock.advance(1)
     limit.take("a")
 
 
-def test_a_bucket_never_holds_more_than_a_minutes_worth() -> None:
-    limit = RateLimit(2)
+def test_a_bucket_never_holds_more_than_a_minutes_worth(clock: ManualClock) -> None:
+    limit = RateLimit(2, clock.now)
     limit.take("a")
-    turn_back(limit, "a", 3600)
+    clock.advance(3600)
     spend(limit, "a", 2)
     with pytest.raises(RateLimited):
         limit.take("a")

@@ -1,25 +1,27 @@
 """Token buckets: how much one principal may do in a minute."""
 
 import math
-import time
+from collections.abc import Callable
 
 from assent.domain.errors import RateLimited
+from assent.domain.instants import SECOND
 
 
 class RateLimit:
     """A bucket per key that fills steadily; in memory, per node."""
 
-    def __init__(self, per_minute: int) -> None:
+    def __init__(self, per_minute: int, now: Callable[[], int]) -> None:
         self._per_minute = per_minute
+        self._now = now
         self._buckets: dict[str, tuple[float, float]] = {}
 
     def take(self, key: str, *, per_minute: int | None = None, what: str = "requests") -> None:
         limit = self._per_minute if per_minute is None else per_minute
         if limit <= 0:
             return
-        now = time.monotonic()
+        now = self._now() / SECOND
         level, since = self._buckets.get(key, (float(limit), now))
-        level = min(float(limit), level + (now - since) * limit / 60)
+        level = min(float(limit), level + max(0.0, now - since) * limit / 60)
         if level < 1:
             wait = (1 - level) * 60 / limit
             msg = f"More than {limit} {what} in a minute; try again in {max(1, math.ceil(wait))} s."
