@@ -287,8 +287,8 @@ async def test_the_page_of_a_breakpoint_shows_everything_about_it(node: Node) ->
         "Deploy to production", "Deploy build 4812?", "agent-1", "deploy.production", "run-7", "high risk", "urgent",
         "Run the smoke tests first.", "Attempt 3", "closes in 5 min", "a majority of the experts decides",
         "nobody-has-this-name", "# A plan", "<h1>Hi</h1>", "not provided", "I can wait.", '"build": 4812',
-        "It is of high risk, which only a person decides.", created["digest"][:12], "raised it", "commented", "Canary", "Budget",
-        "In euros",
+        "It is of high risk, which only a person decides.", created["digest"][:12], "raised it", "commented", "Canary",
+        "Budget", "In euros",
     ):  # fmt: skip
         assert text in page.text, text
     assert {"title": created["digest"]} in page.all("code")
