@@ -273,7 +273,7 @@ class Assent:
 
     async def start(self) -> None:
         await self.database.start()
-        jobs = (self.timekeeper.run(), self._upkeep(), self._watch())
+        jobs = (self._warm(), self.timekeeper.run(), self._upkeep(), self._watch())
         self._tasks = [asyncio.create_task(job) for job in jobs]
         if self.database.dialect == "postgresql":
             self._tasks.append(asyncio.create_task(self._recheck()))
@@ -299,6 +299,11 @@ class Assent:
             DueJob("purge", self.retention.purge_due, batch=PURGE_BATCH, every=PURGE_SECONDS),
             DueJob("forget", _forget_keys, batch=NEVER_FULL, every=FORGET_SECONDS),
         ]
+
+    async def _warm(self) -> None:
+        """Read the rules before anybody waits for them."""
+        with self._patient("rules"):
+            await self.database.read(self.rules.warm)
 
     async def _upkeep(self) -> None:
         """Note which tokens were used, and cut what revoked ones hold open."""

@@ -6,9 +6,13 @@ from typing import Any
 import pytest
 
 from assent.domain.errors import InvalidRequest
+from assent.domain.expressions import Subject
+from assent.services.rules import Guess, Question
+from assent.settings import Settings
 from assent.store.transaction import Transaction
 from tests.store.making import adding, create, creation, stored
-from tests.support.nodes import Node
+from tests.support.nodes import Node, running_node
+from tests.support.until import until
 
 
 async def test_a_rule_that_was_taken_back_is_followed_by_nobody(node: Node) -> None:
@@ -47,3 +51,17 @@ async def test_rules_written_in_a_spoiled_batch_are_the_ones_followed(node: Node
     assert isinstance(failed, InvalidRequest)
     found = await stored(node, made.id)
     assert str(found.ended_by) == f"rule:{added.id}"
+
+
+async def test_a_node_reads_the_rules_before_anybody_waits_for_them(settings: Settings) -> None:
+    async with running_node(settings) as first:
+        await first.assent.database.write(adding(first, "go", "auto-approve"))
+    question = Question(subject=Subject("go", {}), gate="go", agent_id="ci")
+    async with running_node(settings) as node:
+
+        async def guess() -> Guess | None:
+            return node.assent.rules.guess("default", question, now=node.assent.clock.now())
+
+        found = await until(guess, lambda each: each is not None)
+        assert found is not None
+        assert found.recommendation.recommended

@@ -29,8 +29,12 @@ _NULLABLE = frozenset({"note", "expires_at"})
 
 @rules.get("/rules", summary="The rules of this project, in the order they are asked")
 async def list_rules(who: PeopleReader, services: With) -> wire.RulePage:
-    found = await services.database.read(lambda tx: tx.rules.standing(who.project))
-    return wire.RulePage(items=[_view(each) for each in found])
+    def use_case(tx: Transaction) -> wire.RulePage:
+        # In the reader's thread, and by what is read already: to parse thousands of patterns here would stop the node.
+        found = services.rules.standing(tx, who.project)
+        return wire.RulePage(items=[_view(rule, problem) for rule, problem in found])
+
+    return await services.database.read(use_case)
 
 
 @rules.post("/rules", status_code=201, summary="Write a rule")
@@ -45,7 +49,7 @@ async def create_rule(body: wire.CreateRule, who: RuleWriter, services: With) ->
         order=body.order,
     )
     use_case = partial(services.rules.add, new=new, by=who, source="api", why=body.why)
-    return _view(await services.database.write(use_case))
+    return _one(await services.database.write(use_case))
 
 
 @rules.post("/rules/check", response_model_exclude_none=True, summary="Whether a person would have to be asked")
@@ -67,7 +71,7 @@ async def check_rules(body: wire.CheckRules, who: Who, services: With) -> wire.R
 async def show_rule(rule_id: RuleId, who: PeopleReader, services: With, response: Response) -> wire.RuleView:
     found = await services.database.read(lambda tx: tx.rules.get(rule_id, project=who.project))
     response.headers["ETag"] = f'"v{found.version}"'
-    return _view(found)
+    return _one(found)
 
 
 @rules.get("/rules/{rule_id}/events", summary="Who changed it, when and why")
@@ -90,7 +94,7 @@ async def change_rule(
         why=body.why,
         if_match=version_of(if_match),
     )
-    return _view(await services.database.write(use_case))
+    return _one(await services.database.write(use_case))
 
 
 @rules.delete("/rules/{rule_id:rule}", status_code=204, summary="Remove a rule; what it decided stays explained")
@@ -139,7 +143,7 @@ def _question(body: wire.CheckRules) -> Question:
     return question
 
 
-def rule_body(rule: Rule) -> dict[str, Any]:
+def rule_body(rule: Rule, problem: str | None) -> dict[str, Any]:
     return {
         "id": rule.id,
         "pattern": rule.pattern,
@@ -155,12 +159,16 @@ def rule_body(rule: Rule) -> dict[str, Any]:
         "expiresAt": iso(rule.expires_at) if rule.expires_at is not None else None,
         "removedAt": iso(rule.removed_at) if rule.removed_at is not None else None,
         "version": rule.version,
-        "problem": problem_of(rule),
+        "problem": problem,
     }
 
 
-def _view(rule: Rule) -> wire.RuleView:
-    return wire.RuleView.model_validate(rule_body(rule))
+def _view(rule: Rule, problem: str | None) -> wire.RuleView:
+    return wire.RuleView.model_validate(rule_body(rule, problem))
+
+
+def _one(rule: Rule) -> wire.RuleView:
+    return _view(rule, problem_of(rule))
 
 
 def _event_view(event: RuleEvent) -> wire.RuleEventView:

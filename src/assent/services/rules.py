@@ -81,6 +81,17 @@ class RuleService:
         ground = tx.rules.ground(project, question.gate, question.agent_id, limit=question.look_back)
         return follow(self._book(tx, project, ground), question, ground, now=now)
 
+    def warm(self, tx: Transaction) -> None:
+        """Read the rules of every project; thousands of them take a second, and the writer has better to do."""
+        for project in tx.projects.every():
+            self._book(tx, project.id, tx.rules.ground(project.id, "", "", limit=1))
+
+    def standing(self, tx: Transaction, project: str) -> list[tuple[Rule, str | None]]:
+        """Return the rules in their order, each with why it cannot be read, if it cannot."""
+        ground = tx.rules.ground(project, "", "", limit=1)
+        problems = {fault.rule.id: fault.problem for fault in self._book(tx, project, ground).rules.faults}
+        return [(rule, problems.get(rule.id)) for rule in tx.rules.standing(project)]
+
     def guess(self, project: str, question: Question, *, now: int) -> "Guess | None":
         """Recommend without a transaction, by what was last read; worth only what `holds` says of it."""
         book = self._books.get(project)
