@@ -120,9 +120,11 @@ def _moment(text: str | None) -> int | None:
     if text is None:
         return None
     try:
-        return from_iso(text)
+        at = from_iso(text)
+        iso(at)  # an offset may lead to a year that UTC does not have
     except (ValueError, OverflowError) as error:
         raise InvalidRequest.at("/expiresAt", "must be a moment such as 2027-01-31T18:00:00Z") from error
+    return at
 
 
 def _question(body: wire.CheckRules) -> Question:

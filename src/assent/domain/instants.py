@@ -13,11 +13,8 @@ def iso(at: int) -> str:
 
 
 def from_iso(text: str) -> int:
-    """Parse RFC 3339; a moment without an offset is UTC. Raises ValueError, also for what UTC has no year for."""
+    """Parse RFC 3339; a moment without an offset is UTC. Raises ValueError."""
     moment = datetime.fromisoformat(text)
-    try:
-        moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
-    except OverflowError as error:
-        msg = f"{text} is beyond the year 9999"
-        raise ValueError(msg) from error
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
     return (moment - _EPOCH) // timedelta(microseconds=1)

@@ -107,9 +107,11 @@ def _entry(index: int, body: Mapping[str, Json], seen: dict[str, int]) -> Entry:
 
 def _moment(text: str) -> int:
     try:
-        return from_iso(text)
+        at = from_iso(text)
+        iso(at)  # an offset may lead to a year that UTC does not have
     except (ValueError, OverflowError) as error:
         raise InvalidRequest.at("/expiresAt", "must be a moment such as 2027-01-31T18:00:00Z") from error
+    return at
 
 
 def _named(index: int, error: InvalidRequest) -> Details:
