@@ -5,6 +5,7 @@ import contextlib
 import random
 from collections.abc import Callable, Generator, Sequence
 from functools import partial
+from itertools import groupby
 from typing import Any
 
 import psycopg
@@ -206,4 +207,5 @@ async def test_neither_a_backlog_nor_a_failure_holds_up_the_other_jobs(node: Nod
     async with asyncio.timeout(60):
         await enough.wait()
     task.cancel()
-    assert done[:6] == ["endless", "broken", "short"] * 2
+    in_turn = [name for name, _ in groupby(done)]  # what fails beside others in one commit is tried again alone
+    assert in_turn[:6] == ["endless", "broken", "short"] * 2

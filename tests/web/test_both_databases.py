@@ -49,7 +49,7 @@ async def test_of_many_who_use_a_link_at_once_one_is_signed_in(node: Node) -> No
 async def test_of_two_who_decide_at_once_one_is_told_of_the_other(node: Node) -> None:
     ann, bea = await signed_in(node, "ann"), await signed_in(node, "bea")
     created = await node.create()
-    answers = await asyncio.gather(
-        ann.decide(created["id"], "approve"), bea.decide(created["id"], "reject", comment="No.")
-    )
+    yes = await ann.confirmation(created["id"], "approve")
+    no = await bea.confirmation(created["id"], "reject", comment="No.")
+    answers = await asyncio.gather(ann.post(yes.action, yes.fields), bea.post(no.action, no.fields))
     assert sorted(answer.status_code for answer in answers) == [303, 409]

@@ -8,7 +8,7 @@ import httpx2
 from assent.domain.access import Role
 from assent.store.transaction import Transaction
 from tests.support.nodes import Node
-from tests.web.reading import Page
+from tests.web.reading import Form, Page
 
 PASSWORD = "a long enough password"
 ORIGIN = "http://assent.test"
@@ -37,10 +37,14 @@ class Visitor:
 
     async def decide(self, breakpoint_id: str, decision: str, *, confirm: str = "", **typed: str) -> httpx2.Response:
         """Answer as people do: fill in, read the confirmation, confirm."""
+        form = await self.confirmation(breakpoint_id, decision, **typed)
+        return await self.post(form.action, form.fields | ({"confirm": confirm} if confirm else {}))
+
+    async def confirmation(self, breakpoint_id: str, decision: str, **typed: str) -> Form:
+        """Fill in an answer; return the form that confirms it."""
         shown = await self.send(f"/breakpoints/{breakpoint_id}", "/confirm", decision=decision, **typed)
         assert shown.status_code == 200, shown.text
-        form = Page(shown.text).form("/decide")
-        return await self.post(form.action, form.fields | ({"confirm": confirm} if confirm else {}))
+        return Page(shown.text).form("/decide")
 
     async def sign_in(self, name: str, password: str = PASSWORD, **more: str) -> httpx2.Response:
         return await self.post("/sign-in", {"name": name, "password": password} | more)

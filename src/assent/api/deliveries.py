@@ -6,7 +6,7 @@ from typing import Any
 from fastapi import Request, Response
 
 from assent import wire
-from assent.api.listing import MAX_LIMIT, known_filters, page_limit
+from assent.api.listing import MAX_LIMIT, documented, page_limit, single_filters
 from assent.api.routing import NO_FIELDS, Manager, Who, With, router
 from assent.domain.access import Kind, Permission, Principal
 from assent.domain.errors import InvalidRequest
@@ -26,15 +26,12 @@ _PARAMETERS: dict[str, dict[str, Any]] = {
     "limit": _LIMIT,
     "cursor": {"type": "string", "pattern": f"^{DELIVERY_ID.pattern}$"},
 }
-_DOCUMENTED = [
-    {"name": name, "in": "query", "required": False, "schema": schema} for name, schema in _PARAMETERS.items()
-]
 
 
 @deliveries.get(
     "/deliveries",
     response_model_exclude_none=True,
-    openapi_extra={"parameters": _DOCUMENTED},
+    openapi_extra=documented(_PARAMETERS),
     summary="What was sent, newest first",
 )
 async def list_deliveries(request: Request, who: Who, services: With, response: Response) -> wire.DeliveryPage:
@@ -54,12 +51,7 @@ async def list_deliveries(request: Request, who: Who, services: With, response: 
 
 
 def _filters(request: Request) -> dict[str, str]:
-    """Read the filters, each once: of two only one would count."""
-    params = known_filters(request, frozenset(_PARAMETERS))
-    for name in params:
-        if len(params.getlist(name)) > 1:
-            raise InvalidRequest.at(f"query {name}", "is given twice")
-    given = dict(params)
+    given = single_filters(request, _PARAMETERS)
     if given.get("state", STATES[0]) not in STATES:
         raise InvalidRequest.at("query state", f"must be one of {', '.join(STATES)}")
     if "cursor" in given and not DELIVERY_ID.fullmatch(given["cursor"]):

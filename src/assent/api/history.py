@@ -6,10 +6,9 @@ from typing import Any
 from fastapi import Request, Response
 
 from assent import wire
-from assent.api.listing import MAX_LIMIT, known_filters, page_limit
+from assent.api.listing import MAX_LIMIT, documented, page_limit, single_filters
 from assent.api.routing import Who, With, router
 from assent.domain.access import Kind, Permission, Principal
-from assent.domain.errors import InvalidRequest
 from assent.domain.instants import iso
 from assent.services.history import Past, Standing, is_auto, response_seconds
 from assent.store.reading import Query, decode_cursor, encode_cursor
@@ -23,15 +22,12 @@ _PARAMETERS: dict[str, dict[str, Any]] = {
     "limit": {"type": "integer", "minimum": 1, "maximum": MAX_LIMIT, "default": 50},
     "cursor": _TEXT,
 }
-_DOCUMENTED = [
-    {"name": name, "in": "query", "required": False, "schema": schema} for name, schema in _PARAMETERS.items()
-]
 
 
 @history.get(
     "/history",
     response_model_exclude_none=True,
-    openapi_extra={"parameters": _DOCUMENTED},
+    openapi_extra=documented(_PARAMETERS),
     summary="What became of past breakpoints, newest first, and how a gate fares",
 )
 async def list_history(request: Request, who: Who, services: With, response: Response) -> wire.HistoryPage:
@@ -48,11 +44,7 @@ async def list_history(request: Request, who: Who, services: With, response: Res
 
 
 def _query(request: Request, who: Principal) -> Query:
-    """Read the filters, each once: of two only one would count."""
-    params = known_filters(request, frozenset(_PARAMETERS))
-    for name in params:
-        if len(params.getlist(name)) > 1:
-            raise InvalidRequest.at(f"query {name}", "is given twice")
+    params = single_filters(request, _PARAMETERS)
     query = Query(
         project=who.project,
         gate=params.get("gate"),

@@ -1,6 +1,8 @@
 """Lists: every filter read strictly, so that a misspelt one does not silently show everything."""
 
+from collections.abc import Collection, Mapping
 from functools import partial
+from typing import Any
 
 from fastapi import Request
 from starlette.datastructures import QueryParams
@@ -49,6 +51,25 @@ def known_filters(request: Request, known: frozenset[str]) -> QueryParams:
         if not value or len(value) > 1000 or "\x00" in value:  # noqa: PLR2004  # a filter's sane length
             raise InvalidRequest.at(f"query {name}", "must have 1 to 1000 characters and no NUL")
     return params
+
+
+def single_filters(request: Request, known: Collection[str]) -> dict[str, str]:
+    """Read filters that are given once each: of two only one would count."""
+    params = known_filters(request, frozenset(known))
+    for name in params:
+        if len(params.getlist(name)) > 1:
+            raise InvalidRequest.at(f"query {name}", "is given twice")
+    return dict(params)
+
+
+def documented(parameters: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Return what the OpenAPI document says of filters that we read ourselves."""
+    return {
+        "parameters": [
+            {"name": name, "in": "query", "required": False, "schema": dict(schema)}
+            for name, schema in parameters.items()
+        ]
+    }
 
 
 async def list_query(request: Request, services: Services, who: Principal) -> Query:

@@ -13,9 +13,9 @@ from assent.domain.access import Permission
 from assent.domain.draft import draft
 from assent.domain.errors import InvalidRequest
 from assent.domain.expressions import Subject
-from assent.domain.instants import from_iso, iso
+from assent.domain.instants import iso
 from assent.domain.rule_changes import RuleEvent
-from assent.domain.rulebook import Rule, problem_of
+from assent.domain.rulebook import Rule, expiry, problem_of
 from assent.domain.rules import Recommendation
 from assent.services.rules import NewRule, Question
 from assent.store.transaction import Transaction
@@ -44,7 +44,7 @@ async def create_rule(body: wire.CreateRule, who: RuleWriter, services: With) ->
         action=body.action,
         note=body.note,
         mode=body.mode,
-        expires_at=_moment(body.expires_at),
+        expires_at=expiry(body.expires_at) if body.expires_at is not None else None,
         enabled=body.enabled,
         order=body.order,
     )
@@ -111,20 +111,9 @@ def _changes(body: wire.ChangeRule) -> dict[str, Any]:
     for name, value in changes.items():
         if value is None and name not in _NULLABLE:
             raise InvalidRequest.at(f"/{name}", "cannot be null")
-    if "expires_at" in changes:
-        changes["expires_at"] = _moment(changes["expires_at"])
+    if body.expires_at is not None:
+        changes["expires_at"] = expiry(body.expires_at)
     return changes
-
-
-def _moment(text: str | None) -> int | None:
-    if text is None:
-        return None
-    try:
-        at = from_iso(text)
-        iso(at)  # an offset may lead to a year that UTC does not have
-    except (ValueError, OverflowError) as error:
-        raise InvalidRequest.at("/expiresAt", "must be a moment such as 2027-01-31T18:00:00Z") from error
-    return at
 
 
 def _question(body: wire.CheckRules) -> Question:

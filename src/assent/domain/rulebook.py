@@ -10,6 +10,7 @@ from assent.domain.canonical import GENESIS
 from assent.domain.errors import InvalidRequest, PatternError
 from assent.domain.expressions import Subject, Truth
 from assent.domain.globs import Glob
+from assent.domain.instants import from_iso, iso
 from assent.domain.patterns import Pattern, parse
 
 _SHOWN = 200
@@ -54,6 +55,16 @@ class Rule:
 
     def in_force(self, now: int) -> bool:
         return self.enabled and self.removed_at is None and (self.expires_at is None or now < self.expires_at)
+
+
+def expiry(text: str) -> int:
+    """Return the moment at which a rule is to end, or refuse the text."""
+    try:
+        at = from_iso(text)
+        iso(at)  # an offset may lead to a year that UTC does not have
+    except (ValueError, OverflowError) as error:
+        raise InvalidRequest.at("/expiresAt", "must be a moment such as 2027-01-31T18:00:00Z") from error
+    return at
 
 
 def checked(rule: Rule) -> Pattern:

@@ -6,9 +6,9 @@ from typing import Any
 
 from assent.domain.canonical import Json
 from assent.domain.errors import Details, InvalidRequest, PatternError
-from assent.domain.instants import from_iso, iso
+from assent.domain.instants import iso
 from assent.domain.rule_changes import content
-from assent.domain.rulebook import Rule, RuleMode, checked
+from assent.domain.rulebook import Rule, RuleMode, checked, expiry
 
 SCHEMA_VERSION = "2026.01.breakpoint-rules-v1"
 """The only one there is so far."""
@@ -100,18 +100,9 @@ def _entry(index: int, body: Mapping[str, Json], seen: dict[str, int]) -> Entry:
     says: dict[str, Any] = {name: body[name] for name in ("action", "note", "mode", "enabled", "order") if name in body}
     says["pattern"] = body["pattern"].strip()
     if "expiresAt" in body:
-        says["expires_at"] = _moment(body["expiresAt"])
+        says["expires_at"] = expiry(body["expiresAt"])
     checked(Rule(id="", **says))
     return Entry(index=index, id=origin_id, says=says, origin={name: body[name] for name in _ORIGIN if name in body})
-
-
-def _moment(text: str) -> int:
-    try:
-        at = from_iso(text)
-        iso(at)  # an offset may lead to a year that UTC does not have
-    except (ValueError, OverflowError) as error:
-        raise InvalidRequest.at("/expiresAt", "must be a moment such as 2027-01-31T18:00:00Z") from error
-    return at
 
 
 def _named(index: int, error: InvalidRequest) -> Details:

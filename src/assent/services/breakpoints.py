@@ -1,51 +1,40 @@
 """The life of a breakpoint: create, comment, respond, cancel, expire."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from assent.domain.access import Permission, Principal, Role
 from assent.domain.breakpoint import (
-    NEVER,
     Action,
     Breakpoint,
-    Event,
     Response,
     Status,
     advance,
     answered,
-    approve_by_rule,
     cancel,
     ended,
     expire,
-    record,
     release,
-    terms_of,
     time_out,
     timed_out,
 )
-from assent.domain.canonical import Json
-from assent.domain.draft import MAX_FILES, Draft
+from assent.domain.draft import Draft
 from assent.domain.errors import (
     DigestMismatch,
-    ExpertsNotDistinct,
     Forbidden,
-    InvalidRequest,
     NotEligible,
     NotFound,
     OwnBreakpoint,
     PreconditionFailed,
     SeatTaken,
-    TooLarge,
 )
-from assent.domain.instants import SECOND
-from assent.domain.routing import Seat, answerable, eligible, in_place_of, seating, seats_for
-from assent.domain.rules import Recommendation, ShadowMatch
-from assent.domain.strategies import NEEDS_EXPERTS, Decision, Vote, verdict
+from assent.domain.routing import Seat, eligible, in_place_of, seating
+from assent.domain.strategies import Decision, Vote, verdict
 from assent.domain.terms import Answer, Terms
-from assent.services.rules import Guess, Question, RuleService
-from assent.store.breakpoints import Deadline, NewRows, row_of
-from assent.store.files import FileEntry
+from assent.services.raising import Raised, Ready, experts_of, files_of
+from assent.services.rules import Question, RuleService
+from assent.store.breakpoints import Deadline, row_of
 from assent.store.reading import Whole, whole_of
 from assent.store.transaction import Transaction
 
@@ -72,17 +61,6 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Experts:
-    """Who is asked, and what there is to say about it."""
-
-    seats: tuple[Seat, ...] = ()
-    warnings: tuple[str, ...] = ()
-
-
-NO_EXPERTS = Experts()
-
-
-@dataclass(frozen=True, slots=True)
 class Standing:
     """In which capacity a person answers."""
 
@@ -91,40 +69,6 @@ class Standing:
     override: bool = False
     moved: tuple[Response, ...] = ()
     """Earlier answers of people who make room: they count for another of their seats now."""
-
-
-@dataclass(frozen=True, slots=True)
-class Raised:
-    """What is known of a new breakpoint before it is one."""
-
-    draft: Draft
-    by: Principal
-    digest: str
-    id: str
-    at: int
-
-
-@dataclass(frozen=True, slots=True)
-class Ready:
-    """A breakpoint that only has to be stored."""
-
-    new: Breakpoint
-    events: Sequence[Event]
-    rows: NewRows
-    shadows: Sequence[ShadowMatch]
-    guess: Guess | None = None
-
-    @classmethod
-    def of(
-        cls, raised: Raised, recommendation: Recommendation, experts: Experts = NO_EXPERTS, guess: Guess | None = None
-    ) -> "Ready":
-        new, events = _created(raised, recommendation, experts)
-        rows = NewRows.of(new, events, search=raised.draft.search)
-        return cls(new, events, rows, recommendation.shadow_matches, guess)
-
-    def holds(self, tx: Transaction) -> bool:
-        """Whether the rules it was made by still stand."""
-        return self.guess is not None and self.guess.holds(tx, self.new.project)
 
 
 class BreakpointService:
@@ -158,8 +102,8 @@ class BreakpointService:
         if ready is None or not ready.holds(tx):
             raised = Raised(draft, by, digest, tx.new_id("bp"), tx.now())
             recommendation = self._rules.recommend(tx, by.project, Question.of(draft), now=raised.at)
-            ready = Ready.of(raised, recommendation, self._seats(tx, draft, by))
-        files = self._files(tx, draft, by.project) if draft.files else []
+            ready = Ready.of(raised, recommendation, experts_of(tx, draft, by))
+        files = files_of(tx, draft, by.project) if draft.files else []
         new, now = ready.new, ready.new.created_at
         if once is not None:
             existing = tx.idempotency.claim(
@@ -176,38 +120,6 @@ class BreakpointService:
             tx.files.attach(new.id, files)
         tx.changed(new)
         return whole_of(ready.rows.row)
-
-    def _seats(self, tx: Transaction, draft: Draft, by: Principal) -> Experts:
-        if not draft.experts:
-            return NO_EXPERTS
-        directory = tx.people.directory(by.project, draft.experts)
-        seats, missing = seats_for(draft.experts, directory)
-        if missing and by.policy.get("unknownExperts") == "refuse":
-            raise InvalidRequest.at("/payload/expert", f"nobody carries the name {', '.join(missing)}")
-        carried = [options for seat in seats if (options := eligible(seat, directory))]
-        if draft.strategy in NEEDS_EXPERTS and not answerable(carried):
-            names = ", ".join(draft.experts)
-            msg = f"{names} cannot be answered by different people; {draft.strategy} needs one for each."
-            raise ExpertsNotDistinct(msg)
-        owner = directory.owner or "an admin"
-        warnings = (f"Nobody carries the expert name {name!r}; {owner} may answer in its place." for name in missing)
-        return Experts(seats, tuple(warnings))
-
-    def _files(self, tx: Transaction, draft: Draft, project: str) -> list[FileEntry]:
-        entries: list[FileEntry] = []
-        for n, file in enumerate(draft.files):
-            size = len(file.content) if file.content is not None else None
-            if file.content is None and file.sha256 is not None:
-                size = tx.files.size(project, file.sha256)
-                if size is None:
-                    raise InvalidRequest.at(
-                        f"/payload/context/files/{n}/sha256", "is not a file uploaded to this project"
-                    )
-            entries.append(FileEntry(n, file.path, file.format, file.language, file.sha256, size))
-        if sum(entry.size or 0 for entry in entries) > MAX_FILES:
-            msg = f"The files are larger than {MAX_FILES} bytes together."
-            raise TooLarge(msg)
-        return entries
 
     def comment(self, tx: Transaction, breakpoint_id: str, comment: str, *, by: Principal, once: Once | None) -> None:
         by.require(Permission.COMMENT)
@@ -388,64 +300,6 @@ class BreakpointService:
 
 def sees(by: Principal, created_by_id: str) -> bool:
     return by.may(Permission.READ) and (by.kind != "agent" or created_by_id == by.id)
-
-
-def _created(raised: Raised, recommendation: Recommendation, experts: Experts) -> tuple[Breakpoint, list[Event]]:
-    draft, by, now = raised.draft, raised.by, raised.at
-    ttl = _ttl(draft.ttl_seconds, by.policy)
-    auto_approval = recommendation.body()
-    new = Breakpoint(
-        id=raised.id,
-        project=by.project,
-        agent_id=draft.agent_id,
-        run_id=draft.run_id,
-        title=draft.title,
-        gate=draft.gate,
-        payload=draft.payload,
-        tags=draft.tags,
-        seats=experts.seats,
-        strategy=draft.strategy,
-        risk=draft.risk,
-        priority=draft.priority,
-        on_timeout=draft.on_timeout or "expire",
-        ttl_seconds=ttl,
-        callback_url=draft.callback_url,
-        digest=raised.digest,
-        created_at=now,
-        created_by=by.actor,
-        created_by_id=by.id,
-        due_at=now + ttl * SECOND if ttl is not None else NEVER,
-        auto_approval=auto_approval,
-        warnings=experts.warnings,
-    )
-    metadata: dict[str, Json] = {
-        "digest": raised.digest,
-        "terms": terms_of(new),
-        "agentId": draft.agent_id,
-        "gate": draft.gate,
-        "autoApproval": auto_approval,
-    }
-    if recommendation.matched:
-        metadata["ruleVersion"] = recommendation.matched.version
-    if recommendation.shadow_matches:
-        metadata["shadow"] = [each.body() | {"version": each.rule.version} for each in recommendation.shadow_matches]
-    new, event = record(new, "created", actor=by.actor, at=now, metadata=metadata)
-    events = [event]
-    for warning in experts.warnings:
-        new, event = record(new, "warned", actor=by.actor, at=now, metadata={"warning": warning})
-        events.append(event)
-    if recommendation.recommended:
-        new, event = approve_by_rule(new, recommendation.matched_rule or recommendation.source.value, at=now)
-        events.append(event)
-    return new, events
-
-
-def _ttl(asked: int | None, policy: Mapping[str, Any]) -> int | None:
-    """The agent's wish, capped by the project's policy."""
-    cap: int | None = policy.get("maxTtlSeconds")
-    if asked is None or cap is None:
-        return asked if cap is None else cap
-    return min(asked, cap)
 
 
 def _check_state(current: Breakpoint, answer: Answer, now: int, if_match: int | None) -> None:

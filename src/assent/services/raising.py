@@ -1,0 +1,156 @@
+"""What a breakpoint is made of when it is raised: who is asked, which files, what the rules say, its first events."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from assent.domain.access import Principal
+from assent.domain.breakpoint import NEVER, Breakpoint, Event, approve_by_rule, record, terms_of
+from assent.domain.canonical import Json
+from assent.domain.draft import MAX_FILES, Draft
+from assent.domain.errors import ExpertsNotDistinct, InvalidRequest, TooLarge
+from assent.domain.instants import SECOND
+from assent.domain.routing import Seat, answerable, eligible, seats_for
+from assent.domain.rules import Recommendation, ShadowMatch
+from assent.domain.strategies import NEEDS_EXPERTS
+from assent.services.rules import Guess
+from assent.store.breakpoints import NewRows
+from assent.store.files import FileEntry
+from assent.store.transaction import Transaction
+
+
+@dataclass(frozen=True, slots=True)
+class Experts:
+    """Who is asked, and what there is to say about it."""
+
+    seats: tuple[Seat, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+NO_EXPERTS = Experts()
+
+
+@dataclass(frozen=True, slots=True)
+class Raised:
+    """What is known of a new breakpoint before it is one."""
+
+    draft: Draft
+    by: Principal
+    digest: str
+    id: str
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """A breakpoint that only has to be stored."""
+
+    new: Breakpoint
+    events: Sequence[Event]
+    rows: NewRows
+    shadows: Sequence[ShadowMatch]
+    guess: Guess | None = None
+
+    @classmethod
+    def of(
+        cls, raised: Raised, recommendation: Recommendation, experts: Experts = NO_EXPERTS, guess: Guess | None = None
+    ) -> "Ready":
+        new, events = _created(raised, recommendation, experts)
+        rows = NewRows.of(new, events, search=raised.draft.search)
+        return cls(new, events, rows, recommendation.shadow_matches, guess)
+
+    def holds(self, tx: Transaction) -> bool:
+        """Whether the rules it was made by still stand."""
+        return self.guess is not None and self.guess.holds(tx, self.new.project)
+
+
+def experts_of(tx: Transaction, draft: Draft, by: Principal) -> Experts:
+    """Say who sits where, and what there is to warn of."""
+    if not draft.experts:
+        return NO_EXPERTS
+    directory = tx.people.directory(by.project, draft.experts)
+    seats, missing = seats_for(draft.experts, directory)
+    if missing and by.policy.get("unknownExperts") == "refuse":
+        raise InvalidRequest.at("/payload/expert", f"nobody carries the name {', '.join(missing)}")
+    carried = [options for seat in seats if (options := eligible(seat, directory))]
+    if draft.strategy in NEEDS_EXPERTS and not answerable(carried):
+        names = ", ".join(draft.experts)
+        msg = f"{names} cannot be answered by different people; {draft.strategy} needs one for each."
+        raise ExpertsNotDistinct(msg)
+    owner = directory.owner or "an admin"
+    warnings = (f"Nobody carries the expert name {name!r}; {owner} may answer in its place." for name in missing)
+    return Experts(seats, tuple(warnings))
+
+
+def files_of(tx: Transaction, draft: Draft, project: str) -> list[FileEntry]:
+    """Return what to attach; a file named by its digest must have been uploaded to this project."""
+    entries: list[FileEntry] = []
+    for n, file in enumerate(draft.files):
+        size = len(file.content) if file.content is not None else None
+        if file.content is None and file.sha256 is not None:
+            size = tx.files.size(project, file.sha256)
+            if size is None:
+                raise InvalidRequest.at(f"/payload/context/files/{n}/sha256", "is not a file uploaded to this project")
+        entries.append(FileEntry(n, file.path, file.format, file.language, file.sha256, size))
+    if sum(entry.size or 0 for entry in entries) > MAX_FILES:
+        msg = f"The files are larger than {MAX_FILES} bytes together."
+        raise TooLarge(msg)
+    return entries
+
+
+def _created(raised: Raised, recommendation: Recommendation, experts: Experts) -> tuple[Breakpoint, list[Event]]:
+    draft, by, now = raised.draft, raised.by, raised.at
+    ttl = _ttl(draft.ttl_seconds, by.policy)
+    auto_approval = recommendation.body()
+    new = Breakpoint(
+        id=raised.id,
+        project=by.project,
+        agent_id=draft.agent_id,
+        run_id=draft.run_id,
+        title=draft.title,
+        gate=draft.gate,
+        payload=draft.payload,
+        tags=draft.tags,
+        seats=experts.seats,
+        strategy=draft.strategy,
+        risk=draft.risk,
+        priority=draft.priority,
+        on_timeout=draft.on_timeout or "expire",
+        ttl_seconds=ttl,
+        callback_url=draft.callback_url,
+        digest=raised.digest,
+        created_at=now,
+        created_by=by.actor,
+        created_by_id=by.id,
+        due_at=now + ttl * SECOND if ttl is not None else NEVER,
+        auto_approval=auto_approval,
+        warnings=experts.warnings,
+    )
+    metadata: dict[str, Json] = {
+        "digest": raised.digest,
+        "terms": terms_of(new),
+        "agentId": draft.agent_id,
+        "gate": draft.gate,
+        "autoApproval": auto_approval,
+    }
+    if recommendation.matched:
+        metadata["ruleVersion"] = recommendation.matched.version
+    if recommendation.shadow_matches:
+        metadata["shadow"] = [each.body() | {"version": each.rule.version} for each in recommendation.shadow_matches]
+    new, event = record(new, "created", actor=by.actor, at=now, metadata=metadata)
+    events = [event]
+    for warning in experts.warnings:
+        new, event = record(new, "warned", actor=by.actor, at=now, metadata={"warning": warning})
+        events.append(event)
+    if recommendation.recommended:
+        new, event = approve_by_rule(new, recommendation.matched_rule or recommendation.source.value, at=now)
+        events.append(event)
+    return new, events
+
+
+def _ttl(asked: int | None, policy: Mapping[str, Any]) -> int | None:
+    """The agent's wish, capped by the project's policy."""
+    cap: int | None = policy.get("maxTtlSeconds")
+    if asked is None or cap is None:
+        return asked if cap is None else cap
+    return min(asked, cap)
