@@ -21,7 +21,7 @@ def may_star(assent: Assent, repository: str) -> bool:
         tags=["routine", "github"],
     )
     review = assent.wait(asked.id)  # returns at once where nobody has to be asked
-    by = review.result.responded_by if review.result else None
+    by = review.result.responded_by if review.result is not None else None
     print(f"{repository}: {'starred' if review.approved else 'left'} ({by}; {asked.auto_approval['reason']})")
     return review.approved
 

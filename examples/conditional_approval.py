@@ -40,7 +40,7 @@ def may_apply(assent: Assent, analysis: Analysis) -> bool:
     )
     review = assent.wait(asked.id)
     if not review.approved:
-        said = review.result.feedback if review.result else None
+        said = review.result.feedback if review.result is not None else None
         print(f"High-risk changes rejected: {said or review.status}")
     return review.approved
 

@@ -39,7 +39,7 @@ def approved(assent: Assent, stage: Stage, *, feature: str, run_id: str) -> bool
         files=[ContextFile(stage.file, "markdown", stage.work(feature).encode())],
     )
     review = assent.wait(asked.id)
-    said = review.result.feedback if review.result else None
+    said = review.result.feedback if review.result is not None else None
     print(f"{stage.name}: {'approved' if review.approved else 'stopped'}{f' ({said})' if said else ''}")
     return review.approved
 

@@ -38,7 +38,7 @@ def approved_plan(assent: Assent, feature: str) -> str:
         if review.status != "released":
             # Expired or cancelled: nobody has judged the plan, so there is nothing to learn from.
             sys.exit(f"Nobody decided: {review.status}.")
-        feedback = (review.result.feedback if review.result else None) or "No reason was given."
+        feedback = (review.result.feedback if review.result is not None else None) or "No reason was given."
         print(f"Rejected (attempt {attempt}): {feedback}")
         plan = refine_plan(plan, feedback)
         question = "Plan revised based on your feedback. Please review again."

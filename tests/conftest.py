@@ -1,5 +1,6 @@
 """Both databases for everybody: a test that asks for `node` runs on SQLite and on PostgreSQL."""
 
+import os
 import shutil
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -13,18 +14,24 @@ from assent.app import migrate
 from assent.settings import Settings
 from tests.support.keys import key_reference
 from tests.support.nodes import ManualClock, Node, running_node
-from tests.support.postgres import new_database, postgres, with_database
+from tests.support.postgres import Databases, postgres, with_database
 
 hypothesis_settings.register_profile("assent", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 hypothesis_settings.load_profile("assent")
 
 DIALECTS = ("sqlite", "postgresql")
 TEMPLATE = "assent_template"
+MEMORY, PLENTY = Path("/dev/shm"), 4 * 1024**3
+
+
+# What a test writes needs no disk: a killed process loses nothing of it, and power cuts are made in tests/faults.
+if MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > PLENTY:
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
 
 
 @pytest.fixture(scope="session")
 def postgres_url() -> Iterator[str]:
-    with postgres() as url:
+    with postgres(settings="fsync = off;full_page_writes = off") as url:
         yield url
 
 
@@ -36,6 +43,13 @@ def postgres_template(postgres_url: str) -> str:
         admin.execute(f'CREATE DATABASE "{TEMPLATE}"')
     migrate(Settings(database_url=with_database(postgres_url, TEMPLATE)))
     return TEMPLATE
+
+
+@pytest.fixture(scope="session")
+def postgres_databases(postgres_url: str, postgres_template: str) -> Iterator[Databases]:
+    databases = Databases(postgres_url, postgres_template)
+    yield databases
+    databases.close()
 
 
 @pytest.fixture(scope="session")
@@ -54,8 +68,8 @@ def sqlite_settings(tmp_path: Path, sqlite_template: Path) -> Settings:
 
 
 @pytest.fixture
-def postgres_settings(tmp_path: Path, postgres_url: str, postgres_template: str) -> Iterator[Settings]:
-    with new_database(postgres_url, template=postgres_template) as url:
+def postgres_settings(tmp_path: Path, postgres_databases: Databases) -> Iterator[Settings]:
+    with postgres_databases.lend() as url:
         yield Settings(data_dir=tmp_path, database_url=url, secret_keys=(key_reference(tmp_path),))
 
 
@@ -76,8 +90,8 @@ def module_settings(request: pytest.FixtureRequest, tmp_path_factory: pytest.Tem
         shutil.copy(template, settings.sqlite_path)
         yield settings
         return
-    url: str = request.getfixturevalue("postgres_url")
-    with new_database(url, template=request.getfixturevalue("postgres_template")) as fresh:
+    databases: Databases = request.getfixturevalue("postgres_databases")
+    with databases.lend() as fresh:
         yield Settings(data_dir=folder, database_url=fresh, secret_keys=(key_reference(folder),))
 
 

@@ -7,22 +7,56 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from assent.sdk.aio import AsyncAssent as AsyncAssent
+    from assent.sdk.breakpoints import abreakpoint as abreakpoint
+    from assent.sdk.breakpoints import breakpoint as breakpoint  # noqa: A004  # the word of the product
     from assent.sdk.client import Assent as Assent
+    from assent.sdk.context import Context as Context
+    from assent.sdk.context import ProcessChanged as ProcessChanged
+    from assent.sdk.context import TaskFailed as TaskFailed
+    from assent.sdk.context import process as process
+    from assent.sdk.context import task as task
     from assent.sdk.errors import AssentError as AssentError
+    from assent.sdk.errors import Cancelled as Cancelled
+    from assent.sdk.errors import Expired as Expired
+    from assent.sdk.errors import NotApproved as NotApproved
+    from assent.sdk.errors import Rejected as Rejected
     from assent.sdk.errors import StillWaiting as StillWaiting
     from assent.sdk.errors import Unreachable as Unreachable
+    from assent.sdk.files import ContextFile as ContextFile
+    from assent.sdk.gating import approve as approve
+    from assent.sdk.gating import require_approval as require_approval
     from assent.sdk.values import Breakpoint as Breakpoint
     from assent.sdk.values import BreakpointResult as BreakpointResult
+    from assent.sdk.values import Event as Event
+    from assent.sdk.values import Feedback as Feedback
     from assent.sdk.values import Status as Status
 
 _HOMES = {
     "Assent": "assent.sdk.client",
     "AssentError": "assent.sdk.errors",
+    "AsyncAssent": "assent.sdk.aio",
     "Breakpoint": "assent.sdk.values",
     "BreakpointResult": "assent.sdk.values",
+    "Cancelled": "assent.sdk.errors",
+    "Context": "assent.sdk.context",
+    "ContextFile": "assent.sdk.files",
+    "Event": "assent.sdk.values",
+    "Expired": "assent.sdk.errors",
+    "Feedback": "assent.sdk.values",
+    "NotApproved": "assent.sdk.errors",
+    "ProcessChanged": "assent.sdk.context",
+    "Rejected": "assent.sdk.errors",
     "Status": "assent.sdk.values",
     "StillWaiting": "assent.sdk.errors",
+    "TaskFailed": "assent.sdk.context",
     "Unreachable": "assent.sdk.errors",
+    "abreakpoint": "assent.sdk.breakpoints",
+    "approve": "assent.sdk.gating",
+    "breakpoint": "assent.sdk.breakpoints",
+    "process": "assent.sdk.context",
+    "require_approval": "assent.sdk.gating",
+    "task": "assent.sdk.context",
 }
 
 

@@ -32,14 +32,18 @@ from assent.api.openapi import document
 from assent.api.operations import operations
 from assent.api.people import people
 from assent.api.projects import projects
+from assent.api.receipts import receipts
 from assent.api.retention import retention
 from assent.api.routing import Services
 from assent.api.rules import rules
 from assent.api.rules_file import rules_file
+from assent.api.runs import runs
 from assent.api.tokens import tokens
 from assent.domain.errors import AssentError, Internal, MethodNotAllowed
 from assent.domain.instants import SECOND
 from assent.engine import queue
+from assent.engine.processes import FolderOfProcesses
+from assent.engine.running import Runner
 from assent.engine.worker import Worker
 from assent.http.auth import Authenticator, Door
 from assent.http.edge import Edge
@@ -59,9 +63,12 @@ from assent.services.delivery import Courier, DeliveryService
 from assent.services.history import HistoryService
 from assent.services.inbox import InboxService
 from assent.services.people import PeopleService
+from assent.services.receipts import ReceiptService
 from assent.services.retention import PURGE_BATCH, RetentionService
 from assent.services.rules import RuleService
+from assent.services.runs import WAKE_BATCH, RunService
 from assent.services.secrets import SecretService
+from assent.services.segments import Desk
 from assent.services.timekeeping import DueJob, Timekeeper
 from assent.services.workers import WorkerPresence
 from assent.settings import Settings, resolve
@@ -70,7 +77,9 @@ from assent.store.breakpoints import SELECT_NEXT_DUE
 from assent.store.figures import read_figures
 from assent.store.postgres import DatabaseClock, PostgresDatabase, alchemy_url, steady
 from assent.store.postgres import engine as postgres_engine
-from assent.store.sqlite import SqliteDatabase, WriteLock, locked_engine
+from assent.store.runs import JOB as RUN_JOB
+from assent.store.runs import SELECT_NEXT_DUE as SELECT_NEXT_RUN
+from assent.store.sqlite import SqliteDatabase, WriteLock, locked_engine, schema_engine
 from assent.store.transaction import Transaction
 from assent.telemetry import Metrics, about, configure_logging, tracing
 from assent.web.frame import error_page, wants_page
@@ -131,7 +140,7 @@ def _schema_engine(settings: Settings) -> Generator[sa.Engine, None, None]:
     lock = WriteLock(settings.sqlite_path.with_suffix(".lock"))
     try:
         with lock:
-            yield sa.create_engine(f"sqlite:///{settings.sqlite_path}", poolclass=sa.NullPool)
+            yield schema_engine(settings.sqlite_path)
     finally:
         lock.close()
 
@@ -143,7 +152,7 @@ def migrate(settings: Settings) -> None:
     with _schema_engine(settings) as engine:
         migrations.upgrade(engine)
         with migrations.alone(engine):
-            queue.prepare(settings.database_url or queue.sqlite_url(settings.sqlite_path))
+            queue.prepare(engine, settings.database_url)
 
 
 def schema(settings: Settings) -> tuple[str | None, str | None]:
@@ -193,10 +202,15 @@ class Assent:
         self.keyring = keyring_of(settings)
         self.keyring.load()
         self.secrets = SecretService(self.keyring, secrets.token_bytes)
+        self.receipts = ReceiptService(self.keyring, secrets.token_bytes, good_for=settings.receipt_seconds)
         self.inbox = InboxService(self.database, self.clock, self.breakpoints)
         self.history = HistoryService(self.database, self.inbox)
         self.outbound = Outbound(allow=settings.outbound_networks)
         self.deliveries = DeliveryService(self.secrets)
+        self.runs = RunService(self.breakpoints)
+        self.processes = FolderOfProcesses(settings.process_folder)
+        desk = Desk(self.database, self.breakpoints, self.clock)
+        self.runner = Runner(desk, self.processes, settings.data_dir / "runs")
         self.timekeeper = Timekeeper(self.database, self.clock, self._due_jobs(), patient=self._patient)
         self.authenticator = Authenticator(self.database, self.clock)
         self.services = Services(
@@ -212,6 +226,9 @@ class Assent:
             people=self.people,
             retention=self.retention,
             secrets=self.secrets,
+            receipts=self.receipts,
+            runs=self.runs,
+            processes=self.processes,
             deliveries=self.deliveries,
             authenticator=self.authenticator,
             hub=self.hub,
@@ -262,7 +279,7 @@ class Assent:
         return Worker(
             self.engine,
             worker_id=worker_id,
-            handlers={"deliver": courier.deliver},
+            handlers={"deliver": courier.deliver, RUN_JOB: self.runner.advance},
             presence=WorkerPresence(self.database, host=socket.gethostname(), pid=os.getpid()),
             telemetry=(self.metrics, self.traces),
         )
@@ -278,6 +295,8 @@ class Assent:
         if self.database.dialect == "postgresql":
             self._tasks.append(asyncio.create_task(self._recheck()))
         if self.worker is not None:
+            if self.database.dialect == "sqlite":
+                await self.database.write(self.runs.abandon)
             await self.worker.start()
 
     async def stop(self) -> None:
@@ -286,6 +305,7 @@ class Assent:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         if self.worker is not None:
             await self.worker.stop(patience=self.settings.drain_seconds)
+            await self.runner.stop()
         await self.outbound.close()
         self.engine.dispose()
         await self.database.stop()
@@ -295,6 +315,7 @@ class Assent:
         """What happens because its time has come, whether anybody looks or not."""
         return [
             DueJob("sweep", self.breakpoints.time_out_due, batch=SWEEP, next_due=SELECT_NEXT_DUE),
+            DueJob("runs", self.runs.wake_due, batch=WAKE_BATCH, next_due=SELECT_NEXT_RUN),
             DueJob("heal", self.deliveries.heal, batch=NEVER_FULL, every=HEAL_SECONDS),
             DueJob("purge", self.retention.purge_due, batch=PURGE_BATCH, every=PURGE_SECONDS),
             DueJob("forget", _forget_keys, batch=NEVER_FULL, every=FORGET_SECONDS),
@@ -349,8 +370,8 @@ class Assent:
         )
         app.router.routes.extend(HOT_ROUTES)
         for routes in (
-            backtests, breakpoints, deliveries, files, history, people, projects, retention, rules, rules_file, tokens,
-            operations,
+            backtests, breakpoints, deliveries, files, history, people, projects, receipts, retention, rules,
+            rules_file, runs, tokens, operations,
         ):  # fmt: skip
             app.include_router(routes)
         app.router.routes.extend(pages(self._site()))

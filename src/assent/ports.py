@@ -5,6 +5,9 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from assent.domain.breakpoint import Status
+from assent.domain.canonical import Json
+from assent.domain.runs import Line, Run, RunFile, Step
+from assent.sdk.context import Process
 
 Result = TypeVar("Result")
 Tx_co = TypeVar("Tx_co", covariant=True)
@@ -125,3 +128,70 @@ class Waiters(Protocol):
     """Wakes whoever waits for a breakpoint; a hint is never the truth, only a reason to look."""
 
     def wake(self, hints: Sequence[Hint]) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A run that was taken up, with all that its replay needs."""
+
+    run: Run
+    steps: Mapping[str, Step]
+    said: frozenset[tuple[str, str]]
+    """Which lines the process itself has caused before, by their kind and place."""
+    times: Mapping[str, int]
+    """What time it was told, and where."""
+    files: Sequence[RunFile]
+
+
+@dataclass(frozen=True, slots=True)
+class Comment:
+    n: int
+    """Which of all comments on its breakpoint it is, counted from 1."""
+    id: str
+    author: str
+    comment: str
+    at: int
+
+
+class RunDesk(Protocol):
+    """Where whoever goes on with a run reads and writes it; raises when the run is not theirs any more."""
+
+    async def take(self, run_id: str, *, mine: int) -> Taken | None: ...
+
+    async def hold(self, run: Run, lines: Sequence[Line] = ()) -> None: ...
+
+    async def record(
+        self, run: Run, step: Step, lines: Sequence[Line], files: Mapping[str, bytes] | None = None
+    ) -> Step: ...
+
+    async def ask(self, run: Run, step: Step, body: Mapping[str, Json], lines: Sequence[Line]) -> Step: ...
+
+    async def comments(self, run: Run, step: Step) -> Sequence[Comment]: ...
+
+    async def reply(self, run: Run, step: Step, comment: Comment, text: str | None) -> Step: ...
+
+    async def leave(self, run: Run, lines: Sequence[Line]) -> bool: ...
+
+    async def content(self, run: Run, path: str) -> bytes: ...
+
+    def now(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class FoundProcess:
+    """A process as this node knows it; with a problem instead of a function where its file cannot be loaded."""
+
+    name: str
+    file: str
+    version: str
+    description: str = ""
+    problem: str | None = None
+    process: Process | None = None
+
+
+class ProcessRegistry(Protocol):
+    """The processes that this node can run."""
+
+    def find(self, name: str) -> FoundProcess | None: ...
+
+    def every(self) -> Sequence[FoundProcess]: ...

@@ -179,6 +179,12 @@ class Settings(BaseSettings):
     waits_per_token: Annotated[
         int, Field(ge=0, description="Waits and streams one token may hold open on a node; 0 is no limit.")
     ] = 20_000
+    receipt_seconds: Annotated[
+        int, Field(ge=1, le=31_622_400, description="How long after a decision its receipt may be acted on.")
+    ] = 3600
+    processes_dir: Annotated[
+        Path | None, Field(description="The folder of processes; by default `processes` in the data directory.")
+    ] = None
     outbound_allow: Annotated[
         tuple[str, ...] | None,
         NoDecode,
@@ -209,6 +215,10 @@ class Settings(BaseSettings):
     def key_path(self) -> Path:
         """The key file of an embedded start, which needs no secret_keys."""
         return self.data_dir / "assent.keys"
+
+    @property
+    def process_folder(self) -> Path:
+        return self.processes_dir or self.data_dir / "processes"
 
     @property
     def outbound_networks(self) -> tuple[IPv4Network | IPv6Network, ...]:

@@ -674,3 +674,148 @@ class HistoryPage(Strict):
     items: list[HistoryEntry]
     next_cursor: str | None = None
     summary: GateSummary | None = None
+
+
+class ApproverView(Strict):
+    by: str
+    via: str
+    at: str
+    expert: str | None = None
+    override: bool | None = None
+
+
+class UseView(Strict):
+    at: str
+    by: str
+
+
+class ReceiptView(Strict):
+    """A receipt: the signature is over everything else, in canonical form. Fields that are not there are not null."""
+
+    version: Literal[1]
+    breakpoint_id: str
+    project: str
+    gate: str
+    agent_id: str
+    digest: Sha256
+    event: Sha256
+    nonce: Sha256
+    decision: Literal["approved"]
+    decided_at: str
+    approvers: Annotated[list[ApproverView], Field(min_length=1)]
+    option: str | None = None
+    answers: dict[str, Any] | None = None
+    edits: dict[str, Any] | None = None
+    issued_at: str
+    expires_at: str
+    key_id: str
+    used: UseView | None = None
+    signature: str
+
+
+class ConsumeReceipt(Strict):
+    receipt: dict[str, Any]
+
+
+class ReceiptUse(Strict):
+    breakpoint_id: str
+    nonce: str
+    used_at: str
+    used_by: str
+
+
+class ReceiptKeyView(Strict):
+    key_id: str
+    public_key: str
+    state: Literal["current", "retired", "revoked"]
+    project: str
+    created_at: str
+    created_by: str
+    retired_at: str | None = None
+    revoked_at: str | None = None
+
+
+class ReceiptKeyPage(Strict):
+    items: list[ReceiptKeyView]
+
+
+class RotateReceiptKey(Strict):
+    revoke: bool = False
+
+
+RunStateName = Literal["queued", "running", "suspended", "done", "failed", "cancelled"]
+ProcessName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._-]{0,99}$")]
+
+
+class StartRun(Strict):
+    process: ProcessName
+    inputs: Any = None
+    agent_id: Name | None = None
+
+
+class RunSummary(Strict):
+    id: str
+    process: str
+    state: RunStateName
+    agent_id: str
+    started_by: str
+    created_at: str
+    updated_at: str
+    ended_at: str | None = None
+    error: dict[str, Any] | None = None
+
+
+class RunPage(Strict):
+    items: list[RunSummary]
+    next_cursor: str | None = None
+
+
+class StepView(Strict):
+    path: str
+    kind: Literal["task", "breakpoint", "sleep", "file"]
+    name: str
+    state: Literal["running", "retrying", "waiting", "answered", "done", "failed"]
+    attempts: int
+    started_at: str
+    ended_at: str | None = None
+    breakpoint_id: str | None = None
+    outcome: Any = None
+    error: dict[str, Any] | None = None
+
+
+class RunFileView(Strict):
+    path: str
+    sha256: str
+    size: int
+
+
+class RunView(RunSummary):
+    version: str
+    inputs: Any = None
+    output: Any = None
+    steps: list[StepView]
+    files: list[RunFileView]
+
+
+class JournalLine(Strict):
+    seq: int
+    at: str
+    type: str
+    path: str | None = None
+    data: dict[str, Any]
+
+
+class JournalPage(Strict):
+    items: list[JournalLine]
+
+
+class ProcessView(Strict):
+    name: str
+    file: str
+    version: str
+    description: str
+    problem: str | None = None
+
+
+class ProcessList(Strict):
+    items: list[ProcessView]

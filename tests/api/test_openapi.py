@@ -24,9 +24,11 @@ from assent.api.history import history
 from assent.api.operations import operations
 from assent.api.people import people
 from assent.api.projects import projects
+from assent.api.receipts import receipts
 from assent.api.retention import retention
 from assent.api.rules import rules
 from assent.api.rules_file import rules_file
+from assent.api.runs import runs
 from assent.api.tokens import tokens
 from assent.settings import Settings
 from tests.support.nodes import Node, Process, prepared, server
@@ -88,8 +90,8 @@ async def test_every_route_is_in_the_document_and_the_other_way_round(shared: No
     document = await published(shared)
     documented = {(method.upper(), path) for path, methods in document["paths"].items() for method in methods}
     routers = (
-        backtests, breakpoints, deliveries, files, history, people, projects, retention, rules, rules_file, tokens,
-        operations,
+        backtests, breakpoints, deliveries, files, history, people, projects, receipts, retention, rules,
+        rules_file, runs, tokens, operations,
     )  # fmt: skip
     routes = [*HOT_ROUTES, *(each for router in routers for each in router.routes if isinstance(each, Route))]
     registered = {

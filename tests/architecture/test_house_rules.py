@@ -25,6 +25,9 @@ MAY_SLEEP = {
     "tests/faults/races.py": "meets a deadline of the real clock",
     "tests/faults/test_waiting.py": "waits between two attempts, as a client does",
     "tests/examples/test_examples.py": "looks at a list, as a reviewer does",
+    "tests/runs/conftest.py": "looks at a run, which tells nobody how it goes",
+    "tests/faults/runs.py": "kills at moments of its own choice",
+    "tests/soak/killing.py": "tells how it goes every now and then",
 }
 
 

@@ -61,7 +61,7 @@ def run(*arguments: str, env: dict[str, str], cwd: Path | None = None) -> subpro
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=False,
     )
 

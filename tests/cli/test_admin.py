@@ -194,7 +194,7 @@ def started(data: str) -> dict[str, str | None]:
     # Before it is ready, an interrupt can hit Python where nobody hears it.
     assert ready(str(welcome["url"]), process)
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=30)
+    _, err = process.communicate(timeout=300)
     assert "Traceback" not in err
     return welcome
 

@@ -9,7 +9,8 @@ import pytest
 from assent.cli.ask import exit_code
 from assent.sdk.protocol import INLINE_BYTES
 from assent.sdk.values import BreakpointResult, Status
-from tests.cli.commands import Desk, asked_as, environment, here, run, start
+from tests.cli.commands import COMMAND, Desk, asked_as, environment, here, run, start
+from tests.cli.terminal import CTRL_C, Seat
 from tests.support.nodes import free_port
 
 
@@ -19,7 +20,7 @@ def test_ask_prints_the_chosen_option_and_what_was_said(desk: Desk) -> None:
 
     with desk.reviewer() as reviewer:
         reviewer.approve(asked, option="blue", comment="Matches.\nReally.")
-    out, _ = asking.communicate(timeout=30)
+    out, _ = asking.communicate(timeout=300)
 
     assert out == "blue\nMatches.\nReally.\n"
     assert asking.returncode == 0
@@ -31,23 +32,36 @@ def test_a_rejection_is_exit_code_10_with_the_reason(desk: Desk) -> None:
 
     with desk.reviewer() as reviewer:
         reviewer.reject(asked, comment="Not today.")
-    out, _ = asking.communicate(timeout=30)
+    out, _ = asking.communicate(timeout=300)
 
     assert out == "rejected\nNot today.\n"
     assert asking.returncode == 10
 
 
-def test_ctrl_c_leaves_the_question_open_and_tells_its_id(desk: Desk) -> None:
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)], ids=str
+)
+def test_who_stops_asking_takes_the_question_back(desk: Desk, number: int, code: int) -> None:
     asking = start("ask", "Shall I?", env=desk.as_agent())
     asked = asked_as(asking)
 
-    asking.send_signal(signal.SIGINT)
-    out, err = asking.communicate(timeout=30)
+    asking.send_signal(number)
+    out, err = asking.communicate(timeout=300)
 
-    assert asking.returncode == 130
-    assert out == ""
-    assert f"assent wait {asked}" in err
-    assert desk.found(asked).status == "waiting"
+    assert (asking.returncode, out) == (code, "")
+    assert f"{asked} is cancelled" in err
+    assert desk.found(asked).status == "cancelled"
+
+
+def test_who_stops_waiting_leaves_the_question_of_another_open(desk: Desk) -> None:
+    asked = desk.asked()
+    with Seat([*COMMAND, "wait", asked.id], env=desk.as_agent()) as seat:
+        seat.presses(CTRL_C, after="Waiting for an answer")
+        code = seat.ended()
+
+    assert code == 130
+    assert f"assent wait {asked.id}" in seat.shown
+    assert desk.found(asked.id).status == "waiting"
 
 
 def test_everything_that_was_said_arrives(desk: Desk, tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ def on_a_terminal(desk: Desk, *arguments: str, typed: str) -> subprocess.Complet
     )
     os.close(terminal)
     os.write(keyboard, typed.encode())
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=300)
     os.close(keyboard)
     return subprocess.CompletedProcess(arguments, process.returncode, out, err)
 

@@ -51,7 +51,7 @@ async def test_a_worker_does_what_a_node_without_one_has_queued_and_ends_well(po
                 delivery = await sent(node, (await node.create(callbackUrl=f"{receiver.url}/hook"))["id"])
     finally:
         process.send_signal(signal.SIGTERM)
-        out, err = process.communicate(timeout=30)
+        out, err = process.communicate(timeout=300)
 
     assert (process.returncode, out) == (0, ""), err
     assert [each["worker"] for each in delivery["log"]] == [told["worker"]]
@@ -65,7 +65,7 @@ def test_a_worker_says_one_line_when_it_is_ready(postgres_settings: Settings, nu
     process = worker(postgres_settings)
     said = first_line(process)
     process.send_signal(number)
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=300)
 
     assert f":{process.pid}:" in said
     assert (process.returncode, out) == (0, ""), err

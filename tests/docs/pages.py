@@ -10,6 +10,10 @@ README = ROOT / "README.md"
 
 _SNIPPET = re.compile(r"<!-- run: (?P<name>[a-z]+) -->\n```sh\n(?P<code>.*?)```\n", re.DOTALL)
 _FENCE = re.compile(r"^ *```(?P<language>\w*)\n(?P<code>.*?)^ *```$", re.DOTALL | re.MULTILINE)
+_BLOCK = re.compile(
+    r"(?:^<!-- (?P<kind>run|file|shows): (?P<name>\S+) -->\n)?^ *```(?P<language>\w*)\n(?P<code>.*?)^ *```$",
+    re.DOTALL | re.MULTILINE,
+)
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 _HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 _CODE = re.compile(r"`([^`]+)`")
@@ -23,6 +27,16 @@ class Snippet:
     code: str
 
 
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A fenced block; marked, it is run, saved as a file, or shown by what was run before."""
+
+    kind: str | None
+    name: str | None
+    language: str
+    code: str
+
+
 def every_page() -> list[Path]:
     return [*ROOT.glob("*.md"), *sorted(DOCS.rglob("*.md"))]
 
@@ -33,6 +47,11 @@ def read(path: str) -> str:
 
 def snippets(page: Path) -> list[Snippet]:
     return [Snippet(found["name"], found["code"]) for found in _SNIPPET.finditer(page.read_text())]
+
+
+def blocks(page: Path) -> list[Block]:
+    found = _BLOCK.finditer(page.read_text())
+    return [Block(each["kind"], each["name"], each["language"], each["code"]) for each in found]
 
 
 def fences(text: str, language: str) -> list[str]:

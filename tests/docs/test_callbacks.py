@@ -48,7 +48,7 @@ def test_the_receiver_takes_what_is_signed_and_refuses_the_rest(sqlite_settings:
             said = [receiving.stdout.readline().split() for _ in range(2)]
     finally:
         receiving.send_signal(signal.SIGTERM)
-        receiving.communicate(timeout=30)
+        receiving.communicate(timeout=300)
 
     assert said == [
         ["breakpoint.created", asked.id, "wait", "or", "stop"],

@@ -54,7 +54,7 @@ class Terminal:
 
 
 def _output(shell: subprocess.Popen[str]) -> str:
-    output = shell.communicate(timeout=60)[0]
+    output = shell.communicate(timeout=300)[0]
     assert shell.returncode == 0, output
     return output
 

@@ -51,7 +51,7 @@ class Desk:
         )
         try:
             shown = [self._answered(answer, started) for answer in answers]
-            output = started.communicate(timeout=120)[0]
+            output = started.communicate(timeout=300)[0]
         finally:
             started.kill()
             started.wait()

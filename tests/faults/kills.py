@@ -5,7 +5,6 @@ import base64
 import contextlib
 import json
 import math
-import os
 import random
 import signal
 import subprocess
@@ -13,24 +12,39 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from assent.engine.worker import BEAT_SECONDS
 from assent.settings import Settings
-from tests.faults.load import PATH, PEOPLE, Ledger, Load, all_of, due, judge, misdelivered, rows, stored
+from tests.faults.load import PATH, PEOPLE, Ledger, Load, all_of, due, judge, kept, misdelivered, rows, stored
 from tests.support.cluster import Cluster
-from tests.support.nodes import Process, free_port, launch, launch_worker, ready, running_node
+from tests.support.nodes import (
+    Process,
+    Starter,
+    environment_of,
+    free_port,
+    interpreter,
+    launch,
+    launch_worker,
+    ready,
+    running_node,
+)
 from tests.support.receiver import Receiver, receiving
+from tests.support.zygote import Zygote
 
 AGENTS = 6
-PATIENCE = 400.0
+GLANCE = 50
+"""After how many kills we look whether everything that was acknowledged is there."""
+PATIENCE = 900.0
 """Seconds after which we no longer wait for effects; nothing is asserted about anything shorter."""
 SUITE_KEY = base64.b64encode(b"k" * 32).decode()
 ENVIRONMENT = {"outbound_allow": "127.0.0.0/8", "SUITE_KEY": SUITE_KEY}
 
 
-Kill: TypeAlias = Callable[["Campaign", list[Process]], Awaitable[None]]
+Kill: TypeAlias = Callable[["Campaign", list[Process]], Awaitable[str]]
+"""Kills, starts again and tells what the victim was doing."""
 
 OVERDUE = "SELECT 1 FROM assent_breakpoints WHERE status = 'waiting' AND ttl_seconds > 0"
 
@@ -49,18 +63,24 @@ class Report:
     repeats: int = 0
     wrong: list[str] = field(default_factory=list[str])
     seen: Counter[str] = field(default_factory=Counter[str])
+    moments: Counter[str] = field(default_factory=Counter[str])
+    """What the victims were doing."""
 
     def add(self, other: "Report") -> None:
         for name in ("cycles", "asked", "acknowledged", "decided", "unacknowledged", "effects", "repeats"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.wrong += other.wrong
         self.seen.update(other.seen)
+        self.moments.update(other.moments)
 
     def told(self) -> str:
-        met = ", ".join(f"{what}: {count}" for what, count in sorted(self.seen.items()))
+        met, moments = (
+            ", ".join(f"{what}: {count}" for what, count in sorted(counts.items()))
+            for counts in (self.seen, self.moments)
+        )
         trials = max(1, self.acknowledged + self.decided + self.effects)
         return (
-            f"kill -9 of {self.what}: {self.cycles} kills under load; {self.asked} asked, {self.acknowledged} creates"
+            f"kill -9 of {self.what}: {self.cycles} kills ({moments}); {self.asked} asked, {self.acknowledged} creates"
             f" and {self.decided} decisions acknowledged, {self.unacknowledged} without an answer;"
             f" {self.effects} effects, {self.repeats} of them told again; {len(self.wrong)} wrong"
             f" (0 bounds the rate at {3 / trials:.1e} per promise, {3 / max(1, self.cycles):.1e} per kill, 95 %);"
@@ -92,16 +112,27 @@ class Campaign:
     """Campaigns take turns with their kills; their waiting for effects goes on side by side."""
     until: float = math.inf
     """The moment after which nobody is killed any more."""
+    zygote: Zygote | None = None
+    """What forks the processes; without it, each has an interpreter of its own."""
+    told: Callable[[], None] = lambda: None
+    """Hears how it goes, every now and then."""
 
     def __post_init__(self) -> None:
         self.chance = random.Random(self.seed)
         self.report = Report(self.what)
 
+        self.starter: Starter = self.zygote.start if self.zygote else interpreter
+        self.getting_up = 0.8 if self.zygote else 4.0
+        """About how many seconds a start takes."""
+
     def launch(self, port: int) -> Process:
-        return launch(self.settings, port=port, log=self.log, **secured(self.settings))
+        return launch(self.settings, port=port, log=self.log, by=self.starter, **secured(self.settings))
 
     def worker(self) -> Process:
-        return launch_worker(self.settings, log=self.log, **secured(self.settings))
+        return launch_worker(self.settings, log=self.log, by=self.starter, **secured(self.settings))
+
+    async def pause(self, least: float, most: float) -> None:
+        await asyncio.sleep(self.chance.uniform(least, most))
 
     async def run(self, kill: Kill, *, nodes: int) -> Report:
         """Load, kill, start again, and in the end compare what was told with what is there."""
@@ -126,11 +157,22 @@ class Campaign:
             await self.all_ready(processes)
             load.start(AGENTS)
             while self.report.cycles < self.cycles and time.monotonic() < self.until:
-                await kill(self, processes)
+                moment = await kill(self, processes)
                 self.report.cycles += 1
+                self.report.moments[moment] += 1
+                if self.report.cycles % GLANCE == 0:
+                    await self.all_ready(processes)
+                    self.report.wrong += await asyncio.to_thread(self._glance, load.ledger)
+                    self.told()
             await self.all_ready(processes)
         finally:
             await load.stop()
+
+    def _glance(self, ledger: Ledger) -> list[str]:
+        """What was told until now is there; it is written down first, because the others go on."""
+        told = [replace(ask, votes=list(ask.votes)) for ask in ledger.acknowledged]
+        self.report.acknowledged = len(told)
+        return kept(told, stored(self.settings))
 
     async def all_ready(self, processes: Sequence[Process]) -> None:
         for process in processes:
@@ -168,41 +210,94 @@ def end(process: Process) -> None:
         process.kill()
 
 
-async def one_server(campaign: Campaign, processes: list[Process]) -> None:
-    """Kill the only server: mostly while it works, sometimes while it is still getting up."""
+async def one_server(campaign: Campaign, processes: list[Process]) -> str:
+    """Kill the only server, at a moment of one of the kinds there are."""
     [victim] = processes
-    if campaign.chance.random() < 0.8:
-        await campaign.all_ready([victim])
-        await asyncio.sleep(campaign.chance.uniform(0.1, 1.5))
-    else:
-        await asyncio.sleep(campaign.chance.uniform(0, 2))
-    victim.popen.send_signal(signal.SIGKILL)
-    await asyncio.to_thread(victim.popen.wait, 30)
+    moment = campaign.chance.choices(list(MOMENTS), [share for share, _ in MOMENTS.values()])[0]
+    await MOMENTS[moment][1](campaign, victim)
+    await gone(victim)
     processes[0] = campaign.launch(int(victim.url.rpartition(":")[2]))
+    return moment
 
 
-async def any_node(campaign: Campaign, processes: list[Process]) -> None:
+async def any_node(campaign: Campaign, processes: list[Process]) -> str:
     """Kill one of the nodes, or a worker without HTTP; the others go on."""
     if len(processes) < 3:
         processes.append(campaign.worker())
     n = campaign.chance.randrange(len(processes))
     victim = processes[n]
-    await campaign.all_ready(processes)
-    await asyncio.sleep(campaign.chance.uniform(0.1, 1.0))
-    victim.popen.send_signal(signal.SIGKILL)
-    await asyncio.to_thread(victim.popen.wait, 30)
+    moment = campaign.chance.choices(["starting", "load", "draining"], [2, 5, 1])[0]
+    await campaign.all_ready([each for each in processes if each is not victim])
+    if victim.url or moment == "starting":
+        await MOMENTS[moment][1](campaign, victim)
+    else:
+        await campaign.pause(0, campaign.getting_up + 1)
+    await gone(victim)
     processes[n] = campaign.launch(int(victim.url.rpartition(":")[2])) if victim.url else campaign.worker()
+    return f"{moment} node" if victim.url else "worker"
 
 
 def postgresql_itself(server: Cluster) -> Kill:
-    async def kill(campaign: Campaign, processes: list[Process]) -> None:
+    async def kill(campaign: Campaign, processes: list[Process]) -> str:
         """Kill PostgreSQL under its nodes, which stay up and find it again."""
         await campaign.all_ready(processes)
-        await asyncio.sleep(campaign.chance.uniform(0.2, 1.5))
+        await campaign.pause(0.1, 1.0)
         await asyncio.to_thread(server.kill)
         await asyncio.to_thread(server.start)
+        return "load"
 
     return kill
+
+
+async def gone(victim: Process) -> None:
+    victim.popen.send_signal(signal.SIGKILL)
+    await asyncio.to_thread(victim.popen.wait, PATIENCE)
+
+
+async def starting(campaign: Campaign, _: Process) -> None:
+    """From the fork to the first answers; on SQLite, the log of the last life is replayed in it."""
+    await campaign.pause(0, campaign.getting_up)
+
+
+async def under_load(campaign: Campaign, victim: Process) -> None:
+    await campaign.all_ready([victim])
+    await campaign.pause(0, 0.8)
+
+
+async def at_a_checkpoint(campaign: Campaign, victim: Process) -> None:
+    """SQLite's own file changes in nothing but a checkpoint: kill in the middle of one, if there is any soon."""
+    await campaign.all_ready([victim])
+    await asyncio.to_thread(_changed, campaign.settings.sqlite_path, campaign.chance.uniform(0, 0.01))
+
+
+def _changed(file: Path, then: float) -> None:
+    before, deadline = file.stat().st_mtime_ns, time.monotonic() + 2
+    while file.stat().st_mtime_ns == before and time.monotonic() < deadline:
+        time.sleep(0.0005)
+    time.sleep(then)
+
+
+async def draining(campaign: Campaign, victim: Process) -> None:
+    """It was told to stop, and is about to."""
+    await under_load(campaign, victim)
+    victim.popen.send_signal(signal.SIGTERM)
+    await campaign.pause(0, 0.4)
+
+
+async def recovering(campaign: Campaign, victim: Process) -> None:
+    """About when a worker first looks for what dead ones have left."""
+    await campaign.all_ready([victim])
+    await campaign.pause(BEAT_SECONDS - 0.7, BEAT_SECONDS + 0.5)
+
+
+MOMENTS: dict[str, tuple[int, Callable[[Campaign, Process], Awaitable[None]]]] = {
+    "starting": (25, starting),
+    "load": (40, under_load),
+    "checkpoint": (15, at_a_checkpoint),
+    "draining": (16, draining),
+    "recovering": (4, recovering),
+}
+"""What the only server is killed at, with its share."""
 
 
 def checked(settings: Settings, ledger: Ledger) -> list[str]:
@@ -217,9 +312,7 @@ def checked(settings: Settings, ledger: Ledger) -> list[str]:
 
 def said(settings: Settings, *command: str) -> list[str]:
     """Run a check of the command line; return what it complains about."""
-    environment = os.environ | {"ASSENT_DATA_DIR": str(settings.data_dir), "SUITE_KEY": SUITE_KEY}
-    if settings.database_url:
-        environment |= {"ASSENT_DATABASE_URL": settings.database_url, "ASSENT_SECRET_KEYS": "env:SUITE_KEY"}
     line = [sys.executable, "-m", "assent", *command]
+    environment = environment_of(settings, **secured(settings))
     done = subprocess.run(line, env=environment, capture_output=True, text=True, check=False)
     return [] if done.returncode == 0 else [f"assent {' '.join(command)}: {done.stdout[-2000:]}{done.stderr[-2000:]}"]

@@ -223,14 +223,16 @@ def due(found: dict[str, Stored]) -> set[tuple[str, int]]:
 
 def judge(ledger: Ledger, found: dict[str, Stored]) -> list[str]:
     """What was acknowledged is there once and as acknowledged; what was not is there once or not at all."""
-    wrong = list(ledger.wrong)
+    unsound = [f"{each.title}: {what}" for each in found.values() for what in _unsound(each)]
+    return [*ledger.wrong, *unsound, *kept(ledger.asks, found)]
+
+
+def kept(asks: Sequence[Ask], found: dict[str, Stored]) -> list[str]:
+    """Only what was told; true also while others go on."""
     titles: dict[str, list[Stored]] = defaultdict(list)
     for each in found.values():
         titles[each.title].append(each)
-        wrong += [f"{each.title}: {what}" for what in _unsound(each)]
-    for ask in ledger.asks:
-        wrong += [f"{ask.key}: {what}" for what in _differs(ask, titles[ask.key])]
-    return wrong
+    return [f"{ask.key}: {what}" for ask in asks for what in _differs(ask, titles[ask.key])]
 
 
 def _unsound(each: Stored) -> Iterator[str]:

@@ -98,7 +98,8 @@ async def test_a_node_with_a_wrong_clock_has_postgres_time(postgres_settings: Se
         before = (await rows(node, now))[0][0]
         here = clock.now()
         after = (await rows(node, now))[0][0]
-        assert before - SECOND < here < after + SECOND
+        # An hour would be off; how long a question to the database takes is not ours to say.
+        assert before - MINUTE * SECOND < here < after + MINUTE * SECOND
 
 
 class Agent:

@@ -17,7 +17,7 @@ from assent.settings import Settings
 from tests.faults.disk import FAULTS, SYNCS, WRITES, Asker, Disk, Report, after_a_cut, compiler, trial
 from tests.faults.kills import checked, secured, tokens_of
 from tests.faults.load import PATH, all_of, due, judge, misdelivered, stored
-from tests.support.nodes import Process, server, start_server
+from tests.support.nodes import Process, interpreter, server, start_server
 from tests.support.receiver import receiving
 
 CALLS = 60
@@ -30,7 +30,7 @@ needs_a_compiler = pytest.mark.skipif(compiler() is None, reason="there is no gc
 
 def until(true: Callable[[], bool]) -> bool:
     """Look until it is true; False when it never was."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
         if true():
             return True
@@ -47,7 +47,7 @@ def test_acknowledged_is_stored_whichever_write_or_sync_fails(
     disk = Disk(tmp_path / "disk", sqlite_settings)
     with receiving() as receiver:
         with (
-            server(sqlite_settings, **secured(sqlite_settings), **disk.environment) as process,
+            server(sqlite_settings, by=interpreter, **secured(sqlite_settings), **disk.environment) as process,
             closing(Asker(process.url, tokens, report, callback=receiver.url(PATH))) as asker,
         ):
             for fault in FAULTS:
@@ -82,7 +82,7 @@ def test_a_server_that_cannot_write_says_so_until_it_can_again(sqlite_settings: 
     lasting = [fault for fault in FAULTS if fault.times < 0]
     assert {fault.kind for fault in lasting} == {WRITES, SYNCS}
     with (
-        server(sqlite_settings, **secured(sqlite_settings), **disk.environment) as process,
+        server(sqlite_settings, by=interpreter, **secured(sqlite_settings), **disk.environment) as process,
         closing(Asker(process.url, tokens, report, callback="")) as asker,
     ):
         for fault in lasting:

@@ -5,6 +5,7 @@ import contextlib
 import os
 import random
 import signal
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,8 +28,9 @@ from tests.support.cluster import cluster
 from tests.support.nodes import launch_worker, running_node
 from tests.support.postgres import new_database
 from tests.support.receiver import receiving
+from tests.support.zygote import Zygote, shared
 
-OF_THE_SERVER, OF_NODES, OF_POSTGRESQL = 25, 15, 10
+OF_THE_SERVER, OF_FORKED_SERVERS, OF_NODES, OF_POSTGRESQL = 5, 25, 15, 10
 
 
 @pytest.mark.timeout(1200)
@@ -37,27 +39,41 @@ async def test_kill_9_under_load_breaks_no_promise(
 ) -> None:
     turn = asyncio.Lock()
 
-    def campaign(settings: Settings, what: str, cycles: int) -> Campaign:
-        seed = random.randrange(2**32)
-        return Campaign(settings, what, cycles, seed=seed, log=tmp_path / what.replace(" ", "-"), turn=turn)
+    def campaign(settings: Settings, what: str, cycles: int, by: Zygote | None = None) -> Campaign:
+        seed, log = random.randrange(2**32), tmp_path / what.replace(" ", "-")
+        return Campaign(settings, what, cycles, seed=seed, log=log, turn=turn, zygote=by)
 
     with cluster() as own, new_database(own.url) as database:
         mortal = Settings(data_dir=tmp_path / "mortal", database_url=database)
-        mortal.data_dir.mkdir()
-        await asyncio.to_thread(migrate, mortal)
+        forked = Settings(data_dir=tmp_path / "forked")
+        for each in (mortal, forked):
+            each.data_dir.mkdir()
+            await asyncio.to_thread(migrate, each)
+        campaigns = [
+            # Each life in an interpreter of its own, as everybody starts it; the others fork theirs.
+            campaign(sqlite_settings, "the server", OF_THE_SERVER).run(one_server, nodes=1),
+            campaign(forked, "forked servers", OF_FORKED_SERVERS, shared()).run(one_server, nodes=1),
+            campaign(postgres_settings, "nodes", OF_NODES, shared()).run(any_node, nodes=2),
+            campaign(mortal, "PostgreSQL", OF_POSTGRESQL, shared()).run(postgresql_itself(own), nodes=2),
+        ]
         async with asyncio.TaskGroup() as group:
-            running = [
-                group.create_task(campaign(sqlite_settings, "the server", OF_THE_SERVER).run(one_server, nodes=1)),
-                group.create_task(campaign(postgres_settings, "nodes", OF_NODES).run(any_node, nodes=2)),
-                group.create_task(campaign(mortal, "PostgreSQL", OF_POSTGRESQL).run(postgresql_itself(own), nodes=2)),
-            ]
+            running = [group.create_task(each) for each in campaigns]
     reports = [task.result() for task in running]
     with capsys.disabled():
         for report in reports:
             sys.stdout.write(f"\n{report.told()}\n")
-    assert [report.wrong for report in reports] == [[], [], []]
+    assert [report.wrong for report in reports] == [[], [], [], []]
     assert sum(report.cycles for report in reports) >= 50
     assert all(report.acknowledged and report.decided and report.effects for report in reports)
+
+
+@pytest.mark.parametrize("dialect", ["sqlite", "postgresql"])
+def test_a_migration_that_was_killed_is_finished_by_the_next(postgres_url: str, dialect: str) -> None:
+    """Killed before every so many of its statements; `make soak` goes through all of them."""
+    place = ["--database", postgres_url] if dialect == "postgresql" else []
+    line = [sys.executable, "-m", "tests.faults.migrating", "--first", "7", "--every", "23", *place]
+    done = subprocess.run(line, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.timeout(400)

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import os
 import signal
 import sqlite3
 import sys
@@ -92,8 +91,8 @@ class Agents:
 
 async def parked(urls: list[str], count: int) -> None:
     """Return when so many waiters are parked on these nodes."""
-    with anyio.fail_after(60):
-        async with httpx2.AsyncClient() as client:
+    with anyio.fail_after(PATIENCE):
+        async with httpx2.AsyncClient(timeout=PATIENCE) as client:
             # The servers' own gauge is the signal; it can only be asked.
             while sum([await waiters(client, url) for url in urls]) < count:
                 pass
@@ -168,14 +167,11 @@ async def test_nodes_talk_to_each_other_again_after_their_connections_were_cut(p
         silence(postgres_settings, like="%clock_timestamp%")
         silence(postgres_settings, like="LISTEN%")
         inbox.ready.clear()
-        told = False
-        for _ in range(15):
+        # A hint that was lost does not come again: ask for another one until one comes through.
+        while not inbox.ready.is_set():
             await one.create()
             with anyio.move_on_after(1):
                 await inbox.ready.wait()
-                told = True
-                break
-        assert told, "no hint ever came through again"
 
 
 @pytest.mark.timeout(PATIENCE)
@@ -185,14 +181,11 @@ async def test_a_node_serves_again_after_postgresql_cut_every_connection(postgre
         created = await node.create()
         for _ in range(3):
             assert silence(postgres_settings, like="%") >= 1
-            codes = []
-            for _ in range(40):
+            codes = list[int]()
+            while codes[-2:] != [200, 200]:
                 answer = await node.call("GET", f"/api/breakpoints/{created['id']}", agent)
                 written = await node.feedback(created["id"], reviewer, comment="Still there?")
                 codes += [answer.status_code, written.status_code]
-                if codes[-2:] == [200, 200]:
-                    break
-            assert codes[-2:] == [200, 200]
             assert set(codes) <= {200, 503}
 
 
@@ -247,7 +240,7 @@ async def test_a_stopping_server_answers_its_waiters_at_once(sqlite_settings: Se
         await parked(agents.urls, len(ids))
         process.popen.send_signal(signal.SIGTERM)
         answers = await asyncio.gather(*waits)
-    code = await asyncio.to_thread(process.popen.wait, 30)
+    code = await asyncio.to_thread(process.popen.wait, PATIENCE)
     assert [(answer.status_code, answer.json()["status"]) for answer in answers] == [(200, "waiting")] * len(ids)
     assert code in {0, -signal.SIGTERM}
 
@@ -273,10 +266,9 @@ async def test_what_was_acknowledged_survives_a_killed_server(
             if cycle % 2:
                 await agents.approve(client, created)
                 acknowledged[created] = "released"
-            os.kill(process.popen.pid, signal.SIGKILL)
+            process.kill()
             for made in await asyncio.gather(*busy):
                 acknowledged |= dict.fromkeys(made, "waiting")
-        await asyncio.to_thread(process.popen.wait, 10)
     with contextlib.closing(sqlite3.connect(sqlite_settings.sqlite_path)) as connection:
         sound = connection.execute("PRAGMA integrity_check").fetchall()
     with capsys.disabled():

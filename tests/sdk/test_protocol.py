@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from assent.sdk import errors, protocol
 from assent.sdk.files import ContextFile
-from assent.sdk.protocol import LONGEST_PAUSE, SLICE_SECONDS, Flow, Lost, Outcome, Pace, Pause, Reply, Request
+from assent.sdk.protocol import LONGEST_PAUSE, Flow, Lost, Outcome, Pace, Pause, Reply, Request, Said, Tell
 from assent.sdk.values import Page
+from assent.sdk.waits import SLICE_SECONDS, waiting
 
 ID = "bp_01m7gkk3aysqtzggwp8csw9t60"
 GONE = Lost("no connection", sent=False)
@@ -45,7 +46,8 @@ class World:
         return Pace(lambda: self.clock, lambda: self.chance)
 
     def run(self, flow: Callable[[Pace], Flow[Any]]) -> Any:
-        running, outcomes, outcome = flow(self.pace()), iter(self.outcomes), None
+        running, outcomes = flow(self.pace()), iter(self.outcomes)
+        outcome: Outcome = None
         while True:
             try:
                 step = running.send(outcome)
@@ -55,13 +57,15 @@ class World:
                 self.pauses.append(step)
                 self.clock += step.seconds
                 outcome = None
+            elif isinstance(step, Tell):
+                outcome = Said(step.listener(step.news))
             else:
                 self.requests.append(step)
                 seconds, outcome = next(outcomes)
                 self.clock += seconds
 
     def wait(self, *, patience: float = 60.0, timeout: float | None = None) -> Any:
-        return self.run(lambda pace: protocol.waiting(ID, pace=pace, patience=patience, timeout=timeout))
+        return self.run(lambda pace: waiting(ID, pace=pace, patience=patience, timeout=timeout))
 
     def read(self, *, patience: float = 60.0) -> Any:
         request = protocol.reading("/api/breakpoints")

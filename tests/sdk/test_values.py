@@ -55,11 +55,33 @@ def test_the_tree_in_the_docstring_names_every_exception() -> None:
     assert errors.__doc__ is not None
     named = {line.strip("│├└─ ").split()[0] for line in errors.__doc__.splitlines() if "──" in line}
 
-    assert named == {kind.__name__ for kind in errors.BY_CODE.values() if kind.__module__ in _SHOWN_MODULES}
+    assert named == {kind.__name__ for kind in _below(errors.AssentError) if kind.__module__ in _SHOWN_MODULES}
     assert named | {"AssentError"} == set(errors.__all__)
+    assert all(hasattr(errors, name) for name in named)
 
 
 _SHOWN_MODULES = {errors.__name__, domain_errors.__name__}
+
+
+def _below(kind: type[errors.AssentError]) -> set[type[errors.AssentError]]:
+    return {kind}.union(*map(_below, kind.__subclasses__())) - {errors.AssentError}
+
+
+def test_no_two_exceptions_share_a_code() -> None:
+    ours = [kind.code for kind in _below(errors.AssentError) if kind.__module__ in _SHOWN_MODULES]
+
+    assert len(set(ours)) == len(ours)
+
+
+def test_every_code_of_the_servers_tree_has_its_exception_and_no_other_has() -> None:
+    tree = {kind.code: kind for kind in _below(domain_errors.AssentError) if kind.__module__ == domain_errors.__name__}
+
+    assert tree == errors.BY_CODE
+
+
+@pytest.mark.parametrize("code", ["unreachable", "still_waiting", "rejected", "not_approved", "bad_address"])
+def test_a_server_cannot_make_a_client_believe_what_only_a_client_can_know(code: str) -> None:
+    assert isinstance(errors.from_problem({"code": code, "detail": "x"}, status=400), errors.UnexpectedAnswer)
 
 
 def test_a_problem_keeps_its_sentence_and_its_details() -> None:

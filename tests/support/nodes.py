@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import http.client
 import itertools
 import os
 import signal
@@ -12,7 +13,7 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import httpx2
 
@@ -21,7 +22,10 @@ from assent.domain.access import Role
 from assent.services.people import NewToken
 from assent.settings import Settings
 from assent.store.transaction import Transaction
+from tests.support.zygote import shared
 
+PATIENCE = 300.0
+"""Seconds after which a server that starts is given up; nothing is asserted about anything shorter."""
 _numbers = itertools.count(1)
 
 
@@ -110,48 +114,79 @@ def free_port() -> int:
         return port
 
 
+class Life(Protocol):
+    """What a test needs to know of a process: as subprocess has it."""
+
+    @property
+    def pid(self) -> int: ...
+    def poll(self) -> int | None: ...
+    def wait(self, timeout: float | None = None) -> int: ...
+    def send_signal(self, sig: int) -> None: ...
+    def kill(self) -> None: ...
+
+
+class Starter(Protocol):
+    """Starts `assent` with these arguments and this environment."""
+
+    def __call__(self, arguments: list[str], environment: dict[str, str], log: Path | None) -> Life: ...
+
+
 @dataclass
 class Process:
     """A server process."""
 
     url: str
-    popen: subprocess.Popen[bytes]
+    popen: Life
 
-    def stop(self, *, timeout: float = 30) -> int:
+    def stop(self, *, timeout: float = PATIENCE) -> int:
         """SIGTERM, as an operator would."""
         self.popen.send_signal(signal.SIGTERM)
         return self.popen.wait(timeout)
 
     def kill(self) -> None:
         self.popen.kill()
-        self.popen.wait(10)
+        self.popen.wait(PATIENCE)
 
 
-def ready(url: str, popen: "subprocess.Popen[Any]") -> bool:
+def ready(url: str, popen: Life) -> bool:
     """Wait until a starting server takes requests; False when it ended or took too long."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE
+    host = url.removeprefix("http://")
     while time.monotonic() < deadline and popen.poll() is None:
-        with contextlib.suppress(httpx2.TransportError):
-            if httpx2.get(f"{url}/readyz", timeout=5).status_code == 200:
+        with (
+            contextlib.suppress(OSError, http.client.HTTPException),
+            contextlib.closing(http.client.HTTPConnection(host, timeout=5)) as connection,
+        ):
+            connection.request("GET", "/readyz")
+            if connection.getresponse().status == 200:
                 return True
-        time.sleep(0.05)
+        time.sleep(0.02)
     return False
 
 
-def launch(settings: Settings, *, port: int | None = None, log: Path | None = None, **env: str) -> Process:
+def interpreter(arguments: list[str], environment: dict[str, str], log: Path | None) -> Life:
+    """Start `assent` as everybody does: in an interpreter of its own."""
+    with log.open("ab") if log else contextlib.nullcontext(subprocess.DEVNULL) as output:
+        return subprocess.Popen(
+            [sys.executable, "-m", "assent", *arguments], env=environment, stdout=output, stderr=output
+        )
+
+
+def launch(
+    settings: Settings, *, port: int | None = None, log: Path | None = None, by: Starter = interpreter, **env: str
+) -> Process:
     """Start `assent serve` as a process of its own, and wait for nothing."""
     chosen = port or free_port()
-    command = [sys.executable, "-m", "assent", "serve", "--port", str(chosen)]
-    return Process(f"http://127.0.0.1:{chosen}", _spawn(command, settings, log, env))
+    started = by(["serve", "--port", str(chosen)], environment_of(settings, **env), log)
+    return Process(f"http://127.0.0.1:{chosen}", started)
 
 
-def launch_worker(settings: Settings, *, log: Path | None = None, **env: str) -> Process:
+def launch_worker(settings: Settings, *, log: Path | None = None, by: Starter = interpreter, **env: str) -> Process:
     """Start a worker without HTTP."""
-    script = "from assent.app import work; from assent.settings import Settings; work(Settings())"
-    return Process("", _spawn([sys.executable, "-c", script], settings, log, env))
+    return Process("", by(["worker"], environment_of(settings, **env), log))
 
 
-def _spawn(command: list[str], settings: Settings, log: Path | None, env: dict[str, str]) -> "subprocess.Popen[bytes]":
+def environment_of(settings: Settings, **env: str) -> dict[str, str]:
     # A name in capitals is not one of ours.
     given = {name if name.isupper() else f"ASSENT_{name.upper()}": value for name, value in env.items()}
     environment = os.environ | given | {"ASSENT_DATA_DIR": str(settings.data_dir)}
@@ -159,17 +194,20 @@ def _spawn(command: list[str], settings: Settings, log: Path | None, env: dict[s
         environment["ASSENT_DATABASE_URL"] = settings.database_url
     if settings.secret_keys:
         environment["ASSENT_SECRET_KEYS"] = ",".join(settings.secret_keys)
-    with log.open("ab") if log else contextlib.nullcontext(subprocess.DEVNULL) as output:
-        return subprocess.Popen(command, env=environment, stdout=output, stderr=output)
+    return environment
 
 
-def start_server(settings: Settings, *, port: int | None = None, log: Path | None = None, **env: str) -> Process:
+def start_server(
+    settings: Settings, *, port: int | None = None, log: Path | None = None, by: Starter | None = None, **env: str
+) -> Process:
     """Start `assent serve` as a process of its own and wait until it is ready."""
-    process = launch(settings, port=port, log=log, **env)
+    # Most tests ask what a server does, not how it is loaded; what is measured is loaded as usual.
+    quickly = shared().start if "PYTEST_VERSION" in os.environ else interpreter
+    process = launch(settings, port=port, log=log, by=by or quickly, **env)
     if ready(process.url, process.popen):
         return process
     process.kill()
-    code, said = process.popen.returncode, log.read_text() if log else "no log kept"
+    code, said = process.popen.poll(), log.read_text() if log else "no log kept"
     msg = f"The server did not get ready (exit code {code}): {said}"
     raise RuntimeError(msg)
 

@@ -8,6 +8,7 @@ import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 import psycopg
@@ -78,12 +79,110 @@ def with_database(url: str, name: str) -> str:
 @contextlib.contextmanager
 def new_database(url: str, *, template: str | None = None) -> Iterator[str]:
     """Yield the URL of a fresh database on a running server."""
+    name = _create(url, template)
+    try:
+        yield with_database(url, name)
+    finally:
+        _drop(url, name)
+
+
+def _create(url: str, template: str | None) -> str:
     name = f"assent_{os.getpid()}_{next(_numbers)}"
     with psycopg.connect(url, autocommit=True) as admin:
         source = f' TEMPLATE "{template}"' if template else ""
         admin.execute(f'CREATE DATABASE "{name}"{source}')
-    try:
-        yield with_database(url, name)
-    finally:
-        with psycopg.connect(url, autocommit=True) as admin:
-            admin.execute(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
+    return name
+
+
+def _drop(url: str, name: str) -> None:
+    with psycopg.connect(url, autocommit=True) as admin:
+        admin.execute(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
+
+
+class Databases:
+    """Databases that look new: what a test leaves in one is removed, and one whose tables it changed is thrown away.
+
+    A new one, even as a copy, costs PostgreSQL a third of a second; emptying one costs a tenth of that.
+    """
+
+    def __init__(self, url: str, template: str) -> None:
+        self._url = url
+        self._template = template
+        self._free: list[str] = []
+        self._shape: tuple[Any, ...] | None = None
+        self._rows: list[tuple[str, bytes]] = []
+        self._counters: list[tuple[str, int, bool]] = []
+
+    @contextlib.contextmanager
+    def lend(self) -> Iterator[str]:
+        name = self._free.pop() if self._free else self._made()
+        try:
+            yield with_database(self._url, name)
+        finally:
+            if self._restored(name):
+                self._free.append(name)
+            else:
+                _drop(self._url, name)
+
+    def close(self) -> None:
+        for name in self._free:
+            _drop(self._url, name)
+
+    def _made(self) -> str:
+        name = _create(self._url, self._template)
+        if self._shape is None:
+            with psycopg.connect(with_database(self._url, name)) as connection:
+                self._remember(connection)
+        return name
+
+    def _remember(self, connection: psycopg.Connection[Any]) -> None:
+        """Write down what a new one is like."""
+        self._shape = connection.execute(SHAPE).fetchone()
+        self._counters = connection.execute(COUNTERS).fetchall()
+        for (table,) in connection.execute(TABLES).fetchall():
+            with connection.cursor().copy(f"COPY {table} TO STDOUT") as copy:
+                content = b"".join(bytes(part) for part in copy)
+            if content:
+                self._rows.append((table, content))
+
+    def _restored(self, name: str) -> bool:
+        with psycopg.connect(with_database(self._url, name)) as connection:
+            connection.execute(ALONE)
+            row = connection.execute("SELECT pg_database_size(current_database())").fetchone()
+            if row is None or row[0] > LARGEST or connection.execute(SHAPE).fetchone() != self._shape:
+                return False
+            connection.execute(EMPTY)
+            for table, content in self._rows:
+                with connection.cursor().copy(f"COPY {table} FROM STDIN") as copy:
+                    copy.write(content)
+            for each in self._counters:
+                connection.execute("SELECT setval(%s, %s, %s)", each)
+            connection.execute("SELECT pg_stat_reset()")
+        return True
+
+
+LARGEST = 32 * 1024 * 1024
+"""Bytes above which a new database is cheaper than emptying this one."""
+ALONE = """
+    SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity
+    WHERE datname = current_database() AND pid <> pg_backend_pid()"""
+TABLES = """
+    SELECT oid::regclass::text FROM pg_class
+    WHERE relkind = 'r' AND relnamespace::regnamespace::text IN ('public', 'dbos') ORDER BY 1"""
+COUNTERS = """
+    SELECT format('%I.%I', schemaname, sequencename), coalesce(last_value, start_value), last_value IS NOT NULL
+    FROM pg_sequences"""
+# Whatever changes a table, a trigger, a function or a setting writes one of these; writing rows does not.
+SHAPE = "SELECT {}, (SELECT count(*) FROM pg_db_role_setting s JOIN pg_database d ON d.oid = s.setdatabase {})".format(
+    ", ".join(
+        f"(SELECT array[count(*), sum(xmin::text::bigint)] FROM pg_{catalog})"
+        for catalog in ("attribute", "constraint", "index", "namespace", "proc", "trigger", "attrdef", "rewrite")
+    ),
+    "WHERE d.datname = current_database()",
+)
+# As a replica does: neither the triggers that keep history nor foreign keys are asked.
+EMPTY = f"""
+    SET LOCAL session_replication_role = replica;
+    DO $$ DECLARE each text; BEGIN
+        FOR each IN {TABLES} LOOP EXECUTE 'DELETE FROM ' || each; END LOOP;
+    END $$"""

@@ -27,7 +27,7 @@ _ETAG = re.compile(r'(?:W/)?"v(\d{1,9})"')
 breakpoints = router("breakpoints")
 
 
-def _once(key: str | None, body: object, *scope: str) -> Once | None:
+def once_of(key: str | None, body: object, *scope: str) -> Once | None:
     if key is None:
         return None
     if not _KEY.fullmatch(key):
@@ -51,7 +51,7 @@ async def create(request: Request) -> Response:
         draft=wanted,
         by=who,
         digest=digest,
-        once=_once(request.headers.get("idempotency-key"), sent, "create"),
+        once=once_of(request.headers.get("idempotency-key"), sent, "create"),
         ready=services.breakpoints.prepare(wanted, by=who, digest=digest, new_id=services.ids.new("bp", now), now=now),
     )
     created = await services.database.write(use_case)
@@ -75,7 +75,7 @@ async def feedback(request: Request) -> Response:
     breakpoint_id = known_id(request.path_params["breakpoint_id"])
     sent = await read_json(request)
     body = checked(sent, wire.GiveFeedback)
-    once = _once(request.headers.get("idempotency-key"), sent, "feedback", breakpoint_id)
+    once = once_of(request.headers.get("idempotency-key"), sent, "feedback", breakpoint_id)
     if_match = version_of(request.headers.get("if-match"))
     use_case = _feedback_use_case(services, breakpoint_id, body, who, once, if_match)
     outcome = await services.database.write(use_case, locks=breakpoint_id)

@@ -19,15 +19,17 @@ from assent.http.problems import MEDIA_TYPE, Problem, from_validation
 from assent.http.readiness import Readiness
 from assent.http.views import Rendered
 from assent.http.waiting import Hub
-from assent.ports import Clock, Database, Ids
+from assent.ports import Clock, Database, Ids, ProcessRegistry
 from assent.services.backtest import BacktestService
 from assent.services.breakpoints import BreakpointService
 from assent.services.delivery import DeliveryService
 from assent.services.history import HistoryService
 from assent.services.inbox import InboxService
 from assent.services.people import PeopleService
+from assent.services.receipts import ReceiptService
 from assent.services.retention import RetentionService
 from assent.services.rules import RuleService
+from assent.services.runs import RunService
 from assent.services.secrets import SecretService
 from assent.settings import Settings
 from assent.store.transaction import Transaction
@@ -91,6 +93,9 @@ class Services:
     people: PeopleService
     retention: RetentionService
     secrets: SecretService
+    receipts: ReceiptService
+    runs: RunService
+    processes: ProcessRegistry
     deliveries: DeliveryService
     authenticator: Authenticator
     hub: Hub

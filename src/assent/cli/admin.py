@@ -27,7 +27,9 @@ from assent.store.transaction import Transaction
 
 app = typer.Typer()
 
-CLIENT_VARIABLES = frozenset({"ASSENT_URL", "ASSENT_TOKEN", "ASSENT_AGENT_ID", "ASSENT_TRACEBACK"})
+CLIENT_VARIABLES = frozenset(
+    {"ASSENT_URL", "ASSENT_TOKEN", "ASSENT_AGENT_ID", "ASSENT_LOCAL_DIR", "ASSENT_RECEIPT_KEY", "ASSENT_TRACEBACK"}
+)
 
 
 @app.command("serve")

@@ -2,19 +2,25 @@
 
 import contextlib
 import json
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from assent.cli import output
 from assent.cli.output import Json
 from assent.cli.session import LONG_PATIENCE, session
+from assent.cli.stopping import raised, stoppable, taken_back
+from assent.sdk.breakpoints import local_body, server_is_set
 from assent.sdk.client import Assent
 from assent.sdk.errors import StillWaiting, Unavailable, Unreachable
 from assent.sdk.files import FORMATS, ContextFile, snapshot
+from assent.sdk.protocol import Asking, creation
 from assent.sdk.values import Breakpoint, Status, plain
+
+if TYPE_CHECKING:
+    from assent.sdk.local import Outcome
 
 app = typer.Typer()
 
@@ -25,65 +31,103 @@ Timeout = Annotated[
     float | None,
     typer.Option(min=0, metavar="SECONDS", help="Stop waiting after this time (exit code 14); the question stays."),
 ]
+Title = Annotated[str | None, typer.Option(help="A short name for it.")]
+Tags = Annotated[list[str] | None, typer.Option(help="A tag; repeat it.")]
+AgentId = Annotated[str, typer.Option(envvar="ASSENT_AGENT_ID", help="Who asks.")]
+RunId = Annotated[str | None, typer.Option(help="The run it belongs to.")]
+Experts = Annotated[list[str] | None, typer.Option(help="A person or group to ask; repeat it.")]
+Strategy = Annotated[
+    Literal["single", "first-response-wins", "collect-all", "quorum"] | None, typer.Option(help="Who must agree.")
+]
+Risk = Annotated[Literal["low", "medium", "high"] | None, typer.Option(help="high asks to type the gate.")]
+Ttl = Annotated[int | None, typer.Option(min=1, metavar="SECONDS", help="How long people have to answer.")]
+OnTimeout = Annotated[Literal["expire", "reject"] | None, typer.Option(help="What happens then; never an approval.")]
+Files = Annotated[
+    list[str] | None, typer.Option(metavar="PATH[:FORMAT]", help="A file under this directory to show; repeat it.")
+]
+Payload = Annotated[str | None, typer.Option(metavar="JSON", help="An object with anything more to show.")]
+Local = Annotated[bool, typer.Option("--local", help="Ask in this terminal, whatever server is set.")]
 
 
 @app.command()
 def ask(  # noqa: PLR0913  # the options of the command
     question: Annotated[str, typer.Argument(help="What to decide.")],
     *,
-    title: Annotated[str | None, typer.Option(help="A short name for it.")] = None,
+    title: Title = None,
     option: Annotated[list[str] | None, typer.Option(help="An answer to pick from; repeat it.")] = None,
-    tag: Annotated[list[str] | None, typer.Option(help="A tag; repeat it.")] = None,
-    agent_id: Annotated[str, typer.Option(envvar="ASSENT_AGENT_ID", help="Who asks.")] = "assent-cli",
-    run_id: Annotated[str | None, typer.Option(help="The run it belongs to.")] = None,
+    tag: Tags = None,
+    agent_id: AgentId = "assent-cli",
+    run_id: RunId = None,
     gate: Annotated[str | None, typer.Option(help="Its name across runs; made from the title if left out.")] = None,
-    expert: Annotated[list[str] | None, typer.Option(help="A person or group to ask; repeat it.")] = None,
-    strategy: Annotated[
-        Literal["single", "first-response-wins", "collect-all", "quorum"] | None, typer.Option(help="Who must agree.")
-    ] = None,
-    risk: Annotated[Literal["low", "medium", "high"] | None, typer.Option(help="high asks to type the gate.")] = None,
-    ttl: Annotated[int | None, typer.Option(metavar="SECONDS", help="How long people have to answer.")] = None,
-    on_timeout: Annotated[
-        Literal["expire", "reject"] | None, typer.Option(help="What happens then; never an approval.")
-    ] = None,
-    file: Annotated[
-        list[str] | None,
-        typer.Option(metavar="PATH[:FORMAT]", help="A file under this directory to show; repeat it."),
-    ] = None,
-    payload: Annotated[str | None, typer.Option(metavar="JSON", help="An object with anything more to show.")] = None,
+    expert: Experts = None,
+    strategy: Strategy = None,
+    risk: Risk = None,
+    ttl: Ttl = None,
+    on_timeout: OnTimeout = None,
+    file: Files = None,
+    payload: Payload = None,
     wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Wait for the answer, or print the id.")] = True,
     timeout: Timeout = None,
     patience: Patience = LONG_PATIENCE,
+    local: Local = False,
     as_json: Json = False,
 ) -> None:
     """Ask people, wait, and print the answer; the exit code tells the decision."""
-    files = [_context_file(each) for each in file or ()]
-    more = _object(payload)
-    with session(patience=patience) as assent:
-        raised = assent.create(
-            question,
-            files=files,
-            agent_id=agent_id,
-            run_id=run_id,
-            title=title,
-            tags=tag,
-            ttl_seconds=ttl,
-            on_timeout=on_timeout,
-            breakpoint_id=gate,
-            expert=expert[0] if expert and len(expert) == 1 else expert,
-            strategy=strategy,
-            options=option,
-            risk=risk,
-            payload=more,
-        )
-        with _left_open(raised.id):
-            _announce(raised)
+    files = [context_file(each) for each in file or ()]
+    asking = Asking(
+        agent_id=agent_id,
+        run_id=run_id,
+        title=title,
+        tags=tag,
+        ttl_seconds=ttl,
+        on_timeout=on_timeout,
+        breakpoint_id=gate,
+        expert=expert[0] if expert and len(expert) == 1 else expert,
+        strategy=strategy,
+        options=option,
+        risk=risk,
+        payload=json_object(payload),
+    )
+    if local or not server_is_set():
+        if not wait:
+            msg = "needs a server: set ASSENT_URL and ASSENT_TOKEN"
+            raise typer.BadParameter(msg, param_hint="--no-wait")
+        outcome = ask_here(local_body(creation(question, asking), files, timeout=timeout), chosen=local)
+        print_status(outcome.id, outcome.status, as_json=as_json)
+        raise typer.Exit(here_code(outcome, chosen=local))
+    with session(patience=patience) as assent, stoppable():
+        asked = raised(assent, question, files, asking)
+        with left_open(asked.id), taken_back(asked.id):
+            announce(asked)
             if wait:
-                raise typer.Exit(_answer(assent, raised.id, timeout=timeout, as_json=as_json))
+                raise typer.Exit(_answer(assent, asked.id, timeout=timeout, as_json=as_json))
     if as_json:
-        output.emit(plain(raised))
+        output.emit(plain(asked))
     else:
-        output.say(raised.id)
+        output.say(asked.id)
+
+
+def ask_here(body: Mapping[str, Any], *, chosen: bool) -> "Outcome":
+    """Ask in the terminal, and tell why it is asked there."""
+    from assent.sdk import local  # noqa: PLC0415  # with the language of rules, which other commands do without
+
+    desk = local.desk()
+    because = "--local" if chosen else "No server is set (ASSENT_URL, ASSENT_TOKEN)"
+    output.remark(f"{because}: asking in this terminal; written down in {desk.journal.path}.")
+    outcome = local.ask(body, desk)
+    if outcome.rule_problem is not None:
+        output.remark(output.visible(outcome.rule_problem), style="yellow")
+    if outcome.result.auto:
+        output.remark(f"Nobody was asked: {output.visible(str(outcome.auto_approval['reason']))}")
+    return outcome
+
+
+def here_code(outcome: "Outcome", *, chosen: bool) -> int:
+    """Nobody to ask is a rejection; where nobody chose to ask here, a server was forgotten."""
+    if outcome.unseen and not chosen:
+        output.remark("Set ASSENT_URL and ASSENT_TOKEN (assent token create makes a token), or use a terminal.")
+        return output.USAGE
+    return exit_code(outcome.status)
 
 
 @app.command()
@@ -95,7 +139,7 @@ def wait(
     as_json: Json = False,
 ) -> None:
     """Wait for the answer to a question asked before, and print it."""
-    with session(patience=patience) as assent, _left_open(breakpoint_id):
+    with session(patience=patience) as assent, left_open(breakpoint_id):
         raise typer.Exit(_answer(assent, breakpoint_id, timeout=timeout, as_json=as_json))
 
 
@@ -106,14 +150,14 @@ def exit_code(status: Status) -> int:
     return {"expired": output.EXPIRED, "cancelled": output.CANCELLED}.get(status.status, output.REJECTED)
 
 
-def _announce(raised: Breakpoint) -> None:
-    output.remark(f"Asked as {raised.id} (gate {output.visible(raised.gate)}).")
-    for warning in raised.warnings:
+def announce(asked: Breakpoint) -> None:
+    output.remark(f"Asked as {asked.id} (gate {output.visible(asked.gate)}).")
+    for warning in asked.warnings:
         output.remark(output.visible(warning), style="yellow")
 
 
 @contextlib.contextmanager
-def _left_open(breakpoint_id: str) -> Generator[None, None, None]:
+def left_open(breakpoint_id: str) -> Generator[None, None, None]:
     """Whoever stops waiting is told how to go on; typer makes an interrupt exit code 130."""
     go_on = f"Go on with: assent wait {output.visible(breakpoint_id)}"
     try:
@@ -128,12 +172,24 @@ def _left_open(breakpoint_id: str) -> Generator[None, None, None]:
 
 
 def _answer(assent: Assent, breakpoint_id: str, *, timeout: float | None, as_json: bool) -> int:
-    status = assent.wait(breakpoint_id, timeout=timeout)
+    status = waited(assent, breakpoint_id, timeout=timeout)
+    print_status(breakpoint_id, status, as_json=as_json)
+    return exit_code(status)
+
+
+def waited(assent: Assent, breakpoint_id: str, *, timeout: float | None) -> Status:
+    """Wait; somebody who looks at a terminal sees that it does."""
+    if not output.err.is_terminal:
+        return assent.wait(breakpoint_id, timeout=timeout)
+    with output.err.status("Waiting for an answer; Ctrl-C stops."):
+        return assent.wait(breakpoint_id, timeout=timeout)
+
+
+def print_status(breakpoint_id: str, status: Status, *, as_json: bool) -> None:
     if as_json:
         output.emit({"breakpointId": breakpoint_id} | plain(status))
     else:
         _print_answer(status)
-    return exit_code(status)
 
 
 def _print_answer(status: Status) -> None:
@@ -150,14 +206,14 @@ def _print_answer(status: Status) -> None:
         output.say(output.visible(result.feedback, lines=True))
 
 
-def _context_file(text: str) -> ContextFile:
+def context_file(text: str) -> ContextFile:
     path, colon, chosen = text.rpartition(":")
     if colon and chosen in FORMATS:
         return snapshot(path, root=Path.cwd(), format=chosen)
     return snapshot(text, root=Path.cwd())
 
 
-def _object(text: str | None) -> dict[str, Any] | None:
+def json_object(text: str | None) -> dict[str, Any] | None:
     if text is None:
         return None
     try:

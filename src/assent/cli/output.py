@@ -2,7 +2,6 @@
 
 import json
 import sys
-import unicodedata
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Annotated, Any
@@ -13,20 +12,13 @@ from rich.table import Table
 from rich.text import Text
 
 from assent.domain.errors import AssentError
+from assent.sdk.visible import visible as visible  # noqa: PLC0414  # commands name it through this module
 
 APPROVED, FAILED, USAGE = 0, 1, 2
 REJECTED, EXPIRED, CANCELLED, UNREACHABLE, STILL_WAITING = 10, 11, 12, 13, 14
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 
-# Drawn as nothing, or as a blank, though their categories are those of letters and marks.
-_INVISIBLE = frozenset(
-    "\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0"
-    + "".join(map(chr, range(0x180B, 0x1810)))
-    + "".join(map(chr, range(0xFE00, 0xFE0E)))
-    + "".join(map(chr, range(0xE0100, 0xE01F0)))
-)
-_HIDDEN_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 _STYLES = {
     "approved": "green",
     "rejected": "red",
@@ -52,30 +44,16 @@ out = Console(markup=False, highlight=False, emoji=False)
 err = Console(stderr=True, markup=False, highlight=False, emoji=False)
 
 
-def visible(text: str, *, lines: bool = False) -> str:
-    """Return untrusted text with everything that hides, reorders or controls written out as an escape.
-
-    With `lines`, line feeds and tabs stay what they are.
-    """
-    kept = "\n\t" if lines else ""
-    return "".join(_escape(char) if _hides(char) and char not in kept else char for char in text)
-
-
-def _hides(char: str) -> bool:
-    return not " " <= char <= "~" and (unicodedata.category(char) in _HIDDEN_CATEGORIES or char in _INVISIBLE)
-
-
-def _escape(char: str) -> str:
-    code = ord(char)
-    if char in "\n\t\r":
-        return {"\n": "\\n", "\t": "\\t", "\r": "\\r"}[char]
-    return f"\\x{code:02x}" if code <= 0xFF else f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"  # noqa: PLR2004
-
-
 def emit(value: object) -> None:
     """Print a line of JSON, in ASCII: a terminal obeys nothing in it."""
     sys.stdout.write(json.dumps(value, ensure_ascii=True) + "\n")
     sys.stdout.flush()
+
+
+def emit_beside(value: object) -> None:
+    """Print a line of JSON on standard error, where standard output is somebody else's."""
+    sys.stderr.write(json.dumps(value, ensure_ascii=True) + "\n")
+    sys.stderr.flush()
 
 
 def say(text: str, style: str = "") -> None:

@@ -8,7 +8,10 @@ AssentError
 ├── NotFound                   no such thing in this project
 ├── Conflict                   the name is taken
 │   ├── AlreadyEnded           somebody, or the deadline, was first
-│   └── SeatTaken              the group has been answered for
+│   ├── SeatTaken              the group has been answered for
+│   ├── NoReceipt              only approvals have one, while their content is kept
+│   ├── ReceiptExpired         too old to act on
+│   └── ReceiptUsed            a receipt is good for one time
 ├── DigestMismatch             the content shown is not the content stored
 ├── PreconditionFailed         the version in If-Match is not the current one
 ├── MalformedJson              not the strict JSON we read
@@ -16,7 +19,9 @@ AssentError
 │   ├── PatternError           text that is not a pattern of ours
 │   ├── IdempotencyMismatch    the key was used with another body
 │   ├── ConfirmationRequired   high risk asks for a typed confirmation
-│   └── ExpertsNotDistinct     the experts are too few people
+│   ├── ExpertsNotDistinct     the experts are too few people
+│   └── InvalidReceipt         altered, signed by nobody we trust, or no receipt at all
+│       └── ReceiptMismatch    a good receipt, for something else
 ├── TooLarge                   past a limit of size
 ├── UnsupportedMediaType       a body of a kind we do not read
 ├── MethodNotAllowed           the address exists, the verb does not
@@ -83,6 +88,21 @@ class SeatTaken(Conflict):
     title = "This expert has been answered for already"
 
 
+class NoReceipt(Conflict):
+    code = "no_receipt"
+    title = "There is no receipt for this breakpoint"
+
+
+class ReceiptExpired(Conflict):
+    code = "receipt_expired"
+    title = "This receipt has expired"
+
+
+class ReceiptUsed(Conflict):
+    code = "receipt_used"
+    title = "This receipt was used already"
+
+
 class DigestMismatch(AssentError):
     code = "digest_mismatch"
     title = "What you were shown is not what is stored"
@@ -133,6 +153,16 @@ class ConfirmationRequired(InvalidRequest):
 class ExpertsNotDistinct(InvalidRequest):
     code = "experts_not_distinct"
     title = "These experts cannot be answered by different people"
+
+
+class InvalidReceipt(InvalidRequest):
+    code = "invalid_receipt"
+    title = "This receipt cannot be trusted"
+
+
+class ReceiptMismatch(InvalidReceipt):
+    code = "receipt_mismatch"
+    title = "This receipt is for something else"
 
 
 class TooLarge(AssentError):

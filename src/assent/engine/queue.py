@@ -1,12 +1,12 @@
 """Jobs are put into DBOS's tables through the transaction that causes them: both happen or neither does."""
 
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
 from dbos import DBOS, DBOSClient, EnqueueOptions
 from dbos._serialization import DBOSPortableJSONSerializer
+from dbos._sys_db import SystemDatabase
 from sqlalchemy.exc import DBAPIError
 
 APPLICATION = "assent"
@@ -19,13 +19,20 @@ SERIALIZER = DBOSPortableJSONSerializer()
 """Plain JSON; DBOS's own choice would be pickle."""
 
 
-def prepare(url: str) -> None:
-    """Create or migrate DBOS's tables; on SQLite, whoever calls holds the write lock."""
-    DBOS.migrate(url, schema=SCHEMA)
-
-
-def sqlite_url(path: Path) -> str:
-    return f"sqlite:///{path}"
+def prepare(engine: sa.Engine, url: str | None) -> None:
+    """Create or migrate DBOS's tables; on SQLite in one transaction of the engine, whose user holds the write lock."""
+    if url:
+        DBOS.migrate(url, schema=SCHEMA)
+        return
+    # What is public makes an engine of its own there, whose transactions do not cover tables.
+    SystemDatabase.create(
+        system_database_url=str(engine.url),
+        engine_kwargs={},
+        engine=engine,
+        schema=SCHEMA,
+        serializer=SERIALIZER,
+        executor_id=None,
+    ).run_migrations()
 
 
 class JobQueue:

@@ -26,6 +26,7 @@ TIDY_BATCH = 200
 CONCURRENCY = 64
 THREADS = 16
 POLL_SECONDS = 0.2
+WRITING_SECONDS = 2.0
 MOST_STARTS = 20
 """How often a job may be started, when those who start it die of it each time."""
 FINISHED = ["SUCCESS", "ERROR", "CANCELLED", "MAX_RECOVERY_ATTEMPTS_EXCEEDED"]
@@ -73,6 +74,7 @@ class Worker:
             application_name=APPLICATION,
             lazy=True,
         )
+        self._dbos: DBOS | None = None
         self._tasks: list[asyncio.Task[None]] = []
 
     def is_well(self) -> bool:
@@ -110,7 +112,7 @@ class Worker:
             "run_migrations": False,
             "scheduler_polling_interval_sec": 3600.0,
         }
-        DBOS(config=config)
+        self._dbos = DBOS(config=config)
         DBOS.launch()
         await DBOS.register_queue_async(
             QUEUE, worker_concurrency=CONCURRENCY, polling_interval_sec=POLL_SECONDS, on_conflict="always_update"
@@ -123,10 +125,23 @@ class Worker:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         wait = max(1, round(patience)) if self._running else 0
+        if not wait:
+            await self._written_down()
         await asyncio.to_thread(DBOS.destroy, workflow_completion_timeout_sec=wait)
         # DBOS made its own threads the loop's, and has just ended them.
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor())
         await self._presence.leave(self.id)
+
+    async def _written_down(self) -> None:
+        """Give DBOS a moment to write down that the last jobs are done: it looks once a second only."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(WRITING_SECONDS):
+                while self._still_writing():  # noqa: ASYNC110  # DBOS tells nobody
+                    await asyncio.sleep(0.01)
+
+    def _still_writing(self) -> bool:
+        active = self._dbos._active_workflows_set if self._dbos else None  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+        return active is not None and bool(active.activeList())
 
     async def _beat(self) -> frozenset[str]:
         alive = await self._presence.beat(self.id)

@@ -5,6 +5,12 @@ AssentError
 ├── StillWaiting               the time to wait is over and nobody has decided
 ├── UnexpectedAnswer           whatever answered does not speak our protocol, or a newer one
 ├── FileRefused                a context file that may not be, or cannot be, read
+├── BadAddress                 an address or a token that cannot be one
+├── NotApproved                there is no approval, so it must not be done
+│   ├── Rejected               somebody said no, or nobody said yes in time
+│   ├── Expired                nobody answered in time
+│   ├── Cancelled              it was taken back
+│   └── ArgumentsRefused       approved, but not what it would be run with
 ├── Unauthenticated            nobody the server knows is asking
 ├── Forbidden                  known, but not allowed
 │   ├── NotEligible            a reviewer, but not for this breakpoint
@@ -12,7 +18,10 @@ AssentError
 ├── NotFound                   no such thing in this project
 ├── Conflict                   the name is taken
 │   ├── AlreadyEnded           somebody, or the deadline, was first
-│   └── SeatTaken              the group has been answered for
+│   ├── SeatTaken              the group has been answered for
+│   ├── NoReceipt              only approvals have one, while their content is kept
+│   ├── ReceiptExpired         too old to act on
+│   └── ReceiptUsed            a receipt is good for one time
 ├── DigestMismatch             the content shown is not the content stored
 ├── PreconditionFailed         it changed since it was read
 ├── MalformedJson              not the strict JSON the server reads
@@ -20,7 +29,9 @@ AssentError
 │   ├── PatternError           text that is not a pattern
 │   ├── IdempotencyMismatch    the key was used with another body
 │   ├── ConfirmationRequired   high risk asks for a typed confirmation
-│   └── ExpertsNotDistinct     the experts are too few people
+│   ├── ExpertsNotDistinct     the experts are too few people
+│   └── InvalidReceipt         altered, signed by nobody we trust, or no receipt at all
+│       └── ReceiptMismatch    a good receipt, for something else
 ├── TooLarge                   past a limit of size
 ├── UnsupportedMediaType       a body of a kind the server does not read
 ├── MethodNotAllowed           the address exists, the verb does not
@@ -42,42 +53,59 @@ from assent.domain.errors import (
     Forbidden,
     IdempotencyMismatch,
     Internal,
+    InvalidReceipt,
     InvalidRequest,
     MalformedJson,
     MethodNotAllowed,
+    NoReceipt,
     NotEligible,
     NotFound,
     OwnBreakpoint,
     PatternError,
     PreconditionFailed,
     RateLimited,
+    ReceiptExpired,
+    ReceiptMismatch,
+    ReceiptUsed,
     SeatTaken,
     TooLarge,
     Unauthenticated,
     Unavailable,
     UnsupportedMediaType,
 )
+from assent.sdk.values import BreakpointResult
 
 __all__ = [
     "AlreadyEnded",
+    "ArgumentsRefused",
     "AssentError",
+    "BadAddress",
+    "Cancelled",
     "ConfirmationRequired",
     "Conflict",
     "DigestMismatch",
     "ExpertsNotDistinct",
+    "Expired",
     "FileRefused",
     "Forbidden",
     "IdempotencyMismatch",
     "Internal",
+    "InvalidReceipt",
     "InvalidRequest",
     "MalformedJson",
     "MethodNotAllowed",
+    "NoReceipt",
+    "NotApproved",
     "NotEligible",
     "NotFound",
     "OwnBreakpoint",
     "PatternError",
     "PreconditionFailed",
     "RateLimited",
+    "ReceiptExpired",
+    "ReceiptMismatch",
+    "ReceiptUsed",
+    "Rejected",
     "SeatTaken",
     "StillWaiting",
     "TooLarge",
@@ -109,14 +137,64 @@ class FileRefused(AssentError):
     title = "This file may not be sent"
 
 
+class BadAddress(AssentError):
+    """The address or the token cannot be used as they are."""
+
+    code = "bad_address"
+
+
+class NotApproved(AssentError):
+    """Whatever was asked about must not be done; `result` says how it ended, where it did."""
+
+    code = "not_approved"
+    title = "This was not approved"
+
+    def __init__(self, message: str = "", *, result: BreakpointResult | None = None, **details: object) -> None:
+        super().__init__(message, **details)
+        self.result = result
+
+
+class Rejected(NotApproved):
+    code = "rejected"
+    title = "This was rejected"
+
+
+class Expired(NotApproved):
+    code = "expired"
+    title = "Nobody answered in time"
+
+
+class Cancelled(NotApproved):
+    code = "cancelled"
+    title = "This was cancelled before anybody decided"
+
+
+class ArgumentsRefused(NotApproved):
+    code = "arguments_refused"
+    title = "These are not the arguments that were approved"
+
+
+def passed(result: BreakpointResult | None) -> BreakpointResult:
+    """Return the result of an approval; raise what anything else stands for."""
+    if result is None:
+        raise NotApproved
+    explicit = result.approved is True and result.status == "released" and result.decision == "approved"
+    if explicit:
+        return result
+    kind = {"released": Rejected, "expired": Expired, "cancelled": Cancelled}.get(result.status, NotApproved)
+    said = f"{kind.title}: {result.feedback}" if result.feedback else f"{kind.title}."
+    raise kind(said, result=result)
+
+
 def _below(kind: type[AssentError]) -> dict[str, type[AssentError]]:
-    found = {each.code: each for each in kind.__subclasses__() if each.code != AssentError.code}
+    # Only what a server sends: what a client makes of it is none of its business.
+    found = {each.code: each for each in kind.__subclasses__() if each.__module__ == AssentError.__module__}
     for each in kind.__subclasses__():
         found |= _below(each)
     return found
 
 
-BY_CODE = _below(AssentError) | {Internal.code: Internal}
+BY_CODE = _below(AssentError)
 
 
 def from_problem(problem: Mapping[str, Any], *, status: int) -> AssentError:

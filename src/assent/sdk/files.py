@@ -57,7 +57,7 @@ class ContextFile:
 
 def snapshot(path: str, *, root: Path, format: str | None = None) -> ContextFile:  # noqa: A002  # the payload's word
     """Read a file under root; refuse absolute paths, `..` and symlinks that leave it."""
-    relative = _relative(path)
+    relative = relative_path(path)
     try:
         found = (root / relative).resolve(strict=True)
     except (OSError, RuntimeError) as error:
@@ -71,7 +71,7 @@ def snapshot(path: str, *, root: Path, format: str | None = None) -> ContextFile
     return ContextFile(relative.as_posix(), format or chosen, content, language if format in {None, "code"} else None)
 
 
-def _relative(path: str) -> PurePath:
+def relative_path(path: str) -> PurePath:
     relative = PurePath(path)
     if relative.is_absolute() or relative.drive or ".." in relative.parts or not relative.parts or "\x00" in path:
         msg = f"{path!r} may not be sent: name a file under the current directory, without .. and not absolute."

@@ -1,8 +1,8 @@
 """How to talk to a server, without talking: requests as values, answers parsed, retries decided.
 
-A flow is a generator. It yields what is to be done next, a `Request` or a `Pause`, and is sent what came of it, a
-`Reply` or a `Lost` (nothing for a pause); what it returns is the result. A shell performs the steps, so that sync and
-async clients share every decision made here. Time and chance come in through `Pace`.
+A flow is a generator. It yields what is to be done next, a `Request`, a `Pause` or a `Tell`, and is sent what came of
+it: a `Reply` or a `Lost`, nothing, what the listener `Said`. What it returns is the result. A shell performs the
+steps, so that sync and async clients share every decision made here. Time and chance come in through `Pace`.
 """
 
 import contextlib
@@ -12,6 +12,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from typing import Any, TypeAlias, TypedDict, TypeGuard, TypeVar
+from urllib.parse import quote
 
 import msgspec
 
@@ -19,20 +20,20 @@ from assent.sdk.errors import (
     AssentError,
     InvalidRequest,
     NotFound,
-    StillWaiting,
     UnexpectedAnswer,
     Unreachable,
     from_problem,
 )
 from assent.sdk.files import ContextFile
-from assent.sdk.values import Backtest, BacktestLine, Breakpoint, Status, UploadedFile
+from assent.sdk.values import Backtest, BacktestLine, Breakpoint, UploadedFile
 
-SLICE_SECONDS = 25.0
 FIRST_PAUSE = 0.2
 LONGEST_PAUSE = 5.0
 INLINE_BYTES = 256 * 1024
 BACKTEST_SECONDS = 600.0
+LONGEST_LINE = 16 * 1024 * 1024
 _ID = re.compile(r"[A-Za-z0-9_-]{1,100}")
+_RUN_ID = re.compile(r"run_[0-9a-z]{1,60}")
 _RULE_ID = re.compile(r"rule-[0-9a-z]{1,60}")
 _TRY_AGAIN = frozenset(
     {
@@ -67,6 +68,15 @@ class Request:
 class Pause:
     seconds: float
     because: str
+    """The trouble; empty when there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tell:
+    """Let the caller know, and send back what the listener says to it; an async shell waits for an async listener."""
+
+    listener: Callable[[Any], object]
+    news: object
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +95,34 @@ class Lost:
     sent: bool
 
 
-Step: TypeAlias = Request | Pause
-Outcome: TypeAlias = Reply | Lost | None
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What a listener returned."""
+
+    answer: object
+
+
+Step: TypeAlias = Request | Pause | Tell
+Outcome: TypeAlias = Reply | Lost | Said | None
 Flow: TypeAlias = Generator[Step, Outcome, Result]
+
+
+class Lines:
+    """Bytes as they come, cut into lines at line feeds only: JSON may hold what else ends a line elsewhere."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    def add(self, chunk: bytes) -> list[bytes]:
+        *lines, self._rest = (self._rest + chunk).split(b"\n")
+        if len(self._rest) > LONGEST_LINE:
+            msg = "A line of the answer has no end; check ASSENT_URL."
+            raise UnexpectedAnswer(msg)
+        return [line.removesuffix(b"\r") for line in lines]
+
+    def end(self) -> list[bytes]:
+        """Return what stands after the last line feed."""
+        return [self._rest] if self._rest else []
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +157,13 @@ def rule_address(rule_id: str, *more: str) -> str:
         msg = f"{rule_id[:60]!r} is not the id of a rule; those look like rule-01k9…"
         raise NotFound(msg)
     return "/".join(("/api/rules", rule_id, *more))
+
+
+def run_address(run_id: str, *more: str) -> str:
+    if not _RUN_ID.fullmatch(run_id):
+        msg = f"{run_id[:60]!r} is not the id of a run; those look like run_01k9…"
+        raise NotFound(msg)
+    return "/".join(("/api/runs", run_id, *(quote(each, safe="/") for each in more)))
 
 
 def reading(path: str, query: Sequence[tuple[str, str]] = ()) -> Request:
@@ -178,6 +220,10 @@ def removing_rule(rule_id: str, *, why: str | None) -> Request:
     return Request(method="DELETE", path=rule_address(rule_id), query=query, repeatable=False)
 
 
+def commenting(breakpoint_id: str, text: str, *, key: str) -> Request:
+    return sending(address(breakpoint_id, "feedback"), {"comment": text}, key=key)
+
+
 def ending(breakpoint_id: str) -> Request:
     """Cancel: a second one would be told that it has ended already, so it is not sent twice."""
     return Request(method="POST", path=address(breakpoint_id, "cancel"), repeatable=False)
@@ -217,6 +263,8 @@ class Asking(TypedDict, total=False):
     form: Mapping[str, Any] | None
     risk: str | None
     hard_stop: bool | None
+    editable: Sequence[str] | None
+    """Names of values that the reviewer may change."""
     attempt: int | None
     previous_feedback: str | None
     auto_approve_after_n: int | None
@@ -250,6 +298,13 @@ class DeliveryFilters(TypedDict, total=False):
     breakpoint_id: str | None
     state: str | None
     channel: str | None
+    limit: int | None
+    cursor: str | None
+
+
+class RunFilters(TypedDict, total=False):
+    state: str | None
+    process: str | None
     limit: int | None
     cursor: str | None
 
@@ -325,7 +380,7 @@ def with_files(body: Mapping[str, Any], entries: Sequence[Mapping[str, Any]]) ->
     return {**body, "payload": {**payload, "context": {**context, "files": files}}}
 
 
-def filtered(filters: Filters | DeliveryFilters | HistoryFilters) -> list[tuple[str, str]]:
+def filtered(filters: Filters | DeliveryFilters | HistoryFilters | RunFilters) -> list[tuple[str, str]]:
     query: list[tuple[str, str]] = []
     given: dict[str, Any] = {name: value for name, value in filters.items() if value is not None}
     for name, value in given.items():
@@ -348,6 +403,8 @@ def parsed(reply: Reply, kind: type[Result]) -> Result:
     """Return the value in a good answer; raise what a bad one stands for."""
     if reply.status not in _GOOD:
         raise problem(reply)
+    if isinstance(reply.body, kind) and kind is bytes:
+        return reply.body
     try:
         return msgspec.json.decode(reply.body or b"null", type=kind)
     except msgspec.MsgspecError as error:
@@ -371,13 +428,13 @@ def performed(request: Request, kind: type[Result], *, pace: Pace, patience: flo
     started, failures = pace.now(), 0
     while True:
         outcome = yield request
-        if _answers(outcome):
+        if answers(outcome):
             return parsed(outcome, kind)
         failures += 1
-        pause = pace.pause(failures, at_least=_retry_after(outcome))
+        pause = pace.pause(failures, at_least=retry_after(outcome))
         if not _may_repeat(request, outcome) or pace.now() + pause - started > patience:
-            raise _given_up(outcome)
-        yield Pause(pause, _trouble(outcome))
+            raise given_up(outcome)
+        yield Pause(pause, trouble(outcome))
 
 
 def creating(
@@ -398,92 +455,31 @@ def creating(
     return (yield from performed(request, Breakpoint, pace=pace, patience=patience))
 
 
-def waiting(breakpoint_id: str, *, pace: Pace, patience: float, timeout: float | None = None) -> Flow[Status]:
-    """Wait until it has ended, whatever happens to the server meanwhile."""
-    watch = _Watch(pace, patience, ends=None if timeout is None else pace.now() + timeout)
-    while True:
-        wait = watch.slice()
-        outcome = yield asking_status(breakpoint_id, wait=wait)
-        if _answers(outcome):
-            status = parsed(outcome, Status)
-            if status.ended:
-                return status
-            pause = watch.heard(status, outcome, asked_for=wait)
-        else:
-            pause = watch.lost(outcome)
-        if watch.over():
-            msg = f"Nobody has decided {breakpoint_id} within {timeout:g} seconds; it is still waiting."
-            raise StillWaiting(msg, breakpointId=breakpoint_id)
-        if pause is not None:
-            yield pause
-
-
-class _Watch:
-    """What a wait remembers from one slice to the next."""
-
-    def __init__(self, pace: Pace, patience: float, *, ends: float | None) -> None:
-        self._pace = pace
-        self._patience = patience
-        self._ends = ends
-        self._asked = self._heard = pace.now()
-        self._failures = 0
-        self._seen: str | None = None
-
-    def slice(self) -> float:
-        self._asked = self._pace.now()
-        return self._within(SLICE_SECONDS)
-
-    def over(self) -> bool:
-        return self._ends is not None and self._pace.now() >= self._ends
-
-    def heard(self, status: Status, reply: Reply, *, asked_for: float) -> Pause | None:
-        """Go on at once after a full slice or after news; hold back from whoever answers early with nothing new."""
-        self._heard = self._pace.now()
-        # A comment or a vote wakes a waiter too. Without a first look there is no telling news from haste.
-        news = self._seen is not None and status.updated_at != self._seen and "retry-after" not in reply.headers
-        self._seen = status.updated_at
-        if news or self._heard - self._asked >= asked_for / 2:
-            self._failures = 0
-            return None
-        self._failures += 1
-        return self._pause(_retry_after(reply), "the server answers early")
-
-    def lost(self, outcome: Reply | Lost | None) -> Pause:
-        self._failures += 1
-        pause = self._pause(_retry_after(outcome), _trouble(outcome))
-        if self._pace.now() + pause.seconds - self._heard > self._patience:
-            raise _given_up(outcome)
-        return pause
-
-    def _pause(self, at_least: float, because: str) -> Pause:
-        return Pause(self._within(self._pace.pause(self._failures, at_least=at_least)), because)
-
-    def _within(self, seconds: float) -> float:
-        return seconds if self._ends is None else min(seconds, max(0.0, self._ends - self._pace.now()))
-
-
-def _answers(outcome: Outcome) -> TypeGuard[Reply]:
+def answers(outcome: Outcome) -> TypeGuard[Reply]:
     return isinstance(outcome, Reply) and outcome.status not in _TRY_AGAIN
 
 
-def _trouble(outcome: Outcome) -> str:
+def trouble(outcome: Outcome) -> str:
     return f"it answers with status {outcome.status}" if isinstance(outcome, Reply) else _reason(outcome)
 
 
-def _reason(outcome: Lost | None) -> str:
-    return outcome.reason if outcome is not None else "no answer"
+def _reason(outcome: Outcome) -> str:
+    return outcome.reason if isinstance(outcome, Lost) else "no answer"
 
 
 def _may_repeat(request: Request, outcome: Outcome) -> bool:
-    return request.repeatable or (isinstance(outcome, Lost) and not outcome.sent)
+    if isinstance(outcome, Lost):
+        return request.repeatable or not outcome.sent
+    # Too fast: it was turned away at the door, before anything was done.
+    return request.repeatable or (isinstance(outcome, Reply) and outcome.status == HTTPStatus.TOO_MANY_REQUESTS)
 
 
-def _retry_after(outcome: Outcome) -> float:
+def retry_after(outcome: Outcome) -> float:
     """Seconds only: a date would need the server's idea of now."""
     text = outcome.headers.get("retry-after", "") if isinstance(outcome, Reply) else ""
     return float(text) if text.isascii() and text.isdigit() and len(text) < 6 else 0.0  # noqa: PLR2004  # a day at most
 
 
-def _given_up(outcome: Outcome) -> AssentError:
+def given_up(outcome: Outcome) -> AssentError:
     error = problem(outcome) if isinstance(outcome, Reply) else Unreachable(_reason(outcome))
-    return Unreachable(_trouble(outcome)) if isinstance(error, UnexpectedAnswer) else error
+    return Unreachable(trouble(outcome)) if isinstance(error, UnexpectedAnswer) else error

@@ -41,8 +41,14 @@ TRIGGERS = {
     "assent_comments_unchanged", "assent_comments_kept", "assent_holds_unchanged", "assent_holds_kept",
     "assent_rules_fixed", "assent_rules_removed", "assent_rules_kept",
     "assent_rule_events_unchanged", "assent_rule_events_kept", "assent_shadows_unchanged", "assent_shadows_kept",
+    "assent_receipt_keys_fixed", "assent_receipt_keys_revoked", "assent_receipt_keys_kept",
+    "assent_receipt_uses_approved", "assent_receipt_uses_unchanged", "assent_receipt_uses_kept",
+    "assent_runs_ended", "assent_run_journal_unchanged",
 }  # fmt: skip
-_NEVER_EMPTIED = ("breakpoints", "events", "responses", "comments", "holds", "rules", "rule_events", "shadows")
+_NEVER_EMPTIED = (
+    "breakpoints", "events", "responses", "comments", "holds", "rules", "rule_events", "shadows", "receipt_keys",
+    "receipt_uses",
+)  # fmt: skip
 _EMPTIED = {f"assent_{table}_emptied" for table in _NEVER_EMPTIED}
 LOCKS = {"sqlite": TRIGGERS, "postgresql": TRIGGERS | _EMPTIED}
 _LOCKS_NOW = {
@@ -76,6 +82,7 @@ ORPHANS = (
     _none_without("assent_deliveries", seq="c.seq"),
     _none_without("assent_labels", "id"),
     _none_without("assent_shadows"),
+    _none_without("assent_receipt_uses"),
 )
 
 QUESTIONS: Mapping[str, Question] = {
@@ -92,6 +99,9 @@ QUESTIONS: Mapping[str, Question] = {
               AND NOT EXISTS (SELECT 1 FROM assent_people p WHERE p.name = substr(b.ended_by, 8))""",
             """SELECT r.breakpoint_id, NULL, r.person || ' answered before there was such an account'
             FROM assent_responses r JOIN assent_people p ON p.id = r.person_id WHERE p.created_at > r.at""",
+            """SELECT b.id, NULL, u.used_by || ' used a receipt of it, but it was not approved before'
+            FROM assent_receipt_uses u JOIN assent_breakpoints b ON b.id = u.breakpoint_id
+            WHERE b.decision IS NULL OR b.decision <> 'approved' OR u.used_at < b.ended_at""",
         ),
     ),
     "I7": Question(
@@ -123,8 +133,9 @@ QUESTIONS: Mapping[str, Question] = {
         "SELECT count(*) FROM assent_idempotency",
         (
             """SELECT breakpoint_id, NULL, 'a key stands for it, but it is not there'
-            FROM assent_idempotency c WHERE NOT EXISTS (
-                SELECT 1 FROM assent_breakpoints b WHERE b.id = c.breakpoint_id)""",
+            FROM assent_idempotency c
+            WHERE NOT EXISTS (SELECT 1 FROM assent_breakpoints b WHERE b.id = c.breakpoint_id)
+              AND NOT EXISTS (SELECT 1 FROM assent_runs r WHERE r.id = c.breakpoint_id)""",
             """SELECT min(breakpoint_id), NULL, 'one key stands for several breakpoints, this is one of them'
             FROM assent_idempotency GROUP BY principal_id, key HAVING count(*) > 1""",
         ),
@@ -142,6 +153,15 @@ QUESTIONS: Mapping[str, Question] = {
                 SELECT 1 FROM assent_deliveries f
                 WHERE f.breakpoint_id = d.breakpoint_id AND f.channel = d.channel AND f.recipient = d.recipient
                   AND f.seq < d.seq AND f.state IN ('pending', 'sending'))""",
+            """SELECT s.breakpoint_id, NULL, 'it ended ten minutes ago, and its run ' || r.id || ' still waits'
+            FROM assent_run_steps s JOIN assent_runs r ON r.id = s.run_id
+            JOIN assent_breakpoints b ON b.id = s.breakpoint_id
+            WHERE s.state IN ('waiting', 'answered') AND r.state IN ('queued', 'suspended')
+              AND b.ended_at < :now - 600000000""",
+            """SELECT r.id, NULL, 'this run waits, and for nothing' FROM assent_runs r
+            WHERE r.state = 'suspended' AND NOT EXISTS (
+                SELECT 1 FROM assent_run_steps s
+                WHERE s.run_id = r.id AND s.state IN ('waiting', 'answered', 'retrying'))""",
         ),
     ),
     "I12": Question(

@@ -9,12 +9,14 @@ from typing import Any
 import msgspec
 
 from assent.domain.access import Actor
+from assent.domain.audit import Comment
 from assent.domain.breakpoint import Breakpoint, Event, Outline, Response, Status, ended, timed_out
 from assent.domain.errors import NotFound
 from assent.domain.routing import Seat
 from assent.domain.strategies import Decision
 from assent.ports import Session
 from assent.store.deliveries import Deliveries
+from assent.store.runs import Runs
 from assent.store.sql import given, insert
 
 COLUMNS = (
@@ -36,6 +38,9 @@ UPDATE = """
         result = :result, version = :version, head = :head, comments = :comments, votes = :votes
     WHERE id = :id AND status = 'waiting' AND version = :expected"""
 UPDATE_LABELS = "UPDATE assent_labels SET status = :status WHERE id = :id"
+SELECT_COMMENTS = """
+    SELECT breakpoint_id, id, author, comment, created_at FROM assent_comments
+    WHERE breakpoint_id = :id ORDER BY created_at, id"""
 RESPONSE_COLUMNS = (
     "breakpoint_id", "person_id", "person", "approved", "at", "first_at", "via", "comment", "option", "answers",
     "edits", "seat", "in_place_of", "override", "digest",
@@ -124,9 +129,10 @@ class NewRows:
 
 
 class Breakpoints:
-    def __init__(self, session: Session, deliveries: Deliveries) -> None:
+    def __init__(self, session: Session, deliveries: Deliveries, runs: Runs) -> None:
         self._session = session
         self._deliveries = deliveries
+        self._runs = runs
         self._lock = " FOR UPDATE" if session.dialect == "postgresql" else ""
 
     def add(self, new: Breakpoint, events: Sequence[Event], rows: "NewRows") -> None:
@@ -179,6 +185,14 @@ class Breakpoints:
         if changed.status is not Status.WAITING:
             self._session.write(UPDATE_LABELS, [{"id": changed.id, "status": changed.status.value}])
         self._deliveries.tell(changed, events)
+        if changed.run_id is not None:
+            self._tell_run(changed, events, now)
+
+    def _tell_run(self, changed: Breakpoint, events: Sequence[Event], now: int) -> None:
+        if changed.status is not Status.WAITING:
+            self._runs.answered([changed.id], now=now)
+        elif any(event.type == "commented" and event.actor != changed.created_by for event in events):
+            self._runs.commented(changed.id, version=changed.version, now=now)
 
     def _record(self, events: Sequence[Mapping[str, Any]]) -> None:
         self._session.write(INSERT_EVENT, events)
@@ -193,6 +207,9 @@ class Breakpoints:
             "created_at": at,
         }
         self._session.write(INSERT_COMMENT, [row])
+
+    def comments(self, breakpoint_id: str) -> list[Comment]:
+        return [Comment(*row[1:]) for row in self._session.all(SELECT_COMMENTS, {"id": breakpoint_id})]
 
     def put_response(self, breakpoint_id: str, response: Response, *, person_id: str) -> None:
         row = {
@@ -252,6 +269,7 @@ class Breakpoints:
         session.recorded += len(moved)
         for changed, event in moved:
             self._deliveries.tell(changed, [event])
+        self._runs.answered([changed.id for changed, _ in moved], now=now)
         return [changed for changed, _ in moved]
 
     def _write_many(self, statement: str, columns: Mapping[str, str], rows: Sequence[Mapping[str, Any]]) -> None:

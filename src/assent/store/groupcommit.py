@@ -174,4 +174,8 @@ class GroupCommit:
         if hints:
             self._on_commit(hints)
         for job in jobs:
-            job.settle()
+            theirs = job.future.get_loop()
+            if theirs is self._loop:
+                job.settle()
+            elif not theirs.is_closed():
+                theirs.call_soon_threadsafe(job.settle)

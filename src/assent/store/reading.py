@@ -11,6 +11,7 @@ import msgspec
 from assent.domain.draft import words
 from assent.domain.errors import InvalidRequest
 from assent.ports import Database
+from assent.store.breakpoints import SELECT_COMMENTS
 from assent.store.sql import Row
 from assent.store.transaction import Transaction
 
@@ -28,9 +29,6 @@ WHOLE_COLUMNS = (
 STATUS_COLUMNS = (
     "id", "project_id", "status", "decision", "updated_at", "due_at", "result", "comments", "version", "created_by_id",
 )  # fmt: skip
-SELECT_FEEDBACK = """
-    SELECT breakpoint_id, id, author, comment, created_at FROM assent_comments
-    WHERE breakpoint_id = :id ORDER BY created_at, id"""
 
 
 class Summary(msgspec.Struct, array_like=True):
@@ -196,7 +194,7 @@ class Reader:
         return {row[0]: kind(*row) for row in rows}
 
     async def feedback(self, breakpoint_id: str) -> Sequence[Row]:
-        return await self._database.fetch(SELECT_FEEDBACK, {"id": breakpoint_id})
+        return await self._database.fetch(SELECT_COMMENTS, {"id": breakpoint_id})
 
     async def ended_among(self, ids: list[str]) -> list[str]:
         """Return which of these breakpoints wait no more (PostgreSQL)."""

@@ -86,7 +86,8 @@ LOCK_FILES = """
 DELETE_FILES = """
     DELETE FROM assent_files WHERE project_id = :project_id AND {these} AND NOT EXISTS (
         SELECT 1 FROM assent_breakpoint_files e JOIN assent_breakpoints b ON b.id = e.breakpoint_id
-        WHERE e.sha256 = assent_files.sha256 AND b.project_id = assent_files.project_id AND b.purged_at IS NULL)"""
+        WHERE e.sha256 = assent_files.sha256 AND b.project_id = assent_files.project_id AND b.purged_at IS NULL)
+      AND NOT EXISTS (SELECT 1 FROM assent_run_files r WHERE r.sha256 = assent_files.sha256)"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -218,6 +218,22 @@ def locked_engine(path: Path, lock: WriteLock) -> sa.Engine:
     return engine
 
 
+def schema_engine(path: Path) -> sa.Engine:
+    """What changes the tables, all in one transaction; whoever uses it holds the write lock."""
+    engine = sa.create_engine(f"sqlite:///{path}", poolclass=sa.NullPool)
+
+    @event.listens_for(engine, "connect")
+    def leave_transactions_to_us(connection: sqlite3.Connection, _: object) -> None:
+        # Python's own begin before a change of rows and not before one of tables: a kill would leave half of them.
+        connection.isolation_level = None
+
+    @event.listens_for(engine, "begin")
+    def begin(connection: sa.Connection) -> None:
+        connection.exec_driver_sql("BEGIN")
+
+    return engine
+
+
 class SqliteDatabase:
     """The embedded default."""
 

@@ -488,3 +488,121 @@ shadows = Table(
     _number("at"),
     sqlite_with_rowid=False,
 )
+
+# What receipts are signed with is among the secrets; here are the keys they are checked with, which nobody has to open.
+receipt_keys = Table(
+    "assent_receipt_keys",
+    metadata,
+    Column("project_id", Text, ForeignKey("assent_projects.id"), primary_key=True),
+    Column("version", BigInteger, primary_key=True, autoincrement=False),
+    Column("key_id", Text, nullable=False, unique=True),
+    _text("public_key"),
+    _number("created_at"),
+    _text("created_by"),
+    _number("retired_at", null=True),
+    _number("revoked_at", null=True),
+    CheckConstraint("revoked_at IS NULL OR retired_at IS NOT NULL", name="revoked"),
+    sqlite_with_rowid=False,
+)
+
+# One row for each receipt that was acted on: the key is what makes it good for one time.
+receipt_uses = Table(
+    "assent_receipt_uses",
+    metadata,
+    Column("breakpoint_id", Text, ForeignKey("assent_breakpoints.id"), primary_key=True),
+    Column("nonce", Text, nullable=False, unique=True),
+    _text("key_id"),
+    _number("used_at"),
+    _text("used_by"),
+    sqlite_with_rowid=False,
+)
+
+# One durable execution of a process. `turn` counts who has taken it up: only the last one may write.
+runs = Table(
+    "assent_runs",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("project_id", Text, ForeignKey("assent_projects.id"), nullable=False),
+    _text("process"),
+    _text("version"),
+    _text("state"),
+    _text("inputs"),
+    _text("output", null=True),
+    _text("error", null=True),
+    _text("agent_id"),
+    _text("started_by"),
+    _text("started_by_id"),
+    _text("principal"),
+    _number("turn"),
+    _number("lines"),
+    _number("created_at"),
+    _number("updated_at"),
+    _number("ended_at", null=True),
+    _number("due_at", null=True),
+    CheckConstraint("state IN ('queued','running','suspended','done','failed','cancelled')", name="state"),
+    Index("ix_assent_runs_listed", "project_id", "id"),
+    Index("ix_assent_runs_state", "project_id", "state", "id"),
+    Index(
+        "ix_assent_runs_due",
+        "due_at",
+        sqlite_where=sa.text("due_at IS NOT NULL"),
+        postgresql_where=sa.text("due_at IS NOT NULL"),
+    ),
+)
+
+run_steps = Table(
+    "assent_run_steps",
+    metadata,
+    Column("run_id", Text, ForeignKey("assent_runs.id"), primary_key=True),
+    Column("path", Text, primary_key=True),
+    _text("kind"),
+    _text("name"),
+    _text("fingerprint", null=True),
+    _text("state"),
+    _number("attempts"),
+    _text("breakpoint_id", null=True),
+    _number("due_at", null=True),
+    _number("heard", null=True),
+    _text("outcome", null=True),
+    _text("error", null=True),
+    _number("started_at"),
+    _number("ended_at", null=True),
+    CheckConstraint("state IN ('running','retrying','waiting','answered','done','failed')", name="state"),
+    Index(
+        "ix_assent_run_steps_breakpoint",
+        "breakpoint_id",
+        sqlite_where=sa.text("breakpoint_id IS NOT NULL"),
+        postgresql_where=sa.text("breakpoint_id IS NOT NULL"),
+    ),
+    Index(
+        "ix_assent_run_steps_due",
+        "due_at",
+        sqlite_where=sa.text("due_at IS NOT NULL"),
+        postgresql_where=sa.text("due_at IS NOT NULL"),
+    ),
+    sqlite_with_rowid=False,
+)
+
+run_journal = Table(
+    "assent_run_journal",
+    metadata,
+    Column("run_id", Text, ForeignKey("assent_runs.id"), primary_key=True),
+    Column("seq", BigInteger, primary_key=True, autoincrement=False),
+    _number("at"),
+    _text("type"),
+    _text("path", null=True),
+    _text("data"),
+    sqlite_with_rowid=False,
+)
+
+run_files = Table(
+    "assent_run_files",
+    metadata,
+    Column("run_id", Text, ForeignKey("assent_runs.id"), primary_key=True),
+    Column("path", Text, primary_key=True),
+    _text("sha256"),
+    _number("size"),
+    _number("at"),
+    Index("ix_assent_run_files_sha256", "sha256"),
+    sqlite_with_rowid=False,
+)

@@ -16,8 +16,10 @@ from assent.store.history import History
 from assent.store.idempotency import Idempotency
 from assent.store.people import People
 from assent.store.projects import Projects
+from assent.store.receipts import Receipts
 from assent.store.retention import Holds, Retention
 from assent.store.rules import Rules
+from assent.store.runs import Runs
 from assent.store.secrets import Secrets
 from assent.store.sessions import Sessions
 from assent.store.tokens import Tokens
@@ -69,7 +71,7 @@ class Transaction:
 
     @cached_property
     def breakpoints(self) -> Breakpoints:
-        return Breakpoints(self.session, self.deliveries)
+        return Breakpoints(self.session, self.deliveries, self.runs)
 
     @cached_property
     def deliveries(self) -> Deliveries:
@@ -104,8 +106,16 @@ class Transaction:
         return Projects(self.session)
 
     @cached_property
+    def receipts(self) -> Receipts:
+        return Receipts(self.session)
+
+    @cached_property
     def rules(self) -> Rules:
         return Rules(self.session)
+
+    @cached_property
+    def runs(self) -> Runs:
+        return Runs(self.session, self.enqueue)
 
     @cached_property
     def secrets(self) -> Secrets:

@@ -1,0 +1,34 @@
+"""Nothing is built before somebody has agreed to the plan."""
+
+from pathlib import Path
+from typing import Any
+
+from assent import Context, process
+
+
+def write_plan(folder: str, feature: str) -> str:
+    plan = Path(folder) / "artifacts" / "plan.md"
+    plan.parent.mkdir(exist_ok=True)
+    plan.write_text(f"# {feature}\n\n1. Write the tests\n2. Make them pass\n")
+    return plan.read_text()
+
+
+def implement(plan: str) -> dict[str, Any]:
+    return {"success": True, "steps": plan.count("\n")}
+
+
+@process
+async def plan_approval(inputs: dict[str, Any], ctx: Context) -> dict[str, Any]:
+    """Plan a feature, have the plan reviewed, implement it."""
+    plan = await ctx.task(write_plan, str(ctx.run_dir), inputs["feature"])
+
+    review = await ctx.breakpoint(
+        "Review the implementation plan. Approve to proceed?",
+        title="Plan Review",
+        context={"files": [{"path": "artifacts/plan.md", "format": "markdown"}]},
+    )
+    if not review.approved:
+        ctx.log("Plan rejected", {"feedback": review.feedback})
+        return {"success": False, "reason": review.feedback}
+
+    return await ctx.task(implement, plan)

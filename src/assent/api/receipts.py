@@ -1,0 +1,71 @@
+"""Receipts: signed proof of an approval, the keys to check it with, and its one use."""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Annotated, Any
+
+from fastapi import Header, Response
+
+from assent import wire
+from assent.api.breakpoints import once_of
+from assent.api.routing import JSON, Manager, Who, With, router
+from assent.domain.instants import iso
+from assent.domain.receipts import parse, spelt
+from assent.http.addresses import known_id
+from assent.store.receipts import StoredKey
+
+receipts = router("receipts")
+Key = Annotated[str | None, Header(alias="Idempotency-Key", pattern=r"^[!-~]{1,255}$")]
+
+
+@receipts.get(
+    "/breakpoints/{breakpoint_id}/receipt",
+    response_model=wire.ReceiptView,
+    summary="Signed proof that it was approved",
+)
+async def get_receipt(breakpoint_id: str, who: Who, services: With) -> Response:
+    use_case = partial(services.receipts.issue, breakpoint_id=known_id(breakpoint_id), by=who)
+    receipt = await services.database.write(use_case)
+    return Response(receipt.text(), headers={"Cache-Control": "no-store"}, media_type=JSON)
+
+
+@receipts.post("/receipts/consume", summary="Use a receipt, which is good for one time")
+async def consume_receipt(
+    body: wire.ConsumeReceipt, who: Who, services: With, idempotency_key: Key = None
+) -> wire.ReceiptUse:
+    receipt = parse(body.receipt)
+    once = once_of(idempotency_key, body.receipt, "consume")
+    use_case = partial(services.receipts.consume, receipt=receipt, by=who, once=once)
+    use = await services.database.write(use_case, locks=receipt.approval.breakpoint_id)
+    told = {"breakpointId": receipt.approval.breakpoint_id, "nonce": receipt.approval.nonce}
+    return wire.ReceiptUse.model_validate(told | {"usedAt": iso(use.at), "usedBy": use.by})
+
+
+@receipts.get("/receipts/keys", response_model_exclude_none=True, summary="The public keys receipts are checked with")
+async def list_receipt_keys(who: Who, services: With) -> wire.ReceiptKeyPage:
+    return _page(await services.database.write(partial(services.receipts.keys, by=who)))
+
+
+@receipts.post(
+    "/receipts/keys/rotate", response_model_exclude_none=True, summary="Sign with a new key; the older ones still vouch"
+)
+async def rotate_receipt_key(body: wire.RotateReceiptKey, who: Manager, services: With) -> wire.ReceiptKeyPage:
+    use_case = partial(services.receipts.rotate, by=who, revoke=body.revoke)
+    return _page(await services.database.write(use_case))
+
+
+def _page(found: Sequence[StoredKey]) -> wire.ReceiptKeyPage:
+    return wire.ReceiptKeyPage.model_validate({"items": [key_body(each) for each in found]})
+
+
+def key_body(key: StoredKey) -> dict[str, Any]:
+    return {
+        "keyId": key.key_id,
+        "publicKey": spelt(key.public),
+        "state": key.state,
+        "project": key.project,
+        "createdAt": iso(key.created_at),
+        "createdBy": key.created_by,
+        "retiredAt": iso(key.retired_at) if key.retired_at is not None else None,
+        "revokedAt": iso(key.revoked_at) if key.revoked_at is not None else None,
+    }

@@ -1,0 +1,218 @@
+"""Processes and runs: start, read, cancel, retry."""
+
+import asyncio
+import re
+from functools import partial
+from typing import Any
+
+from fastapi import Request
+from starlette.responses import Response
+
+from assent import wire
+from assent.api.breakpoints import once_of
+from assent.api.listing import MAX_LIMIT, documented, page_limit, single_filters
+from assent.api.routing import NO_FIELDS, Services, Who, With, router
+from assent.domain.access import Permission, Principal
+from assent.domain.canonical import Json
+from assent.domain.errors import InvalidRequest, NotFound
+from assent.domain.instants import iso
+from assent.domain.runs import SETTLED, Run, RunState, Step, StepKind
+from assent.ports import FoundProcess
+from assent.services.runs import NewRun, WholeRun
+
+runs = router("runs")
+_RUN_ID = re.compile(r"run_[0-9a-z]{1,60}")
+_LIMIT = {"type": "integer", "minimum": 1, "maximum": MAX_LIMIT, "default": 50}
+_PARAMETERS: dict[str, dict[str, Any]] = {
+    "state": {"type": "string", "enum": [each.value for each in RunState]},
+    "process": {"type": "string"},
+    "limit": _LIMIT,
+    "cursor": {"type": "string", "pattern": f"^{_RUN_ID.pattern}$"},
+}
+_JOURNAL: dict[str, dict[str, Any]] = {
+    "after": {"type": "integer", "minimum": 0, "default": 0},
+    "limit": {"type": "integer", "minimum": 1, "maximum": 1000, "default": 500},
+}
+
+
+@runs.get("/processes", response_model_exclude_none=True, summary="The processes that this node can run")
+async def list_processes(who: Who, services: With) -> wire.ProcessList:
+    who.require(Permission.READ)
+    found = await asyncio.to_thread(services.processes.every)
+    return wire.ProcessList(items=[_process(each) for each in found])
+
+
+@runs.post(
+    "/runs",
+    status_code=201,
+    response_model_exclude_none=True,
+    summary="Start a run; the same Idempotency-Key starts one",
+    openapi_extra={"parameters": [{"name": "Idempotency-Key", "in": "header", "schema": {"type": "string"}}]},
+)
+async def start_run(request: Request, body: wire.StartRun, who: Who, services: With) -> wire.RunView:
+    who.require(Permission.CREATE)
+    found = await asyncio.to_thread(services.processes.find, body.process)
+    if found is None:
+        raise await _unknown(services, body.process)
+    services.creates.take(who.token_id or who.id, per_minute=who.creates_per_minute, what="runs")
+    inputs: Json = body.inputs if body.inputs is not None else {}
+    new = NewRun(body.process, found.version, inputs, body.agent_id or body.process)
+    once = once_of(request.headers.get("idempotency-key"), body.model_dump(by_alias=True), "run")
+    run = await services.database.write(partial(services.runs.start, new=new, by=who, once=once))
+    return _whole(WholeRun(run, [], []))
+
+
+async def _unknown(services: Services, name: str) -> NotFound:
+    every = await asyncio.to_thread(services.processes.every)
+    broken = next((each for each in every if each.name == name and each.problem), None)
+    if broken is not None:
+        return NotFound(f"The process {name!r} cannot be run: {broken.file} {broken.problem}.")
+    known = ", ".join(each.name for each in every if each.problem is None)
+    hint = f"this server knows {known}" if known else f"put it into {services.settings.process_folder.name}/"
+    return NotFound(f"There is no process {name!r}; {hint}.")
+
+
+@runs.get(
+    "/runs",
+    response_model_exclude_none=True,
+    openapi_extra=documented(_PARAMETERS),
+    summary="Runs, newest first",
+)
+async def list_runs(request: Request, who: Who, services: With) -> wire.RunPage:
+    given = single_filters(request, _PARAMETERS)
+    if given.get("state", "done") not in set(RunState):
+        raise InvalidRequest.at("query state", f"must be one of {', '.join(RunState)}")
+    cursor = given.pop("cursor", None)
+    if cursor is not None and not _RUN_ID.fullmatch(cursor):
+        raise InvalidRequest.at("query cursor", "is not one that a list gave")
+    limit = page_limit(given.pop("limit", None))
+    found = await services.database.read(
+        partial(services.runs.page, filters=given, by=who, before=cursor, limit=limit + 1)
+    )
+    more = found[limit - 1].id if len(found) > limit else None
+    return wire.RunPage.model_validate({"items": [_summary(each) for each in found[:limit]], "nextCursor": more})
+
+
+@runs.get("/runs/{run_id}", response_model_exclude_none=True, summary="One run with its steps and files")
+async def get_run(run_id: str, who: Who, services: With) -> wire.RunView:
+    return await _read(services, run_id, who)
+
+
+@runs.get(
+    "/runs/{run_id}/journal",
+    response_model_exclude_none=True,
+    openapi_extra=documented(_JOURNAL),
+    summary="Every step of a run, in order",
+)
+async def get_journal(run_id: str, request: Request, who: Who, services: With) -> wire.JournalPage:
+    given = single_filters(request, _JOURNAL)
+    after, limit = _number(given, "after", 0, 2**53), _number(given, "limit", 500, 1000)
+    found = await services.database.read(
+        partial(services.runs.journal, run_id=_known(run_id), by=who, after=after, limit=max(1, limit))
+    )
+    lines = [
+        wire.JournalLine(seq=each.seq, at=iso(each.at), type=each.type, path=each.path, data=dict(each.data))
+        for each in found
+    ]
+    return wire.JournalPage(items=lines)
+
+
+@runs.get("/runs/{run_id}/files/{path:path}", response_class=Response, summary="A file that a run has kept")
+async def get_run_file(run_id: str, path: str, who: Who, services: With) -> Response:
+    content = await services.database.read(partial(services.runs.content, run_id=_known(run_id), path=path, by=who))
+    headers = {"Content-Disposition": "attachment", "X-Content-Type-Options": "nosniff"}
+    return Response(content, media_type="application/octet-stream", headers=headers)
+
+
+@runs.post(
+    "/runs/{run_id}/cancel",
+    dependencies=NO_FIELDS,
+    response_model_exclude_none=True,
+    summary="End a run, and take back what it has asked",
+)
+async def cancel_run(run_id: str, who: Who, services: With) -> wire.RunView:
+    await services.database.write(partial(services.runs.cancel, run_id=_known(run_id), by=who))
+    return await _read(services, run_id, who)
+
+
+@runs.post(
+    "/runs/{run_id}/retry",
+    dependencies=NO_FIELDS,
+    response_model_exclude_none=True,
+    summary="Go on with a failed run from the step that failed",
+)
+async def retry_run(run_id: str, who: Who, services: With) -> wire.RunView:
+    await services.database.write(partial(services.runs.retry, run_id=_known(run_id), by=who))
+    return await _read(services, run_id, who)
+
+
+def _known(run_id: str) -> str:
+    if not _RUN_ID.fullmatch(run_id):
+        msg = f"There is no run {run_id[:80]!r}; ids look like run_01k9…"
+        raise NotFound(msg)
+    return run_id
+
+
+async def _read(services: Services, run_id: str, who: Principal) -> wire.RunView:
+    return _whole(await services.database.read(partial(services.runs.get, run_id=_known(run_id), by=who)))
+
+
+def _number(given: dict[str, str], name: str, default: int, most: int) -> int:
+    text = given.get(name)
+    if text is None:
+        return default
+    if not text.isascii() or not text.isdigit() or len(text) > len(str(most)) or int(text) > most:
+        raise InvalidRequest.at(f"query {name}", f"must be a whole number up to {most}")
+    return int(text)
+
+
+def _summary(run: Run) -> dict[str, Any]:
+    return {
+        "id": run.id,
+        "process": run.process,
+        "state": run.state.value,
+        "agentId": run.agent_id,
+        "startedBy": run.started_by,
+        "createdAt": iso(run.created_at),
+        "updatedAt": iso(run.updated_at),
+        "endedAt": iso(run.ended_at) if run.ended_at is not None else None,
+        "error": dict(run.error) if run.error else None,
+    }
+
+
+def _whole(found: WholeRun) -> wire.RunView:
+    run = found.run
+    more: dict[str, Any] = {
+        "version": run.version,
+        "inputs": run.inputs,
+        "output": run.output,
+        "steps": [_step(each) for each in found.steps],
+        "files": [{"path": each.path, "sha256": each.sha256, "size": each.size} for each in found.files],
+    }
+    return wire.RunView.model_validate(_summary(run) | more)
+
+
+def _step(step: Step) -> dict[str, Any]:
+    told = step.kind is not StepKind.SLEEP and step.state in SETTLED
+    return {
+        "path": step.path,
+        "kind": step.kind.value,
+        "name": step.name,
+        "state": step.state.value,
+        "attempts": step.attempts,
+        "startedAt": iso(step.started_at),
+        "endedAt": iso(step.ended_at) if step.ended_at is not None else None,
+        "breakpointId": step.breakpoint_id,
+        "outcome": step.outcome if told else None,
+        "error": dict(step.error) if step.error else None,
+    }
+
+
+def _process(found: FoundProcess) -> wire.ProcessView:
+    return wire.ProcessView(
+        name=found.name,
+        file=found.file,
+        version=found.version,
+        description=found.description,
+        problem=found.problem,
+    )

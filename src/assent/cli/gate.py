@@ -1,0 +1,298 @@
+"""A gate before any command: it runs only when it was approved, as it was shown."""
+
+import hashlib
+import os
+import shlex
+import shutil
+import signal
+import socket
+import stat
+import sys
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import typer
+
+from assent.cli import output
+from assent.cli.ask import (
+    AgentId,
+    Experts,
+    Files,
+    Local,
+    OnTimeout,
+    Patience,
+    Payload,
+    Risk,
+    RunId,
+    Strategy,
+    Tags,
+    Title,
+    Ttl,
+    announce,
+    ask_here,
+    context_file,
+    exit_code,
+    here_code,
+    json_object,
+    waited,
+)
+from assent.cli.output import Json
+from assent.cli.session import LONG_PATIENCE, session
+from assent.cli.stopping import raised, stoppable, take_back, taken_back
+from assent.domain.canonical import canonical, sha256
+from assent.domain.gates import slug
+from assent.sdk import receipts
+from assent.sdk.breakpoints import local_body, server_is_set
+from assent.sdk.client import Assent
+from assent.sdk.errors import AssentError, StillWaiting
+from assent.sdk.files import ContextFile
+from assent.sdk.protocol import Asking, creation
+from assent.sdk.user import user
+from assent.sdk.values import Status, plain
+
+app = typer.Typer()
+
+CANNOT_RUN, NOT_FOUND = 126, 127
+_LONGEST_QUESTION = 2000
+_CHUNK = 1024 * 1024
+
+
+class CannotRun(AssentError):
+    """The command cannot be started, or is no longer the one that was shown."""
+
+    code = "cannot_run"
+
+
+class NoSuchCommand(CannotRun):
+    code = "no_such_command"
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A command, and the question about it."""
+
+    command: Sequence[str]
+    facts: Mapping[str, Any]
+    question: str
+    asking: Asking
+    paths: Sequence[str]
+    files: Sequence[ContextFile]
+
+    @property
+    def body(self) -> dict[str, Any]:
+        return creation(self.question, self.asking)
+
+
+@app.command(context_settings={"allow_interspersed_args": False})
+def gate(  # noqa: PLR0913  # the options of the command
+    command: Annotated[list[str], typer.Argument(metavar="-- COMMAND …", help="What to run, word by word.")],
+    *,
+    question: Annotated[str | None, typer.Option(help="What to decide; the command itself if left out.")] = None,
+    title: Title = None,
+    tag: Tags = None,
+    agent_id: AgentId = "assent-cli",
+    run_id: RunId = None,
+    gate: Annotated[str | None, typer.Option(help="Its name across runs; one for this command if left out.")] = None,
+    expert: Experts = None,
+    strategy: Strategy = None,
+    risk: Risk = None,
+    ttl: Ttl = None,
+    on_timeout: OnTimeout = None,
+    file: Files = None,
+    payload: Payload = None,
+    timeout: Annotated[
+        float | None,
+        typer.Option(min=0, metavar="SECONDS", help="Stop waiting after this time (exit code 14), and cancel it."),
+    ] = None,
+    patience: Patience = LONG_PATIENCE,
+    local: Local = False,
+    as_json: Json = False,
+) -> None:
+    """Run a command only when it was approved; its exit code is then the command's own."""
+    facts = _facts_or_exit(command)
+    asking = Asking(
+        agent_id=agent_id,
+        run_id=run_id,
+        title=title,
+        tags=tag,
+        ttl_seconds=ttl,
+        on_timeout=on_timeout,
+        breakpoint_id=gate or _gate_of(facts),
+        expert=expert[0] if expert and len(expert) == 1 else expert,
+        strategy=strategy,
+        risk=risk,
+        payload=_with(facts, json_object(payload)),
+    )
+    wanted = Wanted(command, facts, question or _question(command), asking, file or (), _read(file or ()))
+    if local or not server_is_set():
+        outcome = ask_here(local_body(wanted.body, wanted.files, timeout=timeout), chosen=local)
+        _tell(outcome.id, outcome.status, as_json=as_json)
+        if not outcome.status.approved:
+            raise typer.Exit(here_code(outcome, chosen=local))
+        _refuse_changed(wanted)
+    else:
+        with session(patience=patience) as assent, stoppable():
+            _approved_or_exit(assent, wanted, timeout=timeout, as_json=as_json)
+    _become(facts["program"], command)
+
+
+def _approved_or_exit(assent: Assent, wanted: Wanted, *, timeout: float | None, as_json: bool) -> None:
+    """Ask, wait, and return only if it was approved and its receipt is about this very command, and unused."""
+    keys = receipts.pinned(os.environ)  # first: with a key that is none, nothing could be checked later
+    asked = raised(assent, wanted.question, wanted.files, wanted.asking)
+    with taken_back(asked.id):
+        announce(asked)
+        try:
+            status = waited(assent, asked.id, timeout=timeout)
+        except StillWaiting as error:
+            code = output.fail(error)
+            take_back(asked.id)
+            raise typer.Exit(code) from error
+    _tell(asked.id, status, as_json=as_json)
+    if not status.approved:
+        raise typer.Exit(exit_code(status))
+    _refuse_changed(wanted)
+    _use_receipt(assent, asked.id, wanted, keys)
+
+
+def _refuse_changed(wanted: Wanted) -> None:
+    """What was shown must be what runs: the command, the program behind it, and the files beside it."""
+    if _facts_or_exit(wanted.command) != wanted.facts:
+        raise typer.Exit(_failed(CannotRun("The command is not what it was when people were asked; ask again.")))
+    if _read(wanted.paths) != wanted.files:
+        raise typer.Exit(_failed(CannotRun("A file is not what it was when people were shown it; ask again.")))
+
+
+def _read(paths: Sequence[str]) -> list[ContextFile]:
+    return [context_file(each) for each in paths]
+
+
+def _use_receipt(assent: Assent, breakpoint_id: str, wanted: Wanted, keys: receipts.Keys | None) -> None:
+    """Check the receipt against what is about to run, and use it up."""
+    pace, patience = assent.calls.pace, assent.calls.patience
+    receipt = assent.perform(receipts.fetching(breakpoint_id, pace=pace, patience=patience))
+    digest = receipts.content_digest(wanted.body, wanted.files, project=receipt.approval.project)
+    accepting = receipts.accepting(
+        receipt,
+        keys=keys,
+        now=time.time(),
+        key=uuid.uuid4().hex,
+        pace=pace,
+        patience=patience,
+        digest=digest,
+    )
+    assent.perform(accepting)
+
+
+def _tell(breakpoint_id: str, status: Status, *, as_json: bool) -> None:
+    """On standard error: standard output is the command's own."""
+    if as_json:
+        output.emit_beside({"breakpointId": breakpoint_id} | plain(status))
+        return
+    said = status.result.feedback if status.result is not None else None
+    word = status.decision or status.status
+    output.remark(f"{word}: {output.visible(said)}" if said else word, style="green" if status.approved else "red")
+
+
+def _facts_or_exit(command: Sequence[str]) -> dict[str, Any]:
+    try:
+        return _facts(command)
+    except NoSuchCommand as error:
+        output.fail(error)
+        raise typer.Exit(NOT_FOUND) from error
+    except CannotRun as error:
+        raise typer.Exit(_failed(error)) from error
+
+
+def _failed(error: CannotRun) -> int:
+    output.fail(error)
+    return CANNOT_RUN
+
+
+def _facts(command: Sequence[str]) -> dict[str, Any]:
+    """Return what would run, where and as whom: what the reviewer is shown, and what is compared before it runs."""
+    for word in command:
+        if not _sendable(word):
+            msg = "The command holds bytes that are not text, so nobody could be shown it."
+            raise CannotRun(msg)
+    program = _program(command[0])
+    facts = {
+        "command": list(command),
+        "program": str(program),
+        "directory": str(Path.cwd()),
+        "user": user(),
+        "host": socket.gethostname(),
+    }
+    digest = _digest(program)
+    return facts | ({"programSha256": digest} if digest else {})
+
+
+def _sendable(word: str) -> bool:
+    try:
+        return "\x00" not in word and bool(word.encode() or True)
+    except UnicodeEncodeError:
+        return False
+
+
+def _program(name: str) -> Path:
+    """Find the program as a shell does, before anybody is asked about it."""
+    found = shutil.which(name)
+    if found is not None:
+        return Path(found).absolute()
+    shown = output.visible(name)
+    if os.sep in name and Path(name).exists():
+        msg = f"{shown} cannot be run: it is not a program you may start."
+        raise CannotRun(msg)
+    msg = f"There is no command {shown}. For words of the shell, gate the shell: -- sh -c '…'"
+    raise NoSuchCommand(msg)
+
+
+def _digest(program: Path) -> str | None:
+    """Digest the program, so that it cannot be exchanged while people look; None where it may not be read."""
+    found = hashlib.sha256()
+    try:
+        if not stat.S_ISREG(program.stat().st_mode):
+            return None
+        with program.open("rb") as file:
+            while chunk := file.read(_CHUNK):
+                found.update(chunk)
+    except OSError:
+        return None
+    return found.hexdigest()
+
+
+def _gate_of(facts: Mapping[str, Any]) -> str:
+    """One gate for this command in this directory: an approval of `rm a` says nothing about `rm b`."""
+    name = slug(Path(facts["program"]).name)[:100]
+    return f"shell.{name}.{sha256(canonical([facts['command'], facts['directory']]))[:12]}"
+
+
+def _question(command: Sequence[str]) -> str:
+    shown = shlex.join(command)
+    return f"Run {shown if len(shown) <= _LONGEST_QUESTION else f'{shown[:_LONGEST_QUESTION]}…'} ?"
+
+
+def _with(facts: Mapping[str, Any], more: Mapping[str, Any] | None) -> dict[str, Any]:
+    taken = sorted(set(facts) & set(more or {}))
+    if taken:
+        msg = f"names {', '.join(taken)}, which gate fills in itself"
+        raise typer.BadParameter(msg, param_hint="--payload")
+    return {**(more or {}), **facts}
+
+
+def _become(program: str, command: Sequence[str]) -> NoReturn:
+    """Turn into the command: its input, output, signals and exit code are its own."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    for name in ("SIGPIPE", "SIGXFSZ"):  # Python ignores them, and what it starts would too
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), signal.SIG_DFL)
+    try:
+        os.execv(program, list(command))  # noqa: S606  # no shell: word by word, as it was shown
+    except OSError as error:
+        msg = f"{output.visible(program)} cannot be run: {error.strerror}."
+        raise typer.Exit(_failed(CannotRun(msg))) from error

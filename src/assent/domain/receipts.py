@@ -1,0 +1,384 @@
+"""Receipts: what an approval says, signed with Ed25519, so that whoever acts on it can check it without asking.
+
+The signature is over a prefix of its own and the canonical JSON (RFC 8785) of everything else in the receipt.
+"""
+
+import base64
+import binascii
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+from assent.domain.access import Kind
+from assent.domain.breakpoint import Breakpoint, Response, Status
+from assent.domain.canonical import Json, canonical, is_array, is_object, sha256, strict_loads
+from assent.domain.errors import (
+    InvalidReceipt,
+    MalformedJson,
+    NoReceipt,
+    ReceiptExpired,
+    ReceiptMismatch,
+    ReceiptUsed,
+)
+from assent.domain.instants import SECOND, from_iso, iso
+from assent.domain.strategies import Decision
+
+VERSION = 1
+KEY_BYTES = 32
+SIGNATURE_BYTES = 64
+LARGEST = 2 * 1024 * 1024
+MAY_BE_AHEAD = 300 * SECOND
+"""How far the clock of whoever checks may be behind the clock of whoever signed."""
+_PREFIX = b"assent-receipt/1\n"
+_HEX = re.compile(r"[0-9a-f]{64}")
+_KEY_ID = re.compile(r"rkey_[0-9a-f]{16}")
+_BREAKPOINT_ID = re.compile(r"bp_[0-9a-z]{26}")
+
+Keys: TypeAlias = Mapping[str, bytes]
+"""The public keys that are trusted, by their ids."""
+
+
+@dataclass(frozen=True, slots=True)
+class Approver:
+    """Who approved, and by which way: a person, or the rule that nobody had to be asked for."""
+
+    by: str
+    via: str
+    at: int
+    expert: str | None = None
+    override: bool = False
+
+    def body(self) -> dict[str, Json]:
+        optional = {"expert": self.expert, "override": self.override or None}
+        return {"by": self.by, "via": self.via, "at": iso(self.at)} | _given(optional)
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """When a receipt was used, and by whom."""
+
+    at: int
+    by: str
+
+    def body(self) -> dict[str, Json]:
+        return {"at": iso(self.at), "by": self.by}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Approval:
+    """What a receipt vouches for; the same however often it is issued."""
+
+    breakpoint_id: str
+    project: str
+    gate: str
+    agent_id: str
+    digest: str
+    event: str
+    """The hash of the event that released it: its place in the audit chain."""
+    nonce: str
+    decided_at: int
+    approvers: tuple[Approver, ...]
+    option: str | None = None
+    answers: Mapping[str, Json] | None = field(default=None, hash=False)
+    edits: Mapping[str, Json] | None = field(default=None, hash=False)
+    decision: str = Decision.APPROVED.value
+
+    def body(self) -> dict[str, Json]:
+        optional = {"option": self.option, "answers": self.answers, "edits": self.edits}
+        return {
+            "breakpointId": self.breakpoint_id,
+            "project": self.project,
+            "gate": self.gate,
+            "agentId": self.agent_id,
+            "digest": self.digest,
+            "event": self.event,
+            "nonce": self.nonce,
+            "decision": self.decision,
+            "decidedAt": iso(self.decided_at),
+            "approvers": [each.body() for each in self.approvers],
+        } | _given(optional)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Receipt:
+    """An approval, until when it may be acted on, and the signature; `used` if it was, before this was issued."""
+
+    approval: Approval
+    issued_at: int
+    expires_at: int
+    key_id: str
+    used: Use | None = None
+    signature: bytes = b""
+
+    def statement(self) -> dict[str, Json]:
+        """What is signed."""
+        return {
+            "version": VERSION,
+            **self.approval.body(),
+            "issuedAt": iso(self.issued_at),
+            "expiresAt": iso(self.expires_at),
+            "keyId": self.key_id,
+        } | _given({"used": self.used.body() if self.used else None})
+
+    def body(self) -> dict[str, Json]:
+        return self.statement() | {"signature": spelt(self.signature)}
+
+    def text(self) -> str:
+        """The receipt as JSON on one line, in ASCII; the canonical form would write 1e16 as an integer too large."""
+        return json.dumps(self.body(), ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+
+    def signed_bytes(self) -> bytes:
+        return _PREFIX + canonical(self.statement())
+
+
+def approval_of(current: Breakpoint, responses: Sequence[Response], *, purged: bool) -> Approval:
+    """Return what a receipt of this breakpoint vouches for; raise NoReceipt unless it was approved and is all there."""
+    if current.status is not Status.RELEASED or current.decision is not Decision.APPROVED:
+        what = current.decision or current.status
+        standing = {"status": current.status.value, "decision": current.decision.value if current.decision else None}
+        raise NoReceipt(f"{current.id} is {what}; only an approval has a receipt.", standing=standing)
+    if purged:
+        raise NoReceipt(f"The content of {current.id} was removed after its time, and its receipt with it.")
+    assert current.ended_at is not None, "released"
+    assert current.ended_by is not None, "released"
+    result = current.result or {}
+    by_rule = Approver(str(current.ended_by), Kind.RULE.value, current.ended_at)
+    by_people = tuple(
+        Approver(f"{Kind.PERSON}:{each.person}", each.via, each.at, each.seat, each.override)
+        for each in responses
+        if each.approved
+    )
+    return Approval(
+        breakpoint_id=current.id,
+        project=current.project,
+        gate=current.gate,
+        agent_id=current.agent_id,
+        digest=current.digest,
+        event=current.head,
+        nonce=nonce(current.id, current.head),
+        decided_at=current.ended_at,
+        approvers=(by_rule,) if current.ended_by.kind is Kind.RULE else by_people,
+        option=result.get("option"),
+        answers=result.get("answers"),
+        edits=result.get("edits"),
+    )
+
+
+def nonce(breakpoint_id: str, event: str) -> str:
+    """One for each approval, the same for every receipt of it: it need not be secret, since all of it is signed."""
+    return sha256(f"assent-receipt-nonce/1\n{breakpoint_id}\n{event}".encode())
+
+
+def sign(receipt: Receipt, seed: bytes) -> Receipt:
+    return replace(receipt, signature=Ed25519PrivateKey.from_private_bytes(seed).sign(receipt.signed_bytes()))
+
+
+def public_key(seed: bytes) -> bytes:
+    return Ed25519PrivateKey.from_private_bytes(seed).public_key().public_bytes_raw()
+
+
+def key_id(public: bytes) -> str:
+    """Name a public key by its hash: the name alone tells which key is meant."""
+    return "rkey_" + sha256(b"assent-receipt-key/1\n" + public)[:16]
+
+
+def read_keys(text: str) -> dict[str, bytes]:
+    """Read public keys in base64, apart by commas or blanks."""
+    found = [_bytes(each, KEY_BYTES) for each in text.replace(",", " ").split()]
+    keys = [each for each in found if each is not None]
+    if not keys or len(keys) != len(found):
+        raise InvalidReceipt(
+            "This is not a public key for receipts: 32 bytes in base64, as assent receipt keys prints."
+        )
+    return {key_id(each): each for each in keys}
+
+
+def loads(text: bytes) -> Receipt:
+    """Read a receipt, strictly: what two programs could read differently is refused."""
+    if len(text) > LARGEST:
+        raise InvalidReceipt("This is too large for a receipt.")
+    try:
+        return parse(strict_loads(text))
+    except MalformedJson as error:
+        raise InvalidReceipt(f"This is not a receipt: {error.message}") from error
+
+
+def parse(value: Json) -> Receipt:
+    """Return the receipt that a JSON value is; refuse unknown fields, missing ones and wrong types."""
+    if not is_object(value):
+        raise InvalidReceipt("A receipt is a JSON object.")
+    version = value.get("version")
+    if type(version) is not int or version != VERSION:
+        raise InvalidReceipt("This receipt is of a version that is not known here; use a newer Assent to check it.")
+    fields = _Fields(value)
+    receipt = Receipt(
+        approval=_approval(fields),
+        issued_at=fields.moment("issuedAt"),
+        expires_at=fields.moment("expiresAt"),
+        key_id=fields.text("keyId", _KEY_ID),
+        used=_use(fields.maybe_object("used")),
+        signature=_signature(fields),
+    )
+    # Whatever was not read, or would be written otherwise, is not part of a receipt.
+    if receipt.body() != value:
+        raise InvalidReceipt(f"A receipt has no {', '.join(sorted(set(value) - set(receipt.body()))) or 'such form'}.")
+    return receipt
+
+
+def check(  # noqa: PLR0913  # everything that a receipt may be held against
+    receipt: Receipt,
+    keys: Keys,
+    *,
+    now: int,
+    project: str | None = None,
+    gate: str | None = None,
+    agent_id: str | None = None,
+    digest: str | None = None,
+) -> None:
+    """Raise unless a trusted key signed it, it may still be acted on, and it is about what was expected."""
+    _check_signature(receipt, keys)
+    approval = receipt.approval
+    expected = {"project": project, "gate": gate, "agent": agent_id, "digest": digest}
+    said = {"project": approval.project, "gate": approval.gate, "agent": approval.agent_id, "digest": approval.digest}
+    for name, value in expected.items():
+        if value is not None and value != said[name]:
+            msg = f"This receipt is for the {name} {said[name]}, not for {value}."
+            raise ReceiptMismatch(msg, field=name, expected=value, found=said[name])
+    if receipt.used is not None:
+        raise already_used(receipt.approval, receipt.used)
+    if receipt.issued_at > now + MAY_BE_AHEAD:
+        raise InvalidReceipt("This receipt was issued in the future; is the clock of this machine right?")
+    check_time(receipt, now)
+
+
+def check_time(receipt: Receipt, now: int) -> None:
+    if now >= receipt.expires_at:
+        told = {"decidedAt": iso(receipt.approval.decided_at), "expiresAt": iso(receipt.expires_at)}
+        used = {"used": receipt.used.body()} if receipt.used else {}
+        msg = f"The receipt of {receipt.approval.breakpoint_id} expired at {told['expiresAt']}; ask again."
+        raise ReceiptExpired(msg, **told, **used)
+
+
+def already_used(approval: Approval, use: Use) -> ReceiptUsed:
+    msg = f"The receipt of {approval.breakpoint_id} was used at {iso(use.at)} by {use.by}; ask again."
+    return ReceiptUsed(msg, usedAt=iso(use.at), usedBy=use.by)
+
+
+def _check_signature(receipt: Receipt, keys: Keys) -> None:
+    public = keys.get(receipt.key_id)
+    if public is None or key_id(public) != receipt.key_id:
+        msg = f"This receipt is signed with the key {receipt.key_id}, which is not among those trusted here."
+        raise InvalidReceipt(msg, keyId=receipt.key_id)
+    try:
+        Ed25519PublicKey.from_public_bytes(public).verify(receipt.signature, receipt.signed_bytes())
+    except (InvalidSignature, ValueError) as error:
+        raise InvalidReceipt("The signature does not fit: the receipt was altered, or is not ours.") from error
+    times = (receipt.approval.decided_at, receipt.issued_at, receipt.expires_at)
+    if not times[0] <= times[1] < times[2]:
+        raise InvalidReceipt("The times in this receipt are out of order.")
+
+
+class _Fields:
+    """The fields of a receipt, each asked for by name and kind."""
+
+    def __init__(self, value: Mapping[str, Json]) -> None:
+        self._value = value
+
+    def text(self, name: str, pattern: re.Pattern[str] | None = None) -> str:
+        found = self._value.get(name)
+        if not isinstance(found, str) or (pattern is not None and not pattern.fullmatch(found)):
+            raise InvalidReceipt(f"The {name} of this receipt is missing or is not one.")
+        return found
+
+    def maybe_text(self, name: str) -> str | None:
+        return self.text(name) if name in self._value else None
+
+    def maybe_object(self, name: str) -> dict[str, Json] | None:
+        found = self._value.get(name)
+        if name not in self._value:
+            return None
+        if not is_object(found):
+            raise InvalidReceipt(f"The {name} of this receipt is not an object.")
+        return found
+
+    def maybe_true(self, name: str) -> bool:
+        if name in self._value and self._value[name] is not True:
+            raise InvalidReceipt(f"The {name} of this receipt is not true.")
+        return name in self._value
+
+    def objects(self, name: str) -> list["_Fields"]:
+        found = self._value.get(name)
+        if not is_array(found) or not found or not all(is_object(each) for each in found):
+            raise InvalidReceipt(f"The {name} of this receipt are missing.")
+        return [_Fields(each) for each in found]
+
+    def moment(self, name: str) -> int:
+        text = self.text(name)
+        try:
+            at = from_iso(text)
+            written = iso(at)
+        except (ValueError, OverflowError):
+            written, at = "", 0
+        if written != text:
+            raise InvalidReceipt(f"The {name} of this receipt is not a moment as Assent writes it.")
+        return at
+
+
+def _approval(fields: _Fields) -> Approval:
+    return Approval(
+        breakpoint_id=fields.text("breakpointId", _BREAKPOINT_ID),
+        project=fields.text("project"),
+        gate=fields.text("gate"),
+        agent_id=fields.text("agentId"),
+        digest=fields.text("digest", _HEX),
+        event=fields.text("event", _HEX),
+        nonce=fields.text("nonce", _HEX),
+        decision=fields.text("decision", re.compile(Decision.APPROVED.value)),
+        decided_at=fields.moment("decidedAt"),
+        approvers=tuple(_approver(each) for each in fields.objects("approvers")),
+        option=fields.maybe_text("option"),
+        answers=fields.maybe_object("answers"),
+        edits=fields.maybe_object("edits"),
+    )
+
+
+def _approver(fields: _Fields) -> Approver:
+    expert, override = fields.maybe_text("expert"), fields.maybe_true("override")
+    return Approver(fields.text("by"), fields.text("via"), fields.moment("at"), expert, override)
+
+
+def _use(value: Mapping[str, Json] | None) -> Use | None:
+    if value is None:
+        return None
+    fields = _Fields(value)
+    return Use(fields.moment("at"), fields.text("by"))
+
+
+def _signature(fields: _Fields) -> bytes:
+    found = _bytes(fields.text("signature"), SIGNATURE_BYTES)
+    if found is None:
+        raise InvalidReceipt("The signature of this receipt is not 64 bytes in base64.")
+    return found
+
+
+def _bytes(text: str, length: int) -> bytes | None:
+    """Read base64; one spelling only for one value."""
+    try:
+        found = base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        return None
+    return found if len(found) == length and spelt(found) == text else None
+
+
+def spelt(value: bytes) -> str:
+    """Write a public key or a signature as people pass it on."""
+    return base64.b64encode(value).decode()
+
+
+def _given(optional: Mapping[str, Json]) -> dict[str, Json]:
+    return {name: value for name, value in optional.items() if value is not None}

@@ -1,0 +1,115 @@
+"""Processes found in a folder: every file loaded by itself, so that a broken one spoils none of the others."""
+
+import hashlib
+import sys
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+
+from assent.ports import FoundProcess
+from assent.sdk import context
+from assent.sdk.context import NAME, Process, described
+
+PACKAGE = "assent_process_"
+PLAIN = "process"
+"""The function that makes a file a process by itself, under the file's name."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Loaded:
+    stamp: tuple[int, int]
+    version: str
+    found: Sequence[FoundProcess]
+
+
+class FolderOfProcesses:
+    """Looks again whenever it is asked: a changed file is a new version, from the next step on."""
+
+    def __init__(self, folder: Path | None) -> None:
+        self._folder = folder
+        self._loaded: dict[Path, _Loaded] = {}
+        self._lock = threading.Lock()
+
+    def find(self, name: str) -> FoundProcess | None:
+        return next((each for each in self.every() if each.name == name and each.process is not None), None)
+
+    def every(self) -> Sequence[FoundProcess]:
+        with self._lock:
+            return _without_doubles(self._look())
+
+    def _look(self) -> list[FoundProcess]:
+        if self._folder is None or not self._folder.is_dir():
+            return []
+        files = sorted(path for path in self._folder.glob("*.py") if not path.name.startswith("_"))
+        for gone in set(self._loaded) - set(files):
+            del self._loaded[gone]
+        for path in files:
+            status = path.stat()
+            stamp = (status.st_mtime_ns, status.st_size)
+            known = self._loaded.get(path)
+            if known is None or known.stamp != stamp:
+                self._loaded[path] = _load(path, stamp, known)
+        return [each for path in files for each in self._loaded[path].found]
+
+
+def _without_doubles(found: Sequence[FoundProcess]) -> list[FoundProcess]:
+    """Of two with one name neither is run: nobody could tell which."""
+    places: dict[str, list[str]] = {}
+    for each in found:
+        places.setdefault(each.name, []).append(each.file)
+    return [
+        each
+        if len(places[each.name]) == 1
+        else FoundProcess(
+            each.name, each.file, each.version, each.description, f"stands in {' and '.join(places[each.name])}"
+        )
+        for each in found
+    ]
+
+
+def _load(path: Path, stamp: tuple[int, int], known: _Loaded | None) -> _Loaded:
+    source = path.read_bytes()
+    version = hashlib.sha256(source).hexdigest()[:12]
+    if known is not None and known.version == version:
+        return _Loaded(stamp, version, known.found)
+    before = len(context.registered)
+    try:
+        module = _module(path, source, version)
+        found = context.registered[before:] or _plain(module, path)
+    except (Exception, SystemExit) as error:  # noqa: BLE001  # whatever somebody's file does
+        problem = f"{type(error).__name__}: {error}"
+        return _Loaded(stamp, version, [FoundProcess(path.stem, path.name, version, "", problem)])
+    finally:
+        del context.registered[before:]
+    return _Loaded(
+        stamp,
+        version,
+        [FoundProcess(each.name, path.name, version, each.description, None, each) for each in found],
+    )
+
+
+def _module(path: Path, source: bytes, version: str) -> ModuleType:
+    folder = str(path.parent)
+    if folder not in sys.path:
+        sys.path.append(folder)  # so that a process can import what lies beside it
+    module = ModuleType(f"{PACKAGE}{path.stem}_{version}")
+    module.__file__ = str(path)
+    # Known by its name, as dataclasses and pickles want it; compiled here, because Python's own cache takes an edit
+    # within the same second for none.
+    sys.modules[module.__name__] = module
+    try:
+        exec(compile(source, path, "exec"), module.__dict__)  # noqa: S102  # what the operator put there to be run
+    except BaseException:
+        del sys.modules[module.__name__]
+        raise
+    return module
+
+
+def _plain(module: ModuleType, path: Path) -> list[Process]:
+    function = getattr(module, PLAIN, None)
+    if function is None or function is context.process:
+        return []
+    name = path.stem.lower().replace("_", "-")
+    return [described(function, name if NAME.fullmatch(name) else path.stem)]

@@ -1,0 +1,123 @@
+"""The folder of a run on this node: what tasks leave there is kept in the database, and laid out again elsewhere."""
+
+import asyncio
+import os
+import stat
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path, PurePath
+from typing import Any
+
+from assent.domain.canonical import sha256
+from assent.domain.runs import RunFile
+from assent.sdk.errors import FileRefused
+from assent.sdk.files import MAX_FILE, ContextFile, relative_path, snapshot
+
+MOST_FILES = 1000
+
+
+class RunFolder:
+    def __init__(self, place: Path, kept: Sequence[RunFile], fetch: Callable[[str], Awaitable[bytes]]) -> None:
+        self._place = place
+        self._kept = {each.path: each.sha256 for each in kept}
+        self._fetch = fetch
+        self._seen: dict[str, tuple[int, int]] = {}
+        self._problems: list[str] = []
+
+    def made(self) -> Path:
+        self._place.mkdir(parents=True, exist_ok=True, mode=0o700)
+        return self._place
+
+    def place(self, path: str) -> Path:
+        return self.made() / relative_path(path)
+
+    async def restore(self) -> None:
+        """Lay out what the run has kept, where it differs from what is here."""
+        for path, digest in self._kept.items():
+            here = self._place / relative_path(path)
+            if await asyncio.to_thread(_digest, here) != digest:
+                content = await self._fetch(path)
+                await asyncio.to_thread(_write, here, content)
+        self._seen = await asyncio.to_thread(_stamps, self._place)
+
+    async def keep(self, files: Mapping[str, bytes]) -> None:
+        """Write files here; whoever calls records them."""
+        for path, content in files.items():
+            if len(content) > MAX_FILE:
+                msg = f"{path!r} is larger than {MAX_FILE // 1024 // 1024} MiB; keep it elsewhere and say where it is."
+                raise FileRefused(msg)
+            here = self.place(path)
+            await asyncio.to_thread(_write, here, content)
+            self._kept[relative_path(path).as_posix()] = sha256(content)
+            self._seen[relative_path(path).as_posix()] = _stamp(here)
+
+    async def changes(self) -> dict[str, bytes]:
+        """Return what is new or different in the folder since it was last looked at."""
+        if not self._place.is_dir():
+            return {}
+        return await asyncio.to_thread(self._changes)
+
+    def _changes(self) -> dict[str, bytes]:
+        changed: dict[str, bytes] = {}
+        stamps = _stamps(self._place)
+        for path, stamp in stamps.items():
+            if self._seen.get(path) == stamp:
+                continue
+            if stamp[1] > MAX_FILE or len(self._kept) >= MOST_FILES:
+                self._problems.append(f"The file {path!r} was not kept: too large, or too many.")
+                continue
+            content = (self._place / path).read_bytes()
+            if self._kept.get(path) != sha256(content):
+                changed[path] = content
+                self._kept[path] = sha256(content)
+        self._seen = stamps
+        return changed
+
+    def take_problems(self) -> list[str]:
+        problems, self._problems = self._problems, []
+        return problems
+
+    async def entry(self, wanted: str | ContextFile | Mapping[str, Any]) -> ContextFile | Mapping[str, Any]:
+        """Read a file that a breakpoint is to show; one that is not there is only named."""
+        if isinstance(wanted, ContextFile):
+            return wanted
+        named = {"path": wanted} if isinstance(wanted, str) else dict(wanted)
+        if {"content", "contentBase64", "sha256"} & set(named):
+            return named
+        relative_path(named["path"])
+        if not (self._place / named["path"]).exists():
+            self._problems.append(f"The file {named['path']!r} is not in the run's folder, and is not shown.")
+            return {"format": "text", **named}
+        read = await asyncio.to_thread(snapshot, named["path"], root=self._place, format=named.get("format"))
+        return ContextFile(read.path, read.format, read.content, named.get("language") or read.language)
+
+
+def _write(place: Path, content: bytes) -> None:
+    place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    beside = place.with_name(f".{place.name}.{os.getpid()}.new")
+    beside.write_bytes(content)
+    beside.replace(place)
+
+
+def _digest(place: Path) -> str | None:
+    try:
+        return sha256(place.read_bytes())
+    except OSError:
+        return None
+
+
+def _stamp(place: Path) -> tuple[int, int]:
+    status = place.lstat()
+    return status.st_mtime_ns, status.st_size
+
+
+def _stamps(folder: Path) -> dict[str, tuple[int, int]]:
+    """Every plain file under a folder with when it changed and how large it is; links are not followed."""
+    found: dict[str, tuple[int, int]] = {}
+    for parent, folders, names in os.walk(folder):
+        folders.sort()
+        for name in sorted(names):
+            status = os.lstat(os.path.join(parent, name))  # noqa: PTH118  # thousands of files
+            if stat.S_ISREG(status.st_mode):
+                path = PurePath(parent, name).relative_to(folder).as_posix()
+                found[path] = (status.st_mtime_ns, status.st_size)
+    return found

@@ -1,0 +1,527 @@
+"""One stretch of a run: the process is played from its beginning, what was done before is told from the journal,
+what is new is done and written down, and when everything waits the stretch ends.
+"""
+
+import asyncio
+import contextlib
+import inspect
+import json
+import traceback
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, NoReturn, TypeVar, Unpack
+
+import msgspec
+
+from assent.domain.canonical import Json, canonical, sha256
+from assent.domain.errors import AssentError, Forbidden, InvalidRequest, TooLarge
+from assent.domain.gates import slug
+from assent.domain.instants import SECOND, iso
+from assent.domain.runs import Line, Run, RunState, Step, StepKind, StepState, difference
+from assent.engine.rundir import RunFolder
+from assent.ports import Comment, RunDesk, Taken
+from assent.sdk import protocol
+from assent.sdk.context import ProcessChanged, ProcessFunction, Task, TaskFailed, current
+from assent.sdk.errors import passed
+from assent.sdk.files import ContextFile
+from assent.sdk.protocol import Asking
+from assent.sdk.values import BreakpointResult, Feedback
+
+Made = TypeVar("Made")
+LARGEST_OUTCOME = 1024 * 1024
+MOST_STARTS = 20
+"""How often a task may be started when those who start it die of it each time."""
+UNWINDING_SECONDS = 5.0
+_NOT_THEIRS = (str(Path(__file__).parent.parent), str(Path(asyncio.__file__).parent.parent))
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_TELLING = frozenset({"approved", "decision", "status", "response", "result"})
+
+
+@dataclass
+class _Strand:
+    """One line of execution: the process itself, or one branch of a gather. It numbers its own steps."""
+
+    path: str
+    count: int = 0
+
+    def next(self) -> str:
+        self.count += 1
+        return f"{self.path}{self.count}"
+
+
+_strand: ContextVar[_Strand] = ContextVar("assent_strand")
+_in_task: ContextVar[str | None] = ContextVar("assent_task", default=None)
+
+
+class _Watched(BreakpointResult, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """A result that knows whether anybody has looked at it."""
+
+    def __getattribute__(self, name: str) -> Any:  # noqa: ANN401  # any attribute
+        if name in _TELLING:
+            _seen.add(id(self))
+        return super().__getattribute__(name)
+
+
+# Which results were looked at; the segment that gave them out keeps them alive.
+_seen: set[int] = set()
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """How a stretch ended."""
+
+    state: RunState
+    output: Json = None
+    error: Mapping[str, Json] | None = None
+
+
+class Segment:
+    """The `ctx` of one stretch."""
+
+    def __init__(self, taken: Taken, desk: RunDesk, folder: RunFolder) -> None:
+        self.run: Run = taken.run
+        self._steps = dict(taken.steps)
+        self._said = taken.said
+        self._times = dict(taken.times)
+        self._desk = desk
+        self._folder = folder
+        self._lines: list[Line] = []
+        self._given: dict[str, _Watched] = {}
+        self._strands = 1
+        self._parked = 0
+        self._busy = 0
+        self._over = False
+        self._stalled = asyncio.Event()
+        self._broken: Exception | None = None
+
+    @property
+    def run_id(self) -> str:
+        return self.run.id
+
+    @property
+    def run_dir(self) -> Path:
+        return self._folder.made()
+
+    @property
+    def step_key(self) -> str:
+        path = _in_task.get()
+        if path is None:
+            msg = "step_key is there for tasks; call it inside one."
+            raise RuntimeError(msg)
+        return f"{self.run.id}:{path}"
+
+    async def play(self, function: ProcessFunction) -> Stretch:
+        """Play the process until it ends, or all of it waits."""
+        playing = asyncio.create_task(self._whole(function))
+        stalled = asyncio.create_task(self._stalled.wait())
+        try:
+            await asyncio.wait({playing, stalled}, return_when=asyncio.FIRST_COMPLETED)
+            if self._broken is not None:
+                raise self._broken
+            return playing.result() if playing.done() else Stretch(RunState.SUSPENDED)
+        finally:
+            self._over = True
+            for each in (playing, stalled):
+                each.cancel()
+            await asyncio.wait({playing, stalled}, timeout=UNWINDING_SECONDS)
+
+    async def _whole(self, function: ProcessFunction) -> Stretch:
+        _strand.set(_Strand(""))
+        current.set(self)
+        try:
+            output = _plain_json(await function(self.run.inputs, self), "what the process returns")
+        except Exception as error:  # whatever somebody's process does
+            if self._over:
+                raise
+            return Stretch(RunState.FAILED, error=_failure(error))
+        self._note_unseen()
+        return Stretch(RunState.DONE, output)
+
+    def take_lines(self) -> list[Line]:
+        """Return what is to be written into the journal with the next step."""
+        lines, self._lines = self._lines, []
+        return lines
+
+    # ── what the process calls ──
+
+    async def task(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401  # its own
+        wanted = _task(function)
+        path = self._next_path("task")
+        step = self._recall(path, StepKind.TASK, wanted.name, _fingerprint({"args": args, "kwargs": kwargs}))
+        if step is not None and step.state is StepState.DONE:
+            return step.outcome
+        if step is not None and step.state is StepState.FAILED:
+            raise _task_failed(step)
+        if step is not None and step.state is StepState.RETRYING and step.outcome > self._desk.now():
+            await self._park()
+        step = step or Step(
+            path=path,
+            kind=StepKind.TASK,
+            name=wanted.name,
+            fingerprint=_fingerprint({"args": args, "kwargs": kwargs}),
+            state=StepState.RUNNING,
+        )
+        with self._working():
+            step = await self._attempt(wanted, step, args, kwargs)
+        if step.state is StepState.RETRYING:
+            await self._park()
+        if step.state is StepState.FAILED:
+            raise _task_failed(step)
+        return step.outcome
+
+    async def _attempt(self, wanted: Task[..., Any], step: Step, args: Any, kwargs: Any) -> Step:  # noqa: ANN401  # its own
+        step = replace(step, state=StepState.RUNNING, attempts=step.attempts + 1, due_at=None, outcome=None, error=None)
+        told = {"name": wanted.name, "attempt": step.attempts}
+        if step.attempts > max(MOST_STARTS, wanted.retries + 1):
+            error = {"type": "Abandoned", "message": f"It was started {step.attempts - 1} times and never ended."}
+            return await self._failed(step, error)
+        step = await self._record(step, Line("task_started", step.path, told))
+        try:
+            outcome = _plain_json(await _called(wanted, step.path, args, kwargs), "what a task returns")
+        except Exception as error:  # noqa: BLE001  # whatever somebody's task does
+            return await self._failed_or_retried(wanted, step, error)
+        files = await self._folder.changes()
+        self._note_problems(step.path)
+        done = replace(step, state=StepState.DONE, outcome=outcome)
+        return await self._record(done, Line("task_done", step.path, told), files)
+
+    async def _failed_or_retried(self, wanted: Task[..., Any], step: Step, error: Exception) -> Step:
+        kept = _failure(error, step=step.path)
+        if step.attempts > wanted.retries or isinstance(error, _NotJson):
+            return await self._failed(step, kept)
+        pause = wanted.pause_after(step.attempts)
+        later = replace(step, state=StepState.RETRYING, outcome=round(pause * SECOND), error=kept)
+        told = {"name": wanted.name, "attempt": step.attempts, "error": kept, "again": f"in {pause:g} s"}
+        return await self._record(later, Line("task_retried", step.path, told))
+
+    async def _failed(self, step: Step, error: Mapping[str, Json]) -> Step:
+        told = {"name": step.name, "attempt": step.attempts, "error": error}
+        return await self._record(
+            replace(step, state=StepState.FAILED, error=error), Line("task_failed", step.path, told)
+        )
+
+    async def breakpoint(
+        self,
+        question: str | None = None,
+        *,
+        files: Sequence[str | ContextFile] = (),
+        context: Mapping[str, Any] | None = None,
+        require: bool = False,
+        on_comment: Callable[[Feedback], Any] | None = None,
+        **asking: Unpack[Asking],
+    ) -> BreakpointResult:
+        path = self._next_path("breakpoint")
+        body, wanted = self._body(question, files, context, asking)
+        name = _gate(body)
+        step = self._recall(path, StepKind.BREAKPOINT, name, _fingerprint(body))
+        if step is None:
+            new = Step(
+                path=path,
+                kind=StepKind.BREAKPOINT,
+                name=name,
+                fingerprint=_fingerprint(body),
+                state=StepState.WAITING,
+                heard=0 if on_comment else None,
+            )
+            with self._working():
+                step = await self._ask(new, body, wanted)
+        if step.state is StepState.WAITING and on_comment is not None:
+            with self._working():
+                step = await self._listen(step, on_comment)
+        if step.state is not StepState.DONE:
+            await self._park()
+        result = msgspec.convert(step.outcome, _Watched)
+        if require:
+            return passed(result)
+        self._given[path] = result
+        return result
+
+    def _body(
+        self,
+        question: str | None,
+        files: Sequence[str | ContextFile],
+        context: Mapping[str, Any] | None,
+        asking: Asking,
+    ) -> tuple[dict[str, Any], list[str | ContextFile | Mapping[str, Any]]]:
+        """Return what is asked, without the files, and the files to be read for it."""
+        given: Asking = {"agent_id": self.run.agent_id, **asking, "run_id": self.run.id}
+        body = protocol.creation(question, given)
+        named = dict(context or body["payload"].get("context") or {})
+        wanted: list[str | ContextFile | Mapping[str, Any]] = [*(named.pop("files", None) or ()), *files]
+        named.setdefault("runId", self.run.id)
+        if wanted:
+            named["files"] = [_name_of(each) for each in wanted]
+        body["payload"] = {**body["payload"], "context": named}
+        return body, wanted
+
+    async def _ask(
+        self, step: Step, body: dict[str, Any], wanted: Sequence[str | ContextFile | Mapping[str, Any]]
+    ) -> Step:
+        entries = [await self._folder.entry(each) for each in wanted]
+        if entries:
+            shown = [each.entry() if isinstance(each, ContextFile) else each for each in entries]
+            context = {**body["payload"]["context"], "files": shown}
+            body = {**body, "payload": {**body["payload"], "context": context}}
+        self._note_problems(step.path)
+        step = await self._written(self._desk.ask(self.run, step, body, self.take_lines()))
+        self._steps[step.path] = step
+        return step
+
+    async def _listen(self, step: Step, on_comment: Callable[[Feedback], Any]) -> Step:
+        """Let the process hear what people have said since, and send back what it says to that."""
+        for comment in await self._written(self._desk.comments(self.run, step)):
+            said = _in_task.set(step.path)
+            try:
+                reply = on_comment(_feedback(step, comment))
+                if inspect.isawaitable(reply):
+                    reply = await reply
+            finally:
+                _in_task.reset(said)
+            text = reply if isinstance(reply, str) else None
+            step = await self._written(self._desk.reply(self.run, step, comment, text))
+            self._steps[step.path] = step
+        return step
+
+    async def gather(self, *branches: Awaitable[Any]) -> list[Any]:
+        path = self._next_path("gather")
+        self._strands += len(branches)
+        tasks = [asyncio.create_task(self._branch(f"{path}.{n}.", each)) for n, each in enumerate(branches)]
+        self._parked += 1
+        self._look_whether_stalled()
+        try:
+            ended = await asyncio.gather(*tasks, return_exceptions=True)
+        finally:
+            self._parked -= 1
+        for each in ended:
+            if isinstance(each, BaseException):
+                raise each
+        return list(ended)
+
+    async def _branch(self, path: str, awaitable: Awaitable[Made]) -> Made:
+        _strand.set(_Strand(path))
+        try:
+            return await awaitable
+        finally:
+            self._strands -= 1
+            self._look_whether_stalled()
+
+    async def sleep(self, seconds: float) -> None:
+        path = self._next_path("sleep")
+        step = self._recall(path, StepKind.SLEEP, "sleep", None)
+        if step is None:
+            wait = max(0, round(seconds * SECOND))
+            new = Step(
+                path=path, kind=StepKind.SLEEP, name="sleep", fingerprint=None, state=StepState.WAITING, outcome=wait
+            )
+            with self._working():
+                step = await self._record(new, Line("sleeps", path, {"seconds": seconds}))
+        if step.state is not StepState.DONE and step.outcome > self._desk.now():
+            await self._park()
+
+    def now(self) -> datetime:
+        path = self._next_path("now")
+        if path not in self._times:
+            # Written with whatever is written next: until then nothing has come of it.
+            self._times[path] = at = self._desk.now()
+            self._lines.append(Line("now", path, {"at": iso(at), "micros": at}))
+        return _EPOCH + timedelta(microseconds=self._times[path])
+
+    def log(self, message: str, data: Mapping[str, Any] | None = None) -> None:
+        path = self._next_path("log")
+        if ("log", path) not in self._said:
+            self._lines.append(Line("log", path, {"message": str(message), **({"data": _shown(data)} if data else {})}))
+
+    async def save_file(self, path: str, content: str | bytes) -> Path:
+        where = self._next_path("save_file")
+        step = self._recall(where, StepKind.FILE, path, None)
+        if step is None:
+            data = content.encode() if isinstance(content, str) else content
+            with self._working():
+                await self._folder.keep({path: data})
+                new = Step(
+                    path=where,
+                    kind=StepKind.FILE,
+                    name=path,
+                    fingerprint=None,
+                    state=StepState.DONE,
+                    outcome={"sha256": sha256(data), "size": len(data)},
+                )
+                await self._record(new, Line("file_saved", where, {"file": path, "size": len(data)}), {path: data})
+        return self._folder.place(path)
+
+    # ── how it is kept together ──
+
+    def _next_path(self, what: str) -> str:
+        if self._over:
+            raise asyncio.CancelledError
+        if _in_task.get() is not None:
+            msg = f"ctx.{what} is for the process itself; a task does its work and returns."
+            raise RuntimeError(msg)
+        self._note_unseen()
+        return _strand.get(_Strand("")).next()
+
+    def _recall(self, path: str, kind: StepKind, name: str, fingerprint: str | None) -> Step | None:
+        step = self._steps.get(path)
+        if step is None:
+            return None
+        changed = difference(step, kind, name, fingerprint)
+        if changed is not None:
+            msg = (
+                f"{changed} A run follows what it has done already: start a new run, or put the process back as it was"
+                " and retry this one. Use ctx.now() and ctx.task for whatever differs from time to time."
+            )
+            raise ProcessChanged(msg)
+        return step
+
+    async def _record(self, step: Step, line: Line, files: Mapping[str, bytes] | None = None) -> Step:
+        step = await self._written(self._desk.record(self.run, step, [*self.take_lines(), line], files))
+        self._steps[step.path] = step
+        return step
+
+    async def _written(self, writing: Awaitable[Made]) -> Made:
+        """Write; where that is not possible, the process must not learn of it: this stretch is over."""
+        try:
+            return await writing
+        except (Forbidden, InvalidRequest, TooLarge):
+            raise
+        except Exception as error:  # whatever a database does
+            self._broken = error
+            self._stalled.set()
+            await asyncio.get_running_loop().create_future()
+            raise
+
+    def _note_problems(self, path: str) -> None:
+        self._lines += [Line("noted", path, {"message": problem}) for problem in self._folder.take_problems()]
+
+    def _note_unseen(self) -> None:
+        """Say so when a process goes on after a rejection that it did not look at."""
+        for path, result in list(self._given.items()):
+            seen = id(result) in _seen
+            _seen.discard(id(result))
+            del self._given[path]
+            rejected = not BreakpointResult.__getattribute__(result, "approved")
+            if rejected and not seen and ("unseen", path) not in self._said:
+                self._lines.append(Line("unseen", path, {"message": "It was not approved, and the process went on."}))
+
+    @contextlib.contextmanager
+    def _working(self) -> Generator[None, None, None]:
+        self._busy += 1
+        try:
+            yield
+        finally:
+            self._busy -= 1
+            self._look_whether_stalled()
+
+    async def _park(self) -> NoReturn:
+        """Wait for what only another stretch will see."""
+        self._parked += 1
+        self._look_whether_stalled()
+        await asyncio.get_running_loop().create_future()
+        raise AssertionError
+
+    def _look_whether_stalled(self) -> None:
+        # Not at once: others may have been made ready to go on in this very moment.
+        asyncio.get_running_loop().call_soon(self._stall)
+
+    def _stall(self) -> None:
+        if self._parked >= self._strands and self._busy == 0:
+            self._stalled.set()
+
+
+class _NotJson(TypeError):
+    pass
+
+
+def _task(function: Callable[..., Any]) -> Task[..., Any]:
+    return function if isinstance(function, Task) else Task(function)  # pyright: ignore[reportUnknownVariableType]
+
+
+async def _called(wanted: Task[..., Any], path: str, args: Any, kwargs: Any) -> Any:  # noqa: ANN401  # its own
+    """Call the function: here if it is async, in a thread if not."""
+    inside = _in_task.set(path)
+    try:
+        async with asyncio.timeout(wanted.timeout):
+            if inspect.iscoroutinefunction(wanted.function):
+                return await wanted.function(*args, **kwargs)
+            result = await asyncio.to_thread(wanted.function, *args, **kwargs)
+            return await result if inspect.isawaitable(result) else result
+    except TimeoutError as error:
+        if wanted.timeout is None:
+            raise
+        msg = f"It took longer than {wanted.timeout:g} s."
+        raise TimeoutError(msg) from error
+    finally:
+        _in_task.reset(inside)
+
+
+def _plain_json(value: Any, what: str) -> Json:  # noqa: ANN401  # anything
+    """Return a value as a replay will see it."""
+    try:
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+        size = len(text.encode())
+    except (TypeError, ValueError) as error:
+        msg = f"{what} must be JSON, so that it can be kept: {error}"
+        raise _NotJson(msg) from error
+    if size > LARGEST_OUTCOME:
+        msg = f"{what} is larger than {LARGEST_OUTCOME // 1024} KiB; put it into a file with ctx.save_file."
+        raise _NotJson(msg)
+    return json.loads(text)
+
+
+def _fingerprint(value: Any) -> str | None:  # noqa: ANN401  # anything
+    """Digest what a step was called with, where it can be written down at all."""
+    try:
+        return sha256(canonical(json.loads(json.dumps(value, allow_nan=False))))
+    except (TypeError, ValueError, AssentError):
+        return None
+
+
+def _shown(data: Mapping[str, Any]) -> Json:
+    return json.loads(json.dumps(data, default=repr, ensure_ascii=False))
+
+
+def _gate(body: Mapping[str, Any]) -> str:
+    payload: Mapping[str, Any] = body["payload"]
+    named: str = payload.get("breakpointId") or slug(
+        body.get("title") or payload.get("title") or payload.get("question") or body["agentId"]
+    )
+    return named
+
+
+def _name_of(wanted: str | ContextFile | Mapping[str, Any]) -> str:
+    if isinstance(wanted, str):
+        return wanted
+    return wanted.path if isinstance(wanted, ContextFile) else str(wanted.get("path"))
+
+
+def _feedback(step: Step, comment: Comment) -> Feedback:
+    assert step.breakpoint_id is not None, "asked about a breakpoint"
+    return Feedback(
+        id=comment.id,
+        breakpoint_id=step.breakpoint_id,
+        author=comment.author,
+        comment=comment.comment,
+        created_at=iso(comment.at),
+    )
+
+
+def _failure(error: BaseException, *, step: str | None = None) -> dict[str, Json]:
+    """What the journal keeps of an exception: never the values of variables."""
+    if isinstance(error, TaskFailed):
+        return dict(error.details)
+    frames = [each for each in traceback.extract_tb(error.__traceback__) if not each.filename.startswith(_NOT_THEIRS)]
+    own = [f"{Path(each.filename).name}:{each.lineno} in {each.name}" for each in frames]
+    kept = {"type": type(error).__name__, "message": str(error)[:2000], "step": step, "trace": own[-8:]}
+    return {name: value for name, value in kept.items() if value}
+
+
+def _task_failed(step: Step) -> TaskFailed:
+    error = step.error or {}
+    msg = f"The task {step.name!r} failed: {error.get('type')}: {error.get('message')}"
+    failed = TaskFailed(msg)
+    details: dict[str, object] = {**error, "step": step.path, "task": step.name}
+    failed.details = details
+    return failed

@@ -1,0 +1,210 @@
+"""The asynchronous client: the same calls, awaited; a cancelled call closes its request."""
+
+import contextlib
+import functools
+import inspect
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
+from types import TracebackType
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+
+import anyio
+import httpx2
+
+from assent.sdk import connection
+from assent.sdk.calls import Calls
+from assent.sdk.connection import Connection
+from assent.sdk.protocol import Flow, Lines, Lost, Outcome, Reply, Request, Said, Step, Tell
+from assent.sdk.values import Event
+from assent.sdk.waits import Hear, Heard, Listen, StreamOutcome, following
+
+Result = TypeVar("Result")
+Given = ParamSpec("Given")
+
+
+def _performing(
+    call: Callable[Concatenate[Calls, Given], Flow[Result]],
+) -> Callable[Concatenate["AsyncAssent", Given], Coroutine[Any, Any, Result]]:
+    @functools.wraps(call)
+    async def method(self: "AsyncAssent", /, *given: Given.args, **named: Given.kwargs) -> Result:
+        return await self.perform(call(self.calls, *given, **named))
+
+    return method
+
+
+class AsyncAssent:
+    """A server, as an agent or a reviewer sees it; every call of Assent, to be awaited.
+
+    `on_event` and `on_comment` of a wait may be async functions. Cancel a call and its request is closed.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        token: str | None = None,
+        *,
+        patience: float = 10.0,
+        on_trouble: Callable[[str], None] | None = None,
+    ) -> None:
+        self._to = Connection(url, token)
+        self.url = self._to.url
+        self.calls = Calls(self._to.pace, patience)
+        self._on_trouble = on_trouble
+        self._http = httpx2.AsyncClient(
+            base_url=self.url, headers=self._to.headers, trust_env=self._to.trust_env, limits=connection.LIMITS
+        )
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, at: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        await self._http.aclose()
+
+    create = _performing(Calls.create)
+    require_approval = _performing(Calls.require_approval)
+    get = _performing(Calls.get)
+    status = _performing(Calls.status)
+    wait = _performing(Calls.wait)
+    list = _performing(Calls.list)
+    events = _performing(Calls.events)
+    comment = _performing(Calls.comment)
+    approve = _performing(Calls.approve)
+    reject = _performing(Calls.reject)
+    feedback = _performing(Calls.feedback)
+    cancel = _performing(Calls.cancel)
+    receipt = _performing(Calls.receipt)
+    receipt_keys = _performing(Calls.receipt_keys)
+    consume_receipt = _performing(Calls.consume_receipt)
+    processes = _performing(Calls.processes)
+    start_run = _performing(Calls.start_run)
+    run = _performing(Calls.run)
+    runs = _performing(Calls.runs)
+    wait_for_run = _performing(Calls.wait_for_run)
+    journal = _performing(Calls.journal)
+    run_file = _performing(Calls.run_file)
+    cancel_run = _performing(Calls.cancel_run)
+    retry_run = _performing(Calls.retry_run)
+    deliveries = _performing(Calls.deliveries)
+    delivery = _performing(Calls.delivery)
+    retry_delivery = _performing(Calls.retry_delivery)
+    history = _performing(Calls.history)
+    rules = _performing(Calls.rules)
+    rule = _performing(Calls.rule)
+    rule_events = _performing(Calls.rule_events)
+    add_rule = _performing(Calls.add_rule)
+    change_rule = _performing(Calls.change_rule)
+    remove_rule = _performing(Calls.remove_rule)
+    check_rules = _performing(Calls.check_rules)
+    export_rules = _performing(Calls.export_rules)
+    import_rules = _performing(Calls.import_rules)
+    backtest = _performing(Calls.backtest)
+    shadow = _performing(Calls.shadow)
+
+    async def stream(
+        self, breakpoint_id: str, *, after: int = 0, patience: float | None = None
+    ) -> AsyncGenerator[Event, None]:
+        """Yield every event with a number above `after`, as it happens, up to the one that ends the breakpoint.
+
+        Who stops before the end closes it: `async with contextlib.aclosing(client.stream(id)) as events`.
+        """
+        patience = self.calls.patience if patience is None else patience
+        flow = following(breakpoint_id, after=after, pace=self.calls.pace, patience=patience)
+        outcome: StreamOutcome = None
+        async with contextlib.aclosing(_Ear(self._http, self._to)) as ear:
+            while True:
+                try:
+                    step = flow.send(outcome)
+                except StopIteration:
+                    return
+                outcome = None
+                if isinstance(step, Event):
+                    yield step
+                elif isinstance(step, Listen):
+                    outcome = await ear.listen(step.request)
+                elif isinstance(step, Hear):
+                    outcome = await ear.hear()
+                else:
+                    outcome = await self._do(step)
+
+    async def perform(self, flow: Flow[Result]) -> Result:
+        """Perform what a flow asks for, step by step, and return what it returns."""
+        outcome: Outcome = None
+        while True:
+            try:
+                step = flow.send(outcome)
+            except StopIteration as done:
+                result: Result = done.value
+                return result
+            outcome = await self._do(step)
+
+    async def _do(self, step: Step) -> Outcome:
+        if isinstance(step, Request):
+            return await self._send(step)
+        if isinstance(step, Tell):
+            answer = step.listener(step.news)
+            return Said(await answer if inspect.isawaitable(answer) else answer)
+        if self._on_trouble is not None and step.because:
+            self._on_trouble(step.because)
+        await anyio.sleep(step.seconds)
+        return None
+
+    async def _send(self, request: Request) -> Reply | Lost:
+        try:
+            async with _opened(self._http, request, connection.timeout(request)) as response:
+                body = await (response.aread() if request.on_line is None else _last_line(response, request.on_line))
+        except httpx2.RequestError as error:
+            return self._to.lost(error)
+        return connection.reply(response, body)
+
+
+def _opened(
+    http: httpx2.AsyncClient, request: Request, timeout: httpx2.Timeout
+) -> contextlib.AbstractAsyncContextManager[httpx2.Response]:
+    return http.stream(
+        request.method,
+        request.path,
+        params=list(request.query),
+        headers=dict(request.headers),
+        content=request.body,
+        timeout=timeout,
+    )
+
+
+async def _last_line(response: httpx2.Response, on_line: Callable[[bytes], None]) -> bytes:
+    lines, last = Lines(), b""
+    async for chunk in response.aiter_bytes():
+        last = connection.last_line(lines.add(chunk), on_line, last)
+    return connection.last_line(lines.end(), on_line, last)
+
+
+class _Ear:
+    """At most one open stream."""
+
+    def __init__(self, http: httpx2.AsyncClient, to: Connection) -> None:
+        self._http = http
+        self._to = to
+        self._open = contextlib.AsyncExitStack()
+        self._chunks: AsyncIterator[bytes] | None = None
+
+    async def listen(self, request: Request) -> Reply | Lost:
+        await self.aclose()
+        try:
+            response = await self._open.enter_async_context(_opened(self._http, request, connection.silence(request)))
+            body = b"" if response.is_success else await response.aread()
+        except httpx2.RequestError as error:
+            return self._to.lost(error)
+        self._chunks = response.aiter_bytes()
+        return connection.reply(response, body)
+
+    async def hear(self) -> Heard | Lost:
+        try:
+            return Heard(await anext(self._chunks, b"") if self._chunks is not None else b"")
+        except httpx2.RequestError as error:
+            return self._to.lost(error)
+
+    async def aclose(self) -> None:
+        await self._open.aclose()

@@ -1,0 +1,319 @@
+"""Every call a client offers, once, as a flow: the sync and the async client perform these and add nothing."""
+
+import os
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import NoneType
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
+
+from assent.sdk import protocol
+from assent.sdk.errors import NotApproved, StillWaiting, passed
+from assent.sdk.files import ContextFile
+from assent.sdk.protocol import (
+    Asking,
+    DeliveryFilters,
+    Filters,
+    Flow,
+    HistoryFilters,
+    Pace,
+    Pause,
+    Request,
+    RuleChanges,
+    RuleFields,
+    RunFilters,
+    Supposed,
+)
+from assent.sdk.run_values import JournalLine, JournalPage, ProcessInfo, ProcessList, Run, RunPage
+from assent.sdk.values import (
+    Backtest,
+    BacktestLine,
+    Breakpoint,
+    BreakpointResult,
+    Delivery,
+    DeliveryPage,
+    DeliveryWithLog,
+    Event,
+    Events,
+    Feedback,
+    HistoryPage,
+    Page,
+    Rule,
+    RuleCheck,
+    RuleEvent,
+    RuleEvents,
+    Rules,
+    RulesImported,
+    ShadowReport,
+    Status,
+)
+from assent.sdk.waits import Audience, waiting
+
+if TYPE_CHECKING:
+    from assent.sdk.receipts import Expected, Keys, Receipt, ReceiptKeys, ReceiptUse
+
+Result = TypeVar("Result")
+LOOK_SECONDS = 1.0
+"""How often somebody who waits for a run looks at it."""
+
+
+def granted(ended: Status) -> BreakpointResult:
+    """Return the result of an approval; raise after anything else, or where the two do not say the same."""
+    result = passed(ended.result)
+    if not ended.approved:
+        raise NotApproved(result=result)
+    return result
+
+
+@dataclass(frozen=True, slots=True)
+class Calls:
+    """What can be asked of a server; `patience` is for how many seconds it may be out of reach."""
+
+    pace: Pace
+    patience: float
+    now: Callable[[], float] = time.time
+    """What time it is, in seconds: for receipts, which expire."""
+
+    def create(
+        self,
+        question: str | None = None,
+        *,
+        files: Sequence[ContextFile] = (),
+        idempotency_key: str | None = None,
+        **asking: Unpack[Asking],
+    ) -> Flow[Breakpoint]:
+        """Raise a breakpoint, once, however often the request has to be sent."""
+        body = protocol.creation(question, asking)
+        key = idempotency_key or uuid.uuid4().hex
+        return protocol.creating(body, files, key=key, pace=self.pace, patience=self.patience)
+
+    def require_approval(
+        self,
+        question: str | None = None,
+        *,
+        files: Sequence[ContextFile] = (),
+        timeout: float | None = None,
+        on_comment: Callable[[Feedback], object] | None = None,
+        **asking: Unpack[Asking],
+    ) -> Flow[BreakpointResult]:
+        """Ask, wait, and return the result of an approval; raise Rejected, Expired or Cancelled after anything else."""
+        raised = yield from self.create(question, files=files, **asking)
+        ended = yield from self.wait(raised.id, timeout=timeout, on_comment=on_comment)
+        return granted(ended)
+
+    def get(self, breakpoint_id: str) -> Flow[Breakpoint]:
+        return self._perform(protocol.reading(protocol.address(breakpoint_id)), Breakpoint)
+
+    def status(self, breakpoint_id: str) -> Flow[Status]:
+        return self._perform(protocol.asking_status(breakpoint_id), Status)
+
+    def wait(
+        self,
+        breakpoint_id: str,
+        *,
+        timeout: float | None = None,
+        patience: float | None = None,
+        on_event: Callable[[Event], object] | None = None,
+        on_comment: Callable[[Feedback], object] | None = None,
+    ) -> Flow[Status]:
+        """Return how it ended, however long that takes; raise StillWaiting after `timeout` seconds.
+
+        Restarts and draining nodes go unnoticed; Unreachable is raised after `patience` seconds without any answer.
+        `on_event` is told of every event, `on_comment` of what people say; a text that it returns
+        is the agent's reply.
+        """
+        patience = self.patience if patience is None else patience
+        wanted = on_event is not None or on_comment is not None
+        audience = Audience(on_event=on_event, on_comment=on_comment) if wanted else None
+        return waiting(breakpoint_id, pace=self.pace, patience=patience, timeout=timeout, audience=audience)
+
+    def list(self, **filters: Unpack[Filters]) -> Flow[Page]:
+        return self._perform(protocol.reading("/api/breakpoints", protocol.filtered(filters)), Page)
+
+    def events(self, breakpoint_id: str) -> Flow[Sequence[Event]]:
+        return (yield from self._perform(protocol.reading(protocol.address(breakpoint_id, "events")), Events)).items
+
+    def comment(self, breakpoint_id: str, text: str) -> Flow[Breakpoint]:
+        return self.feedback(breakpoint_id, {"comment": text})
+
+    def approve(self, breakpoint_id: str, /, **answer: Any) -> Flow[Breakpoint]:  # noqa: ANN401  # the API's own fields
+        """Approve; `comment`, `option`, `answers`, `edits`, `confirm` and the `digest` that was shown may go along."""
+        return self.feedback(breakpoint_id, {"release": True, "approved": True} | answer)
+
+    def reject(self, breakpoint_id: str, /, **answer: Any) -> Flow[Breakpoint]:  # noqa: ANN401  # the API's own fields
+        return self.feedback(breakpoint_id, {"release": True, "approved": False} | answer)
+
+    def feedback(self, breakpoint_id: str, body: Mapping[str, Any]) -> Flow[Breakpoint]:
+        """Say what the body says, once."""
+        said = {name: value for name, value in body.items() if value is not None}
+        path = protocol.address(breakpoint_id, "feedback")
+        return self._perform(protocol.sending(path, said, key=uuid.uuid4().hex), Breakpoint)
+
+    def cancel(self, breakpoint_id: str) -> Flow[Breakpoint]:
+        return self._perform(protocol.ending(breakpoint_id), Breakpoint)
+
+    def receipt(self, breakpoint_id: str) -> "Flow[Receipt]":
+        """Fetch the signed receipt of an approval; nothing about it is checked yet."""
+        from assent.sdk import receipts  # noqa: PLC0415  # few need it, and it takes its time to load
+
+        return receipts.fetching(breakpoint_id, pace=self.pace, patience=self.patience)
+
+    def receipt_keys(self) -> "Flow[ReceiptKeys]":
+        """Return the public keys of the project's receipts, also those that are no longer used."""
+        from assent.sdk import receipts  # noqa: PLC0415  # the same
+
+        return receipts.listing_keys(pace=self.pace, patience=self.patience)
+
+    def consume_receipt(
+        self,
+        receipt: "Receipt",
+        *,
+        keys: "Keys | None" = None,
+        idempotency_key: str | None = None,
+        **expected: "Unpack[Expected]",
+    ) -> "Flow[ReceiptUse]":
+        """Check a receipt against what is about to be done, then use it, once; raise if anything is not as it must be.
+
+        Trusted are the keys given, else those of ASSENT_RECEIPT_KEY, else those the server says are its own.
+        """
+        from assent.sdk import receipts  # noqa: PLC0415  # the same
+
+        return receipts.accepting(
+            receipt,
+            keys=receipts.pinned(os.environ) if keys is None else keys,
+            now=self.now(),
+            key=idempotency_key or uuid.uuid4().hex,
+            pace=self.pace,
+            patience=self.patience,
+            **expected,
+        )
+
+    def processes(self) -> Flow[Sequence[ProcessInfo]]:
+        """Return the processes that the server can run, and those that it cannot with the reason."""
+        return (yield from self._perform(protocol.reading("/api/processes"), ProcessList)).items
+
+    def start_run(
+        self,
+        process: str,
+        inputs: Any = None,  # noqa: ANN401  # any JSON
+        *,
+        agent_id: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> Flow[Run]:
+        """Start a run, once, however often the request has to be sent."""
+        body = {"process": process, "inputs": inputs} | ({"agentId": agent_id} if agent_id else {})
+        return self._perform(protocol.sending("/api/runs", body, key=idempotency_key or uuid.uuid4().hex), Run)
+
+    def run(self, run_id: str) -> Flow[Run]:
+        return self._perform(protocol.reading(protocol.run_address(run_id)), Run)
+
+    def runs(self, **filters: Unpack[RunFilters]) -> Flow[RunPage]:
+        return self._perform(protocol.reading("/api/runs", protocol.filtered(filters)), RunPage)
+
+    def wait_for_run(self, run_id: str, *, timeout: float | None = None) -> Flow[Run]:
+        """Return a run when it has ended; raise StillWaiting after `timeout` seconds."""
+        started = self.pace.now()
+        while not (found := (yield from self.run(run_id))).ended:
+            if timeout is not None and self.pace.now() - started >= timeout:
+                msg = f"The run {run_id} is {found.state} after {timeout:g} s."
+                raise StillWaiting(msg)
+            yield Pause(LOOK_SECONDS, "")
+        return found
+
+    def journal(self, run_id: str, *, after: int = 0) -> Flow[Sequence[JournalLine]]:
+        """Return the lines of a run's journal with a number above `after`; 500 at most, so ask again for more."""
+        path = protocol.run_address(run_id, "journal")
+        return (yield from self._perform(protocol.reading(path, [("after", str(after))]), JournalPage)).items
+
+    def run_file(self, run_id: str, path: str) -> Flow[bytes]:
+        """Return a file that a run has kept."""
+        return self._perform(protocol.reading(protocol.run_address(run_id, "files", path)), bytes)
+
+    def cancel_run(self, run_id: str) -> Flow[Run]:
+        """End a run, and take back what it has asked."""
+        return self._perform(protocol.writing(protocol.run_address(run_id, "cancel"), {}), Run)
+
+    def retry_run(self, run_id: str) -> Flow[Run]:
+        """Go on with a failed run from the step that failed."""
+        return self._perform(protocol.writing(protocol.run_address(run_id, "retry"), {}), Run)
+
+    def deliveries(self, **filters: Unpack[DeliveryFilters]) -> Flow[DeliveryPage]:
+        """Return what was sent about the breakpoints this token sees, newest first."""
+        return self._perform(protocol.reading("/api/deliveries", protocol.filtered(filters)), DeliveryPage)
+
+    def delivery(self, delivery_id: str) -> Flow[DeliveryWithLog]:
+        """Return one, with every attempt."""
+        return self._perform(protocol.reading(protocol.delivery_address(delivery_id)), DeliveryWithLog)
+
+    def retry_delivery(self, delivery_id: str) -> Flow[Delivery]:
+        """Try a dead one again, at once; for admins."""
+        return self._perform(protocol.retrying(delivery_id), Delivery)
+
+    def history(self, **filters: Unpack[HistoryFilters]) -> Flow[HistoryPage]:
+        """Return what became of past breakpoints, newest first; with a gate, how that gate fares as well."""
+        return self._perform(protocol.reading("/api/history", protocol.filtered(filters)), HistoryPage)
+
+    def rules(self) -> Flow[Sequence[Rule]]:
+        """Return the rules of the project, in the order they are asked."""
+        return (yield from self._perform(protocol.reading("/api/rules"), Rules)).items
+
+    def rule(self, rule_id: str) -> Flow[Rule]:
+        """Return a rule, also one that was removed."""
+        return self._perform(protocol.reading(protocol.rule_address(rule_id)), Rule)
+
+    def rule_events(self, rule_id: str) -> Flow[Sequence[RuleEvent]]:
+        return (yield from self._perform(protocol.reading(protocol.rule_address(rule_id, "events")), RuleEvents)).items
+
+    def add_rule(self, pattern: str, action: str = "auto-approve", **fields: Unpack[RuleFields]) -> Flow[Rule]:
+        body = {"pattern": pattern, "action": action} | protocol.named(fields)
+        return self._perform(protocol.writing("/api/rules", body), Rule)
+
+    def change_rule(self, rule_id: str, **changes: Unpack[RuleChanges]) -> Flow[Rule]:
+        """Change what is given and leave the rest."""
+        request = protocol.writing(protocol.rule_address(rule_id), protocol.named(changes), method="PATCH")
+        return self._perform(request, Rule)
+
+    def remove_rule(self, rule_id: str, *, why: str | None = None) -> Flow[None]:
+        """Remove a rule; what it decided stays explained."""
+        yield from self._perform(protocol.removing_rule(rule_id, why=why), NoneType)
+
+    def check_rules(self, gate: str, **supposed: Unpack[Supposed]) -> Flow[RuleCheck]:
+        """Ask whether a person would have to be asked about such a breakpoint; nothing is raised."""
+        given = {name: value for name, value in supposed.items() if value is not None}
+        return self._perform(protocol.asking_rules({"breakpointId": gate} | protocol.named(given)), RuleCheck)
+
+    def export_rules(self) -> Flow[dict[str, Any]]:
+        """Return the rules as a rules.json."""
+        return self._perform(protocol.reading("/api/rules/export"), dict[str, Any])
+
+    def import_rules(
+        self, document: Mapping[str, Any], *, dry_run: bool = False, replace: bool = False, why: str | None = None
+    ) -> Flow[RulesImported]:
+        """Take over a rules.json, all of it or nothing; `replace` removes the rules that are not in it."""
+        query = [("dryRun", str(dry_run).lower()), ("replace", str(replace).lower())] + ([("why", why)] if why else [])
+        return self._perform(protocol.writing("/api/rules/import", document, query=query), RulesImported)
+
+    def backtest(
+        self,
+        pattern: str,
+        action: str = "auto-approve",
+        *,
+        days: int = 30,
+        limit: int = 50,
+        on_progress: Callable[[int, int], None] | None = None,
+    ) -> Flow[Backtest]:
+        """Return what a rule would have done in the last days; `on_progress` is told how many of how many are read."""
+        body = {"pattern": pattern, "action": action, "days": days, "limit": limit}
+        request = protocol.backtesting(body, on_progress=on_progress)
+        if on_progress is None:
+            return (yield from self._perform(request, Backtest))
+        return protocol.tested((yield from self._perform(request, BacktestLine)))
+
+    def shadow(self, rule_id: str, *, days: int = 30, limit: int = 50) -> Flow[ShadowReport]:
+        """Return what a rule in shadow said, and what people did."""
+        query = [("days", str(days)), ("limit", str(limit))]
+        return self._perform(protocol.reading(protocol.rule_address(rule_id, "shadow"), query), ShadowReport)
+
+    def _perform(self, request: Request, kind: type[Result]) -> Flow[Result]:
+        return protocol.performed(request, kind, pace=self.pace, patience=self.patience)

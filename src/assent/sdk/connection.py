@@ -1,0 +1,78 @@
+"""What the two clients have in common: where the server is, how long it may take, what a broken connection is."""
+
+import os
+import random
+import time
+from collections.abc import Callable
+
+import httpx2
+
+from assent.sdk.errors import BadAddress
+from assent.sdk.protocol import Lost, Pace, Reply, Request
+
+DEFAULT_URL = "http://127.0.0.1:7373"
+CONNECT_SECONDS = 5.0
+ANSWER_SECONDS = 30.0
+# Many waits share one client: a limit would let them wait for each other.
+LIMITS = httpx2.Limits(max_connections=None, max_keepalive_connections=20)
+BEFORE_SENDING = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)
+_LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
+
+
+class Connection:
+    """How to reach a server, checked before anything is sent."""
+
+    def __init__(self, url: str | None, token: str | None) -> None:
+        self.url = _checked_url(url or os.environ.get("ASSENT_URL") or DEFAULT_URL)
+        self.headers = {"Authorization": f"Bearer {_checked_token(token or os.environ.get('ASSENT_TOKEN'))}"}
+        # A proxy meant for the internet cannot reach this machine's own loopback.
+        self.trust_env = httpx2.URL(self.url).host not in _LOOPBACK
+        self.pace = Pace(time.monotonic, random.random)
+
+    def lost(self, error: httpx2.RequestError) -> Lost:
+        spoken = str(error) or type(error).__name__
+        if isinstance(error, BEFORE_SENDING):
+            return Lost(f"no connection to {self.url} ({spoken})", sent=False)
+        return Lost(f"the connection to {self.url} broke ({spoken})", sent=True)
+
+
+def timeout(request: Request) -> httpx2.Timeout:
+    return httpx2.Timeout(ANSWER_SECONDS + request.patient_for, connect=CONNECT_SECONDS)
+
+
+def silence(request: Request) -> httpx2.Timeout:
+    """How long an open stream may say nothing."""
+    return httpx2.Timeout(ANSWER_SECONDS, connect=CONNECT_SECONDS, read=request.patient_for)
+
+
+def reply(response: httpx2.Response, body: bytes) -> Reply:
+    return Reply(response.status_code, {name.lower(): value for name, value in response.headers.items()}, body)
+
+
+def last_line(lines: list[bytes], on_line: Callable[[bytes], None], before: bytes) -> bytes:
+    """Tell of each line and return the last, which may be one of before."""
+    for line in lines:
+        on_line(line)
+    return lines[-1] if lines else before
+
+
+def _checked_url(url: str) -> str:
+    try:
+        parts = httpx2.URL(url)
+    except httpx2.InvalidURL as error:
+        msg = f"ASSENT_URL is {url!r}, which is not an address; it looks like {DEFAULT_URL}."
+        raise BadAddress(msg) from error
+    if parts.scheme not in {"http", "https"} or not parts.host:
+        msg = f"ASSENT_URL is {url!r}; it must begin with http:// or https://, as in {DEFAULT_URL}."
+        raise BadAddress(msg)
+    return url.rstrip("/")
+
+
+def _checked_token(token: str | None) -> str:
+    if not token:
+        msg = "Set ASSENT_TOKEN to a token; assent token create --kind reviewer --name YOU makes one."
+        raise BadAddress(msg)
+    if not (token.isascii() and token.isprintable()) or " " in token:
+        msg = "ASSENT_TOKEN holds characters that no token has; copy it again, without quotes and blanks."
+        raise BadAddress(msg)
+    return token

@@ -1,0 +1,290 @@
+"""`@approve`: a function that runs only when a person, or a rule, has approved this call with these arguments."""
+
+import contextlib
+import functools
+import inspect
+from collections.abc import AsyncGenerator, Callable, Generator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ParamSpec, TypedDict, TypeVar, Unpack, cast
+
+import anyio
+
+from assent.domain.gates import slug
+from assent.sdk import protocol
+from assent.sdk.aio import AsyncAssent
+from assent.sdk.arguments import Call, Template, digest
+from assent.sdk.calls import Calls, granted
+from assent.sdk.client import Assent
+from assent.sdk.context import current
+from assent.sdk.errors import AssentError, DigestMismatch, ReceiptMismatch, passed
+from assent.sdk.protocol import Asking, Flow
+from assent.sdk.receipts import content_digest
+from assent.sdk.values import Breakpoint, BreakpointResult, Status
+
+Given = ParamSpec("Given")
+Made = TypeVar("Made")
+
+LONGEST_TITLE = 300
+LAST_WORDS = 5.0
+_FIXED = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+
+
+class Terms(TypedDict, total=False):
+    """How people are asked about a call; title may have arguments in it, tags may be a function of them."""
+
+    title: str
+    breakpoint_id: str
+    agent_id: str
+    run_id: str
+    tags: Sequence[str] | Callable[..., Sequence[str]]
+    expert: str | Sequence[str]
+    strategy: str
+    risk: str
+    ttl: int
+    on_timeout: str
+    priority: str
+    hard_stop: bool
+    auto_approve_after_n: int
+
+
+def require_approval(question: str | None = None, **asking: Unpack[Asking]) -> BreakpointResult:
+    """Ask wherever this is called, as `breakpoint` does, and return the result of an approval; raise after all else."""
+    from assent.sdk import breakpoints  # noqa: PLC0415  # it brings the terminal and the rules along
+
+    return passed(breakpoints.breakpoint(question, **asking))
+
+
+def approve(
+    question: str | None = None,
+    *,
+    editable: Sequence[str] = (),
+    hide: Sequence[str] = (),
+    when: Callable[..., object] | None = None,
+    client: Assent | AsyncAssent | None = None,
+    **terms: Unpack[Terms],
+) -> Callable[[Callable[Given, Made]], Callable[Given, Made]]:
+    """Let a function, sync or async, run only when this call of it was approved.
+
+    The question may name arguments: "Pay {amount} to {to}?". The reviewer may change the arguments in `editable`,
+    within their type. Those in `hide`, and what is called so inside of others, are not shown. With `when`, a function
+    of the same arguments, only calls for which it returns False are run without asking. Whatever else happens, a
+    rejection, a deadline, a server out of reach, raises, and the function is not run.
+    """
+    if question is not None and not isinstance(question, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers
+        msg = 'Write @approve(), with parentheses, or @approve("Shall I … {argument}?").'
+        raise TypeError(msg)
+
+    def decorate(function: Callable[Given, Made]) -> Callable[Given, Made]:
+        gate = Gate.of(function, question, editable=editable, hide=hide, terms=terms)
+        if inspect.iscoroutinefunction(function):
+            return cast("Callable[Given, Made]", _asynchronous(function, gate, when, client))
+        return _synchronous(function, gate, when, client)
+
+    return decorate
+
+
+def _synchronous(
+    function: Callable[Given, Made],
+    gate: "Gate",
+    when: Callable[..., object] | None,
+    client: Any,  # noqa: ANN401
+) -> Callable[Given, Made]:
+    if client is not None and not isinstance(client, Assent):
+        raise TypeError("A plain function is asked about through Assent, an async one through AsyncAssent.")
+
+    @functools.wraps(function)
+    def gated(*args: Given.args, **kwargs: Given.kwargs) -> Made:
+        bound = gate.bind(*args, **kwargs)
+        if not _excused(when, bound):
+            bound = _ask(gate.asked(bound), client)
+        return function(*bound.args, **bound.kwargs)
+
+    return gated
+
+
+def _asynchronous(
+    function: Callable[..., Any],
+    gate: "Gate",
+    when: Callable[..., object] | None,
+    client: Any,  # noqa: ANN401
+) -> Callable[..., Any]:
+    if client is not None and not isinstance(client, AsyncAssent):
+        raise TypeError("A plain function is asked about through Assent, an async one through AsyncAssent.")
+
+    @functools.wraps(function)
+    async def gated(*args: object, **kwargs: object) -> object:
+        bound = gate.bind(*args, **kwargs)
+        if not _excused(when, bound):
+            bound = await _ask_async(gate.asked(bound), client)
+        return await function(*bound.args, **bound.kwargs)
+
+    return gated
+
+
+def _excused(when: Callable[..., object] | None, bound: inspect.BoundArguments) -> bool:
+    """Only an explicit False excuses: a predicate that forgets to return, or returns a coroutine, does not."""
+    return when is not None and when(*bound.args, **bound.kwargs) is False
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A call, and how it is asked about."""
+
+    call: Call
+    question: str
+    asking: Asking
+
+    @property
+    def body(self) -> dict[str, Any]:
+        return protocol.creation(self.question, self.asking)
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """A function with the terms of its approval, checked when it is decorated."""
+
+    name: str
+    signature: inspect.Signature
+    question: Template
+    title: Template
+    hide: Sequence[str]
+    editable: Sequence[str]
+    terms: Terms
+
+    @classmethod
+    def of(
+        cls,
+        function: Callable[..., Any],
+        question: str | None,
+        *,
+        editable: Sequence[str],
+        hide: Sequence[str],
+        terms: Terms,
+    ) -> "Gate":
+        if inspect.isasyncgenfunction(function) or not inspect.isroutine(function):
+            raise TypeError("@approve stands directly over a function that is called, or awaited, once.")
+        signature = inspect.signature(function)
+        name = f"{function.__module__}.{function.__qualname__}"
+        _check_names(signature, editable, hide, terms)
+        template = functools.partial(Template, names=list(signature.parameters), hide=hide)
+        plain = function.__qualname__.replace("{", "").replace("}", "")
+        return cls(
+            name=name,
+            signature=signature,
+            question=template(question or f"Run {plain}?"),
+            title=template(terms.get("title") or plain),
+            hide=tuple(hide),
+            editable=tuple(editable),
+            terms=terms,
+        )
+
+    def bind(self, *args: object, **kwargs: object) -> inspect.BoundArguments:
+        bound = self.signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        return bound
+
+    def asked(self, bound: inspect.BoundArguments) -> Asked:
+        from assent.sdk.breakpoints import agent_name  # noqa: PLC0415  # only where it is needed
+
+        call = Call.of(bound, hide=self.hide, editable=self.editable)
+        given: dict[str, Any] = {name: value for name, value in self.terms.items() if value is not None}
+        tags, ttl = given.pop("tags", None), given.pop("ttl", None)
+        asking: dict[str, Any] = given | {
+            "title": self.title.filled(call)[:LONGEST_TITLE],
+            "breakpoint_id": given.get("breakpoint_id") or gate_of(self.name),
+            "agent_id": given.get("agent_id") or agent_name(),
+            "tags": tags(*bound.args, **bound.kwargs) if callable(tags) else tags,
+            "ttl_seconds": ttl,
+            "editable": list(call.editable) or None,
+            "payload": {
+                "function": self.name,
+                "arguments": dict(call.shown),
+                "callDigest": digest(self.name, call.shown),
+            },
+        }
+        return Asked(call, self.question.filled(call), cast("Asking", asking))
+
+
+def _check_names(signature: inspect.Signature, editable: Sequence[str], hide: Sequence[str], terms: Terms) -> None:
+    plain = {name for name, each in signature.parameters.items() if each.kind not in _FIXED}
+    if isinstance(editable, str) or isinstance(hide, str):
+        raise TypeError('Names go in a tuple: hide=("password",).')
+    if unknown := set(terms) - set(Terms.__annotations__):
+        raise TypeError(f"@approve has no {', '.join(sorted(unknown))}.")
+    if wrong := (set(editable) - plain) | (set(editable) & set(hide)):
+        raise ValueError(f"{', '.join(sorted(wrong))} cannot be editable: not an argument, or hidden.")
+
+
+def gate_of(function: str) -> str:
+    """Return the gate of a function: its module and name, so that a rule for one says nothing of another."""
+    words = function.replace("<locals>", "local").replace("<lambda>", "lambda").split(".")
+    return slug(".".join(["call", *(word.strip("_") or "-" for word in words)]))
+
+
+def _ask(asked: Asked, client: Assent | None) -> inspect.BoundArguments:
+    from assent.sdk import breakpoints  # noqa: PLC0415  # it brings the terminal and the rules along
+
+    if client is None and (current.get() is not None or not breakpoints.server_is_set()):
+        return asked.call.released(passed(breakpoints.breakpoint(asked.question, **asked.asking)))
+    mine = contextlib.nullcontext(client) if client is not None else Assent(patience=breakpoints.PATIENCE)
+    with mine as assent:
+        raised = assent.create(asked.question, **asked.asking)
+        with _taken_back(assent, raised):
+            ended = assent.wait(raised.id)
+        return assent.perform(released(assent.calls, asked, raised, ended))
+
+
+@contextlib.contextmanager
+def _taken_back(assent: Assent, raised: Breakpoint) -> Generator[None, None, None]:
+    """Whoever leaves takes the question along: an approval would come to nothing."""
+    try:
+        yield
+    except (KeyboardInterrupt, SystemExit):
+        with contextlib.suppress(AssentError):
+            assent.perform(_hurried(assent.calls).cancel(raised.id))
+        raise
+
+
+async def _ask_async(asked: Asked, client: AsyncAssent | None) -> inspect.BoundArguments:
+    from assent.sdk import breakpoints  # noqa: PLC0415  # it brings the terminal and the rules along
+
+    if client is None and (current.get() is not None or not breakpoints.server_is_set()):
+        return asked.call.released(passed(await breakpoints.abreakpoint(asked.question, **asked.asking)))
+    mine = contextlib.nullcontext(client) if client is not None else AsyncAssent(patience=breakpoints.PATIENCE)
+    async with mine as assent:
+        raised = await assent.create(asked.question, **asked.asking)
+        async with _taken_back_async(assent, raised):
+            ended = await assent.wait(raised.id)
+        return await assent.perform(released(assent.calls, asked, raised, ended))
+
+
+@contextlib.asynccontextmanager
+async def _taken_back_async(assent: AsyncAssent, raised: Breakpoint) -> AsyncGenerator[None, None]:
+    try:
+        yield
+    except anyio.get_cancelled_exc_class():
+        with anyio.CancelScope(shield=True), contextlib.suppress(AssentError):
+            await assent.perform(_hurried(assent.calls).cancel(raised.id))
+        raise
+
+
+def _hurried(calls: Calls) -> Calls:
+    return replace(calls, patience=LAST_WORDS)
+
+
+def released(calls: Calls, asked: Asked, raised: Breakpoint, ended: Status) -> Flow[inspect.BoundArguments]:
+    """Return the arguments to run with, once the receipt has been held against them and used."""
+    result = granted(ended)
+    bound = asked.call.released(result)
+    receipt = yield from calls.receipt(raised.id)
+    approval = receipt.approval
+    if (approval.edits or {}) != (result.edits or {}):
+        raise ReceiptMismatch("The receipt is for other changes than the answer has; nothing was run.")
+    expected = content_digest(asked.body, project=approval.project)
+    if raised.digest != expected:
+        raise DigestMismatch("What the server keeps is not what was asked; nothing was run.")
+    agent, gate = asked.body["agentId"], asked.body["payload"]["breakpointId"]
+    yield from calls.consume_receipt(receipt, digest=expected, agent_id=agent, gate=gate)
+    # It took a moment, in which somebody might have changed them.
+    asked.call.released(result)
+    return bound

@@ -1,0 +1,323 @@
+"""No server at all: rules from a file, a question in the terminal, and a journal of both, by the server's own code."""
+
+import json
+import os
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from pydantic import ValidationError
+
+from assent import wire
+from assent.domain.access import Actor, Kind
+from assent.domain.breakpoint import (
+    NEVER,
+    Action,
+    Breakpoint,
+    Event,
+    Response,
+    Status,
+    advance,
+    answered,
+    approve_by_rule,
+    record,
+    release,
+    response_body,
+    terms_of,
+    time_out,
+    unanswered,
+)
+from assent.domain.canonical import Json, is_object, strict_loads
+from assent.domain.draft import MAX_FILES, Draft, draft
+from assent.domain.errors import AssentError, InvalidRequest, TooLarge
+from assent.domain.instants import SECOND, iso
+from assent.domain.routing import Seat
+from assent.domain.rulebook import Rule, RuleAction
+from assent.domain.rules import STOPS, Recommendation, Source, propose, recommend, subject_of
+from assent.domain.strategies import NEEDS_EXPERTS, Decision, Vote, verdict
+from assent.domain.terms import Answer, Terms
+from assent.sdk import values
+from assent.sdk.local_journal import Journal
+from assent.sdk.local_rules import RULES, LocalRules, add_rule, read_rules
+from assent.sdk.local_shown import show
+from assent.sdk.local_talk import Said, talk
+from assent.sdk.local_terminal import Late, Person, open_terminal
+from assent.sdk.user import user
+from assent.sdk.visible import visible
+
+PROJECT, VIA = "local", "terminal"
+NO_TERMINAL = Actor(Kind.SYSTEM, "no-terminal")
+NO_QUORUM = Actor(Kind.SYSTEM, "one-person")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Desk:
+    """Where a question is asked: the folder, who sits there, the clock, new ids, and how to reach the person."""
+
+    folder: Path
+    user: str
+    now: Callable[[], int]
+    new_id: Callable[[str], str]
+    person: Callable[[int | None], Person | None]
+    """Is given how many seconds there are to answer."""
+
+    @property
+    def journal(self) -> Journal:
+        return Journal(self.folder)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """How a local breakpoint ended."""
+
+    id: str
+    gate: str
+    status: values.Status
+    auto_approval: Mapping[str, Json]
+    rule_problem: str | None
+    unseen: bool
+    """Rejected because there was nobody to ask."""
+
+    @property
+    def result(self) -> values.BreakpointResult:
+        assert self.status.result is not None, "it has ended"
+        return self.status.result
+
+
+def folder() -> Path:
+    """Where the journal and the rules of this machine are."""
+    chosen = os.environ.get("ASSENT_LOCAL_DIR")
+    return Path(chosen).expanduser() if chosen else Path.home() / ".assent"
+
+
+def desk(person: Callable[[int | None], Person | None] = open_terminal) -> Desk:
+    """Return the desk of whoever runs this process."""
+    return Desk(folder=folder(), user=user(), now=_now, new_id=_new_id, person=person)
+
+
+def _now() -> int:
+    return time.time_ns() // 1000
+
+
+def _new_id(prefix: str) -> str:
+    return f"{prefix}{time.time_ns() // 1_000_000:012x}{secrets.token_hex(8)}"
+
+
+def ask(body: Mapping[str, Any], at: Desk) -> Outcome:
+    """Raise a breakpoint here, have it answered by a rule or by the person at the terminal, and write it all down."""
+    wanted = _draft(body)
+    journal, rules = at.journal, read_rules(at.folder)
+    recommendation = _recommended(rules, wanted, journal, now=at.now())
+    asked = _raised(wanted, recommendation, journal, at)
+    if recommendation.recommended:
+        rule = recommendation.matched_rule or recommendation.source.value
+        ended, event = approve_by_rule(asked, rule, at=at.now())
+        journal.append([event])
+    else:
+        ended, events = _asked(asked, wanted, rules, recommendation, at)
+        journal.append(events)
+    return _outcome(ended, recommendation, rules)
+
+
+def _draft(body: Mapping[str, Any]) -> Draft:
+    """Read it as strictly as the server does."""
+    try:
+        sent = strict_loads(json.dumps(body, allow_nan=False).encode())
+        wire.CreateBreakpoint.model_validate(sent)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise InvalidRequest.at("/" + "/".join(map(str, first["loc"])), str(first["msg"])) from error
+    except (ValueError, TypeError) as error:
+        raise InvalidRequest(f"The payload is not JSON: {error}.") from error
+    wanted = draft(sent)
+    if sum(len(file.content or b"") for file in wanted.files) > MAX_FILES:
+        raise TooLarge(f"The files are larger than {MAX_FILES} bytes together.")
+    return wanted
+
+
+def _recommended(rules: LocalRules, wanted: Draft, journal: Journal, *, now: int) -> Recommendation:
+    consecutive = journal.streak(wanted.gate, wanted.agent_id)
+    if rules.problem is not None:
+        return Recommendation(
+            recommended=False,
+            reason=rules.problem,
+            source=Source.PROMPT,
+            matched=None,
+            consecutive_approvals=consecutive,
+            trace=(),
+            shadow_matches=(),
+        )
+    after_n: Json = wanted.payload.get("autoApproveAfterN")
+    return recommend(
+        rules.book,
+        subject_of(wanted),
+        hard_stop=wanted.payload.get("hardStop") is True,
+        plain=Terms.of(wanted.gate, wanted.payload).plain,
+        after_n=after_n if rules.agents_may_count else None,
+        consecutive=consecutive,
+        now=now,
+    )
+
+
+def _raised(wanted: Draft, recommendation: Recommendation, journal: Journal, at: Desk) -> Breakpoint:
+    """Write the question down before anybody is asked."""
+    now, ttl = at.now(), wanted.ttl_seconds
+    actor = Actor(Kind.AGENT, wanted.agent_id)
+    new = Breakpoint(
+        id=at.new_id("local_"),
+        project=PROJECT,
+        agent_id=wanted.agent_id,
+        run_id=wanted.run_id,
+        title=wanted.title,
+        gate=wanted.gate,
+        payload=wanted.payload,
+        tags=wanted.tags,
+        seats=tuple(Seat(name) for name in wanted.experts),
+        strategy=wanted.strategy,
+        risk=wanted.risk,
+        priority=wanted.priority,
+        on_timeout=wanted.on_timeout or "expire",
+        ttl_seconds=ttl,
+        callback_url=None,
+        digest=wanted.digest(PROJECT),
+        created_at=now,
+        created_by=actor,
+        created_by_id=str(actor),
+        due_at=now + ttl * SECOND if ttl is not None else NEVER,
+        auto_approval=recommendation.body(),
+        warnings=(),
+    )
+    metadata: dict[str, Json] = {
+        "digest": new.digest,
+        "terms": terms_of(new),
+        "agentId": new.agent_id,
+        "gate": new.gate,
+        "autoApproval": new.auto_approval,
+        "title": new.title,
+        "tags": list(new.tags),
+        "runId": new.run_id,
+        "payload": new.payload,
+        "user": at.user,
+    }
+    new, event = record(new, "created", actor=actor, at=now, metadata=metadata)
+    journal.append([event])
+    return new
+
+
+def _asked(
+    asked: Breakpoint, wanted: Draft, rules: LocalRules, recommendation: Recommendation, at: Desk
+) -> tuple[Breakpoint, list[Event]]:
+    if asked.strategy in NEEDS_EXPERTS and len(asked.seats) > 1:
+        names = ", ".join(seat.name for seat in asked.seats)
+        reason = f"{asked.strategy} asks {names}, and there is one person at a terminal; it needs a server."
+        return _refused(asked, NO_QUORUM, reason, at)
+    person = at.person(asked.ttl_seconds)
+    if person is None:
+        reason = "Nobody was asked: there is no terminal here and no server is set (ASSENT_URL, ASSENT_TOKEN)."
+        return _refused(asked, NO_TERMINAL, " ".join(filter(None, [reason, rules.problem])), at)
+    try:
+        show(person.console, asked, wanted.files, problem=rules.problem)
+        pattern = _pattern(asked, rules, recommendation)
+        said = talk(person, Terms.of(asked.gate, asked.payload), _values(asked.payload), pattern=pattern)
+        if said.always and pattern is not None:
+            _write_rule(person, pattern, at)
+    except Late:
+        return _timed_out(asked, at)
+    except KeyboardInterrupt:
+        said = Said(Answer(approved=False, comment="Not approved: interrupted with Ctrl-C."))
+    finally:
+        person.close()
+    return _answered(asked, said, at)
+
+
+def _refused(asked: Breakpoint, by: Actor, reason: str, at: Desk) -> tuple[Breakpoint, list[Event]]:
+    """Reject in nobody's name: there is nobody who could say yes."""
+    result = unanswered(Status.RELEASED) | {
+        "decision": Decision.REJECTED.value,
+        "respondedBy": str(by),
+        "response": reason,
+        "feedback": reason,
+    }
+    ended, event = release(asked, Decision.REJECTED, actor=by, at=at.now(), result=result)
+    return ended, [event]
+
+
+def _timed_out(asked: Breakpoint, at: Desk) -> tuple[Breakpoint, list[Event]]:
+    ended, event = time_out(asked, at=at.now())
+    return ended, [event]
+
+
+def _answered(asked: Breakpoint, said: Said, at: Desk) -> tuple[Breakpoint, list[Event]]:
+    now, answer = at.now(), said.answer
+    if asked.overdue(now):
+        return _timed_out(asked, at)
+    response = Response(
+        person=at.user,
+        approved=answer.approved,
+        at=now,
+        via=VIA,
+        comment=answer.comment,
+        option=answer.option,
+        answers=answer.answers,
+        edits=answer.edits,
+        seat=asked.seats[0].name if len(asked.seats) == 1 else None,
+        digest=asked.digest,
+    )
+    actor = Actor(Kind.PERSON, at.user)
+    changed, first = advance(asked, Action.RESPOND, actor=actor, at=now, metadata=response_body(response))
+    decision = verdict(asked.strategy, [Vote(at.user, answer.approved)], len(asked.seats)) or Decision.REJECTED
+    result = answered(decision, [response], last=response)
+    ended, second = release(changed, decision, actor=actor, at=now, result=result)
+    return ended, [first, second]
+
+
+def _pattern(asked: Breakpoint, rules: LocalRules, recommendation: Recommendation) -> str | None:
+    """Return the rule that "always" would write, where one would be followed."""
+    unwanted = asked.payload.get("presentAlwaysApprove") is False
+    if unwanted or rules.problem is not None or recommendation.source in STOPS:
+        return None
+    return propose(subject_of(asked))
+
+
+def _write_rule(person: Person, pattern: str, at: Desk) -> None:
+    rule = Rule(
+        id=at.new_id("rule-"),
+        pattern=pattern,
+        action=RuleAction.AUTO.value,
+        source="always-approve",
+        created_by=str(Actor(Kind.PERSON, at.user)),
+        created_at=at.now(),
+    )
+    try:
+        add_rule(at.folder, rule)
+    except AssentError as error:
+        person.console.print(f"Approved this time; the rule was not written: {visible(error.message)}", style="yellow")
+    else:
+        person.console.print(f"Written as {rule.id} in {at.folder / RULES}.", style="dim", soft_wrap=True)
+
+
+def _values(payload: Mapping[str, Json]) -> Mapping[str, Json]:
+    """Return the values a reviewer may be shown to edit: the arguments of a call, or the payload's own."""
+    arguments: Json = payload.get("arguments")
+    return {**payload, **arguments} if is_object(arguments) else payload
+
+
+def _outcome(ended: Breakpoint, recommendation: Recommendation, rules: LocalRules) -> Outcome:
+    status = values.Status(
+        status=ended.status.value,
+        updated_at=iso(ended.updated_at),
+        decision=ended.decision.value if ended.decision else None,
+        result=msgspec.convert(ended.result, values.BreakpointResult),
+    )
+    return Outcome(
+        id=ended.id,
+        gate=ended.gate,
+        status=status,
+        auto_approval=recommendation.body(),
+        rule_problem=rules.problem,
+        unseen=ended.ended_by == NO_TERMINAL,
+    )

@@ -1,0 +1,171 @@
+"""What was asked and answered on this machine: a JSON object a line, only ever added to, each hashed onto the last."""
+
+import contextlib
+import fcntl
+import json
+import os
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from assent.domain.breakpoint import Event
+from assent.domain.canonical import GENESIS, Json, sha256
+from assent.domain.instants import iso
+from assent.sdk.errors import AssentError
+
+JOURNAL = "journal.jsonl"
+_CHUNK = 64 * 1024
+
+
+class JournalUnusable(AssentError):
+    """Nothing is asked, and nothing approved, that cannot be written down."""
+
+    code = "journal_unusable"
+    title = "The local journal cannot be used"
+
+
+@contextlib.contextmanager
+def sole(folder: Path) -> Generator[None, None, None]:
+    """Make the folder if there is none, and keep every other process of this kind from writing in it."""
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise unusable(folder, error) from error
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(lock)
+
+
+def unusable(path: Path, error: OSError) -> JournalUnusable:
+    msg = f"{path} cannot be used: {error.strerror or error}. Set ASSENT_LOCAL_DIR to a folder you may write in."
+    return JournalUnusable(msg)
+
+
+@dataclass(frozen=True, slots=True)
+class Journal:
+    folder: Path
+
+    @property
+    def path(self) -> Path:
+        return self.folder / JOURNAL
+
+    def append(self, events: Sequence[Event]) -> None:
+        """Write events down for good: when this returns, a crash does not take them back."""
+        with sole(self.folder):
+            try:
+                is_new = not self.path.exists()
+                file = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+                try:
+                    _write(file, _chained(events, *_end(file)))
+                    os.fsync(file)
+                finally:
+                    os.close(file)
+                if is_new:
+                    _sync_folder(self.folder)
+            except OSError as error:
+                raise unusable(self.path, error) from error
+
+    def streak(self, gate: str, agent_id: str) -> int:
+        """Count how often people approved this gate for this agent in a row.
+
+        What cannot be read, or does not fit what stands before it, may have been a rejection: the count starts again.
+        """
+        mine: dict[str, bool] = {}
+        count = 0
+        for event in self.events():
+            if event is None:
+                mine, count = {}, 0
+            elif event["type"] == "created":
+                said: Mapping[str, Json] = event["metadata"]
+                mine[event["breakpointId"]] = (said.get("gate"), said.get("agentId")) == (gate, agent_id)
+            elif event["type"] == "released":
+                count = _counted(count, event, mine=mine.get(event["breakpointId"]))
+        return count
+
+    def events(self) -> Iterator[Mapping[str, Any] | None]:
+        """Return every event, oldest first, and None in place of a line that is not one of ours."""
+        previous = GENESIS
+        try:
+            with self.path.open("rb") as file:
+                for line in file:
+                    yield _read(line, previous)
+                    previous = sha256(line)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise unusable(self.path, error) from error
+
+
+def _counted(count: int, event: Mapping[str, Any], *, mine: bool | None) -> int:
+    """Of a breakpoint that nobody knows any more, only a rejection counts."""
+    if mine is False or str(event["actor"]).startswith("rule:"):
+        return count
+    if event["metadata"].get("decision") != "approved":
+        return 0
+    return count + 1 if mine else count
+
+
+def _read(line: bytes, previous: str) -> Mapping[str, Any] | None:
+    try:
+        event: Any = json.loads(line)
+        whole = (
+            event["previous"] == previous
+            and line.endswith(b"\n")
+            and isinstance(event["metadata"], dict)
+            and all(isinstance(event[name], str) for name in ("breakpointId", "type", "actor"))
+        )
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return None
+    return event if whole else None
+
+
+def _chained(events: Sequence[Event], previous: str, torn: bool) -> bytes:  # noqa: FBT001  # what _end returns
+    lines = [b"\n"] if torn else []
+    for event in events:
+        line = json.dumps({"previous": previous, **_body(event)}, ensure_ascii=True).encode() + b"\n"
+        previous = sha256(line)
+        lines.append(line)
+    return b"".join(lines)
+
+
+def _body(event: Event) -> dict[str, Json]:
+    return {
+        "breakpointId": event.breakpoint_id,
+        "seq": event.seq,
+        "type": event.type,
+        "actor": str(event.actor),
+        "timestamp": iso(event.at),
+        "metadata": dict(event.metadata),
+        "hash": event.hash,
+    }
+
+
+def _end(file: int) -> tuple[str, bool]:
+    """Return the hash of the last line, and whether a crash has left that line without its end."""
+    size = os.fstat(file).st_size
+    if size == 0:
+        return GENESIS, False
+    tail = b""
+    while len(tail) < size and tail.count(b"\n", 0, -1) == 0:
+        wanted = min(_CHUNK, size - len(tail))
+        tail = os.pread(file, wanted, size - len(tail) - wanted) + tail
+    torn = not tail.endswith(b"\n")
+    last = (tail + b"\n" if torn else tail).split(b"\n")[-2] + b"\n"
+    return sha256(last), torn
+
+
+def _write(file: int, data: bytes) -> None:
+    while data:
+        data = data[os.write(file, data) :]
+
+
+def _sync_folder(folder: Path) -> None:
+    opened = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)

@@ -1,0 +1,206 @@
+"""The conversation with the person at the terminal: only an explicit yes, and all that it needs, is an approval."""
+
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeVar
+
+from rich.padding import Padding
+from rich.text import Text
+
+from assent.domain.canonical import MAX_INTEGER, Json, strict_loads
+from assent.domain.errors import InvalidRequest, MalformedJson
+from assent.domain.terms import Answer, Terms, check_answers
+from assent.sdk.local_terminal import Late, NoAnswer, Person
+from assent.sdk.visible import visible
+
+Read = TypeVar("Read")
+
+YES = frozenset({"y", "Y", "yes", "Yes", "YES"})
+NO = frozenset({"n", "N", "no", "No", "NO"})
+ALWAYS = "always"
+TRIES = 3
+_MAX_COMMENT = 20_000
+_BLANKS = " \t\r"
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What the person wants; `always` asks for a rule as well."""
+
+    answer: Answer
+    always: bool = False
+
+
+def talk(person: Person, terms: Terms, values: Mapping[str, Json], *, pattern: str | None) -> Said:
+    """Ask for the decision and for what belongs to it; whatever is not a whole yes is a rejection.
+
+    `pattern` is the rule that "always" would write, where it may be offered. Raises Late when the time is over.
+    """
+    try:
+        return _decided(person, terms, values, pattern)
+    except Late:
+        raise
+    except NoAnswer as error:
+        return _rejected(f"Not approved: {error}.")
+
+
+def _decided(person: Person, terms: Terms, values: Mapping[str, Json], pattern: str | None) -> Said:
+    always = False
+    word = person.ask(f"Approve? [yes/NO{'' if pattern is None else f'/{ALWAYS}'}] ").strip(_BLANKS)
+    if word == ALWAYS and pattern is not None:
+        _tell(person, "This rule would approve without asking:")
+        _quote(person, pattern)
+        word = person.ask("Approve, and write this rule? [yes/NO] ").strip(_BLANKS)
+        always = True
+    if word not in YES:
+        if word and word not in NO:
+            _tell(person, "That is not a yes: rejected.")
+        return _rejected(_comment(person, "Why not? (empty for no reason) "))
+    return _completed(person, terms, values, always=always)
+
+
+def _completed(person: Person, terms: Terms, values: Mapping[str, Json], *, always: bool) -> Said:
+    try:
+        answer = Answer(
+            approved=True,
+            option=_option(person, terms.options),
+            answers=_answers(person, terms.form),
+            edits=_edits(person, terms.editable, values),
+            comment=_comment(person, "Comment? (empty for none) "),
+            confirm=_confirmed(person, terms),
+        )
+        terms.check(answer)
+    except InvalidRequest as error:
+        _tell(person, f"Not approved: {visible(error.message)}", style="red")
+        return _rejected(f"Not approved: {error.message}")
+    return Said(answer, always)
+
+
+def _rejected(comment: str | None) -> Said:
+    return Said(Answer(approved=False, comment=comment))
+
+
+def _comment(person: Person, prompt: str) -> str | None:
+    return person.ask(prompt).strip()[:_MAX_COMMENT] or None
+
+
+def _option(person: Person, options: Sequence[str]) -> str | None:
+    """By number only: a label may be a number too."""
+    if not options:
+        return None
+    _tell(person, "Which one?")
+    for n, each in enumerate(options, start=1):
+        _quote(person, f"{n}  {each}")
+    return _asked(person, f"Number [1-{len(options)}]: ", lambda text: options[_place(text, len(options))])
+
+
+def _place(text: str, count: int) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) < 6 and 1 <= int(text) <= count):  # noqa: PLR2004
+        raise InvalidRequest(f"Type a number from 1 to {count}.")
+    return int(text) - 1
+
+
+def _answers(person: Person, form: Mapping[str, Any] | None) -> dict[str, Json] | None:
+    if form is None:
+        return None
+    found: dict[str, Json] = {}
+    for name, field in form["properties"].items():
+        value = _field(person, name, field, required=name in form.get("required", ()))
+        if value is not None:
+            found[name] = value
+    return found
+
+
+def _field(person: Person, name: str, field: Mapping[str, Any], *, required: bool) -> Json:
+    _quote(person, str(field.get("title") or name))
+    if field.get("description"):
+        _quote(person, str(field["description"]), style="dim")
+    choices: Sequence[Json] = field.get("enum") or ()
+    for n, choice in enumerate(choices, start=1):
+        _quote(person, f"{n}  {choice}")
+
+    def read(text: str) -> Json:
+        if not text:
+            if required:
+                raise InvalidRequest("This one is needed.")
+            return None
+        value = choices[_place(text, len(choices))] if choices else _typed(str(field["type"]), text)
+        check_answers({"properties": {name: field}}, {name: value})
+        return value
+
+    kind = f"1-{len(choices)}" if choices else {"boolean": "yes/no"}.get(field["type"], field["type"])
+    return _asked(person, f"Answer [{kind}{'' if required else ', empty for none'}]: ", read)
+
+
+def _typed(kind: str, text: str) -> Json:
+    if kind == "string":
+        return text
+    if kind == "boolean":
+        if text not in YES | NO:
+            raise InvalidRequest("Type yes or no.")
+        return text in YES
+    try:
+        number: int | float = int(text) if text.lstrip("+-").isdecimal() else float(text)
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number) or abs(number) > MAX_INTEGER or (kind == "integer" and isinstance(number, float)):
+        raise InvalidRequest("Type a whole number." if kind == "integer" else "Type a number.")
+    return number
+
+
+def _edits(person: Person, editable: Sequence[str], values: Mapping[str, Json]) -> dict[str, Json] | None:
+    found: dict[str, Json] = {}
+    for name in editable:
+        current = values.get(name)
+        _quote(person, f"{name} is {json.dumps(current, ensure_ascii=False)}")
+        found |= _asked(person, "Another value? (empty: keep) ", partial(_edited, name, current))
+    return found or None
+
+
+def _edited(name: str, current: Json, text: str) -> dict[str, Json]:
+    """Text stays text; anything else is read as JSON, and must be of the kind it was. Nothing changes nothing."""
+    if not text:
+        return {}
+    if isinstance(current, str):
+        return {name: text}
+    try:
+        value = strict_loads(text.encode())
+    except MalformedJson as error:
+        raise InvalidRequest("Type it as JSON: 12, true, [1, 2].") from error
+    if current is not None and _kind(value) != _kind(current):
+        raise InvalidRequest("Type a value of the same kind.")
+    return {name: value}
+
+
+def _kind(value: Json) -> str:
+    return "number" if isinstance(value, int | float) and not isinstance(value, bool) else type(value).__name__
+
+
+def _confirmed(person: Person, terms: Terms) -> str | None:
+    if terms.risk != "high":
+        return None
+    return person.ask(f"This is high risk. Type {visible(terms.gate)} to approve it: ").strip(_BLANKS)
+
+
+def _asked(person: Person, prompt: str, read: Callable[[str], Read]) -> Read:
+    """Ask until the line can be read, a few times; then it is no answer."""
+    for left in reversed(range(TRIES)):
+        try:
+            return read(person.ask(prompt).strip(_BLANKS))
+        except InvalidRequest as error:
+            _tell(person, visible(error.message.rpartition(": ")[2]), style="yellow")
+            if not left:
+                raise
+    raise AssertionError
+
+
+def _quote(person: Person, text: str, style: str = "") -> None:
+    """Print what others wrote: indented, also where it is wrapped, so that it cannot pass for a line of ours."""
+    person.console.print(Padding(Text(visible(text), style=style), (0, 0, 0, 2)))
+
+
+def _tell(person: Person, text: str, style: str = "") -> None:
+    person.console.print(Text(text, style=style), soft_wrap=True)

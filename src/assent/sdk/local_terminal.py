@@ -1,0 +1,117 @@
+"""The terminal a person sits at: one line asked for at a time, and nobody where there is none."""
+
+import contextlib
+import os
+import select
+import termios
+import threading
+import time
+from typing import Protocol
+
+from rich.console import Console
+from rich.text import Text
+
+LONGEST_LINE = 64 * 1024
+_INPUT, _OUTPUT, _ERRORS = 0, 1, 2
+
+
+class NoAnswer(Exception):  # what it is, not that something failed
+    """The person said nothing: the input ended, or they interrupted it."""
+
+
+class Late(NoAnswer):
+    """The deadline came first."""
+
+
+class Person(Protocol):
+    """Whoever is asked."""
+
+    @property
+    def console(self) -> Console:
+        """Where they read."""
+        ...
+
+    def ask(self, prompt: str) -> str:
+        """Return the line they typed after the prompt; raise NoAnswer."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Terminal:
+    """A terminal in the foreground, read without taking more than the line that was asked for."""
+
+    def __init__(self, screen: int, *, ttl_seconds: int | None) -> None:
+        self._screen = open(screen, "w", encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115
+        self._ends = None if ttl_seconds is None else time.monotonic() + ttl_seconds
+        self._wake, self._waker = os.pipe()
+        self._closing = threading.Lock()
+        self._open = True
+        self.console = Console(file=self._screen, markup=False, highlight=False, emoji=False)
+
+    def ask(self, prompt: str) -> str:
+        # What was typed before the question stood there is no answer to it.
+        with contextlib.suppress(termios.error):
+            termios.tcflush(_INPUT, termios.TCIFLUSH)
+        self.console.print(Text(prompt), end="", soft_wrap=True)
+        self._screen.flush()
+        try:
+            return self._line()
+        except NoAnswer:
+            self.console.print()
+            raise
+        except KeyboardInterrupt:
+            self.console.print()
+            msg = "interrupted with Ctrl-C"
+            raise NoAnswer(msg) from None
+
+    def interrupt(self) -> None:
+        """Make whoever waits for a line stop; may be called from another thread."""
+        with self._closing:
+            if self._open:
+                os.write(self._waker, b"!")
+
+    def close(self) -> None:
+        with self._closing:
+            self._open = False
+            os.close(self._wake)
+            os.close(self._waker)
+        self._screen.close()
+
+    def _line(self) -> str:
+        line = b""
+        while not line.endswith(b"\n"):
+            left = None if self._ends is None else max(0.0, self._ends - time.monotonic())
+            ready, _, _ = select.select([_INPUT, self._wake], [], [], left)
+            if not ready:
+                msg = "nobody answered in time"
+                raise Late(msg)
+            line += self._some(ready)
+        return line.decode("utf-8", "replace").removesuffix("\n")
+
+    def _some(self, ready: list[int]) -> bytes:
+        if self._wake in ready:
+            msg = "interrupted"
+            raise NoAnswer(msg)
+        try:
+            some = os.read(_INPUT, LONGEST_LINE)
+        except OSError:  # the terminal was taken away
+            some = b""
+        if not some:
+            msg = "the input ended"
+            raise NoAnswer(msg)
+        return some
+
+
+def open_terminal(ttl_seconds: int | None) -> Terminal | None:
+    """Return the terminal of this process, if it has one to read from and one to write on, in the foreground."""
+    screen = next((each for each in (_ERRORS, _OUTPUT) if os.isatty(each)), None)
+    if screen is None or not os.isatty(_INPUT):
+        return None
+    try:
+        # In the background a reader would be stopped, or take what is typed for another program.
+        if os.tcgetpgrp(_INPUT) != os.getpgrp():
+            return None
+    except OSError:
+        return None
+    return Terminal(screen, ttl_seconds=ttl_seconds)

@@ -1,0 +1,142 @@
+"""Receipts: issued for approvals, signed with the key of the project, and used once."""
+
+import base64
+from collections.abc import Callable, Sequence
+
+from assent.domain.access import Actor, Kind, Permission, Principal
+from assent.domain.errors import Conflict, NoReceipt, NotFound, ReceiptMismatch, Unavailable
+from assent.domain.instants import SECOND
+from assent.domain.receipts import (
+    KEY_BYTES,
+    Approval,
+    Receipt,
+    Use,
+    already_used,
+    approval_of,
+    check,
+    check_time,
+    key_id,
+    public_key,
+    sign,
+    spelt,
+)
+from assent.keyring import Keyring, Sealed
+from assent.services.breakpoints import Once, sees
+from assent.store.receipts import StoredKey
+from assent.store.secrets import StoredSecret
+from assent.store.transaction import Transaction
+
+SECRET = "receipt"  # noqa: S105  # what it is called among the stored secrets
+MAKER = Actor(Kind.SYSTEM, "receipts")
+
+
+class ReceiptService:
+    def __init__(self, keyring: Keyring, random: Callable[[int], bytes], *, good_for: int) -> None:
+        """A receipt may be acted on for so many seconds after the decision."""
+        self._keyring = keyring
+        self._random = random
+        self._good_for = good_for * SECOND
+
+    def issue(self, tx: Transaction, breakpoint_id: str, *, by: Principal) -> Receipt:
+        """Return a signed receipt of an approval; the project's first key is made on first need."""
+        by.require(Permission.READ)
+        current = tx.breakpoints.look(breakpoint_id, project=by.project)
+        if not sees(by, current.created_by_id):
+            msg = f"There is no breakpoint {breakpoint_id} in this project."
+            raise NotFound(msg)
+        approval, now = _approval(tx, breakpoint_id, project=by.project), tx.now()
+        key = self._keys(tx, by.project)[0]
+        receipt = Receipt(
+            approval=approval,
+            issued_at=max(now, approval.decided_at),
+            expires_at=approval.decided_at + self._good_for,
+            key_id=key.key_id,
+            used=tx.receipts.find_use(breakpoint_id),
+        )
+        check_time(receipt, now)
+        return sign(receipt, self._seed(tx, key))
+
+    def consume(self, tx: Transaction, receipt: Receipt, *, by: Principal, once: Once | None = None) -> Use:
+        """Use a receipt, once; whoever holds it may, if their token is allowed to raise its gate."""
+        by.require(Permission.CREATE)
+        told, now = receipt.approval, tx.now()
+        if once is not None and tx.idempotency.find(by.id, once.key, fingerprint=once.fingerprint):
+            return _used(tx, told)
+        check(receipt, trusted(tx.receipts.keys(by.project)), now=now, project=by.project)
+        by.require_speaks_for(None, told.gate)
+        if _approval(tx, told.breakpoint_id, project=by.project) != told:
+            msg = f"{told.breakpoint_id} does not say what this receipt says."
+            raise ReceiptMismatch(msg)
+        if once is not None and tx.idempotency.claim(
+            by.id, once.key, fingerprint=once.fingerprint, breakpoint_id=told.breakpoint_id, now=now
+        ):
+            return _used(tx, told)
+        use = Use(now, str(by.actor))
+        if not tx.receipts.use(told, use, key_id=receipt.key_id):
+            raise already_used(told, _used(tx, told))
+        return use
+
+    def keys(self, tx: Transaction, *, by: Principal) -> list[StoredKey]:
+        """Return the public keys of the project, newest first; make the first, in a write."""
+        by.require(Permission.READ)
+        return self._keys(tx, by.project)
+
+    def rotate(self, tx: Transaction, *, by: Principal, revoke: bool = False) -> list[StoredKey]:
+        """Sign with a new key from now on; with `revoke`, nothing that an older one signed is good any more."""
+        by.require(Permission.MANAGE)
+        found = tx.secrets.newest(by.project, SECRET, limit=1)
+        now = tx.now()
+        if found and not tx.secrets.retire(found[0], now=now):
+            msg = f"Somebody else rotated the receipt key of {by.project} at the same moment; look at it again."
+            raise Conflict(msg)
+        tx.receipts.retire(by.project, now=now)
+        if revoke:
+            tx.receipts.revoke_retired(by.project, now=now)
+        self._add(tx, by.project, version=found[0].version + 1 if found else 1, by=by.actor)
+        return self._keys(tx, by.project)
+
+    def _keys(self, tx: Transaction, project: str) -> list[StoredKey]:
+        if not tx.receipts.keys(project):
+            # Two nodes at once: the second insert waits for the first, does nothing, and the first one's is read.
+            self._add(tx, project, version=1, by=MAKER)
+        found = tx.receipts.keys(project)
+        if not found or found[0].state != "current":
+            msg = "The keys of receipts are not whole in the database. Rotate them: assent receipt rotate-key."
+            raise Unavailable(msg)
+        return found
+
+    def _add(self, tx: Transaction, project: str, *, version: int, by: Actor) -> None:
+        seed = self._random(KEY_BYTES)
+        sealed = self._keyring.seal(spelt(seed), project, SECRET, version)
+        row = StoredSecret(project, SECRET, version, sealed.ciphertext, sealed.key_id, tx.now(), str(by))
+        if tx.secrets.add(row):
+            public = public_key(seed)
+            tx.receipts.add_key(StoredKey(project, version, key_id(public), public, row.created_at, row.created_by))
+
+    def _seed(self, tx: Transaction, key: StoredKey) -> bytes:
+        """Open what signs, and make sure that it belongs to the key that is told to everybody."""
+        rows = tx.secrets.newest(key.project, SECRET, limit=1)
+        if rows and rows[0].version == key.version:
+            seed = base64.b64decode(self._keyring.open(Sealed(rows[0].key_id, rows[0].ciphertext), *rows[0].place))
+            if public_key(seed) == key.public:
+                return seed
+        msg = "The key of receipts was changed in the database; it is not used. Rotate it: assent receipt rotate-key."
+        raise Unavailable(msg)
+
+
+def trusted(keys: Sequence[StoredKey]) -> dict[str, bytes]:
+    return {each.key_id: each.public for each in keys if each.state != "revoked"}
+
+
+def _approval(tx: Transaction, breakpoint_id: str, *, project: str) -> Approval:
+    current = tx.breakpoints.look(breakpoint_id, project=project)
+    purged = tx.holds.purged_at(breakpoint_id, project=project) is not None
+    return approval_of(current, tx.breakpoints.responses(breakpoint_id) if current.votes else (), purged=purged)
+
+
+def _used(tx: Transaction, approval: Approval) -> Use:
+    use = tx.receipts.find_use(approval.breakpoint_id)
+    if use is None:
+        msg = f"{approval.breakpoint_id} changed at the same moment; its receipt is good for nothing any more."
+        raise NoReceipt(msg)
+    return use

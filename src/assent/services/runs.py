@@ -1,0 +1,150 @@
+"""Runs as people and agents see them: start, read, cancel, retry; and those that must go on by themselves."""
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from assent.domain.access import Kind, Permission, Principal, Role
+from assent.domain.canonical import Json
+from assent.domain.errors import AlreadyEnded, Conflict, Forbidden, NotFound
+from assent.domain.globs import glob_matches
+from assent.domain.runs import Line, Run, RunFile, RunState, Step, StepKind, StepState, Written, in_order
+from assent.services.breakpoints import BreakpointService, Once
+from assent.store.runs import HEAL
+from assent.store.transaction import Transaction
+
+WAKE_BATCH = 200
+
+
+@dataclass(frozen=True, slots=True)
+class NewRun:
+    process: str
+    version: str
+    inputs: Json
+    agent_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class WholeRun:
+    run: Run
+    steps: Sequence[Step]
+    files: Sequence[RunFile]
+
+
+class RunService:
+    def __init__(self, breakpoints: BreakpointService) -> None:
+        self._breakpoints = breakpoints
+
+    def start(self, tx: Transaction, new: NewRun, *, by: Principal, once: Once | None) -> Run:
+        """Queue a new run; a worker takes it up. The same key starts it once."""
+        by.require(Permission.CREATE)
+        if not any(glob_matches(pattern, new.agent_id) for pattern in by.agent_ids):
+            msg = f"This token may not speak for agent {new.agent_id!r}; it is limited to {', '.join(by.agent_ids)}."
+            raise Forbidden(msg)
+        now = tx.now()
+        run = Run(
+            id=tx.new_id("run"),
+            project=by.project,
+            process=new.process,
+            version=new.version,
+            state=RunState.QUEUED,
+            inputs=new.inputs,
+            agent_id=new.agent_id,
+            started_by=str(by.actor),
+            principal=by,
+            lines=1,
+            created_at=now,
+            updated_at=now,
+            due_at=now + HEAL,
+        )
+        if once is not None:
+            claimed = tx.idempotency.claim(by.id, once.key, fingerprint=once.fingerprint, breakpoint_id=run.id, now=now)
+            if claimed is not None:
+                return self._visible(tx, claimed, by)
+        tx.runs.add(run)
+        tx.runs.first_line(run.id, Line("started", data={"by": run.started_by, "process": new.process}), now=now)
+        tx.runs.enqueue(run.id, "start")
+        return run
+
+    def get(self, tx: Transaction, run_id: str, *, by: Principal) -> WholeRun:
+        run = self._visible(tx, run_id, by)
+        return WholeRun(run, in_order(tx.runs.steps(run_id)), tx.runs.files(run_id))
+
+    def page(
+        self, tx: Transaction, filters: Mapping[str, str], *, by: Principal, before: str | None, limit: int
+    ) -> list[Run]:
+        by.require(Permission.READ)
+        mine = {"started_by_id": by.id} if by.kind is Kind.AGENT else {}
+        return tx.runs.page(by.project, {**filters, **mine}, before=before, limit=limit)
+
+    def journal(self, tx: Transaction, run_id: str, *, by: Principal, after: int, limit: int) -> list[Written]:
+        self._visible(tx, run_id, by)
+        return tx.runs.journal(run_id, after=after, limit=limit)
+
+    def content(self, tx: Transaction, run_id: str, path: str, *, by: Principal) -> bytes:
+        self._visible(tx, run_id, by)
+        return tx.runs.content(run_id, path, project=by.project)
+
+    def cancel(self, tx: Transaction, run_id: str, *, by: Principal) -> None:
+        """Whoever started it, or an admin; what it has asked and nobody answered is cancelled too."""
+        run = self._controlled(tx, run_id, by)
+        if not tx.runs.cancel(run_id, Line("cancelled", data={"by": str(by.actor)}), now=tx.now()):
+            msg = f"This run is {run.state} already."
+            raise Conflict(msg)
+        withdraw(tx, self._breakpoints, run)
+
+    def retry(self, tx: Transaction, run_id: str, *, by: Principal) -> None:
+        """Go on with a failed run from the step that failed; what had finished is not done again."""
+        run = self._controlled(tx, run_id, by)
+        now = tx.now()
+        if not tx.runs.revive(run_id, Line("retried", data={"by": str(by.actor)}), now=now):
+            msg = f"This run is {run.state}; only a failed one can be retried."
+            raise Conflict(msg)
+        step = (run.error or {}).get("step")
+        if isinstance(step, str):
+            tx.runs.forget_failure(run_id, step)
+        tx.runs.enqueue(run_id, f"retry:{run.lines}")
+
+    def wake_due(self, tx: Transaction) -> int:
+        """Let those go on whose time has come, and those that somebody has left lying."""
+        return tx.runs.wake_due(tx.now(), limit=WAKE_BATCH)
+
+    def abandon(self, tx: Transaction) -> int:
+        """At the start of the only process there is: nobody is running what is said to be running."""
+        return tx.runs.abandon(now=tx.now())
+
+    def _controlled(self, tx: Transaction, run_id: str, by: Principal) -> Run:
+        by.require(Permission.CANCEL)
+        run = self._visible(tx, run_id, by)
+        if run.principal.id != by.id and Role.ADMIN not in by.roles:
+            msg = "Only whoever started this run, or an admin, may do this."
+            raise Forbidden(msg)
+        return run
+
+    def _visible(self, tx: Transaction, run_id: str, by: Principal) -> Run:
+        """An agent sees its own runs only; another's is not there."""
+        by.require(Permission.READ)
+        run = tx.runs.get(run_id, project=by.project)
+        if by.kind is Kind.AGENT and run.principal.id != by.id:
+            msg = f"There is no run {run_id} in this project."
+            raise NotFound(msg)
+        return run
+
+
+def withdraw(tx: Transaction, breakpoints: BreakpointService, run: Run) -> None:
+    """Cancel what an ended run has asked and nobody has answered."""
+    waiting = [
+        step.breakpoint_id
+        for step in tx.runs.steps(run.id)
+        if step.kind is StepKind.BREAKPOINT and step.state is StepState.WAITING and step.breakpoint_id is not None
+    ]
+    for breakpoint_id in sorted(waiting):
+        with contextlib.suppress(AlreadyEnded):
+            breakpoints.cancel(tx, breakpoint_id, by=run.principal)
+
+
+def failure(error: BaseException, *, step: str | None = None, trace: str = "") -> dict[str, Any]:
+    """What the journal keeps of an exception."""
+    kept = {"type": type(error).__name__, "message": str(error)[:2000], "step": step, "trace": trace[:4000]}
+    return {name: value for name, value in kept.items() if value}

@@ -1,0 +1,205 @@
+"""What a worker needs to go on with a run: taken up, written step by step, let go; each a transaction of its own."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import msgspec
+from pydantic import ValidationError
+
+from assent import wire
+from assent.domain.breakpoint import Status
+from assent.domain.canonical import Json, sha256, strict_loads
+from assent.domain.draft import draft
+from assent.domain.errors import InvalidRequest
+from assent.domain.instants import SECOND
+from assent.domain.runs import Line, Run, RunFile, RunState, Step, StepKind, StepState
+from assent.ports import Clock, Comment, Database, Taken
+from assent.services.breakpoints import BreakpointService
+from assent.services.runs import withdraw
+from assent.store.transaction import Transaction
+
+LEASE = 30 * SECOND
+"""How long a worker may be silent about a run before another takes it up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """Implements the engine's RunDesk over the database."""
+
+    database: Database[Transaction]
+    breakpoints: BreakpointService
+    clock: Clock
+
+    async def take(self, run_id: str, *, mine: int) -> Taken | None:
+        return await self.database.write(partial(self._take, run_id=run_id, mine=mine), locks=run_id)
+
+    def _take(self, tx: Transaction, *, run_id: str, mine: int) -> Taken | None:
+        now = tx.now()
+        run = tx.runs.take(run_id, mine=mine, now=now, lease=now + LEASE)
+        if run is None:
+            return None
+        lines: list[Line] = []
+        steps: dict[str, Step] = {}
+        for step in tx.runs.steps(run_id):
+            steps[step.path] = came = self._brought_up_to_date(tx, run, step, now)
+            if came is not step:
+                tx.runs.put_step(run_id, came)
+                lines.append(Line(_ENDING[came.kind], came.path, {"name": came.name, **_short(came)}))
+        tx.runs.hold(run, lines, now=now, lease=now + LEASE)
+        own = tx.runs.own_lines(run_id)
+        said = frozenset((line.type, line.path or "") for line in own)
+        times = {line.path or "": line.data["micros"] for line in own if line.type == "now"}
+        return Taken(run, steps, said, times, tx.runs.files(run_id))
+
+    def _brought_up_to_date(self, tx: Transaction, run: Run, step: Step, now: int) -> Step:
+        """Return a step as what it waited for has left it."""
+        if step.kind is StepKind.SLEEP and step.state is StepState.WAITING and step.outcome <= now:
+            return replace(step, state=StepState.DONE, due_at=None, ended_at=now)
+        if step.breakpoint_id is None or step.state not in {StepState.WAITING, StepState.ANSWERED}:
+            return step
+        asked = tx.breakpoints.look(step.breakpoint_id, project=run.project)
+        if asked.status is Status.WAITING:
+            return step
+        return replace(step, state=StepState.DONE, due_at=None, outcome=asked.result, ended_at=asked.ended_at)
+
+    async def hold(self, run: Run, lines: Sequence[Line] = ()) -> None:
+        await self.database.write(partial(self._hold, run=run, lines=lines), locks=run.id)
+
+    def _hold(self, tx: Transaction, *, run: Run, lines: Sequence[Line]) -> int:
+        now = tx.now()
+        tx.runs.hold(run, lines, now=now, lease=now + LEASE)
+        return now
+
+    async def record(
+        self, run: Run, step: Step, lines: Sequence[Line], files: Mapping[str, bytes] | None = None
+    ) -> Step:
+        """Write how a step stands, with the files that came of it."""
+        return await self.database.write(
+            partial(self._record, run=run, step=step, lines=lines, files=files or {}), locks=run.id
+        )
+
+    def _record(
+        self, tx: Transaction, *, run: Run, step: Step, lines: Sequence[Line], files: Mapping[str, bytes]
+    ) -> Step:
+        now = self._hold(tx, run=run, lines=lines)
+        started = step.started_at or now
+        step = replace(step, started_at=started, ended_at=now if step.state in _OVER else None)
+        if step.state in {StepState.RETRYING, StepState.WAITING}:
+            # How long to wait comes in microseconds, and is kept as the moment.
+            step = replace(step, due_at=now + step.outcome, outcome=now + step.outcome)
+        for content in files.values():
+            tx.files.put(run.project, sha256(content), content, at=now)
+        tx.runs.keep_files(run.id, [RunFile(path, sha256(data), len(data)) for path, data in files.items()], now=now)
+        tx.runs.put_step(run.id, step)
+        return step
+
+    async def ask(self, run: Run, step: Step, body: Mapping[str, Json], lines: Sequence[Line]) -> Step:
+        """Raise a breakpoint as the next step of the run, both or neither."""
+        return await self.database.write(partial(self._ask, run=run, step=step, body=body, lines=lines), locks=run.id)
+
+    def _ask(self, tx: Transaction, *, run: Run, step: Step, body: Mapping[str, Json], lines: Sequence[Line]) -> Step:
+        wanted = draft(_checked(body))
+        by = replace(run.principal, policy=tx.projects.get(run.project).policy)
+        raised = self.breakpoints.create(tx, wanted, by=by, digest=wanted.digest(run.project), once=None)
+        assert not isinstance(raised, str), "no key was given"
+        data = {"name": step.name, "breakpointId": raised.id, "status": raised.status}
+        now = self._hold(tx, run=run, lines=[*lines, Line("asked", step.path, data)])
+        answered = raised.status != Status.WAITING
+        step = replace(
+            step,
+            state=StepState.DONE if answered else StepState.WAITING,
+            breakpoint_id=raised.id,
+            outcome=msgspec.json.decode(raised.result) if raised.result else None,
+            started_at=now,
+            ended_at=now if answered else None,
+        )
+        tx.runs.put_step(run.id, step)
+        return step
+
+    async def comments(self, run: Run, step: Step) -> Sequence[Comment]:
+        """Return what others have said about a breakpoint of this run that was not listened to yet."""
+
+        def use_case(tx: Transaction) -> list[Comment]:
+            assert step.breakpoint_id is not None, "asked about a breakpoint"
+            said = tx.breakpoints.comments(step.breakpoint_id)
+            own = str(run.principal.actor)
+            return [
+                Comment(n, each.id, each.author, each.comment, each.at)
+                for n, each in enumerate(said, 1)
+                if n > (step.heard or 0) and each.author != own
+            ]
+
+        return await self.database.read(use_case)
+
+    async def reply(self, run: Run, step: Step, comment: Comment, text: str | None) -> Step:
+        """Note that a comment was listened to, and answer it where there is an answer."""
+
+        def use_case(tx: Transaction) -> Step:
+            assert step.breakpoint_id is not None, "asked about a breakpoint"
+            now = self._hold(tx, run=run, lines=[Line("heard", step.path, {"comment": comment.id, "reply": text})])
+            heard = replace(step, heard=comment.n, due_at=None)
+            asked = tx.breakpoints.look(step.breakpoint_id, project=run.project)
+            if asked.status is not Status.WAITING:
+                heard = replace(heard, state=StepState.ANSWERED, due_at=now)
+            elif text:
+                by = replace(run.principal, policy={})
+                self.breakpoints.comment(tx, step.breakpoint_id, text, by=by, once=None)
+            tx.runs.put_step(run.id, heard)
+            return heard
+
+        return await self.database.write(use_case, locks=run.id)
+
+    async def leave(self, run: Run, lines: Sequence[Line]) -> bool:
+        """Let go of a run as it stands; True when there is reason to take it up again at once."""
+        return await self.database.write(partial(self._leave, run=run, lines=lines), locks=run.id)
+
+    def _leave(self, tx: Transaction, *, run: Run, lines: Sequence[Line]) -> bool:
+        now = tx.now()
+        tx.runs.leave(replace(run, ended_at=now if run.ended else None), lines, now=now)
+        if run.ended:
+            withdraw(tx, self.breakpoints, run)
+            return False
+        if run.state is RunState.QUEUED:
+            return False
+        return any(step.state is StepState.ANSWERED or _is_due(step, now) for step in tx.runs.steps(run.id))
+
+    async def content(self, run: Run, path: str) -> bytes:
+        return await self.database.read(lambda tx: tx.runs.content(run.id, path, project=run.project))
+
+    def now(self) -> int:
+        return self.clock.now()
+
+
+_OVER = frozenset({StepState.DONE, StepState.FAILED})
+_ENDING = {StepKind.BREAKPOINT: "answered", StepKind.SLEEP: "woken"}
+
+
+def _is_due(step: Step, now: int) -> bool:
+    waits = step.state is StepState.RETRYING or (step.kind is StepKind.SLEEP and step.state is StepState.WAITING)
+    return waits and step.outcome <= now
+
+
+def _short(step: Step) -> dict[str, Any]:
+    if step.kind is not StepKind.BREAKPOINT:
+        return {}
+    result: Mapping[str, Any] = step.outcome or {}
+    told = {name: result.get(name) for name in ("status", "decision", "respondedBy", "auto")}
+    return {"breakpointId": step.breakpoint_id} | {name: value for name, value in told.items() if value is not None}
+
+
+def _checked(body: Mapping[str, Json]) -> Mapping[str, Json]:
+    """Refuse what the API would refuse."""
+    try:
+        sent: Mapping[str, Json] = strict_loads(json.dumps(body, ensure_ascii=False, allow_nan=False).encode())
+        wire.CreateBreakpoint.model_validate(sent)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = "/".join(map(str, first["loc"]))
+        raise InvalidRequest.at(f"/{where}", str(first["msg"])) from error
+    except (TypeError, ValueError) as error:
+        msg = f"A breakpoint must be JSON: {error}"
+        raise InvalidRequest(msg) from error
+    return sent

@@ -1,0 +1,99 @@
+"""Receipts: the public keys they are checked with, and which of them were used."""
+
+import base64
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from assent.domain.receipts import Approval, Use, spelt
+from assent.ports import Session
+from assent.store.sql import insert
+
+KEY = ("project_id", "version", "key_id", "public_key", "created_at", "created_by", "retired_at", "revoked_at")
+INSERT_KEY = insert("assent_receipt_keys", KEY)
+SELECT_KEYS = f"SELECT {', '.join(KEY)} FROM assent_receipt_keys WHERE project_id = :project_id ORDER BY version DESC"
+RETIRE = """
+    UPDATE assent_receipt_keys SET retired_at = :now
+    WHERE project_id = :project_id AND retired_at IS NULL"""
+REVOKE = """
+    UPDATE assent_receipt_keys SET revoked_at = :now
+    WHERE project_id = :project_id AND retired_at IS NOT NULL AND revoked_at IS NULL"""
+# Everything it depends on is in the one statement: of two that use a receipt at once, one inserts.
+INSERT_USE = """
+    INSERT INTO assent_receipt_uses (breakpoint_id, nonce, key_id, used_at, used_by)
+    SELECT b.id, :nonce, :key_id, :used_at, :used_by FROM assent_breakpoints b
+    WHERE b.id = :id AND b.project_id = :project_id AND b.decision = 'approved' AND b.digest = :digest
+      AND b.head = :event AND b.purged_at IS NULL
+    ON CONFLICT DO NOTHING"""
+SELECT_USE = "SELECT used_at, used_by FROM assent_receipt_uses WHERE breakpoint_id = :id"
+
+
+@dataclass(frozen=True, slots=True)
+class StoredKey:
+    """A public key; the newest signs, retired ones still vouch for what they signed, revoked ones for nothing."""
+
+    project: str
+    version: int
+    key_id: str
+    public: bytes
+    created_at: int
+    created_by: str
+    retired_at: int | None = None
+    revoked_at: int | None = None
+
+    @property
+    def state(self) -> str:
+        if self.revoked_at is not None:
+            return "revoked"
+        return "current" if self.retired_at is None else "retired"
+
+
+class Receipts:
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def add_key(self, new: StoredKey) -> None:
+        row = {
+            "project_id": new.project,
+            "version": new.version,
+            "key_id": new.key_id,
+            "public_key": spelt(new.public),
+            "created_at": new.created_at,
+            "created_by": new.created_by,
+            "retired_at": new.retired_at,
+            "revoked_at": new.revoked_at,
+        }
+        self._session.write(INSERT_KEY, [row])
+
+    def keys(self, project: str) -> list[StoredKey]:
+        """Return every key of a project, newest first."""
+        return [_key(row) for row in self._session.all(SELECT_KEYS, {"project_id": project})]
+
+    def retire(self, project: str, *, now: int) -> None:
+        self._session.write(RETIRE, [{"project_id": project, "now": now}])
+
+    def revoke_retired(self, project: str, *, now: int) -> None:
+        self._session.write(REVOKE, [{"project_id": project, "now": now}])
+
+    def use(self, approval: Approval, use: Use, *, key_id: str) -> bool:
+        """Note that it was acted on; tell whether it was the first time, of a breakpoint that still says the same."""
+        row = {
+            "id": approval.breakpoint_id,
+            "project_id": approval.project,
+            "digest": approval.digest,
+            "event": approval.event,
+            "nonce": approval.nonce,
+            "key_id": key_id,
+            "used_at": use.at,
+            "used_by": use.by,
+        }
+        return self._session.change(INSERT_USE, row) == 1
+
+    def find_use(self, breakpoint_id: str) -> Use | None:
+        rows = self._session.all(SELECT_USE, {"id": breakpoint_id})
+        return Use(*rows[0]) if rows else None
+
+
+def _key(row: Sequence[Any]) -> StoredKey:
+    project, version, key_id, public, *rest = row
+    return StoredKey(project, version, key_id, base64.b64decode(public), *rest)

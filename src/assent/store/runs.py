@@ -1,0 +1,373 @@
+"""Runs, their steps, their journal and their files; only whoever has taken a run up last may write about it."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from assent.domain.access import Kind, Principal, Role
+from assent.domain.errors import NotFound
+from assent.domain.runs import Line, Run, RunFile, RunState, Step, StepKind, StepState, Superseded, Written
+from assent.ports import Session
+from assent.store.deliveries import Enqueue
+from assent.store.sql import among, insert
+
+JOB = "advance"
+HEAL = 30_000_000
+"""Microseconds after which somebody looks again at what should have been looked after."""
+COLUMNS = (
+    "id", "project_id", "process", "version", "state", "inputs", "output", "error", "agent_id", "started_by",
+    "started_by_id", "principal", "turn", "lines", "created_at", "updated_at", "ended_at", "due_at",
+)  # fmt: skip
+STEP_COLUMNS = (
+    "run_id", "path", "kind", "name", "fingerprint", "state", "attempts", "breakpoint_id", "due_at", "heard", "outcome",
+    "error", "started_at", "ended_at",
+)  # fmt: skip
+INSERT = insert("assent_runs", COLUMNS)
+_SELECT = f"SELECT {', '.join(COLUMNS)} FROM assent_runs"
+SELECT_STEPS = f"SELECT {', '.join(STEP_COLUMNS[1:])} FROM assent_run_steps WHERE run_id = :run_id"
+_OPEN = "state IN ('queued', 'running', 'suspended')"
+TAKE = f"""
+    UPDATE assent_runs SET state = 'running', turn = turn + 1, due_at = :lease, updated_at = :now
+    WHERE id = :id AND (state IN ('queued', 'suspended') OR (state = 'running' AND turn = :mine))
+    RETURNING {", ".join(COLUMNS)}"""
+HOLD = """
+    UPDATE assent_runs SET due_at = :lease, lines = lines + :count, updated_at = :now
+    WHERE id = :id AND turn = :turn AND state = 'running' RETURNING lines"""
+LEAVE = """
+    UPDATE assent_runs SET state = :state, due_at = :due_at, output = :output, error = :error, version = :version,
+        ended_at = :ended_at, lines = lines + :count, updated_at = :now
+    WHERE id = :id AND turn = :turn AND state = 'running' RETURNING lines"""
+STOP = f"""
+    UPDATE assent_runs SET state = 'cancelled', due_at = NULL, turn = turn + 1, ended_at = :now, lines = lines + 1,
+        updated_at = :now
+    WHERE id = :id AND {_OPEN} RETURNING lines"""
+REVIVE = """
+    UPDATE assent_runs SET state = 'queued', due_at = :due_at, error = NULL, ended_at = NULL, lines = lines + 1,
+        updated_at = :now
+    WHERE id = :id AND state = 'failed' RETURNING lines"""
+UPSERT_STEP = insert(
+    "assent_run_steps",
+    STEP_COLUMNS,
+    suffix="ON CONFLICT (run_id, path) DO UPDATE SET "
+    + ", ".join(f"{name} = excluded.{name}" for name in STEP_COLUMNS[5:]),
+)
+FORGET_FAILURE = "DELETE FROM assent_run_steps WHERE run_id = :run_id AND path = :path AND state = 'failed'"
+INSERT_LINE = insert("assent_run_journal", ("run_id", "seq", "at", "type", "path", "data"))
+SELECT_LINES = """
+    SELECT seq, at, type, path, data FROM assent_run_journal
+    WHERE run_id = :run_id AND seq > :after ORDER BY seq LIMIT :limit"""
+SELECT_OWN = """
+    SELECT seq, at, type, path, data FROM assent_run_journal
+    WHERE run_id = :run_id AND type IN ('log', 'now', 'unseen')"""
+# The answer marks the step and not the run: whoever decides never waits for whoever runs.
+ANSWERED = """
+    UPDATE assent_run_steps SET state = 'answered', due_at = :due_at
+    WHERE state = 'waiting' AND {these} RETURNING run_id, breakpoint_id"""
+COMMENTED = """
+    UPDATE assent_run_steps SET due_at = :due_at
+    WHERE state = 'waiting' AND breakpoint_id = :breakpoint_id AND heard IS NOT NULL RETURNING run_id"""
+SELECT_DUE = """
+    SELECT id, due_at, '' FROM assent_runs WHERE due_at <= :now
+    UNION ALL SELECT run_id, due_at, path FROM assent_run_steps WHERE due_at <= :now
+    ORDER BY 2 LIMIT :limit"""
+SELECT_NEXT_DUE = """
+    SELECT due_at FROM (
+        SELECT min(due_at) AS due_at FROM assent_runs WHERE due_at IS NOT NULL
+        UNION ALL SELECT min(due_at) AS due_at FROM assent_run_steps WHERE due_at IS NOT NULL) AS due
+    WHERE due_at IS NOT NULL ORDER BY due_at LIMIT 1"""
+# Whoever had it and did not say so in time has lost it: the next turn is another's.
+LOOK_AGAIN = """
+    UPDATE assent_runs SET state = 'queued', turn = turn + 1, due_at = :again
+    WHERE id = :id AND due_at = :due_at AND state IN ('queued', 'running')"""
+ABANDON = "UPDATE assent_runs SET due_at = :now WHERE state = 'running'"
+LOOK_AGAIN_AT_STEP = """
+    UPDATE assent_run_steps SET due_at = :again WHERE run_id = :id AND path = :path AND due_at = :due_at"""
+UPSERT_FILE = insert(
+    "assent_run_files",
+    ("run_id", "path", "sha256", "size", "at"),
+    suffix="ON CONFLICT (run_id, path) DO UPDATE SET sha256 = excluded.sha256, size = excluded.size, at = excluded.at",
+)
+SELECT_FILES = "SELECT path, sha256, size FROM assent_run_files WHERE run_id = :run_id ORDER BY path"
+SELECT_CONTENT = """
+    SELECT f.content FROM assent_run_files r JOIN assent_files f ON f.sha256 = r.sha256
+    WHERE r.run_id = :run_id AND r.path = :path AND f.project_id = :project_id"""
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder().decode
+
+
+class Runs:
+    def __init__(self, session: Session, enqueue: Enqueue) -> None:
+        self._session = session
+        self._enqueue = enqueue
+
+    def add(self, new: Run) -> None:
+        self._session.write(INSERT, [_row(new)])
+
+    def get(self, run_id: str, *, project: str) -> Run:
+        params = {"id": run_id, "project": project}
+        rows = self._session.all(f"{_SELECT} WHERE id = :id AND project_id = :project", params)
+        if not rows:
+            msg = f"There is no run {run_id} in this project."
+            raise NotFound(msg)
+        return _run(rows[0])
+
+    def page(self, project: str, filters: Mapping[str, str], *, before: str | None, limit: int) -> list[Run]:
+        """Newest first; the filters are columns."""
+        wheres = "".join(f" AND {name} = :{name}" for name in ("state", "process", "started_by_id") if name in filters)
+        older = " AND id < :before" if before else ""
+        params = {"project": project, "limit": limit, **filters, **({"before": before} if before else {})}
+        rows = self._session.all(
+            f"{_SELECT} WHERE project_id = :project{wheres}{older} ORDER BY id DESC LIMIT :limit", params
+        )
+        return [_run(row) for row in rows]
+
+    def take(self, run_id: str, *, mine: int, now: int, lease: int) -> Run | None:
+        """Take it up, as the only one who may write about it; None when somebody has it, or it has ended.
+
+        `mine` is the turn that the caller has had and lost sight of: nobody else can be at it in that turn.
+        """
+        self._session.dirty = True
+        rows = self._session.all(TAKE, {"id": run_id, "mine": mine, "now": now, "lease": lease})
+        return _run(rows[0]) if rows else None
+
+    def hold(self, run: Run, lines: Sequence[Line], *, now: int, lease: int) -> None:
+        """Go on being the one who may write, and write these lines; raise Superseded when that is over."""
+        params = {"id": run.id, "turn": run.turn, "lease": lease, "now": now, "count": len(lines)}
+        self._write_lines(run.id, self._session.all(HOLD, params), lines, now)
+
+    def leave(self, run: Run, lines: Sequence[Line], *, now: int) -> None:
+        """Write how the run stands, and let go of it."""
+        params = {
+            "id": run.id,
+            "turn": run.turn,
+            "state": run.state.value,
+            "version": run.version,
+            "due_at": run.due_at,
+            "output": _json(run.output) if run.state is RunState.DONE else None,
+            "error": _json(run.error) if run.error else None,
+            "ended_at": run.ended_at,
+            "now": now,
+            "count": len(lines),
+        }
+        self._write_lines(run.id, self._session.all(LEAVE, params), lines, now)
+
+    def cancel(self, run_id: str, line: Line, *, now: int) -> bool:
+        return self._unless_ended(STOP, {"id": run_id, "now": now}, line)
+
+    def revive(self, run_id: str, line: Line, *, now: int) -> bool:
+        return self._unless_ended(REVIVE, {"id": run_id, "now": now, "due_at": now + HEAL}, line)
+
+    def _unless_ended(self, statement: str, params: Mapping[str, Any], line: Line) -> bool:
+        found = self._session.all(statement, params)
+        if found:
+            self._write_lines(params["id"], found, [line], params["now"])
+        return bool(found)
+
+    def _write_lines(self, run_id: str, found: Sequence[Sequence[Any]], lines: Sequence[Line], now: int) -> None:
+        self._session.dirty = True
+        if not found:
+            msg = f"{run_id} was taken up by somebody else, or cancelled."
+            raise Superseded(msg)
+        first = found[0][0] - len(lines) + 1
+        rows = [
+            {"run_id": run_id, "seq": seq, "at": now, "type": line.type, "path": line.path, "data": _json(line.data)}
+            for seq, line in enumerate(lines, first)
+        ]
+        if rows:
+            self._session.write(INSERT_LINE, rows)
+
+    def first_line(self, run_id: str, line: Line, *, now: int) -> None:
+        """Begin the journal of a new run, which counts one line already."""
+        self._write_lines(run_id, [[1]], [line], now)
+
+    def steps(self, run_id: str) -> list[Step]:
+        return [_step(row) for row in self._session.all(SELECT_STEPS, {"run_id": run_id})]
+
+    def put_step(self, run_id: str, step: Step) -> None:
+        self._session.write(UPSERT_STEP, [_step_row(run_id, step)])
+
+    def forget_failure(self, run_id: str, path: str) -> None:
+        self._session.write(FORGET_FAILURE, [{"run_id": run_id, "path": path}])
+
+    def journal(self, run_id: str, *, after: int, limit: int) -> list[Written]:
+        rows = self._session.all(SELECT_LINES, {"run_id": run_id, "after": after, "limit": limit})
+        return [_written(row) for row in rows]
+
+    def own_lines(self, run_id: str) -> list[Written]:
+        """Return the lines that the process itself has caused, and would cause again at every replay."""
+        return [_written(row) for row in self._session.all(SELECT_OWN, {"run_id": run_id})]
+
+    def enqueue(self, run_id: str, why: str) -> None:
+        """Have a worker go on with this run; the same reason is queued once."""
+        self._enqueue(JOB, key=f"{run_id}:{why}", payload={"run_id": run_id})
+
+    def answered(self, breakpoint_ids: Sequence[str], *, now: int) -> None:
+        """Let the runs that wait for these go on; inside the transaction that ends them."""
+        if not breakpoint_ids:
+            return
+        these, params = among("breakpoint_id", breakpoint_ids, self._session.dialect)
+        found = self._session.all(ANSWERED.format(these=these), {**params, "due_at": now + HEAL})
+        for run_id, breakpoint_id in found:
+            self.enqueue(run_id, breakpoint_id)
+
+    def commented(self, breakpoint_id: str, *, version: int, now: int) -> None:
+        """Let a run that listens to comments hear of one."""
+        found = self._session.all(COMMENTED, {"breakpoint_id": breakpoint_id, "due_at": now + HEAL})
+        for (run_id,) in found:
+            self.enqueue(run_id, f"{breakpoint_id}:{version}")
+
+    def wake_due(self, now: int, *, limit: int) -> int:
+        """Queue what should go on by itself, or has been left lying; return how many were looked at."""
+        rows = self._session.all(SELECT_DUE, {"now": now, "limit": limit})
+        for run_id, due_at, path in rows:
+            params = {"id": run_id, "path": path, "due_at": due_at, "again": now + HEAL}
+            self._session.write(LOOK_AGAIN_AT_STEP if path else LOOK_AGAIN, [params])
+            self.enqueue(run_id, f"due:{due_at}:{path}")
+        return len(rows)
+
+    def abandon(self, *, now: int) -> int:
+        """Let go of every run that is being run: nobody is left who could be running it."""
+        return self._session.change(ABANDON, {"now": now})
+
+    def keep_files(self, run_id: str, files: Sequence[RunFile], *, now: int) -> None:
+        rows = [
+            {"run_id": run_id, "path": each.path, "sha256": each.sha256, "size": each.size, "at": now} for each in files
+        ]
+        if rows:
+            self._session.write(UPSERT_FILE, rows)
+
+    def files(self, run_id: str) -> list[RunFile]:
+        return [RunFile(*row) for row in self._session.all(SELECT_FILES, {"run_id": run_id})]
+
+    def content(self, run_id: str, path: str, *, project: str) -> bytes:
+        rows = self._session.all(SELECT_CONTENT, {"run_id": run_id, "path": path, "project_id": project})
+        if not rows:
+            msg = f"The run {run_id} has kept no file {path!r}."
+            raise NotFound(msg)
+        return bytes(rows[0][0])
+
+
+def _written(row: Sequence[Any]) -> Written:
+    seq, at, kind, path, data = row
+    return Written(seq, at, kind, path, _decode(data))
+
+
+def _json(value: object) -> str:
+    return _encode(value).decode()
+
+
+def _optional(text: str | None) -> Any:  # noqa: ANN401  # any JSON value
+    return None if text is None else _decode(text)
+
+
+def _row(run: Run) -> dict[str, Any]:
+    return {
+        "id": run.id,
+        "project_id": run.project,
+        "process": run.process,
+        "version": run.version,
+        "state": run.state.value,
+        "inputs": _json(run.inputs),
+        "output": None,
+        "error": None,
+        "agent_id": run.agent_id,
+        "started_by": run.started_by,
+        "started_by_id": run.principal.id,
+        "principal": _principal_json(run.principal),
+        "turn": run.turn,
+        "lines": run.lines,
+        "created_at": run.created_at,
+        "updated_at": run.updated_at,
+        "ended_at": run.ended_at,
+        "due_at": run.due_at,
+    }
+
+
+def _run(row: Sequence[Any]) -> Run:
+    found = dict(zip(COLUMNS, row, strict=True))
+    return Run(
+        id=found["id"],
+        project=found["project_id"],
+        process=found["process"],
+        version=found["version"],
+        state=RunState(found["state"]),
+        inputs=_decode(found["inputs"]),
+        output=_optional(found["output"]),
+        error=_optional(found["error"]),
+        agent_id=found["agent_id"],
+        started_by=found["started_by"],
+        principal=_principal(found["principal"], found["started_by_id"], found["project_id"]),
+        turn=found["turn"],
+        lines=found["lines"],
+        created_at=found["created_at"],
+        updated_at=found["updated_at"],
+        ended_at=found["ended_at"],
+        due_at=found["due_at"],
+    )
+
+
+def _principal_json(principal: Principal) -> str:
+    return _json(
+        {
+            "kind": principal.kind.value,
+            "name": principal.name,
+            "roles": sorted(role.value for role in principal.roles),
+            "gates": principal.gates,
+            "agentIds": principal.agent_ids,
+            "tokenId": principal.token_id,
+        }
+    )
+
+
+def _principal(text: str, principal_id: str, project: str) -> Principal:
+    kept = _decode(text)
+    return Principal(
+        kind=Kind(kept["kind"]),
+        id=principal_id,
+        name=kept["name"],
+        project=project,
+        roles=frozenset(map(Role, kept["roles"])),
+        gates=tuple(kept["gates"]),
+        agent_ids=tuple(kept["agentIds"]),
+        token_id=kept["tokenId"],
+    )
+
+
+def _step(row: Sequence[Any]) -> Step:
+    found = dict(zip(STEP_COLUMNS[1:], row, strict=True))
+    return Step(
+        path=found["path"],
+        kind=StepKind(found["kind"]),
+        name=found["name"],
+        fingerprint=found["fingerprint"],
+        state=StepState(found["state"]),
+        attempts=found["attempts"],
+        breakpoint_id=found["breakpoint_id"],
+        due_at=found["due_at"],
+        heard=found["heard"],
+        outcome=_optional(found["outcome"]),
+        error=_optional(found["error"]),
+        started_at=found["started_at"],
+        ended_at=found["ended_at"],
+    )
+
+
+def _step_row(run_id: str, step: Step) -> dict[str, Any]:
+    return {
+        "run_id": run_id,
+        "path": step.path,
+        "kind": step.kind.value,
+        "name": step.name,
+        "fingerprint": step.fingerprint,
+        "state": step.state.value,
+        "attempts": step.attempts,
+        "breakpoint_id": step.breakpoint_id,
+        "due_at": step.due_at,
+        "heard": step.heard,
+        "outcome": _json(step.outcome),
+        "error": _json(step.error) if step.error is not None else None,
+        "started_at": step.started_at,
+        "ended_at": step.ended_at,
+    }

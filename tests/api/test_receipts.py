@@ -1,0 +1,197 @@
+"""Receipts over HTTP: issued to those who may see, checked by anybody, used once."""
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from assent.domain.receipts import spelt
+from tests.support.nodes import ManualClock, Node
+from tests.support.receipts import holds
+
+CONSUME, KEYS, ROTATE = "/api/receipts/consume", "/api/receipts/keys", "/api/receipts/keys/rotate"
+
+
+async def approved(node: Node, **body: Any) -> str:
+    made = await node.create(**body)
+    answer = await node.feedback(made["id"], await node.token("reviewer"), release=True)
+    assert answer.json()["decision"] == "approved", answer.text
+    return str(made["id"])
+
+
+async def receipt_of(node: Node, breakpoint_id: str, token: str | None = None) -> Any:
+    return await node.call("GET", f"/api/breakpoints/{breakpoint_id}/receipt", token or await node.token("agent"))
+
+
+async def consume(node: Node, receipt: Any, token: str | None = None, **headers: str) -> Any:
+    who = token or await node.token("agent")
+    return await node.call("POST", CONSUME, who, json={"receipt": receipt}, headers=headers)
+
+
+def moment(clock: ManualClock) -> datetime:
+    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=clock.now())
+
+
+async def test_what_the_server_gives_holds_for_whoever_has_the_documentation(node: Node, clock: ManualClock) -> None:
+    payload = {"question": "Größe?", "breakpointId": "deploy.😀"}
+    answer = await receipt_of(node, await approved(node, payload=payload))
+    keys = (await node.call("GET", KEYS, await node.token("agent"))).json()["items"]
+
+    assert answer.status_code == 200
+    assert answer.headers["cache-control"] == "no-store"
+    assert [each["state"] for each in keys] == ["current"]
+    assert holds(answer.content, keys[0]["publicKey"], at=moment(clock))
+    assert answer.json()["gate"] == "deploy.😀"
+
+
+async def test_a_receipt_is_used_once_and_the_second_is_told_by_whom(node: Node) -> None:
+    breakpoint_id = await approved(node)
+    receipt = (await receipt_of(node, breakpoint_id)).json()
+    first, second = await consume(node, receipt), await consume(node, receipt)
+
+    assert first.status_code == 200
+    assert {"breakpointId": breakpoint_id, "nonce": receipt["nonce"]}.items() <= first.json().items()
+    assert (second.status_code, second.json()["code"]) == (409, "receipt_used")
+    assert (second.json()["usedAt"], second.json()["usedBy"]) == (first.json()["usedAt"], first.json()["usedBy"])
+    shown = (await receipt_of(node, breakpoint_id)).json()
+    assert shown["used"] == {"at": first.json()["usedAt"], "by": first.json()["usedBy"]}
+
+
+async def test_the_history_of_what_has_ended_stays_as_it_is(node: Node) -> None:
+    breakpoint_id = await approved(node)
+    address = f"/api/breakpoints/{breakpoint_id}"
+    agent = await node.token("agent")
+    before = [(await node.call("GET", f"{address}{more}", agent)).text for more in ("", "/events")]
+    await consume(node, (await receipt_of(node, breakpoint_id)).json())
+
+    assert [(await node.call("GET", f"{address}{more}", agent)).text for more in ("", "/events")] == before
+
+
+async def test_of_many_requests_at_once_one_uses_it(node: Node) -> None:
+    receipt = (await receipt_of(node, await approved(node))).json()
+    found = await asyncio.gather(*(consume(node, receipt) for _ in range(12)))
+
+    assert sorted(each.status_code for each in found) == [200, *[409] * 11]
+
+
+async def test_a_repeated_request_is_answered_as_the_first(node: Node) -> None:
+    receipt = (await receipt_of(node, await approved(node))).json()
+    first = await consume(node, receipt, **{"idempotency-key": "k1"})
+    again = await consume(node, receipt, **{"idempotency-key": "k1"})
+    other = await consume(node, receipt, **{"idempotency-key": "k2"})
+
+    assert first.json() == again.json()
+    assert (again.status_code, other.status_code) == (200, 409)
+
+
+@pytest.mark.parametrize("field", ["digest", "gate", "agentId", "project", "expiresAt", "nonce", "keyId", "signature"])
+async def test_an_altered_receipt_is_refused_and_stays_unused(node: Node, field: str) -> None:
+    receipt = (await receipt_of(node, await approved(node))).json()
+    other = receipt[field].replace(receipt[field][5], "1" if receipt[field][5] != "1" else "2", 1)
+    refused = await consume(node, receipt | {field: other})
+
+    assert (refused.status_code, refused.json()["code"]) == (422, "invalid_receipt")
+    assert (await consume(node, receipt)).status_code == 200
+
+
+@pytest.mark.parametrize("receipt", [{}, {"version": 2}, {"version": 1}, {"version": 1, "signature": "x"}])
+async def test_what_is_no_receipt_is_said_so(node: Node, receipt: Any) -> None:
+    refused = await consume(node, receipt)
+
+    assert (refused.status_code, refused.json()["code"]) == (422, "invalid_receipt")
+
+
+@pytest.mark.parametrize("body", [{}, {"receipt": 1}, {"receipt": None}, {"receipt": {}, "more": 1}, []])
+async def test_a_body_without_a_receipt_is_not_acceptable(node: Node, body: Any) -> None:
+    refused = await node.call("POST", CONSUME, await node.token("agent"), json=body)
+
+    assert (refused.status_code, refused.json()["code"]) == (422, "invalid_request")
+
+
+async def test_a_field_that_stands_twice_is_refused(node: Node) -> None:
+    receipt = (await receipt_of(node, await approved(node))).text
+    twice = receipt.replace('"project":"default"', '"project":"default","project":"default"')
+    headers = {"content-type": "application/json"}
+    agent = await node.token("agent")
+    refused = await node.call("POST", CONSUME, agent, content=f'{{"receipt":{twice}}}', headers=headers)
+
+    assert (refused.status_code, refused.json()["code"]) == (400, "malformed_json")
+
+
+async def test_only_an_approval_has_a_receipt(node: Node) -> None:
+    waiting, rejected = await node.create(), await node.create()
+    await node.feedback(rejected["id"], await node.token("reviewer"), approved=False)
+
+    for made, standing in ((waiting, "waiting"), (rejected, "released")):
+        refused = await receipt_of(node, made["id"])
+        assert (refused.status_code, refused.json()["code"]) == (409, "no_receipt")
+        assert refused.json()["standing"]["status"] == standing
+
+
+async def test_after_its_time_there_is_no_receipt_any_more(node: Node, clock: ManualClock) -> None:
+    breakpoint_id = await approved(node)
+    receipt = (await receipt_of(node, breakpoint_id)).json()
+    clock.advance(3600)
+    late, unused = await receipt_of(node, breakpoint_id), await consume(node, receipt)
+
+    for refused in (late, unused):
+        assert (refused.status_code, refused.json()["code"]) == (409, "receipt_expired")
+        assert refused.json()["expiresAt"] == receipt["expiresAt"]
+
+
+async def test_another_agent_cannot_fetch_a_receipt_but_use_one_it_was_given(node: Node) -> None:
+    breakpoint_id = await approved(node)
+    deployer = await node.token("agent", name="deployer")
+    receipt = (await receipt_of(node, breakpoint_id)).json()
+
+    assert (await receipt_of(node, breakpoint_id, deployer)).status_code == 404
+    assert (await consume(node, receipt, deployer)).json()["usedBy"] == "agent:deployer"
+
+
+async def test_another_project_sees_neither_receipt_nor_keys(node: Node) -> None:
+    await node.call("POST", "/api/projects", await node.token("admin"), json={"id": "shop"})
+    neighbour = await node.token("agent", project="shop")
+    breakpoint_id = await approved(node)
+    receipt = (await receipt_of(node, breakpoint_id)).json()
+    keys = (await node.call("GET", KEYS, neighbour)).json()["items"]
+
+    assert (await receipt_of(node, breakpoint_id, neighbour)).status_code == 404
+    assert receipt["keyId"] not in {each["keyId"] for each in keys}
+    assert (await consume(node, receipt, neighbour)).json()["code"] == "invalid_receipt"
+    assert (await consume(node, receipt)).status_code == 200
+
+
+async def test_who_only_reads_uses_nothing(node: Node) -> None:
+    receipt = (await receipt_of(node, await approved(node))).json()
+    viewer = await node.person("vera", "viewer")
+
+    assert (await receipt_of(node, receipt["breakpointId"], viewer)).status_code == 200
+    assert (await consume(node, receipt, viewer)).status_code == 403
+
+
+async def test_keys_are_rotated_by_admins_and_the_old_ones_stay_listed(node: Node, clock: ManualClock) -> None:
+    admin, agent = await node.token("admin"), await node.token("agent")
+    receipt = await receipt_of(node, await approved(node))
+    assert (await node.call("POST", ROTATE, agent, json={})).status_code == 403
+    assert (await node.call("POST", ROTATE, admin, json={"revoke": "yes"})).status_code == 422
+    rotated = (await node.call("POST", ROTATE, admin, json={})).json()["items"]
+    revoked = (await node.call("POST", ROTATE, admin, json={"revoke": True})).json()["items"]
+
+    assert [each["state"] for each in rotated] == ["current", "retired"]
+    assert holds(receipt.content, rotated[1]["publicKey"], at=moment(clock))
+    assert [each["state"] for each in revoked] == ["current", "revoked", "revoked"]
+    assert (await node.call("GET", KEYS, agent)).json()["items"] == revoked
+    assert (await consume(node, receipt.json())).json()["code"] == "invalid_receipt"
+
+
+async def test_the_private_key_is_nowhere_to_be_seen(node: Node) -> None:
+    text = (await receipt_of(node, await approved(node))).text
+    keys = (await node.call("GET", KEYS, await node.token("admin"))).text
+
+    def seed(tx: Any) -> bytes:
+        return node.assent.receipts._seed(tx, tx.receipts.keys("default")[0])
+
+    secret = await node.assent.database.read(seed)
+    for spelling in (spelt(secret), secret.hex()):
+        assert spelling not in text + keys

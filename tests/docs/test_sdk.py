@@ -1,0 +1,86 @@
+"""The pages about the SDK name everything that is there, and what they show works."""
+
+import asyncio
+import contextlib
+import io
+import re
+from pathlib import Path
+
+import pytest
+
+import assent
+from assent import Assent
+from assent.domain.errors import AssentError
+from assent.sdk import errors
+from assent.sdk.calls import Calls
+from assent.sdk.gating import Terms
+from assent.sdk.protocol import Asking
+from assent.sdk.values import Summary
+from assent.settings import Settings
+from tests.docs.pages import code_words, fences, read, rows, sections
+from tests.support.nodes import prepared, server
+from tests.support.until import until
+
+PAGE = read("reference/sdk.md")
+HOW_TO = read("how-to/gate-a-function.md")
+
+
+def first_cells(text: str) -> set[str]:
+    return {word for row in rows(text) for word in code_words(row[0])}
+
+
+def test_every_name_of_the_package_is_in_the_first_table() -> None:
+    assert first_cells(PAGE.partition("## ")[0]) == set(assent._HOMES)
+
+
+def test_every_call_of_the_clients_is_listed() -> None:
+    calls = {name for name in vars(Calls) if not name.startswith("_") and callable(getattr(Calls, name))}
+
+    assert first_cells(sections(PAGE, 2)["Clients"]) == calls - {"now"} | {"stream"}
+
+
+def test_everything_that_may_be_said_is_listed() -> None:
+    assert set(Asking.__annotations__) <= code_words(sections(PAGE, 2)["Clients"])
+
+
+def test_every_option_of_approve_is_listed() -> None:
+    given = {"question", "editable", "hide", "when", "client"}
+
+    assert first_cells(sections(PAGE, 2)["approve"]) == set(Terms.__annotations__) | given
+
+
+def test_every_error_of_the_client_is_listed() -> None:
+    own = {name for name in errors.__all__ if getattr(errors, name).__module__ == errors.__name__}
+
+    assert first_cells(sections(PAGE, 2)["Errors"]) == own - {AssentError.__name__}
+
+
+@pytest.mark.parametrize("code", [*fences(HOW_TO, "python")])
+def test_every_snippet_is_python(code: str) -> None:
+    compile(code, "snippet", "exec")
+
+
+async def test_the_payment_of_the_how_to_is_made_with_the_reviewers_amount(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = Settings(data_dir=tmp_path / "data")
+    agent, reviewer = await asyncio.to_thread(prepared, settings, "agent", "reviewer")
+    with server(settings) as process, Assent(process.url, reviewer, patience=60) as person:
+        monkeypatch.setenv("ASSENT_URL", process.url)
+        monkeypatch.setenv("ASSENT_TOKEN", agent)
+        said = io.StringIO()
+
+        def program() -> None:
+            with contextlib.redirect_stdout(said):
+                exec(fences(HOW_TO, "python")[0], {"__name__": "payments"})
+
+        async def asked() -> list[Summary]:
+            return (await asyncio.to_thread(person.list, status="waiting")).items
+
+        running = asyncio.create_task(asyncio.to_thread(program))
+        (found,) = await until(asked, bool)
+        await asyncio.to_thread(person.approve, found.id, edits={"amount": 50})
+        await running
+
+    assert (found.question, found.gate) == ("Pay 500 to ann?", "call.payments.pay")
+    assert re.fullmatch(r"Paid 50 to ann\.\n", said.getvalue())

@@ -1,0 +1,41 @@
+"""What the zygote forks is a server of its own, and dies like one."""
+
+import signal
+import subprocess
+
+import httpx2
+import pytest
+
+from assent.settings import Settings
+from tests.faults.kills import secured
+from tests.support.nodes import environment_of, start_server
+from tests.support.zygote import zygote
+
+
+def test_forked_servers_live_side_by_side_and_die_alone(postgres_settings: Settings) -> None:
+    with zygote() as forking:
+        one = start_server(postgres_settings, by=forking.start, **secured(postgres_settings))
+        other = start_server(postgres_settings, by=forking.start, **secured(postgres_settings))
+        assert one.popen.pid != other.popen.pid
+        one.kill()
+        assert one.popen.poll() == -signal.SIGKILL
+        assert httpx2.get(f"{other.url}/readyz", timeout=60).status_code == 200
+        assert other.stop() in {0, -signal.SIGTERM}
+
+
+def test_a_zygote_that_goes_takes_its_servers_with_it(sqlite_settings: Settings) -> None:
+    with zygote() as forking:
+        left = start_server(sqlite_settings, by=forking.start)
+        assert left.popen.poll() is None
+        with pytest.raises(subprocess.TimeoutExpired):
+            left.popen.wait(0)
+    with pytest.raises(httpx2.ConnectError):
+        httpx2.get(f"{left.url}/readyz", timeout=60)
+
+
+def test_a_forked_command_tells_its_end_and_what_it_said(sqlite_settings: Settings) -> None:
+    environment = environment_of(sqlite_settings)
+    with zygote() as forking:
+        code, said = forking.run(["fsck", "--json"], environment)
+        assert (code, '"ok": true' in said) == (0, True), said
+        assert forking.run(["no-such-command"], environment)[0] == 2
