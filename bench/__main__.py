@@ -13,6 +13,7 @@ from bench.expiry import expiry
 from bench.million import million
 from bench.report import Report
 from bench.rules import rules
+from bench.runs import runs
 from bench.throughput import throughput
 from bench.waiters import waiters
 from tests.support.postgres import new_database, postgres
@@ -24,6 +25,7 @@ PARTS = {
     "expiry": expiry,
     "clock": clock,
     "backtest": backtest,
+    "runs": runs,
 }
 PURE = {"rules": rules}
 """What no database has a part in."""
@@ -37,6 +39,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--waiters", type=int, default=10_000)
     parser.add_argument("--due", type=int, default=100_000, help="how many deadlines come at once")
+    parser.add_argument("--runs", type=int, default=50_000, help="how many runs wait at once")
     options = parser.parse_args()
     report = Report()
     wanted = options.only or [*PARTS, *PURE]

@@ -39,7 +39,7 @@ def waiters(settings: Settings, report: Report, options: argparse.Namespace) -> 
 
 
 def _parked(process: Process, report: Report, dialect: str, job: dict[str, Any]) -> None:
-    before = _resident(process.popen.pid)
+    before = resident(process.popen.pid)
     client = subprocess.Popen(
         [sys.executable, "-m", "bench.waiters", "park"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
@@ -49,7 +49,7 @@ def _parked(process: Process, report: Report, dialect: str, job: dict[str, Any])
     client.stdin.flush()
     client.stdout.readline()
     parked = _metric(process.url, "assent_waiters")
-    each = (_resident(process.popen.pid) - before) / max(parked, 1)
+    each = (resident(process.popen.pid) - before) / max(parked, 1)
     met = parked >= job["count"]
     report.fact("waiters", dialect, "waiters parked at once", f"{parked:,.0f}", f"≥ {job['count']:,}", met=met)
     report.fact("waiters", dialect, "memory for each", f"{each:.1f} KB", "< 40 KB", met=each < 40)
@@ -74,7 +74,7 @@ def _client(role: str, job: dict[str, Any]) -> dict[str, float]:
     return found
 
 
-def _resident(pid: int) -> float:
+def resident(pid: int) -> float:
     """Kilobytes in memory."""
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith("VmRSS:"):

@@ -1,0 +1,111 @@
+"""Suspended runs: what they cost while nothing happens, and how soon the next step starts after a decision."""
+
+import argparse
+import asyncio
+import statistics
+import time
+from datetime import datetime
+from typing import Any
+
+import httpx2
+
+from assent.settings import Settings
+from bench.report import Report
+from bench.waiters import resident
+from tests.support.nodes import Process, prepared, server
+
+LANES = 16
+IDLE_SECONDS = 30.0
+DECIDED = 100
+GOAL_MB, GOAL_CORE, GOAL_STEP = 300, 0.10, 0.5
+SOURCE = """
+from assent import process
+
+
+async def go_on():
+    return "went on"
+
+
+@process
+async def waiting(inputs, ctx):
+    answer = await ctx.breakpoint("Go on?", title="Go on")
+    return await ctx.task(go_on) if answer.approved else None
+"""
+
+
+def runs(settings: Settings, report: Report, options: argparse.Namespace) -> None:
+    agent, reviewer = prepared(settings, "agent", "reviewer")
+    settings.process_folder.mkdir(parents=True, exist_ok=True)
+    (settings.process_folder / "waiting.py").write_text(SOURCE)
+    dialect = "postgresql" if settings.database_url else "sqlite"
+    with server(settings, creates_per_minute="0") as process:
+        started = time.monotonic()
+        ids = asyncio.run(_suspended(process, agent, options.runs))
+        took = time.monotonic() - started
+        report.fact(
+            "runs", dialect, f"{len(ids)} runs started and suspended", f"{len(ids) / took:.0f} a second", "", met=True
+        )
+        used, memory = _idle(process)
+        label = f"memory of the server, {len(ids)} suspended"
+        report.fact("runs", dialect, label, f"{memory:.0f} MB", f"< {GOAL_MB} MB", met=memory < GOAL_MB)
+        report.fact("runs", dialect, "core used meanwhile", f"{used:.1%}", f"< {GOAL_CORE:.0%}", met=used < GOAL_CORE)
+        waits = sorted(asyncio.run(_decided(process, reviewer, ids[:: max(1, len(ids) // DECIDED)][:DECIDED])))
+        half, worst = statistics.median(waits), waits[int(0.95 * (len(waits) - 1))]
+        label = f"decision → next step starts, {len(waits)} decided one by one"
+        goal = f"p50 < {GOAL_STEP * 1000:.0f} ms"
+        report.fact(
+            "runs", dialect, label, f"p50 {half * 1000:.0f} ms, p95 {worst * 1000:.0f} ms", goal, met=half < GOAL_STEP
+        )
+
+
+def _client(process: Process, token: str) -> httpx2.AsyncClient:
+    return httpx2.AsyncClient(base_url=process.url, headers={"authorization": f"Bearer {token}"}, timeout=120)
+
+
+async def _suspended(process: Process, agent: str, count: int) -> list[str]:
+    """Start so many, and wait until each of them waits for an answer."""
+    ids: list[str] = []
+    left = iter(range(count))
+
+    async def lane(client: httpx2.AsyncClient) -> None:
+        for n in left:
+            answer = await client.post("/api/runs", json={"process": "waiting", "inputs": {"n": n}})
+            assert answer.status_code == 201, answer.text
+            ids.append(answer.json()["id"])
+
+    async with _client(process, agent) as client:
+        await asyncio.gather(*(lane(client) for _ in range(LANES)))
+        for state in ("queued", "running"):
+            while (await client.get(f"/api/runs?state={state}&limit=1")).json()["items"]:  # noqa: ASYNC110  # nobody tells
+                await asyncio.sleep(0.5)
+    return sorted(ids)
+
+
+def _idle(process: Process) -> tuple[float, float]:
+    """Let it be for a while; return the share of a core it used, and its memory."""
+    before, since = _cpu(process.popen.pid), time.monotonic()
+    time.sleep(IDLE_SECONDS)
+    used = (_cpu(process.popen.pid) - before) / (time.monotonic() - since)
+    return used, resident(process.popen.pid) / 1024
+
+
+def _cpu(pid: int) -> float:
+    with open(f"/proc/{pid}/stat") as file:  # noqa: PTH123  # not a file of ours
+        fields = file.read().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / 100
+
+
+async def _decided(process: Process, reviewer: str, ids: list[str]) -> list[float]:
+    """Approve one run after the other; return how long after each decision the next step was begun."""
+    waits: list[float] = []
+    async with _client(process, reviewer) as client:
+        for run_id in ids:
+            run: dict[str, Any] = (await client.get(f"/api/runs/{run_id}")).json()
+            path = f"/api/breakpoints/{run['steps'][0]['breakpointId']}/feedback"
+            answer = await client.post(path, json={"approved": True})
+            assert answer.status_code == 200, answer.text
+            while (run := (await client.get(f"/api/runs/{run_id}")).json())["state"] != "done":  # noqa: ASYNC110  # as above
+                await asyncio.sleep(0.02)
+            begun = datetime.fromisoformat(run["steps"][1]["startedAt"])
+            waits.append((begun - datetime.fromisoformat(run["steps"][0]["endedAt"])).total_seconds())
+    return waits
