@@ -42,11 +42,16 @@ class RetentionService:
             days = tx.retention.lock(project)
             if days is None:
                 continue
-            old = tx.retention.old(project, before=tx.now() - days * DAY, limit=PURGE_BATCH - purged)
+            before = tx.now() - days * DAY
+            old = tx.retention.old(project, before=before, limit=PURGE_BATCH - purged)
             if old:
                 at = tx.now()
                 tx.retention.purge(project, old, [purge(each, at=at, kept=_kept(project, each)) for each in old])
             purged += len(old)
+            runs = tx.retention.old_runs(project, before=before, limit=PURGE_BATCH - purged)
+            if runs:
+                tx.retention.purge_runs(project, runs)
+            purged += len(runs)
             if purged == PURGE_BATCH:
                 break
         return purged

@@ -89,6 +89,21 @@ DELETE_FILES = """
         WHERE e.sha256 = assent_files.sha256 AND b.project_id = assent_files.project_id AND b.purged_at IS NULL)
       AND NOT EXISTS (SELECT 1 FROM assent_run_files r WHERE r.sha256 = assent_files.sha256)"""
 
+# A run goes as a whole, with everything about it but its breakpoints, which have their own time.
+SELECT_OLD_RUNS = """
+    SELECT r.id FROM assent_runs r
+    WHERE r.project_id = :project_id AND r.state IN ('done', 'failed', 'cancelled') AND r.ended_at <= :before
+      AND NOT EXISTS (
+        SELECT 1 FROM assent_holds h WHERE h.project_id = r.project_id AND h.lifted_at IS NULL AND (
+            h.breakpoint_id IS NULL
+            OR h.breakpoint_id IN (SELECT s.breakpoint_id FROM assent_run_steps s WHERE s.run_id = r.id)))
+    ORDER BY r.ended_at LIMIT :limit"""
+SELECT_RUN_FILES = "SELECT DISTINCT sha256 FROM assent_run_files WHERE {these}"
+DELETE_OF_RUNS = (
+    ("assent_run_journal", "run_id"), ("assent_run_files", "run_id"), ("assent_run_steps", "run_id"),
+    ("assent_idempotency", "breakpoint_id"), ("assent_runs", "id"),
+)  # fmt: skip
+
 
 @dataclass(frozen=True, slots=True)
 class Hold:
@@ -211,6 +226,19 @@ class Retention:
         for statement in (BLANK_RESPONSES, BLANK_COMMENTS, BLANK_ENTRIES):
             self._on_these(statement, ids)
         self._delete_files(project, sorted({file.sha256 for each in old for file in each.files if file.sha256}))
+
+    def old_runs(self, project: str, *, before: int, limit: int) -> list[str]:
+        """Return the runs that ended before then and are not held; locked."""
+        lock = " FOR UPDATE OF r SKIP LOCKED" if self._postgres else ""
+        rows = self._session.all(SELECT_OLD_RUNS + lock, {"project_id": project, "before": before, "limit": limit})
+        return [row[0] for row in rows]
+
+    def purge_runs(self, project: str, ids: list[str]) -> None:
+        these, params = among("run_id", ids, self._session.dialect)
+        digests = [row[0] for row in self._session.all(SELECT_RUN_FILES.format(these=these), params)]
+        for table, column in DELETE_OF_RUNS:
+            self._on_these(f"DELETE FROM {table} WHERE {{these}}", ids, column=column)
+        self._delete_files(project, sorted(digests))
 
     def _on_these(self, statement: str, ids: list[str], *, column: str = "breakpoint_id") -> None:
         these, params = among(column, ids, self._session.dialect)
