@@ -44,6 +44,13 @@ class Answer:
     body: bytes = b""
 
 
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    block_on_close = False
+    # With the usual five, a busy machine refuses callers that nobody meant to refuse.
+    request_queue_size = 1024
+
+
 class Receiver:
     """Keeps every call in the order of arrival; paths that nothing was said about are answered with 204."""
 
@@ -53,9 +60,7 @@ class Receiver:
         self._changed = threading.Condition()
         self._answers: dict[str, list[Answer]] = defaultdict(list)
         self._held: dict[str, threading.Event] = {}
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
-        self._server.daemon_threads = True
-        self._server.block_on_close = False
+        self._server = _Server(("127.0.0.1", 0), self._handler())
 
     def url(self, path: str = "/") -> str:
         return f"http://127.0.0.1:{self._server.server_address[1]}{path}"
