@@ -1,16 +1,12 @@
 """Nothing is built before somebody has agreed to the plan."""
 
-from pathlib import Path
 from typing import Any
 
 from assent import Context, process
 
 
-def write_plan(folder: str, feature: str) -> str:
-    plan = Path(folder) / "artifacts" / "plan.md"
-    plan.parent.mkdir(exist_ok=True)
-    plan.write_text(f"# {feature}\n\n1. Write the tests\n2. Make them pass\n")
-    return plan.read_text()
+def write_plan(feature: str) -> str:
+    return f"# {feature}\n\n1. Write the tests\n2. Make them pass\n"
 
 
 def implement(plan: str) -> dict[str, Any]:
@@ -20,7 +16,8 @@ def implement(plan: str) -> dict[str, Any]:
 @process
 async def plan_approval(inputs: dict[str, Any], ctx: Context) -> dict[str, Any]:
     """Plan a feature, have the plan reviewed, implement it."""
-    plan = await ctx.task(write_plan, str(ctx.run_dir), inputs["feature"])
+    plan = await ctx.task(write_plan, inputs["feature"])
+    await ctx.save_file("artifacts/plan.md", plan)
 
     review = await ctx.breakpoint(
         "Review the implementation plan. Approve to proceed?",

@@ -446,10 +446,16 @@ async def _internal_error(request: Request, _: Exception) -> Response:
 class DrainingServer(uvicorn.Server):
     """Answers its waiters as soon as it is told to stop; ASGI's own shutdown comes too late for them."""
 
-    def __init__(self, config: uvicorn.Config, hub: Hub) -> None:
+    def __init__(self, config: uvicorn.Config, hub: Hub, on_ready: Callable[[], None] = lambda: None) -> None:
         super().__init__(config)
         self._hub = hub
+        self._on_ready = on_ready
         self._loop: asyncio.AbstractEventLoop | None = None
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            self._on_ready()
 
     async def serve(self, sockets: list[socket.socket] | None = None) -> None:
         self._loop = asyncio.get_running_loop()
@@ -461,8 +467,8 @@ class DrainingServer(uvicorn.Server):
         super().handle_exit(sig, frame)
 
 
-def serve(settings: Settings) -> None:
-    """Run a node until it is told to stop."""
+def serve(settings: Settings, *, on_ready: Callable[[], None] = lambda: None) -> None:
+    """Run a node until it is told to stop; say so once it takes requests."""
     configure_logging(settings.log_format, settings.log_level)
     node = Assent(settings, worker=True)
     config = uvicorn.Config(
@@ -486,7 +492,7 @@ def serve(settings: Settings) -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 50)
-    DrainingServer(config, node.hub).run()
+    DrainingServer(config, node.hub, on_ready).run()
 
 
 def work(settings: Settings, *, on_ready: Callable[[str], None] = lambda _: None) -> None:

@@ -113,8 +113,10 @@ def test_a_failed_run_exits_with_1_and_can_be_retried(desk: Desk) -> None:
 
 
 def test_a_run_is_cancelled(desk: Desk) -> None:
-    started = run("run", "start", "greeting", "--input", "name=1", "--json", env=desk.as_agent())
-    run_id = json.loads(started.stdout)["id"]
+    given = ("--input", "name=1.10", "--input", "count=3", "--input", "tags=[1]")
+    started = json.loads(run("run", "start", "greeting", *given, "--json", env=desk.as_agent()).stdout)
+    assert started["inputs"] == {"name": "1.10", "count": 3, "tags": [1]}
+    run_id = started["id"]
     cancelled = run("run", "cancel", run_id, "--json", env=desk.as_agent())
     assert json.loads(cancelled.stdout)["state"] == "cancelled"
     again = run("run", "cancel", run_id, env=desk.as_agent())

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import httpx2
 
@@ -35,6 +35,10 @@ class Reader:
     """What stands on the page for something of the reader's own."""
     tried: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
     running: list["subprocess.Popen[str]"] = field(default_factory=list["subprocess.Popen[str]"])
+
+    @property
+    def memory(self) -> Path:
+        return self.folder / ".exports"
 
     def code(self, kind: str, name: str) -> str:
         """Return a block of the page, with the reader's own words in it; it counts as tried."""
@@ -74,19 +78,19 @@ class Reader:
         return Seat(self._shell(name), env=self.env | env, cwd=self.folder)
 
     def expect(self, name: str, shown: str) -> None:
-        """Hold what was shown against what the page says is shown; … stands for anything."""
-        lines = [re.escape(line.strip()).replace("…", ".*") for line in self.code("shows", name).splitlines()]
-        wanted = r"\s*\n(.*\n)*?\s*".join(line for line in lines if line)
-        assert re.search(wanted, _COLOURS.sub("", shown).replace("\r", "")), (wanted, shown)
+        """Hold what was shown against what the page says is shown, line by line; … stands for anything."""
+        lines = iter(_COLOURS.sub("", shown).splitlines())
+        for wanted in filter(None, map(str.strip, self.code("shows", name).splitlines())):
+            pattern = re.escape(wanted).replace("…", ".*")
+            assert any(re.search(pattern, line) for line in lines), f"{wanted!r} is not in, or not in turn: {shown}"
 
     def untried(self) -> list[Block]:
         return [each for each in blocks(self.page) if each.kind and (each.kind, each.name) not in self.tried]
 
     def _shell(self, name: str) -> list[str]:
-        memory = self.folder / ".exports"
-        memory.touch()
+        self.memory.touch()
         code = self.code("run", name)
-        return ["bash", "-c", f"set -eu -o pipefail\n. {memory}\n{code}\nexport -p > {memory}\n"]
+        return ["bash", "-c", f"set -eu -o pipefail\n. {self.memory}\n{code}\nexport -p > {self.memory}\n"]
 
     @contextlib.contextmanager
     def beside_a_server(self, settings: Settings) -> Iterator[str]:
@@ -99,8 +103,8 @@ class Reader:
 
 
 @contextlib.contextmanager
-def reading(page: Path, folder: Path) -> Iterator[Reader]:
-    """Read a page to its end: whatever on it was not tried by then is a failure."""
+def opened(page: Path, folder: Path) -> Iterator[Reader]:
+    """Open a page, in a folder of the reader's own."""
     folder.mkdir(exist_ok=True)
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     reader = Reader(page, folder, environment(PATH=path, ASSENT_LOCAL_DIR=str(folder / "local")))
@@ -111,7 +115,15 @@ def reading(page: Path, folder: Path) -> Iterator[Reader]:
             if shell.returncode is None:
                 shell.kill()
                 shell.communicate()
-    assert [(each.kind, each.name) for each in reader.untried()] == []
+
+
+@contextlib.contextmanager
+def reading(page: Path, folder: Path) -> Iterator[Reader]:
+    """Read a page to its end: whatever on it was not tried by then is a failure."""
+    with opened(page, folder) as reader:
+        yield reader
+    left = [f"{each.kind}: {each.name}" for each in reader.untried()]
+    assert not left, f"nobody tried {', '.join(left)}"
 
 
 def said(shell: "subprocess.Popen[str]") -> str:
@@ -127,7 +139,7 @@ class Browser:
     def __init__(self, url: str) -> None:
         self._client = httpx2.Client(base_url=url, headers={"accept": "text/html", "origin": url}, timeout=60)
 
-    def __enter__(self) -> "Browser":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -153,6 +165,10 @@ class Browser:
         return page.links() if title in page.text else []
 
     def _page(self, path: str) -> Page:
-        answer = self._client.get(path)
+        """Open a page; while the server is starting, reload it."""
+        while True:
+            with contextlib.suppress(httpx2.ConnectError):
+                answer = self._client.get(path)
+                break
         assert answer.status_code == 200, answer.text
         return Page(answer.text)

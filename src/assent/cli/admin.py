@@ -44,13 +44,9 @@ def serve_command(
     settings = listening(settings_with(data, host=host, port=port))
     link, agent_token = on_data(settings, _welcome)
     welcome = {"url": settings.base_url, "signInLink": sign_in_link(settings, link), "agentToken": agent_token}
-    if as_json:
-        output.emit(welcome)
-    else:
-        print_welcome(welcome)
     # uvicorn raises the interrupt again once it has drained; that is a good end.
     with contextlib.suppress(KeyboardInterrupt):
-        serve(settings)
+        serve(settings, on_ready=partial(output.emit if as_json else print_welcome, welcome))
 
 
 def listening(settings: Settings) -> Settings:

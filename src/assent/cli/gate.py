@@ -143,6 +143,7 @@ def gate(  # noqa: PLR0913  # the options of the command
 def _approved_or_exit(assent: Assent, wanted: Wanted, *, timeout: float | None, as_json: bool) -> None:
     """Ask, wait, and return only if it was approved and its receipt is about this very command, and unused."""
     keys = receipts.pinned(os.environ)  # first: with a key that is none, nothing could be checked later
+    assent.receipt_keys()  # and a server that cannot sign must not ask people in vain
     asked = raised(assent, wanted.question, wanted.files, wanted.asking)
     with taken_back(asked.id):
         announce(asked)

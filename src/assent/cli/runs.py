@@ -78,11 +78,17 @@ def _inputs(text: str | None, values: Sequence[str]) -> Any:  # noqa: ANN401  # 
         if not equals or not name or not isinstance(given, dict):
             msg = f"{each!r} is not NAME=VALUE"
             raise typer.BadParameter(msg, param_hint="--input")
-        try:
-            given[name] = json.loads(value)
-        except ValueError:
-            given[name] = value
+        given[name] = _value(value)
     return given  # pyright: ignore[reportUnknownVariableType]  # JSON
+
+
+def _value(text: str) -> Any:  # noqa: ANN401  # any JSON
+    """Read JSON, and leave as text what JSON would write otherwise: 1.10 is a version, not 1.1."""
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return text
+    return text if isinstance(value, int | float) and json.dumps(value) != text else value
 
 
 def _read_inputs(text: str) -> Any:  # noqa: ANN401  # any JSON
@@ -146,8 +152,8 @@ def run_show(run_id: Id, *, as_json: Json = False) -> None:
             "state": found.state,
             "started": f"{found.created_at} by {found.started_by}",
             "ended": found.ended_at,
-            "inputs": output.pretty(found.inputs) if found.inputs else None,
-            "output": output.pretty(found.output) if found.output is not None else None,
+            "inputs": json.dumps(found.inputs, ensure_ascii=False) if found.inputs else None,
+            "output": json.dumps(found.output, ensure_ascii=False) if found.output is not None else None,
             "error": _said(found) or None,
             "files": ", ".join(each.path for each in found.files) or None,
         }
