@@ -143,6 +143,8 @@ def engine(url: str) -> sa.Engine:
         alchemy_url(url),
         pool_size=6,
         max_overflow=2,
+        # DBOS has more threads than that: they wait for one another, and none of its jobs fails for it.
+        pool_timeout=300,
         pool_pre_ping=True,
         connect_args={"options": SETTINGS, "connect_timeout": 5, "application_name": "assent-worker"},
     )

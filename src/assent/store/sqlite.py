@@ -207,7 +207,10 @@ def locked_engine(path: Path, lock: WriteLock) -> sa.Engine:
         connection.lock = lock
         return connection
 
-    engine = sa.create_engine("sqlite://", creator=open_connection, poolclass=sa.QueuePool, pool_size=4, max_overflow=4)
+    # One for each of DBOS's threads and some to spare: none of its jobs may fail for want of a connection.
+    engine = sa.create_engine(
+        "sqlite://", creator=open_connection, poolclass=sa.QueuePool, pool_size=4, max_overflow=20, pool_timeout=300
+    )
 
     @event.listens_for(engine, "begin")
     def begin(connection: sa.Connection) -> None:
