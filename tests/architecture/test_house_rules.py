@@ -26,6 +26,8 @@ MAY_SLEEP = {
     "tests/faults/test_waiting.py": "waits between two attempts, as a client does",
     "tests/examples/test_examples.py": "looks at a list, as a reviewer does",
     "tests/runs/conftest.py": "looks at a run, which tells nobody how it goes",
+    "tests/runs/test_races.py": "looks at a run, which tells nobody how it goes",
+    "tests/runs/test_waking.py": "looks at a run, which tells nobody how it goes",
     "tests/faults/runs.py": "kills at moments of its own choice",
     "tests/soak/killing.py": "tells how it goes every now and then",
 }

@@ -85,6 +85,8 @@ class Run:
     """Who started it: what it raises is raised by them, within their limits, and never decided by them."""
     turn: int = 0
     """Counts who has taken it up: only the last one may write."""
+    starts: int = 0
+    """How often it was taken up since it last got anywhere."""
     lines: int = 0
     created_at: int
     updated_at: int

@@ -42,12 +42,11 @@ class FolderOfProcesses:
     def _look(self) -> list[FoundProcess]:
         if self._folder is None or not self._folder.is_dir():
             return []
-        files = sorted(path for path in self._folder.glob("*.py") if not path.name.startswith("_"))
+        files = sorted(path for path in self._folder.glob("*.py") if not path.name.startswith(("_", ".")))
         for gone in set(self._loaded) - set(files):
             del self._loaded[gone]
         for path in files:
-            status = path.stat()
-            stamp = (status.st_mtime_ns, status.st_size)
+            stamp = _stamp(path)
             known = self._loaded.get(path)
             if known is None or known.stamp != stamp:
                 self._loaded[path] = _load(path, stamp, known)
@@ -69,8 +68,19 @@ def _without_doubles(found: Sequence[FoundProcess]) -> list[FoundProcess]:
     ]
 
 
+def _stamp(path: Path) -> tuple[int, int]:
+    try:
+        status = path.stat()
+    except OSError:
+        return 0, 0
+    return status.st_mtime_ns, status.st_size
+
+
 def _load(path: Path, stamp: tuple[int, int], known: _Loaded | None) -> _Loaded:
-    source = path.read_bytes()
+    try:
+        source = path.read_bytes()
+    except OSError as error:
+        return _Loaded(stamp, "", [FoundProcess(path.stem, path.name, "", "", f"cannot be read: {error.strerror}")])
     version = hashlib.sha256(source).hexdigest()[:12]
     if known is not None and known.version == version:
         return _Loaded(stamp, version, known.found)

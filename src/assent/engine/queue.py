@@ -15,6 +15,8 @@ VERSION = "1"
 SCHEMA = "dbos"
 WORKFLOW = "assent.job"
 QUEUE = "effects"
+QUEUES = {"advance": "runs"}
+"""Jobs that may take hours have a queue of their own: however many there are, the others are not kept waiting."""
 SERIALIZER = DBOSPortableJSONSerializer()
 """Plain JSON; DBOS's own choice would be pickle."""
 
@@ -54,7 +56,7 @@ class JobQueue:
         assert isinstance(connection, sa.Connection), "what DBOS asks for"
         options: EnqueueOptions = {
             "workflow_name": WORKFLOW,
-            "queue_name": QUEUE,
+            "queue_name": QUEUES.get(name, QUEUE),
             "workflow_id": f"{name}:{key}",
             "app_version": VERSION,
         }

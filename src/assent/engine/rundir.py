@@ -16,8 +16,16 @@ MOST_FILES = 1000
 
 
 class RunFolder:
-    def __init__(self, place: Path, kept: Sequence[RunFile], fetch: Callable[[str], Awaitable[bytes]]) -> None:
+    def __init__(
+        self,
+        place: Path,
+        kept: Sequence[RunFile],
+        fetch: Callable[[str], Awaitable[bytes]],
+        *,
+        most: int = MOST_FILES,
+    ) -> None:
         self._place = place
+        self._most = most
         self._kept = {each.path: each.sha256 for each in kept}
         self._fetch = fetch
         self._seen: dict[str, tuple[int, int]] = {}
@@ -36,7 +44,11 @@ class RunFolder:
             here = self._place / relative_path(path)
             if await asyncio.to_thread(_digest, here) != digest:
                 content = await self._fetch(path)
-                await asyncio.to_thread(_write, here, content)
+                try:
+                    await asyncio.to_thread(_write, here, content)
+                except (FileExistsError, IsADirectoryError, NotADirectoryError):
+                    # A task has put something else in its place, or there is no such name on this node.
+                    self._problems.append(f"The file {path!r} was not laid out: something else has its name.")
         self._seen = await asyncio.to_thread(_stamps, self._place)
 
     async def keep(self, files: Mapping[str, bytes]) -> None:
@@ -62,11 +74,13 @@ class RunFolder:
         for path, stamp in stamps.items():
             if self._seen.get(path) == stamp:
                 continue
-            if stamp[1] > MAX_FILE or len(self._kept) >= MOST_FILES:
+            if stamp[1] > MAX_FILE or (path not in self._kept and len(self._kept) >= self._most):
                 self._problems.append(f"The file {path!r} was not kept: too large, or too many.")
                 continue
-            content = (self._place / path).read_bytes()
-            if self._kept.get(path) != sha256(content):
+            content = _read(self._place / path)
+            if content is None:
+                self._problems.append(f"The file {path!r} was not kept: it cannot be read.")
+            elif self._kept.get(path) != sha256(content):
                 changed[path] = content
                 self._kept[path] = sha256(content)
         self._seen = stamps
@@ -98,11 +112,16 @@ def _write(place: Path, content: bytes) -> None:
     beside.replace(place)
 
 
-def _digest(place: Path) -> str | None:
+def _read(place: Path) -> bytes | None:
     try:
-        return sha256(place.read_bytes())
+        return place.read_bytes()
     except OSError:
         return None
+
+
+def _digest(place: Path) -> str | None:
+    content = _read(place)
+    return None if content is None else sha256(content)
 
 
 def _stamp(place: Path) -> tuple[int, int]:
@@ -116,8 +135,20 @@ def _stamps(folder: Path) -> dict[str, tuple[int, int]]:
     for parent, folders, names in os.walk(folder):
         folders.sort()
         for name in sorted(names):
-            status = os.lstat(os.path.join(parent, name))  # noqa: PTH118  # thousands of files
-            if stat.S_ISREG(status.st_mode):
-                path = PurePath(parent, name).relative_to(folder).as_posix()
+            try:
+                status = os.lstat(os.path.join(parent, name))  # noqa: PTH118  # thousands of files
+            except FileNotFoundError:
+                continue  # another task's, and gone again
+            path = PurePath(parent, name).relative_to(folder).as_posix()
+            if stat.S_ISREG(status.st_mode) and _is_text(path):
                 found[path] = (status.st_mtime_ns, status.st_size)
     return found
+
+
+def _is_text(path: str) -> bool:
+    """Names that are no text can be kept nowhere else."""
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

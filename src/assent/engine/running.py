@@ -11,6 +11,7 @@ from typing import Any
 
 import structlog
 
+from assent.domain.errors import Unavailable
 from assent.domain.instants import SECOND
 from assent.domain.runs import Line, Run, RunState, Superseded
 from assent.engine.rundir import RunFolder
@@ -22,6 +23,8 @@ UNKNOWN_SECONDS = 15.0
 THREADS = 32
 NO_TURN = -1
 LEAVING_SECONDS = 5.0
+MOST_STARTS = 20
+"""How often a run may be taken up without getting any further."""
 _log = structlog.get_logger()
 
 
@@ -34,27 +37,41 @@ class Runner:
         self._folder = folder
         self._loop: asyncio.AbstractEventLoop | None = None
         self._held: dict[str, Run] = {}
-        """Those that are ours; also those in whose turn the database failed us, which nobody else can know."""
+        self._lost: dict[str, Run] = {}
+        """Those in whose turn the database failed us: they still count as ours, and nobody is at them."""
 
     async def advance(self, payload: Mapping[str, Any]) -> None:
         """Go on with a run for as long as there is something to do."""
         run_id: str = payload["run_id"]
-        while taken := await self._desk.take(run_id, mine=self._turn_of(run_id)):
-            self._held[run_id] = taken.run
-            try:
-                again = await self._stretch(taken)
-            except Superseded:
-                again = False
-            self._held.pop(run_id, None)
-            if not again:
+        while taken := await self._desk.take(run_id, mine=self._turn_lost(run_id)):
+            if not await self._turned(taken):
                 return
+        self._lost.pop(run_id, None)
 
-    def _turn_of(self, run_id: str) -> int:
-        held = self._held.get(run_id)
-        return held.turn if held is not None else NO_TURN
+    async def _turned(self, taken: Taken) -> bool:
+        run = taken.run
+        self._lost.pop(run.id, None)
+        self._held[run.id] = run
+        try:
+            return await self._stretch(taken)
+        except Superseded:
+            return False
+        except BaseException:
+            self._lost[run.id] = run
+            raise
+        finally:
+            if self._held.get(run.id) is run:
+                del self._held[run.id]
+
+    def _turn_lost(self, run_id: str) -> int:
+        """Never the turn of a stretch that is being played here: another job is at it."""
+        lost = self._lost.get(run_id) if run_id not in self._held else None
+        return lost.turn if lost is not None else NO_TURN
 
     async def _stretch(self, taken: Taken) -> bool:
         """Play one stretch; True when the run can go on at once."""
+        if taken.run.starts > MOST_STARTS:
+            return await self._given_up(taken.run)
         found = await asyncio.to_thread(self._registry.find, taken.run.process)
         if found is None or found.process is None:
             return await self._unknown(taken.run)
@@ -98,6 +115,12 @@ class Runner:
         later = self._desk.now() + round(UNKNOWN_SECONDS * SECOND)
         return await self._desk.leave(replace(run, state=RunState.QUEUED, error=error, due_at=later), [])
 
+    async def _given_up(self, run: Run) -> bool:
+        """End a run that takes its worker with it each time, or whose stretches can never be written down."""
+        message = f"It was taken up {run.starts - 1} times and got no further; the server's log says why."
+        stretch = Stretch(RunState.FAILED, error={"type": "Abandoned", "message": message})
+        return await self._desk.leave(replace(run, state=stretch.state, error=stretch.error), _last_line(stretch))
+
     def _theirs(self) -> asyncio.AbstractEventLoop:
         """The loop of the processes: one that does not return holds up its like, and not the server."""
         if self._loop is None:
@@ -108,8 +131,8 @@ class Runner:
 
     async def stop(self) -> None:
         """Leave what is being run where it is: whoever takes it up next, which may be at once, goes on from there."""
-        for run in self._held.values():
-            with contextlib.suppress(Superseded):
+        for run in [*self._lost.values(), *self._held.values()]:
+            with contextlib.suppress(Superseded, Unavailable):
                 await self._desk.leave(replace(run, state=RunState.QUEUED, due_at=self._desk.now()), [])
         if self._loop is not None:
             loop, self._loop = self._loop, None
@@ -121,14 +144,25 @@ async def _leave_all() -> None:
     left = [each for each in asyncio.all_tasks() if each is not asyncio.current_task()]
     for each in left:
         each.cancel()
-    await asyncio.gather(*left, return_exceptions=True)
+    if left:
+        await asyncio.wait(left, timeout=LEAVING_SECONDS)
+
+
+def _stopped(loop: asyncio.AbstractEventLoop) -> bool:
+    """Turn the loop; False when somebody's process called for the end of it all, which is not its to say."""
+    try:
+        loop.run_forever()
+    except (SystemExit, KeyboardInterrupt):
+        return False
+    return True
 
 
 def _turn(loop: asyncio.AbstractEventLoop) -> None:
     """Turn the loop of the processes until it is stopped, and leave nothing open."""
     threads = ThreadPoolExecutor(THREADS, thread_name_prefix="assent-task")
     loop.set_default_executor(threads)
-    loop.run_forever()
+    while not _stopped(loop):
+        _log.warning("process_wanted_to_exit")
     loop.run_until_complete(_leave_all())
     threads.shutdown(wait=False, cancel_futures=True)
     loop.close()

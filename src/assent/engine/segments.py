@@ -17,10 +17,10 @@ from typing import Any, NoReturn, TypeVar, Unpack
 import msgspec
 
 from assent.domain.canonical import Json, canonical, sha256
-from assent.domain.errors import AssentError, Forbidden, InvalidRequest, TooLarge
+from assent.domain.errors import AssentError, Internal, Unavailable
 from assent.domain.gates import slug
 from assent.domain.instants import SECOND, iso
-from assent.domain.runs import Line, Run, RunState, Step, StepKind, StepState, difference
+from assent.domain.runs import Line, Run, RunState, Step, StepKind, StepState, Superseded, difference
 from assent.engine.rundir import RunFolder
 from assent.ports import Comment, RunDesk, Taken
 from assent.sdk import protocol
@@ -35,8 +35,13 @@ LARGEST_OUTCOME = 1024 * 1024
 MOST_STARTS = 20
 """How often a task may be started when those who start it die of it each time."""
 UNWINDING_SECONDS = 5.0
+MOST_REFUSALS = 20
+LONGEST_SLEEP = 100 * 366 * 86400.0
 _NOT_THEIRS = (str(Path(__file__).parent.parent), str(Path(asyncio.__file__).parent.parent))
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+# What comes of what was to be written, and would come of it each time; the rest passes, or is not the process's affair.
+_THEIRS = (AssentError, ValueError, TypeError, OverflowError)
+_OURS = (Superseded, Unavailable, Internal)
 _TELLING = frozenset({"approved", "decision", "status", "response", "result"})
 
 
@@ -45,11 +50,18 @@ class _Strand:
     """One line of execution: the process itself, or one branch of a gather. It numbers its own steps."""
 
     path: str
+    owner: "asyncio.Task[Any] | None"
     count: int = 0
+    offspring: int = 0
 
     def next(self) -> str:
         self.count += 1
         return f"{self.path}{self.count}"
+
+    def new(self, owner: "asyncio.Task[Any]") -> "_Strand":
+        """For a task that the process has made by itself: told apart by who of them calls first."""
+        self.offspring += 1
+        return _Strand(f"{self.path}0.{self.offspring}.", owner)
 
 
 _strand: ContextVar[_Strand] = ContextVar("assent_strand")
@@ -61,12 +73,14 @@ class _Watched(BreakpointResult, frozen=True, kw_only=True, rename="camel", omit
 
     def __getattribute__(self, name: str) -> Any:  # noqa: ANN401  # any attribute
         if name in _TELLING:
-            _seen.add(id(self))
+            _unseen.discard(id(self))
         return super().__getattribute__(name)
 
 
-# Which results were looked at; the segment that gave them out keeps them alive.
-_seen: set[int] = set()
+# Which results nobody has looked at yet; the segment that gave them out keeps them alive.
+_unseen: set[int] = set()
+# Stretches that are over and whose process will not leave: kept, because their end would be tried again and again.
+_clinging: set["asyncio.Task[Any]"] = set()
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,10 +104,12 @@ class Segment:
         self._folder = folder
         self._lines: list[Line] = []
         self._given: dict[str, _Watched] = {}
+        self._others: set[asyncio.Task[Any]] = set()
         self._strands = 1
         self._parked = 0
         self._busy = 0
         self._over = False
+        self._refusals = 0
         self._stalled = asyncio.Event()
         self._broken: Exception | None = None
 
@@ -121,21 +137,28 @@ class Segment:
             await asyncio.wait({playing, stalled}, return_when=asyncio.FIRST_COMPLETED)
             if self._broken is not None:
                 raise self._broken
+            if playing.cancelled():
+                return Stretch(RunState.FAILED, error={"type": "CancelledError", "message": "It cancelled itself."})
             return playing.result() if playing.done() else Stretch(RunState.SUSPENDED)
         finally:
             self._over = True
-            for each in (playing, stalled):
+            left: set[asyncio.Task[Any]] = {playing, stalled, *self._others}
+            for each in left:
                 each.cancel()
-            await asyncio.wait({playing, stalled}, timeout=UNWINDING_SECONDS)
+            _, clinging = await asyncio.wait(left, timeout=UNWINDING_SECONDS)
+            for each in clinging:
+                _clinging.add(each)
+                each.add_done_callback(_clinging.discard)
+            _unseen.difference_update(map(id, self._given.values()))
 
     async def _whole(self, function: ProcessFunction) -> Stretch:
-        _strand.set(_Strand(""))
+        _strand.set(_Strand("", asyncio.current_task()))
         current.set(self)
         try:
             output = _plain_json(await function(self.run.inputs, self), "what the process returns")
-        except Exception as error:  # whatever somebody's process does
-            if self._over:
-                raise
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:  # noqa: BLE001  # whatever somebody's process does
             return Stretch(RunState.FAILED, error=_failure(error))
         self._note_unseen()
         return Stretch(RunState.DONE, output)
@@ -149,8 +172,9 @@ class Segment:
 
     async def task(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401  # its own
         wanted = _task(function)
-        path = self._next_path("task")
-        step = self._recall(path, StepKind.TASK, wanted.name, _fingerprint({"args": args, "kwargs": kwargs}))
+        path = await self._begin("task")
+        name = _text(wanted.name).replace("\x00", "?")
+        step = self._recall(path, StepKind.TASK, name, _fingerprint({"args": args, "kwargs": kwargs}))
         if step is not None and step.state is StepState.DONE:
             return step.outcome
         if step is not None and step.state is StepState.FAILED:
@@ -160,7 +184,7 @@ class Segment:
         step = step or Step(
             path=path,
             kind=StepKind.TASK,
-            name=wanted.name,
+            name=name,
             fingerprint=_fingerprint({"args": args, "kwargs": kwargs}),
             state=StepState.RUNNING,
         )
@@ -174,27 +198,29 @@ class Segment:
 
     async def _attempt(self, wanted: Task[..., Any], step: Step, args: Any, kwargs: Any) -> Step:  # noqa: ANN401  # its own
         step = replace(step, state=StepState.RUNNING, attempts=step.attempts + 1, due_at=None, outcome=None, error=None)
-        told = {"name": wanted.name, "attempt": step.attempts}
+        told = {"name": step.name, "attempt": step.attempts}
         if step.attempts > max(MOST_STARTS, wanted.retries + 1):
             error = {"type": "Abandoned", "message": f"It was started {step.attempts - 1} times and never ended."}
             return await self._failed(step, error)
         step = await self._record(step, Line("task_started", step.path, told))
         try:
             outcome = _plain_json(await _called(wanted, step.path, args, kwargs), "what a task returns")
-        except Exception as error:  # noqa: BLE001  # whatever somebody's task does
+        except BaseException as error:  # whatever somebody's task does
+            if _is_cancelled(error):
+                raise
             return await self._failed_or_retried(wanted, step, error)
         files = await self._folder.changes()
         self._note_problems(step.path)
         done = replace(step, state=StepState.DONE, outcome=outcome)
         return await self._record(done, Line("task_done", step.path, told), files)
 
-    async def _failed_or_retried(self, wanted: Task[..., Any], step: Step, error: Exception) -> Step:
+    async def _failed_or_retried(self, wanted: Task[..., Any], step: Step, error: BaseException) -> Step:
         kept = _failure(error, step=step.path)
-        if step.attempts > wanted.retries or isinstance(error, _NotJson):
+        if step.attempts > wanted.retries or isinstance(error, NotJson):
             return await self._failed(step, kept)
         pause = wanted.pause_after(step.attempts)
         later = replace(step, state=StepState.RETRYING, outcome=round(pause * SECOND), error=kept)
-        told = {"name": wanted.name, "attempt": step.attempts, "error": kept, "again": f"in {pause:g} s"}
+        told = {"name": step.name, "attempt": step.attempts, "error": kept, "again": f"in {pause:g} s"}
         return await self._record(later, Line("task_retried", step.path, told))
 
     async def _failed(self, step: Step, error: Mapping[str, Json]) -> Step:
@@ -213,7 +239,7 @@ class Segment:
         on_comment: Callable[[Feedback], Any] | None = None,
         **asking: Unpack[Asking],
     ) -> BreakpointResult:
-        path = self._next_path("breakpoint")
+        path = await self._begin("breakpoint")
         body, wanted = self._body(question, files, context, asking)
         name = _gate(body)
         step = self._recall(path, StepKind.BREAKPOINT, name, _fingerprint(body))
@@ -236,6 +262,7 @@ class Segment:
         result = msgspec.convert(step.outcome, _Watched)
         if require:
             return passed(result)
+        _unseen.add(id(result))
         self._given[path] = result
         return result
 
@@ -286,40 +313,47 @@ class Segment:
         return step
 
     async def gather(self, *branches: Awaitable[Any]) -> list[Any]:
-        path = self._next_path("gather")
-        self._strands += len(branches)
-        tasks = [asyncio.create_task(self._branch(f"{path}.{n}.", each)) for n, each in enumerate(branches)]
-        self._parked += 1
-        self._look_whether_stalled()
-        try:
-            ended = await asyncio.gather(*tasks, return_exceptions=True)
-        finally:
-            self._parked -= 1
+        path = await self._begin("gather")
+        tasks = [asyncio.create_task(_branch(f"{path}.{n}.", each)) for n, each in enumerate(branches)]
+        left = set(tasks)
+
+        def end(task: "asyncio.Task[Any]") -> None:
+            # With the last of them whoever gathers goes on, and must not be taken for waiting until it does.
+            left.discard(task)
+            self._strands -= 1
+            self._parked -= 0 if left else 1
+            self._look_whether_stalled()
+
+        self._strands += len(tasks)
+        self._parked += 1 if tasks else 0
+        for branch in tasks:
+            branch.add_done_callback(end)
+        ended = await asyncio.gather(*tasks, return_exceptions=True)
         for each in ended:
             if isinstance(each, BaseException):
                 raise each
         return list(ended)
 
-    async def _branch(self, path: str, awaitable: Awaitable[Made]) -> Made:
-        _strand.set(_Strand(path))
-        try:
-            return await awaitable
-        finally:
-            self._strands -= 1
-            self._look_whether_stalled()
-
     async def sleep(self, seconds: float) -> None:
-        path = self._next_path("sleep")
+        path = await self._begin("sleep")
         step = self._recall(path, StepKind.SLEEP, "sleep", None)
         if step is None:
+            if not seconds <= LONGEST_SLEEP:
+                msg = "A run sleeps for a hundred years at most."
+                raise OverflowError(msg)
             wait = max(0, round(seconds * SECOND))
             new = Step(
                 path=path, kind=StepKind.SLEEP, name="sleep", fingerprint=None, state=StepState.WAITING, outcome=wait
             )
             with self._working():
                 step = await self._record(new, Line("sleeps", path, {"seconds": seconds}))
-        if step.state is not StepState.DONE and step.outcome > self._desk.now():
+        if step.state is StepState.DONE:
+            return
+        if step.outcome > self._desk.now():
             await self._park()
+        with self._working():
+            woken = replace(step, state=StepState.DONE, due_at=None)
+            await self._record(woken, Line("woken", path, {"name": step.name}))
 
     def now(self) -> datetime:
         path = self._next_path("now")
@@ -332,10 +366,11 @@ class Segment:
     def log(self, message: str, data: Mapping[str, Any] | None = None) -> None:
         path = self._next_path("log")
         if ("log", path) not in self._said:
-            self._lines.append(Line("log", path, {"message": str(message), **({"data": _shown(data)} if data else {})}))
+            told = {"message": _text(str(message)), **({"data": _shown(data)} if data else {})}
+            self._lines.append(Line("log", path, told))
 
     async def save_file(self, path: str, content: str | bytes) -> Path:
-        where = self._next_path("save_file")
+        where = await self._begin("save_file")
         step = self._recall(where, StepKind.FILE, path, None)
         if step is None:
             data = content.encode() if isinstance(content, str) else content
@@ -354,14 +389,27 @@ class Segment:
 
     # ── how it is kept together ──
 
+    async def _begin(self, what: str) -> str:
+        if self._refusals > MOST_REFUSALS:
+            # It catches whatever it is told, and would keep its loop from all the others.
+            await asyncio.get_running_loop().create_future()
+        return self._next_path(what)
+
     def _next_path(self, what: str) -> str:
         if self._over:
+            self._refusals += 1
             raise asyncio.CancelledError
         if _in_task.get() is not None:
             msg = f"ctx.{what} is for the process itself; a task does its work and returns."
             raise RuntimeError(msg)
-        self._note_unseen()
-        return _strand.get(_Strand("")).next()
+        strand = _strand.get()
+        task = asyncio.current_task()
+        if task is not None and task is not strand.owner:
+            strand = strand.new(task)
+            _strand.set(strand)
+            self._others.add(task)
+        self._note_unseen(strand.path)
+        return strand.next()
 
     def _recall(self, path: str, kind: StepKind, name: str, fingerprint: str | None) -> Step | None:
         step = self._steps.get(path)
@@ -385,9 +433,9 @@ class Segment:
         """Write; where that is not possible, the process must not learn of it: this stretch is over."""
         try:
             return await writing
-        except (Forbidden, InvalidRequest, TooLarge):
-            raise
         except Exception as error:  # whatever a database does
+            if isinstance(error, _THEIRS) and not isinstance(error, _OURS):
+                raise
             self._broken = error
             self._stalled.set()
             await asyncio.get_running_loop().create_future()
@@ -396,14 +444,14 @@ class Segment:
     def _note_problems(self, path: str) -> None:
         self._lines += [Line("noted", path, {"message": problem}) for problem in self._folder.take_problems()]
 
-    def _note_unseen(self) -> None:
-        """Say so when a process goes on after a rejection that it did not look at."""
-        for path, result in list(self._given.items()):
-            seen = id(result) in _seen
-            _seen.discard(id(result))
+    def _note_unseen(self, strand: str = "") -> None:
+        """Say so when a process, or the branch of it that was told, goes on after a rejection without a look at it."""
+        for path, result in [each for each in self._given.items() if each[0].startswith(strand)]:
+            unseen = id(result) in _unseen
+            _unseen.discard(id(result))
             del self._given[path]
             rejected = not BreakpointResult.__getattribute__(result, "approved")
-            if rejected and not seen and ("unseen", path) not in self._said:
+            if rejected and unseen and ("unseen", path) not in self._said:
                 self._lines.append(Line("unseen", path, {"message": "It was not approved, and the process went on."}))
 
     @contextlib.contextmanager
@@ -419,7 +467,10 @@ class Segment:
         """Wait for what only another stretch will see."""
         self._parked += 1
         self._look_whether_stalled()
-        await asyncio.get_running_loop().create_future()
+        try:
+            await asyncio.get_running_loop().create_future()
+        finally:
+            self._parked -= 1
         raise AssertionError
 
     def _look_whether_stalled(self) -> None:
@@ -431,8 +482,19 @@ class Segment:
             self._stalled.set()
 
 
-class _NotJson(TypeError):
-    pass
+async def _branch(path: str, awaitable: Awaitable[Made]) -> Made:
+    _strand.set(_Strand(path, asyncio.current_task()))
+    return await awaitable
+
+
+def _is_cancelled(error: BaseException) -> bool:
+    """Were we cancelled, or has a function only raised what says so?"""
+    task = asyncio.current_task()
+    return isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0
+
+
+class NotJson(TypeError):
+    """What came out of a step cannot be kept."""
 
 
 def _task(function: Callable[..., Any]) -> Task[..., Any]:
@@ -464,10 +526,10 @@ def _plain_json(value: Any, what: str) -> Json:  # noqa: ANN401  # anything
         size = len(text.encode())
     except (TypeError, ValueError) as error:
         msg = f"{what} must be JSON, so that it can be kept: {error}"
-        raise _NotJson(msg) from error
+        raise NotJson(msg) from error
     if size > LARGEST_OUTCOME:
         msg = f"{what} is larger than {LARGEST_OUTCOME // 1024} KiB; put it into a file with ctx.save_file."
-        raise _NotJson(msg)
+        raise NotJson(msg)
     return json.loads(text)
 
 
@@ -475,12 +537,17 @@ def _fingerprint(value: Any) -> str | None:  # noqa: ANN401  # anything
     """Digest what a step was called with, where it can be written down at all."""
     try:
         return sha256(canonical(json.loads(json.dumps(value, allow_nan=False))))
-    except (TypeError, ValueError, AssentError):
+    except (TypeError, ValueError, RecursionError, AssentError):
         return None
 
 
 def _shown(data: Mapping[str, Any]) -> Json:
-    return json.loads(json.dumps(data, default=repr, ensure_ascii=False))
+    return json.loads(_text(json.dumps(data, default=repr, ensure_ascii=False)))
+
+
+def _text(text: str) -> str:
+    """Return text as it can be kept: names of files may hold what is no character."""
+    return text.encode(errors="replace").decode()
 
 
 def _gate(body: Mapping[str, Any]) -> str:
@@ -510,12 +577,32 @@ def _feedback(step: Step, comment: Comment) -> Feedback:
 
 def _failure(error: BaseException, *, step: str | None = None) -> dict[str, Json]:
     """What the journal keeps of an exception: never the values of variables."""
-    if isinstance(error, TaskFailed):
+    if isinstance(error, TaskFailed) and error.details:
         return dict(error.details)
     frames = [each for each in traceback.extract_tb(error.__traceback__) if not each.filename.startswith(_NOT_THEIRS)]
     own = [f"{Path(each.filename).name}:{each.lineno} in {each.name}" for each in frames]
-    kept = {"type": type(error).__name__, "message": str(error)[:2000], "step": step, "trace": own[-8:]}
+    where = step or _came_of(error)
+    kept = {"type": type(error).__name__, "message": _message(error), "step": where, "trace": own[-8:]}
     return {name: value for name, value in kept.items() if value}
+
+
+def _message(error: BaseException) -> str:
+    try:
+        return _text(str(error)[:2000])
+    except Exception:  # noqa: BLE001  # whatever somebody's exception says of itself
+        return "It cannot be told."
+
+
+def _came_of(error: BaseException) -> Any:  # noqa: ANN401  # a step's path, or None
+    """The step whose failure was told in other words: a retry begins there."""
+    seen: list[BaseException] = []
+    cause: BaseException | None = error
+    while cause is not None and cause not in seen:
+        if isinstance(cause, TaskFailed):
+            return cause.details.get("step")
+        seen.append(cause)
+        cause = cause.__cause__ or cause.__context__
+    return None
 
 
 def _task_failed(step: Step) -> TaskFailed:

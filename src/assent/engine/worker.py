@@ -11,7 +11,7 @@ import sqlalchemy as sa
 import structlog
 from dbos import DBOS, DBOSClient, DBOSConfig
 
-from assent.engine.queue import APPLICATION, QUEUE, SCHEMA, SERIALIZER, VERSION, WORKFLOW
+from assent.engine.queue import APPLICATION, QUEUE, QUEUES, SCHEMA, SERIALIZER, VERSION, WORKFLOW
 from assent.ports import Presence
 from assent.telemetry import Metrics
 from assent.telemetry.traces import Untraced
@@ -66,6 +66,7 @@ class Worker:
         self._presence = presence
         self._metrics, self._traces = telemetry
         self._running: set[str] = set()
+        self._idle: set[str] = set()
         self._seen_at = 0.0
         self._client = DBOSClient(
             system_database_engine=engine,
@@ -114,9 +115,10 @@ class Worker:
         }
         self._dbos = DBOS(config=config)
         DBOS.launch()
-        await DBOS.register_queue_async(
-            QUEUE, worker_concurrency=CONCURRENCY, polling_interval_sec=POLL_SECONDS, on_conflict="always_update"
-        )
+        for queue in (QUEUE, *QUEUES.values()):
+            await DBOS.register_queue_async(
+                queue, worker_concurrency=CONCURRENCY, polling_interval_sec=POLL_SECONDS, on_conflict="always_update"
+            )
         self._tasks = [asyncio.create_task(self._tend()), asyncio.create_task(self._tidy())]
 
     async def stop(self, *, patience: float) -> None:
@@ -136,12 +138,13 @@ class Worker:
         """Give DBOS a moment to write down that the last jobs are done: it looks once a second only."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(WRITING_SECONDS):
-                while self._still_writing():  # noqa: ASYNC110  # DBOS tells nobody
+                while self._active():  # noqa: ASYNC110  # DBOS tells nobody
                     await asyncio.sleep(0.01)
 
-    def _still_writing(self) -> bool:
+    def _active(self) -> frozenset[str]:
+        """What DBOS is at, which it tells nobody."""
         active = self._dbos._active_workflows_set if self._dbos else None  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
-        return active is not None and bool(active.activeList())
+        return frozenset(active.activeList() if active is not None else ())
 
     async def _beat(self) -> frozenset[str]:
         alive = await self._presence.beat(self.id)
@@ -169,10 +172,20 @@ class Worker:
             # Nothing public is as safe, and the version is pinned.
             recovered = DBOS._recover_pending_workflows(dead)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
             _log.warning("jobs_recovered", workers=dead, jobs=len(recovered))
+        self._put_back({each.workflow_id: each.queue_name or QUEUE for each in running if each.executor_id == self.id})
+
+    def _put_back(self, ours: Mapping[str, str]) -> None:
+        """Queue again what is said to be ours and nobody is at: the database died when it had given us the job."""
+        idle = ours.keys() - self._running - self._active()
+        forgotten = sorted(idle & self._idle)
+        for queue in {ours[each] for each in forgotten}:
+            self._client.resume_workflows([each for each in forgotten if ours[each] == queue], queue_name=queue)
+            _log.warning("jobs_put_back", jobs=len(forgotten), queue=queue)
+        self._idle = idle - set(forgotten)
 
     def _measure(self) -> None:
         waiting = self._client.list_workflows(
-            status="ENQUEUED", queue_name=QUEUE, limit=COUNTED, load_input=False, load_output=False
+            status="ENQUEUED", queue_name=[QUEUE, *QUEUES.values()], limit=COUNTED, load_input=False, load_output=False
         )
         # A job with a delay is older than its wait: it counts from when it could have been taken.
         since = [max(each.created_at or 0, each.updated_at or 0) / 1000 for each in waiting]

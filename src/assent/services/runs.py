@@ -64,7 +64,7 @@ class RunService:
                 return self._visible(tx, claimed, by)
         tx.runs.add(run)
         tx.runs.first_line(run.id, Line("started", data={"by": run.started_by, "process": new.process}), now=now)
-        tx.runs.enqueue(run.id, "start")
+        tx.runs.enqueue(run.id, "turn:0")
         return run
 
     def get(self, tx: Transaction, run_id: str, *, by: Principal) -> WholeRun:
@@ -136,7 +136,7 @@ def withdraw(tx: Transaction, breakpoints: BreakpointService, run: Run) -> None:
     """Cancel what an ended run has asked and nobody has answered."""
     waiting = [
         step.breakpoint_id
-        for step in tx.runs.steps(run.id)
+        for step in tx.runs.open_steps(run.id)
         if step.kind is StepKind.BREAKPOINT and step.state is StepState.WAITING and step.breakpoint_id is not None
     ]
     for breakpoint_id in sorted(waiting):

@@ -1,5 +1,6 @@
 """What a worker needs to go on with a run: taken up, written step by step, let go; each a transaction of its own."""
 
+import contextlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -13,7 +14,7 @@ from assent import wire
 from assent.domain.breakpoint import Status
 from assent.domain.canonical import Json, sha256, strict_loads
 from assent.domain.draft import draft
-from assent.domain.errors import InvalidRequest
+from assent.domain.errors import AlreadyEnded, InvalidRequest
 from assent.domain.instants import SECOND
 from assent.domain.runs import Line, Run, RunFile, RunState, Step, StepKind, StepState
 from assent.ports import Clock, Comment, Database, Taken
@@ -41,6 +42,7 @@ class Desk:
         run = tx.runs.take(run_id, mine=mine, now=now, lease=now + LEASE)
         if run is None:
             return None
+        tx.runs.listening(run_id)
         lines: list[Line] = []
         steps: dict[str, Step] = {}
         for step in tx.runs.steps(run_id):
@@ -139,15 +141,13 @@ class Desk:
 
         def use_case(tx: Transaction) -> Step:
             assert step.breakpoint_id is not None, "asked about a breakpoint"
-            now = self._hold(tx, run=run, lines=[Line("heard", step.path, {"comment": comment.id, "reply": text})])
-            heard = replace(step, heard=comment.n, due_at=None)
-            asked = tx.breakpoints.look(step.breakpoint_id, project=run.project)
-            if asked.status is not Status.WAITING:
-                heard = replace(heard, state=StepState.ANSWERED, due_at=now)
-            elif text:
+            self._hold(tx, run=run, lines=[Line("heard", step.path, {"comment": comment.id, "reply": text})])
+            heard = replace(step, heard=comment.n)
+            if text:
                 by = replace(run.principal, policy={})
-                self.breakpoints.comment(tx, step.breakpoint_id, text, by=by, once=None)
-            tx.runs.put_step(run.id, heard)
+                with contextlib.suppress(AlreadyEnded):
+                    self.breakpoints.comment(tx, step.breakpoint_id, text, by=by, once=None)
+            tx.runs.heard(run.id, heard)
             return heard
 
         return await self.database.write(use_case, locks=run.id)
@@ -164,7 +164,7 @@ class Desk:
             return False
         if run.state is RunState.QUEUED:
             return False
-        return any(step.state is StepState.ANSWERED or _is_due(step, now) for step in tx.runs.steps(run.id))
+        return any(_has_come(step, run.updated_at, now) for step in tx.runs.open_steps(run.id))
 
     async def content(self, run: Run, path: str) -> bytes:
         return await self.database.read(lambda tx: tx.runs.content(run.id, path, project=run.project))
@@ -177,9 +177,14 @@ _OVER = frozenset({StepState.DONE, StepState.FAILED})
 _ENDING = {StepKind.BREAKPOINT: "answered", StepKind.SLEEP: "woken"}
 
 
-def _is_due(step: Step, now: int) -> bool:
-    waits = step.state is StepState.RETRYING or (step.kind is StepKind.SLEEP and step.state is StepState.WAITING)
-    return waits and step.outcome <= now
+def _has_come(step: Step, since: int, now: int) -> bool:
+    """Has something come for a step since its run was taken up?"""
+    if step.state is StepState.ANSWERED:
+        return True
+    if step.kind is StepKind.BREAKPOINT:
+        return step.state is StepState.WAITING and step.due_at is not None
+    # What had come before was there to be seen; a step that the process does not reach any more stays as it is.
+    return step.state in {StepState.RETRYING, StepState.WAITING} and since < step.outcome <= now
 
 
 def _short(step: Step) -> dict[str, Any]:

@@ -87,7 +87,9 @@ DELETE_FILES = """
     DELETE FROM assent_files WHERE project_id = :project_id AND {these} AND NOT EXISTS (
         SELECT 1 FROM assent_breakpoint_files e JOIN assent_breakpoints b ON b.id = e.breakpoint_id
         WHERE e.sha256 = assent_files.sha256 AND b.project_id = assent_files.project_id AND b.purged_at IS NULL)
-      AND NOT EXISTS (SELECT 1 FROM assent_run_files r WHERE r.sha256 = assent_files.sha256)"""
+      AND NOT EXISTS (
+        SELECT 1 FROM assent_run_files f JOIN assent_runs r ON r.id = f.run_id
+        WHERE f.sha256 = assent_files.sha256 AND r.project_id = assent_files.project_id)"""
 
 # A run goes as a whole, with everything about it but its breakpoints, which have their own time.
 SELECT_OLD_RUNS = """

@@ -13,11 +13,12 @@ from assent.store.deliveries import Enqueue
 from assent.store.sql import among, insert
 
 JOB = "advance"
-HEAL = 30_000_000
-"""Microseconds after which somebody looks again at what should have been looked after."""
+HEAL = 300_000_000
+"""Microseconds after which somebody looks again at what should be in the queue: that may be long, and loses little."""
 COLUMNS = (
     "id", "project_id", "process", "version", "state", "inputs", "output", "error", "agent_id", "started_by",
-    "started_by_id", "principal", "turn", "lines", "created_at", "updated_at", "ended_at", "due_at",
+    "started_by_id", "principal", "turn", "starts", "lines", "created_at", "updated_at", "ended_at",
+    "due_at",
 )  # fmt: skip
 STEP_COLUMNS = (
     "run_id", "path", "kind", "name", "fingerprint", "state", "attempts", "breakpoint_id", "due_at", "heard", "outcome",
@@ -25,18 +26,23 @@ STEP_COLUMNS = (
 )  # fmt: skip
 INSERT = insert("assent_runs", COLUMNS)
 _SELECT = f"SELECT {', '.join(COLUMNS)} FROM assent_runs"
+# A list tells neither what went in nor what came out, which may be a mebibyte each.
+_NOT_TOLD = {"inputs": "'null'", "output": "NULL"}
+_SELECT_LISTED = f"SELECT {', '.join(_NOT_TOLD.get(name, name) for name in COLUMNS)} FROM assent_runs"
 SELECT_STEPS = f"SELECT {', '.join(STEP_COLUMNS[1:])} FROM assent_run_steps WHERE run_id = :run_id"
+SELECT_OPEN_STEPS = f"{SELECT_STEPS} AND state NOT IN ('done', 'failed')"
 _OPEN = "state IN ('queued', 'running', 'suspended')"
 TAKE = f"""
-    UPDATE assent_runs SET state = 'running', turn = turn + 1, due_at = :lease, updated_at = :now
+    UPDATE assent_runs SET state = 'running', turn = turn + 1, starts = starts + 1, due_at = :lease, updated_at = :now
     WHERE id = :id AND (state IN ('queued', 'suspended') OR (state = 'running' AND turn = :mine))
     RETURNING {", ".join(COLUMNS)}"""
 HOLD = """
-    UPDATE assent_runs SET due_at = :lease, lines = lines + :count, updated_at = :now
+    UPDATE assent_runs SET due_at = :lease, lines = lines + :count, updated_at = :now,
+        starts = CASE WHEN :count > 0 THEN 0 ELSE starts END
     WHERE id = :id AND turn = :turn AND state = 'running' RETURNING lines"""
 LEAVE = """
     UPDATE assent_runs SET state = :state, due_at = :due_at, output = :output, error = :error, version = :version,
-        ended_at = :ended_at, lines = lines + :count, updated_at = :now
+        ended_at = :ended_at, lines = lines + :count, updated_at = :now, starts = 0
     WHERE id = :id AND turn = :turn AND state = 'running' RETURNING lines"""
 STOP = f"""
     UPDATE assent_runs SET state = 'cancelled', due_at = NULL, turn = turn + 1, ended_at = :now, lines = lines + 1,
@@ -44,7 +50,7 @@ STOP = f"""
     WHERE id = :id AND {_OPEN} RETURNING lines"""
 REVIVE = """
     UPDATE assent_runs SET state = 'queued', due_at = :due_at, error = NULL, ended_at = NULL, lines = lines + 1,
-        updated_at = :now
+        starts = 0, updated_at = :now
     WHERE id = :id AND state = 'failed' RETURNING lines"""
 UPSERT_STEP = insert(
     "assent_run_steps",
@@ -67,10 +73,20 @@ ANSWERED = """
 COMMENTED = """
     UPDATE assent_run_steps SET due_at = :due_at
     WHERE state = 'waiting' AND breakpoint_id = :breakpoint_id AND heard IS NOT NULL RETURNING run_id"""
+# A comment that came before the run was taken up is heard in this turn; what comes after it marks the step again.
+LISTENING = """
+    UPDATE assent_run_steps SET due_at = NULL
+    WHERE run_id = :run_id AND state = 'waiting' AND heard IS NOT NULL AND due_at IS NOT NULL"""
+HEARD = "UPDATE assent_run_steps SET heard = :heard WHERE run_id = :run_id AND path = :path"
+# With the name of the job that was queued before, where there was one: while it waits, there is no second one.
 SELECT_DUE = """
-    SELECT id, due_at, '' FROM assent_runs WHERE due_at <= :now
-    UNION ALL SELECT run_id, due_at, path FROM assent_run_steps WHERE due_at <= :now
-    ORDER BY 2 LIMIT :limit"""
+    SELECT r.id, r.due_at, '', 'turn:' || CAST(CASE WHEN r.state = 'running' THEN r.turn + 1 ELSE r.turn END AS text)
+    FROM assent_runs r WHERE r.due_at <= :now ORDER BY r.due_at LIMIT :limit{of_runs}"""
+SELECT_DUE_STEPS = """
+    SELECT s.run_id, s.due_at, s.path,
+        CASE WHEN s.state = 'answered' THEN s.breakpoint_id ELSE 'due:' || s.path || ':' || CAST(r.turn AS text) END
+    FROM assent_run_steps s JOIN assent_runs r ON r.id = s.run_id
+    WHERE s.due_at <= :now ORDER BY s.due_at LIMIT :limit{of_steps}"""
 SELECT_NEXT_DUE = """
     SELECT due_at FROM (
         SELECT min(due_at) AS due_at FROM assent_runs WHERE due_at IS NOT NULL
@@ -78,11 +94,16 @@ SELECT_NEXT_DUE = """
     WHERE due_at IS NOT NULL ORDER BY due_at LIMIT 1"""
 # Whoever had it and did not say so in time has lost it: the next turn is another's.
 LOOK_AGAIN = """
-    UPDATE assent_runs SET state = 'queued', turn = turn + 1, due_at = :again
+    UPDATE assent_runs
+    SET turn = CASE WHEN state = 'running' THEN turn + 1 ELSE turn END, state = 'queued', due_at = :again
     WHERE id = :id AND due_at = :due_at AND state IN ('queued', 'running')"""
 ABANDON = "UPDATE assent_runs SET due_at = :now WHERE state = 'running'"
-LOOK_AGAIN_AT_STEP = """
-    UPDATE assent_run_steps SET due_at = :again WHERE run_id = :id AND path = :path AND due_at = :due_at"""
+# Nobody looks after what a run that has ended was waiting for.
+LOOK_AGAIN_AT_STEP = f"""
+    UPDATE assent_run_steps
+    SET due_at = CASE WHEN EXISTS (SELECT 1 FROM assent_runs WHERE id = :id AND {_OPEN})
+        THEN CAST(:again AS bigint) END
+    WHERE run_id = :id AND path = :path AND due_at = :due_at"""
 UPSERT_FILE = insert(
     "assent_run_files",
     ("run_id", "path", "sha256", "size", "at"),
@@ -101,6 +122,9 @@ class Runs:
     def __init__(self, session: Session, enqueue: Enqueue) -> None:
         self._session = session
         self._enqueue = enqueue
+        # What somebody holds is being looked after.
+        skip = " FOR UPDATE OF {} SKIP LOCKED" if session.dialect == "postgresql" else ""
+        self._skip = {"of_runs": skip.format("r"), "of_steps": skip.format("s")}
 
     def add(self, new: Run) -> None:
         self._session.write(INSERT, [_row(new)])
@@ -119,7 +143,7 @@ class Runs:
         older = " AND id < :before" if before else ""
         params = {"project": project, "limit": limit, **filters, **({"before": before} if before else {})}
         rows = self._session.all(
-            f"{_SELECT} WHERE project_id = :project{wheres}{older} ORDER BY id DESC LIMIT :limit", params
+            f"{_SELECT_LISTED} WHERE project_id = :project{wheres}{older} ORDER BY id DESC LIMIT :limit", params
         )
         return [_run(row) for row in rows]
 
@@ -185,8 +209,20 @@ class Runs:
     def steps(self, run_id: str) -> list[Step]:
         return [_step(row) for row in self._session.all(SELECT_STEPS, {"run_id": run_id})]
 
+    def open_steps(self, run_id: str) -> list[Step]:
+        """Return those that have not come to an end."""
+        return [_step(row) for row in self._session.all(SELECT_OPEN_STEPS, {"run_id": run_id})]
+
     def put_step(self, run_id: str, step: Step) -> None:
         self._session.write(UPSERT_STEP, [_step_row(run_id, step)])
+
+    def listening(self, run_id: str) -> None:
+        """Whoever has taken the run up hears all comments that there are by now."""
+        self._session.write(LISTENING, [{"run_id": run_id}])
+
+    def heard(self, run_id: str, step: Step) -> None:
+        """Note how many comments were heard, and nothing else: the answer may be there by now."""
+        self._session.write(HEARD, [{"run_id": run_id, "path": step.path, "heard": step.heard}])
 
     def forget_failure(self, run_id: str, path: str) -> None:
         self._session.write(FORGET_FAILURE, [{"run_id": run_id, "path": path}])
@@ -220,11 +256,13 @@ class Runs:
 
     def wake_due(self, now: int, *, limit: int) -> int:
         """Queue what should go on by itself, or has been left lying; return how many were looked at."""
-        rows = self._session.all(SELECT_DUE, {"now": now, "limit": limit})
-        for run_id, due_at, path in rows:
+        params = {"now": now, "limit": limit}
+        looks = [each.format(**self._skip) for each in (SELECT_DUE, SELECT_DUE_STEPS)]
+        rows = [row for each in looks for row in self._session.all(each, params)]
+        for run_id, due_at, path, why in rows:
             params = {"id": run_id, "path": path, "due_at": due_at, "again": now + HEAL}
             self._session.write(LOOK_AGAIN_AT_STEP if path else LOOK_AGAIN, [params])
-            self.enqueue(run_id, f"due:{due_at}:{path}")
+            self.enqueue(run_id, why)
         return len(rows)
 
     def abandon(self, *, now: int) -> int:
@@ -242,7 +280,9 @@ class Runs:
         return [RunFile(*row) for row in self._session.all(SELECT_FILES, {"run_id": run_id})]
 
     def content(self, run_id: str, path: str, *, project: str) -> bytes:
-        rows = self._session.all(SELECT_CONTENT, {"run_id": run_id, "path": path, "project_id": project})
+        params = {"run_id": run_id, "path": path, "project_id": project}
+        # No file has NUL in its name, and PostgreSQL does not take the question.
+        rows: Sequence[Sequence[Any]] = self._session.all(SELECT_CONTENT, params) if "\x00" not in path else ()
         if not rows:
             msg = f"The run {run_id} has kept no file {path!r}."
             raise NotFound(msg)
@@ -277,6 +317,7 @@ def _row(run: Run) -> dict[str, Any]:
         "started_by_id": run.principal.id,
         "principal": _principal_json(run.principal),
         "turn": run.turn,
+        "starts": run.starts,
         "lines": run.lines,
         "created_at": run.created_at,
         "updated_at": run.updated_at,
@@ -300,6 +341,7 @@ def _run(row: Sequence[Any]) -> Run:
         started_by=found["started_by"],
         principal=_principal(found["principal"], found["started_by_id"], found["project_id"]),
         turn=found["turn"],
+        starts=found["starts"],
         lines=found["lines"],
         created_at=found["created_at"],
         updated_at=found["updated_at"],

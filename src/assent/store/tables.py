@@ -534,6 +534,7 @@ runs = Table(
     _text("started_by_id"),
     _text("principal"),
     _number("turn"),
+    _number("starts"),
     _number("lines"),
     _number("created_at"),
     _number("updated_at"),

@@ -29,6 +29,7 @@ def upgrade() -> None:
         sa.Column("started_by_id", sa.Text(), nullable=False),
         sa.Column("principal", sa.Text(), nullable=False),
         sa.Column("turn", sa.BigInteger(), nullable=False),
+        sa.Column("starts", sa.BigInteger(), nullable=False),
         sa.Column("lines", sa.BigInteger(), nullable=False),
         sa.Column("created_at", sa.BigInteger(), nullable=False),
         sa.Column("updated_at", sa.BigInteger(), nullable=False),
