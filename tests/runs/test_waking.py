@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from assent.domain.runs import Line, RunState, Step, StepKind, StepState, Superseded
-from assent.engine import worker
 from assent.engine.running import MOST_STARTS
+from assent.engine.worker import CONCURRENCY
 from assent.services.segments import Desk
 from assent.settings import Settings
 from assent.store.runs import SELECT_NEXT_DUE
@@ -173,10 +173,7 @@ async def test_only_whoever_took_a_run_up_last_may_write_about_it(works: Works) 
     assert await _rows(works, "SELECT sha256 FROM assent_files") == []
 
 
-async def test_long_tasks_keep_no_other_job_waiting(
-    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(worker, "CONCURRENCY", 1)
+async def test_long_tasks_keep_no_other_job_waiting(settings: Settings, tmp_path: Path) -> None:
     async with running_node(settings, worker=True) as node:
         works = Works(node, settings, await node.token("agent"), await node.token("reviewer"))
         works.write(
@@ -191,8 +188,9 @@ async def test_long_tasks_keep_no_other_job_waiting(
                 await ctx.task(build)
             """,
         )
-        run_id = await works.start("long")
-        await works.until(run_id, lambda run: run["steps"])
+        ids = [await works.start("long") for _ in range(CONCURRENCY)]
+        for run_id in ids:
+            await works.until(run_id, lambda run: run["steps"])
         done = asyncio.Event()
 
         async def probe(_: Mapping[str, Any]) -> None:
@@ -204,4 +202,4 @@ async def test_long_tasks_keep_no_other_job_waiting(
         async with asyncio.timeout(30):
             await done.wait()
         (tmp_path / "go").touch()
-        assert (await works.ended(run_id))["state"] == "done"
+        assert {(await works.ended(run_id))["state"] for run_id in ids} == {"done"}
