@@ -143,21 +143,35 @@ async def test_finished_jobs_are_deleted(working: Node, probe: Probe) -> None:
     assert len(probe.seen) == 3
 
 
+async def leave_running(node: Node, job: str, *, by: str) -> None:
+    """Put a job that waits down as one that a worker runs."""
+    await put(node, job, delay=3600)
+    table = "workflow_status" if node.assent.database.dialect == "sqlite" else "dbos.workflow_status"
+    statement = f"""UPDATE {table} SET status = 'PENDING', executor_id = :by, application_version = '1'
+        WHERE workflow_uuid = :id"""
+
+    def use_case(tx: Transaction) -> None:
+        tx.session.change(statement, {"id": f"probe:{job}", "by": by})
+
+    await node.assent.database.write(use_case)
+
+
 async def test_what_a_dead_worker_left_running_is_done_by_another(working: Node, probe: Probe) -> None:
     """The row of a job says which worker runs it; one that is not alive gets it taken away."""
-    await put(working, "orphan", delay=3600)
-    table = "workflow_status" if working.assent.database.dialect == "sqlite" else "dbos.workflow_status"
-
-    def leave_running(tx: Transaction) -> None:
-        tx.session.change(
-            f"UPDATE {table} SET status = 'PENDING', executor_id = 'dead:1', application_version = '1'"
-            " WHERE workflow_uuid = :id",
-            {"id": "probe:orphan"},
-        )
-
-    await working.assent.database.write(leave_running)
+    await leave_running(working, "orphan", by="dead:1")
     await asyncio.to_thread(worker_of(working).recover, frozenset({worker_of(working).id}))
     assert await finished(working, "probe:orphan") == "SUCCESS"
+    assert len(probe.seen) == 1
+
+
+async def test_a_job_that_was_given_to_a_worker_and_never_reached_it_is_put_back(working: Node, probe: Probe) -> None:
+    """The database died between handing it out and saying so: it is ours, and nobody is at it."""
+    mine = worker_of(working)
+    await leave_running(working, "forgotten", by=mine.id)
+    await asyncio.to_thread(mine.recover, frozenset({mine.id}))
+    assert dict(await queued(working))["probe:forgotten"] == "PENDING"  # it may be about to begin
+    await asyncio.to_thread(mine.recover, frozenset({mine.id}))
+    assert await finished(working, "probe:forgotten") == "SUCCESS"
     assert len(probe.seen) == 1
 
 
