@@ -97,7 +97,7 @@ class Fire:
                 people = [asyncio.create_task(self._reviewer(name)) for name in PEOPLE]
                 killing = asyncio.create_task(self._killer(processes))
                 await asyncio.gather(*(self._start(n) for n in range(self.count)))
-                await self._all_done()
+                await self._all_done(killing)
                 self.over.set()
                 await asyncio.gather(*people, killing)
         finally:
@@ -118,12 +118,20 @@ class Fire:
     def _worker(self) -> Process:
         return launch_worker(self.settings, log=self.log, EFFECTS=str(self.effects), **secured(self.settings))
 
-    async def _up(self, processes: Sequence[Process]) -> None:
-        for each in processes:
-            if each.url and not await asyncio.to_thread(ready, each.url, each.popen):
-                said_ = self.log.read_text()[-4000:] if self.log else "no log kept"
-                msg = f"A node did not get ready: {said_}"
-                raise AssertionError(msg)
+    async def _up(self, processes: list[Process]) -> None:
+        """Wait until all are there, starting again what did not survive a PostgreSQL that died while it started."""
+        for n, each in enumerate(processes):
+            while each.url and not await asyncio.to_thread(ready, each.url, each.popen):
+                if each.popen.poll() is None:
+                    heard = self.log.read_text()[-4000:] if self.log else "no log kept"
+                    msg = f"A node did not get ready: {heard}"
+                    raise AssertionError(msg)
+                processes[n] = each = self._again(each)  # noqa: PLW2901  # its successor
+            if each.popen.poll() is not None:
+                processes[n] = self._again(each)
+
+    def _again(self, gone: Process) -> Process:
+        return self._node(int(gone.url.rpartition(":")[2])) if gone.url else self._worker()
 
     async def _start(self, n: int) -> None:
         body = {"process": "fire", "inputs": {"n": n}}
@@ -166,18 +174,17 @@ class Fire:
                 await asyncio.to_thread(self.server.start)
                 self.report.kills["PostgreSQL"] += 1
                 continue
+            await self._up(processes)
             n = self.chance.randrange(len(processes))
             victim = processes[n]
-            if victim.url:
-                await self._up([victim])
             await gone(victim)
-            processes[n] = self._node(int(victim.url.rpartition(":")[2])) if victim.url else self._worker()
+            processes[n] = self._again(victim)
             self.report.kills["server" if victim.url else "worker"] += 1
         await self._up(processes)
 
-    async def _all_done(self) -> None:
+    async def _all_done(self, killing: "asyncio.Task[None]") -> None:
         deadline = time.monotonic() + PATIENCE
-        while time.monotonic() < deadline:
+        while time.monotonic() < deadline and not (killing.done() and killing.exception()):
             with contextlib.suppress(Exception):
                 if len(rows(self.settings, "SELECT id FROM assent_runs WHERE state = 'done'")) >= self.count:
                     return
