@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -18,6 +19,9 @@ from tests.support.postgres import Databases, postgres, with_database
 
 hypothesis_settings.register_profile("assent", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 hypothesis_settings.load_profile("assent")
+
+# Under nohup every process that a test starts would ignore it, and some are told to stop by it.
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 DIALECTS = ("sqlite", "postgresql")
 TEMPLATE = "assent_template"

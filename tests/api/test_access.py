@@ -63,6 +63,8 @@ MADE: dict[str, tuple[str, Any]] = {
     "hold_id": ("/api/holds", {"reason": "x"}),
     "token_id": ("/api/tokens", {"kind": "agent", "name": "target"}),
 }
+RUNS = ("/api/runs", "/api/processes")
+"""Who may do what with runs is tried in tests/runs, where there are processes to run."""
 TABLE = (
     Case("POST", "/api/breakpoints", 201, (*AGENTS, *MEMBERS, "admin elsewhere"), body=NEW),
     Case("GET", "/api/breakpoints", 200, (*AGENTS, *READERS, "admin elsewhere")),
@@ -234,7 +236,8 @@ async def _strangers(node: Node, owner: str, clock: ManualClock) -> dict[str, st
 
 async def test_every_route_stands_in_the_table(shared: Node) -> None:
     schema = (await shared.call("GET", "/openapi.json")).json()
-    assert operations(schema) == {(case.method, case.path) for case in TABLE}
+    found = {(method, path) for method, path in operations(schema) if not path.startswith(RUNS)}
+    assert found == {(case.method, case.path) for case in TABLE}
 
 
 @pytest.mark.parametrize("case", TABLE, ids=lambda case: case.name)

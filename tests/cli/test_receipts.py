@@ -57,7 +57,7 @@ def made(tmp_path: Path, **changes: Any) -> Path:
     """A receipt by a key of our own, which no server knows."""
     fields: dict[str, Any] = {
         "issued_at": NOW - SECOND,
-        "expires_at": NOW + 600 * SECOND,
+        "expires_at": NOW + 86_400 * SECOND,
         "key_id": key_id(public_key(SEED)),
     }
     approval = replace(APPROVAL, decided_at=NOW - 2 * SECOND, **changes.pop("approval", {}))

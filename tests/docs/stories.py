@@ -3,6 +3,7 @@
 import contextlib
 import re
 import shutil
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -78,11 +79,19 @@ def readme(desk: Desk) -> None:
         _until(run, "asked")
         seat.presses(CTRL_C, after="")
         seat.ended()
+        _until_free(port)
         with reader.sit("serve", ASSENT_PORT=port) as again:
             again.until("Sign in, once, by")
             browser.approves("Release")
             assert said(run).endswith('"app-v1.4.tar is live"\n')
     _the_rest_of_the_readme(desk, port)
+
+
+def _until_free(port: str) -> None:
+    """make may end a moment before the server that it started."""
+    with contextlib.suppress(OSError):
+        while True:
+            socket.create_connection(("127.0.0.1", int(port)), timeout=5).close()
 
 
 def _the_rest_of_the_readme(desk: Desk, port: str) -> None:
