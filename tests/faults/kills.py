@@ -18,20 +18,7 @@ from typing import Any, TypeAlias
 
 from assent.engine.worker import BEAT_SECONDS
 from assent.settings import Settings
-from tests.faults.load import (
-    PATH,
-    PEOPLE,
-    Ledger,
-    Load,
-    all_of,
-    due,
-    judge,
-    kept,
-    misdelivered,
-    postponed,
-    rows,
-    stored,
-)
+from tests.faults.load import PATH, PEOPLE, Ledger, Load, all_of, due, judge, kept, misdelivered, rows, stored
 from tests.support.cluster import Cluster
 from tests.support.nodes import (
     Process,
@@ -74,14 +61,13 @@ class Report:
     unacknowledged: int = 0
     effects: int = 0
     repeats: int = 0
-    postponed: int = 0
     wrong: list[str] = field(default_factory=list[str])
     seen: Counter[str] = field(default_factory=Counter[str])
     moments: Counter[str] = field(default_factory=Counter[str])
     """What the victims were doing."""
 
     def add(self, other: "Report") -> None:
-        for name in ("cycles", "asked", "acknowledged", "decided", "unacknowledged", "effects", "repeats", "postponed"):
+        for name in ("cycles", "asked", "acknowledged", "decided", "unacknowledged", "effects", "repeats"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.wrong += other.wrong
         self.seen.update(other.seen)
@@ -96,8 +82,7 @@ class Report:
         return (
             f"kill -9 of {self.what}: {self.cycles} kills ({moments}); {self.asked} asked, {self.acknowledged} creates"
             f" and {self.decided} decisions acknowledged, {self.unacknowledged} without an answer;"
-            f" {self.effects} effects, {self.repeats} of them told again, {self.postponed} breakpoints with one"
-            f" that failed and is tried again later; {len(self.wrong)} wrong"
+            f" {self.effects} effects, {self.repeats} of them told again; {len(self.wrong)} wrong"
             f" (0 bounds the rate at {3 / trials:.1e} per promise, {3 / max(1, self.cycles):.1e} per kill, 95 %);"
             f" met {met}"
         )
@@ -202,12 +187,8 @@ class Campaign:
         while left > 0 and rows(self.settings, OVERDUE):
             await asyncio.sleep(0.5)  # the sweep tells nobody
             left -= 0.5
-        while left > 0:
-            later = postponed(self.settings)
-            wanted = {place for place in due(stored(self.settings)) if place[0] not in later}
-            if await asyncio.to_thread(receiver.wait, all_of(wanted), seconds=10):
-                return
-            left -= 10
+        wanted = due(stored(self.settings))
+        await asyncio.to_thread(receiver.wait, all_of(wanted), seconds=left)
 
     def _judge(self, ledger: Ledger, receiver: Receiver) -> None:
         found = stored(self.settings)
@@ -218,9 +199,7 @@ class Campaign:
         report.unacknowledged = report.asked - report.acknowledged
         report.effects, report.repeats = len(due(found)), receiver.repeats()
         report.seen = ledger.seen
-        later = postponed(self.settings)
-        report.postponed = len(later)
-        report.wrong += [*judge(ledger, found), *misdelivered(receiver, found, postponed=later)]
+        report.wrong += [*judge(ledger, found), *misdelivered(receiver, found)]
 
 
 def end(process: Process) -> None:

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import random
 import sqlite3
-import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -222,12 +221,6 @@ def due(found: dict[str, Stored]) -> set[tuple[str, int]]:
     return {(each.id, seq) for each in found.values() if each.callback for seq, kind, _ in each.events if kind in TOLD}
 
 
-def postponed(settings: Settings) -> frozenset[str]:
-    """Of which breakpoints a message failed and waits for its next try; after a few failures that is half an hour."""
-    failed = "SELECT breakpoint_id FROM assent_deliveries WHERE state = 'pending' AND last_error IS NOT NULL"
-    return frozenset(row[0] for row in rows(settings, f"{failed} AND next_at > {time.time_ns() // 1000}"))
-
-
 def judge(ledger: Ledger, found: dict[str, Stored]) -> list[str]:
     """What was acknowledged is there once and as acknowledged; what was not is there once or not at all."""
     unsound = [f"{each.title}: {what}" for each in found.values() for what in _unsound(each)]
@@ -286,8 +279,8 @@ def _place(body: dict[str, Any]) -> tuple[str, int]:
     return body["data"]["breakpointId"], body["data"]["seq"]
 
 
-def misdelivered(receiver: Receiver, found: dict[str, Stored], *, postponed: frozenset[str] = frozenset()) -> list[str]:
-    """What is told is true, told under one id, and told in order; but of some breakpoints not everything yet."""
+def misdelivered(receiver: Receiver, found: dict[str, Stored]) -> list[str]:
+    """What is told is true, told under one id, and told in order."""
     wanted = due(found)
     ids: dict[tuple[str, int], set[str]] = defaultdict(set)
     first: dict[str, list[int]] = defaultdict(list)
@@ -296,8 +289,7 @@ def misdelivered(receiver: Receiver, found: dict[str, Stored], *, postponed: fro
         if place not in ids:
             first[place[0]].append(place[1])
         ids[place].add(call.id)
-    missing = sorted(wanted - set(ids))
-    wrong = [f"{place}: never arrived" for place in missing if place[0] not in postponed]
+    wrong = [f"{place}: never arrived" for place in sorted(wanted - set(ids))]
     wrong += [f"{place}: arrived, and is not stored" for place in sorted(set(ids) - wanted)]
     wrong += [f"{place}: arrived as {names}" for place, names in ids.items() if len(names) > 1]
     wrong += [f"{each}: first arrivals in the order {seqs}" for each, seqs in first.items() if seqs != sorted(seqs)]

@@ -236,6 +236,16 @@ async def test_a_receiver_may_ask_for_more_time_but_not_for_less(node: Node, clo
     assert found.next_at == clock.now() + LADDER[1] * 1_000_000
 
 
+async def test_workers_that_died_do_not_make_the_next_failure_wait_longer(node: Node, clock: ManualClock) -> None:
+    delivery = await line(node)
+    for _ in range(2):
+        await claim(node, delivery)
+        clock.advance(LEASE / 1_000_000 + 1)
+    await fail(node, await claim(node, delivery))
+    (found,) = await deliveries(node, delivery.breakpoint_id)
+    assert (found.attempts, found.next_at) == (3, clock.now() + LADDER[0] * 1_000_000)
+
+
 async def test_a_message_that_kills_its_workers_is_given_up(node: Node, clock: ManualClock) -> None:
     delivery = await line(node)
     await node.call("POST", f"/api/breakpoints/{delivery.breakpoint_id}/cancel", await node.token("agent"))

@@ -63,7 +63,7 @@ class DeliveryService:
         """Take the first open delivery of a line for one attempt, if it is due and nobody has it."""
         now = tx.now()
         head = tx.deliveries.head(line)
-        while head is not None and head.attempts > len(LADDER) and head.next_at <= now:
+        while head is not None and head.next_at <= now and _deaths(tx, head) > len(LADDER):
             # An attempt that was never written down killed its worker; after so many it is the message.
             tx.deliveries.give_up(head, error="Every worker that tried it died.", now=now)
             head = tx.deliveries.head(line)
@@ -98,7 +98,7 @@ class DeliveryService:
         if sent.gone:
             tx.deliveries.bury(delivery, error=sent.error, now=now)
             return
-        wait = _wait(delivery.attempts, sent, jitter)
+        wait = _wait(tx.deliveries.failures(delivery.id), sent, jitter)
         if wait is None:
             tx.deliveries.record(replace(delivery, state="dead", last_error=sent.error), now=now)
             return
@@ -127,11 +127,17 @@ class DeliveryService:
         return replace(dead, state="pending", next_at=now, updated_at=now)
 
 
-def _wait(attempts: int, sent: Sent, jitter: float) -> float | None:
-    """Seconds until the next attempt, or None when there is none."""
-    if sent.final or attempts > len(LADDER):
+def _deaths(tx: Transaction, delivery: Delivery) -> int:
+    if delivery.attempts <= len(LADDER):
+        return 0
+    return delivery.attempts - tx.deliveries.failures(delivery.id)
+
+
+def _wait(failures: int, sent: Sent, jitter: float) -> float | None:
+    """Seconds until the next attempt, or None when there is none; a worker that died says nothing of the receiver."""
+    if sent.final or failures > len(LADDER):
         return None
-    return max(LADDER[attempts - 1] * (1 + JITTER * jitter), sent.retry_after or 0)
+    return max(LADDER[failures - 1] * (1 + JITTER * jitter), sent.retry_after or 0)
 
 
 class Courier:

@@ -48,6 +48,7 @@ FINISH_ATTEMPT = """
     WHERE delivery_id = :id AND n = :n"""
 SELECT_ATTEMPTS = """
     SELECT n, at, worker, milliseconds, status, error FROM assent_attempts WHERE delivery_id = :id ORDER BY n"""
+COUNT_FAILURES = "SELECT count(*) FROM assent_attempts WHERE delivery_id = :id AND error IS NOT NULL"
 # Only the first of each line: those behind it wait for it and are not lost.
 SELECT_STUCK = f"""
     {_LISTED} AS stuck WHERE {_OPEN} AND next_at < :before AND NOT EXISTS (
@@ -201,6 +202,11 @@ class Deliveries:
 
     def attempts(self, delivery_id: str) -> list[Attempt]:
         return [Attempt(*row) for row in self._session.all(SELECT_ATTEMPTS, {"id": delivery_id})]
+
+    def failures(self, delivery_id: str) -> int:
+        """How many attempts are known to have failed; of those whose worker died nobody knows."""
+        count: int = self._session.all(COUNT_FAILURES, {"id": delivery_id})[0][0]
+        return count
 
     def stuck(self, before: int, *, limit: int) -> list[Delivery]:
         """Return those that should have been looked after before then and were not."""
