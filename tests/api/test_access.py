@@ -10,7 +10,9 @@ import httpx2
 import pytest
 
 from assent.domain.access import AGENT_PERMISSIONS, Permission
+from assent.domain.canonical import sha256
 from assent.domain.rules_file import SCHEMA_VERSION
+from assent.domain.runs import RunFile
 from assent.domain.secrets import secret
 from assent.store.transaction import Transaction
 from tests.api.streams import Stream
@@ -30,13 +32,14 @@ FILE = {"path": "plan.md", "format": "markdown", "content": "# Plan"}
 
 @dataclass(frozen=True)
 class Case:
-    """One call and who gets what for it: `allowed` get the good answer, `absent` 404, everybody else 403."""
+    """One call and who gets what for it: `allowed` the good answer, `absent` 404, `refused` 422, all others 403."""
 
     method: str
     path: str
     good: int
     allowed: tuple[str, ...]
     absent: tuple[str, ...] = ()
+    refused: tuple[str, ...] = ()
     body: Any = None
     content: bytes | None = None
     public: bool = False
@@ -45,6 +48,7 @@ class Case:
 
     def __post_init__(self) -> None:
         answers = dict.fromkeys(KNOWN, 403) | dict.fromkeys(self.allowed, self.good) | dict.fromkeys(self.absent, 404)
+        answers |= dict.fromkeys(self.refused, 422)
         answers |= dict.fromkeys(STRANGERS, self.good if self.public else 401)
         object.__setattr__(self, "expected", answers)
 
@@ -54,8 +58,11 @@ class Case:
 
 
 ONE = "/api/breakpoints/{breakpoint_id}"
+RUN = "/api/runs/{run_id}"
 HIDDEN = ("other agent", "admin elsewhere")
 NEW = {"agentId": "a", "payload": {"question": "?"}}
+YES = {"approved": True}
+CONSUME = "/api/receipts/consume"
 RULE = {"pattern": "matches-{number}", "action": "never-auto-approve"}
 RULES_FILE = {"schemaVersion": SCHEMA_VERSION, "rules": [RULE]}
 MADE: dict[str, tuple[str, Any]] = {
@@ -63,8 +70,6 @@ MADE: dict[str, tuple[str, Any]] = {
     "hold_id": ("/api/holds", {"reason": "x"}),
     "token_id": ("/api/tokens", {"kind": "agent", "name": "target"}),
 }
-ELSEWHERE = {"/api/runs", "/api/processes", "/api/receipts", "/receipt"}
-"""Who may do what with runs and receipts is tried in tests/runs and test_receipts, where there are some."""
 TABLE = (
     Case("POST", "/api/breakpoints", 201, (*AGENTS, *MEMBERS, "admin elsewhere"), body=NEW),
     Case("GET", "/api/breakpoints", 200, (*AGENTS, *READERS, "admin elsewhere")),
@@ -116,6 +121,18 @@ TABLE = (
     Case("GET", "/api/holds", 200, ("auditor", *ADMINS, "admin elsewhere")),
     Case("POST", "/api/holds", 201, (*ADMINS, "admin elsewhere"), body={"reason": "The court asked."}),
     Case("DELETE", "/api/holds/{hold_id}", 204, ADMINS, ("admin elsewhere",)),
+    Case("GET", ONE + "/receipt", 200, ("agent", *READERS), HIDDEN),
+    Case("POST", "/api/receipts/consume", 200, (*AGENTS, *MEMBERS), refused=("admin elsewhere",)),
+    Case("GET", "/api/receipts/keys", 200, (*AGENTS, *READERS, "admin elsewhere")),
+    Case("POST", "/api/receipts/keys/rotate", 200, (*ADMINS, "admin elsewhere"), body={}),
+    Case("GET", "/api/processes", 200, (*AGENTS, *READERS, "admin elsewhere")),
+    Case("POST", "/api/runs", 201, (*AGENTS, *MEMBERS, "admin elsewhere"), body={"process": "idle"}),
+    Case("GET", "/api/runs", 200, (*AGENTS, *READERS, "admin elsewhere")),
+    Case("GET", RUN, 200, ("agent", *READERS), HIDDEN),
+    Case("GET", RUN + "/journal", 200, ("agent", *READERS), HIDDEN),
+    Case("GET", RUN + "/files/{path}", 200, ("agent", *READERS), HIDDEN),
+    Case("POST", RUN + "/cancel", 200, ("agent", *ADMINS), HIDDEN),
+    Case("POST", RUN + "/retry", 200, ("agent", *ADMINS), HIDDEN),
     Case("GET", "/healthz", 200, KNOWN, public=True),
     Case("GET", "/readyz", 200, KNOWN, public=True),
     Case("GET", "/metrics", 200, (*ADMINS, "admin elsewhere", "metrics")),
@@ -153,12 +170,35 @@ class World:
         await self.node.assent.database.write(use_case)
         return delivery_id
 
+    async def started(self, *, failed: bool) -> str:
+        """Return the id of a run that has kept a file."""
+        run_id: str = (await self.call("agent", "POST", "/api/runs", json={"process": "idle"})).json()["id"]
+
+        def use_case(tx: Transaction) -> None:
+            tx.files.put("default", sha256(b"kept"), b"kept", at=tx.now())
+            tx.runs.keep_files(run_id, [RunFile("kept.txt", sha256(b"kept"), 4)], now=tx.now())
+            if failed:
+                tx.session.change("UPDATE assent_runs SET state = 'failed' WHERE id = :id", {"id": run_id})
+
+        await self.node.assent.database.write(use_case)
+        return run_id
+
+    async def _asked(self, case: Case) -> dict[str, str]:
+        """Raise the breakpoint the case needs, if it needs one; approved where a receipt is asked for."""
+        if "{breakpoint_id}" not in case.path and case.path != CONSUME:
+            return {}
+        breakpoint_id = await self.raised()
+        if case.path in {ONE + "/receipt", CONSUME}:
+            await self.call("reviewer", "POST", f"/api/breakpoints/{breakpoint_id}/feedback", json=YES)
+        return {"breakpoint_id": breakpoint_id}
+
     async def target(self, case: Case) -> dict[str, str]:
         """Make whatever the case's path names, fresh."""
         number = str(next(_numbers))
-        found = {"number": number, "n": "0", "project_id": "default", "name": f"name-{number}"}
-        if "{breakpoint_id}" in case.path:
-            found["breakpoint_id"] = await self.raised()
+        found = {"number": number, "n": "0", "project_id": "default", "name": f"name-{number}", "path": "kept.txt"}
+        found |= await self._asked(case)
+        if "{run_id}" in case.path:
+            found["run_id"] = await self.started(failed=case.path.endswith("/retry"))
         if "{delivery_id}" in case.path:
             found["delivery_id"] = await self.given_up()
         for name, (path, body) in MADE.items():
@@ -182,6 +222,9 @@ class World:
             options["json"] = json.loads(json.dumps(case.body).replace("{number}", target["number"] + who[:1]))
         if case.content is not None:
             options["content"] = case.content
+        if case.path == CONSUME:
+            receipt = await self.call("agent", "GET", f"/api/breakpoints/{target['breakpoint_id']}/receipt")
+            options["json"] = {"receipt": receipt.json()}
         return (await self.call(who, case.method, path, **options)).status_code
 
     async def snapshot(self, target: dict[str, str]) -> dict[str, Any]:
@@ -190,6 +233,8 @@ class World:
             paths += [f"breakpoints/{target['breakpoint_id']}", f"breakpoints/{target['breakpoint_id']}/events"]
         if "delivery_id" in target:
             paths.append(f"deliveries/{target['delivery_id']}")
+        if "run_id" in target:
+            paths += [f"runs/{target['run_id']}", f"runs/{target['run_id']}/journal"]
         found = {path: (await self.call("owner", "GET", f"/api/{path}")).json() for path in paths}
         for token in found["tokens"]["items"]:
             del token["lastUsedAt"]
@@ -198,6 +243,9 @@ class World:
 
 @pytest.fixture(scope="module")
 async def world(shared: Node, shared_clock: ManualClock) -> AsyncIterator[World]:
+    folder = shared.assent.settings.process_folder
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "idle.py").write_text("async def process(inputs, ctx): ...\n")
     transport = httpx2.ASGITransport(app=shared.assent.application(), client=("203.0.113.9", 4321))
     async with httpx2.AsyncClient(transport=transport, base_url="http://assent.test", timeout=60) as client:
         node = Node(shared.assent, client)
@@ -236,8 +284,7 @@ async def _strangers(node: Node, owner: str, clock: ManualClock) -> dict[str, st
 
 async def test_every_route_stands_in_the_table(shared: Node) -> None:
     schema = (await shared.call("GET", "/openapi.json")).json()
-    found = {(method, path) for method, path in operations(schema) if not any(map(path.count, ELSEWHERE))}
-    assert found == {(case.method, case.path) for case in TABLE}
+    assert operations(schema) == {(case.method, case.path) for case in TABLE}
 
 
 @pytest.mark.parametrize("case", TABLE, ids=lambda case: case.name)
@@ -270,6 +317,8 @@ async def test_no_route_lets_a_caller_without_the_right_decide(world: World, who
             "hold_id": "hold_" + "0" * 26,
             "delivery_id": "dlv_" + "0" * 26,
             "rule_id": "rule-" + "0" * 26,
+            "run_id": "run_" + "0" * 26,
+            "path": "kept.txt",
         }
         target["breakpoint_id"] = await world.raised()
         await world.call(who, method, path.format(**target), json=body)
