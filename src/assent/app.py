@@ -59,9 +59,14 @@ from assent.ports import Clock, Database, Hint, Ids
 from assent.services.audit import AuditService
 from assent.services.backtest import BacktestService
 from assent.services.breakpoints import SWEEP, BreakpointService
+from assent.services.checking import CheckingService
 from assent.services.delivery import Courier, DeliveryService
+from assent.services.event_log import EventLogService
 from assent.services.history import HistoryService
+from assent.services.holding import GIVE_BATCH, HoldingService
 from assent.services.inbox import InboxService
+from assent.services.metrics import MetricsService
+from assent.services.oidc import OidcService
 from assent.services.people import PeopleService
 from assent.services.receipts import ReceiptService
 from assent.services.retention import PURGE_BATCH, RetentionService
@@ -70,11 +75,14 @@ from assent.services.runs import WAKE_BATCH, RunService
 from assent.services.secrets import SecretService
 from assent.services.segments import Desk
 from assent.services.timekeeping import DueJob, Timekeeper
+from assent.services.triage import TriageService
+from assent.services.views import ViewService
 from assent.services.workers import WorkerPresence
 from assent.settings import Settings, resolve
 from assent.store import migrations
 from assent.store.breakpoints import SELECT_NEXT_DUE
 from assent.store.figures import read_figures
+from assent.store.held_answers import SELECT_NEXT_DUE as SELECT_NEXT_HELD
 from assent.store.postgres import DatabaseClock, PostgresDatabase, alchemy_url, steady
 from assent.store.postgres import engine as postgres_engine
 from assent.store.runs import JOB as RUN_JOB
@@ -195,9 +203,13 @@ class Assent:
         self.database.watch(self.metrics.batch)
         self.rules = RuleService()
         self.breakpoints = BreakpointService(self.rules)
+        self.holding = HoldingService(self.breakpoints, settings.undo_seconds)
+        self.triage = TriageService(self.breakpoints)
+        self.views = ViewService()
         self.people = PeopleService(secrets.token_bytes)
         self.retention = RetentionService()
         self.audit = AuditService(self.database)
+        self.checking = CheckingService(self.audit, clock=self.clock, ids=self.ids)
         self.backtests = BacktestService(self.database)
         self.keyring = keyring_of(settings)
         self.keyring.load()
@@ -206,6 +218,11 @@ class Assent:
         self.inbox = InboxService(self.database, self.clock, self.breakpoints)
         self.history = HistoryService(self.database, self.inbox)
         self.outbound = Outbound(allow=settings.outbound_networks)
+        self.oidc = (
+            OidcService(settings, self.outbound, clock=self.clock, random=secrets.token_bytes)
+            if settings.oidc_issuer
+            else None
+        )
         self.deliveries = DeliveryService(self.secrets)
         self.runs = RunService(self.breakpoints)
         self.processes = FolderOfProcesses(settings.process_folder)
@@ -306,6 +323,7 @@ class Assent:
         if self.worker is not None:
             await self.worker.stop(patience=self.settings.drain_seconds)
             await self.runner.stop()
+        await self.checking.stop()
         await self.outbound.close()
         self.engine.dispose()
         await self.database.stop()
@@ -315,6 +333,7 @@ class Assent:
         """What happens because its time has come, whether anybody looks or not."""
         return [
             DueJob("sweep", self.breakpoints.time_out_due, batch=SWEEP, next_due=SELECT_NEXT_DUE),
+            DueJob("undo", self.holding.commit_due, batch=GIVE_BATCH, next_due=SELECT_NEXT_HELD),
             DueJob("runs", self.runs.wake_due, batch=WAKE_BATCH, next_due=SELECT_NEXT_RUN),
             DueJob("heal", self.deliveries.heal, batch=NEVER_FULL, every=HEAL_SECONDS),
             DueJob("purge", self.retention.purge_due, batch=PURGE_BATCH, every=PURGE_SECONDS),
@@ -402,7 +421,32 @@ class Assent:
             settings=self.settings,
             sign_ins=self.services.sign_ins,
         )
-        return Site(self.clock, self.database, self.breakpoints, self.inbox, self.people, sessions)
+        return Site(
+            clock=self.clock,
+            database=self.database,
+            breakpoints=self.breakpoints,
+            inbox=self.inbox,
+            people=self.people,
+            sessions=sessions,
+            hub=self.hub,
+            ids=self.ids,
+            runs=self.runs,
+            processes=self.processes,
+            creates=self.services.creates,
+            retention=self.retention,
+            events=EventLogService(self.database),
+            checking=self.checking,
+            authenticator=self.authenticator,
+            public_url=self.settings.public_url,
+            oidc=self.oidc,
+            holding=self.holding,
+            triage=self.triage,
+            views=self.views,
+            rules=self.rules,
+            backtests=self.backtests,
+            history=self.history,
+            metrics=MetricsService(self.database),
+        )
 
     @contextlib.asynccontextmanager
     async def _lifespan(self, _: FastAPI) -> AsyncGenerator[None, None]:

@@ -162,12 +162,19 @@ class Outbound:
 
     async def post(self, url: str, *, body: bytes, headers: Mapping[str, str]) -> Reply:
         """Send once and return the answer of a receiver that took it; raise Permanent or Transient otherwise."""
+        return await self._send("POST", url, body=body, headers=headers)
+
+    async def get(self, url: str, *, headers: Mapping[str, str]) -> Reply:
+        """Read what an address has to say, under the same guard; one that is too long arrives cut short."""
+        return await self._send("GET", url, body=b"", headers=headers)
+
+    async def _send(self, method: str, url: str, *, body: bytes, headers: Mapping[str, str]) -> Reply:
         place = _permitted(url, self._allow)
         sent = _headers(place, body, headers)
         started = time.monotonic()
         try:
             async with asyncio.timeout(self._limits.total):
-                status, received, kept = await self._exchange(place, sent, body)
+                status, received, kept = await self._exchange(method, place, sent, body)
         except httpcore2.LocalProtocolError as error:
             raise Permanent(f"The request to {place.host} could not be written: {error}.") from error
         except (TimeoutError, httpcore2.TimeoutException) as error:
@@ -182,12 +189,12 @@ class Outbound:
             await self._pool.aclose()
 
     async def _exchange(
-        self, place: "_Place", headers: list[tuple[bytes, bytes]], body: bytes
+        self, method: str, place: "_Place", headers: list[tuple[bytes, bytes]], body: bytes
     ) -> tuple[int, dict[str, str], bytes]:
         limits = self._limits
         timeouts = {"connect": limits.connect, "read": limits.read, "write": limits.read, "pool": limits.total}
         async with self._pool.stream(
-            "POST", place.url, headers=headers, content=body, extensions={"timeout": timeouts}
+            method, place.url, headers=headers, content=body, extensions={"timeout": timeouts}
         ) as answer:
             received = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in answer.headers}
             return answer.status, received, await self._kept(answer)

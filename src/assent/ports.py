@@ -46,6 +46,8 @@ class Hint:
     version: int
     events: int = 0
     ended: Ended | None = None
+    quiet: bool = False
+    """Only inboxes care: whoever waits for an answer sleeps on."""
 
 
 class Jobs(Protocol):

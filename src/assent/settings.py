@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from pydantic_settings import (
     BaseSettings,
     NoDecode,
@@ -149,6 +149,32 @@ def _installed(package: str) -> bool:
         return False
 
 
+def _issuer(url: str | None) -> str | None:
+    """An issuer is compared letter by letter with what the provider says: it is kept as it was written."""
+    if url is None:
+        return None
+    parts = urlsplit(url)
+    if parts.scheme not in {"https", "http"} or not parts.netloc or parts.query or parts.fragment:
+        msg = "must be the provider's address, https://… without ? and #"
+        raise ValueError(msg)
+    return url
+
+
+def _secret(text: str | None) -> Secret | None:
+    return None if text is None else resolve(text)
+
+
+def _mapping(value: object) -> object:
+    """Read group=role pairs from the one line that an environment variable is."""
+    if isinstance(value, str):
+        pairs = [part.partition("=") for part in map(str.strip, value.split(",")) if part]
+        return {group.strip(): role.strip() for group, _, role in pairs}
+    return value
+
+
+Role = Literal["viewer", "reviewer", "rule-admin", "auditor", "admin"]
+
+
 class Settings(BaseSettings):
     """Everything an operator can set; each field is ASSENT_<NAME> in the environment or <name> in assent.yaml."""
 
@@ -182,6 +208,9 @@ class Settings(BaseSettings):
     receipt_seconds: Annotated[
         int, Field(ge=1, le=31_622_400, description="How long after a decision its receipt may be acted on.")
     ] = 3600
+    undo_seconds: Annotated[
+        int, Field(ge=0, le=60, description="How long a decision made in the browser can be taken back; 0 is never.")
+    ] = 6
     processes_dir: Annotated[
         Path | None, Field(description="The folder of processes; by default `processes` in the data directory.")
     ] = None
@@ -206,6 +235,46 @@ class Settings(BaseSettings):
         AfterValidator(_collector),
         Field(description="Where OpenTelemetry spans are sent, over OTLP/HTTP.", validate_default=True),
     ] = None
+
+    oidc_issuer: Annotated[
+        str | None, AfterValidator(_issuer), Field(description="The identity provider that people may sign in with.")
+    ] = None
+    oidc_client_id: Annotated[str | None, Field(description="How the provider knows this server.")] = None
+    oidc_client_secret: Annotated[
+        str | None, AfterValidator(_secret), Field(description="What proves it to the provider: env:NAME or file:PATH.")
+    ] = None
+    oidc_name: Annotated[
+        str, Field(min_length=1, max_length=60, description="What the provider is called on the sign-in page.")
+    ] = "single sign-on"
+    oidc_person_claim: Annotated[
+        str, Field(min_length=1, description="The claim that gives somebody new their name.")
+    ] = "preferred_username"
+    oidc_groups_claim: Annotated[str, Field(min_length=1, description="The claim that lists somebody's groups.")] = (
+        "groups"
+    )
+    oidc_roles: Annotated[
+        dict[str, Role] | None,
+        NoDecode,
+        BeforeValidator(_mapping),
+        Field(description="Which group of the provider has which role: group=role, comma-separated."),
+    ] = None
+    oidc_create_people: Annotated[
+        bool, Field(description="Create somebody who signs in with the provider for the first time.")
+    ] = False
+    oidc_link_by_email: Annotated[
+        bool, Field(description="Link somebody new to the person with the same e-mail address, if it is verified.")
+    ] = False
+
+    @model_validator(mode="after")
+    def _whole_oidc(self) -> Self:
+        if self.oidc_issuer is not None and not (self.oidc_client_id and self.oidc_client_secret):
+            msg = "oidc_issuer needs oidc_client_id and oidc_client_secret beside it"
+            raise ValueError(msg)
+        return self
+
+    @property
+    def oidc_role_mapping(self) -> dict[str, str]:
+        return dict(self.oidc_roles or {})
 
     @property
     def sqlite_path(self) -> Path:

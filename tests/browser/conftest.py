@@ -1,6 +1,7 @@
 """A real server, a real Chromium, people and agents: what the browser tests share."""
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -15,9 +16,13 @@ from assent.domain.access import Role
 from assent.settings import Settings
 from assent.store.transaction import Transaction
 from tests.browser.chromium import FLAGS, NONE, executable
+from tests.support.keys import key_reference
 from tests.support.nodes import prepared, running_node, server
+from tests.support.postgres import new_database
 
-PEOPLE = ("ann", "bea")
+PEOPLE = {"ann": {Role.REVIEWER}, "bea": {Role.REVIEWER}, "root": set(Role)}
+UNDO_SECONDS = 60
+"""Long enough that no test on a busy machine comes too late to undo; others do without."""
 
 
 @dataclass
@@ -42,6 +47,11 @@ class World:
             seen: dict[str, Any] = answer.json()
             if seen["status"] != "waiting":
                 return seen
+
+    def status(self, breakpoint_id: str) -> dict[str, Any]:
+        """What the agent sees, without waiting."""
+        seen: dict[str, Any] = self._call("GET", f"/api/breakpoints/{breakpoint_id}").json()
+        return seen
 
     def _call(self, method: str, path: str, **options: Any) -> httpx2.Response:
         headers = {"authorization": f"Bearer {self.agent}"}
@@ -68,23 +78,49 @@ def _people(settings: Settings) -> None:
         async with running_node(settings) as node:
 
             def use_case(tx: Transaction) -> None:
-                for name in PEOPLE:
-                    roles = frozenset({Role.REVIEWER})
-                    node.assent.people.create_person(tx, name, project="default", roles=roles)
+                for name, roles in PEOPLE.items():
+                    node.assent.people.create_person(tx, name, project="default", roles=frozenset(roles))
 
             await node.assent.database.write(use_case)
 
     asyncio.run(make())
 
 
-@pytest.fixture(scope="package")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    folder: Path = tmp_path_factory.mktemp("browser")
-    settings = Settings(data_dir=folder / "data")
-    (agent,) = prepared(settings, "agent")
-    _people(settings)
-    with server(settings, log=folder / "server.log") as process:
+@contextlib.contextmanager
+def running(kind: str, folder: Path, url: str, *, undo_seconds: int) -> Iterator[World]:
+    """Start a server on fresh data, with an agent and the people."""
+    with contextlib.ExitStack() as stack:
+        settings = Settings(data_dir=folder / "data", undo_seconds=undo_seconds)
+        if kind == "postgresql":
+            change = {"database_url": stack.enter_context(new_database(url)), "secret_keys": (key_reference(folder),)}
+            settings = settings.model_copy(update=change)
+        # On a thread of its own: Playwright's loop runs in this one.
+        with ThreadPoolExecutor(1) as thread:
+            (agent,) = thread.submit(prepared, settings, "agent").result()
+            thread.submit(_people, settings).result()
+        process = stack.enter_context(server(settings, log=folder / "server.log", undo_seconds=str(undo_seconds)))
         yield World(process.url, settings, agent)
+
+
+@pytest.fixture(scope="package", params=["sqlite", "postgresql"])
+def kind(request: pytest.FixtureRequest) -> str:
+    """Everything that people do in a browser is shown on both databases."""
+    found: str = request.param
+    return found
+
+
+@pytest.fixture(scope="package")
+def world(kind: str, postgres_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """A server whose answers count at once."""
+    with running(kind, tmp_path_factory.mktemp("world"), postgres_url, undo_seconds=0) as found:
+        yield found
+
+
+@pytest.fixture(scope="package")
+def patient_world(kind: str, postgres_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """A server on which there is time to undo."""
+    with running(kind, tmp_path_factory.mktemp("patient"), postgres_url, undo_seconds=UNDO_SECONDS) as found:
+        yield found
 
 
 @pytest.fixture(scope="package")
@@ -117,26 +153,68 @@ def opened(chromium: Browser) -> Iterator[Opener]:
         context.close()
 
 
-@pytest.fixture(scope="package")
-def ann_state(world: World, chromium: Browser) -> Any:
-    """Ann's cookies after she signed in by a link."""
+def signed_in_state(world: World, chromium: Browser, name: str) -> Any:
+    """Somebody's cookies after they signed in by a link."""
     context = chromium.new_context(java_script_enabled=False)
     page = context.new_page()
-    page.goto(world.link("ann"))
-    page.get_by_role("button", name="Sign in as ann").click()
+    page.goto(world.link(name))
+    page.get_by_role("button", name=f"Sign in as {name}").click()
     state = context.storage_state()
     context.close()
     return state
 
 
+@pytest.fixture(scope="package")
+def states(world: World, chromium: Browser) -> dict[str, Any]:
+    return {name: signed_in_state(world, chromium, name) for name in PEOPLE}
+
+
+@pytest.fixture(scope="package")
+def ann_state(states: dict[str, Any]) -> Any:
+    return states["ann"]
+
+
 @pytest.fixture
-def ann(opened: Opener, ann_state: Any) -> Page:
+def ann(opened: Opener, states: dict[str, Any]) -> Page:
     """Ann at her desk, signed in, without scripts."""
-    return opened(storage_state=ann_state).new_page()
+    return opened(storage_state=states["ann"]).new_page()
+
+
+Desk = Callable[..., Page]
+
+
+@pytest.fixture
+def desk(opened: Opener, states: dict[str, Any]) -> Desk:
+    """Seat somebody at a browser with scripts; whatever goes wrong in them fails the test."""
+
+    def sit(name: str = "ann", **options: Any) -> Page:
+        return watched(opened(scripts=True, storage_state=states[name], **options).new_page())
+
+    return sit
+
+
+@pytest.fixture
+def patient_desk(opened: Opener, patient_world: World, chromium: Browser) -> Desk:
+    """The same where there is time to undo."""
+
+    def sit(name: str = "ann", **options: Any) -> Page:
+        state = signed_in_state(patient_world, chromium, name)
+        return watched(opened(scripts=True, storage_state=state, **options).new_page())
+
+    return sit
+
+
+def watched(page: Page) -> Page:
+    def raise_error(error: Any) -> None:
+        raise AssertionError(f"a script failed: {error}")
+
+    page.on("pageerror", raise_error)
+    return page
 
 
 @pytest.fixture(scope="package")
 def background() -> Iterator[Callable[..., "Future[dict[str, Any]]"]]:
-    """Run what an agent does while a person is at the browser."""
-    with ThreadPoolExecutor(4) as pool:
-        yield pool.submit
+    """Run what an agent does while a person is at the browser; whoever still waits at the end is left to the server."""
+    pool = ThreadPoolExecutor(8)
+    yield pool.submit
+    pool.shutdown(wait=False, cancel_futures=True)

@@ -261,14 +261,16 @@ def ended(agent: Assent, run_id: str) -> Run:
 
 def _clone(folder: Path) -> None:
     """As much of the repository as `make serve` looks at, set up already: no test loads packages from elsewhere."""
-    for name in ("Makefile", "pyproject.toml", "requirements.txt", "requirements-build.txt"):
+    build = ("package.json", "package-lock.json", ".npmrc", "hatch_build.py")
+    for name in ("Makefile", "pyproject.toml", "requirements.txt", "requirements-build.txt", *build):
         (folder / name).symlink_to(ROOT / name)
     (folder / ".venv").symlink_to(sys.prefix)
 
 
 def _installed(reader: Reader) -> None:
     """Install for real, with the packages that are here already."""
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
+    build = ("package.json", "package-lock.json", ".npmrc", "hatch_build.py")
+    for name in ("pyproject.toml", "README.md", "LICENSE", *build):
         shutil.copy(ROOT / name, reader.folder)
     shutil.copytree(ROOT / "src", reader.folder / "src", ignore=shutil.ignore_patterns("__pycache__"))
     (here,) = {path for path in sys.path if path.endswith("site-packages")}

@@ -1,10 +1,16 @@
 """The reference of events holds for the events of real breakpoints."""
 
+from functools import partial
+from typing import Any
+
 from assent.domain.breakpoint import EVENT_OF
 from assent.domain.rule_changes import CHANGED, CREATED, REMOVED
+from assent.domain.terms import Answer
 from assent.settings import Settings
 from tests.docs.pages import read, rows, sections
+from tests.store.making import person
 from tests.support.nodes import ManualClock, Node, running_node
+from tests.support.until import until
 
 SECTIONS = sections(read("reference/events.md"), 2)
 METADATA = {kind: [row[0] for row in rows(body)] for kind, body in SECTIONS.items()}
@@ -42,6 +48,28 @@ async def _live_every_event_of_rules(node: Node) -> dict[str, set[str]]:
     return {event["type"]: set(event["metadata"]) for event in history.json()["items"]}
 
 
+async def _live_every_mark(node: Node, clock: ManualClock) -> dict[str, Any]:
+    """Claim, give up, assign twice, and let an answer be dropped."""
+    triage, database = node.assent.triage, node.assent.database
+    ann, bob = await person(node, "ann", "reviewer"), await person(node, "bob", "reviewer")
+    marked = await node.create()
+    breakpoint_id: str = marked["id"]
+    for use_case in (triage.claim, triage.unclaim):
+        await database.write(partial(use_case, breakpoint_id=breakpoint_id, by=ann))
+    for name in ("ann", "bob"):
+        await database.write(partial(triage.assign, breakpoint_id=breakpoint_id, person=name, by=bob))
+    answer = Answer(approved=True)
+    hold = partial(node.assent.holding.hold, breakpoint_id=breakpoint_id, answer=answer, by=ann, via="web")
+    await database.write(hold)
+    await database.write(lambda tx: tx.people.grant(ann.id, "default", []))
+    clock.advance(60)
+    await until(
+        partial(database.read, lambda tx: tx.session.all("SELECT 1 FROM assent_held_answers", {})),
+        lambda found: not found,
+    )
+    return marked
+
+
 async def _live_every_event(node: Node, clock: ManualClock) -> dict[str, set[str]]:
     """Return the types of events that happened, with the names in their metadata."""
     agent, admin, owner = await node.token("agent"), await node.person("eve", "admin"), await node.token("reviewer")
@@ -61,8 +89,9 @@ async def _live_every_event(node: Node, clock: ManualClock) -> dict[str, set[str
     await node.call("POST", f"/api/breakpoints/{cancelled['id']}/cancel", agent)
     expired = await node.create(ttlSeconds=1)
     clock.advance(2)
+    marked = await _live_every_mark(node, clock)
     seen: dict[str, set[str]] = {}
-    for each in (answered, overridden, cancelled, expired):
+    for each in (marked, answered, overridden, cancelled, expired):
         await node.call("GET", f"/api/breakpoints/{each['id']}", agent)
         history = await node.call("GET", f"/api/breakpoints/{each['id']}/events", agent)
         for event in history.json()["items"]:

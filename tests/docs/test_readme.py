@@ -23,7 +23,14 @@ STORIES: dict[Path, Story] = {
 }
 ELSEWHERE = {
     DOCS / "how-to" / name
-    for name in ("ask-without-a-server.md", "callbacks.md", "gate-a-command.md", "gate-a-function.md", "receipts.md")
+    for name in (
+        "ask-without-a-server.md",
+        "callbacks.md",
+        "gate-a-command.md",
+        "gate-a-function.md",
+        "receipts.md",
+        "sign-in-with-oidc.md",
+    )
 }
 """Tried by tests of their own."""
 UNTRIED = {

@@ -26,7 +26,9 @@ WORDS: dict[type[StrEnum], list[str]] = {
     access.Kind: ["agent", "person", "service", "system", "rule"],
     audit.Part: ["chain", "ends", "fold", "answers", "content", "people", "rows"],
     Status: ["waiting", "released", "expired", "cancelled"],
-    Action: ["comment", "respond", "release", "expire", "cancel"],
+    Action: [
+        "comment", "claim", "unclaim", "assign", "drop-answer", "respond", "release", "expire", "cancel",
+    ],
     expressions.Kind: ["text", "number", "true or false", "list", "object"],
     rulebook.RuleAction: ["auto-approve", "never-auto-approve"],
     rulebook.RuleMode: ["live", "shadow"],
@@ -59,6 +61,10 @@ def test_the_events_are_named_as_what_has_happened() -> None:
 def test_an_action_is_told_by_its_own_event() -> None:
     assert EVENT_OF == {
         Action.COMMENT: "commented",
+        Action.CLAIM: "claimed",
+        Action.UNCLAIM: "unclaimed",
+        Action.ASSIGN: "assigned",
+        Action.DROP_ANSWER: "answer-dropped",
         Action.RESPOND: "responded",
         Action.RELEASE: "released",
         Action.EXPIRE: "expired",
@@ -68,7 +74,8 @@ def test_an_action_is_told_by_its_own_event() -> None:
 
 def test_the_owner_and_the_system_go_by_these_names() -> None:
     assert routing.OWNER == "owner"
-    assert (str(access.TIMEOUT), str(access.RETENTION)) == ("system:timeout", "system:retention")
+    system = (str(access.TIMEOUT), str(access.RETENTION), str(access.UNDO))
+    assert system == ("system:timeout", "system:retention", "system:undo")
 
 
 def test_a_token_tells_its_kind_by_how_it_begins() -> None:

@@ -395,3 +395,20 @@ async def test_what_a_shadow_rule_said_before_it_was_changed_does_not_count(node
         await shadowed(node, made.id, by=replace(VIEWER, project="other"))
     with pytest.raises(Forbidden):
         await shadowed(node, made.id, by=AGENT)
+
+
+async def test_by_day_a_back_test_counts_what_it_counts_without(node: Node, clock: ManualClock) -> None:
+    ann = await person(node, "ann", "reviewer")
+    for n in range(6):
+        raised = await create(node, {"breakpointId": "a.b"} | ({"options": ["x", "y"]} if n == 5 else {}))
+        if n < 4:
+            await respond(node, raised, ann, approved=n % 2 == 0, comment="Seen.")
+        clock.advance(DAY / 3)
+    run = await node.assent.backtests.prepare(Wanted(pattern="a.*"), by=VIEWER)
+    plain, daily = await node.assent.backtests.report(run), await node.assent.backtests.report(run, daily=True)
+    assert counted(daily) == counted(plain)
+    assert daily.items == plain.items
+    assert sum(daily.counts.days.values(), Counter()) == plain.counts.outcomes
+    assert all(first % (DAY * 1_000_000) == 0 for first in daily.counts.days)
+    assert len(daily.counts.days) >= 2
+    assert plain.counts.days == {}

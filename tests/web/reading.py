@@ -21,6 +21,8 @@ class Page(HTMLParser):
         self.elements: list[tuple[str, dict[str, str]]] = []
         self.forms: list[Form] = []
         self.text = ""
+        self.wrapped: list[dict[str, str]] = []
+        """Controls inside their label."""
         self._open: list[str] = []
         self.feed(html)
         self.close()
@@ -30,10 +32,12 @@ class Page(HTMLParser):
         attributes = {name: value or "" for name, value in attrs}
         assert len(attributes) == len(attrs), f"an attribute twice in <{tag}>: {attrs}"
         self.elements.append((tag, attributes))
+        if "label" in self._open:
+            self.wrapped.append(attributes)
         if tag not in VOID:
             self._open.append(tag)
         if tag == "form":
-            self.forms.append(Form(attributes["action"], attributes["method"]))
+            self.forms.append(Form(attributes.get("action", ""), attributes["method"]))
         if tag == "input" and attributes.get("type") == "hidden":
             self.forms[-1].fields[attributes["name"]] = attributes["value"]
 
@@ -54,8 +58,9 @@ class Page(HTMLParser):
         return [attributes for name, attributes in self.elements if name == tag]
 
     def form(self, action: str) -> Form:
-        """Return the form whose address ends so."""
-        return next(form for form in self.forms if form.action.endswith(action))
+        """Return the form whose address ends so, behind filters or not; the list's own only if it is named in full."""
+        own = [form for form in self.forms if action.startswith("/bulk") or not form.action.startswith("/bulk")]
+        return next(form for form in own if form.action.partition("?")[0].endswith(action))
 
     def links(self) -> list[str]:
         return [attributes["href"] for attributes in self.all("a")]

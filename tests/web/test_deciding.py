@@ -1,5 +1,6 @@
 """Answering on a page: read, confirm, and the agent has it."""
 
+import re
 from typing import Any
 
 import pytest
@@ -37,7 +38,7 @@ async def test_an_approval_reaches_the_agent_with_its_comment(node: Node) -> Non
     browser = await signed_in(node)
     created = await node.create()
     answer = await browser.decide(created["id"], "approve", comment="Go\r\nahead.")
-    assert (answer.status_code, answer.headers["location"]) == (303, f"/breakpoints/{created['id']}?done=1")
+    assert (answer.status_code, answer.headers["location"]) == (303, f"/?after={created['id']}")
     result = (await seen(node, created["id"]))["result"]
     assert (result["approved"], result["respondedBy"], result["via"]) == (True, "ann", "web")
     assert result["feedback"] == "Go\nahead."
@@ -55,19 +56,22 @@ async def test_the_page_after_a_decision_says_what_was_done_and_what_is_next(nod
     browser = await signed_in(node)
     created, other = await node.create(), await node.create(title="The next one")
     answer = await browser.decide(created["id"], "approve")
+    assert answer.headers["location"] == f"/breakpoints/{other['id']}?after={created['id']}"
     page = await browser.page(answer.headers["location"])
-    assert "You approved this." in page.text
-    assert f"/breakpoints/{other['id']}" in page.links()
+    assert "You approved" in page.text
+    assert "The next one" in page.text
     answer = await browser.decide(other["id"], "reject", comment="No.")
     page = await browser.page(answer.headers["location"])
-    assert "You rejected this." in page.text
-    assert "Nothing else waits." in page.text
+    assert "You rejected" in page.text
+    assert "Nothing waits for an answer" in page.text
 
 
 async def test_nobody_can_make_the_page_claim_a_decision_by_its_address(node: Node) -> None:
     browser = await signed_in(node)
     created = await node.create()
-    assert "You approved this" not in (await browser.page(f"/breakpoints/{created['id']}?done=1")).text
+    for path in (f"/breakpoints/{created['id']}", "/"):
+        page = await browser.page(f"{path}?after={created['id']}")
+        assert not re.search("You (approve|reject|answered)", page.text)
 
 
 async def test_a_rejection_without_a_reason_is_asked_for_one(node: Node) -> None:
@@ -252,7 +256,9 @@ async def test_a_vote_is_shown_and_can_be_changed_until_the_decision(node: Node)
     answer = await browser.post(page.form("/decide").action, page.form("/decide").fields)
     page = await browser.page(answer.headers["location"])
     text = " ".join(page.text.split())
-    assert "Your answer is recorded; others are still asked." in text
+    assert "You answered yes; others are still asked:" in text
+    page = await browser.page(f"/breakpoints/{created['id']}")
+    text = " ".join(page.text.split())
     assert "waiting bea" in text
     assert "You answered yes" in text
     await browser.decide(created["id"], "reject", comment="On second thoughts, no.")
@@ -288,7 +294,10 @@ async def test_a_comment_is_shown_and_decides_nothing(node: Node) -> None:
     browser = await signed_in(node)
     created = await node.create()
     answer = await browser.send(f"/breakpoints/{created['id']}", "/comment", text=" Who is on call? \r\n")
-    assert (answer.status_code, answer.headers["location"]) == (303, f"/breakpoints/{created['id']}#comments")
+    assert (answer.status_code, answer.headers["location"]) == (
+        303,
+        f"/breakpoints/{created['id']}?said=commented#comments",
+    )
     found = await seen(node, created["id"])
     assert (found["status"], found["feedback"][0]["comment"]) == ("waiting", "Who is on call?")
     assert "Who is on call?" in (await browser.page(f"/breakpoints/{created['id']}")).text

@@ -1,13 +1,14 @@
 """Every page: what it shows, how it is built, what it sends along."""
 
 import base64
+import re
 from typing import Any
 
 import httpx2
 import pytest
 
 from assent.domain.errors import AssentError
-from assent.web.frame import CSP, STYLE
+from assent.web.frame import ASSETS, CSP
 from assent.web.pages import error_classes
 from tests.support.nodes import ManualClock, Node
 from tests.web.reading import Page
@@ -93,7 +94,7 @@ async def test_every_page_is_built_for_everybody(node: Node) -> None:
         labelled = {attributes.get("for") for attributes in page.all("label")}
         for tag in ("input", "select", "textarea"):
             for control in page.all(tag):
-                if control.get("type") not in {"hidden", "radio"}:
+                if control.get("type") not in {"hidden", "radio"} and control not in page.wrapped:
                     assert control["id"] in labelled, (name, control)
         for attributes in (attributes for _, attributes in page.elements):
             for reference in ("aria-describedby", "aria-labelledby"):
@@ -110,10 +111,16 @@ async def test_every_page_forbids_what_it_does_not_need(node: Node) -> None:
 
 
 async def test_no_page_has_a_script_or_a_style_of_its_own(node: Node) -> None:
+    """Scripts are files of ours; what an agent drew is in a frame that can do nothing."""
     for name, answer in (await every_page(node)).items():
         for tag, attributes in Page(answer.text).elements:
-            assert tag not in {"script", "style", "iframe", "object", "embed"}, name
-            assert not [each for each in attributes if each.startswith("on") or each == "style"], name
+            assert tag not in {"style", "object", "embed"}, name
+            if tag == "script":
+                assert attributes["src"].startswith(f"/static/{ASSETS.digest}/"), name
+            if tag == "iframe":
+                assert (attributes["sandbox"], attributes["src"][:13]) == ("", "/breakpoints/"), name
+            assert not [each for each in attributes if each.startswith(("on", "hx-on")) or each == "style"], name
+        assert not re.findall(r"<script[^>]*>[^<]", answer.text), name
 
 
 async def test_every_form_that_changes_something_carries_the_form_key(node: Node) -> None:
@@ -169,14 +176,27 @@ async def test_a_get_never_acts(node: Node) -> None:
     assert (seen["status"], seen["version"]) == ("waiting", created["version"])
 
 
-async def test_the_style_is_kept_for_ever_under_the_name_of_its_content(node: Node) -> None:
-    page = await visitor(node).page("/sign-in")
-    assert {"rel": "stylesheet", "href": STYLE.url} in page.all("link")
-    answer = await visitor(node).get(STYLE.url)
-    assert answer.headers["content-type"] == "text/css; charset=utf-8"
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("assent.css", "text/css; charset=utf-8"),
+        ("app.js", "text/javascript; charset=utf-8"),
+        ("vendor/htmx.min.js", "text/javascript; charset=utf-8"),
+        ("assent.svg", "image/svg+xml"),
+    ],
+)
+async def test_a_file_of_ours_is_kept_for_ever_under_the_name_of_its_content(node: Node, name: str, kind: str) -> None:
+    answer = await visitor(node).get(ASSETS.url(name))
+    assert answer.headers["content-type"] == kind
     assert "immutable" in answer.headers["cache-control"]
-    assert (await visitor(node).get("/static/assent.0000000000000000.css")).status_code == 404
-    assert (await visitor(node).get("/static/..%2fframe.py")).status_code == 404
+    assert (await visitor(node).get(f"/static/0000000000000000/{name}")).status_code == 404
+
+
+async def test_only_files_of_ours_are_served(node: Node) -> None:
+    page = await visitor(node).page("/sign-in")
+    assert {"rel": "stylesheet", "href": ASSETS.url("assent.css")} in page.all("link")
+    for name in ("..%2fframe.py", "../frame.py", "", "nonsense.js", "rules.css"):
+        assert (await visitor(node).get(f"/static/{ASSETS.digest}/{name}")).status_code == 404, name
 
 
 @pytest.mark.parametrize("code", error_classes())
@@ -223,15 +243,19 @@ async def test_filters_stay_in_the_links_and_the_form(node: Node) -> None:
     assert values == ["a b", "c&d"]
 
 
-async def test_the_next_page_goes_on_where_this_one_ends(node: Node) -> None:
+async def test_a_list_grows_in_place_until_it_is_turned(node: Node) -> None:
     browser = await signed_in(node)
-    created = [(await node.create(title=f"Number {n}"))["id"] for n in range(53)]
-    first = await browser.page("/")
-    assert "50 of 53 waiting" in first.text
-    following = next(target for target in first.links() if "cursor=" in target)
-    second = await browser.page(following)
-    assert _rows(first) + _rows(second) == sorted(created)
-    assert not [target for target in second.links() if "cursor=" in target]
+    created = sorted([(await node.create(title=f"Number {n}"))["id"] for n in range(303)])
+    page, path, sizes = await browser.page("/"), "/", []
+    while path:
+        page = await browser.page(path)
+        sizes.append(len(_rows(page)))
+        assert _rows(page) == created[: sizes[-1]]
+        assert f"{sizes[-1]} of 303 waiting" in page.text
+        path = next((target for target in page.links() if "shown=" in target and "breakpoints" not in target), "")
+    assert sizes == [50, 100, 150, 200, 250, 300]
+    following = next(target for target in page.links() if "cursor=" in target)
+    assert _rows(await browser.page(following)) == created[300:]
 
 
 async def test_counts_stand_beside_every_status(node: Node) -> None:
@@ -272,7 +296,7 @@ async def test_any_words_can_be_searched_for(node: Node, q: str) -> None:
 
 def _rows(page: Page) -> list[str]:
     titles = [attributes["href"] for attributes in page.all("a") if attributes.get("class") == "title"]
-    return [target.removeprefix("/breakpoints/") for target in titles]
+    return [target.removeprefix("/breakpoints/").partition("?")[0] for target in titles]
 
 
 # ── one breakpoint ──
@@ -287,11 +311,10 @@ async def test_the_page_of_a_breakpoint_shows_everything_about_it(node: Node) ->
         "Deploy to production", "Deploy build 4812?", "agent-1", "deploy.production", "run-7", "high risk", "urgent",
         "Run the smoke tests first.", "Attempt 3", "closes in 5 min", "a majority of the experts decides",
         "nobody-has-this-name", "# A plan", "<h1>Hi</h1>", "not provided", "I can wait.", '"build": 4812',
-        "It is of high risk, which only a person decides.", created["digest"][:12], "raised it", "commented", "Canary",
+        "It is of high risk, which only a person decides.", created["digest"], "raised it", "commented", "Canary",
         "Budget", "In euros",
     ):  # fmt: skip
         assert text in page.text, text
-    assert {"title": created["digest"]} in page.all("code")
 
 
 async def test_a_moment_is_told_both_ways(node: Node, clock: ManualClock) -> None:
@@ -343,7 +366,7 @@ async def test_another_projects_breakpoint_is_not_there(node: Node) -> None:
 
 async def _forbidden(browser: Visitor, breakpoint_id: str) -> Page:
     page = await browser.page(f"/breakpoints/{breakpoint_id}")
-    assert not [form for form in page.forms if form.action.endswith("/confirm")], "there are no buttons to decide"
+    assert not [form for form in page.forms if form.action == f"/breakpoints/{breakpoint_id}/confirm"], "no buttons"
     return page
 
 
@@ -351,7 +374,7 @@ async def test_a_viewer_reads_and_has_no_buttons(node: Node) -> None:
     created = await node.create()
     page = await _forbidden(await signed_in(node, "vic", "viewer"), created["id"])
     assert "vic (viewer) may not decide" in page.text
-    assert [form.action for form in page.forms] == ["/sign-out"]
+    assert {form.action for form in page.forms if form.method == "post"} == {"/sign-out"}
 
 
 async def test_somebody_who_was_not_asked_is_told_who_was(node: Node) -> None:
@@ -377,4 +400,4 @@ async def test_what_has_ended_has_no_forms_and_names_who_ended_it(node: Node) ->
     page = await _forbidden(browser, created["id"])
     text = " ".join(page.text.split())
     assert "rejected by owner" in text
-    assert [form.action for form in page.forms] == ["/sign-out"]
+    assert {form.action for form in page.forms if created["id"] in form.action} == set()

@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assent.store.files import FileEntry
 from assent.web import render
 from tests.web.corpus import HONEST, SPOOFS
 
@@ -69,41 +68,3 @@ def test_times_are_told_in_one_unit(seconds: int, said: str) -> None:
 )
 def test_actors_are_named_as_people_speak_of_them(actor: str, name: str) -> None:
     assert render.person(actor) == name
-
-
-def _file(content: bytes | None, kind: str = "text") -> render.ShownFile:
-    return render.shown_file(FileEntry(0, "a/b", kind, None, "0" * 64, None, content), room=render.PAGE_CHARACTERS)
-
-
-def test_a_file_that_was_not_sent_is_called_missing() -> None:
-    assert _file(None).kind == "missing"
-
-
-def test_a_long_file_says_how_many_lines_are_left_out() -> None:
-    shown = _file(b"line\n" * (render.MAX_LINES + 7))
-    assert (shown.text.count("\n"), shown.more_lines) == (render.MAX_LINES, 7)
-
-
-def test_a_short_file_is_shown_whole() -> None:
-    shown = _file(b"one\ntwo\n")
-    assert (shown.kind, shown.text, shown.more_lines) == ("text", "one\ntwo\n", 0)
-
-
-def test_one_endless_line_is_cut_too() -> None:
-    shown = _file(b"x" * (render.MAX_CHARACTERS + 1))
-    assert (len(shown.text), shown.more_lines) == (render.MAX_CHARACTERS, 1)
-
-
-@pytest.mark.parametrize(
-    ("content", "said", "kind"),
-    [
-        (b"\x89PNG\r\n\x1a\n....", "image", "image"),
-        (b"GIF89a<script>", "text", "image"),
-        (b"<svg onload=alert(1)>", "image", "binary"),
-        (b"<script>alert(1)</script>", "html", "text"),
-        (b"\x7fELF\x00\x00", "text", "binary"),
-        (b"\xff\xfe not utf-8", "text", "text"),
-    ],
-)
-def test_a_file_is_shown_as_what_it_is_not_as_what_the_agent_says(content: bytes, said: str, kind: str) -> None:
-    assert _file(content, said).kind == kind

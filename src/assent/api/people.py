@@ -7,8 +7,7 @@ from fastapi import Path, Response
 
 from assent import wire
 from assent.api.routing import Manager, PeopleReader, With, router
-from assent.domain.access import Principal, roles
-from assent.domain.errors import NotFound
+from assent.domain.access import roles
 from assent.domain.instants import iso
 from assent.store.people import EVERYWHERE, Person
 from assent.store.transaction import Transaction
@@ -19,7 +18,10 @@ PersonName = Annotated[wire.Handle, Path()]
 
 @people.get("/people", summary="Everybody this project knows")
 async def list_people(who: PeopleReader, services: With) -> wire.PersonPage:
-    return wire.PersonPage(items=await services.database.read(partial(_everybody, by=who)))
+    def use_case(tx: Transaction) -> list[wire.PersonView]:
+        return [_view(tx, each, who.project) for each in services.people.everybody(tx, by=who)]
+
+    return wire.PersonPage(items=await services.database.read(use_case))
 
 
 @people.post("/people", status_code=201, summary="Add somebody")
@@ -41,7 +43,7 @@ async def create_person(body: wire.CreatePerson, who: Manager, services: With) -
 
 @people.get("/people/{name}", summary="One person")
 async def get_person(name: PersonName, who: PeopleReader, services: With) -> wire.PersonView:
-    return await services.database.read(lambda tx: _view(tx, _known(tx, name, who), who.project))
+    return await services.database.read(lambda tx: _view(tx, services.people.known(tx, name, by=who), who.project))
 
 
 @people.patch("/people/{name}", summary="Change what is given")
@@ -49,7 +51,7 @@ async def change_person(name: PersonName, body: wire.ChangePerson, who: Manager,
     changes = body.model_dump(by_alias=True, exclude_none=True)
 
     def use_case(tx: Transaction) -> wire.PersonView:
-        person = _known(tx, name, who)
+        person = services.people.known(tx, name, by=who)
         return _view(tx, services.people.change_person(tx, person.name, changes, by=who), who.project)
 
     changed = await services.database.write(use_case)
@@ -71,26 +73,8 @@ async def put_group(name: PersonName, body: wire.PutGroup, who: Manager, service
 
 @people.delete("/groups/{name}", status_code=204, summary="Remove a group")
 async def remove_group(name: PersonName, who: Manager, services: With) -> Response:
-    await services.database.write(lambda tx: tx.people.remove_group(who.project, name))
+    await services.database.write(partial(services.people.remove_group, name=name, by=who))
     return Response(status_code=204)
-
-
-def _everybody(tx: Transaction, *, by: Principal) -> list[wire.PersonView]:
-    return [_view(tx, person, by.project) for person in tx.people.every() if _works_here(tx, person, by)]
-
-
-def _known(tx: Transaction, name: str, by: Principal) -> Person:
-    person = tx.people.get_by_name(name)
-    if not _works_here(tx, person, by):
-        msg = f"There is nobody called {name}."
-        raise NotFound(msg)
-    return person
-
-
-def _works_here(tx: Transaction, person: Person, by: Principal) -> bool:
-    """Somebody with roles in other projects only is not there; without any role, one must be able to get one again."""
-    grants = tx.people.grants(person.id)
-    return by.everywhere or not grants or not {by.project, EVERYWHERE}.isdisjoint(grants)
 
 
 def _view(tx: Transaction, person: Person, project: str) -> wire.PersonView:

@@ -1,7 +1,6 @@
 """Processes and runs: start, read, cancel, retry."""
 
 import asyncio
-import re
 from functools import partial
 from typing import Any
 
@@ -17,17 +16,17 @@ from assent.domain.canonical import Json
 from assent.domain.errors import InvalidRequest, NotFound
 from assent.domain.instants import iso
 from assent.domain.runs import SETTLED, Run, RunState, Step, StepKind
+from assent.http.addresses import RUN_ID, known_run_id
 from assent.ports import FoundProcess
 from assent.services.runs import NewRun, WholeRun
 
 runs = router("runs")
-_RUN_ID = re.compile(r"run_[0-9a-z]{1,60}")
 _LIMIT = {"type": "integer", "minimum": 1, "maximum": MAX_LIMIT, "default": 50}
 _PARAMETERS: dict[str, dict[str, Any]] = {
     "state": {"type": "string", "enum": [each.value for each in RunState]},
     "process": {"type": "string"},
     "limit": _LIMIT,
-    "cursor": {"type": "string", "pattern": f"^{_RUN_ID.pattern}$"},
+    "cursor": {"type": "string", "pattern": f"^{RUN_ID.pattern}$"},
 }
 _JOURNAL: dict[str, dict[str, Any]] = {
     "after": {"type": "integer", "minimum": 0, "default": 0},
@@ -83,7 +82,7 @@ async def list_runs(request: Request, who: Who, services: With) -> wire.RunPage:
     if given.get("state", "done") not in set(RunState):
         raise InvalidRequest.at("query state", f"must be one of {', '.join(RunState)}")
     cursor = given.pop("cursor", None)
-    if cursor is not None and not _RUN_ID.fullmatch(cursor):
+    if cursor is not None and not RUN_ID.fullmatch(cursor):
         raise InvalidRequest.at("query cursor", "is not one that a list gave")
     limit = page_limit(given.pop("limit", None))
     found = await services.database.read(
@@ -108,7 +107,7 @@ async def get_journal(run_id: str, request: Request, who: Who, services: With) -
     given = single_filters(request, _JOURNAL)
     after, limit = _number(given, "after", 0, 2**53), _number(given, "limit", 500, 1000)
     found = await services.database.read(
-        partial(services.runs.journal, run_id=_known(run_id), by=who, after=after, limit=max(1, limit))
+        partial(services.runs.journal, run_id=known_run_id(run_id), by=who, after=after, limit=max(1, limit))
     )
     lines = [
         wire.JournalLine(seq=each.seq, at=iso(each.at), type=each.type, path=each.path, data=dict(each.data))
@@ -119,7 +118,9 @@ async def get_journal(run_id: str, request: Request, who: Who, services: With) -
 
 @runs.get("/runs/{run_id}/files/{path:path}", response_class=Response, summary="A file that a run has kept")
 async def get_run_file(run_id: str, path: str, who: Who, services: With) -> Response:
-    content = await services.database.read(partial(services.runs.content, run_id=_known(run_id), path=path, by=who))
+    content = await services.database.read(
+        partial(services.runs.content, run_id=known_run_id(run_id), path=path, by=who)
+    )
     headers = {"Content-Disposition": "attachment", "X-Content-Type-Options": "nosniff"}
     return Response(content, media_type="application/octet-stream", headers=headers)
 
@@ -131,7 +132,7 @@ async def get_run_file(run_id: str, path: str, who: Who, services: With) -> Resp
     summary="End a run, and take back what it has asked",
 )
 async def cancel_run(run_id: str, who: Who, services: With) -> wire.RunView:
-    await services.database.write(partial(services.runs.cancel, run_id=_known(run_id), by=who))
+    await services.database.write(partial(services.runs.cancel, run_id=known_run_id(run_id), by=who))
     return await _read(services, run_id, who)
 
 
@@ -142,19 +143,12 @@ async def cancel_run(run_id: str, who: Who, services: With) -> wire.RunView:
     summary="Go on with a failed run from the step that failed",
 )
 async def retry_run(run_id: str, who: Who, services: With) -> wire.RunView:
-    await services.database.write(partial(services.runs.retry, run_id=_known(run_id), by=who))
+    await services.database.write(partial(services.runs.retry, run_id=known_run_id(run_id), by=who))
     return await _read(services, run_id, who)
 
 
-def _known(run_id: str) -> str:
-    if not _RUN_ID.fullmatch(run_id):
-        msg = f"There is no run {run_id[:80]!r}; ids look like run_01k9…"
-        raise NotFound(msg)
-    return run_id
-
-
 async def _read(services: Services, run_id: str, who: Principal) -> wire.RunView:
-    return _whole(await services.database.read(partial(services.runs.get, run_id=_known(run_id), by=who)))
+    return _whole(await services.database.read(partial(services.runs.get, run_id=known_run_id(run_id), by=who)))
 
 
 def _number(given: dict[str, str], name: str, default: int, most: int) -> int:

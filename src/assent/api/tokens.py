@@ -7,11 +7,8 @@ from fastapi import Path, Response
 
 from assent import wire
 from assent.api.routing import Manager, With, router
-from assent.domain.access import Principal
-from assent.domain.errors import Forbidden, InvalidRequest, NotFound
 from assent.domain.instants import iso
-from assent.services.people import NewToken
-from assent.store.people import EVERYWHERE
+from assent.services.people import NewToken, refuse_unbound
 from assent.store.tokens import Token
 from assent.store.transaction import Transaction
 
@@ -30,8 +27,7 @@ async def list_tokens(who: Manager, services: With) -> wire.TokenPage:
 
 @tokens.post("/tokens", status_code=201, summary="Make a token; its secret is shown this once")
 async def create_token(body: wire.CreateToken, who: Manager, services: With) -> wire.NewTokenView:
-    _refuse_unbound(body)
-    project = _project(body.project, who)
+    refuse_unbound(body.kind, gates=body.gates, agent_ids=body.agent_ids, person=body.person)
     new = NewToken(
         kind=body.kind,
         name=body.name,
@@ -43,53 +39,19 @@ async def create_token(body: wire.CreateToken, who: Manager, services: With) -> 
     )
 
     def use_case(tx: Transaction) -> wire.NewTokenView:
-        token, secret = services.people.create_token(tx, new, project=project, by=str(who.actor))
-        _refuse_climbing(tx, token, who)
+        token, secret = services.people.issue_token(tx, new, project=body.project or who.project, by=who)
         names = {person.id: person.name for person in tx.people.every()}
         return wire.NewTokenView.model_validate(token_body(token, names) | {"token": secret})
 
     return await services.database.write(use_case)
 
 
-def _project(asked: str | None, by: Principal) -> str:
-    """A token is for the caller's own project; an admin of all projects may name another."""
-    if asked is None or asked == by.project:
-        return by.project
-    if not by.everywhere:
-        msg = f"There is no project {asked}."
-        raise NotFound(msg)
-    return asked
-
-
-def _refuse_unbound(body: wire.CreateToken) -> None:
-    """A limit that this kind of token does not have must not look as if it held."""
-    if body.kind != "agent":
-        for name, given in (("gates", body.gates), ("agentIds", body.agent_ids)):
-            if given is not None:
-                raise InvalidRequest.at(
-                    f"/{name}", f"limits agent tokens; a token of kind {body.kind} has no such limit"
-                )
-    if body.kind in {"agent", "metrics"} and body.person is not None:
-        raise InvalidRequest.at("/person", f"a token of kind {body.kind} belongs to nobody")
-
-
-def _refuse_climbing(tx: Transaction, token: Token, by: Principal) -> None:
-    """A token made by an admin of one project never reaches beyond it."""
-    if not by.everywhere and token.person_id is not None and EVERYWHERE in tx.people.grants(token.person_id):
-        msg = "This person has roles in all projects; only an admin of all projects may make them a token."
-        raise Forbidden(msg)
-
-
 @tokens.delete("/tokens/{token_id}", status_code=204, summary="Revoke a token, and cut what it holds open")
 async def revoke_token(token_id: TokenId, who: Manager, services: With) -> Response:
-    await services.database.write(partial(_revoke, token_id=token_id, project=who.project))
+    await services.database.write(partial(services.people.revoke_token, token_id=token_id, by=who))
     services.authenticator.forget()
     services.hub.cut(token_id)
     return Response(status_code=204)
-
-
-def _revoke(tx: Transaction, *, token_id: str, project: str) -> None:
-    tx.tokens.revoke(token_id, project=project, now=tx.now())
 
 
 def token_body(token: Token, names: dict[str, str]) -> dict[str, Any]:

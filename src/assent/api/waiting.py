@@ -15,11 +15,11 @@ from assent.domain.instants import SECOND
 from assent.http import views
 from assent.http.addresses import known_id
 from assent.http.auth import principal_of
-from assent.http.waiting import Inbox, Woken, parked
+from assent.http.streams import HEARTBEAT, ChangeStream
+from assent.http.waiting import Woken, parked
 from assent.store.reading import StatusRow
 
 MAX_WAIT = 30.0
-HEARTBEAT = 15.0
 TICK = 0.001
 """The loop counts in milliseconds and may wake a fraction of one too early."""
 _NUMBER = re.compile(r"[0-9]{1,20}(?:\.[0-9]{1,30})?(?:[eE][+-]?[0-9]{1,3})?")
@@ -157,47 +157,4 @@ async def changes(request: Request) -> Response:
     _check_quota(services, who)
     if request.method == "HEAD":
         return Response(media_type=ChangeStream.media_type)
-    return ChangeStream(services, who)
-
-
-class ChangeStream(Response):
-    media_type = "text/event-stream"
-
-    def __init__(self, services: Services, who: Principal) -> None:
-        super().__init__(headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
-        del self.headers["content-length"]
-        self._services = services
-        self._who = who
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        scope["waited"] = True
-        await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-        await send({"type": "http.response.body", "body": b": listening\n\n", "more_body": True})
-        inbox = self._services.hub.open_inbox(self._who.project, self._who.token_id or self._who.id)
-        gone = asyncio.ensure_future(_gone(receive))
-        gone.add_done_callback(lambda _: inbox.close())
-        try:
-            while not inbox.closed:
-                try:
-                    await asyncio.wait_for(inbox.ready.wait(), HEARTBEAT)
-                except TimeoutError:
-                    await send({"type": "http.response.body", "body": b": quiet\n\n", "more_body": True})
-                await self._send_hints(inbox, send)
-        finally:
-            gone.cancel()
-            self._services.hub.close_inbox(inbox)
-        await send({"type": "http.response.body", "body": b""})
-
-    async def _send_hints(self, inbox: Inbox, send: Send) -> None:
-        inbox.ready.clear()
-        hints, inbox.hints = inbox.hints, {}
-        for hint in hints.values():
-            await send({"type": "http.response.body", "body": views.hint(hint), "more_body": True})
-        if inbox.overflowed:
-            inbox.overflowed = False
-            await send({"type": "http.response.body", "body": b"event: resync\ndata: {}\n\n", "more_body": True})
-
-
-async def _gone(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
+    return ChangeStream(services.hub, who.project, who.token_id or who.id)

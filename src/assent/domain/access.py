@@ -91,6 +91,7 @@ class Actor:
 
 TIMEOUT = Actor(Kind.SYSTEM, "timeout")
 RETENTION = Actor(Kind.SYSTEM, "retention")
+UNDO = Actor(Kind.SYSTEM, "undo")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,6 +25,10 @@ class Status(StrEnum):
 
 class Action(StrEnum):
     COMMENT = "comment"
+    CLAIM = "claim"
+    UNCLAIM = "unclaim"
+    ASSIGN = "assign"
+    DROP_ANSWER = "drop-answer"
     RESPOND = "respond"
     RELEASE = "release"
     EXPIRE = "expire"
@@ -33,6 +37,10 @@ class Action(StrEnum):
 
 TRANSITIONS: dict[tuple[Status, Action], Status] = {
     (Status.WAITING, Action.COMMENT): Status.WAITING,
+    (Status.WAITING, Action.CLAIM): Status.WAITING,
+    (Status.WAITING, Action.UNCLAIM): Status.WAITING,
+    (Status.WAITING, Action.ASSIGN): Status.WAITING,
+    (Status.WAITING, Action.DROP_ANSWER): Status.WAITING,
     (Status.WAITING, Action.RESPOND): Status.WAITING,
     (Status.WAITING, Action.RELEASE): Status.RELEASED,
     (Status.WAITING, Action.EXPIRE): Status.EXPIRED,
@@ -41,6 +49,10 @@ TRANSITIONS: dict[tuple[Status, Action], Status] = {
 TERMINAL = frozenset(Status) - {Status.WAITING}
 EVENT_OF = {
     Action.COMMENT: "commented",
+    Action.CLAIM: "claimed",
+    Action.UNCLAIM: "unclaimed",
+    Action.ASSIGN: "assigned",
+    Action.DROP_ANSWER: "answer-dropped",
     Action.RESPOND: "responded",
     Action.RELEASE: "released",
     Action.EXPIRE: "expired",

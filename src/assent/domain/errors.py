@@ -9,6 +9,8 @@ AssentError
 ├── Conflict                   the name is taken
 │   ├── AlreadyEnded           somebody, or the deadline, was first
 │   ├── SeatTaken              the group has been answered for
+│   ├── AnswerStands           too late to take an answer back
+│   ├── AlreadyClaimed         somebody else has put their name on it
 │   ├── NoReceipt              only approvals have one, while their content is kept
 │   ├── ReceiptExpired         too old to act on
 │   └── ReceiptUsed            a receipt is good for one time
@@ -86,6 +88,16 @@ class AlreadyEnded(Conflict):
 class SeatTaken(Conflict):
     code = "seat_taken"
     title = "This expert has been answered for already"
+
+
+class AnswerStands(Conflict):
+    code = "answer_stands"
+    title = "This answer was given already"
+
+
+class AlreadyClaimed(Conflict):
+    code = "already_claimed"
+    title = "Somebody else has claimed this"
 
 
 class NoReceipt(Conflict):

@@ -7,6 +7,7 @@ from assent.domain.errors import NotFound
 
 STATUSES = tuple(status.value for status in Status)
 DELIVERY_ID = re.compile(r"dlv_[0-9a-z]{26}")
+RUN_ID = re.compile(r"run_[0-9a-z]{1,60}")
 _ID = re.compile(r"bp_[0-9a-z]{26}")
 _ORIGIN = re.compile(r"[a-z]+://[^/?#@]+(?=[/?#]|$)", re.IGNORECASE)
 
@@ -24,6 +25,13 @@ def known_delivery_id(delivery_id: str) -> str:
         msg = f"There is no delivery {delivery_id[:60]!r} in this project."
         raise NotFound(msg)
     return delivery_id
+
+
+def known_run_id(run_id: str) -> str:
+    if not RUN_ID.fullmatch(run_id):
+        msg = f"There is no run {run_id[:80]!r}; ids look like run_01k9…"
+        raise NotFound(msg)
+    return run_id
 
 
 def without_path(url: str) -> str:

@@ -27,6 +27,8 @@ STATUS: dict[type[AssentError], HTTPStatus] = {
     errors.Conflict: HTTPStatus.CONFLICT,
     errors.AlreadyEnded: HTTPStatus.CONFLICT,
     errors.SeatTaken: HTTPStatus.CONFLICT,
+    errors.AnswerStands: HTTPStatus.CONFLICT,
+    errors.AlreadyClaimed: HTTPStatus.CONFLICT,
     errors.NoReceipt: HTTPStatus.CONFLICT,
     errors.ReceiptExpired: HTTPStatus.CONFLICT,
     errors.ReceiptUsed: HTTPStatus.CONFLICT,

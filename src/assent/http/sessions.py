@@ -5,7 +5,7 @@ import hmac
 import ipaddress
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from urllib.parse import parse_qsl, urlsplit
@@ -18,7 +18,7 @@ from assent.domain.errors import Forbidden, InvalidRequest, Unauthenticated, Uns
 from assent.domain.secrets import secret_hash, well_formed
 from assent.http.limits import RateLimit
 from assent.ports import Clock, Database
-from assent.services.people import SESSION_LIFE, PeopleService
+from assent.services.people import SESSION_LIFE, PeopleService, password_hash
 from assent.settings import Settings
 from assent.store.transaction import Transaction
 
@@ -27,10 +27,11 @@ MAX_REMEMBERED = 10_000
 MAX_FIELDS = 300
 HASHES_AT_ONCE = 2
 COOKIE = "assent_session"
+JOURNEY_COOKIE = "assent_journey"
 CSRF_FIELD = "csrf"
 _FORM = "application/x-www-form-urlencoded"
 # Printable ASCII without the backslash, which browsers read as a slash; and only pages that a person asks for.
-_LOCAL = re.compile(r"/(?:$|\?|breakpoints/)[!-\[\]-~]*")
+_LOCAL = re.compile(r"/(?:$|\?|(?:breakpoints|runs|rules|gates|insights|admin|account)(?:$|[/?]))[!-\[\]-~]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +109,39 @@ class Sessions:
         await self._forget(request)
         return secret
 
+    def count_sign_in(self, request: Request, what: str) -> None:
+        self._sign_ins.take(f"{what}:{_network(request)}", what="sign-ins from one address")
+
+    async def open(self, request: Request, use_case: Callable[[Transaction], str]) -> str:
+        """Open a session for somebody whom others vouch for: the use case returns its secret, or refuses."""
+        secret = await self._database.write(use_case)
+        await self._forget(request)
+        return secret
+
+    async def sign_out_everywhere(self, request: Request, response: Response, who: Principal) -> None:
+        """End every session of a person; other nodes notice within a second."""
+        await self._database.write(partial(_remove_all, person_id=who.id))
+        self._known = {secret: known for secret, known in self._known.items() if known[1].principal.id != who.id}
+        await self.sign_out(request, response)
+
+    async def change_password(self, request: Request, who: Principal, old: str, new: str) -> str:
+        """Set a new password, end every other session, and return a new one for this browser."""
+        self.count_sign_in(request, "password")
+        self._sign_ins.take(f"name:{secret_hash(who.name)}", what="sign-ins under one name")
+        async with self._hashing:
+            person = await self._database.read(partial(self._people.prove_password, person_id=who.id, old=old))
+            hashed = await asyncio.to_thread(password_hash, new)
+        change = partial(self._people.set_password, person=person, hashed=hashed)
+        secret = await self._database.write(change)
+        self._known = {each: known for each, known in self._known.items() if known[1].principal.id != who.id}
+        return secret
+
+    async def look_at(self, signed_in: SignedIn, project: str) -> None:
+        """Look at another project from now on, in this browser."""
+        choose = partial(self._people.choose_project, plain=signed_in.secret, project=project, by=signed_in.principal)
+        await self._database.write(choose)
+        self._known.pop(signed_in.secret, None)
+
     async def sign_out(self, request: Request, response: Response) -> None:
         await self._forget(request)
         response.delete_cookie(self.cookie, path="/", secure=self._secure, httponly=True, samesite="lax")
@@ -129,6 +163,22 @@ class Sessions:
             httponly=True,
             samesite="lax",
         )
+
+    def lend(self, response: Response, text: str, *, seconds: int) -> None:
+        """Have the browser carry something for a while, back to us and to nobody else."""
+        response.set_cookie(
+            self._journey, text, max_age=seconds, path="/", secure=self._secure, httponly=True, samesite="lax"
+        )
+
+    def lent(self, request: Request) -> str:
+        return request.cookies.get(self._journey, "")
+
+    def take_back(self, response: Response) -> None:
+        response.delete_cookie(self._journey, path="/", secure=self._secure, httponly=True, samesite="lax")
+
+    @property
+    def _journey(self) -> str:
+        return f"__Host-{JOURNEY_COOKIE}" if self._secure else JOURNEY_COOKIE
 
     def require_own_page(self, request: Request) -> None:
         """Refuse a form that another site's page sent.
@@ -190,3 +240,7 @@ def _origin(url: str) -> str:
 
 def _remove(tx: Transaction, *, id_hash: str) -> None:
     tx.sessions.remove(id_hash)
+
+
+def _remove_all(tx: Transaction, *, person_id: str) -> None:
+    tx.sessions.remove_all(person_id)

@@ -70,8 +70,8 @@ class Hub:
 
     def wake(self, hints: Sequence[Hint]) -> None:
         for hint in hints:
-            for waiter in self._by_breakpoint.get(hint.breakpoint_id, ()):
-                waiter.wake(Woken.CHANGED)
+            if not hint.quiet:
+                self.wake_ids([hint.breakpoint_id])
             for inbox in self._inboxes.get(hint.project, ()):
                 inbox.tell(hint)
 

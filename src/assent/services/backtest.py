@@ -65,11 +65,15 @@ class Counts:
     effects: Counter[Effect] = field(default_factory=Counter[Effect])
     outcomes: Counter[Outcome] = field(default_factory=Counter[Outcome])
     listed: dict[Outcome, list[str]] = field(default_factory=dict[Outcome, list[str]])
+    days: dict[int, Counter[Outcome]] = field(default_factory=dict[int, Counter[Outcome]])
+    """The outcomes by the day's first moment, where somebody wants them by day."""
 
-    def add(self, effect: Effect, outcome: Outcome, count: int = 1) -> None:
+    def add(self, effect: Effect, outcome: Outcome, count: int = 1, *, day: int | None = None) -> None:
         self.effects[effect] += count
         if effect in _ACTING:
             self.outcomes[outcome] += count
+            if day is not None:
+                self.days.setdefault(day, Counter())[outcome] += count
 
 
 _ACTING = frozenset({Effect.ACTS, Effect.UNSURE})
@@ -165,9 +169,9 @@ class BacktestService:
         self._books[project] = book
         return book
 
-    async def walk(self, run: Run) -> AsyncGenerator[Progress | Report, None]:
+    async def walk(self, run: Run, *, daily: bool = False) -> AsyncGenerator[Progress | Report, None]:
         """Go back in time; tell after each slice how far it got, and at last what was found."""
-        looking = Looking(run)
+        looking = Looking(run, daily=daily)
         until = run.window.until
         while until > run.window.since:
             async with self._turns:
@@ -175,8 +179,8 @@ class BacktestService:
             yield Progress(looking.counts.scanned, max(run.total, looking.counts.scanned))
         yield await self._database.read(looking.report)
 
-    async def report(self, run: Run) -> Report:
-        *_, last = [each async for each in self.walk(run)]
+    async def report(self, run: Run, *, daily: bool = False) -> Report:
+        *_, last = [each async for each in self.walk(run, daily=daily)]
         assert isinstance(last, Report), "it comes last"
         return last
 
@@ -219,8 +223,10 @@ class Closer:
 class Looking:
     """A walk through the past: what was found so far."""
 
-    def __init__(self, run: Run, *, size: int | None = None) -> None:
+    def __init__(self, run: Run, *, size: int | None = None, daily: bool = False) -> None:
         self.run = run
+        self._daily = daily
+        self._day: int | None = None
         self._size = size or (CONTENT_SLICE if "payload" in mentions(run.trial.pattern) else SLICE)
         self.counts = Counts(listed={outcome: [] for outcome in run.lists})
         self._steps: dict[Status, int] = {}
@@ -230,13 +236,17 @@ class Looking:
         """Look at the newest that are left, and return where to go on from."""
         tx.audit.one_moment()
         left = replace(self.run.window, until=until)
-        window = replace(left, since=tx.backtests.start_of_slice(left, self._size, self._steps))
+        since = tx.backtests.start_of_slice(left, self._size, self._steps)
+        if self._daily:  # a slice of one day only: so each count has its day
+            self._day = (until - 1) // DAY * DAY
+            since = max(since, self._day)
+        window = replace(left, since=since)
         self.counts.scanned += tx.backtests.count(window)
         closer = Closer()
         for group in tx.backtests.groups(window, self.run.sieve):
             effect = self._effect(group)
             if effect is not Effect.UNREAD:
-                self.counts.add(effect, group.outcome, group.count)
+                self.counts.add(effect, group.outcome, group.count, day=self._day)
                 if effect in _ACTING and group.outcome in self._open():
                     closer.shown.add(group.alike)
             elif group.loud is not None:
@@ -274,7 +284,7 @@ class Looking:
         for start in range(0, len(ids), CHUNK):
             for whole in tx.backtests.whole(ids[start : start + CHUNK]):
                 effect = self.run.trial.effect(_whole(whole))
-                self.counts.add(effect, whole.member.outcome)
+                self.counts.add(effect, whole.member.outcome, day=self._day)
                 acting += [whole.member] if effect in _ACTING else []
         return acting
 

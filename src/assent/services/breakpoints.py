@@ -71,6 +71,17 @@ class Standing:
     """Earlier answers of people who make room: they count for another of their seats now."""
 
 
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A breakpoint at one moment, locked, with somebody who may answer it."""
+
+    breakpoint: Breakpoint
+    by: Principal
+    standing: Standing
+    others: list[Response]
+    at: int
+
+
 class BreakpointService:
     def __init__(self, rules: RuleService) -> None:
         self._rules = rules
@@ -147,15 +158,21 @@ class BreakpointService:
         if_match: int | None = None,
     ) -> Outcome | None:
         """Take one person's answer; release the breakpoint when the strategy is settled."""
-        if not by.may(Permission.OVERRIDE):
-            by.require(Permission.DECIDE)
-        current = tx.breakpoints.get(breakpoint_id, project=by.project)
-        now = tx.now()
-        standing, others = self._standing(tx, current, by, now)
-        if self._done_before(tx, once, by, current, now):
+        asked = self._asked(tx, breakpoint_id, by)
+        if self._done_before(tx, once, by, asked.breakpoint, asked.at):
             return None
-        _check_state(current, answer, now, if_match)
-        Terms.of(current.gate, current.payload).check(answer)
+        _check_answer(asked, answer, if_match)
+        return self.give(tx, asked, answer, via=via)
+
+    def check(self, tx: Transaction, breakpoint_id: str, answer: Answer, *, by: Principal) -> Asked:
+        """Check everything about an answer, but do not take it; raise why it may not be given."""
+        asked = self._asked(tx, breakpoint_id, by)
+        _check_answer(asked, answer, None)
+        return asked
+
+    def give(self, tx: Transaction, asked: Asked, answer: Answer, *, via: str) -> Outcome | None:
+        """Take an answer that has been checked in this transaction."""
+        current, by, standing, others, now = asked.breakpoint, asked.by, asked.standing, asked.others, asked.at
         response = _response(answer, standing, by, via, now)
         changed, event = advance(
             current, Action.RESPOND, actor=by.actor, at=now, metadata=_responded(response, standing, current.digest)
@@ -183,10 +200,15 @@ class BreakpointService:
 
     def standing(self, tx: Transaction, breakpoint_id: str, *, by: Principal) -> Standing:
         """Say in which capacity a person may answer, or raise why not."""
+        return self._asked(tx, breakpoint_id, by).standing
+
+    def _asked(self, tx: Transaction, breakpoint_id: str, by: Principal) -> Asked:
         if not by.may(Permission.OVERRIDE):
             by.require(Permission.DECIDE)
         current = tx.breakpoints.get(breakpoint_id, project=by.project)
-        return self._standing(tx, current, by, tx.now())[0]
+        now = tx.now()
+        standing, others = self._standing(tx, current, by, now)
+        return Asked(current, by, standing, others, now)
 
     def _standing(
         self, tx: Transaction, current: Breakpoint, by: Principal, now: int
@@ -302,12 +324,14 @@ def sees(by: Principal, created_by_id: str) -> bool:
     return by.may(Permission.READ) and (by.kind != "agent" or created_by_id == by.id)
 
 
-def _check_state(current: Breakpoint, answer: Answer, now: int, if_match: int | None) -> None:
-    _check_open(current, now)
+def _check_answer(asked: Asked, answer: Answer, if_match: int | None) -> None:
+    current = asked.breakpoint
+    _check_open(current, asked.at)
     if answer.digest is not None and answer.digest != current.digest:
         raise DigestMismatch(shown=answer.digest, stored=current.digest)
     if if_match is not None and if_match != current.version:
         raise PreconditionFailed(version=current.version)
+    Terms.of(current.gate, current.payload).check(answer)
 
 
 def _check_open(current: Breakpoint, now: int) -> None:

@@ -10,6 +10,7 @@ from assent.domain.instants import SECOND
 from assent.ports import Database
 from assent.services.inbox import InboxService
 from assent.store.history import Counted, More
+from assent.store.metrics import Raised
 from assent.store.reading import Query, Summary
 from assent.store.transaction import Transaction
 
@@ -105,7 +106,7 @@ def _median_response(rows: Sequence[Counted]) -> float | None:
     return median(times) if times else None
 
 
-def response_seconds(row: Counted | Summary) -> float | None:
+def response_seconds(row: Counted | Summary | Raised) -> float | None:
     """How long a person took to decide it, if a person did."""
     if row.decision is None or row.ended_at is None or not (row.ended_by or "").startswith("person:"):
         return None

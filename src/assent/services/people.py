@@ -8,7 +8,7 @@ from argon2 import PasswordHasher
 from argon2.exceptions import VerificationError
 
 from assent.domain.access import EVERY_ROLE, Kind, Permission, Principal, Role
-from assent.domain.errors import Forbidden, InvalidRequest, NotFound, Unauthenticated
+from assent.domain.errors import Conflict, Forbidden, InvalidRequest, NotFound, Unauthenticated
 from assent.domain.instants import SECOND
 from assent.domain.routing import OWNER
 from assent.domain.secrets import secret, secret_hash
@@ -22,6 +22,7 @@ DEFAULT_PROJECT = "default"
 TOKEN_LIFE = 90 * 24 * 3600 * SECOND
 SESSION_LIFE = 12 * 3600 * SECOND
 LINK_LIFE = 24 * 3600 * SECOND
+LONGEST_SUBJECT = 255
 _hasher = PasswordHasher()
 # Checked when there is no such person, so that the answer takes as long as for a wrong password.
 _NOBODY = _hasher.hash("nobody has this password")
@@ -78,6 +79,18 @@ class PeopleService:
         tx.people.grant(person.id, project, roles)
         return person
 
+    def everybody(self, tx: Transaction, *, by: Principal) -> list[Person]:
+        """Return everybody this project knows."""
+        by.require(Permission.READ_PEOPLE)
+        return [person for person in tx.people.every() if _works_here(tx, person, by)]
+
+    def known(self, tx: Transaction, name: str, *, by: Principal) -> Person:
+        person = tx.people.get_by_name(name)
+        if not _works_here(tx, person, by):
+            msg = f"There is nobody called {name}."
+            raise NotFound(msg)
+        return person
+
     def change_person(self, tx: Transaction, name: str, changes: Mapping[str, Any], *, by: Principal) -> Person:
         """Change what is given: displayName, email, password, active, roles (in the caller's project)."""
         by.require(Permission.MANAGE)
@@ -105,6 +118,23 @@ class PeopleService:
             msg = f"{person.name} also has roles in other projects; only an admin of all projects may change them."
             raise Forbidden(msg)
 
+    def grant(self, tx: Transaction, name: str, project: str, roles: frozenset[Role], *, by: Principal) -> None:
+        """Set somebody's roles in a project; in another than one's own, as an admin of all projects."""
+        if project == by.project:
+            self.change_person(tx, name, {"roles": sorted(roles)}, by=by)
+            return
+        _require_everywhere(by)
+        tx.people.grant(tx.people.get_by_name(name).id, tx.projects.get(project).id, roles)
+
+    def invite(self, tx: Transaction, name: str, *, purpose: str, by: Principal) -> str:
+        """Return a one-time link that signs somebody in: an invitation, or a way back after a lost password."""
+        by.require(Permission.MANAGE)
+        person = self.known(tx, name, by=by)
+        self._refuse_foreign(tx, person, by)
+        if not person.active:
+            raise InvalidRequest.at("/name", f"the account of {name} is closed; open it first")
+        return self.create_link(tx, person.id, purpose=purpose)
+
     def put_group(self, tx: Transaction, name: str, members: Sequence[str], *, by: Principal) -> None:
         by.require(Permission.MANAGE)
         if name == OWNER or tx.people.find_by_name(name) is not None:
@@ -115,6 +145,10 @@ class PeopleService:
             if person is None:
                 raise InvalidRequest.at("/members", f"there is nobody called {member}")
         tx.people.put_group(by.project, name, [person.id for person in people if person], at=tx.now())
+
+    def remove_group(self, tx: Transaction, name: str, *, by: Principal) -> None:
+        by.require(Permission.MANAGE)
+        tx.people.remove_group(by.project, name)
 
     def expert_names(self, tx: Transaction, *, by: Principal) -> list[str]:
         """Return the names under which a person is asked: their own, their groups', the owner's."""
@@ -139,6 +173,56 @@ class PeopleService:
         by.require(Permission.MANAGE)
         tx.rules.turn_page(by.project)
         tx.projects.save(replace(tx.projects.get(by.project), policy=policy))
+
+    def change_policy(
+        self,
+        tx: Transaction,
+        changes: Mapping[str, Any],
+        *,
+        unchanged: Callable[[Mapping[str, Any]], bool],
+        by: Principal,
+    ) -> None:
+        """Set these fields of the policy, None to leave one out, if it still is what somebody looked at."""
+        by.require(Permission.MANAGE)
+        tx.rules.turn_page(by.project)
+        project = tx.projects.get(by.project)
+        if not unchanged(project.policy):
+            msg = "Somebody has changed the policy meanwhile. Look at it as it stands now, then change it again."
+            raise Conflict(msg)
+        policy = {name: value for name, value in {**project.policy, **changes}.items() if value is not None}
+        tx.projects.save(replace(project, policy=policy))
+
+    def link_identity(self, tx: Transaction, name: str, *, issuer: str, subject: str, by: Principal) -> None:
+        """Let somebody sign in as this subject of an identity provider."""
+        by.require(Permission.MANAGE)
+        person = self.known(tx, name, by=by)
+        self._refuse_foreign(tx, person, by)
+        if not 1 <= len(subject) <= LONGEST_SUBJECT or not subject.isprintable():
+            raise InvalidRequest.at("/subject", f"must have 1 to {LONGEST_SUBJECT} visible characters")
+        tx.identities.add(issuer, subject, person_id=person.id, by=str(by.actor), now=tx.now())
+
+    def unlink_identity(self, tx: Transaction, name: str, *, issuer: str, subject: str, by: Principal) -> None:
+        by.require(Permission.MANAGE)
+        person = self.known(tx, name, by=by)
+        self._refuse_foreign(tx, person, by)
+        tx.identities.remove(issuer, subject, person_id=person.id)
+        tx.sessions.remove_all(person.id)
+
+    def issue_token(self, tx: Transaction, new: NewToken, *, project: str, by: Principal) -> tuple[Token, str]:
+        """Make a token as an admin, who never reaches beyond what is theirs to give."""
+        by.require(Permission.MANAGE)
+        if project != by.project and not by.everywhere:
+            msg = f"There is no project {project}."
+            raise NotFound(msg)
+        token, plain = self.create_token(tx, new, project=project, by=str(by.actor))
+        if not by.everywhere and token.person_id is not None and EVERYWHERE in tx.people.grants(token.person_id):
+            msg = "This person has roles in all projects; only an admin of all projects may make them a token."
+            raise Forbidden(msg)
+        return token, plain
+
+    def revoke_token(self, tx: Transaction, token_id: str, *, by: Principal) -> None:
+        by.require(Permission.MANAGE)
+        tx.tokens.revoke(token_id, project=by.project, now=tx.now())
 
     def create_token(self, tx: Transaction, new: NewToken, *, project: str, by: str) -> tuple[Token, str]:
         """Return the token and, this once, its secret."""
@@ -220,6 +304,40 @@ class PeopleService:
             raise Unauthenticated(msg)
         return self.open_session(tx, person.id)[0]
 
+    def prove_password(self, tx: Transaction, person_id: str, *, old: str) -> Person:
+        """Return the person if this is their password; somebody without one has nothing to prove."""
+        person = tx.people.find(person_id)
+        if person is None or not person.active:
+            msg = "This account is closed."
+            raise Unauthenticated(msg)
+        if person.password_hash is not None:
+            try:
+                _hasher.verify(person.password_hash, old)
+            except VerificationError as error:
+                raise InvalidRequest.at("/old", "the old password is wrong") from error
+        return person
+
+    def set_password(self, tx: Transaction, person: Person, *, hashed: str) -> str:
+        """Set a password that was proved to be theirs to set, end all sessions, and return the secret of a new one."""
+        current = tx.people.find(person.id)
+        if current is None or not current.active or current.password_hash != person.password_hash:
+            msg = "The password was changed meanwhile. Try again."
+            raise Conflict(msg)
+        tx.people.save(replace(current, password_hash=hashed))
+        tx.sessions.remove_all(person.id)
+        return self.open_session(tx, person.id)[0]
+
+    def projects_of(self, tx: Transaction, *, by: Principal) -> list[Project]:
+        """Return the projects that a person has a role in."""
+        grants = tx.people.grants(by.id)
+        return [each for each in tx.projects.every() if EVERYWHERE in grants or each.id in grants]
+
+    def choose_project(self, tx: Transaction, plain: str, project: str, *, by: Principal) -> None:
+        if project not in {each.id for each in self.projects_of(tx, by=by)}:
+            msg = f"There is no project {project[:64]}."
+            raise NotFound(msg)
+        tx.sessions.choose(secret_hash(plain), by.id, project)
+
     def link_holder(self, tx: Transaction, plain: str) -> Person | None:
         """Return whom a one-time link would sign in; looking does not use it up."""
         person_id = tx.sessions.link_holder(secret_hash(plain), now=tx.now())
@@ -234,6 +352,8 @@ class PeopleService:
         everywhere = grants.get(EVERYWHERE, frozenset())
         projects = [project for project in grants if project != EVERYWHERE]
         project = DEFAULT_PROJECT if everywhere or not projects else projects[0]
+        if found.project is not None and (everywhere or found.project in projects):
+            project = found.project
         principal = Principal(
             kind=Kind.PERSON,
             id=found.person_id,
@@ -245,6 +365,26 @@ class PeopleService:
             policy=tx.projects.get(project).policy,
         )
         return principal, found
+
+
+def password_hash(password: str) -> str:
+    return _hasher.hash(password)
+
+
+def refuse_unbound(kind: str, *, gates: object, agent_ids: object, person: object) -> None:
+    """A limit that this kind of token does not have must not look as if it held."""
+    if kind != "agent":
+        for name, given in (("gates", gates), ("agentIds", agent_ids)):
+            if given is not None:
+                raise InvalidRequest.at(f"/{name}", f"limits agent tokens; a token of kind {kind} has no such limit")
+    if kind in {"agent", "metrics"} and person is not None:
+        raise InvalidRequest.at("/person", f"a token of kind {kind} belongs to nobody")
+
+
+def _works_here(tx: Transaction, person: Person, by: Principal) -> bool:
+    """Somebody with roles in other projects only is not there; without any role, one must be able to get one again."""
+    grants = tx.people.grants(person.id)
+    return by.everywhere or not grants or not {by.project, EVERYWHERE}.isdisjoint(grants)
 
 
 def _roles_of(kind: str) -> frozenset[Role]:

@@ -92,6 +92,11 @@ class RuleService:
         problems = {fault.rule.id: fault.problem for fault in self._book(tx, project, ground).rules.faults}
         return [(rule, problems.get(rule.id)) for rule in tx.rules.standing(project)]
 
+    def fitting(self, tx: Transaction, project: str, gate: str, *, now: int) -> list[Rule]:
+        """Return the rules in force that may have a say about a gate, in their order."""
+        ground = tx.rules.ground(project, "", "", limit=1)
+        return [each.rule for each in self._book(tx, project, ground).rules.fitting(gate, now)]
+
     def guess(self, project: str, question: Question, *, now: int) -> "Guess | None":
         """Recommend without a transaction, by what was last read; worth only what `holds` says of it."""
         book = self._books.get(project)

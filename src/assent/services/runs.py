@@ -117,7 +117,7 @@ class RunService:
     def _controlled(self, tx: Transaction, run_id: str, by: Principal) -> Run:
         by.require(Permission.CANCEL)
         run = self._visible(tx, run_id, by)
-        if run.principal.id != by.id and Role.ADMIN not in by.roles:
+        if not controls(run, by):
             msg = "Only whoever started this run, or an admin, may do this."
             raise Forbidden(msg)
         return run
@@ -130,6 +130,11 @@ class RunService:
             msg = f"There is no run {run_id} in this project."
             raise NotFound(msg)
         return run
+
+
+def controls(run: Run, by: Principal) -> bool:
+    """Whoever started a run cancels and retries it, and so does an admin."""
+    return by.may(Permission.CANCEL) and (run.principal.id == by.id or Role.ADMIN in by.roles)
 
 
 def withdraw(tx: Transaction, breakpoints: BreakpointService, run: Run) -> None:

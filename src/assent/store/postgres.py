@@ -31,6 +31,8 @@ WRITERS = 2
 READERS = 4
 PAGE_CONNECTIONS = 4
 CHANNEL = "assent"
+QUIET_CHANNEL = "assent_quiet"
+"""Hints for inboxes only; a node of an older version does not hear them, and has none of the pages they are for."""
 MAX_NOTIFY = 7_000
 MEASUREMENTS = 3
 PASSING = (
@@ -305,24 +307,26 @@ class PostgresDatabase:
         """Tell the other nodes, after the commit and many at a time: NOTIFY inside it would halve the throughput."""
         while True:
             while self._unsent:
-                await connection.execute("SELECT pg_notify($1, $2)", CHANNEL, f"{self._node}\n{_pack(self._unsent)}")
+                channel = QUIET_CHANNEL if self._unsent[-1].quiet else CHANNEL
+                await connection.execute("SELECT pg_notify($1, $2)", channel, f"{self._node}\n{_pack(self._unsent)}")
             await self._unsent_ready.wait()
             self._unsent_ready.clear()
 
     async def _listen(self, connection: asyncpg.Connection) -> None:
         lost = asyncio.Event()
         connection.add_termination_listener(lambda _: lost.set())
-        await connection.add_listener(CHANNEL, self._heard)
+        for channel in (CHANNEL, QUIET_CHANNEL):
+            await connection.add_listener(channel, self._heard)
         while not lost.is_set():
             if isinstance(self._clock, DatabaseClock):
                 await self._clock.measure(connection)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(lost.wait(), 10)
 
-    def _heard(self, _: object, __: int, ___: str, payload: object) -> None:
+    def _heard(self, _: object, __: int, channel: str, payload: object) -> None:
         sender, _, hints = str(payload).partition("\n")
         if sender != self._node:  # we have acted on our own already, when they were committed
-            self._on_hint(_unpack(hints))
+            self._on_hint(_unpack(hints, quiet=channel == QUIET_CHANNEL))
 
 
 async def _or_cut(connection: "PoolConnectionProxy", statement: str, values: list[Any]) -> list[asyncpg.Record]:
@@ -359,18 +363,19 @@ async def _stay_connected(url: str, use: Callable[[asyncpg.Connection], Awaitabl
 
 
 def _pack(hints: list[Hint]) -> str:
-    """Take as many hints off the list as one notification holds."""
+    """Take as many hints off the list as one notification holds; the quiet ones go apart."""
     lines: list[str] = []
     size = 0
-    while hints and size < MAX_NOTIFY:
+    quiet = hints[-1].quiet
+    while hints and hints[-1].quiet is quiet and size < MAX_NOTIFY:
         hint = hints.pop()
         lines.append(f"{hint.project} {hint.breakpoint_id} {hint.status.value} {hint.version}")
         size += len(lines[-1]) + 1
     return "\n".join(lines)
 
 
-def _unpack(message: str) -> list[Hint]:
+def _unpack(message: str, *, quiet: bool = False) -> list[Hint]:
     return [
-        Hint(project, breakpoint_id, Status(status), int(version))
+        Hint(project, breakpoint_id, Status(status), int(version), quiet=quiet)
         for project, breakpoint_id, status, version in (line.split(" ") for line in message.splitlines())
     ]

@@ -134,6 +134,22 @@ class Coalescer(Generic[Value]):
                     future.set_result(found.get(key))
 
 
+@dataclass(frozen=True, slots=True)
+class Mine:
+    """What is addressed to somebody by one of these names, or carries their claim."""
+
+    person_id: str
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Snoozer:
+    """Somebody who puts things off, and the moment at which we look."""
+
+    person_id: str
+    now: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query:
     """Which breakpoints, in which order, from where."""
@@ -149,6 +165,11 @@ class Query:
     created_before: int | None = None
     created_by_id: str | None = None
     q: str | None = None
+    mine: "Mine | None" = None
+    snoozed_by: "Snoozer | None" = None
+    """Only what waits and this person has put off until later."""
+    not_snoozed_by: "Snoozer | None" = None
+    """Without what waits and this person has put off until later."""
     sort: str = "-created"
     limit: int = 50
     cursor: tuple[int, str] | None = None
@@ -324,6 +345,9 @@ def _branch(  # the parts of one statement
         params |= {f"expert_{i}": f"e:{name}" for i, name in enumerate(query.experts_any)}
         where.append(_has_label(key, names, many=True))
     where += _plain_filters(query, key, params)
+    if query.mine is not None:
+        where.append(_mine(query.mine, key, test, params))
+    where += _snooze_filters(query, key, statuses, params)
     if query.q is not None:
         params["q"] = search_words(query.q, dialect)
         where += _match(dialect, rare=plan.rare_word)
@@ -364,6 +388,38 @@ def _plain_filters(query: Query, key: str, params: dict[str, Any]) -> list[str]:
     if query.created_before is not None:
         where.append(f"{key}.created_at < :created_before")
         params["created_before"] = query.created_before
+    return where
+
+
+def _mine(mine: Mine, key: str, status: str, params: dict[str, Any]) -> str:
+    params |= {f"mine_{i}": f"e:{name}" for i, name in enumerate(mine.names)} | {"me": mine.person_id}
+    claimed = f"EXISTS (SELECT 1 FROM assent_claims c WHERE c.breakpoint_id = {key}.id AND c.person_id = :me)"
+    if not mine.names:
+        return claimed
+    # Project and status are named, not compared: where PostgreSQL first reads what is addressed to somebody, it leaves
+    # out what ended years ago.
+    names = ", ".join(f":mine_{i}" for i in range(len(mine.names)))
+    return (
+        f"({claimed} OR EXISTS (SELECT 1 FROM assent_labels x"
+        f" WHERE x.project_id = :project_id AND x.label IN ({names}) AND x.status {status}"
+        f" AND x.created_at = {key}.created_at AND x.id = {key}.id))"
+    )
+
+
+def _snooze_filters(query: Query, key: str, statuses: Sequence[str], params: dict[str, Any]) -> list[str]:
+    """What has ended is not put off any more."""
+    where: list[str] = []
+    for name, hidden, snoozer in (("snoozed", False, query.snoozed_by), ("not_snoozed", True, query.not_snoozed_by)):
+        if snoozer is None or (hidden and "waiting" not in statuses):
+            continue
+        snoozed = (
+            f"EXISTS (SELECT 1 FROM assent_snoozes z WHERE z.person_id = :{name}_by"
+            f" AND z.breakpoint_id = {key}.id AND z.until > :{name}_now)"
+        )
+        if tuple(statuses) != ("waiting",):
+            snoozed = f"({key}.status = 'waiting' AND {snoozed})"
+        where.append(f"NOT {snoozed}" if hidden else snoozed)
+        params |= {f"{name}_by": snoozer.person_id, f"{name}_now": snoozer.now}
     return where
 
 

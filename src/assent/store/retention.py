@@ -69,6 +69,8 @@ BLANK_EVENTS = {
 }
 BLANK_RESPONSES = """
     UPDATE assent_responses SET comment = NULL, option = NULL, answers = NULL, edits = NULL WHERE {these}"""
+BESIDE = ("assent_held_answers", "assent_claims", "assent_snoozes")
+"""What people noted about it for themselves and each other; nothing of it stays."""
 BLANK_COMMENTS = "UPDATE assent_comments SET comment = '' WHERE {these}"
 BLANK_ENTRIES = "UPDATE assent_breakpoint_files SET path = '', language = NULL WHERE {these}"
 SELECT_ANSWERS = """
@@ -227,6 +229,8 @@ class Retention:
         self._blank_events(ids)
         for statement in (BLANK_RESPONSES, BLANK_COMMENTS, BLANK_ENTRIES):
             self._on_these(statement, ids)
+        for table in BESIDE:
+            self._on_these(f"DELETE FROM {table} WHERE {{these}}", ids)
         self._delete_files(project, sorted({file.sha256 for each in old for file in each.files if file.sha256}))
 
     def old_runs(self, project: str, *, before: int, limit: int) -> list[str]:

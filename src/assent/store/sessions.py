@@ -7,9 +7,14 @@ from assent.store.sql import insert
 
 INSERT = insert("assent_sessions", ("id_hash", "person_id", "csrf", "created_at", "seen_at", "expires_at"))
 SELECT = """
-    SELECT s.id_hash, s.person_id, p.name, s.csrf, s.created_at, s.seen_at, s.expires_at
+    SELECT s.id_hash, s.person_id, p.name, s.csrf, s.created_at, s.seen_at, s.expires_at, s.project_id
     FROM assent_sessions s JOIN assent_people p ON p.id = s.person_id
     WHERE s.id_hash = :id_hash AND s.expires_at > :now AND p.active = 1"""
+SELECT_OF = """
+    SELECT s.id_hash, s.person_id, '', '', s.created_at, s.seen_at, s.expires_at, s.project_id
+    FROM assent_sessions s WHERE s.person_id = :person_id AND s.expires_at > :now
+    ORDER BY s.created_at DESC, s.id_hash LIMIT :limit"""
+CHOOSE = "UPDATE assent_sessions SET project_id = :project_id WHERE id_hash = :id_hash AND person_id = :person_id"
 INSERT_LINK = insert("assent_sign_in_links", ("secret_hash", "person_id", "purpose", "expires_at", "used_at"))
 USE_LINK = """
     UPDATE assent_sign_in_links SET used_at = :now
@@ -25,6 +30,7 @@ class BrowserSession:
     created_at: int
     seen_at: int
     expires_at: int
+    project: str | None = None
 
 
 class Sessions:
@@ -45,6 +51,15 @@ class Sessions:
     def find(self, id_hash: str, *, now: int) -> BrowserSession | None:
         rows = self._session.all(SELECT, {"id_hash": id_hash, "now": now})
         return BrowserSession(*rows[0]) if rows else None
+
+    def of(self, person_id: str, *, now: int, limit: int) -> list[BrowserSession]:
+        """Return the live sessions of a person, newest first, without what their forms carry."""
+        params = {"person_id": person_id, "now": now, "limit": limit}
+        return [BrowserSession(*row) for row in self._session.all(SELECT_OF, params)]
+
+    def choose(self, id_hash: str, person_id: str, project: str) -> None:
+        """Look at this project from now on."""
+        self._session.change(CHOOSE, {"id_hash": id_hash, "person_id": person_id, "project_id": project})
 
     def remove(self, id_hash: str) -> None:
         self._session.change("DELETE FROM assent_sessions WHERE id_hash = :id_hash", {"id_hash": id_hash})

@@ -124,6 +124,21 @@ sessions = Table(
     _number("created_at"),
     _number("seen_at"),
     _number("expires_at"),
+    _text("project_id", null=True),
+    Index("ix_assent_sessions_person", "person_id"),
+)
+
+# Who a person is at an identity provider: its own name for them, never their e-mail address.
+identities = Table(
+    "assent_identities",
+    metadata,
+    Column("issuer", Text, primary_key=True),
+    Column("subject", Text, primary_key=True),
+    Column("person_id", Text, ForeignKey("assent_people.id"), nullable=False),
+    _number("linked_at"),
+    _text("linked_by"),
+    Index("ix_assent_identities_person", "person_id"),
+    sqlite_with_rowid=False,
 )
 
 sign_in_links = Table(
@@ -297,6 +312,7 @@ events = Table(
         sqlite_where=sa.text("type IN ('released','expired','cancelled')"),
         postgresql_where=sa.text("type IN ('released','expired','cancelled')"),
     ),
+    Index("ix_assent_events_at", "at", "breakpoint_id", "seq"),
     sqlite_with_rowid=False,
 )
 
@@ -349,6 +365,58 @@ holds = Table(
         sqlite_where=sa.text("lifted_at IS NULL"),
         postgresql_where=sa.text("lifted_at IS NULL"),
     ),
+)
+
+# An answer given on a page, until its undo window ends; nobody but the person who gave it sees it.
+held_answers = Table(
+    "assent_held_answers",
+    metadata,
+    Column("breakpoint_id", Text, ForeignKey("assent_breakpoints.id"), primary_key=True),
+    Column("person_id", Text, ForeignKey("assent_people.id"), primary_key=True),
+    _text("project_id"),
+    _text("answer"),
+    _number("override"),
+    _text("via"),
+    _text("batch", null=True),
+    _number("due_at"),
+    _number("created_at"),
+    Index("ix_assent_held_answers_due", "due_at"),
+    Index("ix_assent_held_answers_person", "person_id", "batch"),
+    sqlite_with_rowid=False,
+)
+
+# Who looks after it: a label that gives no right and takes none.
+claims = Table(
+    "assent_claims",
+    metadata,
+    Column("breakpoint_id", Text, ForeignKey("assent_breakpoints.id"), primary_key=True),
+    _text("project_id"),
+    Column("person_id", Text, ForeignKey("assent_people.id"), nullable=False),
+    _text("by"),
+    _number("at"),
+    sqlite_with_rowid=False,
+)
+
+snoozes = Table(
+    "assent_snoozes",
+    metadata,
+    Column("person_id", Text, ForeignKey("assent_people.id"), primary_key=True),
+    Column("breakpoint_id", Text, ForeignKey("assent_breakpoints.id"), primary_key=True),
+    _number("until"),
+    Index("ix_assent_snoozes_breakpoint", "breakpoint_id"),
+    sqlite_with_rowid=False,
+)
+
+# Named lists: the part of the inbox's address behind the question mark.
+views = Table(
+    "assent_views",
+    metadata,
+    Column("person_id", Text, ForeignKey("assent_people.id"), primary_key=True),
+    Column("project_id", Text, ForeignKey("assent_projects.id"), primary_key=True),
+    Column("name", Text, primary_key=True),
+    _text("query"),
+    _number("at"),
+    sqlite_with_rowid=False,
 )
 
 idempotency = Table(

@@ -11,9 +11,13 @@ from assent.store.audit import Audit
 from assent.store.backtest import Backtests
 from assent.store.breakpoints import Breakpoints
 from assent.store.deliveries import Deliveries
+from assent.store.event_log import EventLog
 from assent.store.files import Files
+from assent.store.held_answers import HeldAnswers
 from assent.store.history import History
 from assent.store.idempotency import Idempotency
+from assent.store.identities import Identities
+from assent.store.metrics import Metrics
 from assent.store.people import People
 from assent.store.projects import Projects
 from assent.store.receipts import Receipts
@@ -23,6 +27,8 @@ from assent.store.runs import Runs
 from assent.store.secrets import Secrets
 from assent.store.sessions import Sessions
 from assent.store.tokens import Tokens
+from assent.store.triage import Triage
+from assent.store.views import Views
 from assent.store.workers import Workers
 
 
@@ -42,8 +48,8 @@ class Transaction:
     def new_id(self, prefix: str) -> str:
         return self._ids.new(prefix, self._clock.now())
 
-    def changed(self, breakpoint_: Outline) -> None:
-        """After the commit, wake whoever waits for this breakpoint."""
+    def changed(self, breakpoint_: Outline, *, quietly: bool = False) -> None:
+        """After the commit, wake whoever waits for this breakpoint; quietly, only the inboxes that show it."""
         events, self.session.recorded = self.session.recorded, 0
         self.hints.append(
             Hint(
@@ -53,6 +59,7 @@ class Transaction:
                 breakpoint_.version,
                 events,
                 _end(breakpoint_) if breakpoint_.ended_at is not None else None,
+                quietly,
             )
         )
 
@@ -82,8 +89,16 @@ class Transaction:
         return Workers(self.session)
 
     @cached_property
+    def event_log(self) -> EventLog:
+        return EventLog(self.session)
+
+    @cached_property
     def files(self) -> Files:
         return Files(self.session)
+
+    @cached_property
+    def held_answers(self) -> HeldAnswers:
+        return HeldAnswers(self.session)
 
     @cached_property
     def history(self) -> History:
@@ -96,6 +111,14 @@ class Transaction:
     @cached_property
     def idempotency(self) -> Idempotency:
         return Idempotency(self.session)
+
+    @cached_property
+    def metrics(self) -> Metrics:
+        return Metrics(self.session)
+
+    @cached_property
+    def identities(self) -> Identities:
+        return Identities(self.session)
 
     @cached_property
     def people(self) -> People:
@@ -132,6 +155,14 @@ class Transaction:
     @cached_property
     def tokens(self) -> Tokens:
         return Tokens(self.session)
+
+    @cached_property
+    def triage(self) -> Triage:
+        return Triage(self.session)
+
+    @cached_property
+    def views(self) -> Views:
+        return Views(self.session)
 
 
 def _end(ended: Outline) -> Ended:

@@ -14,13 +14,15 @@ from assent.domain.strategies import NEEDS_EXPERTS
 from assent.domain.terms import MAX_TEXT, Answer
 from assent.services.breakpoints import Standing
 from assent.store.reading import Whole
-from assent.web import forms
-from assent.web.detail import detail_page, load, terms
+from assent.web import forms, render
+from assent.web.detail import detail_page, load, terms, upcoming
+from assent.web.filters import Filters, asked_in
 from assent.web.frame import Visit, large_page, redirect
 
 APPROVE, REJECT = "approve", "reject"
 UNPROCESSABLE = 422
 _CARRIED = ("decision", "digest", "comment", "option")
+_CARRIED_PREFIXES = ("field-", "edit-")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +45,15 @@ async def confirm(visit: Visit) -> Response:
             raise _ended(row)
         return await _confirm_page(visit, row, answer)
     except AssentError as error:
-        return await detail_page(visit, row, error)
+        return await _refused(visit, row, error)
+
+
+async def _refused(visit: Visit, row: Whole, error: AssentError) -> Response:
+    """Show the page with what was typed and what is wrong with it, in place of the dialog where one was asked for."""
+    response = await detail_page(visit, row, error)
+    if visit.region == "dialog":
+        response.headers["HX-Retarget"] = "#detail"
+    return response
 
 
 async def decide(visit: Visit) -> Response:
@@ -56,14 +66,37 @@ async def decide(visit: Visit) -> Response:
 
 
 async def _decide(visit: Visit, row: Whole, answer: Answer) -> Response:
-    use_case = partial(visit.site.breakpoints.respond, breakpoint_id=row.id, answer=answer, by=visit.who, via="web")
+    use_case = partial(visit.site.holding.hold, breakpoint_id=row.id, answer=answer, by=visit.who, via="web")
     try:
         await visit.site.database.write(use_case, locks=row.id)
     except ConfirmationRequired:
         return await _confirm_page(visit, row, answer, retry=True)
     except AssentError as error:
         return await detail_page(visit, await load(visit), error)
-    return redirect(f"/breakpoints/{row.id}?done=1")
+    return await onwards(visit, row.id)
+
+
+async def onwards(visit: Visit, breakpoint_id: str) -> Response:
+    """Lead to the next one that waits, with a word about the one just answered."""
+    asked = asked_in(visit.request)
+    following = await upcoming(visit, breakpoint_id, asked)
+    path = f"/breakpoints/{following.row.id}" if following else "/"
+    return redirect(with_word(path, asked, "after", breakpoint_id))
+
+
+def with_word(path: str, asked: Filters, name: str, value: str) -> str:
+    return f"{path}{asked.behind}{'&' if asked.behind else '?'}{name}={value}"
+
+
+async def undo(visit: Visit) -> Response:
+    """Take back an answer whose window has not ended; otherwise show what stands."""
+    row = await load(visit)
+    use_case = partial(visit.site.holding.take_back, breakpoint_id=row.id, by=visit.who)
+    try:
+        await visit.site.database.write(use_case, locks=row.id)
+    except AssentError as error:
+        return await detail_page(visit, await load(visit), error)
+    return redirect(with_word(f"/breakpoints/{row.id}", asked_in(visit.request), "said", "undone"))
 
 
 async def comment(visit: Visit) -> Response:
@@ -76,13 +109,13 @@ async def comment(visit: Visit) -> Response:
         await visit.site.database.write(use_case, locks=row.id)
     except AssentError as error:
         return await detail_page(visit, await load(visit), error)
-    return redirect(f"/breakpoints/{row.id}#comments")
+    return redirect(with_word(f"/breakpoints/{row.id}", asked_in(visit.request), "said", "commented") + "#comments")
 
 
 async def back(visit: Visit) -> Response:
     """Lead a reload, or a return from signing in, to the page the form stands on."""
     row = await load(visit)
-    return redirect(f"/breakpoints/{row.id}")
+    return redirect(f"/breakpoints/{row.id}{asked_in(visit.request).behind}")
 
 
 def answer_of(form: Mapping[str, str], row: Whole) -> Answer:
@@ -95,13 +128,15 @@ def answer_of(form: Mapping[str, str], row: Whole) -> Answer:
         if said is None:
             raise InvalidRequest.at("/comment", "say why, so that the agent can do better")
         return Answer(approved=False, comment=said, digest=digest)
-    if decision != APPROVE:
+    # An option that is a button of its own is pressed instead of Approve.
+    if decision != APPROVE and not (decision is None and "option" in form):
         raise InvalidRequest.at("/decision", "choose Approve or Reject")
     return Answer(
         approved=True,
         comment=said,
         option=_option(form.get("option", ""), payload.get("options") or ()),
         answers=forms.answers(payload["form"], form) if payload.get("form") else None,
+        edits=forms.edited(payload, form),
         confirm=form.get("confirm"),
         digest=digest,
     )
@@ -131,19 +166,28 @@ async def _confirm_page(visit: Visit, row: Whole, answer: Answer, *, retry: bool
     standing = await visit.site.database.read(
         partial(visit.site.breakpoints.standing, breakpoint_id=row.id, by=visit.who)
     )
-    carried = {name: value for name, value in visit.form.items() if name in _CARRIED or name.startswith("field-")}
-    return await large_page(
-        "confirm.html",
+    carried = {
+        name: value for name, value in visit.form.items() if name in _CARRIED or name.startswith(_CARRIED_PREFIXES)
+    }
+    in_dialog = visit.region is not None
+    response = await large_page(
+        "dialog.html" if in_dialog else "confirm.html",
         status=UNPROCESSABLE if retry else 200,
         visit=visit,
+        inner="confirm_body.html",
+        asked=asked_in(visit.request),
         row=row,
         answer=answer,
         carried=carried,
         filled_in=_filled_in(row, answer),
-        consequences=consequences(row, answer, standing),
+        changed=[(name, render.pretty(value)) for name, value in (answer.edits or {}).items()],
+        consequences=consequences(row, answer, standing, undo_seconds=visit.site.holding.seconds),
         typed_gate=row.risk == "high" and answer.approved,
         retry=retry,
     )
+    if in_dialog:
+        response.headers["HX-Retarget"] = "#dialog"
+    return response
 
 
 def _filled_in(row: Whole, answer: Answer) -> list[Said]:
@@ -163,7 +207,7 @@ def _shown(value: object) -> str:
     return str(value)
 
 
-def consequences(row: Whole, answer: Answer, standing: Standing) -> list[str]:
+def consequences(row: Whole, answer: Answer, standing: Standing, *, undo_seconds: int = 0) -> list[str]:
     """Say what follows from the answer, in sentences."""
     seats: list[object] = msgspec.json.decode(row.seats)
     if row.strategy in NEEDS_EXPERTS and not standing.override:
@@ -173,7 +217,10 @@ def consequences(row: Whole, answer: Answer, standing: Standing) -> list[str]:
         ]
     else:
         goes_on = "The agent goes on at once." if answer.approved else "The agent is told no, with your reason."
+        later = "The agent goes on" if answer.approved else "The agent is told no, with your reason,"
         found = [goes_on, "This cannot be undone."]
+        if undo_seconds:
+            found = [f"{later} in {undo_seconds} seconds; until then you can undo it."]
     if standing.override:
         found.insert(0, "You are not among the people asked: as an admin you decide alone, recorded as an override.")
     if standing.in_place_of:

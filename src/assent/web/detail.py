@@ -1,7 +1,8 @@
 """One breakpoint: what is asked, everything that came with it, who said what, and the forms to answer."""
 
+import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -14,17 +15,27 @@ from assent.domain.errors import AlreadyEnded, AssentError, DigestMismatch, Inva
 from assent.domain.instants import from_iso
 from assent.domain.terms import Terms
 from assent.http.addresses import known_id
-from assent.http.files import file_response
+from assent.http.files import SANDBOX, file_response
 from assent.http.problems import STATUS
+from assent.services.attempts import Previous, previous
 from assent.services.breakpoints import Standing
+from assent.services.triage import Marks
 from assent.store.files import FileEntry
-from assent.store.reading import Query, Summary, Whole
+from assent.store.reading import Whole
 from assent.store.transaction import Transaction
-from assent.web import forms, render
-from assent.web.frame import Visit, large_page
-from assent.web.listing import Item, item
+from assent.web import forms, render, rendering
+from assent.web.attempts import ShownAttempt, shown_attempt
+from assent.web.filters import Filters, asked_in
+from assent.web.frame import HTML, Visit, large_page
+from assent.web.listing import Item, item, listed, query
+from assent.web.notices import notice_of
 
 MAX_FILE_NUMBER = 3
+FRAME_HEADERS = {
+    "Content-Security-Policy": f"{SANDBOX}; form-action 'none'; base-uri 'none'; frame-ancestors 'self'",
+    "X-DNS-Prefetch-Control": "off",
+    "Cache-Control": "private, no-store",
+}
 STRATEGIES = {
     "single": "the first answer decides",
     "first-response-wins": "the first answer decides",
@@ -65,44 +76,99 @@ async def load(visit: Visit) -> Whole:
 
 
 async def detail(visit: Visit) -> Response:
-    return await detail_page(visit, await load(visit))
+    row = await load(visit)
+    if visit.region == "live":
+        return await large_page("refreshed.html", visit=visit, asked=asked_in(visit.request), **await _live(visit, row))
+    return await detail_page(visit, row)
 
 
 async def detail_page(visit: Visit, row: Whole, error: AssentError | None = None) -> Response:
     """Show a breakpoint; after a form that failed, with what was typed and why it failed."""
-    payload: dict[str, Any] = msgspec.json.decode(row.payload)
+    asked = asked_in(visit.request)
+    notice = await notice_of(visit, asked)
+    values = await _values(visit, row, asked, error)
+    status = STATUS[type(error)] if error else 200
+    if visit.region is None:
+        listed_rows = await listed(visit, asked)
+        return await large_page(
+            "inbox.html", status=status, visit=visit, list=listed_rows, notice=notice, asked=asked, **values
+        )
+    # Opened from the list by a script: the list is there already, unless the step before changed it.
+    stepped = notice is not None or error is not None or visit.request.method == "POST"
+    changed = {"list": await listed(visit, asked), "notice": notice} if stepped else {}
+    response = await large_page("moved.html", status=status, visit=visit, asked=asked, **changed, **values)
+    if stepped:
+        response.headers["HX-Push-Url"] = f"/breakpoints/{row.id}{asked.behind}"
+    return response
+
+
+async def _live(visit: Visit, row: Whole) -> dict[str, Any]:
+    """What may change while somebody looks."""
     inbox, now = visit.site.inbox, visit.site.clock.now()
     responses = await inbox.responses(row)
+    marks = await visit.site.database.read(
+        partial(visit.site.triage.marks, breakpoint_ids=[row.id], person_id=visit.who.id)
+    )
+    return {
+        "now": now,
+        "row": row,
+        "item": item(row, now),
+        "mark": marks.get(row.id),
+        "voices": _voices(row, responses),
+        "responses": responses,
+        "comments": await inbox.feedback(row),
+        "events": await inbox.history(row.id),
+    }
+
+
+async def _values(visit: Visit, row: Whole, asked: Filters, error: AssentError | None) -> dict[str, Any]:
+    payload: dict[str, Any] = msgspec.json.decode(row.payload)
+    live = await _live(visit, row)
     standing, why_not = await _standing(visit, row)
-    mine = next((each for each in responses if each.person == visit.who.name), None)
-    done = "done" in visit.request.query_params and mine is not None
-    return await large_page(
-        "detail.html",
-        status=STATUS[type(error)] if error else 200,
-        visit=visit,
-        now=now,
-        row=row,
-        item=item(row, now),
-        payload=payload,
-        payload_text=render.pretty(payload),
-        payload_open=bool(payload.keys() - _KNOWN),
-        auto_approval=msgspec.json.decode(row.auto_approval),
-        warnings=msgspec.json.decode(row.warnings),
-        strategy=STRATEGIES.get(row.strategy, row.strategy),
-        voices=_voices(row, responses),
-        responses=responses,
-        mine=mine,
-        done=done,
-        files=await visit.site.database.read(partial(_files, row=row, payload=payload)),
-        comments=await inbox.feedback(row),
-        events=await inbox.events(row.id),
-        may_comment=row.status == "waiting" and visit.who.may(Permission.COMMENT),
-        standing=standing,
-        why_not=why_not,
-        typed=visit.form,
-        inputs=forms.inputs(payload["form"], visit.form) if payload.get("form") else [],
-        trouble=trouble(error, payload) if error else None,
-        upcoming=await _upcoming(visit, row) if done or row.status != "waiting" else None,
+    read, attempt = await visit.site.database.read(partial(_read_content, row=row, payload=payload))
+    files, compared = await asyncio.to_thread(_shown_content, row, read, attempt)
+    return live | {
+        "back": asked.address(),
+        "payload": payload,
+        "payload_text": render.pretty(payload),
+        "payload_tree": partial(rendering.json_tree, row.payload),
+        "payload_open": bool(payload.keys() - _KNOWN),
+        "auto_approval": msgspec.json.decode(row.auto_approval),
+        "warnings": msgspec.json.decode(row.warnings),
+        "strategy": STRATEGIES.get(row.strategy, row.strategy),
+        "mine": next((each for each in live["responses"] if each.person == visit.who.name), None),
+        "files": files,
+        "previous": compared,
+        "may_comment": row.status == "waiting" and visit.who.may(Permission.COMMENT),
+        "standing": standing,
+        "why_not": why_not,
+        "always": standing is not None and _offers_always(visit, payload),
+        "typed": visit.form,
+        "inputs": forms.inputs(payload["form"], visit.form) if payload.get("form") else [],
+        "edits": forms.edits(payload, visit.form),
+        "trouble": trouble(error, payload) if error else None,
+        "upcoming": await upcoming(visit, row.id, asked) if row.status != "waiting" else None,
+    }
+
+
+def _read_content(
+    tx: Transaction, *, row: Whole, payload: Mapping[str, Any]
+) -> tuple[list[rendering.Excerpt], Previous | None]:
+    return _files(tx, row=row, payload=payload), previous(tx, row)
+
+
+def _shown_content(
+    row: Whole, read: Sequence[rendering.Excerpt], attempt: Previous | None
+) -> tuple[list[rendering.ShownFile], ShownAttempt | None]:
+    return rendering.shown_files(read), shown_attempt(attempt, row) if attempt else None
+
+
+def _offers_always(visit: Visit, payload: Mapping[str, Any]) -> bool:
+    """Whether a rule is offered in place of an answer; a hard stop is never a rule's to pass."""
+    return (
+        visit.who.may(Permission.RULES)
+        and payload.get("presentAlwaysApprove") is not False
+        and payload.get("hardStop") is not True
     )
 
 
@@ -123,26 +189,34 @@ def _voices(row: Whole, responses: Sequence[domain.Response]) -> list[Voice]:
     return [Voice(name, absent, given.get(name)) for name, absent, _ in seats]
 
 
-def _files(tx: Transaction, *, row: Whole, payload: Mapping[str, Any]) -> list[render.ShownFile]:
+def _files(tx: Transaction, *, row: Whole, payload: Mapping[str, Any]) -> list[rendering.Excerpt]:
     """Read one file at a time and keep only what is shown of it."""
     context: Mapping[str, Any] = payload.get("context") or {}
     named: Sequence[Mapping[str, Any]] = context.get("files") or []
-    room = render.PAGE_CHARACTERS
-    shown: list[render.ShownFile] = []
+    room = rendering.PAGE_CHARACTERS
+    read: list[rendering.Excerpt] = []
     for n, entry in enumerate(named):
         missing = FileEntry(n, entry["path"], entry["format"], None, None, None)
         found = tx.files.get_entry(row.id, n, project=row.project_id) if entry.get("sha256") else missing
-        shown.append(render.shown_file(found, room=room))
-        room -= len(shown[-1].text)
-    return shown
+        read.append(rendering.excerpt(found, room=room))
+        room -= len(read[-1].shown.text)
+    return read
 
 
-async def _upcoming(visit: Visit, row: Whole) -> Item | None:
-    """Find the most urgent one that is left, apart from this one and what the visitor raised."""
-    wanted = Query(project=row.project_id, statuses=("waiting",), sort="deadline", limit=10)
-    found: list[Summary] = await visit.site.inbox.page(wanted)
+async def upcoming(visit: Visit, breakpoint_id: str, asked: Filters) -> Item | None:
+    """Find the next one that waits in the same list, apart from this one and what the visitor cannot answer."""
+    wanted = await query(visit, replace(asked, status="waiting", cursor="", shown=""))
+    found = await visit.site.inbox.page(wanted)
+    marks = await visit.site.database.read(
+        partial(visit.site.triage.marks, breakpoint_ids=[each.id for each in found], person_id=visit.who.id)
+    )
     now = visit.site.clock.now()
-    return next((item(each, now) for each in found if each.id != row.id and each.created_by_id != visit.who.id), None)
+    open_ones = (
+        each
+        for each in found
+        if each.id != breakpoint_id and each.created_by_id != visit.who.id and not marks.get(each.id, Marks()).held
+    )
+    return next((item(each, now) for each in open_ones), None)
 
 
 def trouble(error: AssentError, payload: Mapping[str, Any]) -> Trouble:
@@ -180,12 +254,25 @@ def _at_control(error: InvalidRequest, payload: Mapping[str, Any]) -> Trouble:
 
 
 async def file(visit: Visit) -> Response:
+    return file_response(await _entry(visit))
+
+
+async def frame(visit: Visit) -> Response:
+    """Serve an agent's HTML for the frame on the page: nothing in it runs, wherever it is opened."""
+    entry = await _entry(visit)
+    if entry.format != "html":
+        msg = "Only HTML is shown in a frame."
+        raise NotFound(msg)
+    document = await asyncio.to_thread(rendering.framed, entry.content or b"")
+    return Response(document, 200, FRAME_HEADERS, HTML)
+
+
+async def _entry(visit: Visit) -> FileEntry:
     row, n = await load(visit), visit.request.path_params["n"]
     if not (n.isascii() and n.isdigit() and len(n) <= MAX_FILE_NUMBER):
         msg = "There is no such file."
         raise NotFound(msg)
-    entry = await visit.site.database.read(lambda tx: tx.files.get_entry(row.id, int(n), project=row.project_id))
-    return file_response(entry)
+    return await visit.site.database.read(lambda tx: tx.files.get_entry(row.id, int(n), project=row.project_id))
 
 
 def terms(row: Whole) -> Terms:

@@ -3,14 +3,15 @@
 Inputs are named by their position: nothing an agent wrote becomes the name of anything.
 """
 
+import json
 import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from assent.domain.canonical import MAX_INTEGER, Json
-from assent.domain.errors import InvalidRequest
+from assent.domain.canonical import MAX_INTEGER, Json, is_object, strict_loads
+from assent.domain.errors import AssentError, InvalidRequest
 from assent.web.render import visible
 
 SHORT_TEXT = 200
@@ -138,3 +139,37 @@ def _fraction(text: str) -> float:
         return float(text)
     except ValueError:
         return math.nan
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """An argument that the reviewer may change, as JSON in a box."""
+
+    id: str
+    name: str
+    value: str
+
+
+def edits(payload: Mapping[str, Any], typed: Mapping[str, str]) -> list[Edit]:
+    arguments: Json = payload.get("arguments")
+    values = arguments if is_object(arguments) else {}
+    return [
+        Edit(f"edit-{n}", name, typed.get(f"edit-{n}", _as_json(values[name]) if name in values else ""))
+        for n, name in enumerate(payload.get("editable") or ())
+    ]
+
+
+def edited(payload: Mapping[str, Any], typed: Mapping[str, str]) -> dict[str, Json] | None:
+    """Return the arguments that were changed; what was left as it stood, or empty, is not."""
+    found: dict[str, Json] = {}
+    for before, after in zip(edits(payload, {}), edits(payload, typed), strict=True):
+        if after.value.strip() and after.value.strip() != before.value:
+            try:
+                found[after.name] = strict_loads(after.value.encode())
+            except AssentError as error:
+                raise InvalidRequest.at(f"/edits/{after.name}", "must be JSON; put text in quotes") from error
+    return found or None
+
+
+def _as_json(value: Json) -> str:
+    return json.dumps(value, ensure_ascii=False)

@@ -1,11 +1,10 @@
 """The frame around every page: templates, style, headers, who is visiting, and errors that people can read."""
 
 import asyncio
-import hashlib
+import gzip
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from importlib.resources import files
 from typing import Any, TypeAlias
 from urllib.parse import quote
 
@@ -16,45 +15,45 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from assent.domain.access import Permission, Principal
-from assent.domain.errors import AssentError, NotFound, RateLimited
+from assent.domain.errors import AssentError, RateLimited
 from assent.domain.instants import iso
+from assent.http.auth import Authenticator
+from assent.http.limits import RateLimit
 from assent.http.problems import STATUS, from_http_exception
 from assent.http.sessions import Sessions, SignedIn, form_of, local_path, require_key
-from assent.ports import Clock, Database
+from assent.http.waiting import Hub
+from assent.ports import Clock, Database, Ids, ProcessRegistry
+from assent.services.backtest import BacktestService
 from assent.services.breakpoints import BreakpointService
+from assent.services.checking import CheckingService
+from assent.services.event_log import EventLogService
+from assent.services.history import HistoryService
+from assent.services.holding import HoldingService
 from assent.services.inbox import InboxService
+from assent.services.metrics import MetricsService
+from assent.services.oidc import OidcService
 from assent.services.people import PeopleService
+from assent.services.retention import RetentionService
+from assent.services.rules import RuleService
+from assent.services.runs import RunService
+from assent.services.triage import TriageService
+from assent.services.views import ViewService
 from assent.store.transaction import Transaction
 from assent.web import render
+from assent.web.assets import Assets, takes_gzip
+from assent.web.keys import grouped, key_for
 
 CSP = (
-    "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; font-src 'self'; "
+    "frame-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
 HEADERS = {"Content-Security-Policy": CSP, "Cache-Control": "no-store", "X-Robots-Tag": "noindex"}
-FOR_EVER = "public, max-age=31536000, immutable"
 SEE_OTHER = 303
+WORTH_PACKING = 1_400
 HTML = "text/html; charset=utf-8"
 
 
-@dataclass(frozen=True, slots=True)
-class Asset:
-    """A static file under a name that changes with its content."""
-
-    url: str
-    content: bytes
-    media_type: str
-
-
-def _asset(name: str, media_type: str) -> Asset:
-    content = files("assent.web").joinpath("static", name).read_bytes()
-    stem, _, ending = name.rpartition(".")
-    return Asset(f"/static/{stem}.{hashlib.sha256(content).hexdigest()[:16]}.{ending}", content, media_type)
-
-
-STYLE = _asset("assent.css", "text/css; charset=utf-8")
-ICON = _asset("assent.svg", "image/svg+xml")
-ASSETS = {asset.url: asset for asset in (STYLE, ICON)}
-
+ASSETS = Assets()
 
 _FILTERS: dict[str, Any] = {
     "visible": render.visible,
@@ -78,6 +77,8 @@ def _environment() -> Environment:
     )
     for name, function in _FILTERS.items():
         environment.filters[name] = function
+    for name, value in {"asset": ASSETS.url, "key_for": key_for, "keys": grouped()}.items():
+        environment.globals[name] = value  # type: ignore[assignment,unused-ignore]  # pyright reads a narrower type
     return environment
 
 
@@ -87,9 +88,8 @@ _templates = _environment()
 def page(template: str, *, status: int = 200, visit: "Visit | None" = None, **values: Any) -> Response:  # noqa: ANN401
     """Render a page; `visit` says whose name and which form key stand on it."""
     body = _templates.get_template(template).render(
-        style=STYLE.url,
-        icon=ICON.url,
         who=visit.who if visit else None,
+        may=visit.may if visit else {},
         csrf=visit.signed_in.csrf if visit else "",
         **values,
     )
@@ -134,6 +134,24 @@ class Site:
     inbox: InboxService
     people: PeopleService
     sessions: Sessions
+    hub: Hub
+    ids: Ids
+    runs: RunService
+    processes: ProcessRegistry
+    creates: RateLimit
+    retention: RetentionService
+    events: EventLogService
+    checking: CheckingService
+    authenticator: Authenticator
+    public_url: str | None
+    oidc: OidcService | None
+    holding: HoldingService
+    triage: TriageService
+    views: ViewService
+    rules: RuleService
+    backtests: BacktestService
+    history: HistoryService
+    metrics: MetricsService
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +167,18 @@ class Visit:
     def who(self) -> Principal:
         return self.signed_in.principal
 
+    @property
+    def may(self) -> dict[str, bool]:
+        """What the pages offer this visitor; the services decide whether it is done."""
+        return {permission.name.lower(): self.who.may(permission) for permission in Permission}
+
+    @property
+    def region(self) -> str | None:
+        """The part of the page that a script of ours asks for by its id; None where the whole page is wanted."""
+        if self.request.headers.get("hx-request") != "true":
+            return None
+        return self.request.headers.get("hx-target", "").rpartition("#")[2] or None
+
 
 Open: TypeAlias = Callable[[Site, Request], Awaitable[Response]]
 Signed: TypeAlias = Callable[[Visit], Awaitable[Response]]
@@ -162,7 +192,7 @@ def open_route(path: str, endpoint: Open, site: Site, *, method: str = "GET") ->
         try:
             if method == "POST":
                 site.sessions.require_own_page(request)
-            return await endpoint(site, request)
+            return packed(request, await endpoint(site, request))
         except AssentError as error:
             return error_page(error)
         except HTTPException as error:
@@ -188,7 +218,7 @@ def route(path: str, endpoint: Signed, site: Site, *, method: str = "GET", membe
                 require_key(signed_in, visit.form)
             if members_only and not visit.who.may(Permission.READ):
                 return no_role_page(visit)
-            return await endpoint(visit)
+            return packed(request, await endpoint(visit))
         except AssentError as error:
             return error_page(error, visit)
         except HTTPException as error:
@@ -217,9 +247,16 @@ def no_role_page(visit: Visit) -> Response:
     )
 
 
+def packed(request: Request, response: Response) -> Response:
+    """Compress a page that is long enough for it."""
+    body: bytes = getattr(response, "body", b"")  # what is streamed has none
+    if len(body) < WORTH_PACKING or response.media_type != HTML or not takes_gzip(request):
+        return response
+    short = gzip.compress(body, compresslevel=1, mtime=0)
+    headers = {"Content-Encoding": "gzip", "Vary": "Accept-Encoding"}
+    kept = {name: value for name, value in response.headers.items() if name != "content-length"}
+    return Response(short, response.status_code, kept | headers, HTML)
+
+
 async def asset(_: Site, request: Request) -> Response:
-    found = ASSETS.get(request.url.path)
-    if found is None:
-        msg = "This file is not here any more; reload the page that asked for it."
-        raise NotFound(msg)
-    return Response(found.content, 200, {"Cache-Control": FOR_EVER}, found.media_type)
+    return ASSETS.serve(request)

@@ -1,84 +1,65 @@
-"""The list of breakpoints: filters kept in the address, counts, the next page."""
+"""The list of breakpoints: filters kept in the address, saved views, counts, and more of it on demand."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from urllib.parse import urlencode
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 
 import msgspec
 from starlette.datastructures import QueryParams
 from starlette.responses import Response
+from starlette.routing import Route
 
-from assent.domain.errors import InvalidRequest
+from assent.domain.errors import AssentError, InvalidRequest
+from assent.domain.instants import SECOND, from_iso
 from assent.http.addresses import STATUSES
-from assent.store.reading import COUNT_CAP, Query, Summary, decode_cursor, encode_cursor
+from assent.http.problems import STATUS
+from assent.services.triage import Marks
+from assent.store.reading import COUNT_CAP, Mine, Query, Snoozer, Summary, decode_cursor, encode_cursor
+from assent.store.transaction import Transaction
 from assent.web import render
-from assent.web.frame import Visit, page
+from assent.web.filters import ALL, MOST, SORTS, STEP, Filters, filters
+from assent.web.frame import Site, Visit, message_page, page, redirect, route
+from assent.web.notices import notice_of
 
-ALL = "all"
-SORTS = {"deadline": "Most urgent first", "newest": "Newest first"}
-PAGE = 50
-MAX_FILTER = 300
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Filters:
-    """What the person asked to see, as it stands in the address."""
-
-    status: str = "waiting"
-    tags: tuple[str, ...] = ()
-    agent: str = ""
-    gate: str = ""
-    q: str = ""
-    sort: str = ""
-    cursor: str = ""
-
-    @property
-    def order(self) -> str:
-        """What waits is sorted by urgency, what has ended by age, unless told otherwise."""
-        return self.sort or ("deadline" if self.status == "waiting" else "newest")
-
-    @property
-    def narrowed(self) -> bool:
-        return bool(self.tags or self.agent or self.gate or self.q)
-
-    def address(self, **changes: str) -> str:
-        changed = replace(self, **changes)  # type: ignore[arg-type]  # every field that is changed here is text
-        named = [(name, getattr(changed, name)) for name in ("status", "agent", "gate", "q", "sort", "cursor")]
-        given = [(name, value) for name, value in named if value and (name, value) != ("status", "waiting")]
-        text = urlencode([*given, *(("tag", tag) for tag in changed.tags)])
-        return f"/?{text}" if text else "/"
+STORE_SORTS = {"deadline": "deadline", "newest": "-created", "oldest": "created"}
+DAY = 24 * 3600 * SECOND
+_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
 
-def filters(params: QueryParams) -> Filters:
-    """Read the filters; a field of the form that was left empty is no filter."""
-    for name, value in params.multi_items():
-        if len(value) > MAX_FILTER or "\x00" in value:
-            raise InvalidRequest.at(name[:20], f"must have at most {MAX_FILTER} characters and no NUL")
-    found = Filters(
-        status=params.get("status") or "waiting",
-        tags=tuple(dict.fromkeys(tag.strip() for tag in params.getlist("tag") if tag.strip())),
-        agent=params.get("agent", "").strip(),
-        gate=params.get("gate", "").strip(),
-        q=params.get("q", "").strip(),
-        sort=params.get("sort", ""),
-        cursor=params.get("cursor", ""),
-    )
-    if found.status not in {*STATUSES, ALL} or found.order not in SORTS:
-        raise InvalidRequest.at("status or sort", "is not one that this list knows")
-    return found
+def _day(text: str, name: str, *, after: int = 0) -> int | None:
+    if not text:
+        return None
+    try:
+        if _DATE.fullmatch(text):
+            return from_iso(f"{text}T00:00:00Z") + after
+    except ValueError:
+        pass
+    raise InvalidRequest.at(name, "must be a day such as 2026-11-16")
 
 
-def query(asked: Filters, project: str) -> Query:
-    sort = "deadline" if asked.order == "deadline" else "-created"
+async def query(visit: Visit, asked: Filters) -> Query:
+    sort = STORE_SORTS[asked.order]
+    who, me = visit.who, Snoozer(visit.who.id, visit.site.clock.now())
+    names: Sequence[str] = ()
+    if asked.mine:
+        names = await visit.site.database.read(partial(visit.site.people.expert_names, by=who))
     return Query(
-        project=project,
+        project=who.project,
         statuses=STATUSES if asked.status == ALL else (asked.status,),
         tags=asked.tags,
+        experts_any=(asked.expert,) if asked.expert else (),
         agent_id=asked.agent or None,
+        run_id=asked.run or None,
         gate=asked.gate or None,
+        created_after=_day(asked.since, "since"),
+        created_before=_day(asked.until, "until", after=DAY),
         q=asked.q or None,
+        mine=Mine(who.id, tuple(names)) if asked.mine else None,
+        snoozed_by=me if asked.snoozed else None,
+        not_snoozed_by=None if asked.snoozed or asked.status != "waiting" else me,
         sort=sort,
-        limit=PAGE,
+        limit=asked.rows,
         cursor=decode_cursor(asked.cursor, sort=sort) if asked.cursor else None,
     )
 
@@ -88,28 +69,6 @@ class Item:
     row: Summary
     tags: list[str]
     deadline: render.Deadline | None
-
-
-async def listing(visit: Visit) -> Response:
-    asked = filters(visit.request.query_params)
-    wanted = query(asked, visit.who.project)
-    rows = await visit.site.inbox.page(wanted)
-    shown = rows[:PAGE]
-    counts = await visit.site.inbox.reader.counts(replace(wanted, statuses=STATUSES, cursor=None))
-    now = visit.site.clock.now()
-    return page(
-        "list.html",
-        visit=visit,
-        now=now,
-        asked=asked,
-        sorts=SORTS,
-        items=[item(row, now) for row in shown],
-        tabs=_tabs(asked, counts),
-        total=_count(counts, asked.status),
-        waiting=counts["waiting"],
-        cleared=Filters(status=asked.status, sort=asked.sort).address(),
-        next_page=asked.address(cursor=encode_cursor(wanted, rows[PAGE - 1])) if len(rows) > PAGE else None,
-    )
 
 
 def item(row: Summary, now: int) -> Item:
@@ -124,9 +83,96 @@ class Tab:
     current: bool
 
 
+@dataclass(frozen=True, slots=True)
+class View:
+    name: str
+    address: str
+    current: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listing:
+    """Everything the list pane shows."""
+
+    asked: Filters
+    now: int
+    items: list[Item]
+    total: str
+    waiting: int
+    tabs: list[Tab]
+    cleared: str
+    marks: Mapping[str, Marks]
+    more: str | None = None
+    next_page: str | None = None
+    views: list[View] = field(default_factory=list[View])
+    sorts: Mapping[str, str] = field(default_factory=lambda: SORTS)
+
+
+async def listed(visit: Visit, asked: Filters) -> Listing:
+    wanted = await query(visit, asked)
+    rows = await visit.site.inbox.page(wanted)
+    shown = rows[: asked.rows]
+    counts = await visit.site.inbox.reader.counts(replace(wanted, statuses=STATUSES, cursor=None))
+    marks, views = await visit.site.database.read(
+        partial(_personal, visit=visit, ids=[row.id for row in shown], asked=asked)
+    )
+    now = visit.site.clock.now()
+    further = len(rows) > asked.rows
+    grows = further and not asked.cursor and asked.rows < MOST
+    return Listing(
+        asked=asked,
+        now=now,
+        items=[item(row, now) for row in shown],
+        total=_count(counts, asked.status),
+        waiting=counts["waiting"],
+        tabs=_tabs(asked, counts),
+        cleared=Filters(status=asked.status, sort=asked.sort).address(),
+        marks=marks,
+        views=views,
+        more=asked.address(shown=str(min(MOST, asked.rows + STEP))) if grows else None,
+        next_page=asked.address(shown="", cursor=encode_cursor(wanted, shown[-1])) if further and not grows else None,
+    )
+
+
+def _personal(
+    tx: Transaction, *, visit: Visit, ids: list[str], asked: Filters
+) -> tuple[Mapping[str, Marks], list[View]]:
+    marks = visit.site.triage.marks(tx, ids, person_id=visit.who.id)
+    here = replace(asked, cursor="", shown="").query
+    views = [
+        View(each.name, f"/?{each.query}", each.query == here) for each in visit.site.views.every(tx, by=visit.who)
+    ]
+    return marks, views
+
+
+async def listing(visit: Visit) -> Response:
+    """Show the list; a script of ours gets the rows alone."""
+    asked = filters(visit.request.query_params)
+    shown = await listed(visit, asked)
+    if visit.region == "rows":
+        return page("rows.html", visit=visit, list=shown)
+    notice = await notice_of(visit, asked)
+    if visit.region == "detail":
+        response = page("moved.html", visit=visit, list=shown, asked=asked, notice=notice)
+        response.headers["HX-Push-Url"] = asked.address()
+        return response
+    return page(
+        "inbox.html", visit=visit, list=shown, asked=asked, notice=notice, waiting_count=_count_of_waiting(shown)
+    )
+
+
+def _count_of_waiting(shown: Listing) -> str:
+    return shown.tabs[0].count if shown.waiting and not shown.asked.narrowed else ""
+
+
 def _tabs(asked: Filters, counts: Mapping[str, int]) -> list[Tab]:
     return [
-        Tab(status, asked.address(status=status, sort="", cursor=""), _count(counts, status), asked.status == status)
+        Tab(
+            status,
+            asked.address(status=status, sort="", shown="", cursor=""),
+            _count(counts, status),
+            asked.status == status,
+        )
         for status in (*STATUSES, ALL)
     ]
 
@@ -136,3 +182,33 @@ def _count(counts: Mapping[str, int], status: str) -> str:
     found = sum(counts.values()) if status == ALL else counts[status]
     capped = any(counts[each] >= COUNT_CAP for each in (counts if status == ALL else (status,)))
     return f"{found:,}{'+' if capped else ''}"
+
+
+async def save_view(visit: Visit) -> Response:
+    asked = filters(QueryParams(visit.form.get("query", "")))
+    kept = replace(asked, cursor="", shown="")
+    use_case = partial(visit.site.views.save, name=visit.form.get("name", ""), query=kept.query, by=visit.who)
+    try:
+        await visit.site.database.write(use_case)
+    except AssentError as error:
+        return message_page("The view was not saved", error.message, status=STATUS[type(error)], visit=visit)
+    return redirect(kept.address())
+
+
+async def remove_view(visit: Visit) -> Response:
+    await visit.site.database.write(partial(visit.site.views.remove, name=visit.form.get("name", ""), by=visit.who))
+    return redirect("/")
+
+
+async def to_list(_: Visit) -> Response:
+    """Lead a reload of a form's address back to the list."""
+    return redirect("/")
+
+
+def routes(site: Site) -> list[Route]:
+    return [
+        route("/", listing, site),
+        route("/views", save_view, site, method="POST"),
+        route("/views/remove", remove_view, site, method="POST"),
+        *(route(path, to_list, site) for path in ("/views", "/views/remove")),
+    ]

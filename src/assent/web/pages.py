@@ -6,13 +6,19 @@ from starlette.routing import Route
 
 from assent.domain import errors
 from assent.domain.errors import AssentError, NotFound
-from assent.web.deciding import back, comment, confirm, decide
-from assent.web.detail import detail, file
+from assent.web import account, always, bulk, gates, listing, metrics, oidc, rules, rules_file, runs
+from assent.web.admin import pages as admin
+from assent.web.deciding import back, comment, confirm, decide, undo
+from assent.web.detail import detail, file, frame
 from assent.web.frame import Site, asset, open_route, page, route
-from assent.web.listing import listing
+from assent.web.live import live
+from assent.web.sharing import claim, snooze
 from assent.web.signing_in import link_form, sign_in, sign_in_by_link, sign_in_form, sign_out
 
 __all__ = ["Site", "routes"]
+
+FORMS = ("/comment", "/confirm", "/decide", "/undo", "/claim", "/snooze")
+"""Addresses of a breakpoint that only take forms; whoever opens one is led back to its page."""
 
 
 def routes(site: Site) -> list[Route]:
@@ -20,18 +26,33 @@ def routes(site: Site) -> list[Route]:
     return [
         open_route("/sign-in", sign_in_form, site),
         open_route("/sign-in", sign_in, site, method="POST"),
+        *oidc.routes(site),  # before the links: one of them could be called so
         open_route("/sign-in/{link}", link_form, site),
         open_route("/sign-in/{link}", sign_in_by_link, site, method="POST"),
         open_route("/problems/{code}", problem, site),
-        open_route("/static/{name}", asset, site),
+        open_route("/static/{digest}/{name:path}", asset, site),
         route("/sign-out", sign_out, site, method="POST", members_only=False),
-        route("/", listing, site),
+        route("/live", live, site),
+        *listing.routes(site),
+        *bulk.routes(site),
         route(one, detail, site),
         route(one + "/files/{n}", file, site),
+        route(one + "/files/{n}/frame", frame, site),
         route(one + "/comment", comment, site, method="POST"),
         route(one + "/confirm", confirm, site, method="POST"),
         route(one + "/decide", decide, site, method="POST"),
-        *(route(one + form, back, site) for form in ("/comment", "/confirm", "/decide")),
+        route(one + "/undo", undo, site, method="POST"),
+        route(one + "/claim", claim, site, method="POST"),
+        route(one + "/snooze", snooze, site, method="POST"),
+        *runs.routes(site),
+        *admin.routes(site),
+        *account.routes(site),
+        *rules_file.routes(site),
+        *rules.routes(site),
+        *always.routes(site),
+        *gates.routes(site),
+        *metrics.routes(site),
+        *(route(one + form, back, site) for form in FORMS),
     ]
 
 

@@ -13,14 +13,10 @@ from typing import Any
 from assent.domain.audit import stubbed
 from assent.domain.breakpoint import NEVER, Event
 from assent.domain.instants import SECOND, iso
-from assent.http.files import safe_type
-from assent.store.files import FileEntry
 from assent.store.reading import Summary
 
-MAX_LINES = 400
-MAX_CHARACTERS = 64 * 1024
-PAGE_CHARACTERS = 512 * 1024
 MAX_HEADLINE = 200
+MAX_MARKS = 4
 MINUTE, HOUR, DAY = 60, 3600, 24 * 3600
 JUST_NOW = 5
 SOON = 10 * MINUTE * SECOND
@@ -32,13 +28,23 @@ _UNSEEN = re.compile(
     "\u2060-\u206f\u2800\u3164\ud800-\uf8ff\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U000110bd\U000110cd"
     "\U00013430-\U0001345f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U0010ffff]"
 )
+# A few marks on a letter are how a language is written; a heap of them covers the lines around.
+_MARK = (
+    "[\u0300-\u036f\u0483-\u0489\u0591-\u05bd\u0610-\u061a\u064b-\u065f\u0e31\u0e34-\u0e3a\u0e47-\u0e4e"
+    "\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20f0\ufe20-\ufe2f]"
+)
+_HEAP = re.compile(f"({_MARK}{{{MAX_MARKS}}})({_MARK}+)")
 _EMOJI_STYLE, _JOINER, _KEYCAP = "\ufe0f", "\u200d", "\u20e3"
 _SKIN_TONES = range(0x1F3FB, 0x1F400)
 
 
 def visible(text: object) -> str:
     """Write out each character that hides or misleads, so that what is read is what is there."""
-    return _UNSEEN.sub(_written_out, str(text).replace("\r\n", "\n"))
+    return _HEAP.sub(_unheaped, _UNSEEN.sub(_written_out, str(text).replace("\r\n", "\n")))
+
+
+def _unheaped(found: re.Match[str]) -> str:
+    return found.group(1) + "".join(f"⟦U+{ord(mark):04X}⟧" for mark in found.group(2))
 
 
 def _written_out(found: re.Match[str]) -> str:
@@ -90,7 +96,7 @@ def person(actor: str | None) -> str:
     if kind == "person":
         return name
     if kind == "system":
-        return "the deadline" if name == "timeout" else f"Assent ({name})"
+        return {"timeout": "the deadline", "undo": "Assent"}.get(name, f"Assent ({name})")
     return f"the {kind} {name}".strip()
 
 
@@ -115,66 +121,31 @@ def deadline(row: Summary, now: int) -> Deadline | None:
     return Deadline(row.due_at, row.due_at - now < SOON) if row.due_at != NEVER else None
 
 
-@dataclass(frozen=True, slots=True)
-class ShownFile:
-    """A context file as the page shows it: text, an image, or only words about it."""
-
-    n: int
-    path: str
-    format: str
-    size: str = ""
-    kind: str = "missing"
-    text: str = ""
-    more_lines: int = 0
-
-
-def shown_file(entry: FileEntry, *, room: int) -> ShownFile:
-    """Choose how to show a file; `room` is how much text the page still takes."""
-    if entry.content is None:
-        return ShownFile(entry.n, entry.path, entry.format)
-    size = file_size(len(entry.content))
-    if safe_type(entry).startswith("image/"):
-        return ShownFile(entry.n, entry.path, entry.format, size, "image")
-    if safe_type(entry) == "application/octet-stream" or b"\x00" in entry.content[:MAX_CHARACTERS]:
-        return ShownFile(entry.n, entry.path, entry.format, size, "binary")
-    text = entry.content.decode(errors="replace")
-    shown = _beginning(text, min(room, MAX_CHARACTERS))
-    rest = text[len(shown) :]
-    more = rest.count("\n") + (rest != "" and not rest.endswith("\n"))
-    return ShownFile(entry.n, entry.path, entry.format, size, "text", shown, more)
-
-
-def _beginning(text: str, room: int) -> str:
-    beginning = text[:room]
-    lines = beginning.split("\n", MAX_LINES)
-    return beginning if len(lines) <= MAX_LINES else beginning[: len(beginning) - len(lines[-1])]
-
-
 def file_size(count: int) -> str:
     if count < 1024:  # noqa: PLR2004  # a KiB
-        return f"{count} bytes"
+        return f"{count} byte{'' if count == 1 else 's'}"
     return f"{count / 1024:.0f} KiB" if count < 1024 * 1024 else f"{count / 1024 / 1024:.1f} MiB"
 
 
 def told(event: Event) -> str:
     """Tell one event of the history as a sentence without its subject."""
     metadata = event.metadata
-    if event.type == "responded" and stubbed(metadata):
-        return "answered"
     if event.type == "responded":
-        return _told_response(metadata)
-    if event.type == "released":
-        return f"{metadata.get('decision', 'released')} it"
-    if event.type == "warned":
-        return f"was warned: {metadata.get('warning', '')}"
-    plain = {
+        return "answered" if stubbed(metadata) else _told_response(metadata)
+    sentences = {
         "created": "raised it",
         "commented": "commented",
+        "released": f"{metadata.get('decision', 'released')} it",
+        "warned": f"was warned: {metadata.get('warning', '')}",
         "expired": "let it expire",
         "cancelled": "cancelled it",
         "purged": "removed the content",
+        "claimed": "took it",
+        "unclaimed": "let it go",
+        "assigned": f"assigned it to {metadata.get('to', 'somebody')}",
+        "answer-dropped": f"did not send {metadata.get('person', 'somebody')}’s answer: {metadata.get('why', '')}",
     }
-    return plain.get(event.type, event.type)
+    return sentences.get(event.type, event.type)
 
 
 def _told_response(metadata: Mapping[str, Any]) -> str:

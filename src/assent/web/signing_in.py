@@ -19,7 +19,7 @@ async def sign_in_form(site: Site, request: Request) -> Response:
     after = local_path(request.query_params.get("next"))
     if await site.sessions.find(request) is not None:
         return redirect(after)
-    return page("sign_in.html", after=after, name="", problem=None)
+    return page("sign_in.html", oidc=site.oidc, after=after, name="", problem=None)
 
 
 async def sign_in(site: Site, request: Request) -> Response:
@@ -28,11 +28,11 @@ async def sign_in(site: Site, request: Request) -> Response:
     try:
         secret = await site.sessions.sign_in(request, name, form.get("password", "")[:MAX_PASSWORD])
     except Unauthenticated as error:
-        return page("sign_in.html", status=UNAUTHORIZED, after=after, name=name, problem=error.message)
+        return page("sign_in.html", oidc=site.oidc, status=UNAUTHORIZED, after=after, name=name, problem=error.message)
     except RateLimited as error:
         seconds = max(1, round(error.retry_after))
         text = f"There were too many tries. Wait {seconds} seconds, then try again."
-        response = page("sign_in.html", status=TOO_MANY, after=after, name=name, problem=text)
+        response = page("sign_in.html", oidc=site.oidc, status=TOO_MANY, after=after, name=name, problem=text)
         response.headers["Retry-After"] = str(seconds)
         return response
     return _signed_in(site, secret, after)

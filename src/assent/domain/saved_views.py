@@ -1,0 +1,27 @@
+"""Saved views: a name for the part of the inbox's address behind the question mark."""
+
+from dataclasses import dataclass
+
+from assent.domain.errors import InvalidRequest
+
+LONGEST_NAME = 60
+LONGEST_QUERY = 2_000
+MOST = 50
+
+
+@dataclass(frozen=True, slots=True)
+class SavedView:
+    name: str
+    query: str
+    at: int
+
+
+def saved_view(name: str, query: str, *, at: int) -> SavedView:
+    """Check what somebody wants to keep; surrounding blanks and the question mark are not part of it."""
+    name, query = name.strip(), query.removeprefix("?")
+    if not 1 <= len(name) <= LONGEST_NAME or not name.isprintable():
+        raise InvalidRequest.at("/name", f"must be 1 to {LONGEST_NAME} characters that can be seen")
+    if len(query) > LONGEST_QUERY or not all("!" <= character <= "~" for character in query) or "#" in query:
+        what = f"must be the part of an address behind the question mark, {LONGEST_QUERY} characters at most"
+        raise InvalidRequest.at("/query", what)
+    return SavedView(name, query, at)

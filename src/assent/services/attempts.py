@@ -1,0 +1,95 @@
+"""Attempts: what was asked before at the same gate in the same run, what became of it, and what was sent along."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from assent.domain.audit import Comment
+from assent.domain.breakpoint import Response
+from assent.store.attempts import Attempts, Named
+from assent.store.reading import Whole
+from assent.store.transaction import Transaction
+
+TEXTS = frozenset({"markdown", "html", "code", "text", "diff", "json"})
+MAX_COMPARED = 256 * 1024
+"""Bytes above which a file is not compared line by line."""
+MAX_READ = 1024 * 1024
+"""Bytes that one comparison reads in all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """The same file in both attempts; without content where it was not sent, is no text or is too large."""
+
+    before: Named | None
+    after: Named | None
+    contents: tuple[bytes, bytes] | None = None
+
+    @property
+    def changed(self) -> bool:
+        return self.before is None or self.after is None or self.before[2:4] != self.after[2:4]
+
+
+@dataclass(frozen=True, slots=True)
+class Previous:
+    row: Whole
+    responses: Sequence[Response]
+    comments: Sequence[Comment]
+    pairs: Sequence[Pair]
+
+
+def previous(tx: Transaction, row: Whole) -> Previous | None:
+    """Find the attempt before this one; there is none without a run."""
+    attempts = Attempts(tx.session)
+    found = attempts.find_previous(row)
+    if found is None:
+        return None
+    gone = row.purged_at is not None or found.purged_at is not None
+    return Previous(
+        row=found,
+        responses=tx.breakpoints.responses(found.id),
+        comments=tx.breakpoints.comments(found.id),
+        pairs=() if gone else _pairs(tx, attempts, found, row),
+    )
+
+
+def _pairs(tx: Transaction, attempts: Attempts, before: Whole, after: Whole) -> list[Pair]:
+    old, new = _by_name(attempts.files(before.id)), _by_name(attempts.files(after.id))
+    room = MAX_READ
+    pairs: list[Pair] = []
+    for name in [*new, *(name for name in old if name not in new)]:
+        pair = Pair(old.get(name), new.get(name))
+        taken = _comparable(pair)
+        if taken and taken <= room:
+            room -= taken
+            pair = Pair(pair.before, pair.after, _contents(tx, before, after, pair))
+        pairs.append(pair)
+    return pairs
+
+
+def _by_name(files: Iterable[Named]) -> dict[tuple[str, int], Named]:
+    """Key files by path, and those with the same path by their order."""
+    seen: Counter[str] = Counter()
+    found: dict[tuple[str, int], Named] = {}
+    for file in files:
+        found[file.path, seen[file.path]] = file
+        seen[file.path] += 1
+    return found
+
+
+def _comparable(pair: Pair) -> int:
+    """Return how much there is to read to compare a file, or 0 if it cannot be compared."""
+    if pair.before is None or pair.after is None or not pair.changed:
+        return 0
+    if not {pair.before.format, pair.after.format} <= TEXTS or not (pair.before.sha256 and pair.after.sha256):
+        return 0
+    sizes = pair.before.size or 0, pair.after.size or 0
+    return sum(sizes) if max(sizes) <= MAX_COMPARED else 0
+
+
+def _contents(tx: Transaction, before: Whole, after: Whole, pair: Pair) -> tuple[bytes, bytes]:
+    assert pair.before is not None, "it can be compared"
+    assert pair.after is not None, "the same"
+    old = tx.files.get_entry(before.id, pair.before.n, project=before.project_id)
+    new = tx.files.get_entry(after.id, pair.after.n, project=after.project_id)
+    return old.content or b"", new.content or b""

@@ -1,0 +1,136 @@
+"""Claim, reassign, snooze: how people share an inbox. None of it decides, or keeps anybody from deciding."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from assent.domain.access import Kind, Permission, Principal, Role
+from assent.domain.breakpoint import Action, Breakpoint, Status, advance, ended, timed_out
+from assent.domain.canonical import Json
+from assent.domain.errors import AlreadyClaimed, Forbidden, InvalidRequest, SeatTaken
+from assent.domain.instants import SECOND, iso
+from assent.services.breakpoints import BreakpointService
+from assent.store.breakpoints import Deadline
+from assent.store.held_answers import Held
+from assent.store.transaction import Transaction
+from assent.store.triage import Claim
+
+LONGEST_SNOOZE = 366 * 24 * 3600 * SECOND
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """What a list shows its reader beside a breakpoint."""
+
+    claimed_by: str | None = None
+    snoozed_until: int | None = None
+    held: Held | None = None
+
+
+class TriageService:
+    def __init__(self, breakpoints: BreakpointService) -> None:
+        self._breakpoints = breakpoints
+
+    def claim(self, tx: Transaction, breakpoint_id: str, *, by: Principal) -> None:
+        """Put one's own name on it, so that the others leave it; whoever has it already keeps it."""
+        self._breakpoints.standing(tx, breakpoint_id, by=by)
+        current = _open(tx, breakpoint_id, by)
+        now = tx.now()
+        if tx.triage.claim(Claim(current.id, current.project, by.id, str(by.actor), now)):
+            _record(tx, current, Action.CLAIM, by, {})
+        else:
+            _check_mine(tx, breakpoint_id, by)
+
+    def unclaim(self, tx: Transaction, breakpoint_id: str, *, by: Principal) -> None:
+        """Take one's own name off it; nothing happens if there is none."""
+        _require_reviewer(tx, by)
+        current = _open(tx, breakpoint_id, by)
+        if tx.triage.unclaim(breakpoint_id, person_id=by.id):
+            _record(tx, current, Action.UNCLAIM, by, {})
+        else:
+            _check_mine(tx, breakpoint_id, by)
+
+    def assign(self, tx: Transaction, breakpoint_id: str, person: str, *, by: Principal) -> None:
+        """Put somebody's name on it, in place of whoever's stood there; they must be able to answer it."""
+        _require_reviewer(tx, by)
+        current = _open(tx, breakpoint_id, by)
+        person_id = self._able(tx, current, person)
+        before = tx.triage.claimer(breakpoint_id)
+        if tx.triage.assign(Claim(current.id, current.project, person_id, str(by.actor), tx.now())):
+            metadata = {"to": person} if before is None else {"to": person, "from": before}
+            _record(tx, current, Action.ASSIGN, by, metadata)
+
+    def _able(self, tx: Transaction, current: Breakpoint, name: str) -> str:
+        """Return the id of somebody who can answer it, or say why they cannot."""
+        found = tx.people.find_by_name(name)
+        if found is None:
+            raise InvalidRequest.at("/person", f"there is nobody called {name}")
+        roles = tx.people.live_roles(found.id, project=current.project, token_id=None, now=tx.now())
+        them = Principal(kind=Kind.PERSON, id=found.id, name=name, project=current.project, roles=roles)
+        try:
+            standing = self._breakpoints.standing(tx, current.id, by=them)
+        except (Forbidden, SeatTaken) as error:
+            raise InvalidRequest.at("/person", f"{name} cannot answer it: {error.message}") from error
+        if standing.override:
+            raise InvalidRequest.at("/person", f"{name} could only override it; name somebody who is asked")
+        return found.id
+
+    def snooze(self, tx: Transaction, breakpoint_id: str, until: int, *, by: Principal) -> None:
+        """Hide it from one's own inbox until later; nobody else notices."""
+        _require_reviewer(tx, by)
+        now = tx.now()
+        current = _check_open(tx.breakpoints.look(breakpoint_id, project=by.project), now)
+        if not now < until <= now + LONGEST_SNOOZE:
+            raise InvalidRequest.at("/until", "must be a time to come, within a year")
+        if until >= current.due_at:
+            raise InvalidRequest.at("/until", f"must be before its deadline, {iso(current.due_at)}")
+        tx.triage.snooze(breakpoint_id, person_id=by.id, until=until, now=now)
+        tx.changed(current, quietly=True)
+
+    def wake(self, tx: Transaction, breakpoint_id: str, *, by: Principal) -> None:
+        """Show it again; nothing happens if it was not snoozed."""
+        current = tx.breakpoints.look(breakpoint_id, project=by.project)
+        if tx.triage.wake(breakpoint_id, person_id=by.id):
+            tx.changed(current, quietly=True)
+
+    def marks(self, tx: Transaction, breakpoint_ids: Sequence[str], *, person_id: str) -> Mapping[str, Marks]:
+        """Return what to show beside each of these, for those that have anything."""
+        claimed = tx.triage.claimers(breakpoint_ids)
+        snoozed = tx.triage.snoozed(breakpoint_ids, person_id=person_id, now=tx.now())
+        held = tx.held_answers.held(breakpoint_ids, person_id=person_id)
+        marked = claimed.keys() | snoozed.keys() | held.keys()
+        return {each: Marks(claimed.get(each), snoozed.get(each), held.get(each)) for each in marked}
+
+
+def _require_reviewer(tx: Transaction, by: Principal) -> None:
+    """Whoever may decide here at this moment; agents and viewers may not."""
+    if not by.may(Permission.OVERRIDE):
+        by.require(Permission.DECIDE)
+    roles = by.roles & tx.people.live_roles(by.id, project=by.project, token_id=by.token_id, now=tx.now())
+    if not roles & {Role.REVIEWER, Role.ADMIN}:
+        msg = f"{by.name} may not decide in project {by.project} any more."
+        raise Forbidden(msg)
+
+
+def _open(tx: Transaction, breakpoint_id: str, by: Principal) -> Breakpoint:
+    return _check_open(tx.breakpoints.get(breakpoint_id, project=by.project), tx.now())
+
+
+def _check_open(current: Breakpoint, now: int) -> Breakpoint:
+    standing = timed_out(current, now)
+    if standing.status is not Status.WAITING:
+        raise ended(standing)
+    return current
+
+
+def _check_mine(tx: Transaction, breakpoint_id: str, by: Principal) -> None:
+    claimer = tx.triage.claimer(breakpoint_id)
+    if claimer is not None and claimer != by.name:
+        msg = f"{claimer} has claimed it; assign it to take it over."
+        raise AlreadyClaimed(msg, claimedBy=claimer)
+
+
+def _record(tx: Transaction, current: Breakpoint, action: Action, by: Principal, metadata: Mapping[str, Json]) -> None:
+    now = tx.now()
+    changed, event = advance(current, action, actor=by.actor, at=now, metadata=metadata)
+    tx.breakpoints.move(changed, [event], deadline=Deadline.AHEAD, now=now)
+    tx.changed(changed, quietly=True)

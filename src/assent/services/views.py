@@ -1,0 +1,34 @@
+"""Saved views: each person's own, in each project."""
+
+from assent.domain.access import Kind, Permission, Principal
+from assent.domain.errors import Forbidden, InvalidRequest, NotFound
+from assent.domain.saved_views import MOST, SavedView, saved_view
+from assent.store.transaction import Transaction
+
+
+class ViewService:
+    def save(self, tx: Transaction, name: str, query: str, *, by: Principal) -> SavedView:
+        """Keep a view, in place of an earlier one of the same name."""
+        _require_person(by)
+        view = saved_view(name, query, at=tx.now())
+        tx.views.wait_for_others(by.id)
+        if tx.views.count_others(view.name, person_id=by.id, project=by.project) >= MOST:
+            raise InvalidRequest.at("/name", f"you have {MOST} views already; remove one first")
+        tx.views.put(view, person_id=by.id, project=by.project)
+        return view
+
+    def every(self, tx: Transaction, *, by: Principal) -> list[SavedView]:
+        """Return all of a person's views in their project, by name."""
+        return tx.views.every(person_id=by.id, project=by.project)
+
+    def remove(self, tx: Transaction, name: str, *, by: Principal) -> None:
+        if not tx.views.remove(name, person_id=by.id, project=by.project):
+            msg = f"You have no view called {name}."
+            raise NotFound(msg)
+
+
+def _require_person(by: Principal) -> None:
+    by.require(Permission.READ)
+    if by.kind is not Kind.PERSON:
+        msg = "Only people save views."
+        raise Forbidden(msg)

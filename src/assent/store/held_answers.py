@@ -1,0 +1,129 @@
+"""Answers that can still be taken back; each leaves by one guarded DELETE, so that it is given or taken back, once."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import msgspec
+
+from assent.domain.holding import HeldAnswer
+from assent.domain.terms import Answer
+from assent.ports import Session
+from assent.store.sql import among, insert
+
+COLUMNS = (
+    "breakpoint_id", "person_id", "project_id", "answer", "override", "via", "batch", "due_at", "created_at",
+)  # fmt: skip
+_RETURNED = f"RETURNING {', '.join(COLUMNS)}"
+UPSERT = insert(
+    "assent_held_answers",
+    COLUMNS,
+    suffix="ON CONFLICT (breakpoint_id, person_id) DO UPDATE SET "
+    + ", ".join(f"{name} = excluded.{name}" for name in COLUMNS[2:]),
+)
+_THEIRS = "breakpoint_id = :breakpoint_id AND person_id = :person_id"
+REMOVE = f"DELETE FROM assent_held_answers WHERE {_THEIRS} {_RETURNED}"
+TAKE_DUE = f"DELETE FROM assent_held_answers WHERE {_THEIRS} AND due_at <= :now {_RETURNED}"
+# What is being given at this moment is locked: it is too late for it, and nobody waits.
+REMOVE_BATCH = f"""
+    DELETE FROM assent_held_answers WHERE person_id = :person_id AND breakpoint_id IN (
+        SELECT breakpoint_id FROM assent_held_answers
+        WHERE person_id = :person_id AND batch = :batch AND project_id = :project_id{{lock}})
+    {_RETURNED}"""
+SELECT_DUE = """
+    SELECT h.due_at, h.breakpoint_id, h.person_id
+    FROM assent_held_answers h JOIN assent_breakpoints b ON b.id = h.breakpoint_id
+    WHERE h.due_at <= :now AND (h.due_at, h.breakpoint_id, h.person_id) > (:due_at, :breakpoint_id, :person_id)
+    ORDER BY h.due_at, h.breakpoint_id, h.person_id LIMIT 1"""
+SELECT_NEXT_DUE = "SELECT due_at FROM assent_held_answers ORDER BY due_at LIMIT 1"
+SELECT_HELD = """
+    SELECT h.breakpoint_id, h.answer, h.batch, h.due_at
+    FROM assent_held_answers h JOIN assent_breakpoints b ON b.id = h.breakpoint_id
+    WHERE h.person_id = :person_id AND b.status = 'waiting' AND {these}"""
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What a page says of an answer of its reader that can still be taken back."""
+
+    breakpoint_id: str
+    approved: bool
+    batch: str | None
+    due_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """Where one stands in the order in which they come due."""
+
+    due_at: int = -1
+    breakpoint_id: str = ""
+    person_id: str = ""
+
+
+class HeldAnswers:
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._postgres = session.dialect == "postgresql"
+
+    def put(self, held: HeldAnswer) -> None:
+        """Keep it, in place of an earlier one of the same person."""
+        row = {
+            "breakpoint_id": held.breakpoint_id,
+            "person_id": held.person_id,
+            "project_id": held.project,
+            "answer": msgspec.json.encode(asdict(held.answer)).decode(),
+            "override": int(held.override),
+            "via": held.via,
+            "batch": held.batch,
+            "due_at": held.due_at,
+            "created_at": held.created_at,
+        }
+        self._session.write(UPSERT, [row])
+
+    def remove(self, breakpoint_id: str, *, person_id: str) -> HeldAnswer | None:
+        """Return the answer that is not to be given any more, or None if there is none."""
+        found = self._take(REMOVE, {"breakpoint_id": breakpoint_id, "person_id": person_id})
+        return found[0] if found else None
+
+    def remove_batch(self, batch: str, *, person_id: str, project: str) -> list[HeldAnswer]:
+        lock = " FOR UPDATE SKIP LOCKED" if self._postgres else ""
+        params = {"batch": batch, "person_id": person_id, "project_id": project}
+        return self._take(REMOVE_BATCH.format(lock=lock), params)
+
+    def find_due(self, now: int, *, after: Key) -> Key | None:
+        """Return the next one that is due, its breakpoint locked; what somebody else has locked is passed over."""
+        lock = " FOR UPDATE OF b SKIP LOCKED" if self._postgres else ""
+        rows = self._session.all(SELECT_DUE + lock, asdict(after) | {"now": now})
+        return Key(*rows[0]) if rows else None
+
+    def take_due(self, key: Key, *, now: int) -> HeldAnswer | None:
+        """Take it to give it; None if somebody else did, or it was taken back or put off meanwhile."""
+        params = {"breakpoint_id": key.breakpoint_id, "person_id": key.person_id, "now": now}
+        found = self._take(TAKE_DUE, params)
+        return found[0] if found else None
+
+    def held(self, breakpoint_ids: Sequence[str], *, person_id: str) -> dict[str, Held]:
+        these, params = among("h.breakpoint_id", breakpoint_ids, self._session.dialect)
+        rows = self._session.all(SELECT_HELD.format(these=these), params | {"person_id": person_id})
+        return {row[0]: Held(row[0], msgspec.json.decode(row[1])["approved"], row[2], row[3]) for row in rows}
+
+    def _take(self, statement: str, params: dict[str, Any]) -> list[HeldAnswer]:
+        rows = self._session.all(statement, params)
+        self._session.dirty = self._session.dirty or bool(rows)
+        return [_held_answer(row) for row in rows]
+
+
+def _held_answer(row: Sequence[Any]) -> HeldAnswer:
+    value = dict(zip(COLUMNS, row, strict=True))
+    return HeldAnswer(
+        breakpoint_id=value["breakpoint_id"],
+        person_id=value["person_id"],
+        project=value["project_id"],
+        answer=Answer(**msgspec.json.decode(value["answer"])),
+        override=bool(value["override"]),
+        via=value["via"],
+        batch=value["batch"],
+        due_at=value["due_at"],
+        created_at=value["created_at"],
+    )

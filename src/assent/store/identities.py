@@ -1,0 +1,41 @@
+"""Who people are at an identity provider."""
+
+from assent.domain.errors import Conflict, NotFound
+from assent.ports import Session
+from assent.store.sql import insert
+
+INSERT = insert(
+    "assent_identities",
+    ("issuer", "subject", "person_id", "linked_at", "linked_by"),
+    suffix="ON CONFLICT (issuer, subject) DO NOTHING",
+)
+SELECT = "SELECT person_id FROM assent_identities WHERE issuer = :issuer AND subject = :subject"
+SELECT_OF = """
+    SELECT issuer, subject, linked_at, linked_by FROM assent_identities
+    WHERE person_id = :person_id ORDER BY issuer, subject"""
+DELETE = "DELETE FROM assent_identities WHERE issuer = :issuer AND subject = :subject AND person_id = :person_id"
+
+
+class Identities:
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def add(self, issuer: str, subject: str, *, person_id: str, by: str, now: int) -> None:
+        """Link a subject to a person; whoever was linked first stays linked."""
+        row = {"issuer": issuer, "subject": subject, "person_id": person_id, "linked_at": now, "linked_by": by}
+        if self._session.change(INSERT, row) != 1:
+            msg = "This subject is linked to somebody already."
+            raise Conflict(msg)
+
+    def find(self, issuer: str, subject: str) -> str | None:
+        rows = self._session.all(SELECT, {"issuer": issuer, "subject": subject})
+        return rows[0][0] if rows else None
+
+    def of(self, person_id: str) -> list[tuple[str, str, int, str]]:
+        """Return issuer, subject, when and by whom it was linked."""
+        return [(row[0], row[1], row[2], row[3]) for row in self._session.all(SELECT_OF, {"person_id": person_id})]
+
+    def remove(self, issuer: str, subject: str, *, person_id: str) -> None:
+        if self._session.change(DELETE, {"issuer": issuer, "subject": subject, "person_id": person_id}) != 1:
+            msg = "This person is not linked to such a subject."
+            raise NotFound(msg)

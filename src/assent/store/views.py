@@ -1,0 +1,46 @@
+"""The lists that people gave a name."""
+
+from assent.domain.saved_views import SavedView
+from assent.ports import Session
+from assent.store.sql import insert
+
+UPSERT = insert(
+    "assent_views",
+    ("person_id", "project_id", "name", "query", "at"),
+    suffix="ON CONFLICT (person_id, project_id, name) DO UPDATE SET query = excluded.query, at = excluded.at",
+)
+SELECT = """
+    SELECT name, query, at FROM assent_views
+    WHERE person_id = :person_id AND project_id = :project_id ORDER BY lower(name), name"""
+COUNT_OTHERS = (
+    "SELECT count(*) FROM assent_views WHERE person_id = :person_id AND NOT (project_id = :project_id AND name = :name)"
+)
+DELETE = "DELETE FROM assent_views WHERE person_id = :person_id AND project_id = :project_id AND name = :name"
+# Of several that save at once, none makes one too many.
+LOCK = "SELECT id FROM assent_people WHERE id = :person_id FOR NO KEY UPDATE"
+
+
+class Views:
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def wait_for_others(self, person_id: str) -> None:
+        """Keep this person's other windows from saving until the transaction ends."""
+        if self._session.dialect == "postgresql":
+            self._session.all(LOCK, {"person_id": person_id})
+
+    def put(self, view: SavedView, *, person_id: str, project: str) -> None:
+        row = {"name": view.name, "query": view.query, "at": view.at, "person_id": person_id, "project_id": project}
+        self._session.write(UPSERT, [row])
+
+    def count_others(self, name: str, *, person_id: str, project: str) -> int:
+        """How many this person has, in all projects, beside the one of this name."""
+        params = {"person_id": person_id, "project_id": project, "name": name}
+        return int(self._session.all(COUNT_OTHERS, params)[0][0])
+
+    def every(self, *, person_id: str, project: str) -> list[SavedView]:
+        rows = self._session.all(SELECT, {"person_id": person_id, "project_id": project})
+        return [SavedView(*row) for row in rows]
+
+    def remove(self, name: str, *, person_id: str, project: str) -> bool:
+        return self._session.change(DELETE, {"person_id": person_id, "project_id": project, "name": name}) == 1

@@ -1,0 +1,1 @@
+"""Administration: people, groups, tokens, projects, retention and the audit."""

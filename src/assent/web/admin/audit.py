@@ -1,0 +1,148 @@
+"""The audit: every event there is, whether the chains hold, and all of it to take along."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+from urllib.parse import urlencode
+
+from starlette.datastructures import QueryParams
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route
+
+from assent.domain.errors import InvalidRequest
+from assent.domain.instants import SECOND, from_iso
+from assent.services.checking import Checking
+from assent.store.event_log import Logged, LogQuery, decode_place, encode_place
+from assent.web.admin.frame import admin_page, auditing
+from assent.web.frame import HEADERS, Site, Visit, large_page, redirect, route
+
+PAGE = 50
+MAX_FILTER = 200
+MAX_METADATA = 2_000
+MOST_FINDINGS = 200
+DAY = 24 * 3600 * SECOND
+TYPES = ("created", "commented", "responded", "warned", "released", "expired", "cancelled", "purged")
+MEDIA = {"csv": "text/csv; charset=utf-8", "json": "application/json"}
+
+
+def routes(site: Site) -> list[Route]:
+    return [
+        route("/admin/audit", auditing(audit), site),
+        route("/admin/audit/export.csv", auditing(export_csv), site),
+        route("/admin/audit/export.json", auditing(export_json), site),
+        route("/admin/audit/verify", auditing(verify), site, method="POST"),
+        route("/admin/audit/checks/{checking_id}", auditing(checking), site),
+        route("/admin/audit/checks/{checking_id}/live", auditing(checking_live), site),
+    ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filters:
+    """What the auditor asked to see, as it stands in the address; days are of UTC, both included."""
+
+    actor: str = ""
+    type: str = ""
+    gate: str = ""
+    since: str = ""
+    until: str = ""
+    cursor: str = ""
+
+    @property
+    def narrowed(self) -> bool:
+        return bool(self.actor or self.type or self.gate or self.since or self.until)
+
+    def address(self, path: str = "/admin/audit", **changes: str) -> str:
+        changed = replace(self, **changes)
+        names = ("actor", "type", "gate", "since", "until", "cursor")
+        text = urlencode([(name, value) for name in names if (value := getattr(changed, name))])
+        return f"{path}?{text}" if text else path
+
+    def query(self, project: str) -> LogQuery:
+        return LogQuery(
+            project=project,
+            actor=self.actor or None,
+            type=self.type or None,
+            gate=self.gate or None,
+            since=_day(self.since, "since") if self.since else None,
+            until=_day(self.until, "until") + DAY if self.until else None,
+        )
+
+
+def _day(text: str, name: str) -> int:
+    try:
+        return from_iso(text[:10]) if len(text) == 10 else from_iso("")  # noqa: PLR2004  # 2026-11-16
+    except ValueError as error:
+        raise InvalidRequest.at(name, "must be a day, such as 2026-11-16") from error
+
+
+def filters(params: QueryParams) -> Filters:
+    names = ("actor", "type", "gate", "since", "until", "cursor")
+    for name in names:
+        if len(params.get(name, "")) > MAX_FILTER or "\x00" in params.get(name, ""):
+            raise InvalidRequest.at(name, f"must have at most {MAX_FILTER} characters and no NUL")
+    return Filters(**{name: params.get(name, "").strip() for name in names})
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    event: Logged
+    metadata: str
+    more: int
+
+
+def _row(event: Logged) -> Row:
+    told = "" if event.metadata in {"{}", "null"} else event.metadata
+    return Row(event, told[:MAX_METADATA], max(0, len(told) - MAX_METADATA))
+
+
+async def audit(visit: Visit) -> Response:
+    asked = filters(visit.request.query_params)
+    before = decode_place(asked.cursor) if asked.cursor else None
+    query = asked.query(visit.who.project)
+    found = await visit.site.events.page(query, by=visit.who, before=before, limit=PAGE + 1)
+    return await admin_page(
+        "admin_audit.html",
+        "audit",
+        visit=visit,
+        asked=asked,
+        types=TYPES,
+        rows=[_row(each) for each in found[:PAGE]],
+        next_page=asked.address(cursor=encode_place(found[PAGE - 1].place)) if len(found) > PAGE else None,
+        exports=[(kind.upper(), asked.address(f"/admin/audit/export.{kind}", cursor="")) for kind in MEDIA],
+        latest=visit.site.checking.latest(by=visit.who),
+    )
+
+
+async def export_csv(visit: Visit) -> Response:
+    return _export(visit, "csv")
+
+
+async def export_json(visit: Visit) -> Response:
+    return _export(visit, "json")
+
+
+def _export(visit: Visit, kind: str) -> Response:
+    """Stream all that the filters let through; what breaks off breaks the download, so nobody takes it for whole."""
+    query = filters(visit.request.query_params).query(visit.who.project)
+    headers = dict(HEADERS) | {"Content-Disposition": f'attachment; filename="assent-events.{kind}"'}
+    return StreamingResponse(visit.site.events.export(query, kind, by=visit.who), 200, headers, MEDIA[kind])
+
+
+async def verify(visit: Visit) -> Response:
+    return redirect(f"/admin/audit/checks/{visit.site.checking.start(by=visit.who).id}")
+
+
+async def checking(visit: Visit) -> Response:
+    return await admin_page("admin_check.html", "audit", visit=visit, **_told(_checking(visit)))
+
+
+async def checking_live(visit: Visit) -> Response:
+    return await large_page("admin_check_live.html", visit=visit, now=visit.site.clock.now(), **_told(_checking(visit)))
+
+
+def _checking(visit: Visit) -> Checking:
+    return visit.site.checking.get(visit.request.path_params["checking_id"], by=visit.who)
+
+
+def _told(made: Checking) -> dict[str, Any]:
+    found = made.so_far.findings
+    return {"check": made, "findings": found[:MOST_FINDINGS], "more_findings": max(0, len(found) - MOST_FINDINGS)}

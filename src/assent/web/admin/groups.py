@@ -1,0 +1,81 @@
+"""Groups: names under which several people are asked."""
+
+from functools import partial
+
+from starlette.responses import Response
+from starlette.routing import Route
+
+from assent import wire
+from assent.domain.errors import AssentError, InvalidRequest, NotFound
+from assent.store.transaction import Transaction
+from assent.web.admin.frame import Question, admin_page, checked, listed, managing, question_page, text
+from assent.web.frame import Site, Visit, redirect, route
+
+
+def routes(site: Site) -> list[Route]:
+    return [
+        route("/admin/groups", managing(groups), site),
+        route("/admin/groups", managing(put_group), site, method="POST"),
+        route("/admin/groups/{name}/remove", managing(remove_form), site),
+        route("/admin/groups/{name}/remove", managing(remove), site, method="POST"),
+    ]
+
+
+async def groups(visit: Visit) -> Response:
+    return await _groups_page(visit)
+
+
+async def _groups_page(visit: Visit, error: AssentError | None = None) -> Response:
+    found = await visit.site.database.read(lambda tx: tx.people.groups(visit.who.project))
+    edited = visit.request.query_params.get("edit", "")
+    return await admin_page(
+        "admin_groups.html",
+        "groups",
+        visit=visit,
+        error=error,
+        groups=found,
+        edited=edited if edited in found else "",
+    )
+
+
+async def put_group(visit: Visit) -> Response:
+    """Make a group, or set the members of one; a new one must not take the place of another."""
+    try:
+        name = checked(wire.CreatePerson, name=text(visit.form, "name") or "").name
+        members = checked(wire.PutGroup, members=listed(visit.form, "members") or []).members
+
+        def use_case(tx: Transaction) -> None:
+            if not visit.form.get("edit") and name in tx.people.groups(visit.who.project):
+                raise InvalidRequest.at("/name", f"there is a group {name} already; change that one")
+            visit.site.people.put_group(tx, name, members, by=visit.who)
+
+        await visit.site.database.write(use_case)
+    except AssentError as error:
+        return await _groups_page(visit, error)
+    return redirect("/admin/groups?done=saved")
+
+
+async def remove_form(visit: Visit) -> Response:
+    name = visit.request.path_params["name"]
+    members = (await visit.site.database.read(lambda tx: tx.people.groups(visit.who.project))).get(name)
+    if members is None:
+        msg = "There is no group of this name."
+        raise NotFound(msg)
+    question = Question(
+        title=f"Remove the group {name}?",
+        consequences=(
+            f"It has {len(members)} {'member' if len(members) == 1 else 'members'}; they stay, the group goes.",
+            "Breakpoints that wait for this group already keep the seats they were given.",
+        ),
+        action=f"/admin/groups/{name}/remove",
+        button="Remove the group",
+        back="/admin/groups",
+        carried={},
+    )
+    return question_page(visit, question)
+
+
+async def remove(visit: Visit) -> Response:
+    name = visit.request.path_params["name"]
+    await visit.site.database.write(partial(visit.site.people.remove_group, name=name, by=visit.who))
+    return redirect("/admin/groups?done=removed")

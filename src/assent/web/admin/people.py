@@ -1,0 +1,283 @@
+"""People: who there is, what they may do, how they get in."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+
+from starlette.responses import Response
+from starlette.routing import Route
+
+from assent import wire
+from assent.domain.access import Principal, Role, roles
+from assent.domain.errors import AssentError, InvalidRequest, NotFound
+from assent.store.people import EVERYWHERE, Person
+from assent.store.transaction import Transaction
+from assent.web.admin.frame import (
+    Question,
+    admin_page,
+    checked,
+    managing,
+    question_page,
+    secret_page,
+    text,
+    ticked,
+)
+from assent.web.frame import Site, Visit, redirect, route
+
+ROLES = {
+    Role.VIEWER: "reads everything",
+    Role.REVIEWER: "decides",
+    Role.RULE_ADMIN: "writes rules",
+    Role.AUDITOR: "verifies and exports",
+    Role.ADMIN: "manages people, tokens and projects",
+}
+_MAX_NAME = 64
+
+
+def routes(site: Site) -> list[Route]:
+    one = "/admin/people/{name}"
+    return [
+        route("/admin/people", managing(people), site),
+        route("/admin/people", managing(create), site, method="POST"),
+        route(one, managing(person), site),
+        route(one + "/details", managing(change_details), site, method="POST"),
+        route(one + "/roles", managing(change_roles), site, method="POST"),
+        route(one + "/link", managing(make_link), site, method="POST"),
+        route(one + "/close", managing(close_form), site),
+        route(one + "/close", managing(close), site, method="POST"),
+        route(one + "/open", managing(reopen), site, method="POST"),
+        route(one + "/identities", managing(add_identity), site, method="POST"),
+        route(one + "/identities/remove", managing(remove_identity), site, method="POST"),
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """Somebody, with their roles here and in all projects."""
+
+    person: Person
+    here: list[str]
+    everywhere: list[str]
+    elsewhere: int
+
+
+async def people(visit: Visit) -> Response:
+    return await _people_page(visit)
+
+
+async def _people_page(visit: Visit, error: AssentError | None = None) -> Response:
+    found = await visit.site.database.read(partial(_everybody, site=visit.site, by=visit.who))
+    chosen = ticked(visit.form) if error else [Role.REVIEWER.value]
+    return await admin_page(
+        "admin_people.html", "people", visit=visit, error=error, people=found, roles=ROLES, ticked=chosen
+    )
+
+
+def _everybody(tx: Transaction, *, site: Site, by: Principal) -> list[Listed]:
+    return [_listed(tx, each, by.project) for each in site.people.everybody(tx, by=by)]
+
+
+def _listed(tx: Transaction, person: Person, project: str) -> Listed:
+    grants = tx.people.grants(person.id)
+    return Listed(
+        person,
+        sorted(grants.get(project, ())),
+        sorted(grants.get(EVERYWHERE, ())),
+        len(grants.keys() - {project, EVERYWHERE}),
+    )
+
+
+async def create(visit: Visit) -> Response:
+    """Add somebody, and show the link that lets them in."""
+    site, form = visit.site, visit.form
+    try:
+        asked = checked(
+            wire.CreatePerson,
+            name=text(form, "name") or "",
+            displayName=text(form, "displayName"),
+            email=text(form, "email"),
+            roles=ticked(form),
+        )
+
+        def use_case(tx: Transaction) -> str:
+            site.people.create_person(
+                tx,
+                asked.name,
+                project=visit.who.project,
+                roles=roles(asked.roles),
+                display_name=asked.display_name,
+                email=asked.email,
+            )
+            return site.people.invite(tx, asked.name, purpose="invitation", by=visit.who)
+
+        link = await site.database.write(use_case)
+    except AssentError as error:
+        return await _people_page(visit, error)
+    return _link_page(visit, asked.name, link, f"{asked.name} is invited")
+
+
+def _link_page(visit: Visit, name: str, link: str, title: str) -> Response:
+    base = visit.site.public_url or str(visit.request.base_url)
+    hints = (
+        f"Give this link to {name}, and to nobody else: whoever opens it first is signed in as {name}.",
+        "It works once, and for a day. It is shown only now.",
+    )
+    address = f"{base.rstrip('/')}/sign-in/{link}"
+    return secret_page(visit, title=title, secret=address, hints=hints, back=f"/admin/people/{name}")
+
+
+def _name(visit: Visit) -> str:
+    name: str = visit.request.path_params["name"]
+    if len(name) > _MAX_NAME or "\x00" in name:
+        msg = "There is nobody of this name."
+        raise NotFound(msg)
+    return name
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """One person, as an admin sees them."""
+
+    person: Person
+    grants: Mapping[str, frozenset[Role]]
+    projects: list[str]
+    groups: list[str]
+    identities: list[tuple[str, str, int, str]]
+
+
+async def person(visit: Visit) -> Response:
+    return await _person_page(visit)
+
+
+async def _person_page(visit: Visit, error: AssentError | None = None) -> Response:
+    sight = await visit.site.database.read(partial(_look, visit=visit, name=_name(visit)))
+    return await admin_page(
+        "admin_person.html",
+        "people",
+        visit=visit,
+        error=error,
+        sight=sight,
+        roles=ROLES,
+        oidc=visit.site.oidc,
+        himself=sight.person.id == visit.who.id,
+        everywhere=sorted(sight.grants.get(EVERYWHERE, ())),
+    )
+
+
+def _look(tx: Transaction, *, visit: Visit, name: str) -> Sight:
+    by = visit.who
+    found = visit.site.people.known(tx, name, by=by)
+    grants = tx.people.grants(found.id)
+    # Another project's name is nobody's business but that of an admin of all projects.
+    projects = [each.id for each in tx.projects.every() if by.everywhere or each.id == by.project]
+    seen = {project: held for project, held in grants.items() if project in {*projects, EVERYWHERE}}
+    groups = tx.people.group_names(found.id, project=by.project)
+    return Sight(found, seen, projects, sorted(groups), tx.identities.of(found.id))
+
+
+async def change_details(visit: Visit) -> Response:
+    name = _name(visit)
+    try:
+        asked = checked(wire.ChangePerson, displayName=text(visit.form, "displayName"), email=text(visit.form, "email"))
+        changes = asked.model_dump(by_alias=True, exclude_none=True)
+        await _write(visit, partial(_change, site=visit.site, name=name, changes=changes, by=visit.who))
+    except AssentError as error:
+        return await _person_page(visit, error)
+    return redirect(f"/admin/people/{name}?done=saved")
+
+
+def _change(tx: Transaction, *, site: Site, name: str, changes: Mapping[str, object], by: Principal) -> None:
+    site.people.change_person(tx, site.people.known(tx, name, by=by).name, changes, by=by)
+
+
+async def _write(visit: Visit, use_case: partial[None]) -> None:
+    await visit.site.database.write(use_case)
+    visit.site.authenticator.forget()
+
+
+async def change_roles(visit: Visit) -> Response:
+    name, project = _name(visit), text(visit.form, "project") or visit.who.project
+    granted = roles(ticked(visit.form))
+
+    def use_case(tx: Transaction) -> None:
+        found = visit.site.people.known(tx, name, by=visit.who)
+        if found.id == visit.who.id and project == visit.who.project and Role.ADMIN not in granted:
+            held = tx.people.grants(found.id).get(EVERYWHERE, frozenset())
+            if Role.ADMIN not in held:
+                raise InvalidRequest.at("/roles", "you cannot take the role admin from yourself")
+        visit.site.people.grant(tx, found.name, project, granted, by=visit.who)
+
+    try:
+        await _write(visit, partial(use_case))
+    except AssentError as error:
+        return await _person_page(visit, error)
+    return redirect(f"/admin/people/{name}?done=saved")
+
+
+async def make_link(visit: Visit) -> Response:
+    name = _name(visit)
+    try:
+        use_case = partial(visit.site.people.invite, name=name, purpose="reset", by=visit.who)
+        link = await visit.site.database.write(use_case)
+    except AssentError as error:
+        return await _person_page(visit, error)
+    return _link_page(visit, name, link, f"A way in for {name}")
+
+
+async def close_form(visit: Visit) -> Response:
+    found = await visit.site.database.read(partial(visit.site.people.known, name=_name(visit), by=visit.who))
+    question = Question(
+        title=f"Close the account of {found.name}?",
+        consequences=(
+            "They are signed out everywhere, and their tokens stop working, within seconds.",
+            "What they have decided stays as it is. Breakpoints that only they could answer go on waiting.",
+            "The account can be opened again.",
+        ),
+        action=f"/admin/people/{found.name}/close",
+        button="Close the account",
+        back=f"/admin/people/{found.name}",
+        carried={},
+    )
+    return question_page(visit, question)
+
+
+async def close(visit: Visit) -> Response:
+    return await _set_active(visit, active=False)
+
+
+async def reopen(visit: Visit) -> Response:
+    return await _set_active(visit, active=True)
+
+
+async def _set_active(visit: Visit, *, active: bool) -> Response:
+    name = _name(visit)
+    try:
+        await _write(visit, partial(_change, site=visit.site, name=name, changes={"active": active}, by=visit.who))
+    except AssentError as error:
+        return await _person_page(visit, error)
+    return redirect(f"/admin/people/{name}?done={'opened' if active else 'closed'}")
+
+
+async def add_identity(visit: Visit) -> Response:
+    name, subject = _name(visit), text(visit.form, "subject") or ""
+    try:
+        if visit.site.oidc is None:
+            raise InvalidRequest.at("/subject", "no identity provider is set up on this server")
+        link = partial(
+            visit.site.people.link_identity, name=name, issuer=visit.site.oidc.issuer, subject=subject, by=visit.who
+        )
+        await visit.site.database.write(link)
+    except AssentError as error:
+        return await _person_page(visit, error)
+    return redirect(f"/admin/people/{name}?done=saved")
+
+
+async def remove_identity(visit: Visit) -> Response:
+    name, form = _name(visit), visit.form
+    try:
+        issuer, subject = form.get("issuer", ""), form.get("subject", "")
+        unlink = partial(visit.site.people.unlink_identity, name=name, issuer=issuer, subject=subject, by=visit.who)
+        await visit.site.database.write(unlink)
+    except AssentError as error:
+        return await _person_page(visit, error)
+    return redirect(f"/admin/people/{name}?done=removed")

@@ -1,0 +1,142 @@
+"""How long things are kept, and what is held from being removed."""
+
+import re
+from functools import partial
+
+from starlette.responses import Response
+from starlette.routing import Route
+
+from assent import wire
+from assent.domain.access import Permission
+from assent.domain.errors import AssentError, NotFound
+from assent.http.addresses import known_id
+from assent.store.retention import Hold
+from assent.store.transaction import Transaction
+from assent.web.admin.frame import (
+    Question,
+    admin_page,
+    auditing,
+    checked,
+    managing,
+    number,
+    question_page,
+    text,
+)
+from assent.web.admin.projects import change_policy, mark
+from assent.web.frame import Site, Visit, redirect, route
+
+_ID = re.compile(r"hold_[0-9a-z]{26}")
+
+
+def routes(site: Site) -> list[Route]:
+    return [
+        route("/admin/retention", auditing(retention), site),
+        route("/admin/retention", managing(retention_form), site, method="POST"),
+        route("/admin/retention/confirmed", managing(keep), site, method="POST"),
+        route("/admin/retention/holds", managing(place), site, method="POST"),
+        route("/admin/retention/holds/{hold_id}/lift", managing(lift_form), site),
+        route("/admin/retention/holds/{hold_id}/lift", managing(lift), site, method="POST"),
+    ]
+
+
+async def retention(visit: Visit) -> Response:
+    return await _retention_page(visit)
+
+
+async def _retention_page(visit: Visit, error: AssentError | None = None) -> Response:
+    def use_case(tx: Transaction) -> tuple[list[Hold], dict[str, object]]:
+        return visit.site.retention.every(tx, by=visit.who), dict(tx.projects.get(visit.who.project).policy)
+
+    holds, policy = await visit.site.database.read(use_case)
+    return await admin_page(
+        "admin_retention.html",
+        "retention",
+        visit=visit,
+        error=error,
+        standing=[each for each in holds if each.lifted_at is None][::-1],
+        lifted=[each for each in holds if each.lifted_at is not None][::-1],
+        days=policy.get("retentionDays"),
+        shown=mark(policy),
+        manages=visit.who.may(Permission.MANAGE),
+    )
+
+
+async def retention_form(visit: Visit) -> Response:
+    try:
+        days = checked(wire.Policy, retentionDays=number(visit.form, "retentionDays")).retention_days
+    except AssentError as error:
+        return await _retention_page(visit, error)
+    question = Question(
+        title=f"Keep content for {days} {'day' if days == 1 else 'days'}?" if days else "Keep everything?",
+        consequences=(
+            f"What breakpoints that ended more than {days} days ago asked and were answered is removed, "
+            "beginning within a minute. Their events and hashes stay, and still verify."
+            if days
+            else "Nothing is removed any more because of its age.",
+            "What a legal hold covers stays." if days else "What was removed already stays removed.",
+            *(["What is removed cannot be brought back."] if days else []),
+        ),
+        action="/admin/retention/confirmed",
+        button="Remove what is older" if days else "Keep everything",
+        back="/admin/retention",
+        carried={name: visit.form.get(name, "") for name in ("retentionDays", "shown")},
+    )
+    return question_page(visit, question)
+
+
+async def keep(visit: Visit) -> Response:
+    try:
+        days = checked(wire.Policy, retentionDays=number(visit.form, "retentionDays")).retention_days
+        await change_policy(visit, {"retentionDays": days}, visit.form.get("shown", ""))
+    except AssentError as error:
+        return await _retention_page(visit, error)
+    return redirect("/admin/retention?done=saved")
+
+
+async def place(visit: Visit) -> Response:
+    try:
+        asked = checked(
+            wire.PlaceHold, breakpointId=text(visit.form, "breakpointId"), reason=text(visit.form, "reason") or ""
+        )
+        breakpoint_id = known_id(asked.breakpoint_id) if asked.breakpoint_id is not None else None
+        use_case = partial(visit.site.retention.place, by=visit.who, reason=asked.reason, breakpoint_id=breakpoint_id)
+        await visit.site.database.write(use_case)
+    except AssentError as error:
+        return await _retention_page(visit, error)
+    return redirect("/admin/retention?done=placed")
+
+
+def _known(visit: Visit) -> str:
+    hold_id: str = visit.request.path_params["hold_id"]
+    if not _ID.fullmatch(hold_id):
+        msg = "There is no such hold."
+        raise NotFound(msg)
+    return hold_id
+
+
+async def lift_form(visit: Visit) -> Response:
+    hold_id = _known(visit)
+    every = await visit.site.database.read(partial(visit.site.retention.every, by=visit.who))
+    hold = next((each for each in every if each.id == hold_id and each.lifted_at is None), None)
+    if hold is None:
+        msg = f"There is no hold {hold_id} in place."
+        raise NotFound(msg)
+    covered = f"the breakpoint {hold.breakpoint_id}" if hold.breakpoint_id else "the whole project"
+    question = Question(
+        title="Lift this hold?",
+        consequences=(
+            f"It covers {covered}: {hold.reason}",
+            "What is old enough may be removed within a minute, and cannot be brought back.",
+        ),
+        action=f"/admin/retention/holds/{hold_id}/lift",
+        button="Lift the hold",
+        back="/admin/retention",
+        carried={},
+    )
+    return question_page(visit, question)
+
+
+async def lift(visit: Visit) -> Response:
+    use_case = partial(visit.site.retention.lift, hold_id=_known(visit), by=visit.who)
+    await visit.site.database.write(use_case)
+    return redirect("/admin/retention?done=lifted")

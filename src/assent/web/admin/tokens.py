@@ -1,0 +1,144 @@
+"""Tokens: made here, shown once, revoked within seconds."""
+
+import re
+from functools import partial
+
+from starlette.responses import Response
+from starlette.routing import Route
+
+from assent import wire
+from assent.domain.access import Principal
+from assent.domain.errors import AssentError, NotFound
+from assent.services.people import NewToken, refuse_unbound
+from assent.store.tokens import Token
+from assent.store.transaction import Transaction
+from assent.web.admin.frame import (
+    Question,
+    admin_page,
+    checked,
+    listed,
+    managing,
+    number,
+    question_page,
+    secret_page,
+    text,
+)
+from assent.web.frame import Site, Visit, redirect, route
+
+KINDS = {
+    "agent": "raises breakpoints and waits for answers; never decides",
+    "reviewer": "a person's: decides in their name",
+    "viewer": "a person's: reads",
+    "rule-admin": "a person's: writes rules",
+    "auditor": "a person's: verifies and exports",
+    "admin": "a person's: everything they may",
+    "metrics": "reads /metrics, and nothing else",
+}
+DAY = 24 * 3600
+_ID = re.compile(r"tok_[0-9a-z]{26}")
+
+
+def routes(site: Site) -> list[Route]:
+    return [
+        route("/admin/tokens", managing(tokens), site),
+        route("/admin/tokens", managing(create), site, method="POST"),
+        route("/admin/tokens/{token_id}/revoke", managing(revoke_form), site),
+        route("/admin/tokens/{token_id}/revoke", managing(revoke), site, method="POST"),
+    ]
+
+
+async def tokens(visit: Visit) -> Response:
+    return await _tokens_page(visit)
+
+
+async def _tokens_page(visit: Visit, error: AssentError | None = None) -> Response:
+    found, names = await visit.site.database.read(partial(_every, by=visit.who))
+    now = visit.site.clock.now()
+    live = [each for each in found if each.revoked_at is None and (each.expires_at or now + 1) > now]
+    return await admin_page(
+        "admin_tokens.html",
+        "tokens",
+        visit=visit,
+        error=error,
+        live=sorted(live, key=lambda token: token.id, reverse=True),
+        dead=sorted((each for each in found if each not in live), key=lambda token: token.id, reverse=True),
+        names=names,
+        kinds=KINDS,
+    )
+
+
+def _every(tx: Transaction, *, by: Principal) -> tuple[list[Token], dict[str, str]]:
+    return tx.tokens.every(by.project), {person.id: person.name for person in tx.people.every()}
+
+
+async def create(visit: Visit) -> Response:
+    form = visit.form
+    try:
+        days = number(form, "expiresInDays")
+        asked = checked(
+            wire.CreateToken,
+            kind=form.get("kind", ""),
+            name=text(form, "name") or "",
+            person=text(form, "person"),
+            gates=listed(form, "gates"),
+            agentIds=listed(form, "agentIds"),
+            createsPerMinute=number(form, "createsPerMinute"),
+            expiresInSeconds=days * DAY if days is not None else None,
+        )
+        refuse_unbound(asked.kind, gates=asked.gates, agent_ids=asked.agent_ids, person=asked.person)
+        new = NewToken(
+            kind=asked.kind,
+            name=asked.name,
+            person=asked.person,
+            gates=tuple(asked.gates or ("*",)),
+            agent_ids=tuple(asked.agent_ids or ("*",)),
+            creates_per_minute=asked.creates_per_minute,
+            expires_in=asked.expires_in_seconds,
+        )
+        issue = partial(visit.site.people.issue_token, new=new, project=visit.who.project, by=visit.who)
+        _, secret = await visit.site.database.write(issue)
+    except AssentError as error:
+        return await _tokens_page(visit, error)
+    hints = (
+        "Copy it now: it is stored nowhere, and cannot be shown again.",
+        "Programs send it as Authorization: Bearer …, or read it from ASSENT_TOKEN.",
+    )
+    return secret_page(visit, title=f"The token {asked.name}", secret=secret, hints=hints, back="/admin/tokens")
+
+
+def _known(visit: Visit) -> str:
+    token_id: str = visit.request.path_params["token_id"]
+    if not _ID.fullmatch(token_id):
+        msg = "There is no such token."
+        raise NotFound(msg)
+    return token_id
+
+
+async def revoke_form(visit: Visit) -> Response:
+    token_id = _known(visit)
+    found, _ = await visit.site.database.read(partial(_every, by=visit.who))
+    token = next((each for each in found if each.id == token_id and each.revoked_at is None), None)
+    if token is None:
+        msg = f"There is no live token {token_id}."
+        raise NotFound(msg)
+    question = Question(
+        title=f"Revoke the token {token.name}?",
+        consequences=(
+            "Whatever uses it is refused within seconds, and what it holds open is cut.",
+            "What it has raised stays, and goes on waiting.",
+            "This cannot be undone; make a new token instead.",
+        ),
+        action=f"/admin/tokens/{token_id}/revoke",
+        button="Revoke",
+        back="/admin/tokens",
+        carried={},
+    )
+    return question_page(visit, question)
+
+
+async def revoke(visit: Visit) -> Response:
+    token_id = _known(visit)
+    await visit.site.database.write(partial(visit.site.people.revoke_token, token_id=token_id, by=visit.who))
+    visit.site.authenticator.forget()
+    visit.site.hub.cut(token_id)
+    return redirect("/admin/tokens?done=revoked")

@@ -1,0 +1,78 @@
+"""“Always approve…”: the narrowest rule that makes a question unnecessary, what it would have done, and saving it."""
+
+import msgspec
+from starlette.responses import Response
+from starlette.routing import Route
+
+from assent.domain.access import Permission
+from assent.domain.errors import AssentError, InvalidRequest
+from assent.domain.rulebook import RuleAction
+from assent.http.addresses import known_id
+from assent.http.problems import STATUS
+from assent.store.reading import Whole
+from assent.web.frame import Site, Visit, page, redirect, route
+from assent.web.rules import Typed, write_rule
+from assent.web.trial import ACTIONS, DAYS, LISTED, tried
+
+SOURCE = "always-approve"
+
+
+def routes(site: Site) -> list[Route]:
+    address = "/breakpoints/{breakpoint_id}/always"
+    return [route(address, always_form, site), route(address, always, site, method="POST")]
+
+
+async def offered(visit: Visit) -> Whole:
+    """Return the breakpoint, or refuse: not everybody may, and not every question may go unasked."""
+    visit.who.require(Permission.RULES)
+    row = await visit.site.inbox.whole(known_id(visit.request.path_params["breakpoint_id"]), visit.who)
+    if msgspec.json.decode(row.payload).get("hardStop") is True:
+        raise InvalidRequest("The agent asks for a person each time (hardStop); no rule can answer in their place.")
+    return row
+
+
+async def always_form(visit: Visit) -> Response:
+    row = await offered(visit)
+    saved = visit.request.query_params.get("saved", "")
+    if saved:
+        return page("always_saved.html", visit=visit, now=visit.site.clock.now(), row=row, rule=saved[:70])
+    # Asked each time anew: what the agent, the policy or a purge rules out is refused here.
+    found = await visit.site.backtests.propose(row.id, days=DAYS, limit=LISTED, by=visit.who)
+    typed = Typed.of({"pattern": found.run.wanted.pattern} | dict(visit.request.query_params))
+    return await _page(visit, row, typed)
+
+
+async def _page(visit: Visit, row: Whole, typed: Typed, error: AssentError | None = None) -> Response:
+    trial = await tried(visit, typed.pattern, RuleAction.AUTO.value)
+    return page(
+        "always_body.html" if visit.region == "dialog" else "always.html",
+        visit=visit,
+        status=STATUS[type(error)] if error else 200,
+        now=visit.site.clock.now(),
+        row=row,
+        typed=typed,
+        trial=trial,
+        actions=ACTIONS,
+        trouble=error,
+    )
+
+
+async def always(visit: Visit) -> Response:
+    """Save the rule. The breakpoint itself stays as it is: a rule speaks of what comes, a person of what is here."""
+    row = await offered(visit)
+    await visit.site.backtests.propose(row.id, days=1, limit=0, by=visit.who)
+    given = Typed.of(visit.form)
+    typed = Typed(
+        pattern=given.pattern,
+        action=RuleAction.AUTO.value,
+        note=given.note,
+        expires=given.expires,
+        why=given.why or f"Always approve, said at {row.id}",
+    )
+    if visit.form.get("do") == "test":
+        return redirect(f"/breakpoints/{row.id}/always?" + typed.address().partition("?")[2])
+    try:
+        rule = await write_rule(visit, typed, source=SOURCE)
+    except InvalidRequest as error:
+        return await _page(visit, row, typed, error)
+    return redirect(f"/breakpoints/{row.id}/always?saved={rule.id}")

@@ -1,0 +1,129 @@
+"""The attempt before this one: what people said about it, and what the agent changed since."""
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+from markupsafe import Markup
+
+from assent.domain.audit import Comment
+from assent.services.attempts import Pair, Previous
+from assent.store.reading import Whole
+from assent.web.render import file_size
+from assent.web.rendering.cache import Cache
+from assent.web.rendering.diff import diff
+from assent.web.rendering.difference import difference
+from assent.web.rendering.rendered import Rendered
+
+VERSION = 1
+KEPT_BYTES = 8 * 1024 * 1024
+MAX_CHARACTERS = 256 * 1024
+MAX_SHOWN_LINES = 2_000
+# Files and the question are compared for themselves; the others differ in every attempt and stand above.
+_APART = frozenset({"question", "attempt", "previousFeedback"})
+NOTHING = Markup()
+
+_cache = Cache(KEPT_BYTES)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One thing that differs: its lines, or in words."""
+
+    what: str
+    path: str = ""
+    html: Markup = NOTHING
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ShownAttempt:
+    row: Whole
+    said: Sequence[Comment]
+    changes: Sequence[Change]
+    compared: bool
+    """False if the content of either is gone, so that nobody can tell what changed."""
+
+
+def shown_attempt(found: Previous, row: Whole) -> ShownAttempt:
+    """Compare two attempts; takes a while, so not on the event loop."""
+    compared = row.purged_at is None and found.row.purged_at is None
+    changes = list(_changes(found, row)) if compared else []
+    return ShownAttempt(found.row, found.comments, changes, compared)
+
+
+def _changes(found: Previous, row: Whole) -> Iterator[Change]:
+    before: dict[str, Any] = msgspec.json.decode(found.row.payload)
+    after: dict[str, Any] = msgspec.json.decode(row.payload)
+    questions = str(before.get("question") or ""), str(after.get("question") or "")
+    if questions[0] != questions[1]:
+        yield _compared("Question", *(f"{question}\n" for question in questions))
+    told = _told(found.row, before), _told(row, after)
+    if told[0] != told[1]:
+        yield _compared("What else was sent", *told)
+    for pair in found.pairs:
+        if pair.changed:
+            yield _file(pair)
+
+
+def _told(row: Whole, payload: Mapping[str, Any]) -> str:
+    """Return all that was sent apart from question and files, one value a line and in one order."""
+    rest = {name: value for name, value in payload.items() if name not in _APART}
+    context = rest.get("context")
+    if isinstance(context, dict):
+        rest["context"] = {name: value for name, value in context.items() if name != "files"}  # pyright: ignore[reportUnknownVariableType]
+    outside = {"agentId": row.agent_id, "title": row.title, "tags": msgspec.json.decode(row.tags), "risk": row.risk}
+    named = rest | {name: value for name, value in outside.items() if value}
+    return msgspec.json.format(msgspec.json.encode(named, order="sorted"), indent=2).decode() + "\n"
+
+
+def _file(pair: Pair) -> Change:
+    before, after = pair.before, pair.after
+    if before is None or after is None:
+        there = before or after
+        assert there is not None, "a pair has at least one side"
+        size = file_size(there.size) if there.size is not None else "not provided"
+        return Change("File removed" if after is None else "New file", there.path, notes=(size,))
+    notes = (f"Its format was {before.format} and is now {after.format}.",) if before.format != after.format else ()
+    if before.sha256 == after.sha256:
+        return Change("File", after.path, notes=notes)
+    if pair.contents is None:
+        return Change("File", after.path, notes=(*notes, _why_not(pair)))
+    texts = (content.decode(errors="replace") for content in pair.contents)
+    return _compared("File", *texts, path=after.path, notes=notes)
+
+
+def _why_not(pair: Pair) -> str:
+    assert pair.before is not None, "it is in both"
+    assert pair.after is not None, "the same"
+    if pair.after.sha256 is None:
+        return "It was provided last time and is not provided now."
+    if pair.before.sha256 is None:
+        return "It was not provided last time."
+    sizes = f"{file_size(pair.before.size or 0)} before, {file_size(pair.after.size or 0)} now"
+    return f"It changed ({sizes}), and is no text or too long to compare here."
+
+
+def _compared(what: str, before: str, after: str, *, path: str = "", notes: tuple[str, ...] = ()) -> Change:
+    made = _cache.get((_hash(before), _hash(after), VERSION), lambda: _difference(before, after))
+    return Change(what, path, made.html, (*notes, *made.notes))
+
+
+def _hash(text: str) -> bytes:
+    return hashlib.sha256(text.encode(errors="surrogatepass")).digest()
+
+
+def _difference(before: str, after: str) -> Rendered:
+    found = difference(before, after) if max(len(before), len(after)) <= MAX_CHARACTERS else None
+    if found is None:
+        return Rendered(NOTHING, ("It changed, and is too long to compare here.",))
+    if not found:
+        return Rendered(NOTHING, ("It changed only in bytes that make no difference as text.",))
+    lines = found.split("\n")
+    made = diff("\n".join(lines[:MAX_SHOWN_LINES]))
+    if len(lines) <= MAX_SHOWN_LINES:
+        return made
+    left = f"{len(lines) - MAX_SHOWN_LINES:,} more lines of difference are not shown."
+    return Rendered(made.html, (*made.notes[1:], left))

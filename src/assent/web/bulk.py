@@ -1,0 +1,144 @@
+"""Answering several at once: within one gate, never what is high risk or needs more than a yes, with one undo."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import msgspec
+from starlette.datastructures import QueryParams
+from starlette.responses import Response
+from starlette.routing import Route
+
+from assent.domain.errors import AssentError, InvalidRequest
+from assent.domain.terms import MAX_TEXT, Answer, Terms
+from assent.http.addresses import known_id
+from assent.store.reading import Whole
+from assent.store.transaction import Transaction
+from assent.web.filters import MOST, Filters, asked_in, filters
+from assent.web.frame import Site, Visit, large_page, redirect, route
+from assent.web.listing import to_list
+
+PICK = "pick-"
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """What of the selection can be answered together, and what not, with the reason."""
+
+    rows: list[Whole]
+    left_out: list[tuple[Whole, str]]
+
+    @property
+    def gate(self) -> str:
+        return self.rows[0].gate if self.rows else ""
+
+
+async def confirm(visit: Visit) -> Response:
+    """List what will be answered; nothing is yet."""
+    return await _confirm_page(visit, await _chosen(visit), trouble=None)
+
+
+async def decide(visit: Visit) -> Response:
+    approved, comment = _approved(visit), visit.form.get("comment", "").strip()
+    chosen = await _chosen(visit)
+    if not approved and not comment:
+        return await _confirm_page(visit, chosen, trouble="Say why, so that the agents can do better.")
+    if len(comment) > MAX_TEXT:
+        raise InvalidRequest.at("/comment", f"is longer than {MAX_TEXT:,} characters")
+    batch = await visit.site.database.write(_new_batch)
+    failed = len(chosen.left_out)
+    for row in chosen.rows:
+        # One transaction each: one that was decided meanwhile keeps none of the others from being answered.
+        shown = visit.form.get(f"{PICK}{row.id}", "")
+        answer = Answer(approved=approved, comment=comment or None, digest=shown)
+        use_case = partial(
+            visit.site.holding.hold, breakpoint_id=row.id, answer=answer, by=visit.who, via="web", batch=batch
+        )
+        try:
+            await visit.site.database.write(use_case, locks=row.id)
+        except AssentError:
+            failed += 1
+    asked = _asked(visit)
+    given = len(chosen.rows) + len(chosen.left_out) - failed
+    word = f"batch={batch}&count={given}&failed={failed}"
+    return redirect(f"/{asked.behind}{'&' if asked.behind else '?'}{word}")
+
+
+async def undo(visit: Visit) -> Response:
+    batch = visit.request.query_params.get("batch", "")
+    use_case = partial(visit.site.holding.take_back_batch, batch=batch, by=visit.who)
+    await visit.site.database.write(use_case)
+    asked = asked_in(visit.request)
+    return redirect(f"/{asked.behind}{'&' if asked.behind else '?'}said=undone")
+
+
+def _new_batch(tx: Transaction) -> str:
+    return tx.new_id("batch")
+
+
+def _approved(visit: Visit) -> bool:
+    decision = visit.form.get("decision")
+    if decision not in {"approve", "reject"}:
+        raise InvalidRequest.at("/decision", "choose Approve or Reject")
+    return decision == "approve"
+
+
+def _asked(visit: Visit) -> Filters:
+    return replace(filters(QueryParams(visit.form.get("query", ""))), cursor="", shown="")
+
+
+async def _chosen(visit: Visit) -> Chosen:
+    ids = [name.removeprefix(PICK) for name in visit.form if name.startswith(PICK)]
+    if len(ids) > MOST:
+        raise InvalidRequest.at("selection", f"holds more than {MOST} breakpoints")
+    rows = [await visit.site.inbox.whole(known_id(each), visit.who) for each in ids]
+    return sorted_out(rows, approved=_approved(visit))
+
+
+def sorted_out(rows: Sequence[Whole], *, approved: bool) -> Chosen:
+    gate = rows[0].gate if rows else ""
+    reasons = [(row, why_alone(row, gate, approved=approved)) for row in rows]
+    return Chosen([row for row, why in reasons if why is None], [(row, why) for row, why in reasons if why])
+
+
+def why_alone(row: Whole, gate: str, *, approved: bool) -> str | None:
+    """Say why a breakpoint is answered alone, or None if it may be answered with others of its gate."""
+    payload: dict[str, Any] = msgspec.json.decode(row.payload)
+    alone = {
+        "it waits no more": row.status != "waiting",
+        "it is of another gate": row.gate != gate,
+        "it is high risk": row.risk == "high",
+        "it is a hard stop": payload.get("hardStop") is True,
+        "it is irreversible": payload.get("irreversible") is True or "irreversible" in msgspec.json.decode(row.tags),
+        "it asks for more than a yes": approved and not Terms.of(row.gate, payload).plain,
+    }
+    return next((why for why, holds in alone.items() if holds), None)
+
+
+async def _confirm_page(visit: Visit, chosen: Chosen, *, trouble: str | None) -> Response:
+    nothing = None if chosen.rows or chosen.left_out else "Select some of the list first."
+    response = await large_page(
+        "dialog.html" if visit.region else "bulk.html",
+        visit=visit,
+        inner="bulk_body.html",
+        approved=_approved(visit),
+        chosen=chosen.rows,
+        left_out=chosen.left_out,
+        gate=chosen.gate,
+        comment=visit.form.get("comment", ""),
+        query=_asked(visit).query,
+        undo_seconds=visit.site.holding.seconds,
+        trouble=trouble or nothing,
+    )
+    if visit.region:
+        response.headers["HX-Retarget"] = "#dialog"
+    return response
+
+
+def routes(site: Site) -> list[Route]:
+    posts = {"/bulk/confirm": confirm, "/bulk/decide": decide, "/bulk/undo": undo}
+    return [
+        *(route(path, page, site, method="POST") for path, page in posts.items()),
+        *(route(path, to_list, site) for path in posts),
+    ]

@@ -1,0 +1,111 @@
+"""Gates: every one with how it fares, and one with its history and the rules that have a say about it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from urllib.parse import quote, urlencode
+
+from starlette.responses import Response
+from starlette.routing import Route
+
+from assent.domain.errors import InvalidRequest, NotFound
+from assent.domain.expressions import Subject
+from assent.domain.gates import MAX_GATE
+from assent.domain.rulebook import Rule
+from assent.domain.rules import propose
+from assent.services.history import Past, response_seconds
+from assent.services.metrics import GATE_DAYS, GATE_LOOKED_AT, OUTCOMES
+from assent.store.reading import Query, decode_cursor, encode_cursor
+from assent.web.charts import duration, percent
+from assent.web.frame import Site, Visit, page, route
+from assent.web.rules import state
+from assent.web.trial import ACTIONS
+
+PAGE = 50
+_DOTS = {".", ".."}
+"""Browsers take these for steps in an address, however they are written."""
+
+
+def routes(site: Site) -> list[Route]:
+    return [route("/gates", listing, site), route("/gates/{gate:path}", gate_page, site)]
+
+
+def address(gate: str) -> str:
+    return f"/gates?{urlencode({'gate': gate})}" if gate in _DOTS else f"/gates/{quote(gate, safe='')}"
+
+
+def known_gate(gate: str) -> str:
+    if not gate or len(gate) > MAX_GATE or "\x00" in gate:
+        msg = f"There is no gate {gate[:60]!r} in this project."
+        raise NotFound(msg)
+    return gate
+
+
+async def listing(visit: Visit) -> Response:
+    params = visit.request.query_params
+    if params.get("gate", "").strip():
+        return await _gate_page(visit, known_gate(params["gate"].strip()))
+    after = params.get("after", "")
+    if len(after) > MAX_GATE or "\x00" in after:
+        raise InvalidRequest.at("after", "is not a gate")
+    found = await visit.site.metrics.gates(after=after, by=visit.who)
+    return page(
+        "gates.html",
+        visit=visit,
+        now=visit.site.clock.now(),
+        found=found,
+        after=after,
+        days=GATE_DAYS,
+        looked_at=GATE_LOOKED_AT,
+        address=address,
+        duration=duration,
+        percent=percent,
+        next_page=f"/gates?{urlencode({'after': found.lines[-1].gate})}" if found.more else None,
+    )
+
+
+async def gate_page(visit: Visit) -> Response:
+    return await _gate_page(visit, known_gate(visit.request.path_params["gate"]))
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    past: Past
+    took: str
+
+
+async def _gate_page(visit: Visit, gate: str) -> Response:
+    query = Query(project=visit.who.project, gate=gate, limit=PAGE)
+    cursor = visit.request.query_params.get("cursor")
+    asked = query if not cursor else _from(query, cursor)
+    found = await visit.site.history.page(asked)
+    if not found and not cursor:
+        msg = f"No breakpoint of the gate {gate!r} was ever raised in this project."
+        raise NotFound(msg)
+    now = visit.site.clock.now()
+    standing = await visit.site.history.standing(query)
+    fitting = partial(visit.site.rules.fitting, project=visit.who.project, gate=gate, now=now)
+    rules: Sequence[Rule] = await visit.site.database.read(fitting)
+    here = address(gate)
+    more = urlencode({"cursor": encode_cursor(query, found[PAGE - 1].row)}) if len(found) > PAGE else ""
+    return page(
+        "gates_one.html",
+        visit=visit,
+        now=now,
+        gate=gate,
+        here=here,
+        standing=standing,
+        outcomes=OUTCOMES,
+        lines=[Line(each, duration(response_seconds(each.row))) for each in found[:PAGE]],
+        rules=[(rule, state(rule, now)) for rule in rules],
+        actions=ACTIONS,
+        duration=duration,
+        percent=percent,
+        continued=bool(cursor),
+        next_page=f"{here}{'&' if '?' in here else '?'}{more}" if more else None,
+        write_address="/rules/new?" + urlencode({"pattern": propose(Subject(gate, {}))}),
+    )
+
+
+def _from(query: Query, cursor: str) -> Query:
+    return replace(query, cursor=decode_cursor(cursor, sort=query.sort))

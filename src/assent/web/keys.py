@@ -1,0 +1,52 @@
+"""The one table of keys: it drives the bindings, the help sheet, the palette and the hints on buttons."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One action: its name in the pages (`data-action`), its keys as a person presses them, and what it does."""
+
+    action: str
+    keys: str
+    does: str
+    group: str
+
+
+KEYS = (
+    Key("next", "j", "Next in the list", "Move"),
+    Key("previous", "k", "Previous in the list", "Move"),
+    Key("open", "Enter", "Read what is selected", "Move"),
+    Key("back", "u", "Back to the list", "Move"),
+    Key("search", "/", "Search", "Move"),
+    Key("approve", "a", "Approve", "Decide"),
+    Key("reject", "r", "Reject, with a reason", "Decide"),
+    Key("option", "1–9", "Pick an option", "Decide"),
+    Key("comment", "c", "Comment without deciding", "Decide"),
+    Key("undo", "z", "Undo the last answer", "Decide"),
+    Key("claim", "m", "Mark as mine, or let go", "Decide"),
+    Key("snooze", "s", "Snooze", "Decide"),
+    Key("select", "x", "Select for a bulk answer", "Decide"),
+    Key("go-inbox", "g i", "Go to the inbox", "Go to"),
+    Key("go-mine", "g m", "Go to what is mine", "Go to"),
+    Key("go-runs", "g r", "Go to the runs", "Go to"),
+    Key("go-rules", "g u", "Go to the rules", "Go to"),
+    Key("go-gates", "g g", "Go to the gates", "Go to"),
+    Key("go-insights", "g s", "Go to the metrics", "Go to"),
+    Key("go-admin", "g a", "Go to the administration", "Go to"),
+    Key("palette", "⌘K", "Find an action", "Help"),
+    Key("help", "?", "All keys", "Help"),
+)
+_BY_ACTION = {key.action: key for key in KEYS}
+
+
+def key_for(action: str) -> str:
+    """Return the key to show on a button."""
+    return _BY_ACTION[action].keys
+
+
+def grouped() -> dict[str, list[Key]]:
+    found: dict[str, list[Key]] = {}
+    for key in KEYS:
+        found.setdefault(key.group, []).append(key)
+    return found

@@ -1,0 +1,99 @@
+"""Metrics: how many wait, how long people take, and who or what decides; as plots and as tables."""
+
+from starlette.responses import Response
+from starlette.routing import Route
+
+from assent.domain.errors import InvalidRequest
+from assent.services.metrics import OUTCOMES, PERIODS, Insights, Step
+from assent.web.charts import Chart, Series, duration, percent
+from assent.web.frame import Site, Visit, page, route
+from assent.web.gates import address
+
+USUAL = "7d"
+TOKENS = {
+    "approved": "yes",
+    "rejected": "no",
+    "auto": "accent",
+    "expired": "edge",
+    "cancelled": "muted",
+    "waiting": "wait-dot",
+}
+
+
+def routes(site: Site) -> list[Route]:
+    return [route("/insights", insights, site)]
+
+
+async def insights(visit: Visit) -> Response:
+    name = visit.request.query_params.get("period") or USUAL
+    if name not in PERIODS:
+        raise InvalidRequest.at("period", f"must be one of {', '.join(PERIODS)}")
+    found = await visit.site.metrics.insights(PERIODS[name], by=visit.who)
+    return page(
+        "metrics.html",
+        visit=visit,
+        now=found.now,
+        found=found,
+        periods=PERIODS.values(),
+        charts=[_waiting(found), _times(found), _shares(found)],
+        outcomes=OUTCOMES,
+        duration=duration,
+        percent=percent,
+        address=address,
+    )
+
+
+def _waiting(found: Insights) -> Chart:
+    now, most = found.steps[-1].waiting, max(each.waiting for each in found.steps)
+    return Chart(
+        id="waiting",
+        title="Waiting",
+        summary=f"{now:,} wait now; {most:,} at most, at the end of each step.",
+        kind="lines",
+        unit="count",
+        step=found.period.step,
+        at=[each.since for each in found.steps],
+        series=[Series("waiting", "wait-dot", [each.waiting for each in found.steps])],
+    )
+
+
+def _times(found: Insights) -> Chart:
+    taken = found.times
+    summary = "Nobody has decided anything yet."
+    if taken:
+        summary = (
+            f"Half of {taken.count:,} decisions took less than {duration(taken.p50)}, nine of ten less than "
+            f"{duration(taken.p90)}, 99 of 100 less than {duration(taken.p99)}."
+        )
+    return Chart(
+        id="times",
+        title="How long people take",
+        summary=f"{summary} By when the question was raised.",
+        kind="lines",
+        unit="seconds",
+        step=found.period.step,
+        at=[each.since for each in found.steps],
+        series=[
+            Series("p50", "yes", [each.times.p50 if each.times else None for each in found.steps]),
+            Series("p90", "wait-dot", [each.times.p90 if each.times else None for each in found.steps]),
+            Series("p99", "no", [each.times.p99 if each.times else None for each in found.steps]),
+        ],
+    )
+
+
+def _shares(found: Insights) -> Chart:
+    told = ", ".join(f"{percent(found.whole.share(each))} {each}" for each in OUTCOMES if found.whole.outcomes[each])
+    return Chart(
+        id="shares",
+        title="What became of them",
+        summary=f"Of {found.raised:,} raised: {told}." if told else "Nothing was raised.",
+        kind="bars",
+        unit="percent",
+        step=found.period.step,
+        at=[each.since for each in found.steps],
+        series=[Series(name, TOKENS[name], [_share(each, name) for each in found.steps]) for name in OUTCOMES],
+    )
+
+
+def _share(step: Step, outcome: str) -> float | None:
+    return step.outcomes[outcome] / step.looked_at if step.looked_at else None

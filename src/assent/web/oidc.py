@@ -1,0 +1,72 @@
+"""Signing in with an identity provider: the way there, and the way back."""
+
+from functools import partial
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from assent.domain.errors import AssentError, NotFound
+from assent.http.problems import STATUS
+from assent.http.sessions import local_path
+from assent.services.oidc import NotLinked, OidcService
+from assent.web.frame import Site, message_page, open_route, redirect
+
+COOKIE_SECONDS = 600
+
+
+def routes(site: Site) -> list[Route]:
+    return [
+        open_route("/sign-in/oidc", depart, site),
+        open_route("/sign-in/oidc/callback", arrive, site),
+    ]
+
+
+def _provider(site: Site) -> OidcService:
+    if site.oidc is None:
+        msg = "No identity provider is set up on this server."
+        raise NotFound(msg)
+    return site.oidc
+
+
+def _back_to(site: Site, request: Request) -> str:
+    return (site.public_url or str(request.base_url)).rstrip("/") + "/sign-in/oidc/callback"
+
+
+async def depart(site: Site, request: Request) -> Response:
+    provider = _provider(site)
+    site.sessions.count_sign_in(request, "departure")
+    after = local_path(request.query_params.get("next"))
+    try:
+        address, sealed = await provider.depart(back_to=_back_to(site, request), after=after)
+    except AssentError as error:
+        return _refused(error, site)
+    response = redirect(address)
+    site.sessions.lend(response, sealed, seconds=COOKIE_SECONDS)
+    return response
+
+
+async def arrive(site: Site, request: Request) -> Response:
+    provider = _provider(site)
+    site.sessions.count_sign_in(request, "address")
+    try:
+        sealed = site.sessions.lent(request)
+        arrival, after = await provider.arrive(request.query_params, sealed, back_to=_back_to(site, request))
+        secret = await site.sessions.open(request, partial(provider.admit, arrival=arrival, people=site.people))
+    except AssentError as error:
+        response = _refused(error, site)
+        site.sessions.take_back(response)
+        return response
+    response = redirect(local_path(after))
+    site.sessions.give(response, secret)
+    site.sessions.take_back(response)
+    return response
+
+
+def _refused(error: AssentError, site: Site) -> Response:
+    if isinstance(error, NotLinked):
+        details = dict(error.details)
+        subject = f"{details['subject']} at {details['issuer']}"
+        return message_page("You are not known here", error.message, subject, status=403)
+    assert site.oidc is not None, "somebody asked it"
+    return message_page(f"Not signed in with {site.oidc.name}", error.message, status=STATUS[type(error)])

@@ -1,0 +1,106 @@
+"""Code and plain text as numbered lines, code with highlighting where that is quick."""
+
+import re
+import time
+from collections.abc import Iterator
+from pathlib import PurePosixPath
+from typing import Any
+
+from markupsafe import Markup, escape
+from pygments.lexer import Lexer
+from pygments.lexers import get_lexer_by_name  # pyright: ignore[reportUnknownVariableType]
+from pygments.token import STANDARD_TYPES
+
+from assent.web.rendering.rendered import Rendered, TooSlow
+
+MAX_HIGHLIGHTED = 50 * 1024
+MAX_LINE = 1_000
+PATIENCE = 0.3
+"""Seconds that highlighting may take."""
+
+# Only lexers whose every step stays short on hostile text: the clock is looked at between two steps.
+LANGUAGES = {
+    "bash": "bash sh zsh shell console", "c": "c h", "cpp": "cpp cc cxx hpp c++", "csharp": "csharp cs c#",
+    "css": "css scss", "docker": "docker dockerfile", "go": "go golang", "graphql": "graphql gql",
+    "html": "html htm vue",
+    "java": "java", "javascript": "javascript js mjs cjs jsx", "json": "json jsonl", "kotlin": "kotlin kt kts",
+    "php": "php", "protobuf": "protobuf proto", "python": "python py pyi python3", "ruby": "ruby rb", "rust": "rust rs",
+    "sql": "sql", "terraform": "terraform tf hcl", "toml": "toml", "typescript": "typescript ts tsx",
+    "xml": "xml svg", "yaml": "yaml yml",
+}  # fmt: skip
+# The page has classes of its own, one of which hides what carries it.
+CLASSES = {kind: f"t-{name}" if name else "" for kind, name in STANDARD_TYPES.items()}
+_NAMES = {name: lexer for lexer, names in LANGUAGES.items() for name in names.split()}
+_lexers: dict[str, Lexer] = {}
+_LONG_LINE = re.compile(f"[^\n]{{{MAX_LINE + 1}}}")
+
+
+def language_of(language: str | None, path: str = "") -> str | None:
+    """Return the language to highlight, as the agent named it or as the file's name ends."""
+    named = _NAMES.get((language or "").strip().lower())
+    if named or language:
+        return named
+    name = PurePosixPath(path).name.lower()
+    return _NAMES.get(name.rpartition(".")[2])
+
+
+def code(text: str, language: str | None, *, patience: float = PATIENCE) -> Rendered:
+    """Number the lines and highlight them, or say why not; `text` has its unseen characters written out."""
+    note = _why_plain(text) if language else None
+    if language is None or note:
+        return Rendered(plain(text), (note,) if note else ())
+    try:
+        return Rendered(_numbered(_pieces(text, language, until=time.monotonic() + patience)))
+    except TooSlow:
+        return Rendered(plain(text), ("Shown without highlighting: it takes too long.",), hurried=True)
+
+
+def highlighted(text: str, language: str | None, *, until: float) -> Markup:
+    """Return the inside of a block of code, for text that has its unseen characters written out."""
+    if language is None or _why_plain(text):
+        return escape(text)
+    try:
+        return Markup().join(_marked(kind, piece) for kind, piece in _pieces(text, language, until=until))
+    except TooSlow:
+        return escape(text)
+
+
+def plain(text: str) -> Markup:
+    return _numbered([("", text)])
+
+
+def _why_plain(text: str) -> str | None:
+    if len(text) > MAX_HIGHLIGHTED:
+        return f"Shown without highlighting: it is longer than {MAX_HIGHLIGHTED // 1024} KiB."
+    if _LONG_LINE.search(text):
+        return f"Shown without highlighting: it has a line of more than {MAX_LINE} characters."
+    return None
+
+
+def _pieces(text: str, language: str, *, until: float) -> Iterator[tuple[str, str]]:
+    lexer = _lexers.get(language)
+    if lexer is None:
+        lexer = _lexers[language] = get_lexer_by_name(language, stripnl=False, ensurenl=False)
+    # get_tokens() would change line ends and drop a byte order mark: what is there is shown.
+    steps: Any = lexer.get_tokens_unprocessed(text)
+    for _, kind, piece in steps:
+        if time.monotonic() > until:
+            raise TooSlow
+        while kind not in CLASSES:
+            kind = kind.parent  # noqa: PLW2901
+        yield CLASSES[kind], piece
+
+
+def _numbered(pieces: Iterator[tuple[str, str]] | list[tuple[str, str]]) -> Markup:
+    lines: list[list[Markup]] = [[]]
+    for kind, piece in pieces:
+        first, *more = piece.split("\n")
+        lines[-1].append(_marked(kind, first))
+        lines += [[_marked(kind, each)] for each in more]
+    if len(lines) > 1 and not Markup().join(lines[-1]):
+        lines.pop()
+    return Markup().join(Markup('<span class="line">%s\n</span>') % Markup().join(line) for line in lines)
+
+
+def _marked(kind: str, piece: str) -> Markup:
+    return Markup('<span class="%s">%s</span>') % (kind, piece) if kind and piece else escape(piece)

@@ -1,0 +1,82 @@
+"""Rules to a file and from one, by hand: `rules.json`, with a look at what an import would do."""
+
+import asyncio
+import json
+from functools import partial
+
+from pydantic import ValidationError
+from starlette.responses import Response
+from starlette.routing import Route
+
+from assent import wire
+from assent.domain.access import Permission
+from assent.domain.canonical import strict_loads
+from assent.domain.errors import AssentError, InvalidRequest, MalformedJson
+from assent.domain.rules_file import Entry, read, written
+from assent.http.problems import STATUS, from_validation
+from assent.services.rules_file import Import, Imported, forecast, import_rules
+from assent.web.frame import HEADERS, Site, Visit, page, redirect, route
+from assent.web.rules import limited
+
+LISTED = 200
+
+
+def routes(site: Site) -> list[Route]:
+    return [
+        route("/rules/rules.json", export, site),
+        route("/rules/import", import_form, site),
+        route("/rules/import", import_file, site, method="POST"),
+    ]
+
+
+async def export(visit: Visit) -> Response:
+    """Hand out the rules as they are stored: one that can no longer be read is still among them."""
+    visit.who.require(Permission.READ_PEOPLE)
+    found = await visit.site.database.read(lambda tx: tx.rules.standing(visit.who.project))
+    headers = HEADERS | {"Content-Disposition": 'attachment; filename="rules.json"'}
+    return Response(json.dumps(written(found), indent=2, ensure_ascii=False), 200, headers, "application/json")
+
+
+async def import_form(visit: Visit) -> Response:
+    visit.who.require(Permission.RULES)
+    return _page(visit)
+
+
+async def import_file(visit: Visit) -> Response:
+    """Say what the file would do, or do it; all of it or nothing."""
+    visit.who.require(Permission.RULES)
+    form = visit.form
+    replacing, doing = form.get("replace") == "yes", form.get("do") == "import"
+    try:
+        entries = await asyncio.to_thread(_entries, form.get("file", ""))
+        why = limited("why", form.get("why", ""), needed=doing)
+        wanted = Import(entries=tuple(entries), replacing=replacing, why=why or None)
+        if doing:
+            await visit.site.database.write(partial(import_rules, wanted=wanted, by=visit.who))
+            return redirect("/rules")
+        plan = await visit.site.database.read(partial(forecast, wanted=wanted, by=visit.who))
+    except (InvalidRequest, MalformedJson) as error:
+        return _page(visit, error=error)
+    return _page(visit, plan)
+
+
+def _entries(text: str) -> list[Entry]:
+    try:
+        document = wire.RulesFile.model_validate(strict_loads(text.encode()))
+    except ValidationError as error:
+        raise from_validation(error) from error
+    return read(document.model_dump(by_alias=True, exclude_none=True))
+
+
+def _page(visit: Visit, plan: Imported | None = None, *, error: AssentError | None = None) -> Response:
+    return page(
+        "rules_import.html",
+        visit=visit,
+        status=STATUS[type(error)] if error else 200,
+        file=visit.form.get("file", ""),
+        replacing=visit.form.get("replace") == "yes",
+        why=visit.form.get("why", ""),
+        found=plan,
+        listed=LISTED,
+        trouble=error,
+    )

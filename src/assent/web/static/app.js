@@ -1,0 +1,23 @@
+// @ts-check
+/** The islands on every page: they own the cursor, the focus and what is open; the server owns everything else. */
+
+import { startBulk } from "./bulk.js";
+import { startDialogs } from "./dialogs.js";
+import { startKeys } from "./keys.js";
+import { startList } from "./list.js";
+import { startLive } from "./live.js";
+import { startNotices } from "./notices.js";
+import { startPalette } from "./palette.js";
+import { startCopying } from "./page.js";
+import { startTimes } from "./times.js";
+
+document.documentElement.classList.add("scripted");
+startTimes();
+startCopying();
+startDialogs();
+startList();
+startBulk();
+startNotices();
+startPalette();
+startKeys();
+startLive();

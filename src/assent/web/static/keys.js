@@ -1,0 +1,134 @@
+// @ts-check
+/** Keys: the table stands in the help sheet, as the server wrote it; here each action finds what it presses. */
+
+import { togglePick } from "./bulk.js";
+import { openDialog, toggleDialog } from "./dialogs.js";
+import { move, onScreen, open } from "./list.js";
+import { find, findAll, isTyping } from "./page.js";
+
+const OFF = "assent.single-keys-off";
+const SEQUENCE_MS = 1200;
+/** @type {Map<string, string>} */
+const bindings = new Map();
+let prefix = "";
+let prefixAt = 0;
+
+/** Press a real button or follow a real link. @param {string} action */
+function press(action) {
+  const found = findAll(`[data-action="${action}"]`).find((element) => element.checkVisibility());
+  found?.click();
+  return !!found;
+}
+
+/** @param {string} action */
+function focus(action) {
+  find(`[data-action="${action}"]`)?.focus();
+}
+
+function reject() {
+  const reason = find("#comment");
+  if (!(reason instanceof HTMLTextAreaElement)) return;
+  if (reason.value.trim()) press("reject");
+  else {
+    reason.scrollIntoView({ block: "nearest" });
+    reason.focus();
+  }
+}
+
+/** @param {string} digit */
+function pickOption(digit) {
+  const button = find(`#answer [data-option="${digit}"]`);
+  if (button) button.click();
+  else find(`#option-${Number(digit) - 1}`)?.click();
+}
+
+/** @type {Record<string, () => void>} */
+const actions = {
+  next: () => move(1),
+  previous: () => move(-1),
+  open,
+  search: () => focus("search"),
+  comment: () => focus("comment"),
+  // Never on an item that is not on the screen: the first press only brings it there.
+  approve: () => { if (onScreen() && !press("approve")) find("#answer [data-option], #option-0")?.focus(); },
+  reject: () => { if (onScreen()) reject(); },
+  select: togglePick,
+  help: () => toggleDialog("help"),
+  palette: () => toggleDialog("palette"),
+  "go-mine": () => location.assign("/?mine=1"),
+};
+
+/** Do what an action's key does. @param {string} action */
+export function run(action) {
+  const own = actions[action];
+  if (own) own();
+  else press(action);
+}
+
+function read() {
+  for (const entry of findAll("#help [data-keys]")) bindings.set(entry.dataset.keys ?? "", entry.dataset.does ?? "");
+}
+
+/** @param {KeyboardEvent} event */
+function pressed(event) {
+  if (event.defaultPrevented || event.isComposing) return;
+  if ((event.metaKey || event.ctrlKey) && event.key.toLowerCase() === "k") {
+    event.preventDefault();
+    toggleDialog("palette");
+  } else if ((event.metaKey || event.ctrlKey) && event.key === "Enter") {
+    submitTyped(event);
+  } else if (!event.metaKey && !event.ctrlKey && !event.altKey && !isTyping(event.target) && !openDialog()) {
+    single(event);
+  }
+}
+
+/** ⌘Enter sends what is being written; a written reason is a rejection only if Reject was asked for.
+ * @param {KeyboardEvent} event */
+function submitTyped(event) {
+  const form = event.target instanceof Element ? event.target.closest("form") : null;
+  if (!(form instanceof HTMLFormElement)) return;
+  event.preventDefault();
+  const wanted = form.dataset.wanted === "reject" ? find("button[data-action=reject]", form) : null;
+  form.requestSubmit(wanted instanceof HTMLButtonElement ? wanted : null);
+}
+
+/** @param {KeyboardEvent} event */
+function single(event) {
+  if (localStorage.getItem(OFF)) return;
+  const now = performance.now();
+  const keys = prefix && now - prefixAt < SEQUENCE_MS ? `${prefix} ${event.key}` : event.key;
+  prefix = "";
+  if (/^[1-9]$/.test(keys) && bindings.get("1–9")) {
+    if (onScreen()) pickOption(keys);
+    return;
+  }
+  const action = bindings.get(keys);
+  const onControl = event.target instanceof Element && event.target.closest("a, button, summary, input");
+  if (action && !(keys === "Enter" && onControl)) {
+    event.preventDefault();
+    run(action);
+  } else if ([...bindings.keys()].some((each) => each.startsWith(`${keys} `))) {
+    prefix = keys;
+    prefixAt = now;
+  }
+}
+
+export function startKeys() {
+  read();
+  document.addEventListener("keydown", pressed);
+  document.addEventListener("keydown", (event) => {
+    const form = find("#answer-form");
+    if (event.key === "r" && form && !isTyping(event.target)) form.dataset.wanted = "reject";
+  }, { capture: true });
+  for (const button of findAll('button[data-action="help"]')) {
+    button.hidden = false;
+    button.onclick = () => toggleDialog("help");
+  }
+  const box = find("#single-keys");
+  if (!(box instanceof HTMLInputElement)) return;
+  box.checked = !localStorage.getItem(OFF);
+  box.addEventListener("change", () => {
+    if (box.checked) localStorage.removeItem(OFF);
+    else localStorage.setItem(OFF, "1");
+  });
+}

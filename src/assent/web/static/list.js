@@ -1,0 +1,119 @@
+// @ts-check
+/** The cursor in the list: it is ours, and put back after every swap, so that a live change never moves the reader. */
+
+import { afterSwap, find, findAll, shownId } from "./page.js";
+
+/** @type {string | null} */
+let cursor = null;
+
+export function cursorId() {
+  return cursor;
+}
+
+function rows() {
+  return findAll(".row[data-id]");
+}
+
+/** @param {string} id */
+export function rowOf(id) {
+  return find(`.row[data-id="${CSS.escape(id)}"]`);
+}
+
+function mark() {
+  for (const row of rows()) {
+    const here = row.dataset.id === cursor;
+    row.classList.toggle("here", here);
+    const link = find(".title", row);
+    if (here) link?.setAttribute("aria-current", "true");
+    else link?.removeAttribute("aria-current");
+  }
+}
+
+/** Point at a row without opening it. @param {string | null} id */
+export function pointAt(id) {
+  cursor = id;
+  mark();
+}
+
+/** Move by some rows and open what is there. @param {number} by */
+export function move(by) {
+  const all = rows();
+  if (!all.length) return;
+  const now = all.findIndex((row) => row.dataset.id === cursor);
+  const next = all[now < 0 ? (by > 0 ? 0 : all.length - 1) : Math.max(0, Math.min(all.length - 1, now + by))];
+  if (!next || next.dataset.id === cursor && next.dataset.id === shownId()) return;
+  pointAt(next.dataset.id ?? null);
+  next.scrollIntoView({ block: "nearest" });
+  const link = find(".title", next);
+  link?.focus({ preventScroll: true });
+  link?.click();
+}
+
+/** Read what the cursor is on. */
+export function open() {
+  if (cursor && cursor !== shownId()) find(".title", rowOf(cursor) ?? document)?.click();
+  else find("#headline")?.focus();
+}
+
+/** Bring the item into view; true if it was there to be answered already. */
+export function onScreen() {
+  const shown = shownId();
+  if (shown && (cursor === null || cursor === shown)) {
+    const box = find("#headline")?.getBoundingClientRect();
+    const answer = find("#answer")?.getBoundingClientRect();
+    return !!box && !!answer && answer.top < window.innerHeight;
+  }
+  if (cursor) open();
+  else move(1);
+  return false;
+}
+
+/** Swap rows, and leave what the reader is on where it is. @param {() => Promise<void>} swap */
+export async function keepingPlace(swap) {
+  const pane = find("#list");
+  const anchor = (cursor && rowOf(cursor)) || rows().find((row) => row.getBoundingClientRect().bottom > 0);
+  const id = anchor?.dataset.id;
+  const before = anchor?.getBoundingClientRect().top ?? 0;
+  const known = new Set(rows().map((row) => row.dataset.id));
+  await swap();
+  mark();
+  const after = id ? rowOf(id)?.getBoundingClientRect().top : undefined;
+  const scroller = pane && pane.scrollHeight > pane.clientHeight ? pane : document.scrollingElement;
+  if (after !== undefined && scroller && scroller.scrollTop > 0) scroller.scrollTop += after - before;
+  return rows().filter((row) => !known.has(row.dataset.id));
+}
+
+/** Say how many are new above or below what is seen. @param {HTMLElement[]} fresh */
+export function announce(fresh) {
+  const pill = find("#new-items");
+  const unseen = fresh.filter((row) => {
+    const box = row.getBoundingClientRect();
+    return box.bottom < 0 || box.top > window.innerHeight;
+  });
+  const label = pill && find("span", pill);
+  if (!pill || !label || !unseen.length) return;
+  const sum = Number(label.textContent || 0) + unseen.length;
+  label.textContent = String(sum);
+  pill.hidden = false;
+  pill.onclick = () => {
+    unseen[0]?.scrollIntoView({ block: "center" });
+    pill.hidden = true;
+    label.textContent = "";
+  };
+}
+
+export function startList() {
+  pointAt(shownId());
+  document.addEventListener("click", (event) => {
+    const row = event.target instanceof Element ? event.target.closest(".row[data-id]") : null;
+    if (row instanceof HTMLElement && event.target instanceof Element && event.target.closest(".title")) pointAt(row.dataset.id ?? null);
+  });
+  afterSwap((target, source) => {
+    if (target.id === "detail") {
+      // Moved by the list: the cursor is there already, and may be further by now. Moved by an answer: it follows.
+      if (!source?.closest(".row")) cursor = shownId();
+      find("#main")?.scrollTo(0, 0);
+    }
+    mark();
+  });
+}

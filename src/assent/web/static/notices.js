@@ -1,0 +1,27 @@
+// @ts-check
+/** The word about the last step: gone when its time is over, or when something else is said. */
+
+import { afterSwap, find } from "./page.js";
+
+const PLAIN_SECONDS = 8;
+/** @type {ReturnType<typeof setTimeout> | undefined} */
+let timer;
+
+function arm() {
+  const toast = find("#notice .toast");
+  clearTimeout(timer);
+  if (!toast) return;
+  const until = toast.dataset.until ? Date.parse(toast.dataset.until) - Date.now() : PLAIN_SECONDS * 1000;
+  timer = setTimeout(() => toast.remove(), Math.max(1000, Math.min(until, 60_000)));
+}
+
+export function startNotices() {
+  arm();
+  afterSwap((target) => {
+    if (find("#notice .toast") && (target.id === "notice" || target.id === "detail")) arm();
+  });
+  // What the address says about the last step is said once: a reload does not say it again.
+  const here = new URL(location.href);
+  for (const name of ["after", "said", "batch", "count", "failed"]) here.searchParams.delete(name);
+  if (here.href !== location.href) history.replaceState(history.state, "", here);
+}

@@ -1,0 +1,44 @@
+// @ts-check
+/** Times as distances that stay true, exact on hover and focus, in the reader's own time zone. */
+
+import { afterSwap, findAll } from "./page.js";
+
+const MINUTE = 60, HOUR = 3600, DAY = 86400;
+const exact = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "long" });
+
+/** @param {number} at @param {number} now @param {boolean} counting in milliseconds; counting: to the second */
+export function distance(at, now, counting) {
+  const seconds = Math.floor(Math.abs(at - now) / 1000);
+  if (at <= now && seconds < 5) return "just now";
+  let text = `${Math.floor(seconds / DAY)} days`;
+  if (counting && seconds < HOUR) text = `${Math.floor(seconds / MINUTE)}:${String(seconds % MINUTE).padStart(2, "0")} min`;
+  else if (seconds < MINUTE) text = `${seconds} s`;
+  else if (seconds < HOUR) text = `${Math.floor(seconds / MINUTE)} min`;
+  else if (seconds < 2 * DAY) text = `${Math.floor(seconds / HOUR)} h`;
+  return at > now ? `in ${text}` : `${text} ago`;
+}
+
+/** @param {HTMLTimeElement} element */
+function update(element) {
+  const at = Date.parse(element.dateTime);
+  if (Number.isNaN(at)) return;
+  const now = Date.now();
+  const soon = at > now && at - now < 10 * MINUTE * 1000;
+  const text = distance(at, now, soon && !("countdown" in element.dataset));
+  if (element.textContent !== text) element.textContent = text;
+  element.title = exact.format(at);
+  const badge = element.closest(".due");
+  badge?.classList.toggle("urgent", soon);
+}
+
+function updateAll() {
+  if (document.hidden) return;
+  for (const element of /** @type {HTMLTimeElement[]} */ (findAll("time[datetime]"))) update(element);
+}
+
+export function startTimes() {
+  updateAll();
+  setInterval(updateAll, 1000);
+  document.addEventListener("visibilitychange", updateAll);
+  afterSwap(updateAll);
+}

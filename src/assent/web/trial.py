@@ -1,0 +1,193 @@
+"""A pattern tried out while it is written: where it goes wrong, or what it meets and what it would have done."""
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlencode
+
+from starlette.responses import Response
+from starlette.routing import Route
+
+from assent.domain.backtest import Effect, Outcome
+from assent.domain.errors import InvalidRequest, PatternError
+from assent.domain.expressions import MISSING
+from assent.domain.patterns import Finding
+from assent.domain.rulebook import RuleAction
+from assent.services.backtest import DAY, Report, Run, Wanted
+from assent.services.trying import Example, Explained, explained
+from assent.store.backtest import Named
+from assent.web.charts import Chart, Series
+from assent.web.frame import Site, Visit, page, route
+
+DAYS = 30
+LISTED = 20
+MAX_PATTERN = 4000
+MAX_SHOWN = 200
+ACTIONS = {
+    RuleAction.AUTO.value: "Approve without asking",
+    RuleAction.NEVER.value: "Always ask a person",
+}
+_COLUMNS: Sequence[tuple[str, str, tuple[Outcome, ...]]] = (
+    ("approved by people", "yes", (Outcome.APPROVED,)),
+    ("rejected by people", "no", (Outcome.REJECTED,)),
+    ("approved by a rule", "accent", (Outcome.AUTO,)),
+    ("expired or cancelled", "edge", (Outcome.EXPIRED, Outcome.TIMED_OUT, Outcome.CANCELLED)),
+    ("still waiting", "wait-dot", (Outcome.WAITING,)),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Where a pattern goes wrong: the line, what stands before the place, and a hint."""
+
+    text: str
+    line: str
+    before: str
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One part of the pattern in an example."""
+
+    part: str
+    actual: str
+    held: str
+
+
+@dataclass(frozen=True, slots=True)
+class Backtest:
+    """A report as the page tells it."""
+
+    report: Report
+    chart: Chart
+
+    @property
+    def approves(self) -> bool:
+        return self.report.wanted.action == RuleAction.AUTO
+
+    @property
+    def numbers(self) -> list[tuple[str, int]]:
+        return [(name, _sum(self.report.counts.outcomes, which)) for name, _, which in _COLUMNS]
+
+    @property
+    def stopped(self) -> int:
+        return self.report.counts.effects[Effect.STOPPED]
+
+    @property
+    def purged(self) -> int:
+        return self.report.counts.effects[Effect.PURGED]
+
+    @property
+    def rejections(self) -> Sequence[Named]:
+        return self.report.items.get(Outcome.REJECTED, ())
+
+    @property
+    def waiting(self) -> Sequence[Named]:
+        return self.report.items.get(Outcome.WAITING, ())
+
+    def count(self, outcome: str) -> int:
+        return self.report.counts.outcomes[Outcome(outcome)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """A pattern with what was found about it; nothing where none was typed yet."""
+
+    pattern: str = ""
+    action: str = RuleAction.AUTO.value
+    problem: Problem | None = None
+    explained: Explained | None = None
+    backtest: Backtest | None = None
+
+    @property
+    def later(self) -> str:
+        """Where the back-test is to be had, for who has not waited for it."""
+        return "/rules/test?" + urlencode({"pattern": self.pattern, "action": self.action})
+
+    def parts(self, example: Example) -> list[Part]:
+        return [Part(each.part, _actual(each), _held(each)) for each in example.findings]
+
+
+def asked_action(given: Mapping[str, str]) -> str:
+    action = given.get("action") or RuleAction.AUTO.value
+    if action not in ACTIONS:
+        raise InvalidRequest.at("action", f"must be {' or '.join(ACTIONS)}")
+    return action
+
+
+async def tried(visit: Visit, pattern: str, action: str, *, backtest: bool = True) -> Trial:
+    """Read the pattern, explain it and, unless that is for later, look back."""
+    if len(pattern) > MAX_PATTERN:
+        raise InvalidRequest.at("pattern", f"must have at most {MAX_PATTERN:,} characters")
+    if not pattern.strip():
+        return Trial(pattern=pattern, action=action)
+    try:
+        found = await explained(visit.site.database, pattern, by=visit.who)
+    except PatternError as error:
+        return Trial(pattern=pattern, action=action, problem=problem_of(pattern, error))
+    if not backtest:
+        return Trial(pattern=pattern, action=action, explained=found)
+    wanted = Wanted(pattern=pattern, action=action, days=DAYS, limit=LISTED)
+    run = await visit.site.backtests.prepare(wanted, by=visit.who)
+    return Trial(pattern=pattern, action=action, explained=found, backtest=await looked_back(visit, run))
+
+
+async def looked_back(visit: Visit, run: Run) -> Backtest:
+    report = await visit.site.backtests.report(run, daily=True)
+    return Backtest(report, _chart(report))
+
+
+async def test(visit: Visit) -> Response:
+    """The page on which a pattern is tried, or only the part of it that a script asks for."""
+    params = visit.request.query_params
+    pattern, action = params.get("pattern", ""), asked_action(params)
+    region = visit.region
+    trial = await tried(visit, pattern, action, backtest=region != "trial")
+    template = {"trial": "rules_trial.html", "backtest": "rules_backtest.html"}.get(region or "", "rules_test.html")
+    return page(template, visit=visit, now=visit.site.clock.now(), trial=trial, actions=ACTIONS)
+
+
+def routes(site: Site) -> list[Route]:
+    return [route("/rules/test", test, site)]
+
+
+def problem_of(pattern: str, error: PatternError) -> Problem:
+    lines = pattern.split("\n")
+    place: dict[str, Any] = dict(error.details)
+    n = min(int(place.get("line", 1)), len(lines)) - 1
+    column = int(place.get("column", 1)) - 1
+    return Problem(error.message, lines[n], lines[n][:column])
+
+
+def _actual(finding: Finding) -> str:
+    if finding.actual is MISSING:
+        return "not given"
+    text = json.dumps(finding.actual, ensure_ascii=False, default=list)
+    return text if len(text) <= MAX_SHOWN else f"{text[: MAX_SHOWN - 1]}…"
+
+
+def _held(finding: Finding) -> str:
+    return finding.note or "unknown" if finding.held is None else "held" if finding.held else "did not hold"
+
+
+def _chart(report: Report) -> Chart:
+    first, last = report.window.since // DAY, (report.window.until - 1) // DAY
+    at = [n * DAY for n in range(first, last + 1)]
+    days = [report.counts.days.get(each, Counter[Outcome]()) for each in at]
+    verb = "approved" if report.wanted.action == RuleAction.AUTO else "put before a person"
+    return Chart(
+        id="by-day",
+        title="Day by day",
+        summary=f"What the rule would have {verb}, by the day it was raised and by what became of it.",
+        kind="bars",
+        unit="count",
+        step=DAY,
+        at=at,
+        series=[Series(name, token, [_sum(each, which) for each in days]) for name, token, which in _COLUMNS],
+    )
+
+
+def _sum(counts: Mapping[Outcome, int], which: Sequence[Outcome]) -> int:
+    return sum(counts.get(each, 0) for each in which)

@@ -1,0 +1,87 @@
+"""Administration in a real browser: people, tokens, the audit; one's own account."""
+
+from typing import Any
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Page, expect
+
+from tests.browser.conftest import Opener, World
+
+PHONE, DESK = 390, 1280
+PATHS = (
+    "/admin/people", "/admin/people/ann", "/admin/people/ann/close", "/admin/groups", "/admin/tokens",
+    "/admin/projects", "/admin/retention", "/admin/audit", "/account",
+)  # fmt: skip
+
+
+@pytest.fixture
+def root(opened: Opener, states: dict[str, Any]) -> Page:
+    """Somebody with every role, without scripts."""
+    return opened(storage_state=states["root"]).new_page()
+
+
+def test_somebody_is_invited_comes_in_and_is_shut_out(world: World, root: Page, opened: Opener) -> None:
+    root.goto(f"{world.url}/admin/people")
+    root.get_by_label("Name", exact=True).fill("zoe")
+    root.get_by_label("Full name (optional)").fill("Zoe Z.")
+    root.get_by_role("button", name="Invite").click()
+    expect(root.get_by_role("heading", level=1)).to_have_text("zoe is invited")
+    link = root.locator("#secret").inner_text()
+    zoe = opened().new_page()
+    zoe.goto(link)
+    zoe.get_by_role("button", name="Sign in as Zoe Z.").click()
+    expect(zoe).to_have_url(f"{world.url}/")
+    zoe.goto(f"{world.url}/account")
+    zoe.get_by_label("New password", exact=True).fill("a long enough password")
+    zoe.get_by_label("New password, once more").fill("a long enough password")
+    zoe.get_by_role("button", name="Set").click()
+    expect(zoe.get_by_role("status").first).to_contain_text("The password is changed")
+    root.get_by_role("link", name="I have copied it").click()
+    root.get_by_role("link", name="Close the account…").click()
+    root.get_by_role("button", name="Close the account").click()
+    expect(root.locator(".notice")).to_contain_text("The account is closed")
+    zoe.wait_for_timeout(1_100)  # a session is looked up again after a second
+    zoe.goto(f"{world.url}/account")
+    expect(zoe.get_by_role("heading", level=1)).to_have_text("Sign in")
+
+
+def test_a_token_is_made_shown_once_and_revoked(world: World, root: Page) -> None:
+    root.goto(f"{world.url}/admin/tokens")
+    root.get_by_label("Name", exact=True).fill("nightly build")
+    root.get_by_label("Gates (optional)").fill("deploy.*")
+    root.get_by_role("button", name="Make the token").click()
+    secret = root.locator("#secret").inner_text()
+    assert secret.startswith("asta_")
+    root.get_by_role("link", name="I have copied it").click()
+    expect(root.get_by_text(secret)).to_have_count(0)
+    root.get_by_role("link", name="Revoke… nightly build").first.click()
+    root.get_by_role("button", name="Revoke").click()
+    expect(root.locator(".notice")).to_contain_text("Revoked.")
+
+
+def test_an_auditor_verifies_and_takes_everything_along(world: World, opened: Opener, states: dict[str, Any]) -> None:
+    created = world.create(title="For the auditor")
+    page = opened(scripts=True, storage_state=states["root"]).new_page()
+    page.goto(f"{world.url}/admin/audit?type=created")
+    expect(page.get_by_role("link", name="For the auditor").first).to_be_visible()
+    with page.expect_download() as download:
+        page.get_by_role("link", name="CSV").click()
+    assert created["id"] in download.value.path().read_text()
+    page.get_by_role("button", name="Verify everything").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Verification")
+    expect(page.get_by_text("Everything holds.")).to_be_visible(timeout=60_000)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [DESK, PHONE])
+def test_axe_finds_nothing_and_nothing_scrolls_sideways(
+    world: World, opened: Opener, states: dict[str, Any], scheme: str, width: int
+) -> None:
+    page = opened(scripts=True, width=width, color_scheme=scheme, storage_state=states["root"]).new_page()
+    world.create(title="averylongwordwithoutanyplacetobreakit" * 6)
+    for path in PATHS:
+        page.goto(world.url + path)
+        found = Axe().run(page)
+        assert found.violations_count == 0, f"{path}: {found.generate_report()}"
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, path

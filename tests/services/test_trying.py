@@ -1,0 +1,50 @@
+"""A pattern is held against real breakpoints, and each part says what it met."""
+
+from functools import partial
+
+import pytest
+
+from assent.domain.access import Kind, Principal, Role
+from assent.domain.errors import Forbidden, PatternError
+from assent.services.trying import SHOWN, explained
+from tests.store.making import AGENT, create
+from tests.support.nodes import ManualClock, Node
+
+VIEWER = Principal(kind=Kind.PERSON, id="per_v", name="vera", project="default", roles=frozenset({Role.VIEWER}))
+ADMIN = Principal(kind=Kind.PERSON, id="per_a", name="adm", project="default", roles=frozenset({Role.ADMIN}))
+
+
+@pytest.mark.parametrize("glob", ["deploy.api", "deploy.*"])
+async def test_the_newest_of_its_gates_explain_a_pattern(node: Node, clock: ManualClock, glob: str) -> None:
+    raised = []
+    for tag in ("prod", "staging", "prod", "staging"):
+        raised.append(await create(node, {"breakpointId": "deploy.api"}, tags=[tag]))
+        await create(node, {"breakpointId": "other"})
+        clock.advance(1)
+    found = await explained(node.assent.database, f"{glob}(tags contains 'staging' AND payload.cost < 5)", by=VIEWER)
+    assert [each.id for each in found.examples] == raised[::-1][:SHOWN]
+    assert [each.held for each in found.examples] == [None, False, None]
+    newest = found.examples[0]
+    assert [(each.part, each.held, each.note) for each in newest.findings] == [
+        (glob, True, ""),
+        ("tags contains 'staging'", True, ""),
+        ("payload.cost < 5", None, "not given"),
+    ]
+
+
+async def test_what_was_purged_explains_nothing(node: Node, clock: ManualClock) -> None:
+    await create(node, {"breakpointId": "old"}, ttlSeconds=5)
+    clock.advance(6)
+    await node.assent.database.write(node.assent.breakpoints.time_out_due)
+    await node.assent.database.write(partial(node.assent.people.put_policy, policy={"retentionDays": 1}, by=ADMIN))
+    clock.advance(3 * 86_400)
+    await node.assent.database.write(node.assent.retention.purge_due)
+    for pattern in ("old", "ol*"):
+        assert (await explained(node.assent.database, pattern, by=VIEWER)).examples == []
+
+
+async def test_a_bad_pattern_and_an_agent_are_refused(node: Node) -> None:
+    with pytest.raises(PatternError):
+        await explained(node.assent.database, "a(tags", by=VIEWER)
+    with pytest.raises(Forbidden):
+        await explained(node.assent.database, "a", by=AGENT)

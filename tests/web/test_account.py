@@ -1,0 +1,107 @@
+"""One's own account: sessions, password, project; on both databases."""
+
+from functools import partial
+
+import pytest
+
+from assent.domain.access import Role
+from assent.settings import Settings
+from assent.store.transaction import Transaction
+from tests.support.nodes import Node
+from tests.support.until import until
+from tests.web.visitors import PASSWORD, Visitor, person, signed_in, visitor
+
+NEW = "another long password"
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def settings(request: pytest.FixtureRequest) -> Settings:
+    found: Settings = request.getfixturevalue("sqlite_settings" if request.param == "sqlite" else "postgres_settings")
+    return found
+
+
+async def twice(node: Node) -> tuple[Visitor, Visitor]:
+    """The same person at two browsers."""
+    await person(node, "ann", "reviewer")
+    desk, phone = visitor(node), visitor(node)
+    for each in (desk, phone):
+        assert (await each.sign_in("ann")).status_code == 303
+    return desk, phone
+
+
+async def test_it_shows_roles_and_sessions(node: Node) -> None:
+    desk, _ = await twice(node)
+    page = await desk.page("/account")
+    assert "reviewer" in page.text
+    assert page.text.count("Since ") == 2
+    assert page.text.count("this browser") == 1
+
+
+async def test_signing_out_everywhere_ends_every_session(node: Node) -> None:
+    desk, phone = await twice(node)
+    bea = await signed_in(node, "bea")
+    assert (await desk.send("/account", "/sign-out-everywhere")).headers["location"] == "/sign-in"
+    for each in (desk, phone):
+        await until(partial(each.get, "/"), lambda answer: answer.status_code == 303)
+    assert (await bea.get("/")).status_code == 200, "nobody else's"
+
+
+async def test_a_new_password_needs_the_old_one_and_ends_the_other_sessions(node: Node) -> None:
+    desk, phone = await twice(node)
+    for typed, said in (
+        ({"old": "wrong", "new": NEW, "again": NEW}, "the old password is wrong"),
+        ({"old": PASSWORD, "new": NEW, "again": "x"}, "not the same"),
+        ({"old": PASSWORD, "new": "short", "again": "short"}, "at least 10 characters"),
+    ):
+        refused = await desk.send("/account", "/account/password", **typed)
+        assert refused.status_code == 422
+        assert said in refused.text
+        assert NEW not in refused.text, "no password is shown again"
+    changed = await desk.send("/account", "/account/password", old=PASSWORD, new=NEW, again=NEW)
+    assert changed.status_code == 303, changed.text
+    assert (await desk.get("/account")).status_code == 200, "this browser stays signed in"
+    await until(partial(phone.get, "/"), lambda answer: answer.status_code == 303)
+    assert (await visitor(node).sign_in("ann")).status_code == 401
+    assert (await visitor(node).sign_in("ann", NEW)).status_code == 303
+
+
+async def test_somebody_who_came_by_a_link_sets_a_first_password(node: Node) -> None:
+    ann = await signed_in(node, "ann")
+    assert (await ann.send("/account", "/account/password", new=NEW, again=NEW)).status_code == 303
+    assert (await visitor(node).sign_in("ann", NEW)).status_code == 303
+
+
+async def test_guessing_the_old_password_is_slowed_down(node: Node) -> None:
+    desk, _ = await twice(node)
+    form = (await desk.page("/account")).form("/account/password")
+    sent = form.fields | {"old": "wrong", "new": NEW, "again": NEW}
+    statuses = [(await desk.post(form.action, sent)).status_code for _ in range(12)]
+    assert statuses[-1] == 429
+
+
+async def test_one_looks_at_one_project_at_a_time(node: Node) -> None:
+    def use_case(tx: Transaction) -> None:
+        root = tx.people.get_by_name("owner")
+        tx.session.change(
+            "INSERT INTO assent_projects (id, name, owner_id, policy, created_at, rulebook)"
+            " VALUES ('second', 'Second', :owner, '{}', 1, 0)",
+            {"owner": root.id},
+        )
+        tx.people.grant(tx.people.get_by_name("ann").id, "second", [Role.VIEWER])
+
+    ann = await signed_in(node, "ann")
+    await node.assent.database.write(use_case)
+    created = await node.create()
+    assert (await ann.send("/account", "/account/project", project="second")).status_code == 303
+    assert (await ann.get(f"/breakpoints/{created['id']}")).status_code == 404
+    other = visitor(node)
+    assert (await ann.send("/account", "/account/project", project="default")).status_code == 303
+    assert (await ann.get(f"/breakpoints/{created['id']}")).status_code == 200
+    assert (await other.get("/account")).status_code == 303
+
+
+async def test_a_form_without_its_key_changes_nothing(node: Node) -> None:
+    desk, phone = await twice(node)
+    for path in ("password", "sign-out-everywhere", "project"):
+        assert (await desk.post(f"/account/{path}", {"new": NEW, "again": NEW})).status_code == 403
+    assert (await phone.get("/")).status_code == 200

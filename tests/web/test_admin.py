@@ -1,0 +1,319 @@
+"""Administration on pages: people, groups, tokens, projects, retention, audit; on both databases."""
+
+import csv
+import io
+import json
+from functools import partial
+
+import pytest
+
+from assent.domain.access import EVERY_ROLE, Kind, Principal, Role
+from assent.services.event_log import cell
+from assent.settings import Settings
+from assent.store.transaction import Transaction
+from assent.web import render
+from tests.support.nodes import ManualClock, Node
+from tests.support.tampering import unlocked
+from tests.support.until import until
+from tests.web.corpus import SPOOFS, XSS
+from tests.web.reading import Page
+from tests.web.visitors import Visitor, link, person, signed_in, visitor
+
+MANAGED = ("/admin", "/admin/people", "/admin/groups", "/admin/tokens", "/admin/projects", "/admin/people/owner")
+AUDITED = ("/admin/audit", "/admin/retention", "/admin/audit/export.csv", "/admin/audit/export.json")
+EVERYWHERE = Principal(kind=Kind.PERSON, id="x", name="x", project="default", roles=EVERY_ROLE, everywhere=True)
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def settings(request: pytest.FixtureRequest) -> Settings:
+    found: Settings = request.getfixturevalue("sqlite_settings" if request.param == "sqlite" else "postgres_settings")
+    return found
+
+
+async def owner(node: Node) -> Visitor:
+    """The owner at a browser, who has every role in all projects."""
+    browser = visitor(node)
+    assert (await browser.post(f"/sign-in/{await link(node, 'owner')}", {})).status_code == 303
+    return browser
+
+
+async def key(browser: Visitor) -> str:
+    return (await browser.page("/account")).form("/sign-out").fields["csrf"]
+
+
+async def test_somebody_is_invited_and_the_link_is_shown_once(node: Node) -> None:
+    ada = await signed_in(node, "ada", "admin")
+    answer = await ada.send(
+        "/admin/people", "/admin/people", **{"name": "bea", "email": "bea@example.org", "role-reviewer": "1"}
+    )
+    assert answer.status_code == 200, answer.text
+    address = Page(answer.text).text.split("http://assent.test")[1].split()[0]
+    assert answer.headers["cache-control"] == "no-store"
+    assert address not in (await ada.page("/admin/people/bea")).text
+    bea = visitor(node)
+    assert (await bea.post(address, {})).status_code == 303
+    assert (await bea.get("/")).status_code == 200
+    assert (await visitor(node).post(address, {})).status_code == 401, "once"
+    again = await ada.send("/admin/people", "/admin/people", **{"name": "bea", "role-viewer": "1"})
+    assert again.status_code == 409
+    assert "exists already" in again.text
+
+
+async def test_roles_are_changed_and_hold_within_a_second(node: Node) -> None:
+    ada, bea = await signed_in(node, "ada", "admin"), await signed_in(node, "bea")
+    form = next(form for form in (await ada.page("/admin/people/bea")).forms if form.action.endswith("/roles"))
+    assert (await ada.post(form.action, form.fields | {"role-auditor": "1"})).status_code == 303
+    await until(partial(bea.get, "/admin/audit"), lambda answer: answer.status_code == 200)
+    held = await node.assent.database.read(lambda tx: tx.people.grants(tx.people.get_by_name("bea").id))
+    assert held == {"default": frozenset({Role.AUDITOR})}
+    mine = next(form for form in (await ada.page("/admin/people/ada")).forms if form.action.endswith("/roles"))
+    refused = await ada.post(mine.action, mine.fields | {"role-viewer": "1"})
+    assert refused.status_code == 422
+    assert "you cannot take the role admin from yourself" in refused.text
+
+
+async def test_closing_an_account_asks_once_more_and_ends_its_sessions(node: Node) -> None:
+    ada, bea = await signed_in(node, "ada", "admin"), await signed_in(node, "bea")
+    assert "/admin/people/bea/close" in (await ada.page("/admin/people/bea")).links()
+    assert "signed out everywhere" in (await ada.page("/admin/people/bea/close")).text
+    assert (await bea.get("/")).status_code == 200, "asking closes nothing"
+    assert (await ada.send("/admin/people/bea/close", "/close")).status_code == 303
+    await until(partial(bea.get, "/"), lambda answer: answer.status_code == 303)
+    assert (await ada.send("/admin/people/bea", "/open")).status_code == 303
+    assert "open" in (await ada.page("/admin/people/bea?done=opened")).text
+    himself = await ada.post("/admin/people/ada/close", {"csrf": await key(ada)})
+    assert himself.status_code == 422
+
+
+async def test_an_admin_of_one_project_does_not_reach_into_others(node: Node) -> None:
+    def use_case(tx: Transaction) -> None:
+        node.assent.people.create_project(tx, "elsewhere", "Elsewhere", "owner", by=EVERYWHERE)
+        node.assent.people.create_person(tx, "stranger", project="elsewhere", roles=frozenset({Role.REVIEWER}))
+
+    await node.assent.database.write(use_case)
+    ada = await signed_in(node, "ada", "admin")
+    assert "stranger" not in (await ada.page("/admin/people")).text
+    assert (await ada.get("/admin/people/stranger")).status_code == 404
+    sent = {"csrf": await key(ada)}
+    for path in ("link", "close", "open", "roles", "details", "identities"):
+        answer = await ada.post(f"/admin/people/stranger/{path}", sent)
+        assert answer.status_code == 404, path
+    for path, status in (("link", 403), ("close", 403), ("roles", 403)):
+        assert (await ada.post(f"/admin/people/owner/{path}", sent)).status_code == status, path
+    assert "elsewhere" not in (await ada.page("/admin/projects")).text
+    assert (await ada.post("/admin/projects", sent | {"id": "mine"})).status_code == 403
+    assert (await ada.post("/admin/projects/elsewhere", sent | {"name": "X"})).status_code == 404
+    roles = await ada.post("/admin/people/ada/roles", sent | {"project": "elsewhere", "role-admin": "1"})
+    assert roles.status_code == 403
+    token = await ada.post("/admin/tokens", sent | {"kind": "admin", "name": "x", "person": "owner"})
+    assert token.status_code == 403
+
+
+async def test_groups_are_made_changed_and_removed(node: Node) -> None:
+    ada = await signed_in(node, "ada", "admin")
+    await person(node, "bea", "reviewer")
+    assert (await ada.send("/admin/groups", "/admin/groups", name="security", members="ada, bea")).status_code == 303
+    assert "ada, bea" in (await ada.page("/admin/groups")).text
+    taken = await ada.send("/admin/groups", "/admin/groups", name="security", members="ada")
+    assert taken.status_code == 422
+    assert (await ada.send("/admin/groups?edit=security", "/admin/groups", members="bea")).status_code == 303
+    groups = await node.assent.database.read(lambda tx: tx.people.groups("default"))
+    assert groups == {"security": ["bea"]}
+    unknown = await ada.send("/admin/groups", "/admin/groups", name="other", members="nobody-here")
+    assert "there is nobody called nobody-here" in unknown.text
+    assert "nobody-here" in Page(unknown.text).text, "what was typed is kept"
+    assert (await ada.send("/admin/groups/security/remove", "/remove")).status_code == 303
+    assert (await ada.get("/admin/groups/security/remove")).status_code == 404
+
+
+async def test_a_token_is_shown_once_works_and_is_revoked(node: Node) -> None:
+    ada = await signed_in(node, "ada", "admin")
+    made = await ada.send(
+        "/admin/tokens", "/admin/tokens", kind="agent", name="ci", gates="deploy.*", expiresInDays="3"
+    )
+    assert made.status_code == 200, made.text
+    secret = next(word for word in Page(made.text).text.split() if word.startswith("asta_"))
+    listed = await ada.page("/admin/tokens")
+    assert secret not in listed.text
+    assert "deploy.*" in listed.text
+    body = {"agentId": "a", "payload": {"question": "?", "breakpointId": "deploy.prod"}}
+    assert (await node.call("POST", "/api/breakpoints", secret, json=body)).status_code == 201
+    revoke = next(each for each in listed.links() if each.endswith("/revoke"))
+    assert "refused within seconds" in (await ada.page(revoke)).text
+    assert (await ada.send(revoke, "/revoke")).status_code == 303
+    assert (await node.call("POST", "/api/breakpoints", secret, json=body)).status_code == 401
+    assert (await ada.get(revoke)).status_code == 404
+    for typed, said in (
+        ({"kind": "reviewer", "gates": "x"}, "limits agent tokens"),
+        ({"kind": "agent", "person": "ada"}, "belongs to nobody"),
+        ({"kind": "agent", "expiresInDays": "many"}, "whole number"),
+        ({"kind": "odd"}, "Kind"),
+    ):
+        refused = await ada.send("/admin/tokens", "/admin/tokens", name="ci", **typed)
+        assert refused.status_code == 422, typed
+        assert said in refused.text
+
+
+async def test_the_policy_is_changed_after_a_last_question_unless_it_has_changed_meanwhile(node: Node) -> None:
+    root = await owner(node)
+    typed = {"alwaysBreakOn": "prod, billing", "maxTtlHours": "24", "unknownExperts": "refuse"}
+    asked = await root.send("/admin/projects", "/admin/policy", **typed)
+    assert "prod, billing" in Page(asked.text).text
+    confirm = Page(asked.text).form("/admin/policy/confirmed")
+    late = Page((await root.send("/admin/projects", "/admin/policy", alwaysBreakOn="dev")).text).form("/confirmed")
+    assert (await root.post(confirm.action, confirm.fields)).status_code == 303
+    policy = await node.assent.database.read(lambda tx: dict(tx.projects.get("default").policy))
+    assert policy == {"alwaysBreakOn": ["prod", "billing"], "maxTtlSeconds": 86400, "unknownExperts": "refuse"}
+    refused = await root.post(late.action, late.fields)
+    assert refused.status_code == 409
+    assert "Somebody has changed the policy meanwhile" in refused.text
+
+
+async def test_retention_and_holds(node: Node) -> None:
+    root, auditor = await owner(node), await signed_in(node, "aud", "auditor")
+    asked = Page((await root.send("/admin/retention", "/admin/retention", retentionDays="30")).text)
+    assert "cannot be brought back" in asked.text
+    form = asked.form("/confirmed")
+    assert (await root.post(form.action, form.fields)).status_code == 303
+    assert "30 days after" in (await auditor.page("/admin/retention")).text
+    created = await node.create()
+    hold = {"reason": "A case.", "breakpointId": created["id"]}
+    assert (await root.send("/admin/retention", "/holds", **hold)).status_code == 303
+    shown = await auditor.page("/admin/retention")
+    assert "A case." in shown.text
+    assert not [form for form in shown.forms if form.action.startswith("/admin/retention")], "auditors only read"
+    lift = next(each for each in (await root.page("/admin/retention")).links() if each.endswith("/lift"))
+    assert (await auditor.get(lift)).status_code == 403
+    assert (await root.send(lift, "/lift")).status_code == 303
+    assert (await root.get(lift)).status_code == 404
+    wrong = await root.send("/admin/retention", "/holds", reason="x", breakpointId="odd")
+    assert wrong.status_code == 404
+
+
+async def test_projects_are_opened_and_looked_at(node: Node) -> None:
+    root = await owner(node)
+    created = await node.create(title="Only in the default project")
+    assert (await root.send("/admin/projects", "/admin/projects", id="second", name="Second")).status_code == 303
+    assert (await root.send("/account", "/account/project", project="second")).status_code == 303
+    assert created["id"] not in (await root.page("/")).text
+    assert (await root.get(f"/breakpoints/{created['id']}")).status_code == 404
+    assert (await root.send("/account", "/account/project", project="nowhere")).status_code == 404
+    ann = await signed_in(node, "ann")
+    assert (await ann.post("/account/project", {"csrf": await key(ann), "project": "second"})).status_code == 404
+
+
+async def test_events_are_listed_filtered_and_paged(node: Node, clock: ManualClock) -> None:
+    auditor, reviewer = await signed_in(node, "aud", "auditor"), await node.person("rev", "reviewer")
+    first = await node.create(payload={"question": "?", "breakpointId": "deploy.prod"})
+    await node.feedback(first["id"], reviewer, approved=True, comment="Fine by me.")
+    clock.advance(1)
+    for _ in range(55):
+        await node.create()
+    page = await auditor.page("/admin/audit")
+    assert page.text.count("event 1 ·") == 50
+    older = next(each for each in page.links() if "cursor=" in each)
+    assert "Fine by me." in (await auditor.page(older)).text
+    for query, there in (
+        ("actor=rev", True), ("actor=person:rev", True), ("actor=ann", False), ("gate=deploy.prod", True),
+        ("type=released", True), ("type=expired", False), ("until=2001-01-01", False),
+        ("since=2001-01-01&until=2999-01-01&type=released", True),
+    ):  # fmt: skip
+        found = await auditor.page(f"/admin/audit?{query}")
+        assert (first["id"] in str(found.links())) is there, query
+    for bad in ("since=odd", "cursor=odd", "cursor=00", "gate=" + "x" * 300):
+        assert (await auditor.get(f"/admin/audit?{bad}")).status_code == 422
+
+
+async def test_the_export_holds_every_event_and_no_formula(node: Node, clock: ManualClock) -> None:
+    auditor, reviewer = await signed_in(node, "aud", "auditor"), await node.person("rev", "reviewer")
+    hostile = await node.create(
+        title='=HYPERLINK("http://evil.example")', payload={"question": "?", "breakpointId": "@x"}
+    )
+    await node.feedback(hostile["id"], reviewer, approved=False, comment="=1+1")
+    clock.advance(1)
+    for _ in range(3):
+        await node.create()
+    table = await auditor.get("/admin/audit/export.csv")
+    assert table.headers["content-disposition"] == 'attachment; filename="assent-events.csv"'
+    rows = list(csv.DictReader(io.StringIO(table.text)))
+    whole = json.loads((await auditor.get("/admin/audit/export.json")).text)
+    assert len(rows) == len(whole) == 6
+    assert [row["hash"] for row in rows] == [each["hash"] for each in whole]
+    assert not [value for row in rows for value in row.values() if value.startswith(("=", "+", "-", "@"))]
+    assert whole[-1]["title"] == '=HYPERLINK("http://evil.example")', "JSON tells it as it is"
+    assert len(json.loads((await auditor.get("/admin/audit/export.json?type=released")).text)) == 1
+    assert json.loads((await auditor.get("/admin/audit/export.json?type=expired")).text) == []
+
+
+@pytest.mark.parametrize("text", ["=1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", " =1", "\n=1"])
+def test_no_cell_begins_a_formula(text: str) -> None:
+    assert cell(text) == f"'{text}"
+
+
+async def verified(browser: Visitor) -> Page:
+    answer = await browser.send("/admin/audit", "/verify")
+    assert answer.status_code == 303
+    return await until(partial(browser.page, answer.headers["location"]), lambda page: "under way" not in page.text)
+
+
+async def test_a_verification_runs_and_tells_what_it_found(node: Node, settings: Settings) -> None:
+    auditor = await signed_in(node, "aud", "auditor")
+    created = await node.create()
+    page = await verified(auditor)
+    assert "Everything holds." in page.text
+    with unlocked(settings) as raw:
+        raw.run("UPDATE assent_breakpoints SET gate = 'other' WHERE id = :id", id=created["id"])
+    found = await verified(auditor)
+    assert "must not change" in found.text
+    assert f"/breakpoints/{created['id']}" in found.links()
+    assert (await auditor.get("/admin/audit/checks/odd")).status_code == 404
+
+
+@pytest.mark.parametrize("roles", [("viewer",), ("reviewer",), ("rule-admin",), ("auditor",)])
+async def test_only_admins_manage_and_only_auditors_read_along(node: Node, roles: tuple[str, ...]) -> None:
+    browser = await signed_in(node, "ann", *roles)
+    expected = {"/admin": 303 if "auditor" in roles else 403}
+    for path in MANAGED:
+        assert (await browser.get(path)).status_code == expected.get(path, 403), path
+    for path in AUDITED:
+        assert (await browser.get(path)).status_code == (200 if "auditor" in roles else 403), path
+    sent = {"csrf": await key(browser)}
+    for path in ("people", "people/owner/link", "people/owner/close", "people/owner/roles", "people/owner/details",
+                 "people/owner/open", "people/owner/identities", "people/owner/identities/remove", "groups",
+                 "groups/x/remove", "tokens", "tokens/tok_" + "0" * 26 + "/revoke", "projects", "projects/default",
+                 "policy", "policy/confirmed", "retention", "retention/confirmed", "retention/holds",
+                 "retention/holds/hold_" + "0" * 26 + "/lift"):  # fmt: skip
+        assert (await browser.post(f"/admin/{path}", sent)).status_code == 403, path
+    assert (await browser.post("/admin/audit/verify", sent)).status_code == (303 if "auditor" in roles else 403)
+
+
+async def test_a_form_without_its_key_changes_nothing(node: Node) -> None:
+    root = await owner(node)
+    for path in ("people", "groups", "tokens", "projects", "policy/confirmed", "retention/confirmed", "audit/verify"):
+        assert (await root.post(f"/admin/{path}", {"name": "mallory", "kind": "agent", "id": "x"})).status_code == 403
+    assert "mallory" not in (await root.page("/admin/people")).text
+
+
+async def test_what_others_wrote_is_shown_and_never_run(node: Node) -> None:
+    root = await owner(node)
+
+    async def pages(name: str, text: str) -> list[Page]:
+        def use_case(tx: Transaction) -> None:
+            made = node.assent.people.create_person(
+                tx, name, project="default", roles=frozenset(), display_name=text, email=text
+            )
+            tx.identities.add(text, text, person_id=made.id, by=f"person:{text}", now=tx.now())
+
+        await node.assent.database.write(use_case)
+        return [Page((await root.get(f"/admin/people/{name}")).text)]
+
+    (plain,) = await pages("plain", "plain")
+    for n, text in enumerate((*XSS, *(each for each, _ in SPOOFS.values() if "\ud800" not in each))):
+        (hostile,) = await pages(f"h{n}", text)
+        assert hostile.structure == plain.structure, text
+        assert render.visible(text) in hostile.text
+    await node.create()
+    plain = await root.page("/admin/audit")
+    for text in XSS[:20]:
+        await node.create(title=text[:300], payload={"question": text})
+    assert len((await root.page("/admin/audit")).all("script")) == len(plain.all("script"))

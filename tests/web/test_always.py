@@ -1,0 +1,110 @@
+"""“Always approve…” proposes the narrowest rule, shows what it would have done, and decides nothing itself."""
+
+from typing import Any
+
+import pytest
+
+from assent.settings import Settings
+from tests.support.nodes import Node
+from tests.web.reading import Page
+from tests.web.visitors import signed_in
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def settings(request: pytest.FixtureRequest) -> Settings:
+    found: Settings = request.getfixturevalue("sqlite_settings" if request.param == "sqlite" else "postgres_settings")
+    return found
+
+
+async def raised(node: Node, **payload: Any) -> str:
+    body = {"question": "Restart?", "breakpointId": "restart.api"} | payload
+    created = await node.create(agentId="ops-bot", title="Restart", tags=["staging"], payload=body)
+    return f"/breakpoints/{created['id']}"
+
+
+async def rules(node: Node) -> list[dict[str, Any]]:
+    answer = await node.call("GET", "/api/rules", await node.token("admin"))
+    found: list[dict[str, Any]] = answer.json()["items"]
+    return found
+
+
+async def test_the_rule_is_saved_and_the_breakpoint_still_waits(node: Node) -> None:
+    browser = await signed_in(node, "rita", "rule-admin", "reviewer")
+    before = await raised(node)
+    await node.feedback(before.rpartition("/")[2], await node.token("reviewer"), approved=True)
+    one = await raised(node)
+    page = await browser.page(f"{one}/always")
+    text = " ".join(page.text.split())
+    assert "restart.api(agentId = 'ops-bot' AND tags contains 'staging')" in text
+    assert "does not approve this breakpoint" in text
+    assert "2 of 2 breakpoints match" in text
+    assert one in page.links(), "it is among what waits and would have matched"
+
+    pattern = "restart.api(agentId = 'ops-bot' AND tags contains 'staging')"
+    saved = await browser.send(f"{one}/always", "/always", pattern=pattern, note="Routine", do="save")
+    assert saved.status_code == 303
+    (rule,) = await rules(node)
+    assert (rule["pattern"], rule["action"], rule["note"], rule["source"]) == (
+        pattern, "auto-approve", "Routine", "always-approve",
+    )  # fmt: skip
+    after = await browser.page(saved.headers["location"])
+    assert "This breakpoint still waits" in after.text
+    assert f"{one}#decide" in after.links()
+    waiting = await node.call("GET", f"/api{one}/status", await node.token("agent"))
+    assert waiting.json()["status"] == "waiting"
+    following = await node.create(
+        agentId="ops-bot", tags=["staging"], payload={"question": "Restart?", "breakpointId": "restart.api"}
+    )
+    assert following["status"] == "released"
+
+
+async def test_only_the_inner_part_is_given_to_a_dialog(node: Node) -> None:
+    browser = await signed_in(node, "rita", "rule-admin")
+    headers = {"accept": "text/html", "hx-request": "true", "hx-target": "dialog#dialog"}
+    answer = await browser.client.get(f"{await raised(node)}/always", headers=headers)
+    assert answer.status_code == 200
+    assert "<html" not in answer.text
+    assert "restart.api" in Page(answer.text).text
+
+
+@pytest.mark.parametrize(
+    ("payload", "said"),
+    [({"presentAlwaysApprove": False}, "asked each time"), ({"hardStop": True}, "asks for a person each time")],
+)
+async def test_what_the_agent_wants_asked_each_time_gets_no_rule(
+    node: Node, payload: dict[str, Any], said: str
+) -> None:
+    browser = await signed_in(node, "rita", "rule-admin")
+    one = await raised(node, **payload)
+    shown = await browser.get(f"{one}/always")
+    assert shown.status_code == 422
+    assert said in shown.text
+    key = (await browser.page("/rules")).form("/sign-out").fields["csrf"]
+    refused = await browser.post(f"{one}/always", {"csrf": key, "pattern": "restart.*", "do": "save"})
+    assert refused.status_code == 422
+    assert await rules(node) == []
+
+
+@pytest.mark.parametrize("role", ["viewer", "reviewer", "auditor"])
+async def test_it_takes_the_right_to_write_rules(node: Node, role: str) -> None:
+    browser = await signed_in(node, "val", role)
+    one = await raised(node)
+    assert (await browser.get(f"{one}/always")).status_code == 403
+    key = (await browser.page("/rules")).form("/sign-out").fields["csrf"]
+    refused = await browser.post(f"{one}/always", {"csrf": key, "pattern": "restart.*", "do": "save"})
+    assert refused.status_code == 403
+    assert await rules(node) == []
+
+
+async def test_a_wrong_pattern_or_date_saves_nothing_and_keeps_what_was_typed(node: Node) -> None:
+    browser = await signed_in(node, "rita", "rule-admin")
+    one = await raised(node)
+    for wrong in ({"pattern": "restart.api(tags"}, {"expires": "2001-01-01T00:00"}, {"pattern": ""}):
+        typed = {"pattern": "restart.api", "note": "Keep me", "do": "save"} | wrong
+        answer = await browser.send(f"{one}/always", "/always", **typed)
+        assert answer.status_code == 422, wrong
+        assert 'value="Keep me"' in answer.text
+    tested = await browser.send(f"{one}/always", "/always", pattern="restart.*", do="test")
+    assert "restart.*" in (await browser.page(tested.headers["location"])).text
+    assert (await browser.get("/breakpoints/bp_nothing/always")).status_code == 404
+    assert await rules(node) == []
