@@ -8,10 +8,10 @@ BUDGET ?= 10m
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup serve fmt lint types test bench soak mutation check lock clean
+.PHONY: help setup serve fmt lint types test screenshots bench soak mutation check lock clean
 
 help:  ## show this list
-	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | sort | expand -t 10
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | sort | expand -t 13
 
 $(VENV)/runtime.stamp: requirements.txt requirements-build.txt pyproject.toml package-lock.json hatch_build.py
 	@test -n "$(PYTHON)" || { echo "Assent needs Python 3.11 or newer on the PATH (or make PYTHON=/path/to/python3)."; exit 1; }
@@ -48,6 +48,9 @@ test: setup  ## everything, with a real PostgreSQL and a real browser
 	@$(BIN)/python -m tests.browser.chromium
 	@$(BIN)/pytest -n 2 --dist loadfile $(ARGS)
 
+screenshots: setup  ## pictures of every page, light, dark and phone
+	@$(BIN)/python -m tests.browser.screenshots $(ARGS)
+
 bench: setup  ## measure, and print ratios against the raw drivers
 	@$(BIN)/python -m bench $(ARGS)
 
@@ -67,4 +70,4 @@ lock: setup  ## pin the newest versions again, with hashes (ARGS=--upgrade)
 	@$(UV_COMPILE) $(ARGS) --group build -c requirements-dev.txt -o requirements-build.txt
 
 clean:  ## remove what the targets made
-	@rm -rf $(VENV) .pytest_cache .hypothesis .mypy_cache .ruff_cache .import_linter_cache dist node_modules src/assent/web/static/vendor
+	@rm -rf $(VENV) .pytest_cache .hypothesis .mypy_cache .ruff_cache .import_linter_cache build dist node_modules src/assent/web/static/vendor

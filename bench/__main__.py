@@ -10,6 +10,7 @@ from assent.settings import Settings
 from bench.backtest import backtest
 from bench.clock import clock
 from bench.expiry import expiry
+from bench.inbox import inbox
 from bench.million import million
 from bench.report import Report
 from bench.rules import rules
@@ -26,6 +27,7 @@ PARTS = {
     "clock": clock,
     "backtest": backtest,
     "runs": runs,
+    "inbox": inbox,
 }
 PURE = {"rules": rules}
 """What no database has a part in."""
@@ -40,6 +42,7 @@ def main() -> None:
     parser.add_argument("--waiters", type=int, default=10_000)
     parser.add_argument("--due", type=int, default=100_000, help="how many deadlines come at once")
     parser.add_argument("--runs", type=int, default=50_000, help="how many runs wait at once")
+    parser.add_argument("--waiting", type=int, default=10_000, help="how many wait in the inbox")
     options = parser.parse_args()
     report = Report()
     wanted = options.only or [*PARTS, *PURE]

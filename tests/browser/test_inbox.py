@@ -257,9 +257,12 @@ def test_new_items_arrive_by_themselves_and_are_counted(world: World, desk: Desk
     page = desk()
     at_list(page, world, tag)
     expect(page.locator("#rows")).to_contain_text("Nothing here matches")
+    count = page.locator(".rail [data-waiting-count]").first
+    before = int(count.inner_text() or 0)
     world.create(title="Out of the blue", tags=[tag])
     expect(rows(page)).to_have_text(["Out of the blue"])
-    expect(page).to_have_title("(1) Inbox · Assent")
+    expect(count).to_have_text(str(before + 1))
+    expect(page).to_have_title(f"({before + 1}) Inbox · Assent")
 
 
 def test_one_stream_serves_all_tabs(world: World, desk: Desk, tag: str) -> None:
@@ -285,6 +288,22 @@ def test_a_lost_connection_is_said_and_mended(world: World, desk: Desk, tag: str
     world.create(title="Meanwhile", tags=[tag])
     page.context.set_offline(offline=False)
     expect(rows(page)).to_have_text(["Meanwhile"])
+
+
+def test_an_answer_that_does_not_get_through_is_said_and_nothing_is_lost(world: World, desk: Desk, tag: str) -> None:
+    created = world.create(title="No network", tags=[tag])
+    page = desk()
+    page.goto(f"{world.url}/breakpoints/{created['id']}?tag={tag}")
+    expect(page.locator("#connection")).to_have_text("Live")
+    page.locator("#comment").fill("What I typed")
+    page.context.set_offline(offline=True)
+    page.get_by_role("button", name="Approve…").click()
+    expect(page.get_by_role("alert")).to_contain_text("The server could not be reached")
+    expect(page.locator("#comment")).to_have_value("What I typed")
+    page.context.set_offline(offline=False)
+    page.get_by_role("button", name="Approve…").click()
+    expect(page.get_by_role("dialog")).to_contain_text("What I typed")
+    assert world.status(created["id"])["status"] == "waiting"
 
 
 def test_take_reassign_and_snooze(world: World, desk: Desk, tag: str) -> None:

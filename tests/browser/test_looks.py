@@ -1,11 +1,12 @@
 """For everybody: no sideways scrolling on a phone, nothing that axe finds, nothing that an agent's text can start."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Dialog, Page
+from playwright.sync_api import ConsoleMessage, Dialog, Page, Request
 
 from tests.browser.conftest import Opener, World
 from tests.web.corpus import XSS
@@ -125,7 +126,7 @@ def test_what_can_be_pressed_is_large_enough(world: World, opened: Opener, ann_s
     """24 px at least (WCAG 2.5.8), 48 px for the two buttons that decide."""
     page = opened(scripts=True, width=PHONE, storage_state=ann_state).new_page()
     page.goto(world.url + rich)
-    for name in ("Approve…", "Reject…"):
+    for name in ("Canary…", "Reject…"):
         box = page.get_by_role("button", name=name).bounding_box()
         assert box is not None
         assert box["height"] >= 48
@@ -135,30 +136,65 @@ def test_what_can_be_pressed_is_large_enough(world: World, opened: Opener, ann_s
         assert min(box["width"], box["height"]) >= 24
 
 
+FORMATS = ("markdown", "html", "code", "text", "diff", "json")
+AT_ONCE = 24
+
+
 def test_nothing_an_agent_writes_runs_or_calls_home(world: World, opened: Opener, ann_state: Any) -> None:
-    """With scripts on and every attack on the page: no dialog, no request elsewhere, nothing the policy had to stop."""
-    context = opened(scripts=True, storage_state=ann_state)
-    page = context.new_page()
+    """With scripts on and every attack in every field: no dialog, no request elsewhere, nothing the policy had to stop.
+
+    In the frames that show an agent's HTML the policy does stop scripts: that is what they are for.
+    """
+    page = opened(scripts=True, storage_state=ann_state).new_page()
     seen: list[str] = []
 
     def dismiss(dialog: Dialog) -> None:
         seen.append(f"dialog {dialog.message}")
         dialog.dismiss()
 
+    def hear(message: ConsoleMessage) -> None:
+        if not message.location["url"].endswith(("/frame", "about:srcdoc")):
+            seen.append(f"console {message.text}")
+
+    def failed(request: Request) -> None:
+        if request.failure != "csp":
+            seen.append(f"request {request.url} ({request.failure})")
+
     page.on("dialog", dismiss)
-    page.on("request", lambda request: seen.append(f"request {request.url}"))
-    page.on("console", lambda message: seen.append(f"console {message.text}"))
-    created = world.create(
-        title=XSS[0],
-        tags=[text[:100] for text in XSS[:50]],
-        payload={
-            "question": "\n".join(XSS),
-            "options": list(XSS[:50]),
-            "previousFeedback": "\n".join(XSS),
-            **dict.fromkeys(XSS, "\n".join(XSS)),
-            "context": {"files": [{"path": text, "format": "html", "content": "\n".join(XSS)} for text in XSS]},
+    page.on("requestfinished", lambda request: seen.append(f"request {request.url}"))
+    page.on("requestfailed", failed)
+    page.on("console", hear)
+    for start in range(0, len(XSS), AT_ONCE):
+        attacks = XSS[start : start + AT_ONCE]
+        created = world.create(**_attacking(attacks))
+        one = f"{world.url}/breakpoints/{created['id']}"
+        page.goto(one)
+        page.locator("#connection").wait_for()
+        page.goto(f"{one}/files/1/frame")
+        page.goto(f"{world.url}/?run={quote(attacks[0], safe='')}")
+    bad = [each for each in seen if not each.startswith(f"request {world.url}/")]
+    assert not bad, "\n".join(bad)
+
+
+def _attacking(attacks: Sequence[str]) -> dict[str, Any]:
+    together = "\n".join(attacks)
+    files = [{"path": f"{n} {attacks[n]}", "format": each, "content": together} for n, each in enumerate(FORMATS)]
+    return {
+        "agentId": attacks[0],
+        "runId": attacks[0],
+        "title": attacks[-1],
+        "tags": [text[:100] for text in attacks],
+        "payload": {
+            "question": together,
+            "options": list(attacks),
+            "previousFeedback": together,
+            "attempt": 2,
+            **dict.fromkeys(attacks, together),
+            "form": {"properties": {text: {"type": "string", "title": text, "default": text} for text in attacks}},
+            "context": {"files": files},
         },
-    )
-    for path in ("/", f"/breakpoints/{created['id']}", f"/breakpoints/{created['id']}/files/0"):
-        page.goto(world.url + path)
-    assert [each for each in seen if not each.startswith(f"request {world.url}/")] == []
+    }
+
+
+def test_there_are_enough_attacks() -> None:
+    assert len(set(XSS)) >= 200

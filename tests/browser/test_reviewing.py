@@ -61,7 +61,7 @@ def test_an_option_is_picked_and_the_agent_gets_it(world: World, ann: Page, back
     waiting = background(world.wait_for, created["id"])
     ann.goto(f"{world.url}/breakpoints/{created['id']}")
     ann.get_by_role("button", name="All at once…").click()
-    expect(ann.get_by_text("Option")).to_be_visible()
+    expect(ann.get_by_text("Option", exact=True)).to_be_visible()
     ann.get_by_role("button", name="Approve", exact=True).click()
     expect(ann.get_by_role("status")).to_contain_text("You approved")
     assert waiting.result(30)["result"]["option"] == "All\nat once"

@@ -89,14 +89,15 @@ def with_word(path: str, asked: Filters, name: str, value: str) -> str:
 
 
 async def undo(visit: Visit) -> Response:
-    """Take back an answer whose window has not ended; otherwise show what stands."""
+    """Take back an answer whose window has not ended, and leave it in the form; otherwise show what stands."""
     row = await load(visit)
     use_case = partial(visit.site.holding.take_back, breakpoint_id=row.id, by=visit.who)
     try:
-        await visit.site.database.write(use_case, locks=row.id)
+        taken = await visit.site.database.write(use_case, locks=row.id)
     except AssentError as error:
         return await detail_page(visit, await load(visit), error)
-    return redirect(with_word(f"/breakpoints/{row.id}", asked_in(visit.request), "said", "undone"))
+    typed = forms.typed_again(msgspec.json.decode(row.payload), taken) if taken else {}
+    return await detail_page(replace(visit, form=typed), await load(visit), said="undone")
 
 
 async def comment(visit: Visit) -> Response:

@@ -28,7 +28,7 @@ from assent.web.attempts import ShownAttempt, shown_attempt
 from assent.web.filters import Filters, asked_in
 from assent.web.frame import HTML, Visit, large_page
 from assent.web.listing import Item, item, listed, query
-from assent.web.notices import notice_of
+from assent.web.notices import notice_of, plain
 
 MAX_FILE_NUMBER = 3
 FRAME_HEADERS = {
@@ -82,17 +82,16 @@ async def detail(visit: Visit) -> Response:
     return await detail_page(visit, row)
 
 
-async def detail_page(visit: Visit, row: Whole, error: AssentError | None = None) -> Response:
+async def detail_page(visit: Visit, row: Whole, error: AssentError | None = None, *, said: str = "") -> Response:
     """Show a breakpoint; after a form that failed, with what was typed and why it failed."""
     asked = asked_in(visit.request)
-    notice = await notice_of(visit, asked)
+    notice = plain(said) if said else await notice_of(visit, asked)
     values = await _values(visit, row, asked, error)
     status = STATUS[type(error)] if error else 200
     if visit.region is None:
         listed_rows = await listed(visit, asked)
-        return await large_page(
-            "inbox.html", status=status, visit=visit, list=listed_rows, notice=notice, asked=asked, **values
-        )
+        about = {"list": listed_rows, "notice": notice, "waiting_count": listed_rows.waiting_text}
+        return await large_page("inbox.html", status=status, visit=visit, asked=asked, **about, **values)
     # Opened from the list by a script: the list is there already, unless the step before changed it.
     stepped = notice is not None or error is not None or visit.request.method == "POST"
     changed = {"list": await listed(visit, asked), "notice": notice} if stepped else {}

@@ -12,6 +12,7 @@ from typing import Any
 
 from assent.domain.canonical import MAX_INTEGER, Json, is_object, strict_loads
 from assent.domain.errors import AssentError, InvalidRequest
+from assent.domain.terms import Answer
 from assent.web.render import visible
 
 SHORT_TEXT = 200
@@ -139,6 +140,22 @@ def _fraction(text: str) -> float:
         return float(text)
     except ValueError:
         return math.nan
+
+
+def typed_again(payload: Mapping[str, Any], answer: Answer) -> dict[str, str]:
+    """Return what must stand in the form for this answer to come out of it."""
+    found = {"comment": answer.comment or ""}
+    options: Sequence[str] = payload.get("options") or ()
+    if answer.option in options:
+        found["option"] = str(options.index(answer.option))
+    properties: Mapping[str, Any] = (payload.get("form") or {}).get("properties", {})
+    for n, (name, field) in enumerate(properties.items()):
+        if answer.answers and name in answer.answers:
+            found[f"field-{n}"] = _default(field | {"default": answer.answers[name]})
+    for n, name in enumerate(payload.get("editable") or ()):
+        if answer.edits and name in answer.edits:
+            found[f"edit-{n}"] = _as_json(answer.edits[name])
+    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -107,6 +107,10 @@ class Listing:
     views: list[View] = field(default_factory=list[View])
     sorts: Mapping[str, str] = field(default_factory=lambda: SORTS)
 
+    @property
+    def waiting_text(self) -> str:
+        return _count({"waiting": self.waiting}, "waiting") if self.waiting else ""
+
 
 async def listed(visit: Visit, asked: Filters) -> Listing:
     wanted = await query(visit, asked)
@@ -124,7 +128,7 @@ async def listed(visit: Visit, asked: Filters) -> Listing:
         now=now,
         items=[item(row, now) for row in shown],
         total=_count(counts, asked.status),
-        waiting=counts["waiting"],
+        waiting=await _waiting(visit) if asked.narrowed else counts["waiting"],
         tabs=_tabs(asked, counts),
         cleared=Filters(status=asked.status, sort=asked.sort).address(),
         marks=marks,
@@ -132,6 +136,12 @@ async def listed(visit: Visit, asked: Filters) -> Listing:
         more=asked.address(shown=str(min(MOST, asked.rows + STEP))) if grows else None,
         next_page=asked.address(shown="", cursor=encode_cursor(wanted, shown[-1])) if further and not grows else None,
     )
+
+
+async def _waiting(visit: Visit) -> int:
+    """Count what waits in the whole inbox, for the navigation and the title."""
+    whole = await query(visit, Filters())
+    return (await visit.site.inbox.reader.counts(whole))["waiting"]
 
 
 def _personal(
@@ -156,13 +166,7 @@ async def listing(visit: Visit) -> Response:
         response = page("moved.html", visit=visit, list=shown, asked=asked, notice=notice)
         response.headers["HX-Push-Url"] = asked.address()
         return response
-    return page(
-        "inbox.html", visit=visit, list=shown, asked=asked, notice=notice, waiting_count=_count_of_waiting(shown)
-    )
-
-
-def _count_of_waiting(shown: Listing) -> str:
-    return shown.tabs[0].count if shown.waiting and not shown.asked.narrowed else ""
+    return page("inbox.html", visit=visit, list=shown, asked=asked, notice=notice, waiting_count=shown.waiting_text)
 
 
 def _tabs(asked: Filters, counts: Mapping[str, int]) -> list[Tab]:

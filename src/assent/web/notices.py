@@ -44,8 +44,11 @@ async def notice_of(visit: Visit, asked: Filters) -> Notice | None:
             return _batch(batch, params.get("count", ""), params.get("failed", ""), asked)
     except AssentError:
         return None  # an address typed by hand; the page itself is fine
-    said = PLAIN.get(params.get("said", ""))
-    return Notice(text=said) if said else None
+    return plain(params.get("said", ""))
+
+
+def plain(said: str) -> Notice | None:
+    return Notice(text=PLAIN[said]) if said in PLAIN else None
 
 
 async def _answered(visit: Visit, asked: Filters, breakpoint_id: str) -> Notice | None:

@@ -5,7 +5,7 @@ from html.parser import HTMLParser
 
 TAGS = {
     "a", "blockquote", "br", "code", "details", "div", "em", "h3", "h4", "h5", "h6", "hr", "li", "ol", "p", "pre", "s",
-    "span", "strong", "summary", "table", "tbody", "td", "th", "thead", "tr", "ul",
+    "bdi", "span", "strong", "summary", "table", "tbody", "td", "th", "thead", "tr", "ul",
 }  # fmt: skip
 ATTRIBUTES = frozenset({"class", "href", "rel", "target", "start", "tabindex", "open"})
 VOID = frozenset({"br", "hr"})

@@ -56,7 +56,7 @@ class _Tree:
             if self.left <= 0:
                 break
             key, inner = member if isinstance(value, _Object) else (str(n), member)
-            name = Markup('<span class="key">%s</span>: ') % (_quoted(key) if isinstance(value, _Object) else key)
+            name = Markup('<bdi class="key">%s</bdi>: ') % (_quoted(key) if isinstance(value, _Object) else key)
             rows.append(Markup("<li>%s</li>") % self.node(name, inner, depth + 1))
         if len(rows) < len(value):
             self.cut = True
@@ -83,7 +83,7 @@ def _leaf(value: Value) -> Markup:
     if isinstance(value, _Number):
         return Markup('<span class="t-mi">%s</span>') % visible(value)
     if isinstance(value, str):
-        return Markup('<span class="t-s">%s</span>') % _quoted(value)
+        return Markup('<bdi class="t-s">%s</bdi>') % _quoted(value)
     word = "{}" if isinstance(value, _Object) else json.dumps(value)
     return Markup('<span class="t-kc">%s</span>') % word
 

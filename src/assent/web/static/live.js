@@ -12,6 +12,7 @@ let changed = new Set();
 /** @type {ReturnType<typeof setTimeout> | undefined} */
 let timer;
 let busy = false;
+let readAt = -Infinity;
 
 /** @param {string} state "live", "lost" or "offline" */
 function say(state) {
@@ -26,16 +27,18 @@ function say(state) {
 /** @param {string} id of what changed, or "*" */
 function hear(id) {
   changed.add(id);
-  clearTimeout(timer);
-  timer = setTimeout(refresh, PAUSE_MS);
+  // The first is shown at once; those that follow closely are shown together.
+  if (timer === undefined) timer = setTimeout(refresh, Math.max(0, readAt + PAUSE_MS - performance.now()));
 }
 
 async function refresh() {
+  timer = undefined;
   if (busy) {
     timer = setTimeout(refresh, PAUSE_MS);
     return;
   }
   busy = true;
+  readAt = performance.now();
   const heard = changed;
   changed = new Set();
   try {

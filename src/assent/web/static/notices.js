@@ -15,8 +15,24 @@ function arm() {
   timer = setTimeout(() => toast.remove(), Math.max(1000, Math.min(until, 60_000)));
 }
 
+/** Say that a request did not get through; the words are the server's, sent with the page. */
+function unreachable() {
+  const words = find("#unreachable");
+  const place = find("#dialog[open]") ?? find("#notice");
+  if (!(words instanceof HTMLTemplateElement) || !place) return;
+  find(".toast", place)?.remove();
+  place.prepend(words.content.cloneNode(true));
+  arm();
+}
+
 export function startNotices() {
   arm();
+  document.addEventListener("htmx:error", (event) => {
+    const { error, ctx } = /** @type {CustomEvent} */ (event).detail ?? {};
+    // A request that a newer one replaced is no error; a refresh that failed is said by the connection.
+    if (error?.name === "AbortError" || !(ctx?.sourceElement instanceof HTMLFormElement || ctx?.sourceElement instanceof HTMLAnchorElement)) return;
+    unreachable();
+  });
   afterSwap((target) => {
     if (find("#notice .toast") && (target.id === "notice" || target.id === "detail")) arm();
   });

@@ -1,0 +1,320 @@
+"""A project as it looks after a month of work: people, agents, gates, rules, answers, and what waits now."""
+
+import base64
+import random
+import struct
+import textwrap
+import zlib
+from dataclasses import dataclass
+from typing import Any
+
+from assent.app import SystemClock
+from assent.domain.access import Role
+from assent.settings import Settings
+from assent.store.transaction import Transaction
+from tests.support.nodes import ManualClock, Node, running_node
+
+MINUTE, HOUR, DAY = 60, 3600, 86400
+PEOPLE: dict[str, tuple[str, set[Role]]] = {
+    "mia": ("Mia Lindqvist", set(Role)),
+    "jonas": ("Jonas Weber", {Role.REVIEWER}),
+    "priya": ("Priya Raman", {Role.REVIEWER, Role.RULE_ADMIN}),
+    "tom": ("Tom Okafor", {Role.VIEWER, Role.AUDITOR}),
+}
+RELEASE = """
+    from assent import process
+
+    def build(version):
+        return {"image": f"registry/shop:{version}", "tests": 412}
+
+    @process
+    async def release(inputs, ctx):
+        "Builds a version, asks people, and rolls it out."
+        built = await ctx.task(build, inputs["version"])
+        ctx.log("built the image", built)
+        await ctx.save_file("plan.md", "# Roll out\\n\\nOne region after the other.")
+        ctx.log("all tests passed", {"tests": built["tests"]})
+        review = await ctx.breakpoint(
+            f"Roll out shop {inputs['version']} to all regions?",
+            title=f"Roll out shop {inputs['version']}",
+        )
+        return {"rolledOut": review.approved}
+"""
+NIGHTLY = """
+    from assent import process
+
+    def tidy(days):
+        return {"removed": days * 31}
+
+    @process
+    async def nightly_tidy(inputs, ctx):
+        "Removes what nobody has needed for a while."
+        removed = await ctx.task(tidy, inputs.get("days", 30))
+        ctx.log("removed old previews", removed)
+        return removed
+"""
+PLAN = """\
+# Move billing to the v2 ledger
+
+**Goal:** move 41,000 accounts without downtime. The old ledger stays readable for 30 days.
+
+| Step | Risk | Can be taken back |
+|---|---|---|
+| Write to both ledgers | low | yes |
+| Copy the history | medium | yes |
+| Read from `ledger_v2` | **high** | within 24 hours |
+
+- [x] Schema reviewed
+- [x] Copied to staging, sums agree
+- [ ] Load test at three times the usual traffic
+
+To go back, set `BILLING_READ_V2=0`.
+"""
+DIFF = """\
+--- a/billing/ledger.py
++++ b/billing/ledger.py
+@@ -10,9 +10,12 @@ class Ledger:
+     def charge(self, account, cents):
+         if cents <= 0:
+             raise ValueError(cents)
+-        self.v1.insert(account, cents)
+-        return self.v1.balance(account)
++        with self.transaction():
++            self.v1.insert(account, cents)
++            self.v2.append(account, cents, at=self.clock.now())
++        reader = self.v2 if self.settings.read_v2 else self.v1
++        return reader.balance(account)
+"""
+CODE = '''\
+def backfill(ledger: Ledger, batch: int = 500) -> int:
+    """Copy one batch; safe to run again."""
+    rows = ledger.v1.fetch(batch)
+    return sum(ledger.v2.upsert(row) for row in rows)
+'''
+REPORT = """\
+<style>body {font: 14px sans-serif; margin: 16px} td, th {padding: 4px 12px; text-align: left}</style>
+<h3>Load test</h3>
+<table><tr><th>Requests per second<th>p50<th>p99<tr><td>1,000<td>12 ms<td>48 ms<tr><td>3,000<td>19 ms<td>92 ms</table>
+"""
+FIGURES = (
+    '{"accounts": 41022, "batches": 83, "differences": [], "checked": {"sum": true, "count": true}, "region": "eu-1"}'
+)
+
+
+def _drawing() -> str:
+    """A small picture of bars, as a PNG."""
+    width, height, bars = 480, 160, (40, 62, 55, 90, 120, 84, 132, 110)
+    lines = b"".join(
+        b"\0"
+        + b"".join(
+            b"\x3a\x4a\xb8" if x % 60 > 14 and height - y < bars[x // 60] else b"\xf7\xf7\xf8" for x in range(width)
+        )
+        for y in range(height)
+    )
+
+    def chunk(kind: bytes, content: bytes) -> bytes:
+        return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
+
+    head = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    whole = b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(lines)) + chunk(b"IEND", b"")
+    return base64.b64encode(whole).decode()
+
+
+def _ledger(plan: str, **more: Any) -> dict[str, Any]:
+    files: list[dict[str, Any]] = [
+        {"path": "plan.md", "format": "markdown", "content": plan},
+        {"path": "changes.diff", "format": "diff", "content": DIFF},
+        {"path": "billing/backfill.py", "format": "code", "language": "python", "content": CODE},
+        {"path": "rehearsal.json", "format": "json", "content": FIGURES},
+        {"path": "accounts-per-batch.png", "format": "image", "contentBase64": _drawing()},
+        {"path": "load-test.html", "format": "html", "content": REPORT},
+        {"path": "rehearsal.log", "format": "text"},
+    ]
+    payload = {
+        "question": "Move billing to the v2 ledger tonight?",
+        "breakpointId": "billing.migrate",
+        "expert": ["mia", "priya"],
+        "context": {"files": files},
+    }
+    return {"agentId": "billing-agent", "title": "Move billing to the v2 ledger", "runId": "run-ledger-v2"} | {
+        "tags": ["billing", "database"], "payload": payload | more
+    }  # fmt: skip
+
+
+def _asked(agent: str, gate: str, title: str, question: str, **more: Any) -> dict[str, Any]:
+    outer = {name: more.pop(name) for name in ("tags", "ttlSeconds", "runId", "priority") if name in more}
+    return {"agentId": agent, "title": title, "payload": {"question": question, "breakpointId": gate} | more} | outer
+
+
+PAST = (
+    (
+        "deploy-bot",
+        "deploy.staging",
+        "Deploy shop {n} to staging",
+        "Deploy shop {n} to staging?",
+        ["deploy", "staging"],
+    ),
+    (
+        "deploy-bot",
+        "deploy.production",
+        "Deploy shop {n} to production",
+        "All tests passed. Deploy?",
+        ["deploy", "prod"],
+    ),
+    ("docs-writer", "docs.publish", "Publish the release notes of {n}", "Publish them?", ["docs"]),
+    ("sec-auditor", "deps.update", "Update httpx to 0.{n}", "No known weakness. Update?", ["security"]),
+    ("support-agent", "refund.send", "Refund order 7{n}1", "The parcel was lost. Refund 49 €?", ["money"]),
+)
+FORM = {
+    "properties": {
+        "percent": {"type": "integer", "title": "Traffic in the first hour (%)", "minimum": 1, "maximum": 100},
+        "region": {"type": "string", "title": "First region", "enum": ["eu-1", "us-1", "ap-1"]},
+        "notify": {"type": "boolean", "title": "Tell the support team"},
+    },
+    "required": ["percent", "region"],
+}
+NOTES = """\
+## What is new in 4.12
+
+Orders are charged **once**, also when a customer presses twice. Staging has run it since Friday.
+
+| Check | Before | Now |
+|---|---|---|
+| Double charges in staging | 7 | **0** |
+| p99 of `POST /orders` | 92 ms | 88 ms |
+"""
+SHOP = [
+    {"path": "notes.md", "format": "markdown", "content": NOTES},
+    {"path": "orders.diff", "format": "diff", "content": DIFF.replace("billing/ledger", "shop/orders")},
+]
+WAITING = (
+    (190, _asked("sec-auditor", "deps.update", "Update openssl to 3.5.2",
+                 "Two weaknesses are fixed. Update all services?", tags=["security"], ttlSeconds=6 * HOUR)),
+    (140, _asked("db-keeper", "db.drop-index", "Drop the index ix_orders_legacy",
+                 "It takes 14 GB and was not used for 90 days. Drop it?",
+                 risk="high", tags=["database", "irreversible"])),
+    (95, _asked("docs-writer", "docs.publish", "Publish the release notes of 4.12",
+                "Publish them on the blog?", tags=["docs"])),
+    (64, _asked("support-agent", "refund.send", "Refund order 88213", "The parcel was lost. Refund 129 €?",
+                tags=["money"], ttlSeconds=75 * MINUTE)),
+    (48, _asked("deploy-bot", "deploy.rollout", "Choose how to roll out shop 4.12", "Which way should I take?",
+                options=["Canary", "Blue and green", "All at once"], tags=["deploy", "prod"], ttlSeconds=3 * HOUR)),
+    (33, _asked("deploy-bot", "deploy.plan", "Set up the first hour of shop 4.12", "How much traffic, and where first?",
+                form=FORM, tags=["deploy"], ttlSeconds=DAY)),
+    (22, _asked("star-bot", "github.star", "Star tokio-rs/tokio", "We depend on it. Star it?", tags=["routine"])),
+    (21, _asked("star-bot", "github.star", "Star encode/uvicorn", "We depend on it. Star it?", tags=["routine"])),
+    (20, _asked("star-bot", "github.star", "Star pallets/jinja", "We depend on it. Star it?", tags=["routine"])),
+    (12, _asked("deploy-bot", "deploy.production", "Deploy shop 4.12 to production", "All 412 tests passed. Deploy?",
+                tags=["deploy", "prod"], ttlSeconds=20 * MINUTE, priority="urgent",
+                context={"files": SHOP})),
+)  # fmt: skip
+RULES = (
+    {"pattern": "deploy.staging(tags contains 'staging')", "action": "auto-approve",
+     "note": "Staging is ours to break."},
+    {"pattern": "refund.*", "action": "never-auto-approve", "note": "Money is always looked at."},
+    {"pattern": "docs.publish(agentId = 'docs-writer')", "action": "auto-approve", "mode": "shadow",
+     "note": "On trial until the end of the month."},
+)  # fmt: skip
+
+
+@dataclass
+class Lifelike:
+    """What the pictures need to find again."""
+
+    agent: str
+    admin: str
+    ledger: str = ""
+    ended: str = ""
+
+
+async def seed(settings: Settings) -> Lifelike:
+    """Live through a month, up to now, over the HTTP API."""
+    folder = settings.process_folder
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "release.py").write_text(textwrap.dedent(RELEASE))
+    (folder / "tidy.py").write_text(textwrap.dedent(NIGHTLY))
+    now = SystemClock().now()
+    clock = ManualClock(now - 29 * DAY * 1_000_000)
+    async with running_node(settings, clock=clock) as node:
+        tokens = await _people(node)
+        node.tokens["agent"] = await node.token("agent", name="shop agents")
+        story = Lifelike(node.tokens["agent"], tokens["mia"])
+        await _month(node, clock, tokens, until=now - 7 * HOUR * 1_000_000)
+        await _waiting(node, clock, tokens, story, now)
+    return story
+
+
+async def _done(node: Node, method: str, path: str, token: str, body: Any) -> None:
+    answer = await node.call(method, path, token, json=body)
+    assert answer.is_success, answer.text
+
+
+async def _people(node: Node) -> dict[str, str]:
+    tokens: dict[str, str] = {}
+    for name, (full, roles) in PEOPLE.items():
+        tokens[name] = await node.person(name, *(role.value for role in roles))
+        await _done(node, "PATCH", f"/api/people/{name}", tokens["mia"], {"displayName": full})
+    await _done(node, "PUT", "/api/groups/release-team", tokens["mia"], {"members": ["mia", "jonas"]})
+    await _done(node, "PUT", "/api/groups/billing", tokens["mia"], {"members": ["mia", "priya"]})
+    await node.token("agent", name="nightly build", gates=("deps.*",), creates_per_minute=60)
+    playground = {"id": "playground", "name": "Playground"}
+    await _done(node, "POST", "/api/projects", await node.token("admin", name="set-up"), playground)
+
+    def newcomer(tx: Transaction) -> None:
+        node.assent.people.create_person(tx, "nils", project="playground", roles=frozenset({Role.REVIEWER}))
+
+    await node.assent.database.write(newcomer)
+    return tokens
+
+
+async def _month(node: Node, clock: ManualClock, tokens: dict[str, str], *, until: int) -> None:
+    """Weekdays busier than weekends; most answers within the hour; a few are rejected, a few come too late."""
+    chance = random.Random(6)  # the same month each time
+    number = 100
+    pause = 0.0
+    while clock.now() + round((pause + 2 * HOUR) * 1_000_000) < until:
+        clock.advance(pause)
+        if number == 220:
+            for rule in RULES:
+                await _done(node, "POST", "/api/rules", tokens["priya"], rule)
+        agent, gate, title, question, tags = PAST[chance.choice((0, 0, 1, 1, 2, 3, 4))]
+        named = {"n": f"{number // 30}.{number % 30}"} if agent == "deploy-bot" else {"n": str(number)}
+        more = {"ttlSeconds": 2 * HOUR} if chance.random() < 0.1 else {}
+        asked = _asked(agent, gate, title.format(**named), question.format(**named), tags=tags, **more)
+        raised = await node.create(**asked)
+        clock.advance(chance.expovariate(1 / 900) + 20)
+        if raised["status"] == "waiting" and not more:
+            approved = chance.random() < (0.97 if gate == "docs.publish" else 0.85)
+            comment = (
+                "" if approved else chance.choice(("Wait until Monday.", "The numbers do not add up.", "Not now."))
+            )
+            who = tokens[chance.choice(("mia", "jonas", "jonas", "priya"))]
+            answer = {"approved": approved, "comment": comment}
+            await _done(node, "POST", f"/api/breakpoints/{raised['id']}/feedback", who, answer)
+        pause = chance.expovariate(1 / (2.2 * HOUR))
+        number += 1
+
+
+async def _waiting(node: Node, clock: ManualClock, tokens: dict[str, str], story: Lifelike, now: int) -> None:
+    def at(minutes: float) -> None:
+        clock.at = max(clock.at, now - round(minutes * MINUTE * 1_000_000))
+
+    at(400)
+    first = await node.create(
+        **_ledger(PLAN.replace("Load test at three", "Load test at twice").replace(" within 24 hours", " no"))
+    )
+    at(380)
+    reason = "How do we go back after the reads moved? Please rehearse it, and test with three times the traffic."
+    answer = {"approved": False, "comment": reason}
+    await _done(node, "POST", f"/api/breakpoints/{first['id']}/feedback", tokens["mia"], answer)
+    story.ended = first["id"]
+    for minutes, body in WAITING:
+        at(minutes)
+        raised = await node.create(**body)
+        if body["agentId"] == "db-keeper":
+            at(minutes - 9)
+            said = {"comment": "I looked at the slow queries: nobody needs it."}
+            await _done(node, "POST", f"/api/breakpoints/{raised['id']}/feedback", tokens["jonas"], said)
+    at(3)
+    again = _ledger(PLAN, attempt=2, previousFeedback=reason) | {"ttlSeconds": 11 * MINUTE}
+    story.ledger = (await node.create(**again))["id"]

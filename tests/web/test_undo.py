@@ -1,0 +1,196 @@
+"""Answers that can be taken back, several at once, and sharing an inbox: as plain forms, without scripts."""
+
+import re
+from typing import Any
+
+import pytest
+
+from assent.settings import Settings
+from tests.support.nodes import ManualClock, Node
+from tests.web.reading import Page
+from tests.web.visitors import Visitor, person, signed_in
+
+POSTS = ("decide", "confirm", "comment", "undo", "claim", "snooze")
+LISTS = ("/bulk/confirm", "/bulk/decide", "/bulk/undo", "/views", "/views/remove")
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def settings(request: pytest.FixtureRequest) -> Settings:
+    found: Settings = request.getfixturevalue("sqlite_settings" if request.param == "sqlite" else "postgres_settings")
+    return found.model_copy(update={"undo_seconds": 6})
+
+
+async def seen(node: Node, breakpoint_id: str) -> dict[str, Any]:
+    answer = await node.call("GET", f"/api/breakpoints/{breakpoint_id}", await node.token("agent"))
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+async def csrf(browser: Visitor) -> str:
+    return (await browser.page("/")).form("/sign-out").fields["csrf"]
+
+
+async def test_an_answer_waits_can_be_taken_back_and_stands_in_the_form_again(node: Node) -> None:
+    browser = await signed_in(node)
+    form = {"properties": {"budget": {"type": "integer"}, "region": {"type": "string", "enum": ["eu", "us"]}}}
+    created = await node.create(payload={"question": "?", "options": ["a", "b"], "form": form})
+    typed = {"option": "1", "field-0": "5", "field-1": "1", "comment": "My words"}
+    answer = await browser.decide(created["id"], "approve", **typed)
+    page = await browser.page(answer.headers["location"])
+    assert "It takes effect in 6 s; until then the agent waits." in " ".join(page.text.split())
+    meanwhile = await seen(node, created["id"])
+    assert (meanwhile["status"], meanwhile["version"], meanwhile["responses"]) == ("waiting", created["version"], [])
+    undone = await browser.post(page.form("/undo").action, page.form("/undo").fields)
+    assert undone.status_code == 200
+    page = Page(undone.text)
+    assert "Taken back: nothing was sent to the agent." in page.text
+    assert "My words" in page.text
+    field = next(control for control in page.all("input") if control.get("id") == "field-0")
+    assert field["value"] == "5"
+    assert (await seen(node, created["id"]))["version"] == created["version"]
+
+
+async def test_when_its_time_is_over_an_answer_counts_and_cannot_be_taken_back(node: Node, clock: ManualClock) -> None:
+    browser = await signed_in(node)
+    created = await node.create()
+    answer = await browser.decide(created["id"], "approve")
+    undo = (await browser.page(answer.headers["location"])).form("/undo")
+    clock.advance(7)
+    while await node.assent.database.write(node.assent.holding.commit_due):
+        pass
+    assert (await seen(node, created["id"]))["decision"] == "approved"
+    late = await browser.post(undo.action, undo.fields)
+    assert late.status_code == 409
+    assert "It was approved by ann" in late.text
+
+
+async def test_nobody_else_is_told_of_an_answer_that_waits(node: Node) -> None:
+    ann, bea = await signed_in(node, "ann"), await signed_in(node, "bea")
+    created = await node.create()
+    await ann.decide(created["id"], "approve")
+    assert "approving…" in (await ann.page("/")).text
+    page = await bea.page(f"/breakpoints/{created['id']}?after={created['id']}")
+    assert "approving…" not in page.text
+    assert not re.search("You (approve|reject|answered)", page.text)
+    undo = await bea.post(f"/breakpoints/{created['id']}/undo", {"csrf": await csrf(bea)})
+    assert undo.status_code == 200
+    assert "approving…" in (await ann.page("/")).text, "nobody takes back what somebody else answered"
+
+
+async def test_several_of_one_gate_are_answered_together_and_the_others_are_named(node: Node) -> None:
+    browser = await signed_in(node)
+    star = {"question": "Star?", "breakpointId": "star"}
+    same = [await node.create(title=f"Star {n}", payload=star) for n in range(3)]
+    alone = [
+        await node.create(title="Another", payload={"question": "?", "breakpointId": "other"}),
+        await node.create(title="Risky", payload=star | {"risk": "high"}),
+        await node.create(title="Stop", payload=star | {"hardStop": True}),
+        await node.create(title="For ever", tags=["irreversible"], payload=star),
+        await node.create(title="Which", payload=star | {"options": ["a", "b"]}),
+    ]
+    picks = {f"pick-{each['id']}": "1" for each in (*same, *alone)}
+    answer = await browser.send("/", "/bulk/confirm", decision="approve", **picks)
+    text = " ".join(Page(answer.text).text.split())
+    assert "Approve 3 together?" in text
+    for why in ("another gate", "high risk", "a hard stop", "irreversible", "more than a yes"):
+        assert why in text, why
+    form = Page(answer.text).form("/bulk/decide")
+    done = await browser.post(form.action, form.fields)
+    page = await browser.page(done.headers["location"])
+    assert "You answered 3 together." in page.text
+    assert page.text.count("approving…") == 3
+    assert {(await seen(node, each["id"]))["status"] for each in (*same, *alone)} == {"waiting"}
+    undone = await browser.post(page.form("/bulk/undo").action, page.form("/bulk/undo").fields)
+    assert "approving…" not in (await browser.page(undone.headers["location"])).text
+
+
+async def test_a_page_that_is_stale_answers_nothing_in_bulk(node: Node) -> None:
+    browser = await signed_in(node)
+    created = await node.create()
+    form = {"csrf": await csrf(browser), "decision": "approve", f"pick-{created['id']}": "0" * 64}
+    done = await browser.post("/bulk/decide", form)
+    page = await browser.page(done.headers["location"])
+    assert "1 could not be answered" in page.text
+    assert "approving…" not in page.text
+
+
+async def test_a_bulk_rejection_needs_its_reason(node: Node) -> None:
+    browser = await signed_in(node)
+    created = await node.create()
+    form = {"csrf": await csrf(browser), "decision": "reject", f"pick-{created['id']}": created["digest"]}
+    answer = await browser.post("/bulk/decide", form)
+    assert "Say why" in answer.text
+    assert "rejecting…" not in (await browser.page("/")).text
+
+
+async def test_take_reassign_snooze_and_views_work_as_plain_forms(node: Node) -> None:
+    ann = await signed_in(node, "ann")
+    await person(node, "bea", "reviewer")
+    created = await node.create(tags=["x"])
+    one = f"/breakpoints/{created['id']}"
+    for form, said in (
+        ({"to": "me"}, "with ann"),
+        ({"to": "bea"}, "with bea"),
+    ):
+        done = await ann.post(f"{one}/claim", {"csrf": await csrf(ann)} | form)
+        assert said in " ".join((await ann.page(done.headers["location"])).text.split())
+    done = await ann.post(f"{one}/snooze", {"csrf": await csrf(ann), "minutes": "60"})
+    assert "Snoozed" in (await ann.page(done.headers["location"])).text
+    assert created["id"] not in str((await ann.page("/")).links())
+    assert created["id"] in str((await ann.page("/?snoozed=1")).links())
+    done = await ann.post(f"{one}/snooze", {"csrf": await csrf(ann), "minutes": "0"})
+    assert created["id"] in str((await ann.page("/")).links())
+    saved = await ann.post("/views", {"csrf": await csrf(ann), "name": "Mine <b>", "query": "tag=x&mine=1"})
+    assert saved.headers["location"] == "/?mine=1&tag=x"
+    assert "Mine <b>" in (await ann.page("/?mine=1&tag=x")).text
+    await ann.post("/views/remove", {"csrf": await csrf(ann), "name": "Mine <b>"})
+    assert "Mine <b>" not in (await ann.page("/?mine=1&tag=x")).text
+
+
+@pytest.mark.parametrize("form", [{}, {"minutes": "x"}, {"minutes": "-5"}, {"minutes": "999999"}, {"minutes": "²"}])
+async def test_a_snooze_that_makes_no_sense_changes_nothing(node: Node, form: dict[str, str]) -> None:
+    browser = await signed_in(node)
+    created = await node.create()
+    answer = await browser.post(f"/breakpoints/{created['id']}/snooze", {"csrf": await csrf(browser)} | form)
+    assert answer.status_code == 422
+    assert created["id"] in str((await browser.page("/")).links())
+
+
+async def test_no_form_is_taken_without_its_key_or_from_another_site(node: Node) -> None:
+    browser = await signed_in(node)
+    created = await node.create()
+    paths = [*(f"/breakpoints/{created['id']}/{each}" for each in POSTS), *LISTS]
+    key = await csrf(browser)
+    for path in paths:
+        sent = {"decision": "approve", "digest": created["digest"], "to": "me", "minutes": "60", "text": "x"}
+        assert (await browser.post(path, sent)).status_code == 403, path
+        assert (await browser.post(path, sent | {"csrf": key}, origin="https://evil.example")).status_code == 403, path
+    assert (await seen(node, created["id"]))["version"] == created["version"]
+    assert "approving…" not in (await browser.page("/")).text
+
+
+async def test_nothing_reaches_into_another_project(node: Node) -> None:
+    admin = await node.token("admin")
+    await node.call("POST", "/api/projects", admin, json={"id": "other"})
+    theirs = await node.create(await node.token("agent", project="other", name="theirs"))
+    browser = await signed_in(node)
+    key = await csrf(browser)
+    sent = {"csrf": key, "decision": "approve", "digest": theirs["digest"], "to": "me", "minutes": "60", "text": "x"}
+    for each in POSTS:
+        assert (await browser.post(f"/breakpoints/{theirs['id']}/{each}", sent)).status_code == 404, each
+    for path in ("/bulk/confirm", "/bulk/decide"):
+        answer = await browser.post(path, sent | {f"pick-{theirs['id']}": theirs["digest"]})
+        assert answer.status_code == 404, path
+
+
+@pytest.mark.parametrize("role", ["viewer", "auditor", "rule-admin"])
+async def test_whoever_may_not_decide_changes_nothing_by_any_form(node: Node, role: str) -> None:
+    browser = await signed_in(node, "vic", role)
+    created = await node.create()
+    sent = {"csrf": await csrf(browser), "decision": "approve", "digest": created["digest"], "to": "me", "text": "x"}
+    for each in POSTS:
+        answer = await browser.post(f"/breakpoints/{created['id']}/{each}", sent | {"minutes": "60"})
+        assert answer.status_code == (200 if each == "undo" else 403), each
+    done = await browser.post("/bulk/decide", sent | {f"pick-{created['id']}": created["digest"]})
+    assert "1 could not be answered" in (await browser.page(done.headers["location"])).text
+    assert (await seen(node, created["id"]))["version"] == created["version"]
