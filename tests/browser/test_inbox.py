@@ -420,3 +420,16 @@ def test_times_are_told_in_the_readers_own_zone(world: World, desk: Desk, tag: s
     expect(page.locator("#standing .due")).to_have_class(re.compile("urgent"))
     expect(page.locator("#standing time")).to_have_text(re.compile(r"in 4:\d\d min"))
     expect(page.locator("#standing time")).to_have_attribute("title", re.compile(r"GMT\+9|JST"))
+
+
+def test_notifications_are_asked_for_and_can_be_switched_off_again(world: World, desk: Desk) -> None:
+    page = desk(permissions=["notifications"])
+    page.goto(f"{world.url}/")
+    button = page.locator("[data-action=notify]")
+    expect(button).to_have_text("Notify me here")
+    button.click()
+    expect(button).to_have_text("Notifications are on")
+    page.reload()
+    expect(button).to_have_text("Notifications are on")
+    button.click()
+    expect(button).to_have_text("Notify me here")

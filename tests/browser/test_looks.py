@@ -78,6 +78,26 @@ def _confirm(page: Page, world: World, one: str) -> None:
     page.get_by_label("Type the gate’s name to approve").wait_for()
 
 
+def _bulk(page: Page, world: World, one: str) -> None:
+    del one
+    page.goto(f"{world.url}/?tag=prod")
+    page.locator(".pick input").first.check(force=True)
+    page.get_by_role("button", name="Reject selected…").click()
+    page.get_by_label("Reason, for each of the agents").or_(page.get_by_text("Left out")).first.wait_for()
+
+
+def _help(page: Page, world: World, one: str) -> None:
+    page.goto(world.url + one)
+    page.locator("body").press("?")
+    page.get_by_role("dialog", name="Keys").wait_for()
+
+
+def _palette(page: Page, world: World, one: str) -> None:
+    page.goto(world.url + one)
+    page.locator("body").press("Control+k")
+    page.get_by_role("combobox", name="Find an action").wait_for()
+
+
 def _problem(page: Page, world: World, one: str) -> None:
     del one
     page.goto(f"{world.url}/problems/already_ended")
@@ -91,6 +111,9 @@ PAGES: dict[str, Going] = {
     "detail": _detail,
     "reject without reason": _reject_without_reason,
     "confirm": _confirm,
+    "bulk": _bulk,
+    "help": _help,
+    "palette": _palette,
     "problem": _problem,
 }
 SIGNED_OUT = {"sign-in", "link", "problem"}

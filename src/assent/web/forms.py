@@ -148,8 +148,8 @@ def typed_again(payload: Mapping[str, Any], answer: Answer) -> dict[str, str]:
     options: Sequence[str] = payload.get("options") or ()
     if answer.option in options:
         found["option"] = str(options.index(answer.option))
-    properties: Mapping[str, Any] = (payload.get("form") or {}).get("properties", {})
-    for n, (name, field) in enumerate(properties.items()):
+    form: Mapping[str, Any] = payload.get("form") or {"properties": {}}
+    for n, (name, field) in enumerate(form["properties"].items()):
         if answer.answers and name in answer.answers:
             found[f"field-{n}"] = _default(field | {"default": answer.answers[name]})
     for n, name in enumerate(payload.get("editable") or ()):

@@ -3,6 +3,7 @@
 from starlette.responses import Response
 
 from assent.domain.access import Permission
+from assent.domain.errors import RateLimited
 from assent.http.streams import ChangeStream
 from assent.web.frame import Visit
 
@@ -10,11 +11,18 @@ BEAT = 5.0
 """How soon a stream ends after its session did."""
 
 
+MOST = 50
+"""Streams of one person on one node: a browser needs one, however many tabs it has."""
+
+
 async def live(visit: Visit) -> Response:
+    holder = f"session:{visit.who.id}"
+    if visit.site.hub.held_by(holder) >= MOST:
+        msg = f"You hold {MOST} streams open already."
+        raise RateLimited(msg, retry_after=BEAT)
+
     async def still_signed_in() -> bool:
         found = await visit.site.sessions.find(visit.request)
         return found is not None and found.principal.may(Permission.READ)
 
-    return ChangeStream(
-        visit.site.hub, visit.who.project, f"session:{visit.who.id}", allowed=still_signed_in, beat=BEAT
-    )
+    return ChangeStream(visit.site.hub, visit.who.project, holder, allowed=still_signed_in, beat=BEAT)
