@@ -53,6 +53,9 @@ class World:
         seen: dict[str, Any] = self._call("GET", f"/api/breakpoints/{breakpoint_id}").json()
         return seen
 
+    def comment(self, breakpoint_id: str, text: str) -> None:
+        self._call("POST", f"/api/breakpoints/{breakpoint_id}/feedback", json={"comment": text})
+
     def _call(self, method: str, path: str, **options: Any) -> httpx2.Response:
         headers = {"authorization": f"Bearer {self.agent}"}
         return httpx2.request(method, self.url + path, headers=headers, timeout=60, **options)

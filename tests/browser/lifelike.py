@@ -73,7 +73,7 @@ To go back, set `BILLING_READ_V2=0`.
 DIFF = """\
 --- a/billing/ledger.py
 +++ b/billing/ledger.py
-@@ -10,9 +10,12 @@ class Ledger:
+@@ -10,5 +10,8 @@ class Ledger:
      def charge(self, account, cents):
          if cents <= 0:
              raise ValueError(cents)

@@ -3,6 +3,7 @@
 import base64
 import re
 from typing import Any
+from urllib.parse import quote
 
 import httpx2
 import pytest
@@ -401,3 +402,48 @@ async def test_what_has_ended_has_no_forms_and_names_who_ended_it(node: Node) ->
     text = " ".join(page.text.split())
     assert "rejected by owner" in text
     assert {form.action for form in page.forms if created["id"] in form.action} == set()
+
+
+# ── asked for by a script ──
+
+
+def _by_script(target: str, here: str = "/") -> dict[str, str]:
+    return {"hx-request": "true", "hx-target": f"div#{target}", "hx-current-url": f"http://assent.test{here}"}
+
+
+async def test_a_script_gets_the_part_it_asks_for(node: Node) -> None:
+    browser = await signed_in(node)
+    created = await node.create(title="Asked for")
+    one = f"/breakpoints/{created['id']}"
+    for path, target, there, not_there in (
+        ("/", "rows", "Asked for", "Filters, order"),
+        (one, "detail", "Your answer", "Filters, order"),
+        (one, "live", "History", "Your answer"),
+    ):
+        answer = await browser.client.get(path, headers=_by_script(target))
+        assert answer.status_code == 200, path
+        assert "<html" not in answer.text, path
+        assert there in answer.text, path
+        assert not_there not in answer.text, path
+
+
+async def test_an_error_inside_a_page_is_words_and_no_page(node: Node) -> None:
+    browser = await signed_in(node)
+    answer = await browser.client.get("/breakpoints/bp_00000000000000000000000000", headers=_by_script("detail"))
+    assert answer.status_code == 404
+    assert "<html" not in answer.text
+    assert "There is no breakpoint" in answer.text
+
+
+async def test_a_session_that_ended_leads_the_whole_page_to_the_door(node: Node) -> None:
+    stranger = visitor(node)
+    here = "/breakpoints/bp_00000000000000000000000000?tag=a"
+    answer = await stranger.client.get("/", headers=_by_script("detail", here))
+    assert answer.headers["hx-redirect"] == "/sign-in?next=" + quote(here, safe="")
+    assert answer.text == ""
+    elsewhere = await stranger.client.get(
+        "/", headers=_by_script("detail") | {"hx-current-url": "https://evil.example//evil.example/x"}
+    )
+    assert elsewhere.headers["hx-redirect"] == "/sign-in?next=%2F"
+    for target in ("rows", "live", "run-live"):
+        assert (await stranger.client.get("/", headers=_by_script(target))).status_code == 204

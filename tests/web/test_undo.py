@@ -101,7 +101,43 @@ async def test_several_of_one_gate_are_answered_together_and_the_others_are_name
     assert page.text.count("approving…") == 3
     assert {(await seen(node, each["id"]))["status"] for each in (*same, *alone)} == {"waiting"}
     undone = await browser.post(page.form("/bulk/undo").action, page.form("/bulk/undo").fields)
-    assert "approving…" not in (await browser.page(undone.headers["location"])).text
+    assert "Taken back: nothing was sent" in undone.text
+    assert "approving…" not in undone.text
+    again = await browser.post(page.form("/bulk/undo").action, page.form("/bulk/undo").fields)
+    assert "there is nothing left to take back" in again.text
+
+
+async def test_what_of_a_batch_was_given_already_is_said_to_stand(node: Node) -> None:
+    browser = await signed_in(node)
+    late = await node.create(ttlSeconds=1, payload={"question": "?", "breakpointId": "star"})
+    calm = await node.create(payload={"question": "?", "breakpointId": "star"})
+    picks = {f"pick-{each['id']}": each["digest"] for each in (late, calm)}
+    done = await browser.post("/bulk/decide", {"csrf": await csrf(browser), "decision": "approve"} | picks)
+    page = await browser.page(done.headers["location"])
+    assert "You answered 2 together." in page.text
+    undone = await browser.post(page.form("/bulk/undo").action, page.form("/bulk/undo").fields)
+    assert "1 taken back. 1 had been given already: those stand." in undone.text
+    assert [(await seen(node, each["id"]))["status"] for each in (late, calm)] == ["released", "waiting"]
+
+
+async def test_nobody_overrides_in_bulk(node: Node) -> None:
+    await person(node, "bea", "reviewer")
+    browser = await signed_in(node, "root", "admin")
+    created = await node.create(payload={"question": "?", "expert": "bea"})
+    picks = {f"pick-{created['id']}": created["digest"]}
+    answer = await browser.send("/", "/bulk/confirm", decision="approve", **picks)
+    assert "you would override the people who are asked" in answer.text
+    done = await browser.post("/bulk/decide", {"csrf": await csrf(browser), "decision": "approve"} | picks)
+    assert "1 could not be answered" in (await browser.page(done.headers["location"])).text
+    assert (await seen(node, created["id"]))["responses"] == []
+
+
+@pytest.mark.parametrize(
+    "query", ["batch=a&count=²", "batch=a&count=" + "9" * 250, "batch=²", "said=undone", "after=x"]
+)
+async def test_an_address_typed_by_hand_claims_nothing(node: Node, query: str) -> None:
+    page = await (await signed_in(node)).page(f"/?{query}")
+    assert not re.search("Taken back|You (approve|reject)|undo all", page.text)
 
 
 async def test_a_page_that_is_stale_answers_nothing_in_bulk(node: Node) -> None:

@@ -24,7 +24,7 @@ from assent.store.transaction import Transaction
 
 REMEMBER_SECONDS = 1.0
 MAX_REMEMBERED = 10_000
-MAX_FIELDS = 300
+MAX_FIELDS = 400
 HASHES_AT_ONCE = 2
 COOKIE = "assent_session"
 JOURNEY_COOKIE = "assent_journey"

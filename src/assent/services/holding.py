@@ -89,6 +89,10 @@ class HoldingService:
         """Return what this person can still take back; nobody else is shown it."""
         return tx.held_answers.held(breakpoint_ids, person_id=person_id)
 
+    def held_together(self, tx: Transaction, batch: str, *, by: Principal) -> list[Held]:
+        """Return what of a batch its person can still take back."""
+        return tx.held_answers.of_batch(batch, person_id=by.id, project=by.project)
+
     def commit_due(self, tx: Transaction) -> int:
         """Give the next answer whose window has ended, as its person stands now; return how many there were."""
         now = tx.now()

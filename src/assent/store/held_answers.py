@@ -108,6 +108,12 @@ class HeldAnswers:
         rows = self._session.all(SELECT_HELD.format(these=these), params | {"person_id": person_id})
         return {row[0]: Held(row[0], msgspec.json.decode(row[1])["approved"], row[2], row[3]) for row in rows}
 
+    def of_batch(self, batch: str, *, person_id: str, project: str) -> list[Held]:
+        params = {"batch": batch, "person_id": person_id, "project_id": project}
+        these = "h.batch = :batch AND h.project_id = :project_id"
+        rows = self._session.all(SELECT_HELD.format(these=these), params)
+        return [Held(row[0], msgspec.json.decode(row[1])["approved"], row[2], row[3]) for row in rows]
+
     def _take(self, statement: str, params: dict[str, Any]) -> list[HeldAnswer]:
         rows = self._session.all(statement, params)
         self._session.dirty = self._session.dirty or bool(rows)

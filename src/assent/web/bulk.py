@@ -1,6 +1,5 @@
 """Answering several at once: within one gate, never what is high risk or needs more than a yes, with one undo."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -17,7 +16,8 @@ from assent.store.reading import Whole
 from assent.store.transaction import Transaction
 from assent.web.filters import MOST, Filters, asked_in, filters
 from assent.web.frame import Site, Visit, large_page, redirect, route
-from assent.web.listing import to_list
+from assent.web.listing import list_page, to_list
+from assent.web.notices import UNDONE, Notice, number
 
 PICK = "pick-"
 
@@ -66,11 +66,19 @@ async def decide(visit: Visit) -> Response:
 
 
 async def undo(visit: Visit) -> Response:
-    batch = visit.request.query_params.get("batch", "")
-    use_case = partial(visit.site.holding.take_back_batch, batch=batch, by=visit.who)
-    await visit.site.database.write(use_case)
-    asked = asked_in(visit.request)
-    return redirect(f"/{asked.behind}{'&' if asked.behind else '?'}said=undone")
+    """Take back what is still held of a batch, and say how much of it was given already."""
+    params = visit.request.query_params
+    use_case = partial(visit.site.holding.take_back_batch, batch=params.get("batch", ""), by=visit.who)
+    asked = replace(asked_in(visit.request), cursor="", shown="")
+    try:
+        taken = len(await visit.site.database.write(use_case))
+    except AssentError as error:
+        return await list_page(visit, asked, Notice(text=error.message, kind="no"))
+    given = max(0, number(params.get("count", "")) - taken)
+    if not given:
+        return await list_page(visit, asked, Notice(text=UNDONE))
+    text = f"{taken} taken back. {given} had been given already: those stand."
+    return await list_page(visit, asked, Notice(text=text, kind="no"))
 
 
 def _new_batch(tx: Transaction) -> str:
@@ -93,13 +101,21 @@ async def _chosen(visit: Visit) -> Chosen:
     if len(ids) > MOST:
         raise InvalidRequest.at("selection", f"holds more than {MOST} breakpoints")
     rows = [await visit.site.inbox.whole(known_id(each), visit.who) for each in ids]
-    return sorted_out(rows, approved=_approved(visit))
-
-
-def sorted_out(rows: Sequence[Whole], *, approved: bool) -> Chosen:
-    gate = rows[0].gate if rows else ""
-    reasons = [(row, why_alone(row, gate, approved=approved)) for row in rows]
+    gate, approved = rows[0].gate if rows else "", _approved(visit)
+    reasons = [(row, why_alone(row, gate, approved=approved) or await _why_not(visit, row)) for row in rows]
     return Chosen([row for row, why in reasons if why is None], [(row, why) for row, why in reasons if why])
+
+
+async def _why_not(visit: Visit, row: Whole) -> str | None:
+    """Say why the visitor does not answer it with others: they may not, or only in another capacity."""
+    use_case = partial(visit.site.breakpoints.standing, breakpoint_id=row.id, by=visit.who)
+    try:
+        standing = await visit.site.database.read(use_case)
+    except AssentError as error:
+        return error.message
+    if standing.override:
+        return "you would override the people who are asked"
+    return f"you would answer in place of {', '.join(standing.in_place_of)}" if standing.in_place_of else None
 
 
 def why_alone(row: Whole, gate: str, *, approved: bool) -> str | None:

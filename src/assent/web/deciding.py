@@ -18,6 +18,7 @@ from assent.web import forms, render
 from assent.web.detail import detail_page, load, terms, upcoming
 from assent.web.filters import Filters, asked_in
 from assent.web.frame import Visit, large_page, redirect
+from assent.web.notices import UNDONE, Notice
 
 APPROVE, REJECT = "approve", "reject"
 UNPROCESSABLE = 422
@@ -97,7 +98,7 @@ async def undo(visit: Visit) -> Response:
     except AssentError as error:
         return await detail_page(visit, await load(visit), error)
     typed = forms.typed_again(msgspec.json.decode(row.payload), taken) if taken else {}
-    return await detail_page(replace(visit, form=typed), await load(visit), said="undone")
+    return await detail_page(replace(visit, form=typed), await load(visit), notice=Notice(text=UNDONE))
 
 
 async def comment(visit: Visit) -> Response:

@@ -28,7 +28,7 @@ from assent.web.attempts import ShownAttempt, shown_attempt
 from assent.web.filters import Filters, asked_in
 from assent.web.frame import HTML, Visit, large_page
 from assent.web.listing import Item, item, listed, query
-from assent.web.notices import notice_of, plain
+from assent.web.notices import Notice, notice_of
 
 MAX_FILE_NUMBER = 3
 FRAME_HEADERS = {
@@ -82,10 +82,12 @@ async def detail(visit: Visit) -> Response:
     return await detail_page(visit, row)
 
 
-async def detail_page(visit: Visit, row: Whole, error: AssentError | None = None, *, said: str = "") -> Response:
+async def detail_page(
+    visit: Visit, row: Whole, error: AssentError | None = None, *, notice: Notice | None = None
+) -> Response:
     """Show a breakpoint; after a form that failed, with what was typed and why it failed."""
     asked = asked_in(visit.request)
-    notice = plain(said) if said else await notice_of(visit, asked)
+    notice = notice or await notice_of(visit, asked)
     values = await _values(visit, row, asked, error)
     status = STATUS[type(error)] if error else 200
     if visit.region is None:

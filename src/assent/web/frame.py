@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeAlias
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.exceptions import HTTPException
@@ -48,7 +48,9 @@ CSP = (
     "frame-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
 HEADERS = {"Content-Security-Policy": CSP, "Cache-Control": "no-store", "X-Robots-Tag": "noindex"}
-SEE_OTHER = 303
+SEE_OTHER, NO_CONTENT = 303, 204
+REFRESHED = frozenset({"rows", "live", "run-live"})
+"""Regions that scripts read again by themselves."""
 WORTH_PACKING = 1_400
 HTML = "text/html; charset=utf-8"
 
@@ -108,7 +110,9 @@ def redirect(path: str) -> Response:
 def message_page(
     title: str, *texts: str, status: int, visit: "Visit | None" = None, headers: Mapping[str, str] | None = None
 ) -> Response:
-    response = page("message.html", status=status, visit=visit, title=title, texts=texts)
+    # Asked for by a script, it stands inside a page already: the words alone.
+    template = "message_body.html" if visit is not None and visit.region else "message.html"
+    response = page(template, status=status, visit=visit, title=title, texts=texts)
     response.headers.update(headers or {})
     return response
 
@@ -208,7 +212,7 @@ def route(path: str, endpoint: Signed, site: Site, *, method: str = "GET", membe
         request.scope["route_name"] = path
         signed_in = await site.sessions.find(request)
         if signed_in is None:
-            return redirect("/sign-in?next=" + quote(_asked_for(request), safe=""))
+            return _to_sign_in(request)
         request.scope["principal"] = signed_in.principal  # for the log
         visit = Visit(site, request, signed_in)
         try:
@@ -225,6 +229,17 @@ def route(path: str, endpoint: Signed, site: Site, *, method: str = "GET", membe
             return error_page(from_http_exception(error), visit)
 
     return Route(path, serve, methods=[method], name=endpoint.__name__)
+
+
+def _to_sign_in(request: Request) -> Response:
+    """Lead to the door; a script's refresh is left alone, so that nothing typed meanwhile is lost."""
+    if request.headers.get("hx-request") != "true":
+        return redirect("/sign-in?next=" + quote(_asked_for(request), safe=""))
+    if request.headers.get("hx-target", "").rpartition("#")[2] in REFRESHED:
+        return Response(status_code=NO_CONTENT, headers=HEADERS)
+    shown = urlsplit(request.headers.get("hx-current-url", ""))
+    here = local_path(shown.path + (f"?{shown.query}" if shown.query else ""))
+    return Response(headers=HEADERS | {"HX-Redirect": "/sign-in?next=" + quote(here, safe="")})
 
 
 def _asked_for(request: Request) -> str:

@@ -20,7 +20,7 @@ from assent.store.transaction import Transaction
 from assent.web import render
 from assent.web.filters import ALL, MOST, SORTS, STEP, Filters, filters
 from assent.web.frame import Site, Visit, message_page, page, redirect, route
-from assent.web.notices import notice_of
+from assent.web.notices import Notice, notice_of
 
 STORE_SORTS = {"deadline": "deadline", "newest": "-created", "oldest": "created"}
 DAY = 24 * 3600 * SECOND
@@ -158,11 +158,14 @@ def _personal(
 async def listing(visit: Visit) -> Response:
     """Show the list; a script of ours gets the rows alone."""
     asked = filters(visit.request.query_params)
-    shown = await listed(visit, asked)
     if visit.region == "rows":
-        return page("rows.html", visit=visit, list=shown)
-    notice = await notice_of(visit, asked)
-    if visit.region == "detail":
+        return page("rows.html", visit=visit, list=await listed(visit, asked))
+    return await list_page(visit, asked, await notice_of(visit, asked))
+
+
+async def list_page(visit: Visit, asked: Filters, notice: Notice | None) -> Response:
+    shown = await listed(visit, asked)
+    if visit.region is not None:
         response = page("moved.html", visit=visit, list=shown, asked=asked, notice=notice)
         response.headers["HX-Push-Url"] = asked.address()
         return response

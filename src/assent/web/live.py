@@ -23,6 +23,8 @@ async def live(visit: Visit) -> Response:
 
     async def still_signed_in() -> bool:
         found = await visit.site.sessions.find(visit.request)
-        return found is not None and found.principal.may(Permission.READ)
+        # Whoever looks at another project now hears of that one, by a stream of its own.
+        same = found is not None and found.principal.project == visit.who.project
+        return same and found is not None and found.principal.may(Permission.READ)
 
     return ChangeStream(visit.site.hub, visit.who.project, holder, allowed=still_signed_in, beat=BEAT)

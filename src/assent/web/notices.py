@@ -11,8 +11,9 @@ from assent.web import render
 from assent.web.filters import Filters
 from assent.web.frame import Visit
 
+LONGEST_NUMBER = 3
+UNDONE = "Taken back: nothing was sent to the agent."
 PLAIN = {
-    "undone": "Taken back: nothing was sent to the agent.",
     "commented": "Your comment was sent.",
     "claimed": "It is yours now; others see your name on it.",
     "unclaimed": "Your name is off it.",
@@ -41,14 +42,11 @@ async def notice_of(visit: Visit, asked: Filters) -> Notice | None:
         if after := params.get("after"):
             return await _answered(visit, asked, after)
         if batch := params.get("batch"):
-            return _batch(batch, params.get("count", ""), params.get("failed", ""), asked)
+            return await _batch(visit, asked, batch)
     except AssentError:
         return None  # an address typed by hand; the page itself is fine
-    return plain(params.get("said", ""))
-
-
-def plain(said: str) -> Notice | None:
-    return Notice(text=PLAIN[said]) if said in PLAIN else None
+    said = PLAIN.get(params.get("said", ""))
+    return Notice(text=said) if said else None
 
 
 async def _answered(visit: Visit, asked: Filters, breakpoint_id: str) -> Notice | None:
@@ -78,10 +76,25 @@ async def _answered(visit: Visit, asked: Filters, breakpoint_id: str) -> Notice 
     return Notice(text=text, kind="yes" if mine.approved else "no", name=about.name, address=about.address)
 
 
-def _batch(batch: str, count: str, failed: str, asked: Filters) -> Notice | None:
-    if not (batch.isascii() and batch.replace("_", "").isalnum() and count.isdigit()):
+async def _batch(visit: Visit, asked: Filters, batch: str) -> Notice | None:
+    """Tell of a batch what the server still holds of it; the address only says how many there were."""
+    count, failed = (number(visit.request.query_params.get(name, "")) for name in ("count", "failed"))
+    if not batch.isascii() or not batch.replace("_", "").isalnum():
         return None
-    text = f"You answered {int(count)} together."
-    if failed.isdigit() and int(failed):
-        text += f" {int(failed)} could not be answered; they are still in the list."
-    return Notice(text=text, undo=f"/bulk/undo{asked.behind}{'&' if asked.behind else '?'}batch={batch}")
+    held = await visit.site.database.read(partial(visit.site.holding.held_together, batch=batch, by=visit.who))
+    text = f"You answered {count} together."
+    if failed:
+        text += f" {failed} could not be answered; they are still in the list."
+    if not held:
+        return Notice(text=text)
+    until = min(each.due_at for each in held)
+    return Notice(
+        text=text,
+        undo=f"/bulk/undo{asked.behind}{'&' if asked.behind else '?'}batch={batch}&count={count}",
+        until=until,
+        seconds=max(1, round((until - visit.site.clock.now()) / SECOND)),
+    )
+
+
+def number(text: str) -> int:
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= LONGEST_NUMBER else 0

@@ -3,6 +3,7 @@
 
 import { startBulk } from "./bulk.js";
 import { startDialogs } from "./dialogs.js";
+import { startGuards } from "./guards.js";
 import { startKeys } from "./keys.js";
 import { startList } from "./list.js";
 import { startLive } from "./live.js";
@@ -14,6 +15,7 @@ import { startTimes } from "./times.js";
 document.documentElement.classList.add("scripted");
 startTimes();
 startCopying();
+startGuards();
 startDialogs();
 startList();
 startBulk();

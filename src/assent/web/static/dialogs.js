@@ -1,7 +1,7 @@
 // @ts-check
 /** Confirmations open as a dialog over the page; without scripts the same content is a page of its own. */
 
-import { afterSwap, find, shownId } from "./page.js";
+import { afterSwap, find } from "./page.js";
 
 export function openDialog() {
   return find("dialog[open]");
@@ -41,16 +41,5 @@ export function startDialogs() {
       event.preventDefault();
       dialog.close();
     } else if (target === dialog) dialog.close();
-  });
-  // An answer goes out once: a second press of Enter finds the form already on its way.
-  document.addEventListener("htmx:before:request", (event) => {
-    const form = /** @type {CustomEvent} */ (event).detail?.ctx?.sourceElement;
-    if (!(form instanceof HTMLFormElement)) return;
-    if (form.dataset.sent === shownId() + form.action) event.preventDefault();
-    else if (form.closest("#dialog")) form.dataset.sent = shownId() + form.action;
-  });
-  document.addEventListener("htmx:finally:request", (event) => {
-    const form = /** @type {CustomEvent} */ (event).detail?.ctx?.sourceElement;
-    if (form instanceof HTMLFormElement) delete form.dataset.sent;
   });
 }

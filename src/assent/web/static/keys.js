@@ -52,6 +52,8 @@ const actions = {
   // Never on an item that is not on the screen: the first press only brings it there.
   approve: () => { if (onScreen() && !press("approve")) find("#answer [data-option], #option-0")?.focus(); },
   reject: () => { if (onScreen()) reject(); },
+  claim: () => { if (onScreen()) press("claim"); },
+  snooze: () => { if (onScreen()) press("snooze"); },
   select: togglePick,
   help: () => toggleDialog("help"),
   palette: () => toggleDialog("palette"),

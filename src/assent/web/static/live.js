@@ -12,6 +12,9 @@ let changed = new Set();
 /** @type {ReturnType<typeof setTimeout> | undefined} */
 let timer;
 let busy = false;
+let failed = false;
+/** @type {EventSource | undefined} */
+let stream;
 let readAt = -Infinity;
 
 /** @param {string} state "live", "lost" or "offline" */
@@ -53,10 +56,13 @@ async function refresh() {
 async function refreshRows() {
   const address = find("#rows .rows-head")?.dataset.address;
   if (!address) return;
+  const before = failed;
+  failed = false;
   const fresh = await keepingPlace(() => htmx().ajax("GET", address, { target: "#rows", swap: "innerMorph" }));
   announce(fresh);
   tellOf(fresh);
   badge();
+  if (before && !failed && stream?.readyState !== EventSource.CLOSED) say("live");
 }
 
 /** Only the regions that nobody types into; an open menu there is somebody's, and stays. @param {string} id */
@@ -68,7 +74,8 @@ async function refreshDetail(id) {
 }
 
 function listen() {
-  const stream = new EventSource("/live");
+  const opened = new EventSource("/live");
+  stream = opened;
   /** @param {string} state */
   const tell = (state) => {
     say(state);
@@ -79,17 +86,17 @@ function listen() {
     hear(id);
     channel.postMessage({ id });
   };
-  stream.onopen = () => {
+  opened.onopen = () => {
     tell("live");
     // What happened between the page and the stream, or while it was cut, was told to nobody.
     pass("*");
   };
-  stream.onerror = () => tell(navigator.onLine ? "lost" : "offline");
-  stream.addEventListener("changed", (event) => pass(JSON.parse(event.data).breakpointId));
-  stream.addEventListener("resync", () => pass("*"));
+  opened.onerror = () => tell(navigator.onLine ? "lost" : "offline");
+  opened.addEventListener("changed", (event) => pass(JSON.parse(event.data).breakpointId));
+  opened.addEventListener("resync", () => pass("*"));
   // A connection that the server refused is not tried again by the browser.
   setInterval(() => {
-    if (stream.readyState !== EventSource.CLOSED) return;
+    if (opened.readyState !== EventSource.CLOSED) return;
     tell("lost");
     pass("*");
   }, POLL_MS);
@@ -100,11 +107,9 @@ export function startLive() {
   channel.onmessage = ({ data }) => {
     if (data.state) say(data.state);
     if (data.id) hear(data.id);
-    if (data.asks && leads) channel.postMessage({ state: "live" });
+    if (data.asks && stream?.readyState === EventSource.OPEN) channel.postMessage({ state: "live" });
   };
-  let leads = false;
   navigator.locks.request("assent-live", async () => {
-    leads = true;
     listen();
     await new Promise(() => {});
   });
@@ -112,6 +117,10 @@ export function startLive() {
   setInterval(() => {
     if (find("#connection.lost")) hear("*");
   }, POLL_MS);
+  document.addEventListener("assent:refresh-failed", () => {
+    failed = true;
+    say("lost");
+  });
   window.addEventListener("offline", () => say("offline"));
   window.addEventListener("online", () => hear("*"));
   badge();

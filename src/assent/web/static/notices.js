@@ -29,8 +29,10 @@ export function startNotices() {
   arm();
   document.addEventListener("htmx:error", (event) => {
     const { error, ctx } = /** @type {CustomEvent} */ (event).detail ?? {};
-    // A request that a newer one replaced is no error; a refresh that failed is said by the connection.
-    if (error?.name === "AbortError" || !(ctx?.sourceElement instanceof HTMLFormElement || ctx?.sourceElement instanceof HTMLAnchorElement)) return;
+    // A request that a newer one replaced is no error, while a form is never replaced: what cuts it is its time limit.
+    // A refresh that failed is said by the connection.
+    const replaced = error?.name === "AbortError" && !(ctx?.sourceElement instanceof HTMLFormElement);
+    if (replaced || !(ctx?.sourceElement instanceof HTMLFormElement || ctx?.sourceElement instanceof HTMLAnchorElement)) return;
     unreachable();
   });
   afterSwap((target) => {

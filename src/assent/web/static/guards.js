@@ -1,0 +1,42 @@
+// @ts-check
+/** Answers that come too late: what belongs to another item than the one on the screen is not put there. */
+
+import { find, shownId } from "./page.js";
+
+const REFRESHED = ["rows", "live", "run-live"];
+
+/** @typedef {{request: {action: string, method: string}, response: {status: number}, target: unknown, sourceElement: unknown}} Context */
+
+/** The breakpoint that an address is about. @param {string} address */
+function idIn(address) {
+  return new URL(address, location.href).pathname.match(/^\/breakpoints\/([^/]+)/)?.[1] ?? null;
+}
+
+/** @param {Context} ctx */
+function isRefresh(ctx) {
+  const asked = ctx.sourceElement instanceof HTMLFormElement || ctx.sourceElement instanceof HTMLAnchorElement;
+  return !asked && ctx.target instanceof Element && REFRESHED.includes(ctx.target.id);
+}
+
+/** @param {Context} ctx */
+function isLate(ctx) {
+  const about = idIn(ctx.request.action);
+  const target = ctx.target instanceof Element ? ctx.target.id : "";
+  if (target === "live" || target === "dialog" && about) return about !== shownId();
+  // A form whose page was left: what it brings would replace what is read now.
+  return ctx.sourceElement instanceof HTMLFormElement && !ctx.sourceElement.isConnected;
+}
+
+export function startGuards() {
+  document.addEventListener("htmx:after:request", (event) => {
+    const ctx = /** @type {Context | undefined} */ (/** @type {CustomEvent} */ (event).detail?.ctx);
+    if (!ctx?.response) return;
+    const failed = isRefresh(ctx) && ctx.response.status !== 200;
+    if (failed) document.dispatchEvent(new CustomEvent("assent:refresh-failed"));
+    if (failed || isLate(ctx)) event.preventDefault();
+  });
+  // A key that is held down must not run through the question and its confirmation.
+  document.addEventListener("keydown", (event) => {
+    if (event.repeat && event.key === "Enter" && find("#dialog[open]")) event.preventDefault();
+  }, { capture: true });
+}
