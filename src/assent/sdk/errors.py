@@ -19,6 +19,8 @@ AssentError
 ├── Conflict                   the name is taken
 │   ├── AlreadyEnded           somebody, or the deadline, was first
 │   ├── SeatTaken              the group has been answered for
+│   ├── AnswerStands           too late to take an answer back
+│   ├── AlreadyClaimed         somebody else has put their name on it
 │   ├── NoReceipt              only approvals have one, while their content is kept
 │   ├── ReceiptExpired         too old to act on
 │   └── ReceiptUsed            a receipt is good for one time
@@ -44,7 +46,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from assent.domain.errors import (
+    AlreadyClaimed,
     AlreadyEnded,
+    AnswerStands,
     AssentError,
     ConfirmationRequired,
     Conflict,
@@ -76,7 +80,9 @@ from assent.domain.errors import (
 from assent.sdk.values import BreakpointResult
 
 __all__ = [
+    "AlreadyClaimed",
     "AlreadyEnded",
+    "AnswerStands",
     "ArgumentsRefused",
     "AssentError",
     "BadAddress",

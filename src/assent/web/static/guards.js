@@ -22,6 +22,7 @@ function isRefresh(ctx) {
 function isLate(ctx) {
   const about = idIn(ctx.request.action);
   const target = ctx.target instanceof Element ? ctx.target.id : "";
+  if (target === "live" && (find("#standing details[open]") || find("#standing :focus"))) return true; // somebody's menu
   if (target === "live" || target === "dialog" && about) return about !== shownId();
   // A form whose page was left: what it brings would replace what is read now.
   return ctx.sourceElement instanceof HTMLFormElement && !ctx.sourceElement.isConnected;
