@@ -69,6 +69,7 @@ def _detail(page: Page, world: World, one: str) -> None:
 def _reject_without_reason(page: Page, world: World, one: str) -> None:
     page.goto(world.url + one)
     page.get_by_role("button", name="Reject…").click()
+    page.get_by_text("say why, so that the agent can do better").first.wait_for()
 
 
 def _confirm(page: Page, world: World, one: str) -> None:

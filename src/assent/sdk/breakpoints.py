@@ -152,6 +152,8 @@ async def _from_terminal_async(body: Mapping[str, Any]) -> BreakpointResult:
     except anyio.get_cancelled_exc_class():
         for terminal in opened:
             terminal.interrupt()
+            with anyio.CancelScope(shield=True):
+                await anyio.to_thread.run_sync(terminal.left)
         raise
 
 

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 LONGEST_LINE = 64 * 1024
+LEAVE_SECONDS = 2.0
 _INPUT, _OUTPUT, _ERRORS = 0, 1, 2
 
 
@@ -47,6 +48,7 @@ class Terminal:
         self._wake, self._waker = os.pipe()
         self._closing = threading.Lock()
         self._open = True
+        self._closed = threading.Event()
         self.console = Console(file=self._screen, markup=False, highlight=False, emoji=False)
 
     def ask(self, prompt: str) -> str:
@@ -77,6 +79,11 @@ class Terminal:
             os.close(self._wake)
             os.close(self._waker)
         self._screen.close()
+        self._closed.set()
+
+    def left(self) -> None:
+        """Wait until whoever was interrupted has ended their line and is gone: what is written next stands below it."""
+        self._closed.wait(LEAVE_SECONDS)
 
     def _line(self) -> str:
         line = b""
