@@ -9,6 +9,7 @@ from assent.app import migrate
 from assent.settings import Settings
 from bench.backtest import backtest
 from bench.clock import clock
+from bench.delegation import delegation
 from bench.expiry import expiry
 from bench.inbox import inbox
 from bench.million import million
@@ -28,6 +29,7 @@ PARTS = {
     "backtest": backtest,
     "runs": runs,
     "inbox": inbox,
+    "delegation": delegation,
 }
 PURE = {"rules": rules}
 """What no database has a part in."""

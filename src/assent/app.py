@@ -24,6 +24,8 @@ from starlette.types import ASGIApp
 
 from assent.api.backtest import backtests
 from assent.api.breakpoints import breakpoints
+from assent.api.callbacks import callbacks
+from assent.api.channels import channels
 from assent.api.deliveries import deliveries
 from assent.api.fastlane import HOT_ROUTES, FastLane
 from assent.api.files import files
@@ -34,11 +36,13 @@ from assent.api.people import people
 from assent.api.projects import projects
 from assent.api.receipts import receipts
 from assent.api.retention import retention
+from assent.api.routes import routes
 from assent.api.routing import Services
 from assent.api.rules import rules
 from assent.api.rules_file import rules_file
 from assent.api.runs import runs
 from assent.api.tokens import tokens
+from assent.channels.tools import Tools
 from assent.domain.errors import AssentError, Internal, MethodNotAllowed
 from assent.domain.instants import SECOND
 from assent.engine import queue
@@ -56,24 +60,36 @@ from assent.http.waiting import Hub
 from assent.keyring import KeyFile, Keyring
 from assent.outbound import Outbound
 from assent.ports import Clock, Database, Hint, Ids
+from assent.services.answering import AnsweringService
 from assent.services.audit import AuditService
 from assent.services.backtest import BacktestService
 from assent.services.breakpoints import SWEEP, BreakpointService
+from assent.services.channels import ChannelService, Reach
 from assent.services.checking import CheckingService
+from assent.services.configuration import Configuration
+from assent.services.delegation import BATCH as DELEGATE_BATCH
+from assent.services.delegation import DelegationService
 from assent.services.delivery import Courier, DeliveryService
 from assent.services.event_log import EventLogService
 from assent.services.history import HistoryService
 from assent.services.holding import GIVE_BATCH, HoldingService
 from assent.services.inbox import InboxService
+from assent.services.links import LinkService
+from assent.services.listening import Listeners
 from assent.services.metrics import MetricsService
 from assent.services.oidc import OidcService
 from assent.services.people import PeopleService
+from assent.services.preferences import PreferenceService
+from assent.services.probing import Prober
 from assent.services.receipts import ReceiptService
 from assent.services.retention import PURGE_BATCH, RetentionService
+from assent.services.route_check import RouteCheck
+from assent.services.routes import RouteService
 from assent.services.rules import RuleService
 from assent.services.runs import WAKE_BATCH, RunService
 from assent.services.secrets import SecretService
 from assent.services.segments import Desk
+from assent.services.switchboard import Switchboard
 from assent.services.timekeeping import DueJob, Timekeeper
 from assent.services.triage import TriageService
 from assent.services.views import ViewService
@@ -85,6 +101,7 @@ from assent.store.figures import read_figures
 from assent.store.held_answers import SELECT_NEXT_DUE as SELECT_NEXT_HELD
 from assent.store.postgres import DatabaseClock, PostgresDatabase, alchemy_url, steady
 from assent.store.postgres import engine as postgres_engine
+from assent.store.routings import SELECT_NEXT_DUE as SELECT_NEXT_STEP
 from assent.store.runs import JOB as RUN_JOB
 from assent.store.runs import SELECT_NEXT_DUE as SELECT_NEXT_RUN
 from assent.store.sqlite import SqliteDatabase, WriteLock, locked_engine, schema_engine
@@ -103,6 +120,8 @@ HEAL_SECONDS = 30.0
 NEVER_FULL = sys.maxsize
 """The batch of a job that does all there is at once."""
 KEYS_LIFE = 7 * 24 * 3600 * SECOND
+HEARD_LIFE = 31 * 24 * 3600 * SECOND
+"""Longer than any channel says the same thing again: Jira does for 30 days."""
 SIGN_INS_PER_MINUTE = 10
 _log = structlog.get_logger()
 _DIGITS = "0123456789abcdefghijklmnopqrstuv"
@@ -187,6 +206,13 @@ def keyring_of(settings: Settings) -> Keyring:
     return Keyring(file.read, secrets.token_bytes, make=file.make)
 
 
+def configuration_of(settings: Settings) -> Configuration:
+    """Read the channels and routes of assent.yaml without a node, and raise what is wrong with them."""
+    outbound = Outbound(allow=settings.outbound_networks)
+    tools = Tools(outbound, resolve, SystemClock().now, secrets.token_bytes, settings.base_url)
+    return Configuration(ChannelService(tools, Reach(settings.data_dir)), settings.channels, settings.routes)
+
+
 class Assent:
     """One node: the database, the services over it, and the application in front."""
 
@@ -223,7 +249,32 @@ class Assent:
             if settings.oidc_issuer
             else None
         )
-        self.deliveries = DeliveryService(self.secrets)
+        self.deliveries = DeliveryService(self.secrets, settings.base_url)
+        self.delegation = DelegationService()
+        tools = Tools(self.outbound, resolve, self.clock.now, secrets.token_bytes, settings.base_url)
+        self.switchboard = Switchboard(tools)
+        self.answering = AnsweringService(
+            self.database,
+            self.breakpoints,
+            self.switchboard,
+            clock=self.clock,
+            base_url=settings.base_url,
+            random=secrets.token_bytes,
+        )
+        self.listeners = Listeners(self.database, self.switchboard, self.answering, clock=self.clock)
+        self.channels = ChannelService(tools, Reach(settings.data_dir, settings.channel_secrets or ()))
+        self.configuration = Configuration(self.channels, settings.channels, settings.routes)
+        self.links = LinkService(self.people, self.channels, secrets.token_bytes)
+        self.preferences = PreferenceService(self.people)
+        self.routes = RouteService()
+        self.prober = Prober(
+            self.database,
+            self.channels,
+            self.switchboard,
+            clock=self.clock,
+            ids=self.ids,
+            base_url=settings.base_url,
+        )
         self.runs = RunService(self.breakpoints)
         self.processes = FolderOfProcesses(settings.process_folder)
         desk = Desk(self.database, self.breakpoints, self.clock)
@@ -247,6 +298,12 @@ class Assent:
             runs=self.runs,
             processes=self.processes,
             deliveries=self.deliveries,
+            channels=self.channels,
+            prober=self.prober,
+            routes=self.routes,
+            route_check=RouteCheck(self.rules),
+            preferences=self.preferences,
+            links=self.links,
             authenticator=self.authenticator,
             hub=self.hub,
             readiness=Readiness(
@@ -292,11 +349,19 @@ class Assent:
     def _worker(self) -> Worker:
         """What takes the jobs of this node and of all others."""
         worker_id = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
-        courier = Courier(self.database, self.deliveries, self.outbound, worker=worker_id, metrics=self.metrics)
+        courier = Courier(
+            self.database,
+            self.deliveries,
+            self.outbound,
+            switchboard=self.switchboard,
+            worker=worker_id,
+            metrics=self.metrics,
+        )
+        courier.on_said = self.answering.take_reply
         return Worker(
             self.engine,
             worker_id=worker_id,
-            handlers={"deliver": courier.deliver, RUN_JOB: self.runner.advance},
+            handlers={"deliver": courier.deliver, "digest": courier.digest, RUN_JOB: self.runner.advance},
             presence=WorkerPresence(self.database, host=socket.gethostname(), pid=os.getpid()),
             telemetry=(self.metrics, self.traces),
         )
@@ -304,6 +369,8 @@ class Assent:
     def _committed(self, hints: Sequence[Hint]) -> None:
         self.hub.wake(hints)
         self.metrics.committed(hints)
+        if self.delegation.has_channels:
+            self.timekeeper.nudge("delegate")
 
     async def start(self) -> None:
         await self.database.start()
@@ -312,9 +379,11 @@ class Assent:
         if self.database.dialect == "postgresql":
             self._tasks.append(asyncio.create_task(self._recheck()))
         if self.worker is not None:
+            await self.database.write(self.configuration.apply)
             if self.database.dialect == "sqlite":
                 await self.database.write(self.runs.abandon)
             await self.worker.start()
+            self._tasks.append(asyncio.create_task(self.listeners.run()))
 
     async def stop(self) -> None:
         for task in self._tasks:
@@ -335,6 +404,7 @@ class Assent:
             DueJob("sweep", self.breakpoints.time_out_due, batch=SWEEP, next_due=SELECT_NEXT_DUE),
             DueJob("undo", self.holding.commit_due, batch=GIVE_BATCH, next_due=SELECT_NEXT_HELD),
             DueJob("runs", self.runs.wake_due, batch=WAKE_BATCH, next_due=SELECT_NEXT_RUN),
+            DueJob("delegate", self.delegation.advance_due, batch=DELEGATE_BATCH, next_due=SELECT_NEXT_STEP),
             DueJob("heal", self.deliveries.heal, batch=NEVER_FULL, every=HEAL_SECONDS),
             DueJob("purge", self.retention.purge_due, batch=PURGE_BATCH, every=PURGE_SECONDS),
             DueJob("forget", _forget_keys, batch=NEVER_FULL, every=FORGET_SECONDS),
@@ -388,11 +458,12 @@ class Assent:
             redirect_slashes=False,
         )
         app.router.routes.extend(HOT_ROUTES)
-        for routes in (
-            backtests, breakpoints, deliveries, files, history, people, projects, receipts, retention, rules,
-            rules_file, runs, tokens, operations,
+        for each in (
+            backtests, breakpoints, channels, deliveries, files, history, people, projects, receipts, retention,
+            routes, rules, rules_file, runs, tokens, operations,
         ):  # fmt: skip
-            app.include_router(routes)
+            app.include_router(each)
+        app.router.routes.extend(callbacks(self.answering, self.clock.now))
         app.router.routes.extend(pages(self._site()))
         app.add_exception_handler(AssentError, _domain_error)
         app.add_exception_handler(RequestValidationError, _validation_error)
@@ -446,6 +517,14 @@ class Assent:
             backtests=self.backtests,
             history=self.history,
             metrics=MetricsService(self.database),
+            deliveries=self.deliveries,
+            channels=self.channels,
+            prober=self.prober,
+            routes=self.routes,
+            route_check=self.services.route_check,
+            links=self.links,
+            preferences=self.preferences,
+            base_url=self.settings.base_url,
         )
 
     @contextlib.asynccontextmanager
@@ -460,7 +539,9 @@ def _touch(tx: Transaction, *, used: Sequence[tuple[str, int]]) -> None:
 
 
 def _forget_keys(tx: Transaction) -> int:
-    """Let go of idempotency keys that nobody will repeat any more."""
+    """Let go of what nobody will repeat any more."""
+    tx.heard.forget(tx.now() - HEARD_LIFE)
+    tx.links.forget_offers(tx.now())
     return tx.idempotency.forget(tx.now() - KEYS_LIFE)
 
 

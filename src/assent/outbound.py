@@ -168,6 +168,27 @@ class Outbound:
         """Read what an address has to say, under the same guard; one that is too long arrives cut short."""
         return await self._send("GET", url, body=b"", headers=headers)
 
+    async def dial(self, host: str, port: int) -> socket.socket:
+        """Connect to where another protocol is spoken, under the same guard; whoever asks closes the socket."""
+        guard = _Guard(self._resolver, self._allow)
+        failed: OSError | None = None
+        for address in await guard.vetted(host, port, self._limits.connect):
+            family = socket.AF_INET6 if isinstance(address, IPv6Address) else socket.AF_INET
+            link = socket.socket(family, socket.SOCK_STREAM)
+            link.setblocking(False)
+            try:
+                async with asyncio.timeout(self._limits.connect):
+                    await asyncio.get_running_loop().sock_connect(link, (str(address), port))
+            except OSError as error:  # a timeout is one too
+                link.close()
+                failed = error
+            except BaseException:
+                link.close()
+                raise
+            else:
+                return link
+        raise Transient(f"There is no connection to {host}: {_reason(failed) if failed else 'it has no address'}.")
+
     async def _send(self, method: str, url: str, *, body: bytes, headers: Mapping[str, str]) -> Reply:
         place = _permitted(url, self._allow)
         sent = _headers(place, body, headers)
@@ -239,14 +260,14 @@ class _Guard(httpcore2.AsyncNetworkBackend):
         socket_options: Iterable[httpcore2.SOCKET_OPTION] | None = None,
     ) -> httpcore2.AsyncNetworkStream:
         failed: Exception | None = None
-        for address in await self._vetted(host, port, timeout):
+        for address in await self.vetted(host, port, timeout):
             try:
                 return await self._dial.connect_tcp(str(address), port, timeout, local_address, socket_options)
             except (httpcore2.ConnectError, httpcore2.ConnectTimeout) as error:
                 failed = error
         raise failed or Transient(f"The name {host} has no address.")
 
-    async def _vetted(self, host: str, port: int, seconds: float | None) -> list[Address]:
+    async def vetted(self, host: str, port: int, seconds: float | None) -> list[Address]:
         """Return every address of a host, or refuse it: one bad address among good ones is no accident."""
         found = await self._addresses(host, port, seconds)
         for address in found:

@@ -1,12 +1,16 @@
 """What the middle of the house needs from its edges, as protocols."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any, Protocol, TypeVar
 
-from assent.domain.breakpoint import Status
+from assent.domain.breakpoint import Breakpoint, Status
 from assent.domain.canonical import Json
+from assent.domain.errors import AssentError
+from assent.domain.notes import Digest, Note
 from assent.domain.runs import Line, Run, RunFile, Step
+from assent.domain.terms import Answer
 from assent.sdk.context import Process
 
 Result = TypeVar("Result")
@@ -197,3 +201,110 @@ class ProcessRegistry(Protocol):
     def find(self, name: str) -> FoundProcess | None: ...
 
     def every(self) -> Sequence[FoundProcess]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Incoming:
+    """A request to a channel's address, or what came in over its own connection; nothing of it is believed yet."""
+
+    headers: Mapping[str, str]
+    """Names in lower case."""
+    body: bytes
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Posted:
+    """A message that has arrived, and the trace by which it is found again: Slack's channel and ts, Jira's key."""
+
+    trace: Mapping[str, str]
+    status: int | None = None
+    said: Incoming | None = None
+    """What the receiver said in the same breath, for whoever takes answers: taken once the message is recorded."""
+
+
+class Wish(StrEnum):
+    """What somebody on a channel wants."""
+
+    ANSWER = "answer"
+    FORM = "form"
+    """To be shown what has to be filled in first."""
+    COMMENT = "comment"
+    NOTHING = "nothing"
+    """A greeting, a check of the address: only to be replied to."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heard:
+    """Something that was said on a channel, verified to come from there."""
+
+    key: str
+    """The same when the sender says it again: it counts once."""
+    wish: Wish
+    identity: str = ""
+    """Who said it, as the channel knows them."""
+    delivery_id: str | None = None
+    """Which message of ours it answers; else the breakpoint is named."""
+    breakpoint_id: str | None = None
+    trace: Mapping[str, str] = field(default_factory=dict[str, str])
+    """What the answered message must have left as its trace: a label that anybody can move proves nothing."""
+    comment: str | None = None
+    said: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """What the channel itself needs to make an answer of it, or to reply."""
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What came of something that was heard, in words for whoever said it; nobody else is shown them."""
+
+    done: bool
+    message: str
+    breakpoint: Breakpoint | None = None
+    problems: Mapping[str, str] = field(default_factory=dict[str, str])
+    """What was wrong with which field, as JSON pointers into the answer: `/answers/budget`, `/comment`."""
+    error: AssentError | None = None
+    """Why it was not taken, for a program that said it; also when it says the same again, and nobody is told twice."""
+
+
+class Channel(Protocol):
+    """A way to reach people. Raises outbound's Transient or Permanent where a message does not arrive."""
+
+    async def send(self, note: Note) -> Posted: ...
+
+    async def close(self, note: Note) -> Posted | None:
+        """Make an earlier message say how it ended; None where there is nothing to do."""
+        ...
+
+    async def digest(self, digest: Digest) -> Posted: ...
+
+    async def check(self) -> str:
+        """Try the settings without telling anybody anything, and say in a line what was found."""
+        ...
+
+
+class Ears(Protocol):
+    """A channel that people answer on."""
+
+    def hear(self, incoming: Incoming) -> Sequence[Heard]:
+        """Verify and read what came in; raises domain errors Unauthenticated or InvalidRequest."""
+        ...
+
+    def answer(self, heard: Heard, current: Breakpoint) -> Answer | None:
+        """Read the answer, now that the question is known; None if a form has to be filled in first."""
+        ...
+
+    async def reply(self, heard: Heard, told: Told) -> Mapping[str, Any] | None:
+        """Tell whoever said it what came of it; return what the request itself is to be answered with."""
+        ...
+
+
+class Listening(Protocol):
+    """A channel that keeps a connection of its own, or asks again and again, instead of being called."""
+
+    async def listen(self, take: Callable[[Incoming], Awaitable[Mapping[str, Any] | None]]) -> None:
+        """Run until cancelled, and come back by itself after every failure; `take` is how a request would end."""
+        ...
+
+    def heard_at(self) -> int | None:
+        """When the other side last gave a sign of life, in microseconds of this machine's steady time."""
+        ...

@@ -5,7 +5,7 @@ import re
 from importlib.util import find_spec
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
@@ -124,6 +124,14 @@ def _key_references(references: tuple[str, ...] | None) -> tuple[str, ...] | Non
     return references
 
 
+def _reference_patterns(patterns: tuple[str, ...] | None) -> tuple[str, ...] | None:
+    for pattern in patterns or ():
+        if not is_reference(pattern):
+            msg = "must begin with env: or file:, as env:SLACK_* does"
+            raise ValueError(msg)
+    return patterns
+
+
 def _networks(listed: tuple[str, ...] | None) -> tuple[str, ...] | None:
     for each in listed or ():
         ip_network(each)  # says itself what is wrong
@@ -220,6 +228,20 @@ class Settings(BaseSettings):
         BeforeValidator(_listed),
         AfterValidator(_networks),
         Field(description="Networks that are not public and may be sent to all the same, comma-separated."),
+    ] = None
+    channels: Annotated[
+        tuple[dict[str, Any], ...] | None, Field(description="The ways to reach people; see the how-to on channels.")
+    ] = None
+    routes: Annotated[
+        tuple[dict[str, Any], ...] | None,
+        Field(description="Who is told what, and where; see the how-to on routes."),
+    ] = None
+    channel_secrets: Annotated[
+        tuple[str, ...] | None,
+        NoDecode,
+        BeforeValidator(_listed),
+        AfterValidator(_reference_patterns),
+        Field(description="Secrets that an admin of one project may name in a channel: env:SLACK_*, comma-separated."),
     ] = None
     drain_seconds: Annotated[float, Field(ge=0, description="How long a stopping server lets requests finish.")] = 10.0
     log_format: Annotated[Literal["text", "json"], Field(description="Lines for people or for machines.")] = "text"

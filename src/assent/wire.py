@@ -366,6 +366,7 @@ class Policy(Strict):
     unknown_experts: Literal["warn", "refuse"] | None = None
     retention_days: Annotated[int, Field(ge=1, le=MAX_RETENTION)] | None = None
     always_break_on: Annotated[list[Tag], Field(max_length=200)] | None = None
+    ticket_tags: Annotated[list[Tag], Field(max_length=200)] | None = None
     auto_approve_after_n: Literal["allow", "ignore"] | None = None
 
 

@@ -1,8 +1,9 @@
 """Who may do what: every route of the published document against every kind of caller."""
 
+import base64
 import itertools
 import json
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -65,7 +66,15 @@ YES = {"approved": True}
 CONSUME = "/api/receipts/consume"
 RULE = {"pattern": "matches-{number}", "action": "never-auto-approve"}
 RULES_FILE = {"schemaVersion": SCHEMA_VERSION, "rules": [RULE]}
+HOOK = {"url": "https://nowhere.invalid/hook", "secrets": ["env:ACCESS_HOOK_SECRET"]}
+CHANNEL = {"name": "hook-{number}", "type": "webhook", "settings": HOOK}
+ROUTE = {"pattern": "*", "channels": ["standing"]}
+LINK = {"identity": "U{number}", "person": "a-reviewer"}
+LINKS = "/api/channels/{channel_id}/links"
+ORDER = "/api/routes/order"
 MADE: dict[str, tuple[str, Any]] = {
+    "channel_id": ("/api/channels", CHANNEL),
+    "route_id": ("/api/routes", ROUTE),
     "rule_id": ("/api/rules", RULE),
     "hold_id": ("/api/holds", {"reason": "x"}),
     "token_id": ("/api/tokens", {"kind": "agent", "name": "target"}),
@@ -86,6 +95,22 @@ TABLE = (
     Case("GET", "/api/deliveries", 200, (*AGENTS, *READERS, "admin elsewhere")),
     Case("GET", "/api/deliveries/{delivery_id}", 200, ("agent", *READERS), HIDDEN),
     Case("POST", "/api/deliveries/{delivery_id}/retry", 200, ADMINS, ("admin elsewhere",)),
+    Case("GET", "/api/channels", 200, (*READERS, "admin elsewhere")),
+    # With a secret of the machine in it, which admins of one project may not name.
+    Case("POST", "/api/channels", 201, ("owner",), body=CHANNEL),
+    Case("GET", "/api/channels/{channel_id}", 200, READERS, ("admin elsewhere",)),
+    Case("PATCH", "/api/channels/{channel_id}", 200, ADMINS, ("admin elsewhere",), body={"enabled": False}),
+    Case("DELETE", "/api/channels/{channel_id}", 204, ADMINS, ("admin elsewhere",)),
+    Case("POST", "/api/channels/{channel_id}/test", 200, ADMINS, ("admin elsewhere",), body={}),
+    Case("GET", LINKS, 200, ADMINS, ("admin elsewhere",)),
+    Case("PUT", LINKS, 200, ADMINS, ("admin elsewhere",), body=LINK),
+    Case("DELETE", LINKS, 204, ADMINS, ("admin elsewhere",)),
+    Case("GET", "/api/routes", 200, (*READERS, "admin elsewhere")),
+    Case("POST", "/api/routes", 201, RULE_WRITERS, refused=("admin elsewhere",), body=ROUTE),
+    Case("PUT", ORDER, 200, RULE_WRITERS, refused=("admin elsewhere",)),
+    Case("POST", "/api/routes/check", 200, (*READERS, "admin elsewhere"), body={"breakpoint": NEW}),
+    Case("PATCH", "/api/routes/{route_id}", 200, RULE_WRITERS, ("admin elsewhere",), body={"note": "New"}),
+    Case("DELETE", "/api/routes/{route_id}", 204, RULE_WRITERS, ("admin elsewhere",)),
     Case("GET", "/api/history", 200, (*AGENTS, *READERS, "admin elsewhere")),
     Case("GET", "/api/rules", 200, (*READERS, "admin elsewhere")),
     Case("POST", "/api/rules", 201, (*RULE_WRITERS, "admin elsewhere"), body=RULE),
@@ -105,6 +130,8 @@ TABLE = (
     Case("POST", "/api/people", 201, (*ADMINS, "admin elsewhere"), body={"name": "new-{number}"}),
     Case("GET", "/api/people/{name}", 200, READERS, ("admin elsewhere",)),
     Case("PATCH", "/api/people/{name}", 200, ADMINS, ("admin elsewhere",), body={"displayName": "New"}),
+    Case("GET", "/api/people/{name}/preferences", 200, ADMINS, ("admin elsewhere",)),
+    Case("PUT", "/api/people/{name}/preferences", 200, ADMINS, ("admin elsewhere",), body={}),
     Case("GET", "/api/groups", 200, (*READERS, "admin elsewhere")),
     Case("PUT", "/api/groups/{name}", 200, (*ADMINS, "admin elsewhere"), body={"members": []}),
     Case("DELETE", "/api/groups/{name}", 204, ADMINS, ("admin elsewhere",)),
@@ -201,19 +228,33 @@ class World:
             found["run_id"] = await self.started(failed=case.path.endswith("/retry"))
         if "{delivery_id}" in case.path:
             found["delivery_id"] = await self.given_up()
-        for name, (path, body) in MADE.items():
-            if f"{{{name}}}" in case.path:
-                found[name] = (await self.call("owner", "POST", path, json=body)).json()["id"]
+        found |= await self._made(case, number)
         if case.path.endswith("/stream"):
             await self.call("agent", "POST", f"/api/breakpoints/{found.get('breakpoint_id')}/cancel")
-        if case.path == "/api/people/{name}":
+        if case.path.startswith("/api/people/{name}"):
             await self.call("owner", "POST", "/api/people", json={"name": found["name"]})
         if case.path == "/api/groups/{name}":
             await self.call("owner", "PUT", f"/api/groups/{found['name']}", json={"members": []})
         return found
 
+    async def _made(self, case: Case, number: str) -> dict[str, str]:
+        """Make what the API makes with one request."""
+        found: dict[str, str] = {}
+        for name, (path, body) in MADE.items():
+            if f"{{{name}}}" in case.path:
+                fresh = json.loads(json.dumps(body).replace("{number}", number))
+                found[name] = (await self.call("owner", "POST", path, json=fresh)).json()["id"]
+        if case.path == LINKS:
+            linked = {"identity": number, "person": "a-viewer"}
+            await self.call("owner", "PUT", LINKS.format(**found), json=linked)
+        if case.path == ORDER:
+            await self.call("owner", "POST", "/api/routes", json=ROUTE)
+        return found
+
     async def answer(self, who: str, case: Case, target: dict[str, str]) -> int:
         path = case.path.format(**target)
+        if (case.method, case.path) == ("DELETE", LINKS):
+            path += f"?identity={target['number']}"
         if case.path in STREAMS:
             async with Stream(self.node, path, self.secrets[who]) as stream:
                 return stream.status
@@ -225,10 +266,13 @@ class World:
         if case.path == CONSUME:
             receipt = await self.call("agent", "GET", f"/api/breakpoints/{target['breakpoint_id']}/receipt")
             options["json"] = {"receipt": receipt.json()}
+        if case.path == ORDER:
+            standing = (await self.call("owner", "GET", "/api/routes")).json()["items"]
+            options["json"] = {"ids": [each["id"] for each in standing]}
         return (await self.call(who, case.method, path, **options)).status_code
 
     async def snapshot(self, target: dict[str, str]) -> dict[str, Any]:
-        paths = ["people", "groups", "projects", "policy", "tokens", "holds", "rules"]
+        paths = ["people", "groups", "projects", "policy", "tokens", "holds", "rules", "channels", "routes"]
         if "breakpoint_id" in target:
             paths += [f"breakpoints/{target['breakpoint_id']}", f"breakpoints/{target['breakpoint_id']}/events"]
         if "delivery_id" in target:
@@ -239,6 +283,13 @@ class World:
         for token in found["tokens"]["items"]:
             del token["lastUsedAt"]
         return found
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _secret() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ACCESS_HOOK_SECRET", "whsec_" + base64.b64encode(b"a secret of 24 bytes or so").decode())
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -260,6 +311,7 @@ async def world(shared: Node, shared_clock: ManualClock) -> AsyncIterator[World]
         }
         for role in ("viewer", "reviewer", "rule-admin", "auditor", "admin"):
             callers[role] = await node.person(f"a-{role}", role)
+        await node.call("POST", "/api/channels", owner, json=CHANNEL | {"name": "standing"})
         yield World(node, callers | await _strangers(node, owner, shared_clock))
 
 
@@ -317,6 +369,8 @@ async def test_no_route_lets_a_caller_without_the_right_decide(world: World, who
             "hold_id": "hold_" + "0" * 26,
             "delivery_id": "dlv_" + "0" * 26,
             "rule_id": "rule-" + "0" * 26,
+            "channel_id": "ch_" + "0" * 26,
+            "route_id": "rt_" + "0" * 26,
             "run_id": "run_" + "0" * 26,
             "path": "kept.txt",
         }

@@ -17,6 +17,7 @@ from starlette.routing import Route, compile_path
 
 from assent.api.backtest import backtests
 from assent.api.breakpoints import breakpoints
+from assent.api.channels import channels
 from assent.api.deliveries import deliveries
 from assent.api.fastlane import HOT_ROUTES
 from assent.api.files import files
@@ -26,6 +27,7 @@ from assent.api.people import people
 from assent.api.projects import projects
 from assent.api.receipts import receipts
 from assent.api.retention import retention
+from assent.api.routes import routes as route_routes
 from assent.api.rules import rules
 from assent.api.rules_file import rules_file
 from assent.api.runs import runs
@@ -90,8 +92,8 @@ async def test_every_route_is_in_the_document_and_the_other_way_round(shared: No
     document = await published(shared)
     documented = {(method.upper(), path) for path, methods in document["paths"].items() for method in methods}
     routers = (
-        backtests, breakpoints, deliveries, files, history, people, projects, receipts, retention, rules,
-        rules_file, runs, tokens, operations,
+        backtests, breakpoints, channels, deliveries, files, history, people, projects, receipts, retention,
+        route_routes, rules, rules_file, runs, tokens, operations,
     )  # fmt: skip
     routes = [*HOT_ROUTES, *(each for router in routers for each in router.routes if isinstance(each, Route))]
     registered = {
@@ -103,7 +105,7 @@ async def test_every_route_is_in_the_document_and_the_other_way_round(shared: No
 async def test_every_address_takes_exactly_the_documented_methods(shared: Node) -> None:
     document = await published(shared)
     for path, methods in document["paths"].items():
-        address = re.sub(r"\{[^}]+\}", "x", path.replace("{rule_id}", "rule-x"))
+        address = re.sub(r"\{[^}]+\}", "x", path.replace("{rule_id}", "rule-x").replace("{route_id}", "rt_x"))
         answer = await shared.call("OPTIONS", address, await shared.token("admin"))
         allowed = set(answer.headers["allow"].split(", ")) - {"HEAD"}
         assert (answer.status_code, allowed) == (405, {method.upper() for method in methods}), path

@@ -5,12 +5,17 @@ import random
 import struct
 import textwrap
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from assent.app import SystemClock
 from assent.domain.access import Role
+from assent.domain.preferences import read as read_preferences
+from assent.domain.routes_file import checked
 from assent.settings import Settings
+from assent.store.channels import StoredChannel
+from assent.store.deliveries import Attempt, Delivery
+from assent.store.routes import StoredRoute
 from assent.store.transaction import Transaction
 from tests.support.nodes import ManualClock, Node, running_node
 
@@ -225,6 +230,12 @@ class Lifelike:
     admin: str
     ledger: str = ""
     ended: str = ""
+    dead: str = ""
+    """A delivery that was given up."""
+    chat: str = ""
+    """The id of the Slack channel."""
+    offer: str = ""
+    """The secret of a link for somebody in Slack."""
 
 
 async def seed(settings: Settings) -> Lifelike:
@@ -241,6 +252,7 @@ async def seed(settings: Settings) -> Lifelike:
         story = Lifelike(node.tokens["agent"], tokens["mia"])
         await _month(node, clock, tokens, until=now - 7 * HOUR * 1_000_000)
         await _waiting(node, clock, tokens, story, now)
+        await node.assent.database.write(lambda tx: _delegated(tx, node, clock, story, now))
     return story
 
 
@@ -318,3 +330,104 @@ async def _waiting(node: Node, clock: ManualClock, tokens: dict[str, str], story
     at(3)
     again = _ledger(PLAN, attempt=2, previousFeedback=reason) | {"ttlSeconds": 11 * MINUTE}
     story.ledger = (await node.create(**again))["id"]
+
+
+SECRETS = {
+    "SLACK_TOKEN": "xoxb-1",
+    "SLACK_SIGNING": "shh",
+    "SMTP_PASSWORD": "shh",
+    "PAGER_HOOK": "whsec_YSBzZWNyZXQgb2YgMjQgYnl0ZXMgb3Igc28=",
+    "JIRA_TOKEN": "shh",
+}
+"""What the server's environment holds, so that the channels can be made."""
+CHANNELS: tuple[tuple[str, str, dict[str, Any]], ...] = (
+    ("chat", "slack", {"token": "env:SLACK_TOKEN", "signingSecret": "env:SLACK_SIGNING", "room": "#releases"}),
+    ("mail", "email", {"host": "smtp.shop.example", "from": "Assent <assent@shop.example>", "user": "assent",
+                       "password": "env:SMTP_PASSWORD"}),
+    ("pager", "webhook", {"url": "https://pager.shop.example/hooks/assent", "secrets": ["env:PAGER_HOOK"]}),
+    ("audit", "jira", {"url": "https://shop.atlassian.example", "project": "OPS", "user": "assent@shop.example",
+                       "token": "env:JIRA_TOKEN", "approve": ["Approved"], "reject": ["Declined"], "pollSeconds": 0}),
+)  # fmt: skip
+ROUTES: tuple[dict[str, Any], ...] = (
+    {"pattern": "billing.*", "channels": ["chat", "mail"], "to": ["experts"], "fallback": ["pager"],
+     "remind": ["30m", "2h"], "escalate": [{"after": "4h", "to": ["group:billing"], "channels": ["pager"]}],
+     "timeout": {"after": "1d", "then": "reject"}, "note": "Money moves: never silent."},
+    {"pattern": "deploy.production(tags contains 'prod')", "channels": ["chat"], "to": ["group:release-team"],
+     "remind": ["15m"], "quiet": False},
+    {"pattern": "db.*", "channels": ["mail"], "to": ["person:jonas", "owner"]},
+)  # fmt: skip
+
+
+def _delegated(tx: Transaction, node: Node, clock: ManualClock, story: Lifelike, now: int) -> None:
+    """Set up channels and routes, and tell of a few questions: some arrived, one was answered, one was given up."""
+    ids = {name: tx.new_id("ch") for name, _, _ in CHANNELS}
+    for name, kind, settings in CHANNELS:
+        tx.channels.add(StoredChannel(
+            id=ids[name], project="default", name=name, type=kind, settings=settings, created_by="person:mia",
+            created_at=now - 20 * DAY * 1_000_000, updated_at=now - 20 * DAY * 1_000_000,
+        ))  # fmt: skip
+    for position, body in enumerate(ROUTES, start=1):
+        made = checked(body, route_id=tx.new_id("rt"))
+        tx.routes.add(StoredRoute(id=made.id, project="default", position=position, route=made))
+    story.chat = ids["chat"]
+    _told(tx, clock, story, ids, now)
+    mia, jonas = tx.people.get_by_name("mia"), tx.people.get_by_name("jonas")
+    for identity, person in (("T0SHOP:U0MIA7", mia), ("T0SHOP:U0JONAS", jonas)):
+        tx.links.link(ids["chat"], identity, person_id=person.id, by="person:mia", now=now - 9 * DAY * 1_000_000)
+    quiet = {"from": "21:30", "to": "07:00", "timezone": "Europe/Stockholm"}
+    tx.preferences.put(mia.id, read_preferences({"channels": ["mail"], "quiet": quiet}), now=now)
+    tx.channels.note_heard(ids["chat"], now - 12_000_000)
+    tx.channels.note_ok(ids["chat"], now - 3 * MINUTE * 1_000_000)
+    tx.channels.note_ok(ids["mail"], now - 40 * MINUTE * 1_000_000)
+    tx.channels.note_failed(ids["pager"], "pager.shop.example said 503.", now - 4 * MINUTE * 1_000_000)
+    clock.at = now
+    story.offer = node.assent.links.offer(tx, ids["chat"], "T0SHOP:U0TOM", shown_as="Tom Okafor (@tom)")
+
+
+def _told(tx: Transaction, clock: ManualClock, story: Lifelike, ids: dict[str, str], now: int) -> None:
+    sent = (
+        (story.ended, "chat", "place", 1, "ask", "answered", 400),
+        (story.ended, "mail", "person:mia", 1, "ask", "superseded", 400),
+        (story.ledger, "chat", "place", 1, "ask", "sent", 3),
+        (story.ledger, "mail", "person:mia", 1, "ask", "sent", 3),
+        (story.ledger, "mail", "person:priya", 1, "ask", "pending", 2.9),
+        (story.ledger, "pager", "place", 1, "escalate", "dead", 2),
+    )
+    for breakpoint_id, channel, recipient, seq, purpose, state, minutes in sent:
+        clock.at = now - round(minutes * MINUTE * 1_000_000)
+        new = Delivery(
+            id=tx.new_id("dlv"), project="default", breakpoint_id=breakpoint_id, channel=ids[channel],
+            recipient=recipient, seq=seq, type="created", state="pending", attempts=0, next_at=clock.at,
+            last_error=None, created_at=clock.at, updated_at=clock.at, purpose=purpose,
+        )  # fmt: skip
+        tx.deliveries.add(new, now=clock.at)
+        errors = {"dead": ["pager.shop.example said 503."] * 3, "pending": ["smtp.shop.example took too long."]}
+        for n, error in enumerate([*errors.get(state, []), None][: 3 if state == "dead" else 1], start=1):
+            tx.deliveries.claim(replace(new, attempts=n - 1), worker="shop-1:4711", now=clock.at, lease=clock.at)
+            status = 503 if state == "dead" else None
+            tx.deliveries.finish_attempt(new.id, Attempt(n, clock.at, "", 86 + 211 * n, status, error))
+            later = now + 25 * MINUTE * 1_000_000 if state == "pending" else clock.at
+            failed = replace(new, attempts=n, state="pending", last_error=error, next_at=later)
+            tx.deliveries.record(failed, now=clock.at)
+            clock.at += 9_000_000
+        if state != "pending":
+            _end(tx, replace(new, state=state), clock.at)
+        if state == "dead":
+            story.dead = new.id
+
+
+def _end(tx: Transaction, ended: Delivery, at: int) -> None:
+    (current,) = [
+        each
+        for each in tx.deliveries.page("default", {"breakpoint_id": ended.breakpoint_id}, after="", limit=50)
+        if each.id == ended.id
+    ]
+    if ended.state == "dead":
+        tx.deliveries.give_up(current, error=current.last_error or "", now=at)
+    elif ended.state == "superseded":
+        tx.deliveries.supersede(current, now=at)
+    else:
+        tx.deliveries.claim(current, worker="shop-1:4711", now=at, lease=at)
+        tx.deliveries.record(replace(current, attempts=current.attempts + 1, state="sent"), now=at)
+        if ended.state == "answered":
+            tx.deliveries.answered(ended.id, now=at)

@@ -18,7 +18,7 @@ from assent.app import migrate
 from assent.settings import Settings
 from tests.browser.chromium import FLAGS, NONE, executable
 from tests.browser.conftest import World, signed_in_state
-from tests.browser.lifelike import Lifelike, seed
+from tests.browser.lifelike import SECRETS, Lifelike, seed
 from tests.support.nodes import server
 
 UNDO_SECONDS = 60
@@ -168,6 +168,11 @@ def _run(scene: Scene) -> None:
     scene.page.get_by_text("It waits for an answer.").wait_for()
 
 
+def _about(path: str) -> Callable[[Scene], None]:
+    """Open a page whose address names something of the story: `{chat}`, `{dead}`, `{offer}`, `{ledger}`."""
+    return lambda scene: scene.go(path.format(**vars(scene.story)))
+
+
 def _run_part(part: str) -> Callable[[Scene], None]:
     return lambda scene: scene.go(f"/runs/{scene.run}/{part}")
 
@@ -194,6 +199,13 @@ SIGNED_IN: dict[str, Going] = {
     "runs": _to("/runs"), "run": _run, "run-cancel": _run_part("cancel"), "run-start": _to("/runs/start"),
     "people": _to("/admin/people"), "person": _to("/admin/people/jonas"), "groups": _to("/admin/groups"),
     "tokens": _to("/admin/tokens"), "projects": _to("/admin/projects"), "retention": _to("/admin/retention"),
+    "deliveries": _to("/deliveries"), "deliveries-dead": _to("/deliveries?state=dead"),
+    "delivery": _about("/deliveries/{dead}"), "channels": _to("/admin/channels"),
+    "channel": _about("/admin/channels/{chat}"), "channel-new": _to("/admin/channels/new?type=slack"),
+    "channel-remove": _about("/admin/channels/{chat}/remove"),
+    "routes": _to("/admin/routes"), "route-new": _to("/admin/routes/new"),
+    "route-try": _to("/admin/routes/try?gate=billing.migrate&expert=mia+priya"),
+    "link-identity": _about("/link/{offer}"),
     "audit": _to("/admin/audit"), "account": _to("/account"), "not-found": _to("/runs/run_nothing"),
 }  # fmt: skip
 IN_VIEW = {
@@ -256,7 +268,10 @@ def main() -> int:
         # On a thread of its own: Playwright's loop runs in this one.
         story = thread.submit(asyncio.run, seed(settings)).result()
         log = Path(kept) / "server.log"
-        with server(settings, log=log, undo_seconds=str(UNDO_SECONDS)) as process, sync_playwright() as playwright:
+        with (
+            server(settings, log=log, undo_seconds=str(UNDO_SECONDS), **SECRETS) as process,
+            sync_playwright() as playwright,
+        ):
             browser = playwright.chromium.launch(executable_path=path, args=list(FLAGS))
             _shoot(browser, World(process.url, settings, story.agent), story, given.out, set(given.only))
             browser.close()

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from standardwebhooks import Webhook, WebhookVerificationError
 
-from assent.channels.webhook import LARGEST_BODY, STATUS_AFTER, Message, message, new_secret, signed_headers
+from assent.channels.webhook.message import LARGEST_BODY, STATUS_AFTER, Message, message, new_secret, signed_headers
 from assent.domain.access import Actor, Kind
 from assent.domain.breakpoint import (
     EVENT_OF,

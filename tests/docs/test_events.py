@@ -8,6 +8,7 @@ from assent.domain.rule_changes import CHANGED, CREATED, REMOVED
 from assent.domain.terms import Answer
 from assent.settings import Settings
 from tests.docs.pages import read, rows, sections
+from tests.services.delegating import channel, route, settle, wishes
 from tests.store.making import person
 from tests.support.nodes import ManualClock, Node, running_node
 from tests.support.until import until
@@ -70,6 +71,19 @@ async def _live_every_mark(node: Node, clock: ManualClock) -> dict[str, Any]:
     return marked
 
 
+async def _live_every_step(node: Node, clock: ManualClock) -> dict[str, Any]:
+    """Let a deputy be asked, and then everybody be reminded and others be told."""
+    cal, dan = await person(node, "cal", "reviewer"), await person(node, "dan", "reviewer")
+    await channel(node, "hook", "webhook")
+    await route(node, "hook", pattern="told.*", remind=["1m"], escalate=[{"after": "2m", "to": [f"person:{dan.name}"]}])
+    await wishes(node, cal.id, away={"deputy": "dan"})
+    told = await node.create(payload={"breakpointId": "told.all", "expert": "cal"})
+    for _ in range(3):
+        await settle(node)
+        clock.advance(60)
+    return told
+
+
 async def _live_every_event(node: Node, clock: ManualClock) -> dict[str, set[str]]:
     """Return the types of events that happened, with the names in their metadata."""
     agent, admin, owner = await node.token("agent"), await node.person("eve", "admin"), await node.token("reviewer")
@@ -90,8 +104,9 @@ async def _live_every_event(node: Node, clock: ManualClock) -> dict[str, set[str
     expired = await node.create(ttlSeconds=1)
     clock.advance(2)
     marked = await _live_every_mark(node, clock)
+    told = await _live_every_step(node, clock)
     seen: dict[str, set[str]] = {}
-    for each in (marked, answered, overridden, cancelled, expired):
+    for each in (marked, told, answered, overridden, cancelled, expired):
         await node.call("GET", f"/api/breakpoints/{each['id']}", agent)
         history = await node.call("GET", f"/api/breakpoints/{each['id']}/events", agent)
         for event in history.json()["items"]:

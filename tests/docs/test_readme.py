@@ -24,12 +24,19 @@ STORIES: dict[Path, Story] = {
 ELSEWHERE = {
     DOCS / "how-to" / name
     for name in (
+        "apprise.md",
         "ask-without-a-server.md",
         "callbacks.md",
+        "channels.md",
+        "email.md",
         "gate-a-command.md",
         "gate-a-function.md",
+        "jira.md",
         "receipts.md",
+        "routes.md",
         "sign-in-with-oidc.md",
+        "slack.md",
+        "webhooks.md",
     )
 }
 """Tried by tests of their own."""

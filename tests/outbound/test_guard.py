@@ -301,7 +301,7 @@ async def test_one_bad_address_among_good_ones_is_enough(place: int) -> None:
 async def test_a_name_with_public_addresses_is_vetted() -> None:
     guard = _Guard(Directory({"hooks.test": PUBLIC}), ())
 
-    assert await guard._vetted("hooks.test", 443, 5) == [ip_address(each) for each in PUBLIC]
+    assert await guard.vetted("hooks.test", 443, 5) == [ip_address(each) for each in PUBLIC]
 
 
 @pytest.mark.parametrize("names", [{}, {"hooks.test": []}])

@@ -101,7 +101,9 @@ async def test_nothing_is_purged_before_its_time(
     await rejected(node, await person(node, "ann", "reviewer"))
     await keep_for(node, days)
     clock.advance(age * DAY)
-    assert await purge(node) == expected
+    await purge(node)
+    # The node's own timekeeper may have been first.
+    assert len(await rows(node, "SELECT 1 FROM assent_breakpoints WHERE purged_at IS NOT NULL")) == expected
 
 
 async def test_what_waits_is_never_purged_however_old(node: Node, clock: ManualClock) -> None:

@@ -65,6 +65,7 @@ async def requests() -> None:
         for shape in TOKENS.values():
             headers = {"authorization": f"Bearer {shape}", "cookie": f"session={shape}", "x-request-id": shape}
             await client.get(f"/sign-in/{shape}", headers=headers)
+            await client.get(f"/link/{shape}", headers=headers)
             await client.get(f"/api/breakpoints/{shape}?token={shape}", headers=headers)
 
 

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from assent.domain.visible import visible
 from assent.web import render
 from tests.web.corpus import HONEST, SPOOFS
 
@@ -19,25 +20,25 @@ DRAWN = {
 
 @pytest.mark.parametrize(("text", "shown"), SPOOFS.values(), ids=SPOOFS.keys())
 def test_characters_that_hide_or_mislead_are_written_out(text: str, shown: str) -> None:
-    assert render.visible(text) == shown
+    assert visible(text) == shown
 
 
 @pytest.mark.parametrize("text", HONEST)
 def test_honest_text_in_any_language_stays_as_it_is(text: str) -> None:
-    assert render.visible(text) == text
+    assert visible(text) == text
 
 
 @given(st.text(st.characters(categories=["Cc", "Cf", "Co", "Cs", "Zl", "Zp"])))
 def test_no_control_or_format_character_gets_through_alone(text: str) -> None:
-    left = set(render.visible(text.replace("\r\n", "")))
+    left = set(visible(text.replace("\r\n", "")))
     unseen = {mark for mark in left if unicodedata.category(mark) in {"Cc", "Cf", "Co", "Cs", "Zl", "Zp"}}
     assert unseen <= {"\n", "\t"} | DRAWN
 
 
 @given(st.text())
 def test_writing_out_twice_changes_nothing_more(text: str) -> None:
-    once = render.visible(text)
-    assert render.visible(once) == once
+    once = visible(text)
+    assert visible(once) == once
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,10 @@ import pytest
 from assent.domain.access import EVERY_ROLE, Kind, Principal
 from assent.domain.canonical import sha256
 from assent.domain.runs import Line, RunFile, RunState, Step, StepKind, StepState
+from assent.domain.visible import visible
 from assent.services.people import NewToken
 from assent.settings import Settings
 from assent.store.transaction import Transaction
-from assent.web import render
 from assent.web.runs import duration
 from tests.runs.conftest import Works
 from tests.support.nodes import Node, running_node
@@ -257,7 +257,7 @@ async def test_what_a_process_writes_is_shown_and_never_run(node: Node) -> None:
     for text in (*XSS, *(each for each, _ in SPOOFS.values() if "\ud800" not in each)):
         hostile = Page((await ann.get(f"/runs/{await run_with(node, text)}")).text)
         assert hostile.structure == plain.structure, text
-        assert render.visible(text) in hostile.text
+        assert visible(text) in hostile.text
 
 
 async def run_with(node: Node, text: str) -> str:

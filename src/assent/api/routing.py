@@ -22,12 +22,18 @@ from assent.http.waiting import Hub
 from assent.ports import Clock, Database, Ids, ProcessRegistry
 from assent.services.backtest import BacktestService
 from assent.services.breakpoints import BreakpointService
+from assent.services.channels import ChannelService
 from assent.services.delivery import DeliveryService
 from assent.services.history import HistoryService
 from assent.services.inbox import InboxService
+from assent.services.links import LinkService
 from assent.services.people import PeopleService
+from assent.services.preferences import PreferenceService
+from assent.services.probing import Prober
 from assent.services.receipts import ReceiptService
 from assent.services.retention import RetentionService
+from assent.services.route_check import RouteCheck
+from assent.services.routes import RouteService
 from assent.services.rules import RuleService
 from assent.services.runs import RunService
 from assent.services.secrets import SecretService
@@ -97,6 +103,12 @@ class Services:
     runs: RunService
     processes: ProcessRegistry
     deliveries: DeliveryService
+    channels: ChannelService
+    prober: Prober
+    routes: RouteService
+    route_check: RouteCheck
+    preferences: PreferenceService
+    links: LinkService
     authenticator: Authenticator
     hub: Hub
     readiness: Readiness
@@ -113,7 +125,14 @@ class RuleIdConvertor(StringConvertor):
     regex = "rule-[0-9a-z]{1,60}"
 
 
+class RouteIdConvertor(StringConvertor):
+    """The same for a route, so that /routes/order is never taken for one called order."""
+
+    regex = "rt_[0-9a-z]{1,60}"
+
+
 register_url_convertor("rule", RuleIdConvertor())
+register_url_convertor("route", RouteIdConvertor())
 
 
 class StrictRequest(Request):

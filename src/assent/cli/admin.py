@@ -15,11 +15,12 @@ from urllib.parse import urlsplit
 import typer
 from pydantic_settings import YamlConfigSettingsSource
 
-from assent.app import Assent, keyring_of, migrate, schema, serve, work
+from assent.app import Assent, configuration_of, keyring_of, migrate, schema, serve, work
 from assent.cli import output
 from assent.cli.data import ACTOR, Data, Misconfigured, explained, on_data, settings_with, sign_in_link
 from assent.cli.output import Json
 from assent.domain.access import Kind
+from assent.domain.errors import AssentError
 from assent.keyring import UnusableKeys
 from assent.services.people import DEFAULT_PROJECT, NewToken
 from assent.settings import FILE, Secret, Settings, open_to_others
@@ -74,6 +75,8 @@ def _cannot_listen(settings: Settings, error: OSError) -> str:
 
 def _welcome(node: Assent, tx: Transaction) -> tuple[str, str | None]:
     """Make a link for the owner, and for the very first start an agent's token to try it with."""
+    # The start does this again; here what is wrong with assent.yaml is still told in a sentence.
+    node.configuration.apply(tx)
     link = node.people.create_link(tx, node.people.bootstrap(tx).id, purpose="start")
     if any(token.kind is Kind.AGENT for token in tx.tokens.every(DEFAULT_PROJECT)):
         return link, None
@@ -140,6 +143,7 @@ def check(*, data: Data = None, as_json: Json = False) -> None:
     settings = settings_with(data)
     listed = [_setting(settings, name, given={"data_dir"} if data else set()) for name in Settings.model_fields]
     checks = [_ok("settings", "Every setting is valid."), _data_check(settings), *secret_checks(settings)]
+    checks += _configuration_checks(settings)
     checks += [{"name": name, "ok": True, "warning": True, "detail": text} for name, text in strangers(os.environ)]
     good = all(each["ok"] for each in checks)
     if as_json:
@@ -177,6 +181,8 @@ def _shown(value: object) -> str:
     """Return a setting as it may be shown: of a secret only where it comes from."""
     if value is None:
         return ""
+    if isinstance(value, tuple) and any(isinstance(each, dict) for each in cast("tuple[object, ...]", value)):
+        return f"{len(cast('tuple[object, ...]', value))} of them"
     if isinstance(value, tuple):
         return ", ".join(map(str, cast("tuple[object, ...]", value)))
     reference = value.reference if isinstance(value, Secret) else None
@@ -232,6 +238,17 @@ def secret_checks(settings: Settings) -> list[dict[str, Any]]:
         for path in _secret_files(settings)
         if open_to_others(path)
     ]
+
+
+def _configuration_checks(settings: Settings) -> list[dict[str, Any]]:
+    """Tell whether the channels and routes of assent.yaml can be used, as far as that can be told without the data."""
+    if not settings.channels and not settings.routes:
+        return []
+    try:
+        found = configuration_of(settings)
+    except AssentError as error:
+        return [{"name": "channels", "ok": False, "detail": f"assent.yaml cannot be used: {error.message}."}]
+    return [_ok("channels", f"{len(found.channels)} channels and {len(found.routes)} routes can be used.")]
 
 
 def _secret_files(settings: Settings) -> list[Path]:

@@ -25,6 +25,8 @@ HOMES = {
     "cancel": "assent.cli.client",
     "process": "assent.cli.runs",
     "run": "assent.cli.runs",
+    "channel": "assent.cli.channels",
+    "route": "assent.cli.routes",
     "delivery": "assent.cli.delivery",
     "receipt": "assent.cli.receipt",
     "rule": "assent.cli.rules",

@@ -92,6 +92,7 @@ class Actor:
 TIMEOUT = Actor(Kind.SYSTEM, "timeout")
 RETENTION = Actor(Kind.SYSTEM, "retention")
 UNDO = Actor(Kind.SYSTEM, "undo")
+ROUTE = Actor(Kind.SYSTEM, "route")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,7 +29,12 @@ PURGED = "purged"
 SPOKEN = frozenset({"commented", "responded"})
 """The events whose metadata is what people said; purging takes it."""
 _ENDS = frozenset(status.value for status in TERMINAL)
-_PLAIN = frozenset({"created", "warned", "claimed", "unclaimed", "assigned", "answer-dropped", PURGED})
+_PLAIN = frozenset(
+    {
+        *("created", "warned", "claimed", "unclaimed", "assigned", "answer-dropped"),
+        *("reminded", "escalated", "delegated", PURGED),
+    }
+)
 _STUB = re.compile(r"[0-9a-f]{64}")
 
 

@@ -29,6 +29,9 @@ class Action(StrEnum):
     UNCLAIM = "unclaim"
     ASSIGN = "assign"
     DROP_ANSWER = "drop-answer"
+    REMIND = "remind"
+    ESCALATE = "escalate"
+    DELEGATE = "delegate"
     RESPOND = "respond"
     RELEASE = "release"
     EXPIRE = "expire"
@@ -41,6 +44,9 @@ TRANSITIONS: dict[tuple[Status, Action], Status] = {
     (Status.WAITING, Action.UNCLAIM): Status.WAITING,
     (Status.WAITING, Action.ASSIGN): Status.WAITING,
     (Status.WAITING, Action.DROP_ANSWER): Status.WAITING,
+    (Status.WAITING, Action.REMIND): Status.WAITING,
+    (Status.WAITING, Action.ESCALATE): Status.WAITING,
+    (Status.WAITING, Action.DELEGATE): Status.WAITING,
     (Status.WAITING, Action.RESPOND): Status.WAITING,
     (Status.WAITING, Action.RELEASE): Status.RELEASED,
     (Status.WAITING, Action.EXPIRE): Status.EXPIRED,
@@ -53,6 +59,9 @@ EVENT_OF = {
     Action.UNCLAIM: "unclaimed",
     Action.ASSIGN: "assigned",
     Action.DROP_ANSWER: "answer-dropped",
+    Action.REMIND: "reminded",
+    Action.ESCALATE: "escalated",
+    Action.DELEGATE: "delegated",
     Action.RESPOND: "responded",
     Action.RELEASE: "released",
     Action.EXPIRE: "expired",

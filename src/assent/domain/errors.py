@@ -10,6 +10,7 @@ AssentError
 │   ├── AlreadyEnded           somebody, or the deadline, was first
 │   ├── SeatTaken              the group has been answered for
 │   ├── AnswerStands           too late to take an answer back
+│   ├── TicketRequired         it needs a ticket before it can be approved
 │   ├── AlreadyClaimed         somebody else has put their name on it
 │   ├── NoReceipt              only approvals have one, while their content is kept
 │   ├── ReceiptExpired         too old to act on
@@ -98,6 +99,11 @@ class AnswerStands(Conflict):
 class AlreadyClaimed(Conflict):
     code = "already_claimed"
     title = "Somebody else has claimed this"
+
+
+class TicketRequired(Conflict):
+    code = "ticket_required"
+    title = "This needs a ticket before it can be approved"
 
 
 class NoReceipt(Conflict):

@@ -36,6 +36,15 @@ class Seat:
         return (self.name, *self.stands_in_for)
 
 
+@dataclass(frozen=True, slots=True)
+class Deputy:
+    """Somebody who may answer beside those who were asked, since it was escalated or an expert is away."""
+
+    name: str
+    stands_in_for: str | None = None
+    """The person who is away; None for an escalation, which opens every seat."""
+
+
 def seats_for(experts: Sequence[str], directory: Directory) -> tuple[tuple[Seat, ...], tuple[str, ...]]:
     """Return the seats to fill and the experts that nobody carries."""
     names = tuple(dict.fromkeys(experts))
@@ -54,12 +63,17 @@ def seats_for(experts: Sequence[str], directory: Directory) -> tuple[tuple[Seat,
     return apart, missing
 
 
-def eligible(seat: Seat, directory: Directory) -> frozenset[str]:
-    return frozenset[str]().union(*(directory.carriers(name) for name in seat.names))
+def eligible(seat: Seat, directory: Directory, deputies: Sequence[Deputy] = ()) -> frozenset[str]:
+    asked = frozenset[str]().union(*(directory.carriers(name) for name in seat.names))
+    standing_in = {each.name for each in deputies if each.stands_in_for is None or each.stands_in_for in asked}
+    return asked | (standing_in & directory.people)
 
 
-def in_place_of(seat: Seat, person: str, directory: Directory) -> tuple[str, ...]:
+def in_place_of(seat: Seat, person: str, directory: Directory, deputies: Sequence[Deputy] = ()) -> tuple[str, ...]:
     """Return the absent experts a person answers for when they take this seat."""
+    if person not in eligible(seat, directory):
+        away = [each.stands_in_for for each in deputies if each.name == person and each.stands_in_for is not None]
+        return tuple(dict.fromkeys(away)) or (seat.name,)
     return tuple(name for name in seat.stands_in_for if person not in directory.carriers(name))
 
 

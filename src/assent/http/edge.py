@@ -122,8 +122,9 @@ class _Bounded:
 
 
 def _loggable(path: str) -> str:
-    """A sign-in link is a secret until it is used; no log keeps it."""
-    return "/sign-in/…" if path.startswith("/sign-in/") else path
+    """Links to sign in, or to say who one is on a channel, are secrets until they are used; no log keeps them."""
+    secret = next((each for each in ("/sign-in/", "/link/") if path.startswith(each)), None)
+    return f"{secret}…" if secret else path
 
 
 def _request_id(scope: Scope) -> str:

@@ -28,6 +28,7 @@ STATUS: dict[type[AssentError], HTTPStatus] = {
     errors.AlreadyEnded: HTTPStatus.CONFLICT,
     errors.SeatTaken: HTTPStatus.CONFLICT,
     errors.AnswerStands: HTTPStatus.CONFLICT,
+    errors.TicketRequired: HTTPStatus.CONFLICT,
     errors.AlreadyClaimed: HTTPStatus.CONFLICT,
     errors.NoReceipt: HTTPStatus.CONFLICT,
     errors.ReceiptExpired: HTTPStatus.CONFLICT,

@@ -31,7 +31,9 @@ JOURNEY_COOKIE = "assent_journey"
 CSRF_FIELD = "csrf"
 _FORM = "application/x-www-form-urlencoded"
 # Printable ASCII without the backslash, which browsers read as a slash; and only pages that a person asks for.
-_LOCAL = re.compile(r"/(?:$|\?|(?:breakpoints|runs|rules|gates|insights|admin|account)(?:$|[/?]))[!-\[\]-~]*")
+_LOCAL = re.compile(
+    r"/(?:$|\?|(?:breakpoints|runs|rules|gates|insights|deliveries|admin|account|link)(?:$|[/?]))[!-\[\]-~]*"
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,11 +4,21 @@ import os
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import NoneType
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from assent.sdk import protocol
+from assent.sdk.channel_values import (
+    Channel,
+    ChannelLink,
+    ChannelLinks,
+    Channels,
+    ChannelTest,
+    Route,
+    RouteCheck,
+    Routes,
+)
 from assent.sdk.errors import NotApproved, StillWaiting, passed
 from assent.sdk.files import ContextFile
 from assent.sdk.protocol import (
@@ -20,6 +30,8 @@ from assent.sdk.protocol import (
     Pace,
     Pause,
     Request,
+    RouteChanges,
+    RouteFields,
     RuleChanges,
     RuleFields,
     RunFilters,
@@ -314,6 +326,91 @@ class Calls:
         """Return what a rule in shadow said, and what people did."""
         query = [("days", str(days)), ("limit", str(limit))]
         return self._perform(protocol.reading(protocol.rule_address(rule_id, "shadow"), query), ShadowReport)
+
+    def channels(self) -> Flow[Sequence[Channel]]:
+        """Return the channels of the project."""
+        return (yield from self._perform(protocol.reading("/api/channels"), Channels)).items
+
+    def channel(self, channel_id: str) -> Flow[Channel]:
+        return self._perform(protocol.reading(protocol.channel_address(channel_id)), Channel)
+
+    def add_channel(self, name: str, kind: str, settings: Mapping[str, Any], *, enabled: bool = True) -> Flow[Channel]:
+        """Set up a channel; secrets are given as env:NAME or file:PATH, which the server reads."""
+        body = {"name": name, "type": kind, "settings": dict(settings), "enabled": enabled}
+        return self._perform(protocol.writing("/api/channels", body), Channel)
+
+    def change_channel(
+        self,
+        channel_id: str,
+        *,
+        name: str | None = None,
+        settings: Mapping[str, Any] | None = None,
+        enabled: bool | None = None,
+    ) -> Flow[Channel]:
+        """Change what is given; a setting that is None is taken away."""
+        given = {"name": name, "settings": settings, "enabled": enabled}
+        body = {field: value for field, value in given.items() if value is not None}
+        return self._perform(protocol.writing(protocol.channel_address(channel_id), body, method="PATCH"), Channel)
+
+    def remove_channel(self, channel_id: str) -> Flow[None]:
+        """Remove a channel that no route names."""
+        yield from self._perform(protocol.removing(protocol.channel_address(channel_id)), NoneType)
+
+    def test_channel(self, channel_id: str, *, send: bool = False) -> Flow[ChannelTest]:
+        """Try a channel's settings; `send` has it send a message that says it is only a test."""
+        request = protocol.writing(protocol.channel_address(channel_id, "test"), {"send": send})
+        return self._perform(replace(request, patient_for=protocol.TEST_SECONDS), ChannelTest)
+
+    def channel_links(self, channel_id: str) -> Flow[Sequence[ChannelLink]]:
+        """Return who is who on a channel."""
+        request = protocol.reading(protocol.channel_address(channel_id, "links"))
+        return (yield from self._perform(request, ChannelLinks)).items
+
+    def link(self, channel_id: str, identity: str, person: str) -> Flow[ChannelLink]:
+        """Say who somebody on a channel is."""
+        body = {"identity": identity, "person": person}
+        path = protocol.channel_address(channel_id, "links")
+        return self._perform(protocol.writing(path, body, method="PUT"), ChannelLink)
+
+    def unlink(self, channel_id: str, identity: str) -> Flow[None]:
+        path = protocol.channel_address(channel_id, "links")
+        yield from self._perform(protocol.removing(path, [("identity", identity)]), NoneType)
+
+    def routes(self) -> Flow[Sequence[Route]]:
+        """Return the routes of the project, in their order."""
+        return (yield from self._perform(protocol.reading("/api/routes"), Routes)).items
+
+    def add_route(self, pattern: str, channels: Sequence[str], **fields: Unpack[RouteFields]) -> Flow[Route]:
+        body = {"pattern": pattern, "channels": [*channels], **fields}
+        return self._perform(protocol.writing("/api/routes", body), Route)
+
+    def change_route(self, route_id: str, **changes: Unpack[RouteChanges]) -> Flow[Route]:
+        """Change what is given and leave the rest."""
+        return self._perform(protocol.writing(protocol.route_address(route_id), changes, method="PATCH"), Route)
+
+    def remove_route(self, route_id: str) -> Flow[None]:
+        yield from self._perform(protocol.removing(protocol.route_address(route_id)), NoneType)
+
+    def order_routes(self, route_ids: Sequence[str]) -> Flow[Sequence[Route]]:
+        """Put the routes in another order; all are named, except those of assent.yaml."""
+        request = protocol.writing("/api/routes/order", {"ids": [*route_ids]}, method="PUT")
+        return (yield from self._perform(request, Routes)).items
+
+    def check_routes(
+        self, breakpoint_id: str | None = None, *, supposed: Mapping[str, Any] | None = None
+    ) -> Flow[RouteCheck]:
+        """Ask where a breakpoint would go, one that waits or one as it might be raised; nobody is told anything."""
+        body = {"breakpointId": breakpoint_id} if breakpoint_id is not None else {"breakpoint": supposed}
+        return self._perform(protocol.asking_routes(body), RouteCheck)
+
+    def preferences(self, person: str) -> Flow[dict[str, Any]]:
+        """Return how somebody wants to be reached: channels, quiet hours, a deputy."""
+        return self._perform(protocol.reading(protocol.preferences_address(person)), dict[str, Any])
+
+    def set_preferences(self, person: str, preferences: Mapping[str, Any]) -> Flow[dict[str, Any]]:
+        """Say how somebody wants to be reached: all of it."""
+        request = protocol.writing(protocol.preferences_address(person), preferences, method="PUT")
+        return self._perform(request, dict[str, Any])
 
     def _perform(self, request: Request, kind: type[Result]) -> Flow[Result]:
         return protocol.performed(request, kind, pace=self.pace, patience=self.patience)

@@ -103,6 +103,23 @@ class Assent:
     import_rules = _performing(Calls.import_rules)
     backtest = _performing(Calls.backtest)
     shadow = _performing(Calls.shadow)
+    channels = _performing(Calls.channels)
+    channel = _performing(Calls.channel)
+    add_channel = _performing(Calls.add_channel)
+    change_channel = _performing(Calls.change_channel)
+    remove_channel = _performing(Calls.remove_channel)
+    test_channel = _performing(Calls.test_channel)
+    channel_links = _performing(Calls.channel_links)
+    link = _performing(Calls.link)
+    unlink = _performing(Calls.unlink)
+    routes = _performing(Calls.routes)
+    add_route = _performing(Calls.add_route)
+    change_route = _performing(Calls.change_route)
+    remove_route = _performing(Calls.remove_route)
+    order_routes = _performing(Calls.order_routes)
+    check_routes = _performing(Calls.check_routes)
+    preferences = _performing(Calls.preferences)
+    set_preferences = _performing(Calls.set_preferences)
 
     def stream(self, breakpoint_id: str, *, after: int = 0, patience: float | None = None) -> Iterator[Event]:
         """Yield every event with a number above `after`, as it happens, up to the one that ends the breakpoint."""

@@ -20,6 +20,7 @@ AssentError
 │   ├── AlreadyEnded           somebody, or the deadline, was first
 │   ├── SeatTaken              the group has been answered for
 │   ├── AnswerStands           too late to take an answer back
+│   ├── TicketRequired         it needs a ticket before it can be approved
 │   ├── AlreadyClaimed         somebody else has put their name on it
 │   ├── NoReceipt              only approvals have one, while their content is kept
 │   ├── ReceiptExpired         too old to act on
@@ -72,6 +73,7 @@ from assent.domain.errors import (
     ReceiptMismatch,
     ReceiptUsed,
     SeatTaken,
+    TicketRequired,
     TooLarge,
     Unauthenticated,
     Unavailable,
@@ -114,6 +116,7 @@ __all__ = [
     "Rejected",
     "SeatTaken",
     "StillWaiting",
+    "TicketRequired",
     "TooLarge",
     "Unauthenticated",
     "Unavailable",

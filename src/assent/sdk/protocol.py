@@ -31,10 +31,13 @@ FIRST_PAUSE = 0.2
 LONGEST_PAUSE = 5.0
 INLINE_BYTES = 256 * 1024
 BACKTEST_SECONDS = 600.0
+TEST_SECONDS = 60.0
 LONGEST_LINE = 16 * 1024 * 1024
 _ID = re.compile(r"[A-Za-z0-9_-]{1,100}")
 _RUN_ID = re.compile(r"run_[0-9a-z]{1,60}")
 _RULE_ID = re.compile(r"rule-[0-9a-z]{1,60}")
+_CHANNEL_ID = re.compile(r"ch_[0-9a-z]{1,60}")
+_ROUTE_ID = re.compile(r"rt_[0-9a-z]{1,60}")
 _TRY_AGAIN = frozenset(
     {
         HTTPStatus.TOO_MANY_REQUESTS,
@@ -166,6 +169,24 @@ def run_address(run_id: str, *more: str) -> str:
     return "/".join(("/api/runs", run_id, *(quote(each, safe="/") for each in more)))
 
 
+def channel_address(channel_id: str, *more: str) -> str:
+    if not _CHANNEL_ID.fullmatch(channel_id):
+        msg = f"{channel_id[:60]!r} is not the id of a channel; those look like ch_01k9…"
+        raise NotFound(msg)
+    return "/".join(("/api/channels", channel_id, *more))
+
+
+def route_address(route_id: str) -> str:
+    if not _ROUTE_ID.fullmatch(route_id):
+        msg = f"{route_id[:60]!r} is not the id of a route; those look like rt_01k9…"
+        raise NotFound(msg)
+    return f"/api/routes/{route_id}"
+
+
+def preferences_address(person: str) -> str:
+    return f"/api/people/{quote(person, safe='')}/preferences"
+
+
 def reading(path: str, query: Sequence[tuple[str, str]] = ()) -> Request:
     return Request(method="GET", path=path, query=query)
 
@@ -183,6 +204,11 @@ def writing(
     encoded = json.dumps(body, ensure_ascii=False, allow_nan=False).encode()
     headers = {"Content-Type": "application/json"}
     return Request(method=method, path=path, query=query, headers=headers, body=encoded, repeatable=False)
+
+
+def asking_routes(body: Mapping[str, Any]) -> Request:
+    """Ask where a breakpoint would go; changes nothing, so it may be sent again."""
+    return replace(writing("/api/routes/check", body), repeatable=True)
 
 
 def asking_rules(body: Mapping[str, Any]) -> Request:
@@ -213,6 +239,11 @@ def tested(line: BacktestLine) -> Backtest:
         msg = "The answer ended before the result; ask again."
         raise UnexpectedAnswer(msg)
     return line.result
+
+
+def removing(path: str, query: Sequence[tuple[str, str]] = ()) -> Request:
+    """Remove something; a second request would be told that it is not there, so it is not sent twice."""
+    return Request(method="DELETE", path=path, query=query, repeatable=False)
 
 
 def removing_rule(rule_id: str, *, why: str | None) -> Request:
@@ -327,6 +358,26 @@ class RuleFields(TypedDict, total=False):
     enabled: bool
     order: int
     why: str
+
+
+class RouteFields(TypedDict, total=False):
+    """What a route may say beside its pattern and channels; lengths of time as in 30m, 2h, 1d."""
+
+    to: Sequence[str]
+    fallback: Sequence[str]
+    remind: Sequence[str]
+    escalate: Sequence[Mapping[str, Any]]
+    timeout: Mapping[str, str] | None
+    quiet: bool
+    note: str | None
+    enabled: bool
+
+
+class RouteChanges(RouteFields, total=False):
+    """What can be changed of a route."""
+
+    pattern: str
+    channels: Sequence[str]
 
 
 class RuleChanges(RuleFields, total=False):

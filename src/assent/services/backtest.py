@@ -19,7 +19,7 @@ from assent.domain.patterns import BREAKPOINT_ATTRIBUTES, parse
 from assent.domain.rulebook import Rule, RuleAction, Rulebook, RuleMode
 from assent.domain.rules import propose, subject_of
 from assent.ports import Database
-from assent.services.rules import Question
+from assent.services.rules import Question, stopping_tags
 from assent.store.backtest import COLUMN_OF, Alike, Group, Member, Named, Shadow, Sieve, Whole, Window
 from assent.store.transaction import Transaction
 
@@ -165,7 +165,7 @@ class BacktestService:
             if each.action != RuleAction.AUTO and each.mode != RuleMode.SHADOW and each.in_force(now)
         ]
         before = self._books.get(project)
-        book = Rulebook.of(stopping, pages.policy.get("alwaysBreakOn", ()), before=before)
+        book = Rulebook.of(stopping, stopping_tags(pages.policy), before=before)
         self._books[project] = book
         return book
 

@@ -28,6 +28,7 @@ from assent.domain.errors import (
     OwnBreakpoint,
     PreconditionFailed,
     SeatTaken,
+    TicketRequired,
 )
 from assent.domain.routing import Seat, eligible, in_place_of, seating
 from assent.domain.strategies import Decision, Vote, verdict
@@ -162,12 +163,14 @@ class BreakpointService:
         if self._done_before(tx, once, by, asked.breakpoint, asked.at):
             return None
         _check_answer(asked, answer, if_match)
+        _check_ticket(tx, asked, answer)
         return self.give(tx, asked, answer, via=via)
 
     def check(self, tx: Transaction, breakpoint_id: str, answer: Answer, *, by: Principal) -> Asked:
         """Check everything about an answer, but do not take it; raise why it may not be given."""
         asked = self._asked(tx, breakpoint_id, by)
         _check_answer(asked, answer, None)
+        _check_ticket(tx, asked, answer)
         return asked
 
     def give(self, tx: Transaction, asked: Asked, answer: Answer, *, via: str) -> Outcome | None:
@@ -237,8 +240,9 @@ class BreakpointService:
         self, tx: Transaction, current: Breakpoint, person: str, others: list[Response], now: int
     ) -> Standing | None:
         names = [name for seat in current.seats for name in seat.names]
-        directory = tx.people.directory(current.project, names)
-        options = [eligible(seat, directory) for seat in current.seats]
+        deputies = tx.routings.deputies(current.id)
+        directory = tx.people.directory(current.project, [*names, *(each.name for each in deputies)])
+        options = [eligible(seat, directory, deputies) for seat in current.seats]
         if not any(person in allowed for allowed in options):
             return None
         seated = [each.person for each in others if not each.override and each.person != person]
@@ -258,11 +262,11 @@ class BreakpointService:
         seat = current.seats[places[person]]
         sits = {name: current.seats[index] for name, index in places.items()}
         moved = tuple(
-            replace(each, seat=new.name, in_place_of=in_place_of(new, each.person, directory))
+            replace(each, seat=new.name, in_place_of=in_place_of(new, each.person, directory, deputies))
             for each in others
             if (new := sits.get(each.person)) and each.person != person and each.seat != new.name
         )
-        return Standing(seat, in_place_of(seat, person, directory), moved=moved)
+        return Standing(seat, in_place_of(seat, person, directory, deputies), moved=moved)
 
     def cancel(self, tx: Transaction, breakpoint_id: str, *, by: Principal) -> None:
         """The agent that raised it, or an admin."""
@@ -332,6 +336,23 @@ def _check_answer(asked: Asked, answer: Answer, if_match: int | None) -> None:
     if if_match is not None and if_match != current.version:
         raise PreconditionFailed(version=current.version)
     Terms.of(current.gate, current.payload).check(answer)
+
+
+def _check_ticket(tx: Transaction, asked: Asked, answer: Answer) -> None:
+    """Where the project wants a ticket for what carries this tag, nobody approves it before there is one."""
+    current = asked.breakpoint
+    if not answer.approved or not needs_ticket(tx, current) or tx.deliveries.has_ticket(current.id):
+        return
+    msg = "What carries this tag needs a ticket, and there is none yet; it can be rejected, or approved in a moment."
+    raise TicketRequired(msg)
+
+
+def needs_ticket(tx: Transaction, asked: Breakpoint) -> bool:
+    """Whether the project wants what is approved here to be on record as a ticket."""
+    if not asked.tags:
+        return False
+    tags = tx.projects.get(asked.project).policy.get("ticketTags") or ()
+    return not frozenset(asked.tags).isdisjoint(tags)
 
 
 def _check_open(current: Breakpoint, now: int) -> None:

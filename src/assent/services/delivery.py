@@ -1,32 +1,55 @@
-"""Deliveries: claimed, sent, written down; in the order of the events, until sent or given up."""
+"""Deliveries: claimed, sent, written down; in the order of the events, until sent or given up.
 
+A worker claims what is due in one transaction, sends it in none, and writes down how it went in another.
+"""
+
+import asyncio
 import random
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
+import msgspec
 import structlog
 
-from assent.channels.webhook import message, signed_headers
+from assent.channels.webhook.message import message, signed_headers
 from assent.domain.access import Permission, Principal
-from assent.domain.breakpoint import Breakpoint, Event
-from assent.domain.errors import Conflict, Unavailable
+from assent.domain.breakpoint import Breakpoint, Event, Status
+from assent.domain.errors import Conflict, InvalidRequest, Unavailable
 from assent.domain.instants import SECOND
+from assent.domain.notes import Digest, Note, Purpose
+from assent.domain.routes import EXPERTS, named, people
 from assent.outbound import Outbound, Permanent, Transient
-from assent.ports import Database
+from assent.ports import Database, Incoming, Posted
+from assent.services.addressing import WINDOW, addressee, fall_back, planned, traced
 from assent.services.secrets import SecretService
-from assent.store.deliveries import Attempt, Delivery
+from assent.services.switchboard import Switchboard
+from assent.store.channels import StoredChannel
+from assent.store.deliveries import CALLBACK, Attempt, Delivery
 from assent.store.transaction import Transaction
 from assent.telemetry import Metrics
 
 LADDER = (5, 300, 1_800, 7_200, 18_000, 36_000, 50_400, 72_000, 86_400)
-"""Seconds to wait after the first failure, the second, and so on; after the last one it is dead."""
+"""Seconds to wait after the first failure of a callback, the second, and so on; after the last one it is dead."""
+QUESTION_LADDER = (5, 30, 120, 600, 1_800, 3_600)
+"""The same for what people are asked, which is worth less by the hour; then hourly, until the breakpoint ends."""
+PATIENCE = 4
+"""After so many failures another channel is tried, where the route names one."""
+CLOSE_TRIES = 30
+"""How often to try to close a message: a day, after the ladder."""
 JITTER = 0.2
 LEASE = 30 * SECOND
-"""How long one attempt may take before another worker may try; longer than the outbound client ever does."""
+"""How long one attempt may take before another worker may try."""
+LONGEST_ATTEMPT = 25.0
+FRESH = 10 * SECOND
+"""How old the news that a channel is well may be before it is written again."""
+NAMED = 20
+"""How many a message that tells of many names one by one."""
 STUCK = 60 * SECOND
 HEAL_BATCH = 200
+RETRY_BATCH = 500
 _log = structlog.get_logger()
 
 
@@ -37,10 +60,23 @@ class Claim:
     delivery: Delivery
     breakpoint: Breakpoint
     event: Event
-    secrets: tuple[str, ...]
-    unsigned: str
-    """Why there is no secret to sign with; nothing is sent without."""
     at: int
+    secrets: tuple[str, ...] = ()
+    unsigned: str = ""
+    """Why there is no secret to sign with; nothing is sent without."""
+    channel: StoredChannel | None = None
+    """None for a callback, which has an address and no settings."""
+    note: Note | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DigestClaim:
+    """One attempt at telling somebody of many things at once."""
+
+    channel: StoredChannel
+    taken: Sequence[Delivery]
+    digest: Digest
+    lease: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,20 +89,23 @@ class Sent:
     final: bool = False
     gone: bool = False
     retry_after: float | None = None
+    trace: Mapping[str, str] | None = None
+    said: Incoming | None = None
+    """What the receiver answered at once, where its channel allows that."""
 
 
 class DeliveryService:
-    def __init__(self, secrets: SecretService) -> None:
+    def __init__(self, secrets: SecretService, base_url: str) -> None:
         self._secrets = secrets
+        self._base_url = base_url
 
     def claim(self, tx: Transaction, line: Mapping[str, str], *, worker: str) -> Claim | None:
         """Take the first open delivery of a line for one attempt, if it is due and nobody has it."""
         now = tx.now()
-        head = tx.deliveries.head(line)
-        while head is not None and head.next_at <= now and _deaths(tx, head) > len(LADDER):
-            # An attempt that was never written down killed its worker; after so many it is the message.
-            tx.deliveries.give_up(head, error="Every worker that tried it died.", now=now)
-            head = tx.deliveries.head(line)
+        while (head := tx.deliveries.head(line)) is not None and head.next_at <= now:
+            current = tx.breakpoints.look(head.breakpoint_id, project=head.project)
+            if not self._is_idle(tx, head, current, now):
+                break
         if head is None:
             return None
         if not tx.deliveries.claim(head, worker=worker, now=now, lease=now + LEASE):
@@ -77,8 +116,56 @@ class DeliveryService:
         claimed = replace(head, state="sending", attempts=head.attempts + 1)
         current = tx.breakpoints.look(head.breakpoint_id, project=head.project)
         event = tx.breakpoints.events(head.breakpoint_id, after=head.seq - 1, limit=1)[0]
-        secrets, unsigned = self._signing(tx, head.project)
-        return Claim(claimed, current, event, secrets, unsigned, now)
+        if head.channel == CALLBACK:
+            secrets, unsigned = self._signing(tx, head.project)
+            return Claim(claimed, current, event, now, secrets, unsigned)
+        stored = tx.channels.get(head.channel)
+        note = self._note(tx, claimed, current, event)
+        return Claim(claimed, current, event, now, channel=stored, note=note)
+
+    def _is_idle(self, tx: Transaction, head: Delivery, current: Breakpoint, now: int) -> bool:
+        """Put aside what needs no attempt any more, and say whether that was so."""
+        if _deaths(tx, head) > len(LADDER):
+            # An attempt that was never written down killed its worker; after so many it is the message.
+            self._bury(tx, head, current, "Every worker that tried it died.")
+        elif head.channel == CALLBACK:
+            return False
+        elif _is_pointless(tx, head, current, now):
+            tx.deliveries.supersede(head, now=now)
+        elif problem := _unusable(tx.channels.find(head.channel)):
+            self._bury(tx, head, current, problem)
+        else:
+            return False
+        return True
+
+    def _bury(self, tx: Transaction, dead: Delivery, current: Breakpoint, error: str) -> None:
+        tx.deliveries.give_up(dead, error=error, now=tx.now())
+        self._fall_back(tx, dead, current)
+
+    def _fall_back(self, tx: Transaction, dead: Delivery, current: Breakpoint) -> bool:
+        """What is dead on one channel goes out by the next; an ending that cannot be told is not told elsewhere."""
+        if dead.fallback is None or dead.purpose == Purpose.CLOSE:
+            return False
+        event = tx.breakpoints.events(dead.breakpoint_id, after=dead.seq - 1, limit=1)[0]
+        directory = tx.people.directory(dead.project, named((EXPERTS,), current))
+        return fall_back(tx, dead, current, event, people((EXPERTS,), current, directory))
+
+    def _note(self, tx: Transaction, claimed: Delivery, current: Breakpoint, event: Event) -> Note:
+        return Note(
+            id=claimed.id,
+            purpose=Purpose(claimed.purpose),
+            to=addressee(tx, claimed),
+            breakpoint=current,
+            event=event,
+            review_url=self._review_url(current.id),
+            answer_url=f"{self._base_url}/callbacks/{claimed.channel}",
+            attempt=claimed.attempts,
+            thread=traced(tx.deliveries.thread(claimed.line)),
+            at=tx.now(),
+        )
+
+    def _review_url(self, breakpoint_id: str) -> str:
+        return f"{self._base_url}/breakpoints/{breakpoint_id}"
 
     def _signing(self, tx: Transaction, project: str) -> tuple[tuple[str, ...], str]:
         try:
@@ -92,19 +179,113 @@ class DeliveryService:
         delivery = claim.delivery
         attempt = Attempt(delivery.attempts, claim.at, "", sent.milliseconds, sent.status, sent.error)
         tx.deliveries.finish_attempt(delivery.id, attempt)
+        if claim.channel is not None:
+            _note_health(tx, claim.channel, sent, now)
         if sent.error is None:
-            tx.deliveries.record(replace(delivery, state="sent", last_error=None), now=now)
+            trace = msgspec.json.encode(sent.trace).decode() if sent.trace else None
+            tx.deliveries.record(replace(delivery, state="sent", last_error=None, trace=trace), now=now)
             return
-        if sent.gone:
+        if sent.gone and claim.channel is None:
             tx.deliveries.bury(delivery, error=sent.error, now=now)
             return
-        wait = _wait(tx.deliveries.failures(delivery.id), sent, jitter)
+        wait = self._wait(tx, claim, sent, jitter)
         if wait is None:
-            tx.deliveries.record(replace(delivery, state="dead", last_error=sent.error), now=now)
+            if tx.deliveries.record(replace(delivery, state="dead", last_error=sent.error), now=now):
+                self._fall_back(tx, delivery, claim.breakpoint)
             return
         later = replace(delivery, state="pending", next_at=now + round(wait * SECOND), last_error=sent.error)
         if tx.deliveries.record(later, now=now):
             tx.deliveries.enqueue(later, delay=wait)
+
+    def _wait(self, tx: Transaction, claim: Claim, sent: Sent, jitter: float) -> float | None:
+        """Seconds until the next attempt, or None when there is none."""
+        delivery = claim.delivery
+        # A worker that died says nothing of the receiver: only attempts that are known to have failed count.
+        failures = tx.deliveries.failures(delivery.id)
+        if sent.final or sent.gone:
+            return None
+        if claim.channel is None:
+            rung = LADDER[failures - 1] if failures <= len(LADDER) else None
+        elif delivery.purpose == Purpose.CLOSE:
+            rung = _question_rung(failures) if failures <= CLOSE_TRIES else None
+        elif delivery.fallback is not None and failures > PATIENCE:
+            rung = None
+        else:
+            rung = _question_rung(failures)
+        return None if rung is None else max(rung * (1 + JITTER * jitter), sent.retry_after or 0)
+
+    def claim_digest(self, tx: Transaction, channel: str, recipient: str) -> DigestClaim | None:
+        """Take all that is held back for somebody, and say it in one message; what has ended needs no telling."""
+        now = tx.now()
+        pace = tx.paces.take(channel, recipient)
+        if pace.digest_at is not None and now < pace.digest_at + WINDOW:
+            # Planned before the last one was sent: the one after that tells of the rest.
+            tx.paces.save(replace(pace, digest_due=planned(pace, now)))
+            tx.deliveries.plan_digest(channel, recipient, at=planned(pace, now), now=now)
+            return None
+        lease = now + LEASE
+        taken = tx.deliveries.take_digest(channel, recipient, now=now, lease=lease)
+        stored = tx.channels.find(channel)
+        problem = _unusable(stored)
+        if not taken or stored is None or problem:
+            if taken:
+                self._end_digest_dead(tx, taken, problem or "This channel is not there any more.", lease)
+            return None
+        waiting = self._waiting(tx, taken)
+        ended = sum(1 for each in taken if each.purpose == Purpose.CLOSE and tx.deliveries.thread(each.line))
+        if not waiting and not ended:
+            tx.deliveries.end_digest(replace(taken[0], state="superseded"), lease=lease, now=now)
+            return None
+        tx.paces.save(replace(pace, digest_at=now, digest_due=None))
+        shown = [tx.breakpoints.look(each, project=stored.project) for each in waiting[:NAMED]]
+        digest = Digest(
+            id=taken[0].id,
+            to=addressee(tx, taken[0]),
+            waiting=tuple(shown),
+            total=len(waiting),
+            ended=ended,
+            inbox_url=f"{self._base_url}/",
+            urls={each.id: self._review_url(each.id) for each in shown},
+            attempt=max(each.attempts for each in taken),
+            at=now,
+        )
+        return DigestClaim(stored, taken, digest, lease)
+
+    def _waiting(self, tx: Transaction, taken: Sequence[Delivery]) -> list[str]:
+        ids = list(dict.fromkeys(each.breakpoint_id for each in taken if each.purpose != Purpose.CLOSE))
+        open_ = tx.breakpoints.waiting_among(ids, now=tx.now())
+        return [each for each in ids if each in open_]
+
+    def _end_digest_dead(self, tx: Transaction, taken: Sequence[Delivery], error: str, lease: int) -> None:
+        now = tx.now()
+        tx.deliveries.end_digest(replace(taken[0], state="dead", last_error=error), lease=lease, now=now)
+        for each in taken:
+            current = tx.breakpoints.look(each.breakpoint_id, project=each.project)
+            if current.status is Status.WAITING:
+                self._fall_back(tx, each, current)
+
+    def record_digest(self, tx: Transaction, claim: DigestClaim, sent: Sent, *, jitter: float) -> None:
+        """Write down for all of them how it went."""
+        now = tx.now()
+        _note_health(tx, claim.channel, sent, now)
+        first = claim.taken[0]
+        if sent.error is None:
+            trace = msgspec.json.encode({**(sent.trace or {}), "digest": claim.digest.id}).decode()
+            done = replace(first, state="sent", last_error=None, trace=trace)
+            tx.deliveries.end_digest(done, lease=claim.lease, now=now)
+            return
+        tries = claim.digest.attempt
+        if sent.final or sent.gone or (first.fallback is not None and tries > PATIENCE):
+            self._end_digest_dead(tx, claim.taken, sent.error, claim.lease)
+            return
+        wait = max(_question_rung(tries) * (1 + JITTER * jitter), sent.retry_after or 0)
+        at = now + round(wait * SECOND)
+        pace = tx.paces.take(first.channel, first.recipient)
+        # It did not arrive, so that the next one may.
+        tx.paces.save(replace(pace, digest_at=None, digest_due=at))
+        later = replace(first, state="pending", next_at=at, last_error=sent.error)
+        tx.deliveries.end_digest(later, lease=claim.lease, now=now)
+        tx.deliveries.plan_digest(first.channel, first.recipient, at=at, now=now)
 
     def heal(self, tx: Transaction) -> int:
         """Queue again what no worker looks after any more: its job failed, or was lost with a database's crash."""
@@ -113,7 +294,10 @@ class DeliveryService:
         for delivery in stuck:
             # The minute in the key: every node heals, and together they queue one job.
             tx.deliveries.enqueue(delivery, delay=0, why=f":heal:{now // STUCK}")
-        return len(stuck)
+        digests = tx.deliveries.stuck_digests(now - STUCK, limit=HEAL_BATCH)
+        for channel, recipient in digests:
+            tx.deliveries.plan_digest(channel, recipient, at=now // STUCK * STUCK, now=now)
+        return len(stuck) + len(digests)
 
     def retry(self, tx: Transaction, delivery_id: str, *, by: Principal) -> Delivery:
         """Try a dead one again at once."""
@@ -126,6 +310,14 @@ class DeliveryService:
         tx.deliveries.enqueue(dead, delay=0, why=f":retry:{now}")
         return replace(dead, state="pending", next_at=now, updated_at=now)
 
+    def retry_all(self, tx: Transaction, channel: str, *, by: Principal) -> int:
+        """Try again what is dead on a channel, as much of it as one transaction should hold; return how many."""
+        by.require(Permission.MANAGE)
+        dead = tx.deliveries.page(by.project, {"state": "dead", "channel": channel}, after="", limit=RETRY_BATCH)
+        for each in dead:
+            self.retry(tx, each.id, by=by)
+        return len(dead)
+
 
 def _deaths(tx: Transaction, delivery: Delivery) -> int:
     if delivery.attempts <= len(LADDER):
@@ -133,15 +325,45 @@ def _deaths(tx: Transaction, delivery: Delivery) -> int:
     return delivery.attempts - tx.deliveries.failures(delivery.id)
 
 
-def _wait(failures: int, sent: Sent, jitter: float) -> float | None:
-    """Seconds until the next attempt, or None when there is none; a worker that died says nothing of the receiver."""
-    if sent.final or failures > len(LADDER):
-        return None
-    return max(LADDER[failures - 1] * (1 + JITTER * jitter), sent.retry_after or 0)
+def _question_rung(failures: int) -> int:
+    return QUESTION_LADDER[min(failures, len(QUESTION_LADDER)) - 1]
+
+
+def _is_pointless(tx: Transaction, delivery: Delivery, current: Breakpoint, now: int) -> bool:
+    """Whether nobody needs this message: the question is answered, or nothing was said that had to be closed."""
+    if delivery.purpose == Purpose.CLOSE:
+        return tx.deliveries.thread(delivery.line) is None
+    asks = delivery.purpose in {Purpose.ASK, Purpose.REMIND, Purpose.ESCALATE}
+    follows = current.status is not Status.WAITING or current.overdue(now)
+    return asks and follows and not _follows(tx, delivery)
+
+
+def _follows(tx: Transaction, delivery: Delivery) -> bool:
+    """Whoever follows every event is told of the creation too, however late."""
+    stored = tx.channels.find(delivery.channel)
+    kind = Switchboard.kind(stored) if stored else None
+    return kind is not None and kind.follows
+
+
+def _unusable(stored: StoredChannel | None) -> str | None:
+    if stored is None or stored.removed_at is not None:
+        return "This channel is not there any more."
+    if not stored.enabled:
+        return f"The channel {stored.name} is switched off: {stored.disabled_because or 'somebody did that'}."
+    return None
+
+
+def _note_health(tx: Transaction, stored: StoredChannel, sent: Sent, now: int) -> None:
+    if sent.error is not None:
+        tx.channels.note_failed(stored.id, sent.error, now)
+        if sent.gone:
+            tx.channels.disable(stored.id, because=sent.error, now=now)
+    elif stored.last_error is not None or now - (stored.ok_at or 0) > FRESH:
+        tx.channels.note_ok(stored.id, now)
 
 
 class Courier:
-    """What a worker does for a `deliver` job."""
+    """What a worker does for a `deliver` or a `digest` job."""
 
     def __init__(
         self,
@@ -149,44 +371,94 @@ class Courier:
         service: DeliveryService,
         outbound: Outbound,
         *,
+        switchboard: Switchboard,
         worker: str,
         metrics: Metrics,
     ) -> None:
         self._database = database
         self._service = service
         self._outbound = outbound
+        self._switchboard = switchboard
         self._worker = worker
         self._metrics = metrics
+        self.on_said: Callable[[StoredChannel, Incoming], Awaitable[object]] | None = None
+        """Who takes what a receiver answers at once."""
 
     async def deliver(self, payload: Mapping[str, Any]) -> None:
         """Send what is due in this line, one after the other; stop where somebody else has it or it must wait."""
         line: Mapping[str, str] = {name: payload[name] for name in ("breakpoint_id", "channel", "recipient")}
         while claim := await self._database.write(lambda tx: self._service.claim(tx, line, worker=self._worker)):
-            sent = await self._send(claim)
+            sent = await self._timed(partial(self._send, claim))
             await self._record(claim, sent)
 
+    async def digest(self, payload: Mapping[str, Any]) -> None:
+        """Tell somebody in one message what was held back for them."""
+        channel, recipient = payload["channel"], payload["recipient"]
+        claim = await self._database.write(lambda tx: self._service.claim_digest(tx, channel, recipient))
+        if claim is None:
+            return
+        sent = await self._timed(partial(self._send_digest, claim))
+        await self._database.write(
+            lambda tx: self._service.record_digest(tx, claim, sent, jitter=_jitter()),
+        )
+        self._count(claim.channel.type, sent)
+
     async def _record(self, claim: Claim, sent: Sent) -> None:
-        jitter = random.uniform(-1, 1)  # noqa: S311  # spreads load, guards nothing
-        await self._database.write(lambda tx: self._service.record(tx, claim, sent, jitter=jitter))
-        outcome = "sent" if sent.error is None else "dead" if sent.final or sent.gone else "failed"
-        self._metrics.delivery_attempt(claim.delivery.channel, outcome, sent.milliseconds / 1000)
+        await self._database.write(lambda tx: self._service.record(tx, claim, sent, jitter=_jitter()))
+        self._count(claim.channel.type if claim.channel else claim.delivery.channel, sent)
         if sent.error is not None:
             _log.info("delivery_failed", delivery=claim.delivery.id, attempt=claim.delivery.attempts, error=sent.error)
+        if sent.said is not None and claim.channel is not None and self.on_said is not None:
+            await self.on_said(claim.channel, sent.said)
+
+    def _count(self, channel: str, sent: Sent) -> None:
+        outcome = "sent" if sent.error is None else "dead" if sent.final or sent.gone else "failed"
+        self._metrics.delivery_attempt(channel, outcome, sent.milliseconds / 1000)
+
+    async def _timed(self, send: Callable[[], Awaitable[Sent]]) -> Sent:
+        """Try once, and say how it went; an attempt that would outlive its claim is given up before."""
+        started = time.perf_counter()
+        try:
+            async with asyncio.timeout(LONGEST_ATTEMPT):
+                sent = await send()
+        except Permanent as error:
+            sent = Sent(error.status, str(error), 0, final=True, gone=error.gone)
+        except Transient as error:
+            sent = Sent(error.status, str(error), 0, retry_after=error.retry_after)
+        except InvalidRequest as error:
+            sent = Sent(None, f"The channel's settings cannot be used: {error.message}", 0)
+        except TimeoutError:
+            sent = Sent(None, "It took too long.", 0)
+        return replace(sent, milliseconds=round((time.perf_counter() - started) * 1000))
 
     async def _send(self, claim: Claim) -> Sent:
+        if claim.channel is None:
+            return await self._call_back(claim)
+        assert claim.note is not None, "a channel is told something"
+        channel = self._switchboard.channel(claim.channel)
+        if claim.note.purpose is Purpose.CLOSE:
+            posted = await channel.close(claim.note)
+        else:
+            posted = await channel.send(claim.note)
+        return _sent(posted)
+
+    async def _send_digest(self, claim: DigestClaim) -> Sent:
+        return _sent(await self._switchboard.channel(claim.channel).digest(claim.digest))
+
+    async def _call_back(self, claim: Claim) -> Sent:
         if claim.unsigned:
             return Sent(None, claim.unsigned, 0)
         sent = message(claim.delivery.id, claim.breakpoint, claim.event)
         headers = signed_headers(sent.id, sent.body, secrets=claim.secrets, at=claim.at)
-        started = time.perf_counter()
+        reply = await self._outbound.post(claim.delivery.recipient, body=sent.body, headers=headers)
+        return Sent(reply.status, None, 0)
 
-        def took() -> int:
-            return round((time.perf_counter() - started) * 1000)
 
-        try:
-            reply = await self._outbound.post(claim.delivery.recipient, body=sent.body, headers=headers)
-        except Permanent as error:
-            return Sent(error.status, str(error), took(), final=True, gone=error.gone)
-        except Transient as error:
-            return Sent(error.status, str(error), took(), retry_after=error.retry_after)
-        return Sent(reply.status, None, took())
+def _sent(posted: Posted | None) -> Sent:
+    if posted is None:
+        return Sent(None, None, 0)
+    return Sent(posted.status, None, 0, trace=posted.trace, said=posted.said)
+
+
+def _jitter() -> float:
+    return random.uniform(-1, 1)  # noqa: S311  # spreads load, guards nothing

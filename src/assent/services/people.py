@@ -95,7 +95,7 @@ class PeopleService:
         """Change what is given: displayName, email, password, active, roles (in the caller's project)."""
         by.require(Permission.MANAGE)
         person = tx.people.get_by_name(name)
-        self._refuse_foreign(tx, person, by)
+        self.refuse_foreign(tx, person, by)
         if changes.get("active") is False and person.id == by.id:
             raise InvalidRequest.at("/active", "you cannot shut yourself out")
         changed = replace(
@@ -112,7 +112,7 @@ class PeopleService:
             tx.sessions.remove_all(person.id)
         return changed
 
-    def _refuse_foreign(self, tx: Transaction, person: Person, by: Principal) -> None:
+    def refuse_foreign(self, tx: Transaction, person: Person, by: Principal) -> None:
         """An admin of one project does not change people who also work in others."""
         if not by.everywhere and set(tx.people.grants(person.id)) - {by.project}:
             msg = f"{person.name} also has roles in other projects; only an admin of all projects may change them."
@@ -130,7 +130,7 @@ class PeopleService:
         """Return a one-time link that signs somebody in: an invitation, or a way back after a lost password."""
         by.require(Permission.MANAGE)
         person = self.known(tx, name, by=by)
-        self._refuse_foreign(tx, person, by)
+        self.refuse_foreign(tx, person, by)
         if not person.active:
             raise InvalidRequest.at("/name", f"the account of {name} is closed; open it first")
         return self.create_link(tx, person.id, purpose=purpose)
@@ -196,7 +196,7 @@ class PeopleService:
         """Let somebody sign in as this subject of an identity provider."""
         by.require(Permission.MANAGE)
         person = self.known(tx, name, by=by)
-        self._refuse_foreign(tx, person, by)
+        self.refuse_foreign(tx, person, by)
         if not 1 <= len(subject) <= LONGEST_SUBJECT or not subject.isprintable():
             raise InvalidRequest.at("/subject", f"must have 1 to {LONGEST_SUBJECT} visible characters")
         tx.identities.add(issuer, subject, person_id=person.id, by=str(by.actor), now=tx.now())
@@ -204,7 +204,7 @@ class PeopleService:
     def unlink_identity(self, tx: Transaction, name: str, *, issuer: str, subject: str, by: Principal) -> None:
         by.require(Permission.MANAGE)
         person = self.known(tx, name, by=by)
-        self._refuse_foreign(tx, person, by)
+        self.refuse_foreign(tx, person, by)
         tx.identities.remove(issuer, subject, person_id=person.id)
         tx.sessions.remove_all(person.id)
 

@@ -110,7 +110,7 @@ class RuleService:
         if kept is not None and kept.version == ground.version:
             return kept
         pages = tx.rules.pages(project)
-        rules = Rulebook.of(pages.rules, pages.policy.get("alwaysBreakOn", ()), before=kept.rules if kept else None)
+        rules = Rulebook.of(pages.rules, stopping_tags(pages.policy), before=kept.rules if kept else None)
         read = Book(pages.version, rules, pages.policy.get("autoApproveAfterN", "allow") == "allow")
         # Also over one with a higher count, which may have been read in a transaction that was taken back.
         self._books[project] = read
@@ -191,6 +191,11 @@ class Guess:
     def holds(self, tx: Transaction, project: str) -> bool:
         asked = self.question
         return tx.rules.ground(project, asked.gate, asked.agent_id, limit=asked.look_back) == self.ground
+
+
+def stopping_tags(policy: Mapping[str, Any]) -> tuple[str, ...]:
+    """The tags that no rule approves: a person has to, and where a ticket is mandatory, with a ticket."""
+    return (*policy.get("alwaysBreakOn", ()), *policy.get("ticketTags", ()))
 
 
 def require_room(rules: int) -> None:

@@ -1,6 +1,7 @@
 """What time brings by itself: named jobs that are done in batches as they come due, all by one loop."""
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -44,15 +45,26 @@ class Timekeeper:
         self._clock = clock
         self._jobs = jobs
         self._patient = patient
+        self._nudged: set[str] = set()
+        self._bell = asyncio.Event()
+
+    def nudge(self, name: str) -> None:
+        """Look at this job at once: something came due that the loop did not see coming."""
+        self._nudged.add(name)
+        self._bell.set()
 
     async def run(self) -> None:
         loop = asyncio.get_running_loop()
         looks = dict.fromkeys(self._jobs, loop.time())
         while True:
+            self._bell.clear()
+            nudged, self._nudged = self._nudged, set()
             for job, at in looks.items():
-                if at <= loop.time():
+                if at <= loop.time() or job.name in nudged:
                     looks[job] = loop.time() + await self.work(job)
-            await asyncio.sleep(min(looks.values(), default=1.0) - loop.time())
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout_at(min(looks.values(), default=loop.time() + 1.0)):
+                    await self._bell.wait()
 
     async def work(self, job: DueJob) -> float:
         """Do one batch; return in how many seconds to look again."""

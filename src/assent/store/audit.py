@@ -86,6 +86,7 @@ ORPHANS = (
     _none_without("assent_held_answers"),
     _none_without("assent_claims"),
     _none_without("assent_snoozes"),
+    _none_without("assent_routings"),
 )
 
 QUESTIONS: Mapping[str, Question] = {
@@ -152,6 +153,8 @@ QUESTIONS: Mapping[str, Question] = {
             """SELECT b.id, NULL, 'the answer of ' || p.name || ' was to be given more than a minute ago, and was not'
             FROM assent_held_answers h JOIN assent_breakpoints b ON b.id = h.breakpoint_id
             JOIN assent_people p ON p.id = h.person_id WHERE h.due_at < :now - 60000000""",
+            """SELECT breakpoint_id, NULL, 'somebody was to be told of it more than a minute ago, and was not'
+            FROM assent_routings WHERE next_at < :now - 60000000""",
             """SELECT b.id, d.seq, 'it has ended, and for ten minutes nobody has looked after a delivery about it'
             FROM assent_deliveries d JOIN assent_breakpoints b ON b.id = d.breakpoint_id
             WHERE d.state IN ('pending', 'sending') AND d.next_at < :now - 600000000 AND b.status <> 'waiting'
@@ -174,6 +177,7 @@ QUESTIONS: Mapping[str, Question] = {
         """SELECT (SELECT count(*) FROM assent_deliveries) + (SELECT count(*) FROM assent_labels)
         + (SELECT count(*) FROM assent_holds WHERE breakpoint_id IS NOT NULL)
         + (SELECT count(*) FROM assent_held_answers) + (SELECT count(*) FROM assent_claims)
+        + (SELECT count(*) FROM assent_routings)
         + (SELECT count(*) FROM assent_shadows) + count(*) FROM assent_breakpoint_files""",
         (
             """SELECT c.id, NULL, 'the list files it under another project, status, time or agent: ' || c.label
@@ -183,9 +187,11 @@ QUESTIONS: Mapping[str, Question] = {
             """SELECT c.breakpoint_id, c.seq, 'a delivery about it belongs to project ' || c.project_id
             FROM assent_deliveries c JOIN assent_breakpoints b ON b.id = c.breakpoint_id
             WHERE c.project_id <> b.project_id""",
-            """SELECT c.breakpoint_id, NULL, 'an answer or a claim to it belongs to project ' || c.project_id
+            """SELECT c.breakpoint_id, NULL,
+                'an answer, a claim or the telling of it belongs to project ' || c.project_id
             FROM (SELECT breakpoint_id, project_id FROM assent_held_answers
-                  UNION ALL SELECT breakpoint_id, project_id FROM assent_claims) c
+                  UNION ALL SELECT breakpoint_id, project_id FROM assent_claims
+                  UNION ALL SELECT breakpoint_id, project_id FROM assent_routings) c
             JOIN assent_breakpoints b ON b.id = c.breakpoint_id WHERE c.project_id <> b.project_id""",
             """SELECT c.breakpoint_id, NULL, 'a hold on it belongs to project ' || c.project_id
             FROM assent_holds c JOIN assent_breakpoints b ON b.id = c.breakpoint_id

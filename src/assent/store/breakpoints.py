@@ -15,9 +15,10 @@ from assent.domain.errors import NotFound
 from assent.domain.routing import Seat
 from assent.domain.strategies import Decision
 from assent.ports import Session
-from assent.store.deliveries import Deliveries
+from assent.store.deliveries import NOTIFIED, Deliveries
+from assent.store.routings import Routings
 from assent.store.runs import Runs
-from assent.store.sql import given, insert
+from assent.store.sql import among, given, insert
 
 COLUMNS = (
     "id", "project_id", "status", "decision", "agent_id", "run_id", "title", "gate", "payload", "tags", "seats",
@@ -129,9 +130,10 @@ class NewRows:
 
 
 class Breakpoints:
-    def __init__(self, session: Session, deliveries: Deliveries, runs: Runs) -> None:
+    def __init__(self, session: Session, deliveries: Deliveries, routings: Routings, runs: Runs) -> None:
         self._session = session
         self._deliveries = deliveries
+        self._routings = routings
         self._runs = runs
         self._lock = " FOR UPDATE" if session.dialect == "postgresql" else ""
 
@@ -144,6 +146,8 @@ class Breakpoints:
         if rows.labels:
             session.write(INSERT_LABEL, rows.labels)
         self._deliveries.tell(new, events)
+        if new.status is Status.WAITING:
+            self._routings.begin(new.id, new.project, at=new.created_at)
 
     def get(self, breakpoint_id: str, *, project: str) -> Breakpoint:
         """Return it, locked until the transaction ends, or raise NotFound."""
@@ -185,6 +189,8 @@ class Breakpoints:
         if changed.status is not Status.WAITING:
             self._session.write(UPDATE_LABELS, [{"id": changed.id, "status": changed.status.value}])
         self._deliveries.tell(changed, events)
+        if any(event.type in NOTIFIED for event in events):
+            self._routings.changed([changed.id], at=now)
         if changed.run_id is not None:
             self._tell_run(changed, events, now)
 
@@ -248,6 +254,15 @@ class Breakpoints:
         rows = self._session.all(SELECT_EVENTS, {"id": breakpoint_id, "after": after, "limit": limit})
         return [event_of(row) for row in rows]
 
+    def waiting_among(self, breakpoint_ids: Sequence[str], *, now: int) -> frozenset[str]:
+        """Return which of these still wait for an answer."""
+        test, params = among("id", breakpoint_ids, self._session.dialect)
+        rows = self._session.all(
+            f"SELECT id FROM assent_breakpoints WHERE status = 'waiting' AND due_at > :now AND {test}",
+            params | {"now": now},
+        )
+        return frozenset(row[0] for row in rows)
+
     def due(self, now: int, *, limit: int) -> list[Outline]:
         """Return what is longest overdue, ordered by id; what somebody else holds is theirs to end."""
         skip = f"{self._lock} SKIP LOCKED" if self._lock else ""
@@ -269,6 +284,7 @@ class Breakpoints:
         session.recorded += len(moved)
         for changed, event in moved:
             self._deliveries.tell(changed, [event])
+        self._routings.changed([changed.id for changed, _ in moved], at=now)
         self._runs.answered([changed.id for changed, _ in moved], now=now)
         return [changed for changed, _ in moved]
 

@@ -6,19 +6,22 @@ from typing import Any, Protocol
 
 from assent.domain.breakpoint import Event, Outline
 from assent.domain.errors import NotFound
+from assent.domain.instants import SECOND
+from assent.domain.notes import Purpose
 from assent.ports import Session
-from assent.store.sql import insert
+from assent.store.sql import among, insert
 
 CALLBACK = "callback"
 NOTIFIED = frozenset({"created", "responded", "released", "expired", "cancelled"})
 """The events that whoever gave a callbackUrl hears of."""
 STATES = ("pending", "sending", "sent", "answered", "superseded", "dead")
 JOB = "deliver"
+DIGEST = "digest"
 COLUMNS = (
     "id", "project_id", "breakpoint_id", "channel", "recipient", "seq", "type", "state", "attempts", "next_at",
-    "last_error", "created_at", "updated_at",
+    "last_error", "created_at", "updated_at", "purpose", "trace", "fallback", "digested",
 )  # fmt: skip
-_OPEN = "state IN ('pending', 'sending')"
+_OPEN = "state IN ('pending', 'sending') AND digested = 0"
 _LISTED = f"SELECT {', '.join(COLUMNS)} FROM assent_deliveries"
 _OF_CREATOR = """
     AND EXISTS (SELECT 1 FROM assent_breakpoints AS b
@@ -30,17 +33,57 @@ SELECT_HEAD = f"""
 CLAIM = f"""
     UPDATE assent_deliveries SET state = 'sending', attempts = attempts + 1, next_at = :lease, updated_at = :now
     WHERE id = :id AND attempts = :attempts AND next_at <= :now AND {_OPEN}"""
+# Somebody may answer a message before we know that it has arrived.
 RECORD = """
-    UPDATE assent_deliveries SET state = :state, next_at = :next_at, last_error = :error, updated_at = :now
-    WHERE id = :id AND attempts = :attempts AND state = 'sending'"""
+    UPDATE assent_deliveries
+    SET state = CASE WHEN state = 'answered' THEN 'answered' ELSE :state END, next_at = :next_at,
+        last_error = :error, trace = :trace, updated_at = :now
+    WHERE id = :id AND attempts = :attempts AND state IN ('sending', 'answered')"""
 GIVE_UP = f"""
     UPDATE assent_deliveries SET state = 'dead', last_error = :error, updated_at = :now
     WHERE id = :id AND attempts = :attempts AND {_OPEN}"""
 BURY = f"""
     UPDATE assent_deliveries SET state = 'dead', last_error = :error, updated_at = :now
     WHERE breakpoint_id = :breakpoint_id AND channel = :channel AND recipient = :recipient AND {_OPEN}"""
+SUPERSEDE = f"""
+    UPDATE assent_deliveries SET state = 'superseded', updated_at = :now
+    WHERE id = :id AND attempts = :attempts AND {_OPEN}"""
+ANSWERED = """
+    UPDATE assent_deliveries SET state = 'answered', updated_at = :now
+    WHERE id = :id AND state IN ('sent', 'sending')"""
+# What was tried may have arrived, and is closed like what is known to have.
+SUPERSEDE_UNSENT = """
+    UPDATE assent_deliveries SET state = 'superseded', updated_at = :now
+    WHERE breakpoint_id = :breakpoint_id AND channel <> 'callback' AND state = 'pending'
+      AND purpose IN ('ask', 'remind', 'escalate') AND (attempts = 0 OR digested = 1)"""
+# What was told of it on its own; what stood in a digest has nothing to be closed.
+SELECT_TOLD = """
+    SELECT DISTINCT channel, recipient FROM assent_deliveries
+    WHERE breakpoint_id = :breakpoint_id AND channel <> 'callback' AND purpose IN ('ask', 'remind', 'escalate')
+      AND state NOT IN ('dead', 'superseded') AND digested = 0"""
+SELECT_THREAD = """
+    SELECT trace FROM assent_deliveries
+    WHERE breakpoint_id = :breakpoint_id AND channel = :channel AND recipient = :recipient
+      AND trace IS NOT NULL AND digested = 0 ORDER BY seq LIMIT 1"""
+SELECT_TICKET = """
+    SELECT 1 FROM assent_deliveries d JOIN assent_channels c ON c.id = d.channel
+    WHERE d.breakpoint_id = :breakpoint_id AND c.type = 'jira' AND d.trace IS NOT NULL LIMIT 1"""
+TAKE_DIGEST = """
+    UPDATE assent_deliveries SET state = 'sending', attempts = attempts + 1, next_at = :lease, updated_at = :now
+    WHERE channel = :channel AND recipient = :recipient AND digested = 1
+      AND (state = 'pending' OR (state = 'sending' AND next_at <= :now))"""
+SELECT_DIGEST = f"""
+    {_LISTED} WHERE channel = :channel AND recipient = :recipient AND digested = 1 AND state = 'sending'
+      AND next_at = :lease ORDER BY id"""
+END_DIGEST = """
+    UPDATE assent_deliveries
+    SET state = :state, next_at = :next_at, last_error = :error, trace = :trace, updated_at = :now
+    WHERE channel = :channel AND recipient = :recipient AND digested = 1 AND state = 'sending' AND next_at = :lease"""
+SELECT_STUCK_DIGESTS = """
+    SELECT DISTINCT channel, recipient FROM assent_deliveries
+    WHERE digested = 1 AND state IN ('pending', 'sending') AND next_at < :before LIMIT :limit"""
 REVIVE = """
-    UPDATE assent_deliveries SET state = 'pending', next_at = :now, updated_at = :now
+    UPDATE assent_deliveries SET state = 'pending', next_at = :now, updated_at = :now, digested = 0
     WHERE id = :id AND project_id = :project_id AND state = 'dead'"""
 INSERT_ATTEMPT = insert("assent_attempts", ("delivery_id", "n", "at", "worker", "milliseconds", "status", "error"))
 FINISH_ATTEMPT = """
@@ -49,13 +92,16 @@ FINISH_ATTEMPT = """
 SELECT_ATTEMPTS = """
     SELECT n, at, worker, milliseconds, status, error FROM assent_attempts WHERE delivery_id = :id ORDER BY n"""
 COUNT_FAILURES = "SELECT count(*) FROM assent_attempts WHERE delivery_id = :id AND error IS NOT NULL"
+COUNT_DEAD = """
+    SELECT count(*) FROM (
+        SELECT 1 FROM assent_deliveries WHERE project_id = :project_id AND state = 'dead' LIMIT :most) AS given_up"""
 # Only the first of each line: those behind it wait for it and are not lost.
 SELECT_STUCK = f"""
     {_LISTED} AS stuck WHERE {_OPEN} AND next_at < :before AND NOT EXISTS (
         SELECT 1 FROM assent_deliveries AS earlier
         WHERE earlier.breakpoint_id = stuck.breakpoint_id AND earlier.channel = stuck.channel
           AND earlier.recipient = stuck.recipient AND earlier.seq < stuck.seq
-          AND earlier.state IN ('pending', 'sending'))
+          AND earlier.state IN ('pending', 'sending') AND earlier.digested = 0)
     ORDER BY next_at LIMIT :limit"""
 
 
@@ -78,6 +124,13 @@ class Delivery:
     last_error: str | None
     created_at: int
     updated_at: int
+    purpose: str = Purpose.TELL.value
+    trace: str | None = None
+    """What finds the message again where it was sent, in JSON; only its channel reads it."""
+    fallback: str | None = None
+    """The names of the channels that are left to try when this one is dead, in JSON."""
+    digested: int = 0
+    """Told together with others, in one message."""
 
     @property
     def line(self) -> dict[str, str]:
@@ -109,27 +162,71 @@ class Deliveries:
         # In order, because those of one instant differ only by chance, and lists go by id.
         ids = sorted(self._new_id("dlv") for _ in told)
         for event, new_id in zip(told, ids, strict=True):
-            self._add(new_id, breakpoint_, event, CALLBACK, breakpoint_.callback_url)
+            delivery = about(new_id, breakpoint_, event, channel=CALLBACK, recipient=breakpoint_.callback_url)
+            self._session.write(INSERT, [_row(delivery)])
+            self.enqueue(delivery, delay=0)
 
-    def _add(self, new_id: str, breakpoint_: Outline, event: Event, channel: str, recipient: str) -> None:
-        new = Delivery(
-            id=new_id,
-            project=breakpoint_.project,
-            breakpoint_id=breakpoint_.id,
-            channel=channel,
-            recipient=recipient,
-            seq=event.seq,
-            type=event.type,
-            state="pending",
-            attempts=0,
-            next_at=event.at,
-            last_error=None,
-            created_at=event.at,
-            updated_at=event.at,
-        )
-        row = {name: getattr(new, name) for name in COLUMNS if name != "project_id"} | {"project_id": new.project}
-        self._session.write(INSERT, [row])
-        self.enqueue(new, delay=0)
+    def add(self, new: Delivery, *, now: int) -> bool:
+        """Queue one message, for when its time has come; False if this event is told there already."""
+        if self._session.change(f"{INSERT} ON CONFLICT DO NOTHING", _row(new)) != 1:
+            return False
+        if not new.digested:
+            self.enqueue(new, delay=max(0, new.next_at - now) / SECOND)
+        return True
+
+    def plan_digest(self, channel: str, recipient: str, *, at: int, now: int) -> None:
+        """Have a worker tell somebody at that time of all that is held back for them."""
+        payload = {"channel": channel, "recipient": recipient}
+        self._enqueue(DIGEST, key=f"{channel}:{recipient}:{at}", payload=payload, delay=max(0, at - now) / SECOND)
+
+    def supersede(self, delivery: Delivery, *, now: int) -> None:
+        """Nobody needs it any more."""
+        self._session.write(SUPERSEDE, [{"id": delivery.id, "attempts": delivery.attempts, "now": now}])
+
+    def supersede_unsent(self, breakpoint_id: str, *, now: int) -> None:
+        """It has ended: nobody has to be asked any more."""
+        self._session.write(SUPERSEDE_UNSENT, [{"breakpoint_id": breakpoint_id, "now": now}])
+
+    def answered(self, delivery_id: str, *, now: int) -> bool:
+        """Somebody answered this very message."""
+        return self._session.change(ANSWERED, {"id": delivery_id, "now": now}) == 1
+
+    def told(self, breakpoint_id: str) -> list[tuple[str, str]]:
+        """Return the channels and recipients that were or will be told of it, each on its own."""
+        return [(row[0], row[1]) for row in self._session.all(SELECT_TOLD, {"breakpoint_id": breakpoint_id})]
+
+    def thread(self, line: Mapping[str, str]) -> str | None:
+        """Return the trace of the first message in this line that arrived."""
+        rows = self._session.all(SELECT_THREAD, line)
+        return rows[0][0] if rows else None
+
+    def has_ticket(self, breakpoint_id: str) -> bool:
+        return bool(self._session.all(SELECT_TICKET, {"breakpoint_id": breakpoint_id}))
+
+    def take_digest(self, channel: str, recipient: str, *, now: int, lease: int) -> list[Delivery]:
+        """Take all that is held back for somebody, for one attempt."""
+        params: dict[str, Any] = {"channel": channel, "recipient": recipient, "lease": lease}
+        if not self._session.change(TAKE_DIGEST, params | {"now": now}):
+            return []
+        return [Delivery(*row) for row in self._session.all(SELECT_DIGEST, params)]
+
+    def end_digest(self, first: Delivery, *, lease: int, now: int) -> None:
+        """Write the state and the trace of the first over all that were taken with it."""
+        params = {
+            "channel": first.channel,
+            "recipient": first.recipient,
+            "lease": lease,
+            "state": first.state,
+            "next_at": first.next_at,
+            "error": first.last_error,
+            "trace": first.trace,
+            "now": now,
+        }
+        self._session.write(END_DIGEST, [params])
+
+    def stuck_digests(self, before: int, *, limit: int) -> list[tuple[str, str]]:
+        rows = self._session.all(SELECT_STUCK_DIGESTS, {"before": before, "limit": limit})
+        return [(row[0], row[1]) for row in rows]
 
     def enqueue(self, delivery: Delivery, *, delay: float, why: str = "") -> None:
         """Have a worker look after the line of this delivery."""
@@ -165,6 +262,7 @@ class Deliveries:
             "state": claimed.state,
             "next_at": claimed.next_at,
             "error": claimed.last_error,
+            "trace": claimed.trace,
             "now": now,
         }
         return self._session.change(RECORD, params) == 1
@@ -208,6 +306,17 @@ class Deliveries:
         count: int = self._session.all(COUNT_FAILURES, {"id": delivery_id})[0][0]
         return count
 
+    def count_dead(self, project: str, *, most: int) -> int:
+        """How many were given up; counting stops at the most."""
+        count: int = self._session.all(COUNT_DEAD, {"project_id": project, "most": most})[0][0]
+        return count
+
+    def titles(self, breakpoint_ids: Sequence[str]) -> dict[str, str]:
+        """Return what stands for each of these breakpoints in a line: its title, else its gate."""
+        test, params = among("id", breakpoint_ids, self._session.dialect)
+        rows = self._session.all(f"SELECT id, coalesce(title, gate) FROM assent_breakpoints WHERE {test}", params)
+        return {row[0]: row[1] for row in rows}
+
     def stuck(self, before: int, *, limit: int) -> list[Delivery]:
         """Return those that should have been looked after before then and were not."""
         rows = self._session.all(SELECT_STUCK, {"before": before, "limit": limit})
@@ -223,3 +332,26 @@ class Deliveries:
             f"{_LISTED} WHERE project_id = :project_id{wheres}{before} ORDER BY id DESC LIMIT :limit", params
         )
         return [Delivery(*row) for row in rows]
+
+
+def about(new_id: str, breakpoint_: Outline, event: Event, *, channel: str, recipient: str) -> Delivery:
+    """Return a delivery that tells of an event, due at once."""
+    return Delivery(
+        id=new_id,
+        project=breakpoint_.project,
+        breakpoint_id=breakpoint_.id,
+        channel=channel,
+        recipient=recipient,
+        seq=event.seq,
+        type=event.type,
+        state="pending",
+        attempts=0,
+        next_at=event.at,
+        last_error=None,
+        created_at=event.at,
+        updated_at=event.at,
+    )
+
+
+def _row(new: Delivery) -> dict[str, Any]:
+    return {name: getattr(new, name) for name in COLUMNS if name != "project_id"} | {"project_id": new.project}

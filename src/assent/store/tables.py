@@ -472,7 +472,20 @@ deliveries = Table(
     _text("last_error", null=True),
     _number("created_at"),
     _number("updated_at"),
+    # Why it is sent, and what it left behind at the receiver's: JSON that only its channel reads.
+    Column("purpose", Text, nullable=False, server_default="tell"),
+    _text("trace", null=True),
+    # The channels that are still left to try when this one is dead.
+    _text("fallback", null=True),
+    Column("digested", BigInteger, nullable=False, server_default="0"),
     CheckConstraint("state IN ('pending','sending','sent','answered','superseded','dead')", name="state"),
+    Index(
+        "ix_assent_deliveries_digest",
+        "channel",
+        "recipient",
+        sqlite_where=sa.text("digested = 1 AND state = 'pending'"),
+        postgresql_where=sa.text("digested = 1 AND state = 'pending'"),
+    ),
     Index("uq_assent_deliveries_event", "breakpoint_id", "channel", "recipient", "seq", unique=True),
     Index("ix_assent_deliveries_listed", "project_id", "state", "id"),
     Index("ix_assent_deliveries_project", "project_id", "id"),
@@ -494,6 +507,137 @@ attempts = Table(
     _number("milliseconds", null=True),
     _number("status", null=True),
     _text("error", null=True),
+    sqlite_with_rowid=False,
+)
+
+# Ways to reach people. Secrets stand in the settings as references only. A removed one stays for its deliveries.
+channels = Table(
+    "assent_channels",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("project_id", Text, ForeignKey("assent_projects.id"), nullable=False),
+    _text("name"),
+    _text("type"),
+    _text("settings"),
+    _number("enabled"),
+    _text("disabled_because", null=True),
+    _text("source"),
+    _text("created_by"),
+    _number("created_at"),
+    _number("updated_at"),
+    _number("removed_at", null=True),
+    # What is known of its health.
+    _number("ok_at", null=True),
+    _number("failed_at", null=True),
+    _text("last_error", null=True),
+    _number("heard_at", null=True),
+    Index(
+        "uq_assent_channels_name",
+        "project_id",
+        "name",
+        unique=True,
+        sqlite_where=sa.text("removed_at IS NULL"),
+        postgresql_where=sa.text("removed_at IS NULL"),
+    ),
+)
+
+# Which breakpoints are told to whom; the first that matches counts.
+routes = Table(
+    "assent_routes",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("project_id", Text, ForeignKey("assent_projects.id"), nullable=False),
+    _number("position"),
+    _text("pattern"),
+    _text("content"),
+    _number("enabled"),
+    _text("source"),
+    _text("created_by"),
+    _number("created_at"),
+    _number("updated_at"),
+    Index("ix_assent_routes_project", "project_id", "position"),
+    sqlite_with_rowid=False,
+)
+
+# Where the telling of a breakpoint stands: its route as it was then, how many steps are done, when the next is due.
+routings = Table(
+    "assent_routings",
+    metadata,
+    Column("breakpoint_id", Text, ForeignKey("assent_breakpoints.id"), primary_key=True),
+    _text("project_id"),
+    _text("route_id", null=True),
+    _text("route", null=True),
+    _number("done"),
+    # Up to which event everybody who follows it has been told.
+    _number("seen"),
+    # Who may answer beside those who were asked: deputies of people who are away, and whoever it was escalated to.
+    _text("deputies"),
+    _number("next_at", null=True),
+    _number("created_at"),
+    Index(
+        "ix_assent_routings_due",
+        "next_at",
+        sqlite_where=sa.text("next_at IS NOT NULL"),
+        postgresql_where=sa.text("next_at IS NOT NULL"),
+    ),
+    sqlite_with_rowid=False,
+)
+
+# How a person wants to be reached: channels in their order, quiet hours, and who answers while they are away.
+preferences = Table(
+    "assent_preferences",
+    metadata,
+    Column("person_id", Text, ForeignKey("assent_people.id"), primary_key=True),
+    _text("content"),
+    _number("updated_at"),
+    sqlite_with_rowid=False,
+)
+
+# Who somebody on a channel is with us; made explicitly, never guessed.
+links = Table(
+    "assent_links",
+    metadata,
+    Column("channel_id", Text, ForeignKey("assent_channels.id"), primary_key=True),
+    Column("identity", Text, primary_key=True),
+    Column("person_id", Text, ForeignKey("assent_people.id"), nullable=False),
+    _text("linked_by"),
+    _number("linked_at"),
+    Index("ix_assent_links_person", "person_id", "channel_id"),
+    sqlite_with_rowid=False,
+)
+
+# Offered on the channel to somebody who is not linked: whoever opens it signed in may say that it is them.
+link_offers = Table(
+    "assent_link_offers",
+    metadata,
+    Column("secret_hash", Text, primary_key=True),
+    Column("channel_id", Text, ForeignKey("assent_channels.id"), nullable=False),
+    _text("identity"),
+    _text("shown_as"),
+    _number("expires_at"),
+    sqlite_with_rowid=False,
+)
+
+# What was heard on a channel, so that it counts once however often it is said.
+heard = Table(
+    "assent_heard",
+    metadata,
+    Column("channel_id", Text, primary_key=True),
+    Column("key", Text, primary_key=True),
+    _number("at"),
+    Index("ix_assent_heard_at", "at"),
+    sqlite_with_rowid=False,
+)
+
+# When somebody got their last messages, and when they got and will get many told in one.
+pace = Table(
+    "assent_pace",
+    metadata,
+    Column("channel", Text, primary_key=True),
+    Column("recipient", Text, primary_key=True),
+    _text("times"),
+    _number("digest_at", null=True),
+    _number("digest_due", null=True),
     sqlite_with_rowid=False,
 )
 

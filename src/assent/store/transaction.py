@@ -10,18 +10,25 @@ from assent.ports import Clock, Ended, Hint, Ids, Jobs, Session
 from assent.store.audit import Audit
 from assent.store.backtest import Backtests
 from assent.store.breakpoints import Breakpoints
+from assent.store.channels import Channels
 from assent.store.deliveries import Deliveries
 from assent.store.event_log import EventLog
 from assent.store.files import Files
+from assent.store.heard import Heard
 from assent.store.held_answers import HeldAnswers
 from assent.store.history import History
 from assent.store.idempotency import Idempotency
 from assent.store.identities import Identities
+from assent.store.links import Links
 from assent.store.metrics import Metrics
+from assent.store.pace import Paces
 from assent.store.people import People
+from assent.store.preferences import PreferenceStore
 from assent.store.projects import Projects
 from assent.store.receipts import Receipts
 from assent.store.retention import Holds, Retention
+from assent.store.routes import Routes
+from assent.store.routings import Routings
 from assent.store.rules import Rules
 from assent.store.runs import Runs
 from assent.store.secrets import Secrets
@@ -78,7 +85,11 @@ class Transaction:
 
     @cached_property
     def breakpoints(self) -> Breakpoints:
-        return Breakpoints(self.session, self.deliveries, self.runs)
+        return Breakpoints(self.session, self.deliveries, self.routings, self.runs)
+
+    @cached_property
+    def channels(self) -> Channels:
+        return Channels(self.session)
 
     @cached_property
     def deliveries(self) -> Deliveries:
@@ -97,6 +108,10 @@ class Transaction:
         return Files(self.session)
 
     @cached_property
+    def heard(self) -> Heard:
+        return Heard(self.session)
+
+    @cached_property
     def held_answers(self) -> HeldAnswers:
         return HeldAnswers(self.session)
 
@@ -113,6 +128,10 @@ class Transaction:
         return Idempotency(self.session)
 
     @cached_property
+    def links(self) -> Links:
+        return Links(self.session)
+
+    @cached_property
     def metrics(self) -> Metrics:
         return Metrics(self.session)
 
@@ -125,12 +144,28 @@ class Transaction:
         return People(self.session)
 
     @cached_property
+    def preferences(self) -> PreferenceStore:
+        return PreferenceStore(self.session)
+
+    @cached_property
     def projects(self) -> Projects:
         return Projects(self.session)
 
     @cached_property
     def receipts(self) -> Receipts:
         return Receipts(self.session)
+
+    @cached_property
+    def routings(self) -> Routings:
+        return Routings(self.session)
+
+    @cached_property
+    def paces(self) -> Paces:
+        return Paces(self.session)
+
+    @cached_property
+    def routes(self) -> Routes:
+        return Routes(self.session)
 
     @cached_property
     def rules(self) -> Rules:

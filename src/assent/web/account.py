@@ -1,27 +1,39 @@
-"""One's own account: roles, sessions, password, and which project one looks at."""
+"""One's own account: roles, sessions, password, which project one looks at, and how one is reached."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from starlette.responses import Response
 from starlette.routing import Route
 
 from assent import wire
+from assent.domain.access import Permission
 from assent.domain.errors import AssentError, InvalidRequest
+from assent.domain.preferences import Preferences, written
 from assent.domain.secrets import secret_hash
 from assent.http.problems import STATUS
+from assent.services.addressing import is_personal
+from assent.store.links import Link
 from assent.store.people import EVERYWHERE, Person
 from assent.store.projects import Project
 from assent.store.sessions import BrowserSession
 from assent.store.transaction import Transaction
-from assent.web.admin.frame import checked, words
+from assent.web.admin.frame import checked, text, words
 from assent.web.frame import Site, Visit, page, redirect, route
 from assent.web.signing_in import MAX_PASSWORD
 
 MOST_SESSIONS = 50
+MOST_CHOICES = 20
+CHOICES = 3
+"""How many channels an empty form asks for."""
 DONE = {
     "password": "The password is changed, and every other session has ended.",
     "project": "You look at another project now.",
+    "reached": "Saved. It holds for what is sent from now on.",
+    "linked": "You are linked: what you answer on that channel counts as yours.",
+    "unlinked": "The link is gone. What is said there does not count as yours any more.",
 }
 
 
@@ -31,6 +43,8 @@ def routes(site: Site) -> list[Route]:
         route("/account/password", change_password, site, method="POST", members_only=False),
         route("/account/sign-out-everywhere", sign_out_everywhere, site, method="POST", members_only=False),
         route("/account/project", choose_project, site, method="POST", members_only=False),
+        route("/account/reached", put_preferences, site, method="POST", members_only=False),
+        route("/account/unlink", unlink, site, method="POST", members_only=False),
     ]
 
 
@@ -41,6 +55,11 @@ class Mine:
     sessions: list[BrowserSession]
     projects: list[Project]
     groups: list[str]
+    preferences: Preferences
+    channels: list[str]
+    """Where they can be reached one by one, by name."""
+    links: list[tuple[str, Link]]
+    """Who they are where, with the name of the channel."""
 
 
 def _mine(tx: Transaction, *, visit: Visit) -> Mine:
@@ -54,7 +73,16 @@ def _mine(tx: Transaction, *, visit: Visit) -> Mine:
         tx.sessions.of(who.id, now=tx.now(), limit=MOST_SESSIONS),
         visit.site.people.projects_of(tx, by=who),
         sorted(tx.people.group_names(who.id, project=who.project)),
+        visit.site.preferences.of(tx, who.name, by=who),
+        _channels(tx, visit),
+        [(stored.name, each) for each in tx.links.of_person(who.id) if (stored := tx.channels.find(each.channel_id))],
     )
+
+
+def _channels(tx: Transaction, visit: Visit) -> list[str]:
+    if not visit.who.may(Permission.READ_PEOPLE):
+        return []
+    return [each.name for each in visit.site.channels.listed(tx, by=visit.who) if is_personal(each)]
 
 
 async def account(visit: Visit) -> Response:
@@ -71,6 +99,7 @@ async def _account_page(visit: Visit, error: AssentError | None = None) -> Respo
         mine=mine,
         this=secret_hash(visit.signed_in.secret),
         problem=words(error) if error else None,
+        reached=reached(mine, visit.form if error else {}),
         done=DONE.get(visit.request.query_params.get("done", "")) if not error else None,
     )
 
@@ -100,3 +129,75 @@ async def sign_out_everywhere(visit: Visit) -> Response:
 async def choose_project(visit: Visit) -> Response:
     await visit.site.sessions.look_at(visit.signed_in, visit.form.get("project", ""))
     return redirect("/account?done=project")
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """How somebody is reached, as it stands in the form."""
+
+    choices: Sequence[str]
+    """The channels they chose, the dearest first, and room for more."""
+    known: Sequence[str]
+    fields: Mapping[str, str]
+
+
+def reached(mine: Mine, typed: Mapping[str, str]) -> Reached:
+    """Show what was typed, if the form comes back, else what is kept."""
+    kept: Mapping[str, Any] = written(mine.preferences)
+    quiet, away = kept["quiet"] or {}, kept["away"] or {}
+    fields = {
+        "quiet-from": quiet.get("from", ""),
+        "quiet-to": quiet.get("to", ""),
+        "zone": quiet.get("timezone", ""),
+        "deputy": away.get("deputy", ""),
+        "away-from": (away.get("from") or "")[:16],
+        "away-until": (away.get("until") or "")[:16],
+    }
+    came_back = "zone" in typed
+    chosen = _chosen(typed) if came_back else list(mine.preferences.channels)
+    known = list(dict.fromkeys([*mine.channels, *mine.preferences.channels]))
+    room = min(max(CHOICES, len(chosen) + 1), len(known), MOST_CHOICES)
+    choices = [*chosen, *[""] * (room - len(chosen))]
+    return Reached(choices, known, {name: typed.get(name, "") for name in fields} if came_back else fields)
+
+
+def _chosen(typed: Mapping[str, str]) -> list[str]:
+    found = [typed.get(f"channel-{n}", "") for n in range(MOST_CHOICES)]
+    return list(dict.fromkeys(each for each in found if each))
+
+
+async def put_preferences(visit: Visit) -> Response:
+    form = visit.form
+    quiet = {"from": text(form, "quiet-from"), "to": text(form, "quiet-to"), "timezone": text(form, "zone")}
+    away = {"deputy": text(form, "deputy"), "from": _moment(form, "away-from"), "until": _moment(form, "away-until")}
+    try:
+        if quiet["timezone"] is None and (quiet["from"] or quiet["to"]):
+            raise InvalidRequest.at("/zone", "say which: 22:00 is another moment in every one")
+        if away["deputy"] is None and (away["from"] or away["until"]):
+            raise InvalidRequest.at("/deputy", "say who answers for you while you are away")
+        body: dict[str, Any] = {"channels": _chosen(form)}
+        if quiet["from"] or quiet["to"]:
+            body["quiet"] = {name: value for name, value in quiet.items() if value}
+        if away["deputy"]:
+            body["away"] = {name: value for name, value in away.items() if value}
+        use_case = partial(visit.site.preferences.put, name=visit.who.name, body=body, by=visit.who)
+        await visit.site.database.write(use_case)
+    except AssentError as error:
+        return await _account_page(visit, error)
+    return redirect("/account?done=reached#reached")
+
+
+def _moment(form: Mapping[str, str], name: str) -> str | None:
+    """Read a box for a moment, which has no seconds and no zone; ours is UTC."""
+    typed = text(form, name)
+    return f"{typed}:00Z" if typed and len(typed) == len("2027-01-31T18:00") else typed
+
+
+async def unlink(visit: Visit) -> Response:
+    channel_id, identity = visit.form.get("channel", ""), visit.form.get("identity", "")
+    try:
+        use_case = partial(visit.site.links.unlink_own, channel_id=channel_id, identity=identity, by=visit.who)
+        await visit.site.database.write(use_case)
+    except AssentError as error:
+        return await _account_page(visit, error)
+    return redirect("/account?done=unlinked#links")

@@ -25,6 +25,8 @@ from assent.store.reading import Whole
 from assent.store.transaction import Transaction
 from assent.web import forms, render, rendering
 from assent.web.attempts import ShownAttempt, shown_attempt
+from assent.web.deliveries import Item as Told
+from assent.web.deliveries import told
 from assent.web.filters import Filters, asked_in
 from assent.web.frame import HTML, Visit, large_page
 from assent.web.listing import Item, item, listed, query
@@ -107,14 +109,18 @@ async def _live(visit: Visit, row: Whole) -> dict[str, Any]:
     """What may change while somebody looks."""
     inbox, now = visit.site.inbox, visit.site.clock.now()
     responses = await inbox.responses(row)
-    marks = await visit.site.database.read(
-        partial(visit.site.triage.marks, breakpoint_ids=[row.id], person_id=visit.who.id)
-    )
+
+    def use_case(tx: Transaction) -> tuple[Marks | None, list[Told]]:
+        marks = visit.site.triage.marks(tx, [row.id], person_id=visit.who.id)
+        return marks.get(row.id), told(tx, row.id, visit.who)
+
+    mark, shown = await visit.site.database.read(use_case)
     return {
         "now": now,
         "row": row,
         "item": item(row, now),
-        "mark": marks.get(row.id),
+        "mark": mark,
+        "told": shown,
         "voices": _voices(row, responses),
         "responses": responses,
         "comments": await inbox.feedback(row),

@@ -13,7 +13,7 @@ from typing import Any
 from assent.domain.canonical import MAX_INTEGER, Json, is_object, strict_loads
 from assent.domain.errors import AssentError, InvalidRequest
 from assent.domain.terms import Answer
-from assent.web.render import visible
+from assent.domain.visible import visible
 
 SHORT_TEXT = 200
 TRUE, FALSE = "yes", "no"

@@ -17,6 +17,7 @@ from starlette.routing import Route
 from assent.domain.access import Permission, Principal
 from assent.domain.errors import AssentError, RateLimited
 from assent.domain.instants import iso
+from assent.domain.visible import visible
 from assent.http.auth import Authenticator
 from assent.http.limits import RateLimit
 from assent.http.problems import STATUS, from_http_exception
@@ -25,15 +26,22 @@ from assent.http.waiting import Hub
 from assent.ports import Clock, Database, Ids, ProcessRegistry
 from assent.services.backtest import BacktestService
 from assent.services.breakpoints import BreakpointService
+from assent.services.channels import ChannelService
 from assent.services.checking import CheckingService
+from assent.services.delivery import DeliveryService
 from assent.services.event_log import EventLogService
 from assent.services.history import HistoryService
 from assent.services.holding import HoldingService
 from assent.services.inbox import InboxService
+from assent.services.links import LinkService
 from assent.services.metrics import MetricsService
 from assent.services.oidc import OidcService
 from assent.services.people import PeopleService
+from assent.services.preferences import PreferenceService
+from assent.services.probing import Prober
 from assent.services.retention import RetentionService
+from assent.services.route_check import RouteCheck
+from assent.services.routes import RouteService
 from assent.services.rules import RuleService
 from assent.services.runs import RunService
 from assent.services.triage import TriageService
@@ -52,13 +60,15 @@ SEE_OTHER, NO_CONTENT = 303, 204
 REFRESHED = frozenset({"rows", "live", "run-live"})
 """Regions that scripts read again by themselves."""
 WORTH_PACKING = 1_400
+MOST_COUNTED = 100
+"""Where a badge stops counting."""
 HTML = "text/html; charset=utf-8"
 
 
 ASSETS = Assets()
 
 _FILTERS: dict[str, Any] = {
-    "visible": render.visible,
+    "visible": visible,
     "exact": render.exact,
     "iso": iso,
     "relative": render.relative,
@@ -93,6 +103,7 @@ def page(template: str, *, status: int = 200, visit: "Visit | None" = None, **va
         who=visit.who if visit else None,
         may=visit.may if visit else {},
         csrf=visit.signed_in.csrf if visit else "",
+        dead_count=visit.dead if visit else 0,
         **values,
     )
     return Response(body, status, HEADERS, HTML)
@@ -156,6 +167,14 @@ class Site:
     backtests: BacktestService
     history: HistoryService
     metrics: MetricsService
+    deliveries: DeliveryService
+    channels: ChannelService
+    prober: Prober
+    routes: RouteService
+    route_check: RouteCheck
+    links: LinkService
+    preferences: PreferenceService
+    base_url: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +185,8 @@ class Visit:
     request: Request
     signed_in: SignedIn
     form: Mapping[str, str] = field(default_factory=dict[str, str])
+    dead: int = 0
+    """How many deliveries were given up, for who may do something about it."""
 
     @property
     def who(self) -> Principal:
@@ -214,7 +235,7 @@ def route(path: str, endpoint: Signed, site: Site, *, method: str = "GET", membe
         if signed_in is None:
             return _to_sign_in(request)
         request.scope["principal"] = signed_in.principal  # for the log
-        visit = Visit(site, request, signed_in)
+        visit = Visit(site, request, signed_in, dead=await _dead(site, request, signed_in.principal))
         try:
             if method == "POST":
                 site.sessions.require_own_page(request)
@@ -229,6 +250,13 @@ def route(path: str, endpoint: Signed, site: Site, *, method: str = "GET", membe
             return error_page(from_http_exception(error), visit)
 
     return Route(path, serve, methods=[method], name=endpoint.__name__)
+
+
+async def _dead(site: Site, request: Request, who: Principal) -> int:
+    """Count what was given up, for the pages that show their whole frame to who may try it again."""
+    if request.method == "POST" or "hx-request" in request.headers or not who.may(Permission.MANAGE):
+        return 0
+    return await site.database.read(lambda tx: tx.deliveries.count_dead(who.project, most=MOST_COUNTED))
 
 
 def _to_sign_in(request: Request) -> Response:

@@ -33,6 +33,7 @@ KEYS = (
     Key("go-rules", "g u", "Go to the rules", "Go to"),
     Key("go-gates", "g g", "Go to the gates", "Go to"),
     Key("go-insights", "g s", "Go to the metrics", "Go to"),
+    Key("go-deliveries", "g d", "Go to the deliveries", "Go to"),
     Key("go-admin", "g a", "Go to the administration", "Go to"),
     Key("palette", "⌘K", "Find an action", "Help"),
     Key("help", "?", "All keys", "Help"),

@@ -6,7 +6,7 @@ from starlette.routing import Route
 
 from assent.domain import errors
 from assent.domain.errors import AssentError, NotFound
-from assent.web import account, always, bulk, gates, listing, metrics, oidc, rules, rules_file, runs
+from assent.web import account, always, bulk, deliveries, gates, links, listing, metrics, oidc, rules, rules_file, runs
 from assent.web.admin import pages as admin
 from assent.web.deciding import back, comment, confirm, decide, undo
 from assent.web.detail import detail, file, frame
@@ -52,6 +52,8 @@ def routes(site: Site) -> list[Route]:
         *always.routes(site),
         *gates.routes(site),
         *metrics.routes(site),
+        *deliveries.routes(site),
+        *links.routes(site),
         *(route(one + form, back, site) for form in FORMS),
     ]
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from assent.domain.visible import visible
 from assent.store.files import FileEntry
-from assent.web.render import visible
 from assent.web.rendering import PAGE_CHARACTERS, ShownFile, framed, shown_file
 from tests.web.corpus import HONEST, SPOOFS, XSS
 from tests.web.rendering.reading import Made

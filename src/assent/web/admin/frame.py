@@ -18,6 +18,8 @@ PLACES = (
     ("groups", "Groups", Permission.MANAGE),
     ("tokens", "Tokens", Permission.MANAGE),
     ("projects", "Projects", Permission.MANAGE),
+    ("channels", "Channels", Permission.MANAGE),
+    ("routes", "Routes", Permission.RULES),
     ("retention", "Retention", Permission.AUDIT),
     ("audit", "Audit", Permission.AUDIT),
 )
@@ -30,12 +32,21 @@ DONE = {
     "created": "Created.",
     "placed": "The hold is in place.",
     "lifted": "The hold is lifted.",
+    "on": "It is switched on.",
+    "off": "It is switched off. Nothing is sent there until it is on again.",
+    "linked": "Linked.",
+    "unlinked": "The link is gone.",
+    "moved": "Moved.",
 }
 
 
 def managing(endpoint: Signed) -> Signed:
     """Let nobody in who may not manage, whatever the page does."""
     return _with(Permission.MANAGE, endpoint)
+
+
+def ruling(endpoint: Signed) -> Signed:
+    return _with(Permission.RULES, endpoint)
 
 
 def auditing(endpoint: Signed) -> Signed:

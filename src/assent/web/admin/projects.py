@@ -16,7 +16,8 @@ from assent.web.admin.frame import Question, admin_page, checked, listed, managi
 from assent.web.frame import Site, Visit, redirect, route
 
 HOUR = 3600
-_FIELDS = ("maxTtlHours", "unknownExperts", "autoApproveAfterN", "alwaysBreakOn", "shown")
+_FIELDS = ("maxTtlHours", "unknownExperts", "autoApproveAfterN", "alwaysBreakOn", "ticketTags", "shown")
+_POLICY = ("maxTtlSeconds", "unknownExperts", "autoApproveAfterN", "alwaysBreakOn", "ticketTags")
 
 
 def routes(site: Site) -> list[Route]:
@@ -92,9 +93,10 @@ def asked_policy(form: Mapping[str, str]) -> dict[str, Any]:
         unknownExperts=text(form, "unknownExperts"),
         autoApproveAfterN=text(form, "autoApproveAfterN"),
         alwaysBreakOn=listed(form, "alwaysBreakOn"),
+        ticketTags=listed(form, "ticketTags"),
     )
     found = asked.model_dump(by_alias=True, exclude_none=True)
-    return {name: found.get(name) for name in ("maxTtlSeconds", "unknownExperts", "autoApproveAfterN", "alwaysBreakOn")}
+    return {name: found.get(name) for name in _POLICY}
 
 
 async def policy_form(visit: Visit) -> Response:
@@ -105,6 +107,7 @@ async def policy_form(visit: Visit) -> Response:
         return await _projects_page(visit, error)
     hours = visit.form.get("maxTtlHours", "").strip()
     tags: list[str] = asked["alwaysBreakOn"] or []
+    tickets: list[str] = asked["ticketTags"] or []
     question = Question(
         title="Change the policy?",
         consequences=(
@@ -112,6 +115,9 @@ async def policy_form(visit: Visit) -> Response:
             f"A person is always asked where one of these tags is: {', '.join(tags)}."
             if tags
             else "No tag by itself makes sure that a person is asked.",
+            f"What carries one of these tags is approved with a ticket in Jira only: {', '.join(tickets)}."
+            if tickets
+            else "No tag demands a ticket in Jira.",
             "Agents may not have themselves approved after n approvals."
             if asked["autoApproveAfterN"] == "ignore"
             else "Agents may ask to be approved after n approvals.",

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
 
-from assent.web.render import visible
+from assent.domain.visible import visible
 
 MAX_LINES = 5_000
 CONTEXT = 3

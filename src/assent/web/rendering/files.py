@@ -6,9 +6,10 @@ from dataclasses import dataclass, replace
 
 from markupsafe import Markup
 
+from assent.domain.visible import visible
 from assent.http.files import safe_type
 from assent.store.files import FileEntry
-from assent.web.render import file_size, visible
+from assent.web.render import file_size
 from assent.web.rendering.cache import Cache
 from assent.web.rendering.code import code, language_of, plain
 from assent.web.rendering.diff import diff

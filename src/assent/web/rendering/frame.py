@@ -3,7 +3,7 @@
 import html
 import re
 
-from assent.web.render import visible
+from assent.domain.visible import visible
 
 # They could ask other servers or change what addresses mean; as unknown elements they do nothing.
 _REACHING_OUT = re.compile(r"<(?=(?:link|base|meta)\b)", re.IGNORECASE)

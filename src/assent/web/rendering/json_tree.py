@@ -5,7 +5,7 @@ from typing import Any, TypeAlias
 
 from markupsafe import Markup
 
-from assent.web.render import visible
+from assent.domain.visible import visible
 from assent.web.rendering.code import plain
 from assent.web.rendering.rendered import Rendered
 

@@ -15,7 +15,7 @@ from markdown_it.token import Token
 from markdown_it.utils import OptionsDict
 from markupsafe import Markup
 
-from assent.web.render import visible
+from assent.domain.visible import visible
 from assent.web.rendering import code
 from assent.web.rendering.code import highlighted, language_of, plain
 from assent.web.rendering.rendered import Rendered, TooSlow

@@ -1,0 +1,136 @@
+"""Routes: which breakpoints are told to whom, and how each person wants to be told."""
+
+from functools import partial
+from typing import Annotated, Any
+
+from fastapi import Path, Response
+
+from assent import wire
+from assent import wire_channels as shapes
+from assent.api.routing import PeopleReader, RuleWriter, Who, With, router
+from assent.domain.draft import draft
+from assent.domain.errors import InvalidRequest
+from assent.domain.instants import iso
+from assent.domain.preferences import Preferences
+from assent.domain.preferences import written as written_preferences
+from assent.domain.routes_file import written
+from assent.http.addresses import known_id
+from assent.services.route_check import Forecast
+from assent.store.routes import StoredRoute
+
+routes = router("routes")
+RouteId = Annotated[str, Path(pattern=r"^rt_[0-9a-z]{1,60}$")]
+PersonName = Annotated[wire.Handle, Path()]
+_NEEDED = ("pattern", "channels", "to", "quiet", "enabled")
+
+
+@routes.get("/routes", response_model_exclude_none=True, summary="The routes of this project, in their order")
+async def list_routes(who: PeopleReader, services: With) -> shapes.RoutePage:
+    found = await services.database.read(partial(services.routes.listed, by=who))
+    return shapes.RoutePage(items=[_view(each) for each in found])
+
+
+@routes.post("/routes", status_code=201, response_model_exclude_none=True, summary="Write a route")
+async def create_route(body: shapes.CreateRoute, who: RuleWriter, services: With) -> shapes.RouteView:
+    said = body.model_dump(by_alias=True, exclude_none=True)
+    enabled: bool = said.pop("enabled", True)
+    use_case = partial(services.routes.create, body=said, by=who, enabled=enabled)
+    return _view(await services.database.write(use_case))
+
+
+@routes.put("/routes/order", response_model_exclude_none=True, summary="Put the routes in another order")
+async def order_routes(body: shapes.RouteOrder, who: RuleWriter, services: With) -> shapes.RoutePage:
+    found = await services.database.write(partial(services.routes.reorder, route_ids=body.ids, by=who))
+    return shapes.RoutePage(items=[_view(each) for each in found])
+
+
+@routes.post("/routes/check", response_model_exclude_none=True, summary="Where a breakpoint would go; nobody is told")
+async def check_routes(body: shapes.CheckRoutes, who: PeopleReader, services: With) -> shapes.RouteCheck:
+    if (body.breakpoint_id is None) == (body.breakpoint is None):
+        raise InvalidRequest.at("/", "give either breakpointId or breakpoint")
+    if body.breakpoint_id is not None:
+        use_case = partial(services.route_check.of_breakpoint, breakpoint_id=known_id(body.breakpoint_id), by=who)
+    else:
+        assert body.breakpoint is not None, "one of the two"
+        supposed = draft(body.breakpoint.model_dump(by_alias=True, exclude_none=True))
+        use_case = partial(services.route_check.of_draft, draft=supposed, by=who)
+    return _check_view(await services.database.read(use_case))
+
+
+@routes.patch("/routes/{route_id:route}", response_model_exclude_none=True, summary="Change what is given")
+async def change_route(
+    route_id: RouteId, body: shapes.ChangeRoute, who: RuleWriter, services: With
+) -> shapes.RouteView:
+    said = body.model_dump(by_alias=True, exclude_unset=True)
+    for name in _NEEDED:
+        if name in said and said[name] is None:
+            raise InvalidRequest.at(f"/{name}", "cannot be null")
+    use_case = partial(services.routes.change, route_id=route_id, changes=said, by=who)
+    return _view(await services.database.write(use_case))
+
+
+@routes.delete("/routes/{route_id:route}", status_code=204, summary="Remove a route; what was sent by it goes on")
+async def remove_route(route_id: RouteId, who: RuleWriter, services: With) -> Response:
+    await services.database.write(partial(services.routes.remove, route_id=route_id, by=who))
+    return Response(status_code=204)
+
+
+@routes.get("/people/{name}/preferences", summary="How somebody wants to be reached")
+async def get_preferences(name: PersonName, who: Who, services: With) -> shapes.PreferencesBody:
+    return _preferences(await services.database.read(partial(services.preferences.of, name=name, by=who)))
+
+
+@routes.put("/people/{name}/preferences", summary="Say how to be reached: all of it")
+async def put_preferences(
+    name: PersonName, body: shapes.PreferencesBody, who: Who, services: With
+) -> shapes.PreferencesBody:
+    said = body.model_dump(by_alias=True, exclude_none=True)
+    return _preferences(await services.database.write(partial(services.preferences.put, name=name, body=said, by=who)))
+
+
+def _preferences(found: Preferences) -> shapes.PreferencesBody:
+    return shapes.PreferencesBody.model_validate(written_preferences(found))
+
+
+def _view(stored: StoredRoute) -> shapes.RouteView:
+    return shapes.RouteView.model_validate(route_body(stored))
+
+
+def route_body(stored: StoredRoute) -> dict[str, Any]:
+    return {
+        **written(stored.route),
+        "id": stored.id,
+        "enabled": stored.enabled,
+        "source": stored.source,
+        "createdBy": stored.created_by,
+        "createdAt": iso(stored.created_at),
+        "updatedAt": iso(stored.updated_at),
+    }
+
+
+def _check_view(found: Forecast) -> shapes.RouteCheck:
+    steps = [
+        {
+            "kind": each.kind.value,
+            "at": iso(each.at),
+            "then": each.then,
+            "told": [
+                {
+                    "channel": told.channel,
+                    "person": told.person,
+                    "notBefore": iso(told.not_before) if told.not_before is not None else None,
+                }
+                for told in each.told
+            ],
+        }
+        for each in found.steps
+    ]
+    route = found.route
+    return shapes.RouteCheck.model_validate(
+        {
+            "routeId": (route.id or None) if route else None,
+            "pattern": route.pattern if route else None,
+            "steps": steps,
+            "warnings": list(found.warnings),
+        }
+    )

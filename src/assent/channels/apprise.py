@@ -1,0 +1,101 @@
+"""The Apprise channel: a word with the Review link, to any of the services that the package apprise knows."""
+
+import asyncio
+import importlib
+import importlib.util
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any
+
+from assent.channels.fields import Fields, Hidden
+from assent.channels.tools import Tools
+from assent.channels.wording import facts, headline, lead, left_out, listed, question, totals
+from assent.domain.errors import InvalidRequest
+from assent.domain.notes import Digest, Note
+from assent.outbound import Permanent, Transient
+from assent.ports import Posted
+
+SECRETS = frozenset({"urls"})
+PATIENCE = 20.0
+"""Seconds for one message to all services; shorter than a delivery's lease."""
+_LONGEST_QUESTION = 500
+# What calls people or makes links on one service or another; each service has its own markup, and nobody knows all.
+_HARMLESS = str.maketrans({"@": "＠", "<": "‹", ">": "›", "[": "［", "]": "］"})
+_SHOWN = frozenset({"Gate", "Agent", "Risk", "Answer by"})
+# Threads of its own: it speaks to services in its own way, and one that hangs must not hold up anything else.
+_THREADS = ThreadPoolExecutor(8, thread_name_prefix="assent-apprise")
+
+
+class AppriseChannel:
+    def __init__(self, settings: Mapping[str, Any], tools: Tools, *, patience: float = PATIENCE) -> None:
+        given = Fields(settings, tools, known=SECRETS)
+        self._urls = given.secrets("urls")
+        self._patience = patience
+        self._base_url = tools.base_url
+        if not self._urls:
+            raise InvalidRequest.at("/settings/urls", "is required")
+        if importlib.util.find_spec("apprise") is None:
+            raise InvalidRequest.at("/type", "needs the package apprise: install assent[apprise] on every node")
+
+    async def send(self, note: Note) -> Posted:
+        asked = note.breakpoint
+        known = "\n".join(f"{each.label}: {each.value}" for each in facts(asked) if each.label in _SHOWN)
+        written = [each.translate(_HARMLESS) for each in (question(asked, _LONGEST_QUESTION), known)]
+        parts = [lead(note), *written, f"Review: {note.review_url}"]
+        return await self._notify(headline(asked), "\n\n".join(each for each in parts if each))
+
+    async def close(self, note: Note) -> Posted | None:
+        """Nothing: what was sent cannot be changed, and nobody wants a second alarm."""
+        del note
+        return None
+
+    async def digest(self, digest: Digest) -> Posted:
+        lines = [f"{words.translate(_HARMLESS)}: {url}" for words, url in listed(digest)]
+        more = [each for each in (left_out(digest), f"Inbox: {digest.inbox_url}") if each]
+        return await self._notify(totals(digest), "\n".join([*lines, *more]))
+
+    async def check(self) -> str:
+        loop = asyncio.get_running_loop()
+        found = [await loop.run_in_executor(_THREADS, self._service, each) for each in self._urls]
+        known = ", ".join(dict.fromkeys(str(each.service_name) for each in found))
+        return f"Apprise knows every address: {known}. Whether they work shows when something is sent."
+
+    async def _notify(self, title: str, body: str) -> Posted:
+        """Tell every service; those that fail while others do not are named, and nobody is told twice for them."""
+        loop = asyncio.get_running_loop()
+        tell = [
+            loop.run_in_executor(_THREADS, partial(self._tell, url, title.translate(_HARMLESS), body))
+            for url in self._urls
+        ]
+        try:
+            async with asyncio.timeout(self._patience):
+                told = await asyncio.gather(*tell)
+        except TimeoutError as error:
+            raise Transient("A service behind Apprise did not answer in time.") from error
+        failed = [str(place) for place, sent in enumerate(told) if not sent]
+        if len(failed) == len(told):
+            raise Transient("No service behind Apprise took the message; its own log says more.")
+        return Posted({"refused": f"urls/{', urls/'.join(failed)}"} if failed else {})
+
+    def _tell(self, url: Hidden, title: str, body: str) -> bool:
+        apprise = _package()
+        service = self._service(url)
+        every = apprise.Apprise(asset=service.asset)
+        every.add(service)
+        return bool(every.notify(title=title, body=body, body_format=apprise.NotifyFormat.TEXT))
+
+    def _service(self, url: Hidden) -> Any:  # noqa: ANN401  # a type of the extra
+        apprise = _package()
+        asset = apprise.AppriseAsset(
+            app_id="Assent", app_desc="Assent", app_url=self._base_url, storage_mode="memory", async_mode=False
+        )
+        found = apprise.Apprise.instantiate(url.value(), asset=asset, suppress_exceptions=True)
+        if found is None:
+            place = self._urls.index(url)
+            raise Permanent(f"What urls/{place} refers to is no address of a service that Apprise knows.")
+        return found
+
+
+def _package() -> Any:  # noqa: ANN401  # an extra that need not be there, and takes a second to read
+    return importlib.import_module("apprise")

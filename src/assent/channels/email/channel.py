@@ -1,0 +1,343 @@
+"""The e-mail channel: letters over SMTP, and, where an operator wants it, answers that come back as replies."""
+
+import asyncio
+import base64
+import contextlib
+import hashlib
+import hmac
+import re
+import socket
+import ssl
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from email import message_from_bytes
+from email.errors import MessageError
+from email.headerregistry import Address
+from email.message import EmailMessage, Message
+from ipaddress import ip_address
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+import aiosmtplib
+import structlog
+
+from assent.channels.email.letter import Envelope, Letter, message, of_digest, of_note
+from assent.channels.email.reply import automatic, proven, sender, tokens, verdict, words
+from assent.channels.fields import Fields, Hidden
+from assent.channels.tools import Tools
+from assent.channels.wording import line
+from assent.domain.breakpoint import Breakpoint
+from assent.domain.errors import InvalidRequest, Unauthenticated
+from assent.domain.notes import Addressee, Digest, Note, Purpose
+from assent.domain.terms import MAX_TEXT, Answer, Terms
+from assent.outbound import Permanent, Transient, Undelivered, refused
+from assent.ports import Heard, Incoming, Posted, Told, Wish
+
+SECRETS = frozenset({"password", "replySecret", "inboundSecret"})
+_REPLY = ("replyDomain", "replySecret", "inboundSecret", "authserv")
+_KNOWN = frozenset({"host", "port", "tls", "user", "from", "addresses", *_REPLY}) | SECRETS
+_PORTS = {"starttls": 587, "tls": 465, "none": 25}
+PATIENCE = 20.0
+"""Seconds for a whole conversation; shorter than a delivery's lease."""
+_GOODBYE = 2.0
+_SHORTEST_SECRET = 16
+_FINAL = 500
+"""The first of SMTP's codes that mean never."""
+_SPELT = re.compile(
+    r"(?:(?P<name>[^<>@]*)<)?(?P<address>[^\s<>@,;:\"()]+@(?P<domain>[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)*))>?"
+)
+_log = structlog.get_logger()
+_Result = TypeVar("_Result")
+
+
+@dataclass(frozen=True, slots=True)
+class Replies:
+    """All that is needed before an answer by mail is believed."""
+
+    domain: str
+    secret: Hidden
+    inbound: Hidden
+    authserv: str
+
+
+class _Doubtful(Exception):
+    """A letter that is not believed, and why."""
+
+
+class EmailChannel:
+    def __init__(self, settings: Mapping[str, Any], tools: Tools, *, patience: float = PATIENCE) -> None:
+        given = Fields(settings, tools, known=_KNOWN)
+        self._tools = tools
+        self._patience = patience
+        self._host = given.text("host")
+        self._tls = given.one_of("tls", *_PORTS)
+        self._port = given.number("port", _PORTS[self._tls], most=65_535)
+        self._from = _sender(given.text("from"))
+        self._user, self._password = given.optional("user"), given.secret("password")
+        if (self._user is None) != (self._password is None):
+            raise InvalidRequest.at("/settings/password", "belongs to user: give both or neither")
+        found = [_address(f"/settings/addresses/{n}", each) for n, each in enumerate(given.texts("addresses"))]
+        self._addresses = tuple(found)
+        self.replies = _replies(given)
+        if self.replies and self._addresses:
+            raise InvalidRequest.at("/settings/replyDomain", "needs a letter to each person; addresses are for a list")
+
+    async def send(self, note: Note) -> Posted:
+        thread = (note.thread or {}).get("messageId")
+        reply_to = self._reply_to(note)
+        letter = of_note(note, hint=_hint(note.breakpoint) if reply_to else "")
+        return await self._post(letter, note.id, note.to, reply_to=reply_to, answers=thread)
+
+    async def close(self, note: Note) -> Posted | None:
+        return await self.send(note)
+
+    async def digest(self, digest: Digest) -> Posted:
+        return await self._post(of_digest(digest), digest.id, digest.to)
+
+    async def check(self) -> str:
+        async def greet(client: aiosmtplib.SMTP) -> str:
+            await client.noop()
+            return "with TLS" if client.get_transport_info("sslcontext") else "without TLS"
+
+        way = await self._speak(greet)
+        signed_in = f" and takes {self._user}’s password" if self._user else ""
+        return f"{self._host} answers on port {self._port} {way}{signed_in}."
+
+    def hear(self, incoming: Incoming) -> Sequence[Heard]:
+        """Read a letter that our mail server posted; one that proves too little is dropped, and nobody told."""
+        replies = self.replies
+        given = incoming.headers.get("authorization", "")
+        if replies is None or not hmac.compare_digest(given.encode(), f"Bearer {_value(replies.inbound)}".encode()):
+            msg = "This address takes letters from our own mail server only."
+            raise Unauthenticated(msg)
+        try:
+            letter = message_from_bytes(incoming.body)
+            delivery_id, address = _believed(letter, replies)
+            said = words(letter)
+        except (_Doubtful, MessageError, ValueError, RecursionError) as error:
+            _log.info("mail_reply_dropped", why=str(error) if isinstance(error, _Doubtful) else "it cannot be read")
+            return ()
+        if not said:
+            return ()
+        approved, comment = verdict(said)
+        return [
+            Heard(
+                key="mail:" + hashlib.sha256(letter.get("message-id", "").encode() or incoming.body).hexdigest(),
+                wish=Wish.COMMENT if approved is None else Wish.ANSWER,
+                identity=address,
+                delivery_id=delivery_id,
+                comment=comment[:MAX_TEXT] or None,
+                said={"approved": approved, "messageId": line(letter.get("message-id", ""), 250)},
+            )
+        ]
+
+    def answer(self, heard: Heard, current: Breakpoint) -> Answer | None:
+        approved = heard.said.get("approved") is True
+        if not approved and not heard.comment:
+            raise InvalidRequest.at("/comment", "say why: write the reason behind the word reject")
+        return Answer(approved=approved, comment=heard.comment, digest=current.digest)
+
+    async def reply(self, heard: Heard, told: Told) -> Mapping[str, Any] | None:
+        """Tell the sender what was not taken; what was is told by the letter that closes the thread."""
+        if told.done or not heard.identity:
+            return None
+        problems = "\n".join(f"{pointer}: {why}" for pointer, why in told.problems.items())
+        letter = Letter(
+            subject="[Approval] Your answer was not taken",
+            lead="Your answer by e-mail was not taken; nothing was changed.",
+            question="\n".join(filter(None, (told.message, problems))),
+        )
+        key, answers = heard.key.removeprefix("mail:")[:32], heard.said.get("messageId") or None
+        try:
+            await self._post(letter, key, Addressee(email=heard.identity), answers=answers, submitted="auto-replied")
+        except Undelivered as error:
+            _log.warning("mail_reply_unsent", error=error.message)
+        return None
+
+    async def _post(
+        self,
+        letter: Letter,
+        name: str,
+        to: Addressee,
+        *,
+        reply_to: str | None = None,
+        answers: str | None = None,
+        submitted: str = "auto-generated",
+    ) -> Posted:
+        people = self._people(to)
+        # The same at every attempt, so that a letter that arrives twice is shown once.
+        message_id = f"<{name}@{self._from.domain}>"
+        envelope = Envelope(
+            id=message_id, sender=self._from, to=people, reply_to=reply_to, answers=answers, submitted=submitted
+        )
+        made = message(letter, envelope)
+        missed = await self._speak(lambda client: self._hand_over(client, made, [each.addr_spec for each in people]))
+        return Posted({"messageId": message_id} | ({"refused": missed} if missed else {}))
+
+    async def _hand_over(self, client: aiosmtplib.SMTP, made: EmailMessage, people: Sequence[str]) -> str:
+        """Give the letter to the server; return who was refused, which concerns nobody else."""
+        missed, _ = await client.sendmail(self._from.addr_spec, list(people), made.as_bytes())
+        return line("; ".join(f"{name}: {code} {text}" for name, (code, text) in missed.items()), 500)
+
+    def _people(self, to: Addressee) -> list[Address]:
+        if self._addresses and not to.email:
+            return list(self._addresses)
+        if not to.email:
+            raise Permanent(f"{to.name or 'The recipient'} has no e-mail address; an admin can add one.")
+        try:
+            return [_address("", to.email, name=line(to.display_name, 60))]
+        except InvalidRequest as error:
+            raise Permanent(f"The e-mail address of {to.name} cannot be written to.") from error
+
+    def _reply_to(self, note: Note) -> str | None:
+        if self.replies is None or note.purpose is Purpose.CLOSE or note.breakpoint.risk == "high":
+            return None
+        return reply_address(note.id, self.replies.domain, self.replies.secret.value())
+
+    async def _speak(self, work: Callable[[aiosmtplib.SMTP], Awaitable[_Result]]) -> _Result:
+        """Connect, sign in, do the work and say goodbye; whatever goes wrong becomes Transient or Permanent."""
+        client = await self._client()
+        try:
+            async with asyncio.timeout(self._patience):
+                await client.connect()
+                await self._sign_in(client)
+                result = await work(client)
+        except Undelivered:
+            raise
+        except (aiosmtplib.SMTPException, OSError, ValueError) as error:
+            raise self._judged(error) from error
+        else:
+            with contextlib.suppress(aiosmtplib.SMTPException, OSError):
+                async with asyncio.timeout(_GOODBYE):
+                    await client.quit()
+            return result
+        finally:
+            client.close()
+
+    async def _client(self) -> aiosmtplib.SMTP:
+        link = await self._tools.outbound.dial(self._host, self._port)
+        if self._tls == "none" and _is_public(link):
+            link.close()
+            raise Permanent(f"{self._host} is a public address: letters go there only with tls set to starttls or tls.")
+        return aiosmtplib.SMTP(
+            hostname=self._host,
+            sock=link,
+            use_tls=self._tls == "tls",
+            start_tls=self._tls == "starttls",
+            local_hostname=urlsplit(self._tools.base_url).hostname or "localhost",
+            timeout=self._patience,
+        )
+
+    async def _sign_in(self, client: aiosmtplib.SMTP) -> None:
+        if self._user is None or self._password is None:
+            return
+        try:
+            await client.login(self._user, self._password.value())
+        except aiosmtplib.SMTPResponseException as error:
+            if error.code < _FINAL:
+                raise
+            advice = "look at user, and at what password refers to"
+            raise Permanent(f"{self._host} does not let {self._user} in: {advice}.", status=error.code) from error
+
+    def _judged(self, error: Exception) -> Undelivered:
+        if isinstance(error, aiosmtplib.SMTPRecipientsRefused):
+            # One that may be taken later makes all of it worth another try: nobody has got it yet.
+            first = min(error.recipients, key=lambda each: each.code)
+            return self._answered(first.code, f"{first.recipient}: {first.message}")
+        if isinstance(error, aiosmtplib.SMTPResponseException):
+            return self._answered(error.code, error.message)
+        if isinstance(error, OSError):
+            return Transient(f"There was no talking to {self._host}: {_trouble(error)}.")
+        if isinstance(error, aiosmtplib.SMTPException):
+            # It does not offer what the settings ask for: TLS, signing in, letters in UTF-8.
+            return Permanent(f"{self._host} cannot be used as it is set up: {line(str(error))}")
+        return Permanent(f"This letter cannot be written: {line(str(error))}")
+
+    def _answered(self, code: int, text: str) -> Undelivered:
+        said = f"{self._host} answered {code} {line(text, 200)}"
+        return Permanent(said, status=code) if code >= _FINAL else Transient(said, status=code)
+
+
+def _trouble(error: BaseException) -> str:
+    every = (error, error.__cause__, error.__context__)
+    certificate = next((each for each in every if isinstance(each, ssl.SSLCertVerificationError)), None)
+    if certificate is not None:
+        return f"its certificate was not accepted, {certificate.verify_message}"
+    return "it did not answer in time" if isinstance(error, TimeoutError) else "the connection broke off"
+
+
+def reply_address(delivery_id: str, domain: str, secret: str) -> str:
+    """Return where an answer to this delivery goes: nobody can make one up for another."""
+    return f"bp+{delivery_id}.{_proof(delivery_id, secret)}@{domain}"
+
+
+def _proof(delivery_id: str, secret: str) -> str:
+    mac = hmac.new(secret.encode(), delivery_id.encode(), hashlib.sha256).digest()
+    return base64.b32encode(mac[:15]).decode().lower()
+
+
+def _believed(letter: Message, replies: Replies) -> tuple[str, str]:
+    """Return the delivery and the sender of a letter that proves all it must."""
+    secret = _value(replies.secret)
+    given = tokens(letter, replies.domain)
+    deliveries = {name for name, proof in given if hmac.compare_digest(proof, _proof(name, secret))}
+    if len(deliveries) != 1:
+        raise _Doubtful("it answers no letter of ours, or several")
+    if automatic(letter):
+        raise _Doubtful("a program wrote it")
+    address = sender(letter)
+    if address is None or not proven(letter, authserv=replies.authserv, domain=address.rpartition("@")[2]):
+        raise _Doubtful("its sender is not proven by DMARC")
+    return deliveries.pop(), address
+
+
+def _value(secret: Hidden) -> str:
+    try:
+        return secret.value()
+    except Transient as error:
+        raise Unauthenticated(error.message) from error
+
+
+def _hint(asked: Breakpoint) -> str:
+    if Terms.of(asked.gate, asked.payload).plain:
+        return "You can answer by replying: begin with approve, or with reject and why."
+    return "You can say no by replying: begin with reject and why. To approve, follow the Review link."
+
+
+def _replies(given: Fields) -> Replies | None:
+    domain, authserv = given.optional("replyDomain"), given.optional("authserv")
+    secret, inbound = given.secret("replySecret"), given.secret("inboundSecret")
+    if domain is None and authserv is None and secret is None and inbound is None:
+        return None
+    if domain is None or authserv is None or secret is None or inbound is None:
+        raise InvalidRequest.at("/settings/replyDomain", f"answers by mail need all of {', '.join(_REPLY)}")
+    if not re.fullmatch(r"[A-Za-z0-9.-]{1,200}", domain):
+        raise InvalidRequest.at("/settings/replyDomain", "must be the name of a domain")
+    for name, each in (("replySecret", secret), ("inboundSecret", inbound)):
+        if len(each.value()) < _SHORTEST_SECRET:
+            raise InvalidRequest.at(f"/settings/{name}", f"must be at least {_SHORTEST_SECRET} characters long")
+    return Replies(domain.lower(), secret, inbound, authserv)
+
+
+def _sender(text: str) -> Address:
+    found = _SPELT.fullmatch(text)
+    name = found["name"] if found else ""
+    return _address("/settings/from", found["address"] if found else text, name=(name or "").strip(' "') or "Assent")
+
+
+def _address(pointer: str, text: str, *, name: str = "") -> Address:
+    found = _SPELT.fullmatch(text)
+    if found is None or found["name"] is not None:
+        raise InvalidRequest.at(pointer, "must be an e-mail address")
+    try:
+        return Address(display_name=name, addr_spec=text)
+    except (ValueError, MessageError, IndexError) as error:
+        raise InvalidRequest.at(pointer, "must be an e-mail address") from error
+
+
+def _is_public(link: socket.socket) -> bool:
+    return refused(ip_address(link.getpeername()[0])) is None
+
+
+def personal(settings: Mapping[str, Any]) -> bool:
+    return not settings.get("addresses")

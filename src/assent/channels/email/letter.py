@@ -1,0 +1,149 @@
+"""The letters that e-mail channels send: text and HTML, with one link and nothing that acts."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from email.headerregistry import Address
+from email.message import EmailMessage
+from email.policy import SMTP
+from html import escape
+
+from assent.channels.wording import Fact, facts, headline, lead, left_out, line, listed, question, totals
+from assent.domain.notes import Digest, Note, Purpose
+
+# Some servers still take seven bits only, and the library does not ask them.
+_POLICY = SMTP.clone(cte_type="7bit")
+LONGEST_QUESTION = 2_000
+LONGEST_TITLE = 100
+MARKER = "– – – Your answer goes above this line – – –"
+"""What is below it in a reply is ours."""
+_FOOT = "Sent by Assent. Opening the link decides nothing."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Letter:
+    """What is written, before it has an address."""
+
+    subject: str
+    lead: str
+    headline: str = ""
+    question: str = ""
+    facts: Sequence[Fact] = ()
+    links: Sequence[tuple[str, str]] = ()
+    """Words and where they lead: the Review link, or those of a digest."""
+    hint: str = ""
+    """How to answer by replying, where that is possible."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Envelope:
+    id: str
+    sender: Address
+    to: Sequence[Address]
+    reply_to: str | None = None
+    answers: str | None = None
+    """The Message-ID that this one belongs under."""
+    submitted: str = "auto-generated"
+
+
+def of_note(note: Note, *, hint: str = "") -> Letter:
+    ended = note.purpose is Purpose.CLOSE
+    asked = note.breakpoint
+    subject = f"[Approval] {headline(asked, LONGEST_TITLE)} ({asked.id})"
+    if ended:
+        links = [("See it", note.review_url)]
+        return Letter(subject=subject, lead=lead(note), headline=headline(asked), links=links)
+    return Letter(
+        subject=subject,
+        lead=lead(note),
+        headline=headline(asked),
+        question=question(asked, LONGEST_QUESTION),
+        facts=facts(asked),
+        links=[("Review", note.review_url)],
+        hint=hint,
+    )
+
+
+def of_digest(digest: Digest) -> Letter:
+    return Letter(
+        subject=f"[Approval] {totals(digest)}",
+        lead=totals(digest),
+        links=[*listed(digest), (f"{left_out(digest)} Open the inbox".strip(), digest.inbox_url)],
+    )
+
+
+def message(letter: Letter, envelope: Envelope) -> EmailMessage:
+    made = EmailMessage(policy=_POLICY)
+    made["Message-ID"] = envelope.id
+    made["From"] = envelope.sender
+    made["To"] = envelope.to
+    made["Subject"] = line(f"Re: {letter.subject}" if envelope.answers else letter.subject, 250)
+    for name, value in _threading(envelope).items():
+        made[name] = value
+    # Whoever is away must not answer this, and no list must take it for a person's.
+    made["Auto-Submitted"] = envelope.submitted
+    made["X-Auto-Response-Suppress"] = "All"
+    made.set_content(as_text(letter))
+    made.add_alternative(as_html(letter), subtype="html")
+    return made
+
+
+def _threading(envelope: Envelope) -> Mapping[str, str]:
+    found = {"Reply-To": envelope.reply_to, "In-Reply-To": envelope.answers, "References": envelope.answers}
+    return {name: value for name, value in found.items() if value}
+
+
+def as_text(letter: Letter) -> str:
+    quoted = "\n".join(f"    {each}".rstrip() for each in letter.question.split("\n")) if letter.question else ""
+    parts = [
+        f"{MARKER}\n{letter.hint}" if letter.hint else "",
+        letter.lead,
+        letter.headline,
+        quoted,
+        "\n".join(f"{each.label}: {each.value}" for each in letter.facts),
+        "\n".join(f"{words}: {url}" for words, url in letter.links),
+        f"-- \n{_FOOT}",
+    ]
+    return "\n\n".join(each for each in parts if each) + "\n"
+
+
+def as_html(letter: Letter) -> str:
+    """Write it with styles in place and no pictures: mail programs show little else alike."""
+    parts = [
+        f'<p style="opacity:.75;font-size:13px">{escape(MARKER)}<br>{escape(letter.hint)}</p>' if letter.hint else "",
+        f"<p>{escape(letter.lead)}</p>",
+        f'<h1 style="font-size:20px;margin:16px 0"><bdi>{escape(letter.headline)}</bdi></h1>'
+        if letter.headline
+        else "",
+        _quoted(letter.question),
+        _table(letter.facts),
+        *(_link(words, url, strong=len(letter.links) == 1) for words, url in letter.links),
+        f'<p style="opacity:.75;font-size:13px">{escape(_FOOT)}</p>',
+    ]
+    body = "\n".join(each for each in parts if each)
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width"><meta name="color-scheme" content="light dark"></head>\n'
+        '<body style="font-family:system-ui,sans-serif;font-size:16px;line-height:1.5;max-width:640px;margin:16px">\n'
+        f"{body}\n</body></html>\n"
+    )
+
+
+def _quoted(text: str) -> str:
+    style = "white-space:pre-wrap;overflow-wrap:anywhere;border-left:3px solid #8a8a8a;margin:0 0 16px;padding:0 12px"
+    return f'<div style="{style}">{escape(text)}</div>' if text else ""
+
+
+def _table(found: Sequence[Fact]) -> str:
+    cell = "padding:2px 16px 2px 0;vertical-align:top;text-align:left"
+    rows = "".join(
+        f'<tr><th style="{cell};font-weight:normal;opacity:.75;white-space:nowrap">{escape(each.label)}</th>'
+        f'<td style="{cell};overflow-wrap:anywhere"><bdi>{escape(each.value)}</bdi></td></tr>'
+        for each in found
+    )
+    return f'<table style="border-collapse:collapse;font-size:14px">{rows}</table>' if rows else ""
+
+
+def _link(words: str, url: str, *, strong: bool) -> str:
+    button = "display:inline-block;background:#1f5fbf;color:#ffffff;padding:10px 20px;border-radius:6px;"
+    style = f' style="{button}text-decoration:none"' if strong else ""
+    return f'<p style="margin:8px 0"><a href="{escape(url)}"{style}>{escape(words)}</a></p>'

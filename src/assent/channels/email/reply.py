@@ -1,0 +1,190 @@
+"""What somebody wrote back by e-mail: who it is from, whether that is proven, and what they said."""
+
+import re
+from collections.abc import Iterator, Sequence
+from email.message import Message
+from html.parser import HTMLParser
+
+from assent.channels.email.letter import MARKER
+
+APPROVES = frozenset({"approve", "approved", "yes", "lgtm"})
+LONGEST_HEADER, LONGEST_BODY = 2_000, 100_000
+"""More than that is read by nobody, and takes long to look through."""
+REJECTS = frozenset({"reject", "rejected", "no"})
+_CASUAL = frozenset({"yes", "no"})
+"""They begin too many other sentences: “no problem”, “yes but”."""
+_ADDRESS = r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]+@[A-Za-z0-9.-]+"
+_FROM = re.compile(rf"(?:(?P<name>[^<>]*)<(?P<inside>{_ADDRESS})>|(?P<bare>{_ADDRESS}))", re.ASCII)
+_QUOTED_STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
+_COMMENT = re.compile(r"\((?:[^()\\]|\\.)*\)")
+_FIRST_WORD = re.compile(r"[^\w]*(?P<word>\w+)(?P<rest>.*)", re.DOTALL)
+_END = re.compile(
+    r"-- ?|_{10,}|-{2,} ?(original message|forwarded message|ursprüngliche nachricht).*|from: .+@.+", re.IGNORECASE
+)
+_ATTRIBUTION = re.compile(r"on\b.{5,300}\bwrote:|.{5,300}:", re.IGNORECASE | re.DOTALL)
+
+
+def sender(message: Message) -> str | None:
+    """Return the one address it is from, in lower case; None where programs could read different ones."""
+    given = message.get_all("from") or []
+    only = " ".join(str(given[0]).split()) if len(given) == 1 else ""
+    found = _FROM.fullmatch(only) if len(only) <= LONGEST_HEADER else None
+    if found is None or re.search(r"[,;:@]", _QUOTED_STRING.sub("", found["name"] or "")):
+        return None
+    return (found["inside"] or found["bare"]).lower()
+
+
+def tokens(message: Message, domain: str) -> list[tuple[str, str]]:
+    """Return the delivery ids it is addressed to, each with what is to prove it."""
+    ours = re.compile(rf"\bbp\+([a-z0-9_]{{1,40}})\.([a-z2-7]{{24}})@{re.escape(domain.lower())}(?![a-z0-9.-])")
+    names = ("delivered-to", "x-original-to", "to", "cc")
+    given = [str(value).lower() for name in names for value in message.get_all(name) or []]
+    return list(dict.fromkeys((found[1], found[2]) for value in given for found in ours.finditer(value)))
+
+
+def proven(message: Message, *, authserv: str, domain: str) -> bool:
+    """Whether our own mail server found that DMARC passed for the domain it is from."""
+    for value in message.get_all("authentication-results") or []:
+        server, *results = _without_comments(str(value)[:LONGEST_HEADER]).split(";")
+        if server.split()[:1] and server.split()[0].lower() == authserv.lower():
+            # Only the topmost counts: what is below may have come with the message.
+            return _passes(results, domain)
+    return False
+
+
+def _passes(results: Sequence[str], domain: str) -> bool:
+    found = [each.lower().split() for each in results]
+    dmarc = [each for each in found if each and each[0].startswith("dmarc=")]
+    return bool(dmarc) and all(each[0] == "dmarc=pass" and f"header.from={domain}" in each for each in dmarc)
+
+
+def _without_comments(text: str) -> str:
+    previous = ""
+    while previous != text:
+        previous, text = text, _COMMENT.sub(" ", text)
+    return text
+
+
+def automatic(message: Message) -> bool:
+    """Whether a program wrote it: somebody is away, a list, a bounce."""
+
+    def header(name: str) -> str:
+        return str(message.get(name, "")).strip().lower()
+
+    return (
+        header("auto-submitted") not in {"", "no"}
+        or header("precedence") in {"bulk", "junk", "list", "auto_reply"}
+        or any(header(name) for name in ("x-autoreply", "x-autorespond", "x-auto-reply", "list-id"))
+        or header("return-path") == "<>"
+        or message.get_content_type() == "multipart/report"
+    )
+
+
+def words(message: Message) -> str:
+    """Return what the sender wrote, without what they quoted."""
+    return _unquoted(_body(message))
+
+
+def verdict(said: str) -> tuple[bool | None, str]:
+    """Read the first word: an approval, a rejection, or neither; and return the rest as the comment."""
+    first = said.strip().split("\n", 1)[0]
+    found = _FIRST_WORD.match(said.strip())
+    word = found["word"].lower() if found else ""
+    if found is None or word not in APPROVES | REJECTS or first.rstrip().endswith("?"):
+        return None, said.strip()
+    rest = found["rest"]
+    if word in _CASUAL and re.match(r"[^\S\n]*\w", rest):
+        return None, said.strip()
+    return word in APPROVES, rest.lstrip(" \t\n.,:;!*_–—-").strip()
+
+
+def _body(message: Message) -> str:
+    for kind in ("text/plain", "text/html"):
+        for part in message.walk():
+            if part.get_content_type() == kind and part.get_content_disposition() != "attachment":
+                text = _decoded(part)
+                return text if kind == "text/plain" else _from_html(text)
+    return ""
+
+
+def _decoded(part: Message) -> str:
+    raw = part.get_payload(decode=True)
+    if not isinstance(raw, bytes):
+        return ""
+    raw = raw[:LONGEST_BODY]
+    try:
+        text = raw.decode(part.get_content_charset("utf-8"), errors="replace")
+    except LookupError:
+        text = raw.decode("utf-8", errors="replace")
+    return text.replace("\r\n", "\n")
+
+
+def _unquoted(text: str) -> str:
+    kept: list[str] = []
+    for each in text.split("\n"):
+        if each.lstrip().startswith(">"):
+            _drop_attribution(kept)
+        elif MARKER in each or _END.fullmatch(each.strip() or "x"):
+            break
+        else:
+            kept.append(each.rstrip())
+    _drop_attribution(kept, only_english=True)
+    return "\n".join(kept).strip()
+
+
+def _drop_attribution(kept: list[str], *, only_english: bool = False) -> None:
+    """Take away “On Monday, Ann wrote:” before what is quoted; mail programs may break it in two lines."""
+    while kept and not kept[-1].strip():
+        kept.pop()
+    for count in (1, 2):
+        last = " ".join(kept[-count:]).strip()
+        english = bool(re.fullmatch(r"on\b.{5,300}\bwrote:", last, re.IGNORECASE))
+        if len(kept) >= count and (english or (count == 1 and not only_english and _is_attribution(last))):
+            del kept[-count:]
+            return
+
+
+def _is_attribution(text: str) -> bool:
+    return "@" in text and _ATTRIBUTION.fullmatch(text) is not None
+
+
+class _Text(HTMLParser):
+    """Keeps the text of a page; what stands in a quotation is marked as quoted."""
+
+    _BREAKS = frozenset({"p", "div", "br", "li", "tr", "h1", "h2", "h3", "blockquote"})
+    _SILENT = frozenset({"style", "script", "head", "title"})
+
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self.lines = [""]
+        self._quoted = self._silent = 0
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        del attrs
+        self._quoted += tag == "blockquote"
+        self._silent += tag in self._SILENT
+        self._turn(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        self._quoted -= tag == "blockquote" and self._quoted > 0
+        self._silent -= tag in self._SILENT and self._silent > 0
+        self._turn(tag)
+
+    def handle_data(self, data: str) -> None:
+        if self._silent == 0:
+            self.lines[-1] += re.sub(r"\s+", " ", data)
+
+    def _turn(self, tag: str) -> None:
+        if tag in self._BREAKS:
+            self.lines.append("> " if self._quoted else "")
+
+
+def _from_html(text: str) -> str:
+    parser = _Text()
+    parser.feed(text)
+    parser.close()
+    return "\n".join(_trimmed(parser.lines))
+
+
+def _trimmed(lines: Sequence[str]) -> Iterator[str]:
+    return (each.strip() for each in lines)

@@ -1,0 +1,117 @@
+"""Calls of Slack's Web API through our own door: what went wrong, in words for an operator."""
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlencode
+
+from assent.domain.canonical import Json, is_object
+from assent.outbound import Outbound, Permanent, Reply, Transient
+
+API = "https://slack.com/api/"
+BOT, APP = "token", "appToken"
+"""The settings that the tokens stand behind."""
+
+_AGAIN = "install the app again and put its new token where the setting token points to."
+_HOPELESS: dict[str, str] = {
+    "invalid_auth": f"Slack does not know this token: {_AGAIN}",
+    "not_authed": f"The token is empty: {_AGAIN}",
+    "account_inactive": f"The app was removed from this Slack workspace: {_AGAIN}",
+    "token_revoked": f"The token was revoked: {_AGAIN}",
+    "token_expired": f"The token has expired: {_AGAIN}",
+    "not_allowed_token_type": "This is a token of another kind: token begins with xoxb-, appToken with xapp-.",
+    "channel_not_found": "Slack finds no such room: check the setting room, and invite the app there if it is private.",
+    "is_archived": "The room is archived: name another one in the setting room.",
+    "not_in_channel": "The app is not in the room: write /invite @Assent there.",
+    "missing_scope": "The app lacks a scope: compare its scopes with the manifest, and install it again.",
+    "restricted_action": "The workspace does not let apps write there: ask an administrator of Slack.",
+    "user_disabled": "This account is deactivated in Slack.",
+    "user_not_found": "Slack does not know this person any more: they have to link their account again.",
+    "users_not_found": "Nobody in Slack has this person's e-mail address: they have to link their account.",
+    "cannot_dm_bot": "This is the account of a bot, which cannot be written to.",
+    "invalid_blocks": "Slack does not take a message of this form; please report it.",
+    "msg_too_long": "Slack finds the message too long; please report it.",
+}
+_WORD = re.compile(r"[a-z_]{1,60}")
+
+
+class Refused(Permanent):
+    """Slack said no, and would say it again."""
+
+    def __init__(self, error: str, message: str) -> None:
+        super().__init__(message)
+        self.error = error
+
+
+class Failed(Transient):
+    def __init__(self, error: str, message: str, *, retry_after: int | None = None) -> None:
+        super().__init__(message, retry_after=retry_after)
+        self.error = error
+
+
+class CutShort(Transient):
+    """The answer is longer than we read."""
+
+
+@dataclass(frozen=True, slots=True)
+class SlackApi:
+    outbound: Outbound
+    url: str
+    secret: Callable[[str], str]
+    """Turns the name of a setting into the token it stands for; raises Permanent."""
+
+    async def call(
+        self, method: str, arguments: Mapping[str, object] | None = None, *, using: str = BOT
+    ) -> dict[str, Any]:
+        """Return what Slack answers to a method that went well; raise otherwise."""
+        return self._read(method, await self._post(method, using, arguments or {}))
+
+    async def test(self) -> tuple[dict[str, Any], frozenset[str] | None]:
+        """Return who we are in Slack, and the scopes of the token where Slack tells them."""
+        reply = await self._post("auth.test", BOT, {})
+        told = reply.headers.get("x-oauth-scopes")
+        scopes = frozenset(each.strip() for each in told.split(",")) if told is not None else None
+        return self._read("auth.test", reply), scopes
+
+    async def _post(self, method: str, using: str, arguments: Mapping[str, object]) -> Reply:
+        # Every method reads form fields, and only some read JSON.
+        fields = {name: _field(value) for name, value in arguments.items() if value is not None}
+        headers = {
+            "authorization": f"Bearer {self.secret(using)}",
+            "content-type": "application/x-www-form-urlencoded",
+        }
+        return await self.outbound.post(self.url + method, body=urlencode(fields).encode(), headers=headers)
+
+    @staticmethod
+    def _read(method: str, reply: Reply) -> dict[str, Any]:
+        try:
+            answer: Json = json.loads(reply.body)
+        except ValueError as error:
+            raise CutShort(f"Slack's answer to {method} could not be read.") from error
+        if not is_object(answer):
+            raise Transient(f"Slack's answer to {method} could not be read.")
+        if answer.get("ok") is True:
+            return answer
+        raise _failure(method, answer.get("error"), reply.headers)
+
+
+def _field(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def _failure(method: str, told: object, headers: Mapping[str, str]) -> Permanent | Transient:
+    error = told if isinstance(told, str) and _WORD.fullmatch(told) else "an error without a name"
+    if error in _HOPELESS:
+        return Refused(error, f"{_HOPELESS[error]} ({error})")
+    after = headers.get("retry-after", "")
+    wait = int(after) if after.isascii() and after.isdigit() and len(after) < 6 else None  # noqa: PLR2004
+    if error == "ratelimited":
+        return Failed(error, "Slack asks us to slow down.", retry_after=wait or 30)
+    return Failed(error, f"Slack answered {error} to {method}.", retry_after=wait)
+
+
+def as_object(value: Json) -> dict[str, Any]:
+    """Return a JSON object as it is, and an empty one for anything else."""
+    return value if is_object(value) else {}

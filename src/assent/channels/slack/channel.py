@@ -1,0 +1,274 @@
+"""The Slack channel: messages with buttons, answers from linked people, over Socket Mode or signed HTTP."""
+
+import hashlib
+import hmac
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from ipaddress import ip_address
+from typing import Any
+from urllib.parse import urlsplit
+
+import structlog
+
+from assent.channels.slack import blocks, modal
+from assent.channels.slack.api import API, APP, Failed, Refused, SlackApi
+from assent.channels.slack.blocks import APPROVE, REJECT
+from assent.channels.slack.hearing import clicked, form_payload, same, signed, submitted
+from assent.channels.slack.manifest import SCOPES
+from assent.channels.slack.manifest import manifest as manifest  # noqa: PLC0414  # pages and commands name it here
+from assent.channels.slack.posting import find, post, trace
+from assent.channels.slack.socket import Pace, Socket
+from assent.channels.tools import Tools
+from assent.domain.breakpoint import TERMINAL, Breakpoint, Status
+from assent.domain.canonical import is_object, strict_loads
+from assent.domain.errors import InvalidRequest, MalformedJson, Unauthenticated
+from assent.domain.notes import Addressee, Digest, Note, Purpose
+from assent.domain.terms import Answer
+from assent.outbound import BadUrl, Permanent, Undelivered
+from assent.ports import Heard, Incoming, Posted, Told, Wish
+
+SETTINGS = frozenset({"token", "signingSecret", "appToken", "room", "apiUrl"})
+SECRETS = frozenset({"token", "signingSecret", "appToken"})
+SOCKET = "assent-slack-socket"
+"""The header that marks what came over our own connection: a MAC under the app's token, which no caller can make."""
+
+_ROOM = re.compile(r"[CGD][A-Z0-9]{2,20}|#[^\s#<>&]{1,80}")
+_MOST_REMEMBERED = 10_000
+_GONE = frozenset({"message_not_found"})
+_FIXED = frozenset({"cant_update_message", "edit_window_closed"})
+_log = structlog.get_logger()
+
+
+def personal(settings: Mapping[str, Any]) -> bool:
+    return not settings.get("room")
+
+
+class SlackChannel:
+    def __init__(self, settings: Mapping[str, Any], tools: Tools, *, pace: Pace | None = None) -> None:
+        self._settings = _checked(settings, tools)
+        self._tools = tools
+        url = str(settings.get("apiUrl") or API)
+        self._api = SlackApi(tools.outbound, url if url.endswith("/") else f"{url}/", self._secret)
+        self._socket = Socket(self._api, tools.random, pace=pace)
+        self._conversations: dict[str, str] = {}
+
+    async def send(self, note: Note) -> Posted:
+        thread = note.thread if note.purpose in {Purpose.REMIND, Purpose.ESCALATE} else None
+        if thread and thread.get("channel") and thread.get("ts"):
+            place = {"channel": thread["channel"], "thread_ts": thread["ts"]}
+            content = blocks.follow_up(note)
+            if note.purpose is Purpose.ESCALATE:
+                content["reply_broadcast"] = True
+        else:
+            place = {"channel": await self._conversation(note.to)}
+            content = blocks.message(note)
+        return await self._post(note, place, content, since=note.breakpoint.created_at)
+
+    async def close(self, note: Note) -> Posted | None:
+        before = note.thread or {}
+        channel, ts = before.get("channel"), before.get("ts")
+        if not channel or not ts:
+            return None
+        content = blocks.closed(note)
+        try:
+            answer = await self._api.call("chat.update", {"channel": channel, "ts": ts, "parse": "none", **content})
+        except (Refused, Failed) as error:
+            if error.error in _GONE:
+                return None
+            if error.error not in _FIXED:
+                raise
+            place = {"channel": channel, "thread_ts": ts}
+            return await self._post(note, place, content, since=note.event.at)
+        return Posted(trace(answer, channel, team=before.get("team", "")))
+
+    async def digest(self, digest: Digest) -> Posted:
+        place = {"channel": await self._conversation(digest.to)}
+        since = min((each.created_at for each in digest.waiting), default=digest.at)
+        return await self._post(digest, place, blocks.listing(digest), since=since)
+
+    async def check(self) -> str:
+        me, scopes = await self._api.test()
+        missing = sorted(set(SCOPES) - scopes) if scopes is not None else []
+        if "chat:write" in missing:
+            raise Permanent("The app lacks the scope chat:write: paste the manifest again, and install the app again.")
+        room = self._settings.get("room")
+        if room and not room.startswith("#") and "channels:history" not in missing:
+            await self._api.call("conversations.history", {"channel": room, "limit": 1})
+        if "appToken" in self._settings:
+            await self._api.call("apps.connections.open", using=APP)
+        where = f"messages go to {room}" if room else "messages go to each person"
+        how = "Socket Mode" if "appToken" in self._settings else "signed HTTP"
+        lacks = f"; the app lacks {', '.join(missing)}" if missing else ""
+        return f"Connected to {me.get('team', 'Slack')} as {me.get('user', 'an app')}, {where}, {how}{lacks}."
+
+    def hear(self, incoming: Incoming) -> Sequence[Heard]:
+        payload = self._verified(incoming)
+        if payload.get("type") == "block_actions":
+            return clicked(payload)
+        if payload.get("type") == "view_submission":
+            return submitted(payload)
+        return ()
+
+    def answer(self, heard: Heard, current: Breakpoint) -> Answer | None:
+        digest = heard.said.get("digest")
+        if not digest:
+            raise InvalidRequest("This message does not say which content it shows: answer on the page behind Review.")
+        if "view" not in heard.said:
+            needs = heard.said.get("action") != APPROVE or _needs_form(current)
+            return None if needs else Answer(approved=True, digest=digest)
+        approve = heard.said["view"] == modal.APPROVING
+        return modal.filled(current, heard.said["values"], approve=approve, digest=digest)
+
+    async def reply(self, heard: Heard, told: Told) -> Mapping[str, Any] | None:
+        if "view" in heard.said:
+            return self._view_reply(told)
+        current = told.breakpoint
+        if not told.done:
+            await self._whisper(heard, told.message)
+        elif current is not None and current.status is Status.WAITING and told.error is None:
+            if heard.wish is Wish.FORM:
+                await self._open(heard, current, approve=heard.said.get("action") != REJECT)
+            else:
+                await self._whisper(heard, told.message)
+        return None
+
+    async def listen(self, take: Callable[[Incoming], Awaitable[Mapping[str, Any] | None]]) -> None:
+        if "appToken" not in self._settings:
+            return
+
+        async def handle(body: bytes) -> Mapping[str, Any] | None:
+            return await take(Incoming({SOCKET: self._mark(body)}, body, self._tools.now()))
+
+        await self._socket.listen(handle)
+
+    def heard_at(self) -> int | None:
+        return self._socket.heard_at()
+
+    def _view_reply(self, told: Told) -> Mapping[str, Any] | None:
+        if told.problems and not told.done:
+            return {"response_action": "errors", "errors": modal.errors(told.breakpoint, told.problems)}
+        taken = told.done and told.error is None
+        if taken and (told.breakpoint is None or told.breakpoint.status in TERMINAL):
+            return None
+        return {"response_action": "update", "view": modal.notice(told.message, self._tools.base_url)}
+
+    def _secret(self, name: str) -> str:
+        reference = self._settings.get(name)
+        try:
+            found = self._tools.resolve(reference) if reference else ""
+        except ValueError as error:
+            raise Permanent(f"The setting {name} of the Slack channel cannot be read: {error}") from error
+        if not found:
+            raise Permanent(f"The Slack channel has no {name}.")
+        return found
+
+    def _mark(self, body: bytes) -> str:
+        return hmac.new(self._secret(APP).encode(), b"socket:" + body, hashlib.sha256).hexdigest()
+
+    def _verified(self, incoming: Incoming) -> dict[str, Any]:
+        marked = incoming.headers.get(SOCKET)
+        try:
+            if marked is not None:
+                genuine = same(self._mark(incoming.body), marked)
+            else:
+                genuine = signed(incoming, self._secret("signingSecret"))
+        except Permanent as error:
+            raise Unauthenticated(error.message) from error
+        if not genuine:
+            raise Unauthenticated("The signature is not Slack's, or older than five minutes.")
+        body = incoming.body if marked is not None else form_payload(incoming.body)
+        try:
+            payload = strict_loads(body)
+        except MalformedJson as error:
+            raise InvalidRequest(error.message) from error
+        if not is_object(payload):
+            raise InvalidRequest("The payload is not an object.")
+        return payload
+
+    async def _conversation(self, to: Addressee) -> str:
+        room: str | None = self._settings.get("room")
+        if room:
+            return self._conversations.get(room, room)
+        user = to.identity.rpartition(":")[2] if to.identity else await self._user(to)
+        if user not in self._conversations:
+            opened = await self._api.call("conversations.open", {"users": user})
+            self._remember(user, str(opened["channel"]["id"]))
+        return self._conversations[user]
+
+    async def _user(self, to: Addressee) -> str:
+        """Find somebody to write to by their address; that never makes them somebody who may answer."""
+        if not to.email:
+            raise Permanent(f"{to.name} has neither linked a Slack account nor an e-mail address to find one by.")
+        found = await self._api.call("users.lookupByEmail", {"email": to.email})
+        return str(found["user"]["id"])
+
+    def _remember(self, name: str, conversation: str) -> None:
+        if len(self._conversations) >= _MOST_REMEMBERED:
+            self._conversations.clear()
+        self._conversations[name] = conversation
+
+    async def _post(
+        self, note: Note | Digest, place: Mapping[str, str], content: Mapping[str, Any], *, since: int
+    ) -> Posted:
+        """Post, unless an earlier attempt has left its message there."""
+        if note.attempt > 1:
+            found = await find(self._api, note.id, place, since=since)
+            if found is not None:
+                return found
+        posted = await post(self._api, note.id, place, content)
+        if place["channel"].startswith("#"):
+            self._remember(place["channel"], posted.trace["channel"])
+        return posted
+
+    async def _open(self, heard: Heard, current: Breakpoint, *, approve: bool) -> None:
+        if current.risk == "high" or (approve and not modal.fillable(current)):
+            await self._whisper(heard, "This is answered on the page behind Review, not here.")
+            return
+        view = modal.modal(current, heard.delivery_id or "", approve=approve)
+        try:
+            await self._api.call("views.open", {"trigger_id": heard.said["trigger"], "view": view})
+        except Undelivered as error:
+            if isinstance(error, Failed) and error.error == "exchanged_trigger_id":
+                return  # the same click came twice, and its form is open
+            _log.warning("slack_form_not_opened", error=error.message)
+            await self._whisper(heard, "The form could not be opened in time. Click again, or answer behind Review.")
+
+    async def _whisper(self, heard: Heard, text: str) -> None:
+        """Tell whoever clicked, and nobody else; what was decided stands even if they cannot be told."""
+        place = {"channel": heard.said.get("channel"), "user": heard.said.get("user"), "parse": "none"}
+        try:
+            await self._api.call("chat.postEphemeral", place | blocks.said(text, self._tools.base_url))
+        except Undelivered as error:
+            _log.warning("slack_reply_not_shown", error=error.message)
+
+
+def _checked(settings: Mapping[str, Any], tools: Tools) -> dict[str, str]:
+    for name in settings:
+        if name not in SETTINGS:
+            raise InvalidRequest.at(f"/settings/{name}", f"is not one of {', '.join(sorted(SETTINGS))}")
+        if not isinstance(settings[name], str) or not settings[name]:
+            raise InvalidRequest.at(f"/settings/{name}", "must be text")
+    if "token" not in settings:
+        raise InvalidRequest.at("/settings/token", "is needed: a reference to the bot token, which begins with xoxb-")
+    if "room" in settings and not _ROOM.fullmatch(settings["room"]):
+        raise InvalidRequest.at("/settings/room", "must be the id of a Slack channel, as C0123456789, or #name")
+    url = settings.get("apiUrl", API)
+    try:
+        tools.outbound.check_url(url)
+    except BadUrl as error:
+        raise InvalidRequest.at("/settings/apiUrl", str(error)) from error
+    if not url.lower().startswith("https:") and not _nearby(url):
+        raise InvalidRequest.at("/settings/apiUrl", "must begin with https:// outside of your own network")
+    return dict(settings)
+
+
+def _nearby(url: str) -> bool:
+    host = urlsplit(url).hostname or ""
+    try:
+        return ip_address(host).is_private
+    except ValueError:
+        return host == "localhost"
+
+
+def _needs_form(current: Breakpoint) -> bool:
+    return bool(current.payload.get("options") or current.payload.get("form")) or current.risk == "high"

@@ -1,0 +1,107 @@
+"""What Slack sends when somebody clicks or fills in a form: that it is Slack's, and what is wished."""
+
+import hashlib
+import hmac
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+from urllib.parse import parse_qs
+
+from assent.channels.slack.api import as_object
+from assent.channels.slack.blocks import APPROVE, APPROVE_FORM, REJECT
+from assent.channels.slack.modal import APPROVING, REJECTING, shown_digest
+from assent.domain.canonical import Json, canonical, is_array
+from assent.domain.errors import InvalidRequest
+from assent.domain.instants import SECOND
+from assent.ports import Heard, Incoming, Wish
+
+TOLERANCE = 5 * 60 * SECOND
+
+_ID = re.compile(r"[A-Z0-9]{2,20}")
+
+
+def signed(incoming: Incoming, secret: str) -> bool:
+    sent = incoming.headers.get("x-slack-request-timestamp", "")
+    if not (sent.isascii() and sent.isdigit() and len(sent) <= 12):  # noqa: PLR2004
+        return False
+    if abs(int(sent) * SECOND - incoming.at) > TOLERANCE:
+        return False
+    signed = f"v0:{sent}:".encode() + incoming.body
+    expected = "v0=" + hmac.new(secret.encode(), signed, hashlib.sha256).hexdigest()
+    return same(expected, incoming.headers.get("x-slack-signature", ""))
+
+
+def same(expected: str, given: str) -> bool:
+    return hmac.compare_digest(expected.encode(), given.encode("utf-8", "replace"))
+
+
+def form_payload(body: bytes) -> bytes:
+    try:
+        found = parse_qs(body.decode(), strict_parsing=True, max_num_fields=10).get("payload", [])
+    except ValueError as error:
+        raise InvalidRequest("The body is not a form.") from error
+    if len(found) != 1:
+        raise InvalidRequest("The form has to have one field payload.")
+    return found[0].encode()
+
+
+def _identity(payload: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the workspace and the user; the person's own workspace, which in a shared room may be another one."""
+    user = as_object(payload.get("user"))
+    team = user.get("team_id") or as_object(payload.get("team")).get("id")
+    found = (str(team), str(user.get("id")))
+    if not all(map(_ID.fullmatch, found)):
+        raise InvalidRequest("The payload does not say who it is from.")
+    return found
+
+
+def _shown_as(payload: Mapping[str, Any]) -> str:
+    user = as_object(payload.get("user"))
+    name = user.get("username") or user.get("name") or user.get("id")
+    domain = as_object(payload.get("team")).get("domain")
+    return f"@{name} in {domain}" if domain else f"@{name}"
+
+
+def clicked(payload: Mapping[str, Any]) -> Sequence[Heard]:
+    actions: Json = payload.get("actions")
+    first = as_object(actions[0]) if is_array(actions) and actions else {}
+    action, delivery, at = first.get("action_id"), first.get("value"), first.get("action_ts")
+    if action not in {APPROVE, APPROVE_FORM, REJECT}:
+        return ()  # a link was opened, which Slack tells us too
+    if not isinstance(delivery, str) or not delivery or not isinstance(at, str):
+        raise InvalidRequest("The button does not say what it belongs to.")
+    team, user = _identity(payload)
+    message = as_object(payload.get("message"))
+    said = {
+        "action": action,
+        "user": user,
+        "shownAs": _shown_as(payload),
+        "channel": as_object(payload.get("container")).get("channel_id"),
+        "trigger": payload.get("trigger_id"),
+        "digest": shown_digest(message.get("blocks")),
+    }
+    wish = Wish.ANSWER if action == APPROVE else Wish.FORM
+    key = f"{delivery}:{team}:{user}:{at}"
+    return (Heard(key=key, wish=wish, identity=f"{team}:{user}", delivery_id=delivery, said=said),)
+
+
+def submitted(payload: Mapping[str, Any]) -> Sequence[Heard]:
+    view = as_object(payload.get("view"))
+    kind, delivery = view.get("callback_id"), view.get("private_metadata")
+    if kind not in {APPROVING, REJECTING}:
+        return ()
+    if not isinstance(delivery, str) or not delivery:
+        raise InvalidRequest("The form does not say what it belongs to.")
+    team, user = _identity(payload)
+    values = as_object(as_object(view.get("state")).get("values"))
+    said = {
+        "view": kind,
+        "user": user,
+        "shownAs": _shown_as(payload),
+        "values": values,
+        "digest": shown_digest(view.get("blocks")),
+    }
+    # The same view comes again with other values after a field was found wrong.
+    typed = hashlib.sha256(canonical(values)).hexdigest()[:16]
+    key = f"{view.get('id')}:{view.get('hash')}:{typed}"
+    return (Heard(key=key, wish=Wish.ANSWER, identity=f"{team}:{user}", delivery_id=delivery, said=said),)

@@ -1,0 +1,54 @@
+"""Text that others wrote, in the forms in which Slack shows it and does nothing else with it."""
+
+import re
+from typing import Any
+
+from assent.domain.visible import visible
+
+Block = dict[str, Any]
+
+LONGEST_SECTION = 2900
+DIGEST = "digest-"
+"""Before the digest in the id of a block: an answer says by it what was seen."""
+
+
+def escaped(text: object, longest: int) -> str:
+    """Return untrusted text that shows what is there, neither mentions nor links, and fits."""
+    given = str(text)
+    shown = visible(given[: 2 * longest + 2])  # nothing gets shorter than half
+    whole = _entities(shown)
+    if len(whole) <= longest and len(given) <= 2 * longest + 2:
+        return whole
+    room = longest - 1
+    while len(kept := _entities(shown[:room])) >= longest:
+        room -= -(-(len(kept) - longest + 1) // 5)  # the longest entity has five characters
+    return kept + "…"
+
+
+def plain(text: object, longest: int = LONGEST_SECTION) -> dict[str, Any]:
+    """Return a text object in which Slack reads no markup: no mention, no link, no emoji, no bold."""
+    return {"type": "plain_text", "text": escaped(text, longest).strip() or "–", "emoji": False}
+
+
+def section(text: object) -> Block:
+    return {"type": "section", "text": plain(text)}
+
+
+def link(label: str, url: str, action: str) -> Block:
+    return {"type": "button", "text": plain(label, 75), "action_id": action, "url": url}
+
+
+def told(text: str, base_url: str) -> list[Block]:
+    """Return what one person is told; plain text has no links, so an address of ours in it becomes a button."""
+    found = re.search(re.escape(base_url) + r"/[^\s<>\"]{1,500}", text) if base_url else None
+    if found is None:
+        return [section(text)]
+    return [section(text), {"type": "actions", "elements": [link("Open", found.group(), "assent_open")]}]
+
+
+def fits(text: object, longest: int) -> bool:
+    return len(_entities(visible(text))) <= longest
+
+
+def _entities(text: str) -> str:
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

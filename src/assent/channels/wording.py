@@ -1,0 +1,129 @@
+"""What a message says in words: the same on every channel that has no form of its own."""
+
+from dataclasses import dataclass
+
+from assent.domain.access import Actor, Kind
+from assent.domain.breakpoint import NEVER, Breakpoint
+from assent.domain.canonical import Json, is_array, is_object
+from assent.domain.instants import iso
+from assent.domain.notes import Digest, Note, Purpose
+from assent.domain.visible import visible
+
+LONGEST_LINE = 120
+LONGEST_VALUE = 300
+NAMED = 20
+"""How many breakpoints a digest names."""
+_LEADS = {
+    Purpose.ASK: "An agent asks for an approval.",
+    Purpose.REMIND: "A reminder: this still waits for an answer.",
+    Purpose.ESCALATE: "Nobody has answered yet, so you are asked too.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    label: str
+    value: str
+
+
+def line(text: str, longest: int = LONGEST_LINE) -> str:
+    """Return a text as one line in which nothing hides, cut where it gets too long."""
+    return cut(" ".join(visible(text).split()), longest)
+
+
+def cut(text: str, longest: int) -> str:
+    return text if len(text) <= longest else text[: longest - 1].rstrip() + "…"
+
+
+def headline(asked: Breakpoint, longest: int = LONGEST_LINE) -> str:
+    question: Json = asked.payload.get("question")
+    said = asked.title or (question if isinstance(question, str) else "")
+    return line(said, longest) or line(asked.gate, longest)
+
+
+def question(asked: Breakpoint, longest: int) -> str:
+    """Return what the agent wrote, with nothing in it that hides; what is too long ends with a word about it."""
+    said: Json = asked.payload.get("question")
+    shown = visible(said).strip() if isinstance(said, str) else ""
+    if len(shown) <= longest:
+        return shown
+    return f"{shown[:longest].rstrip()}…\n\n(This is the beginning; the rest is behind the Review link.)"
+
+
+def lead(note: Note) -> str:
+    """Say in one sentence why this is sent."""
+    if note.purpose is Purpose.CLOSE:
+        return outcome(note)
+    return _LEADS.get(note.purpose, f"Something happened: {note.event.type}.")
+
+
+def facts(asked: Breakpoint) -> list[Fact]:
+    """Return what a reader wants to know at a glance, as label and value."""
+    found = [
+        ("Gate", asked.gate),
+        ("Agent", asked.agent_id),
+        ("Run", asked.run_id or ""),
+        ("Risk", asked.risk or ""),
+        ("Tags", ", ".join(asked.tags)),
+        ("Options", ", ".join(_texts(asked.payload.get("options")))),
+        ("Files", ", ".join(_files(asked))),
+        ("Answer by", moment(asked.due_at) if asked.due_at != NEVER else ""),
+        ("Fingerprint", asked.digest[:12]),
+    ]
+    return [Fact(label, line(value, LONGEST_VALUE)) for label, value in found if value]
+
+
+def outcome(note: Note) -> str:
+    """Say how it ended: what, by whom, over which channel, and when."""
+    ended = note.breakpoint
+    at = moment(ended.ended_at or note.event.at)
+    by = who(ended.ended_by or note.event.actor)
+    if ended.decision is None:
+        said = (
+            "Expired: nobody answered in time" if ended.status == "expired" else f"{ended.status.capitalize()} by {by}"
+        )
+        return f"{said}, {at}."
+    via: Json = (ended.result or {}).get("via")
+    way = f" via {line(via, 20)}" if isinstance(via, str) else ""
+    return f"{ended.decision.value.capitalize()} by {by}{way}, {at}."
+
+
+def who(actor: Actor) -> str:
+    if actor.kind is Kind.PERSON:
+        return line(actor.name)
+    if actor.kind is Kind.SYSTEM:
+        return "the deadline" if actor.name == "timeout" else "Assent"
+    return f"the {actor.kind} {line(actor.name)}"
+
+
+def moment(at: int) -> str:
+    text = iso(at)
+    return f"{text[:10]} {text[11:16]} UTC"
+
+
+def totals(digest: Digest) -> str:
+    waiting = f"{digest.total} {'approval waits' if digest.total == 1 else 'approvals wait'} for an answer."
+    return f"{waiting} {digest.ended} ended since the last message." if digest.ended else waiting
+
+
+def listed(digest: Digest) -> list[tuple[str, str]]:
+    """Return the headlines that a digest names, each with its Review link."""
+    named = digest.waiting[:NAMED]
+    return [(headline(each), digest.urls.get(each.id, digest.inbox_url)) for each in named]
+
+
+def left_out(digest: Digest) -> str:
+    """Say how many are not named; nothing if all are."""
+    more = digest.total - len(digest.waiting[:NAMED])
+    return f"And {more} more." if more > 0 else ""
+
+
+def _texts(value: Json) -> list[str]:
+    return [each for each in value if isinstance(each, str)] if is_array(value) else []
+
+
+def _files(asked: Breakpoint) -> list[str]:
+    context: Json = asked.payload.get("context")
+    files: Json = context.get("files") if is_object(context) else None
+    named = [each.get("path") for each in files if is_object(each)] if is_array(files) else []
+    return [each for each in named if isinstance(each, str)]

@@ -1,0 +1,250 @@
+"""Channels by command, through the API: set up, changed, tried, and who is who on them."""
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
+
+import typer
+
+from assent.channels.slack.channel import manifest
+from assent.cli import output
+from assent.cli.output import Json
+from assent.cli.session import session
+from assent.sdk.channel_values import Channel
+from assent.sdk.client import Assent
+from assent.sdk.errors import NotFound
+from assent.sdk.values import plain
+
+app = typer.Typer()
+channel = typer.Typer(no_args_is_help=True, help="Channels: ways to reach people.")
+app.add_typer(channel, name="channel")
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The channel's name, or its id.")]
+Sets = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="NAME=VALUE", help="A setting; JSON is read as such. Repeat it."),
+]
+Identity = Annotated[str, typer.Argument(metavar="IDENTITY", help="Who they are there, as in T01:U02.")]
+NOTHING = "There are no channels; people see what waits in the inbox."
+LONGEST_TEST = 60.0
+
+
+@channel.command("list")
+def channel_list(*, as_json: Json = False) -> None:
+    """List the channels of the project."""
+    with session() as assent:
+        found = assent.channels()
+    if as_json:
+        output.emit({"items": plain(found)})
+        return
+    now = time.time()
+    rows = [(each.name, each.type, _state(each), _health(each, now), each.source, each.id) for each in found]
+    output.table(("name", "type", "state", "health", "source", "id"), rows, wide=("source",), empty=NOTHING)
+
+
+def _state(found: Channel) -> str:
+    return (
+        "enabled" if found.enabled else f"disabled: {found.disabled_because}" if found.disabled_because else "disabled"
+    )
+
+
+def _health(found: Channel, now: float) -> str:
+    """Say what was last known of it: what failed after the last success counts."""
+    if found.problem:
+        return found.problem
+    if found.last_error and (found.failed_at or "") > (found.ok_at or ""):
+        return found.last_error
+    return f"worked {output.ago(found.ok_at, now=now)}" if found.ok_at else ""
+
+
+@channel.command("show")
+def channel_show(name: Name, *, as_json: Json = False) -> None:
+    """Show how a channel is set up, and its health; secrets are shown as references."""
+    with session() as assent:
+        found = _found(assent, name)
+    _print(found, as_json=as_json)
+
+
+def _found(assent: Assent, name: str) -> Channel:
+    for each in assent.channels():
+        if name in {each.name, each.id}:
+            return each
+    msg = f"There is no channel called {output.visible(name)}; see assent channel list."
+    raise NotFound(msg)
+
+
+def _print(found: Channel, *, as_json: bool, done: str = "") -> None:
+    if as_json:
+        output.emit(plain(found))
+        return
+    now = time.time()
+    output.fields(
+        {
+            "name": found.name,
+            "id": found.id,
+            "type": found.type,
+            "state": _state(found),
+            "problem": found.problem,
+            "last worked": output.ago(found.ok_at, now=now) if found.ok_at else None,
+            "last heard": output.ago(found.heard_at, now=now) if found.heard_at else None,
+            "last failed": output.ago(found.failed_at, now=now) if found.failed_at else None,
+            "last error": found.last_error,
+            "answers to": found.callback_url,
+            "source": found.source,
+            "set up": f"{found.created_at} by {found.created_by}",
+        }
+    )
+    if found.settings:
+        output.say("settings", style="dim")
+        output.block(output.pretty(found.settings))
+    if done:
+        output.remark(f"The channel is {done}.")
+
+
+@channel.command("add")
+def channel_add(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="What routes call it.")],
+    *,
+    kind: Annotated[str, typer.Option("--type", metavar="TYPE", help="webhook, slack, email, jira or apprise.")],
+    settings: Sets = None,
+    disabled: Annotated[bool, typer.Option("--disabled", help="Set it up, and use it once enabled.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Set up a channel. Secrets are given as env:NAME or file:PATH, which the server reads."""
+    read = _settings(settings)
+    with session() as assent:
+        made = assent.add_channel(name, kind, read, enabled=not disabled)
+    _print(made, as_json=as_json, done="set up")
+
+
+@channel.command("set")
+def channel_set(  # the options of the command
+    name: Name,
+    *,
+    settings: Sets = None,
+    unset: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Take a setting away; repeat it.")] = None,
+    rename: Annotated[str | None, typer.Option(metavar="NAME", help="Another name.")] = None,
+    enable: Annotated[bool | None, typer.Option("--enable/--disable", help="Use it, or stop using it.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Change what is given, and leave the rest."""
+    changes = _settings(settings) | dict.fromkeys(unset or ())
+    if not changes and rename is None and enable is None:
+        msg = "Nothing to change is given; see assent channel set --help."
+        raise typer.BadParameter(msg)
+    with session() as assent:
+        found = _found(assent, name)
+        changed = assent.change_channel(found.id, name=rename, settings=changes or None, enabled=enable)
+    _print(changed, as_json=as_json, done="changed")
+
+
+def _settings(pairs: Sequence[str] | None) -> dict[str, Any]:
+    read: dict[str, Any] = {}
+    for pair in pairs or ():
+        name, equals, text = pair.partition("=")
+        if not equals or not name:
+            msg = f"{output.visible(pair)!r} is not NAME=VALUE"
+            raise typer.BadParameter(msg, param_hint="--set")
+        read[name] = _value(text)
+    return read
+
+
+def _value(text: str) -> Any:  # noqa: ANN401  # any JSON
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+@channel.command("remove")
+def channel_remove(name: Name, *, as_json: Json = False) -> None:
+    """Remove a channel that no route names."""
+    with session() as assent:
+        found = _found(assent, name)
+        assent.remove_channel(found.id)
+    _done({"removed": found.id}, f"{output.visible(found.name)} is removed.", as_json=as_json)
+
+
+@channel.command("test")
+def channel_test(
+    name: Name,
+    *,
+    send: Annotated[bool, typer.Option("--send", help="Send a message that says it is only a test.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Try a channel's settings; exits with 1 if they do not work."""
+    with session(patience=LONGEST_TEST) as assent:
+        found = assent.test_channel(_found(assent, name).id, send=send)
+    if as_json:
+        output.emit(plain(found))
+    else:
+        output.say(output.visible(found.detail), style="green" if found.ok else "red")
+        if found.sent:
+            output.say("A test message was sent.")
+    if not found.ok:
+        raise typer.Exit(output.FAILED)
+
+
+@channel.command("manifest")
+def channel_manifest(
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="A Slack channel that is set up.")] = None,
+    *,
+    http: Annotated[bool, typer.Option("--http", help="Slack calls this server, instead of Socket Mode.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Print the manifest of a Slack app, to be pasted where Slack asks for one."""
+    made: Mapping[str, Any] = manifest("", socket=True)
+    if http:
+        if name is None:
+            msg = "Slack calls the address of a channel: name one that is set up."
+            raise typer.BadParameter(msg, param_hint="NAME")
+        with session() as assent:
+            found = _found(assent, name)
+        made = manifest(found.callback_url.removesuffix(f"/callbacks/{found.id}"), socket=False, channel_id=found.id)
+    if as_json:
+        output.emit(made)
+    else:
+        output.say(output.pretty(made))
+
+
+@channel.command("links")
+def channel_links(name: Name, *, as_json: Json = False) -> None:
+    """List who is who on a channel."""
+    with session() as assent:
+        found = assent.channel_links(_found(assent, name).id)
+    if as_json:
+        output.emit({"items": plain(found)})
+        return
+    rows = [(each.identity, each.person, each.linked_by, each.linked_at) for each in found]
+    output.table(("identity", "person", "linked by", "at"), rows, empty="Nobody is linked on this channel.")
+
+
+@channel.command("link")
+def channel_link(
+    name: Name,
+    identity: Identity,
+    person: Annotated[str, typer.Argument(metavar="PERSON", help="Who they are here.")],
+    *,
+    as_json: Json = False,
+) -> None:
+    """Say who somebody on a channel is: what they answer there counts as that person's."""
+    with session() as assent:
+        made = assent.link(_found(assent, name).id, identity, person)
+    said = f"{output.visible(made.identity)} is {output.visible(made.person)}."
+    _done(plain(made), said, as_json=as_json)
+
+
+@channel.command("unlink")
+def channel_unlink(name: Name, identity: Identity, *, as_json: Json = False) -> None:
+    """Take a link back: what they answer there counts as nobody's."""
+    with session() as assent:
+        assent.unlink(_found(assent, name).id, identity)
+    _done({"unlinked": identity}, f"{output.visible(identity)} is nobody here any more.", as_json=as_json)
+
+
+def _done(answer: object, said: str, *, as_json: bool) -> None:
+    if as_json:
+        output.emit(answer)
+    else:
+        output.say(said)

@@ -1,0 +1,170 @@
+"""How a person wants to be reached: on which channels, not at which hours, and who answers while they are away."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, time, timedelta, tzinfo
+from zoneinfo import ZoneInfo
+
+from assent.domain.canonical import Json, is_array, is_object
+from assent.domain.errors import InvalidRequest
+from assent.domain.instants import SECOND, from_iso, iso
+
+MOST_CHANNELS = 20
+LONGEST_NAME = 100
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_DAY = timedelta(days=1)
+_CLOCK = re.compile(r"(?:[01]\d|2[0-3]):[0-5]\d", re.ASCII)
+_LATEST = 253_000_000_000 * SECOND  # a little before the year 10000, where dates end
+
+
+@dataclass(frozen=True, slots=True)
+class QuietHours:
+    """Every day from one time to another by the clock on the wall; over midnight where the end is the earlier."""
+
+    begin: time
+    end: time
+    zone: str
+
+
+@dataclass(frozen=True, slots=True)
+class Away:
+    """From one moment until another, in microseconds; without them from now on, or until it is taken back."""
+
+    deputy: str
+    begins_at: int | None = None
+    ends_at: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Preferences:
+    channels: tuple[str, ...] = ()
+    """Where they are reached, by name and the dearest first; empty is wherever the route says."""
+    quiet: QuietHours | None = None
+    away: Away | None = None
+
+
+NONE = Preferences()
+
+
+def quiet_until(preferences: Preferences, at: int) -> int | None:
+    """Return when the quiet hours end that this moment falls into, or None."""
+    if preferences.quiet is None or not 0 <= at < _LATEST:
+        return None
+    quiet = preferences.quiet
+    try:
+        zone = ZoneInfo(quiet.zone)
+    except (OSError, ValueError, KeyError):
+        return None  # this machine does not know the zone any more: better told at night than never
+    today = (_EPOCH + timedelta(microseconds=at)).astimezone(zone).date()
+    over = _DAY if quiet.end <= quiet.begin else timedelta()
+    for day in (today - _DAY, today):
+        end = _instant(datetime.combine(day + over, quiet.end), zone)
+        if _instant(datetime.combine(day, quiet.begin), zone) <= at < end:
+            return end
+    return None
+
+
+def deputy(preferences: Preferences, at: int) -> str | None:
+    """Return the name of whoever answers for them at this moment, if they are away."""
+    away = preferences.away
+    if away is None or (away.begins_at is not None and at < away.begins_at):
+        return None
+    return away.deputy if away.ends_at is None or at < away.ends_at else None
+
+
+def _instant(local: datetime, zone: tzinfo) -> int:
+    # An hour that the clock goes through twice is the first of the two; one that it leaps over is an hour later.
+    return (local.replace(tzinfo=zone) - _EPOCH) // timedelta(microseconds=1)
+
+
+def read(body: Mapping[str, Json]) -> Preferences:
+    """Return the preferences that were written, or say what is wrong with them and where."""
+    _refuse_unknown(body, ("channels", "quiet", "away"), "")
+    return Preferences(_channels(body.get("channels")), _quiet(body.get("quiet")), _away(body.get("away")))
+
+
+def written(preferences: Preferences) -> dict[str, Json]:
+    """Return the preferences as they are read again."""
+    quiet, away = preferences.quiet, preferences.away
+    return {
+        "channels": list(preferences.channels),
+        "quiet": quiet and {"from": f"{quiet.begin:%H:%M}", "to": f"{quiet.end:%H:%M}", "timezone": quiet.zone},
+        "away": away and {"deputy": away.deputy, "from": _shown(away.begins_at), "until": _shown(away.ends_at)},
+    }
+
+
+def _shown(at: int | None) -> str | None:
+    return None if at is None else iso(at)
+
+
+def _channels(given: Json) -> tuple[str, ...]:
+    listed: Json = given or []
+    if not is_array(listed) or len(listed) > MOST_CHANNELS:
+        raise InvalidRequest.at("/channels", f"must be a list of at most {MOST_CHANNELS} names of channels")
+    return tuple(dict.fromkeys(_name(each, f"/channels/{n}") for n, each in enumerate(listed)))
+
+
+def _quiet(given: Json) -> QuietHours | None:
+    if given is None:
+        return None
+    body = _object(given, "/quiet", ("from", "to", "timezone"))
+    begin, end = _clock(body.get("from"), "/quiet/from"), _clock(body.get("to"), "/quiet/to")
+    if begin == end:
+        raise InvalidRequest.at("/quiet/to", "must differ from the beginning")
+    return QuietHours(begin, end, _zone(body.get("timezone")))
+
+
+def _zone(given: Json) -> str:
+    name = _name(given, "/quiet/timezone")
+    try:
+        ZoneInfo(name)
+    except (OSError, ValueError, KeyError) as error:
+        raise InvalidRequest.at("/quiet/timezone", "must be a time zone such as Europe/Berlin or UTC") from error
+    return name
+
+
+def _away(given: Json) -> Away | None:
+    if given is None:
+        return None
+    body = _object(given, "/away", ("deputy", "from", "until"))
+    begins, ends = _moment(body.get("from"), "/away/from"), _moment(body.get("until"), "/away/until")
+    if begins is not None and ends is not None and ends <= begins:
+        raise InvalidRequest.at("/away/until", "must be later than the beginning")
+    return Away(_name(body.get("deputy"), "/away/deputy"), begins, ends)
+
+
+def _object(given: Json, pointer: str, known: Sequence[str]) -> Mapping[str, Json]:
+    if not is_object(given):
+        raise InvalidRequest.at(pointer, f"must be an object with {', '.join(known)}")
+    _refuse_unknown(given, known, pointer)
+    return given
+
+
+def _refuse_unknown(body: Mapping[str, Json], known: Sequence[str], pointer: str) -> None:
+    unknown = next((name for name in body if name not in known), None)
+    if unknown is not None:
+        raise InvalidRequest.at(f"{pointer}/{unknown}", f"is not known here; there are {', '.join(known)}")
+
+
+def _name(given: Json, pointer: str) -> str:
+    if not isinstance(given, str) or not 1 <= len(given) <= LONGEST_NAME:
+        raise InvalidRequest.at(pointer, f"must be a name of 1 to {LONGEST_NAME} characters")
+    return given
+
+
+def _clock(given: Json, pointer: str) -> time:
+    if not isinstance(given, str) or _CLOCK.fullmatch(given) is None:
+        raise InvalidRequest.at(pointer, "must be a time such as 22:00")
+    return time.fromisoformat(given)
+
+
+def _moment(given: Json, pointer: str) -> int | None:
+    if given is None:
+        return None
+    try:
+        at = from_iso(given if isinstance(given, str) else "")
+        iso(at)  # an offset may lead to a year that UTC does not have
+    except (ValueError, OverflowError) as error:
+        raise InvalidRequest.at(pointer, "must be a moment such as 2027-01-31T18:00:00Z") from error
+    return at

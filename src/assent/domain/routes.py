@@ -1,0 +1,106 @@
+"""Routes: which breakpoints are told to whom, on which channels, and what happens while nobody answers."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from assent.domain.breakpoint import Breakpoint
+from assent.domain.errors import PatternError
+from assent.domain.expressions import Subject
+from assent.domain.instants import SECOND
+from assent.domain.patterns import match, parse
+from assent.domain.routing import OWNER, Directory
+from assent.domain.rules import subject_of
+
+EXPERTS = "experts"
+PERSON, GROUP = "person:", "group:"
+
+
+class StepKind(StrEnum):
+    ASK = "ask"
+    REMIND = "remind"
+    ESCALATE = "escalate"
+    TIME_OUT = "time-out"
+
+
+@dataclass(frozen=True, slots=True)
+class Escalation:
+    after: int
+    """Seconds after the breakpoint was raised."""
+    to: tuple[str, ...]
+    channels: tuple[str, ...] = ()
+    """Where they are told; the route's own channels if none are named."""
+
+
+@dataclass(frozen=True, slots=True)
+class Timeout:
+    after: int
+    then: str
+    """`expire` or `reject`: a timeout never approves."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    """Channels and people by name; durations in seconds since the breakpoint was raised."""
+
+    id: str
+    pattern: str
+    channels: tuple[str, ...]
+    to: tuple[str, ...] = (EXPERTS,)
+    fallback: tuple[str, ...] = ()
+    remind: tuple[int, ...] = ()
+    escalate: tuple[Escalation, ...] = ()
+    timeout: Timeout | None = None
+    quiet: bool = True
+    """Whether quiet hours are respected."""
+    note: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    at: int
+    kind: StepKind
+    index: int = 0
+    """Which of the route's reminders or escalations."""
+
+
+def steps(route: Route, created_at: int) -> tuple[Step, ...]:
+    """Return everything that is to happen while nobody answers, in its order."""
+    later = [Step(created_at + after * SECOND, StepKind.REMIND, n) for n, after in enumerate(route.remind)]
+    later += [Step(created_at + each.after * SECOND, StepKind.ESCALATE, n) for n, each in enumerate(route.escalate)]
+    if route.timeout is not None:
+        later.append(Step(created_at + route.timeout.after * SECOND, StepKind.TIME_OUT))
+    return (Step(created_at, StepKind.ASK), *sorted(later, key=lambda each: (each.at, each.kind)))
+
+
+def chosen(routes: Sequence[Route], asked: Breakpoint) -> Route | None:
+    """Return the first route whose pattern matches; one that cannot be read matches nothing."""
+    subject = subject_of(asked)
+    return next((each for each in routes if _fits(each.pattern, subject)), None)
+
+
+def _fits(pattern: str, subject: Subject) -> bool:
+    try:
+        return match(parse(pattern), subject) is True
+    except PatternError:
+        return False
+
+
+def people(to: Iterable[str], asked: Breakpoint, directory: Directory) -> tuple[str, ...]:
+    """Return the names of those whom a route means, each once; without experts, the owner stands for them."""
+    found: dict[str, None] = {}
+    for target in to:
+        for expert in _experts(target, asked):
+            found |= dict.fromkeys(sorted(directory.carriers(expert)))
+    return tuple(found)
+
+
+def named(to: Iterable[str], asked: Breakpoint) -> tuple[str, ...]:
+    """Return the names of experts that have to be looked up for these targets."""
+    return tuple(dict.fromkeys(expert for target in to for expert in _experts(target, asked)))
+
+
+def _experts(target: str, asked: Breakpoint) -> tuple[str, ...]:
+    if target == EXPERTS:
+        return tuple(name for seat in asked.seats for name in seat.names) or (OWNER,)
+    return (target.removeprefix(PERSON).removeprefix(GROUP),)

@@ -1,0 +1,342 @@
+"""What people say on channels: who they are with us, whether it counts, and what they are told."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, cast
+
+import structlog
+
+from assent.channels.wording import who
+from assent.domain.access import Actor, Kind, Principal
+from assent.domain.breakpoint import Breakpoint, Status, ended, timed_out
+from assent.domain.canonical import Json, is_object, strict_loads
+from assent.domain.errors import (
+    AlreadyEnded,
+    AssentError,
+    Conflict,
+    DigestMismatch,
+    Forbidden,
+    InvalidRequest,
+    MalformedJson,
+    NotFound,
+    TicketRequired,
+    Unauthenticated,
+    Unavailable,
+)
+from assent.domain.instants import SECOND
+from assent.domain.routes import PERSON
+from assent.domain.secrets import secret, secret_hash
+from assent.domain.terms import MAX_TEXT, Answer
+from assent.outbound import Undelivered
+from assent.ports import Clock, Database, Ears, Heard, Incoming, Told, Wish
+from assent.services.addressing import traced
+from assent.services.breakpoints import BreakpointService
+from assent.services.switchboard import Switchboard
+from assent.store.channels import StoredChannel
+from assent.store.deliveries import Delivery
+from assent.store.links import Offer
+from assent.store.people import Person
+from assent.store.transaction import Transaction
+
+NOTE_EVERY = 10 * SECOND
+OFFER_LIFE = 15 * 60 * SECOND
+PRIVATE = frozenset({"slack"})
+"""The channels that can show something to one person alone: only there a link is offered."""
+_log = structlog.get_logger()
+
+
+class _Stranger(Exception):
+    """Nobody we know said it; its text tells them so."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Saying:
+    """Something that was heard, where it was said, and which message of ours it is about."""
+
+    stored: StoredChannel
+    ears: Ears
+    heard: Heard
+    delivery: Delivery
+
+
+class AnsweringService:
+    def __init__(  # what an answer passes through
+        self,
+        database: Database[Transaction],
+        breakpoints: BreakpointService,
+        switchboard: Switchboard,
+        *,
+        clock: Clock,
+        base_url: str,
+        random: Callable[[int], bytes],
+    ) -> None:
+        self._database = database
+        self._breakpoints = breakpoints
+        self._switchboard = switchboard
+        self._clock = clock
+        self._base_url = base_url
+        self._random = random
+        self._noted: dict[str, int] = {}
+
+    async def find(self, channel_id: str) -> StoredChannel:
+        """Return a channel that people answer on; anything else is not there."""
+        stored = await self._database.read(lambda tx: tx.channels.find(channel_id))
+        if stored is None or not stored.enabled or stored.removed_at is not None:
+            raise _nothing_here()
+        self._ears(stored)
+        return stored
+
+    async def take(self, stored: StoredChannel, incoming: Incoming) -> Mapping[str, Any] | None:
+        """Hear what came in and do it; return what the request is to be answered with."""
+        return await self.act(stored, self.hear(stored, incoming))
+
+    async def take_reply(self, stored: StoredChannel, incoming: Incoming) -> None:
+        """Take what a receiver answered to our own message; nobody waits for what comes of it."""
+        try:
+            await self.take(stored, incoming)
+        except AssentError as error:
+            _log.warning("inline_answer_refused", channel=stored.id, type=stored.type, error=error.message)
+
+    def hear(self, stored: StoredChannel, incoming: Incoming) -> Sequence[Heard]:
+        """Verify and read what came in; nothing is done yet."""
+        try:
+            return self._ears(stored).hear(incoming)
+        except Unauthenticated as error:
+            # Without the body: it is a stranger's.
+            _log.warning("callback_refused", channel=stored.id, type=stored.type, reason=error.message)
+            raise
+        except Undelivered as error:
+            # Without its secret nothing can be verified, and nothing unverified is believed.
+            raise _unusable(stored, error.message) from error
+
+    async def act(self, stored: StoredChannel, said: Sequence[Heard]) -> Mapping[str, Any] | None:
+        """Do what was said, each in a transaction of its own, and tell whoever said it."""
+        await self._note(stored)
+        ears = self._ears(stored)
+        body: Mapping[str, Any] | None = None
+        for heard in said:
+            told = await self._told(stored, ears, heard)
+            try:
+                body = await ears.reply(heard, told) or body
+            except Undelivered as error:
+                # It is done or refused already, and whoever says it again is told the same.
+                _log.warning("reply_failed", channel=stored.id, type=stored.type, error=error.message)
+        return body
+
+    def _ears(self, stored: StoredChannel) -> Ears:
+        try:
+            channel = self._switchboard.channel(stored)
+        except InvalidRequest as error:
+            raise _unusable(stored, error.message) from error
+        if not hasattr(channel, "hear"):
+            raise _nothing_here()
+        return cast("Ears", channel)
+
+    async def _note(self, stored: StoredChannel) -> None:
+        """Write down, now and then, that the channel gave a sign of life."""
+        now = self._clock.now()
+        if now - self._noted.get(stored.id, stored.heard_at or 0) >= NOTE_EVERY:
+            self._noted[stored.id] = now
+            await self._database.write(lambda tx: tx.channels.note_heard(stored.id, now))
+
+    async def _told(self, stored: StoredChannel, ears: Ears, heard: Heard) -> Told:
+        if heard.wish is Wish.NOTHING:
+            return Told(done=True, message="")
+        try:
+            delivery = await self._database.read(lambda tx: _delivery(tx, stored, heard))
+        except NotFound as error:
+            # A label that anybody could have typed is no reason to talk to people; a program is told.
+            return Told(done=heard.delivery_id is None, message=error.message, error=error)
+        saying = _Saying(stored, ears, heard, delivery)
+        locks = delivery.breakpoint_id
+        try:
+            return await self._database.write(partial(self._do, saying=saying), locks=locks)
+        except (InvalidRequest, TicketRequired) as error:
+            # Its key stays free: a form may be filled in again, and a ticket may be there in a moment.
+            current = await self._database.read(lambda tx: tx.breakpoints.look(locks, project=stored.project))
+            return Told(done=False, message=error.message, breakpoint=current, problems=_problems(error), error=error)
+        except _Stranger as stranger:
+            refuse = partial(self._refuse, saying=saying, error=Forbidden(str(stranger)), stranger=True)
+        except (Forbidden, NotFound, Conflict, DigestMismatch) as error:
+            refuse = partial(self._refuse, saying=saying, error=error)
+        return await self._database.write(refuse, locks=locks)
+
+    def _do(self, tx: Transaction, saying: _Saying) -> Told:
+        """Do it, all or nothing: that it was heard is written in the same transaction."""
+        stored, heard = saying.stored, saying.heard
+        # The breakpoint first: whoever says the same at the same moment waits here.
+        current = tx.breakpoints.get(saying.delivery.breakpoint_id, project=stored.project)
+        now = tx.now()
+        if not tx.heard.claim(stored.id, heard.key, at=now):
+            return _again(tx, saying)
+        by = _principal(tx, saying)
+        if heard.wish is Wish.COMMENT:
+            self._breakpoints.comment(tx, current.id, _text(heard.comment), by=by, once=None)
+            return Told(done=True, message="Your comment was taken.", breakpoint=current)
+        self._check_answerable(tx, current, by)
+        if heard.wish is Wish.FORM:
+            return Told(done=True, message="", breakpoint=current)
+        answer = saying.ears.answer(heard, current)
+        if answer is None:
+            msg = f"This one asks for more than a yes or a no. Answer it here: {self._review_url(current.id)}"
+            raise InvalidRequest(msg)
+        _check_content(answer)
+        self._breakpoints.respond(tx, current.id, answer, by=by, via=stored.type)
+        tx.deliveries.answered(saying.delivery.id, now=now)
+        return _taken(tx.breakpoints.get(current.id, project=stored.project), answer)
+
+    def _check_answerable(self, tx: Transaction, current: Breakpoint, by: Principal) -> None:
+        self._breakpoints.standing(tx, current.id, by=by)
+        standing = timed_out(current, tx.now())
+        if standing.status is not Status.WAITING:
+            raise ended(standing)
+        if "high" in (current.risk, current.payload.get("risk")):
+            url = self._review_url(current.id)
+            msg = f"This is high risk and is not decided here. Open the Review link, signed in: {url}"
+            raise Forbidden(msg, reviewUrl=url)
+
+    def _refuse(self, tx: Transaction, saying: _Saying, error: AssentError, *, stranger: bool = False) -> Told:
+        """Say why it does not count, once: the same words heard again later must not count either."""
+        stored, heard = saying.stored, saying.heard
+        if not tx.heard.claim(stored.id, heard.key, at=tx.now()):
+            return _again(tx, saying)
+        message = _late(error) if isinstance(error, AlreadyEnded) else error.message
+        if stranger and stored.type in PRIVATE:
+            message = f"{message} Open this, signed in, to say who you are: {self._offer(tx, stored, heard)}"
+        current = tx.breakpoints.look(saying.delivery.breakpoint_id, project=stored.project)
+        # How it ended is shown where the question was; the question itself is not for a stranger.
+        shown = None if stranger and current.status is Status.WAITING else current
+        return Told(done=False, message=message, breakpoint=shown, error=error)
+
+    def _offer(self, tx: Transaction, stored: StoredChannel, heard: Heard) -> str:
+        made = secret("link", self._random(32))
+        shown_as = str(heard.said.get("shownAs") or heard.identity)
+        expires_at = tx.now() + OFFER_LIFE
+        tx.links.offer(secret_hash(made), Offer(stored.id, heard.identity, shown_as, expires_at))
+        return f"{self._base_url}/link/{made}"
+
+    def _review_url(self, breakpoint_id: str) -> str:
+        return f"{self._base_url}/breakpoints/{breakpoint_id}"
+
+
+def _nothing_here() -> NotFound:
+    return NotFound("There is nothing at this address.")
+
+
+def _unusable(stored: StoredChannel, why: str) -> Unavailable:
+    """Tell the log why; a caller whom nobody has verified learns nothing."""
+    _log.warning("channel_unusable", channel=stored.id, type=stored.type, error=why)
+    return Unavailable("This channel cannot be used at the moment.")
+
+
+def _delivery(tx: Transaction, stored: StoredChannel, heard: Heard) -> Delivery:
+    """Return the message of ours that was answered: one that this channel has sent, in its own project."""
+    if heard.delivery_id is not None:
+        found = tx.deliveries.get(heard.delivery_id, project=stored.project)
+        if found.channel == stored.id and heard.breakpoint_id in {None, found.breakpoint_id}:
+            return found
+    else:
+        filters = {"breakpoint_id": heard.breakpoint_id or "", "channel": stored.id}
+        sent = tx.deliveries.page(stored.project, filters, after="", limit=100)
+        answered = [each for each in sent if heard.trace.items() <= (traced(each.trace) or {}).items()]
+        if answered:
+            return answered[-1]
+    msg = "This channel has sent no such message."
+    raise NotFound(msg)
+
+
+def _principal(tx: Transaction, saying: _Saying) -> Principal:
+    """Return the person who said it, with what they may do here at this moment."""
+    project = saying.stored.project
+    found = _person(tx, saying)
+    roles = tx.people.live_roles(found.id, project=project, token_id=None, now=tx.now())
+    return Principal(kind=Kind.PERSON, id=found.id, name=found.name, project=project, roles=roles)
+
+
+def _person(tx: Transaction, saying: _Saying) -> Person:
+    stored, heard = saying.stored, saying.heard
+    match stored.type:
+        case "email":
+            found = _recipient(tx, saying.delivery)
+            if found is not None and (not found.email or found.email.casefold() != heard.identity.casefold()):
+                found = None
+            why = "Only the person whom this was sent to may answer it, from their own address."
+        case "webhook":
+            name = stored.settings.get("answersAs")
+            found = tx.people.find_by_name(name) if name else None
+            why = "The settings of this channel name nobody who answers (answersAs)."
+        case _:
+            found = tx.links.person_of(stored.id, heard.identity)
+            why = "We do not know yet who you are with us."
+    if found is None or not found.active:
+        raise _Stranger(why)
+    return found
+
+
+def _recipient(tx: Transaction, delivery: Delivery) -> Person | None:
+    """Return whom it was sent to; what went to a list of addresses was sent to nobody in particular."""
+    if not delivery.recipient.startswith(PERSON):
+        return None
+    return tx.people.find_by_name(delivery.recipient.removeprefix(PERSON))
+
+
+def _again(tx: Transaction, saying: _Saying) -> Told:
+    """Change nothing: it was heard before, and whoever said it was told then."""
+    if saying.heard.wish is not Wish.ANSWER:
+        return Told(done=True, message="This was heard before, and counts once.")
+    current = tx.breakpoints.look(saying.delivery.breakpoint_id, project=saying.stored.project)
+    try:
+        name = _person(tx, saying).name
+    except _Stranger:
+        name = ""
+    if any(each.person == name for each in tx.breakpoints.responses(current.id)):
+        return Told(done=True, message="This was heard before, and counts once.", breakpoint=current)
+    msg = "This was heard before and was not taken; say it anew."
+    return Told(done=True, message=msg, error=Conflict(msg))
+
+
+def _taken(current: Breakpoint, answer: Answer) -> Told:
+    what = "approval" if answer.approved else "rejection"
+    then = f"It is {current.decision}." if current.decision else "It waits for others as well."
+    return Told(done=True, message=f"Your {what} was taken. {then}", breakpoint=current)
+
+
+def _late(error: AlreadyEnded) -> str:
+    standing = error.details.get("standing")
+    if not is_object(standing):
+        return error.message
+    by, at = Actor.parse(standing["by"]), str(standing["at"])
+    what = standing["decision"] or standing["status"]
+    return f"Too late: it was {what} by {who(by)}, {at[:10]} {at[11:16]} UTC. Nothing was changed."
+
+
+def _problems(error: AssentError) -> dict[str, str]:
+    found = cast("Sequence[Mapping[str, str]]", error.details.get("errors", ()))
+    return {each["pointer"]: each["detail"] for each in found}
+
+
+def _text(comment: str | None) -> str:
+    text = (comment or "").strip()
+    if not text:
+        raise InvalidRequest.at("/comment", "is empty")
+    _check_content(Answer(approved=False, comment=text))
+    return text
+
+
+def _check_content(answer: Answer) -> None:
+    """Refuse what no database could keep as it is: the other doors do so where they read JSON."""
+    if len(answer.comment or "") > MAX_TEXT:
+        raise InvalidRequest.at("/comment", f"is longer than {MAX_TEXT:,} characters")
+    parts: dict[str, Json] = {
+        "comment": answer.comment,
+        "option": answer.option,
+        "answers": answer.answers,
+        "edits": answer.edits,
+    }
+    for name, value in parts.items():
+        try:
+            strict_loads(json.dumps(value).encode())
+        except (MalformedJson, TypeError, ValueError) as error:
+            raise InvalidRequest.at(f"/{name}", "holds something that cannot be kept") from error

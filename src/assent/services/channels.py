@@ -1,0 +1,231 @@
+"""Channels: set up, changed and removed by people, each checked by its own kind before it is kept."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from assent.channels.registry import KINDS, ChannelKind
+from assent.channels.tools import Tools
+from assent.domain.access import Permission, Principal
+from assent.domain.canonical import Json, is_array, is_object
+from assent.domain.errors import Conflict, Forbidden, InvalidRequest, NotFound
+from assent.domain.globs import glob_matches
+from assent.domain.routes_file import CHANNEL_NAME, CHANNEL_NAME_RULE
+from assent.outbound import Transient
+from assent.settings import ENV, FILE, is_reference
+from assent.store.breakpoints import to_json
+from assent.store.channels import StoredChannel
+from assent.store.people import EVERYWHERE
+from assent.store.routes import StoredRoute
+from assent.store.transaction import Transaction
+
+FROM_FILE = "file"
+"""The source of what stands in assent.yaml."""
+MOST = 200
+LARGEST_SETTINGS = 20_000
+_OUR_OWN = "ASSENT_"
+_NEVER = ("/proc", "/sys", "/dev")
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """Which secrets of this machine people may point at. Whoever writes assent.yaml has them anyway."""
+
+    data_dir: Path
+    patterns: tuple[str, ...] = ()
+    """What admins of one project may name too: `env:SLACK_*`, `file:/run/secrets/*`."""
+
+    def require(self, reference: str, pointer: str, *, by: Principal) -> None:
+        """A password goes to whatever address stands beside it: not every admin may send every secret anywhere."""
+        if any(glob_matches(pattern, reference) for pattern in self.patterns) and not _climbs(reference):
+            return
+        if not by.everywhere:
+            msg = (
+                f"{pointer}: {reference} is not among the secrets that you may name here. An admin of all projects may,"
+                " or the operator allows it with the setting channel_secrets."
+            )
+            raise Forbidden(msg)
+        if reference.startswith(ENV) and reference.removeprefix(ENV).upper().startswith(_OUR_OWN):
+            raise InvalidRequest.at(pointer, f"{reference} is a setting of this server, not a secret of a channel")
+        if reference.startswith(FILE) and self._ours(Path(reference.removeprefix(FILE))):
+            raise InvalidRequest.at(pointer, f"{reference} is no file for the secret of a channel")
+
+    def _ours(self, path: Path) -> bool:
+        found = path.resolve()
+        return found.is_relative_to(self.data_dir.resolve()) or any(map(found.is_relative_to, _NEVER))
+
+
+def _climbs(reference: str) -> bool:
+    return ".." in Path(reference.removeprefix(FILE)).parts
+
+
+class ChannelService:
+    def __init__(self, tools: Tools, reach: Reach) -> None:
+        self._tools = tools
+        self._reach = reach
+
+    def listed(self, tx: Transaction, *, by: Principal) -> list[StoredChannel]:
+        by.require(Permission.READ_PEOPLE)
+        return tx.channels.in_project(by.project)
+
+    def known(self, tx: Transaction, channel_id: str, *, by: Principal) -> StoredChannel:
+        by.require(Permission.READ_PEOPLE)
+        found = tx.channels.find(channel_id)
+        if found is None or found.project != by.project or found.removed_at is not None:
+            msg = f"There is no channel {channel_id} in this project."
+            raise NotFound(msg)
+        return found
+
+    def create(
+        self, tx: Transaction, name: str, kind: str, settings: Mapping[str, Any], *, by: Principal, enabled: bool = True
+    ) -> StoredChannel:
+        by.require(Permission.MANAGE)
+        checked_name(name)
+        self._check_new(tx, kind, settings, by=by)
+        tx.routes.wait_for_others(by.project)
+        if len(tx.channels.in_project(by.project)) >= MOST:
+            raise InvalidRequest.at("/", f"a project has at most {MOST} channels")
+        now = tx.now()
+        channel = StoredChannel(
+            id=tx.new_id("ch"),
+            project=by.project,
+            name=name,
+            type=kind,
+            settings=dict(settings),
+            enabled=enabled,
+            created_by=str(by.actor),
+            created_at=now,
+            updated_at=now,
+        )
+        tx.channels.add(channel)
+        return channel
+
+    def change(self, tx: Transaction, channel_id: str, changes: Mapping[str, Any], *, by: Principal) -> StoredChannel:
+        """Change what is given: name, settings, enabled. In settings, null takes one away."""
+        by.require(Permission.MANAGE)
+        tx.routes.wait_for_others(by.project)
+        current = self.known(tx, channel_id, by=by)
+        if current.source == FROM_FILE and not _only_revives(current, changes):
+            raise in_file("channel", current.name)
+        name = checked_name(changes.get("name", current.name))
+        if name != current.name:
+            _refuse_used(tx, current, "renamed")
+        settings = _merged(current.settings, changes.get("settings") or {})
+        if settings != current.settings:
+            self._check_new(tx, current.type, settings, by=by)
+        enabled: bool = changes.get("enabled", current.enabled)
+        because = None if "enabled" in changes else current.disabled_because
+        wanted = replace(current, name=name, settings=settings, enabled=enabled, disabled_because=because)
+        return current if wanted == current else tx.channels.save(wanted, now=tx.now())
+
+    def remove(self, tx: Transaction, channel_id: str, *, by: Principal) -> None:
+        by.require(Permission.MANAGE)
+        tx.routes.wait_for_others(by.project)
+        current = self.known(tx, channel_id, by=by)
+        if current.source == FROM_FILE:
+            raise in_file("channel", current.name)
+        _refuse_used(tx, current, "removed")
+        tx.channels.remove(channel_id, now=tx.now())
+
+    def check(self, kind: str, settings: Mapping[str, Any]) -> None:
+        """Refuse settings that the channel could not work with, and secrets that are not references."""
+        found = kind_of(kind)
+        if len(to_json(settings)) > LARGEST_SETTINGS:
+            raise InvalidRequest.at("/settings", f"are larger than {LARGEST_SETTINGS:,} bytes")
+        for pointer, value in _secrets(found, settings):
+            if not is_reference(value):
+                raise InvalidRequest.at(pointer, "must be env:NAME or file:PATH; a secret itself does not belong here")
+        try:
+            found.make(settings, self._tools)
+        except Transient as error:
+            raise InvalidRequest.at("/settings", str(error)) from error
+
+    def problem(self, stored: StoredChannel) -> str | None:
+        """Say why the channel cannot work as it is set up now, if it cannot."""
+        try:
+            self.check(stored.type, stored.settings)
+        except InvalidRequest as error:
+            return error.message
+        return None
+
+    def _check_new(self, tx: Transaction, kind: str, settings: Mapping[str, Any], *, by: Principal) -> None:
+        """Look at all of it, also at what was there before: a new address would be sent the old secrets."""
+        for pointer, text in _texts(settings, "/settings"):
+            if is_reference(text):
+                self._reach.require(text, pointer, by=by)
+        self.check(kind, settings)
+        answers_as = settings.get("answersAs")
+        if answers_as is not None:
+            _require_person(tx, str(answers_as), by)
+
+
+def _require_person(tx: Transaction, name: str, by: Principal) -> None:
+    """Whoever lets a program answer as somebody could as well make themselves a token of that person."""
+    person = tx.people.find_by_name(name)
+    grants = tx.people.grants(person.id) if person is not None else {}
+    if person is None or {by.project, EVERYWHERE}.isdisjoint(grants):
+        raise InvalidRequest.at("/settings/answersAs", f"there is nobody called {name} in this project")
+    if EVERYWHERE in grants and not by.everywhere:
+        msg = f"{name} has roles in all projects; only an admin of all projects may let a program answer as them."
+        raise Forbidden(msg)
+
+
+def kind_of(name: str) -> ChannelKind:
+    kind = KINDS.get(name)
+    if kind is None:
+        raise InvalidRequest.at("/type", f"must be one of {', '.join(sorted(KINDS))}")
+    return kind
+
+
+def checked_name(name: str) -> str:
+    if CHANNEL_NAME.fullmatch(name) is None:
+        raise InvalidRequest.at("/name", CHANNEL_NAME_RULE)
+    return name
+
+
+def users_of(routes: Sequence[StoredRoute], name: str) -> list[str]:
+    """Return the ids of the routes that name a channel."""
+    return [each.id for each in routes if name in channels_of(each)]
+
+
+def channels_of(stored: StoredRoute) -> set[str]:
+    route = stored.route
+    return {*route.channels, *route.fallback, *(name for level in route.escalate for name in level.channels)}
+
+
+def in_file(what: str, name: str) -> Conflict:
+    return Conflict(f"The {what} {name} stands in assent.yaml; change it there and restart.")
+
+
+def _refuse_used(tx: Transaction, channel: StoredChannel, what: str) -> None:
+    used = users_of(tx.routes.in_project(channel.project), channel.name)
+    if used:
+        msg = f"The channel {channel.name} cannot be {what}: {', '.join(used[:3])} would lead nowhere."
+        raise Conflict(msg, routes=used)
+
+
+def _only_revives(current: StoredChannel, changes: Mapping[str, Any]) -> bool:
+    """What was disabled because its address is gone can be enabled again, wherever it is set up."""
+    return current.disabled_because is not None and dict(changes) == {"enabled": True}
+
+
+def _merged(before: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in {**before, **changes}.items() if value is not None}
+
+
+def _secrets(kind: ChannelKind, settings: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    for name in sorted(kind.secrets):
+        yield from _texts(settings.get(name), f"/settings/{name}")
+
+
+def _texts(value: Json, pointer: str) -> Iterator[tuple[str, str]]:
+    """Every text in a value, with the place it stands at."""
+    if isinstance(value, str):
+        yield pointer, value
+    elif is_object(value):
+        for name, each in value.items():
+            yield from _texts(each, f"{pointer}/{name}")
+    elif is_array(value):
+        for n, each in enumerate(value):
+            yield from _texts(each, f"{pointer}/{n}")

@@ -1,0 +1,220 @@
+"""The channels and routes of assent.yaml: read and checked before a node starts, and made to stand when it does."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+import structlog
+
+from assent.domain.access import Actor, Kind
+from assent.domain.canonical import is_object
+from assent.domain.errors import AssentError, InvalidRequest
+from assent.domain.routes import Route
+from assent.domain.routes_file import checked, written
+from assent.services.channels import FROM_FILE, ChannelService, channels_of, checked_name
+from assent.services.people import DEFAULT_PROJECT
+from assent.services.routes import refuse_unknown_channels
+from assent.store.channels import StoredChannel
+from assent.store.routes import StoredRoute
+from assent.store.transaction import Transaction
+
+BY = str(Actor(Kind.SYSTEM, "assent.yaml"))
+_CHANNEL_KEYS = frozenset({"name", "type", "settings", "project", "enabled"})
+_log = structlog.get_logger()
+Given = TypeVar("Given")
+
+
+class Misplaced(InvalidRequest):
+    """Something in assent.yaml cannot be used; its message names the place."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileChannel:
+    place: str
+    project: str
+    name: str
+    type: str
+    settings: Mapping[str, Any]
+    enabled: bool
+
+
+@dataclass(frozen=True, slots=True)
+class FileRoute:
+    place: str
+    project: str
+    route: Route
+    enabled: bool
+
+    @property
+    def content(self) -> tuple[Mapping[str, Any], bool]:
+        return written(self.route), self.enabled
+
+
+class Configuration:
+    """What assent.yaml says of channels and routes. What was made through the API is left alone."""
+
+    def __init__(
+        self,
+        service: ChannelService,
+        channels: Sequence[Mapping[str, Any]] | None,
+        routes: Sequence[Mapping[str, Any]] | None,
+    ) -> None:
+        self.channels = [_placed(f"channels[{n}]", _channel, each, service) for n, each in enumerate(channels or ())]
+        self.routes = [_placed(f"routes[{n}]", _route, each, service) for n, each in enumerate(routes or ())]
+        _refuse_twice(self.channels)
+
+    def apply(self, tx: Transaction) -> None:
+        """Make what stands in the file stand in the data, and nothing else from there; the same on every node."""
+        before = {each.project for each in tx.channels.every() if each.source == FROM_FILE}
+        before |= tx.routes.projects(FROM_FILE)
+        wanted = {each.project: each.place for each in self.channels}
+        wanted |= {each.project: each.place for each in self.routes}
+        for project in sorted(before | set(wanted)):
+            if project in wanted:
+                _in_place(wanted[project], tx.projects.get, project)
+            tx.routes.wait_for_others(project)
+            self._apply_channels(tx, project)
+            self._apply_routes(tx, project)
+
+    def _apply_channels(self, tx: Transaction, project: str) -> None:
+        standing = {each.name: each for each in tx.channels.in_project(project)}
+        wanted = {each.name: each for each in self.channels if each.project == project}
+        for name, current in standing.items():
+            if current.source == FROM_FILE and (name not in wanted or wanted[name].type != current.type):
+                tx.channels.remove(current.id, now=tx.now())
+                _log.info("channel_removed", channel=name, project=project, source=FROM_FILE)
+        for name, each in wanted.items():
+            found = standing.get(name)
+            if found is not None and found.source != FROM_FILE:
+                msg = f"{each.place}/name: a channel called {name} was made elsewhere already; rename one of the two"
+                raise Misplaced(msg)
+            if found is None or found.type != each.type:
+                _add(tx, each)
+            elif _differs(found, each):
+                wished = replace(found, settings=each.settings, enabled=each.enabled, disabled_because=None)
+                tx.channels.save(wished, now=tx.now())
+
+    def _apply_routes(self, tx: Transaction, project: str) -> None:
+        known = {each.name for each in tx.channels.in_project(project)}
+        standing = tx.routes.in_project(project)
+        left = [each for each in standing if each.source == FROM_FILE]
+        now = tx.now()
+        ordered: list[str] = []
+        for each in self.routes:
+            if each.project != project:
+                continue
+            _in_place(each.place, refuse_unknown_channels, each.route, known)
+            same = next((one for one in left if (written(one.route), one.enabled) == each.content), None)
+            if same is not None:
+                left.remove(same)
+            ordered.append(same.id if same is not None else _add_route(tx, each, now))
+        for gone in left:
+            tx.routes.remove(gone.id, project=project)
+        tx.routes.reorder(project, ordered)
+        for other in standing:
+            if other.source != FROM_FILE and (missing := sorted(channels_of(other) - known)):
+                _log.warning("route_leads_nowhere", route=other.id, project=project, channels=missing)
+
+
+def _placed(
+    place: str, build: Callable[[str, Mapping[str, Any], ChannelService], Given], given: object, service: ChannelService
+) -> Given:
+    if not is_object(given):
+        msg = f"{place}: must be a mapping"
+        raise Misplaced(msg)
+    return _in_place(place, build, place, given, service)
+
+
+def _in_place(place: str, build: Callable[..., Given], *given: object) -> Given:
+    try:
+        return build(*given)
+    except Misplaced:
+        raise
+    except AssentError as error:
+        between = "" if error.message.startswith("/") else ": "
+        msg = f"{place}{between}{error.message}"
+        raise Misplaced(msg) from error
+
+
+def _channel(place: str, given: Mapping[str, Any], service: ChannelService) -> FileChannel:
+    for name in given:
+        if name not in _CHANNEL_KEYS:
+            raise InvalidRequest.at(f"/{name}", f"is not known here; there are {', '.join(sorted(_CHANNEL_KEYS))}")
+    settings: object = given.get("settings", {})
+    if not is_object(settings):
+        raise InvalidRequest.at("/settings", "must be a mapping")
+    name, kind = checked_name(str(given.get("name", ""))), str(given.get("type", ""))
+    service.check(kind, settings)
+    return FileChannel(place, _project(given), name, kind, dict(settings), _enabled(given))
+
+
+def _route(place: str, given: Mapping[str, Any], service: ChannelService) -> FileRoute:
+    del service  # which channels there are is known when it is applied
+    body = {str(name): value for name, value in given.items() if name not in {"project", "enabled"}}
+    return FileRoute(place, _project(given), checked(body, route_id=""), _enabled(given))
+
+
+def _project(given: Mapping[str, Any]) -> str:
+    project = given.get("project", DEFAULT_PROJECT)
+    if not isinstance(project, str) or not project:
+        raise InvalidRequest.at("/project", "must be the name of a project")
+    return project
+
+
+def _enabled(given: Mapping[str, Any]) -> bool:
+    enabled = given.get("enabled", True)
+    if not isinstance(enabled, bool):
+        raise InvalidRequest.at("/enabled", "must be true or false")
+    return enabled
+
+
+def _refuse_twice(channels: Sequence[FileChannel]) -> None:
+    seen: dict[tuple[str, str], str] = {}
+    for each in channels:
+        first = seen.setdefault((each.project, each.name), each.place)
+        if first != each.place:
+            msg = f"{each.place}/name: {each.name} is also the name of {first}"
+            raise Misplaced(msg)
+
+
+def _differs(found: StoredChannel, wanted: FileChannel) -> bool:
+    """One whose address turned out to be gone stays disabled until something about it changes."""
+    if dict(found.settings) != dict(wanted.settings):
+        return True
+    return found.enabled != wanted.enabled and found.disabled_because is None
+
+
+def _add(tx: Transaction, wanted: FileChannel) -> None:
+    now = tx.now()
+    tx.channels.add(
+        StoredChannel(
+            id=tx.new_id("ch"),
+            project=wanted.project,
+            name=wanted.name,
+            type=wanted.type,
+            settings=wanted.settings,
+            enabled=wanted.enabled,
+            source=FROM_FILE,
+            created_by=BY,
+            created_at=now,
+            updated_at=now,
+        )
+    )
+
+
+def _add_route(tx: Transaction, wanted: FileRoute, now: int) -> str:
+    route_id = tx.new_id("rt")
+    tx.routes.add(
+        StoredRoute(
+            id=route_id,
+            project=wanted.project,
+            position=0,
+            route=replace(wanted.route, id=route_id),
+            enabled=wanted.enabled,
+            source=FROM_FILE,
+            created_by=BY,
+            created_at=now,
+            updated_at=now,
+        )
+    )
+    return route_id

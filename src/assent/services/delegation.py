@@ -1,0 +1,241 @@
+"""Delegation: what waits is told to people by its route, they are reminded, it is escalated, and in the end closed."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import msgspec
+import structlog
+
+from assent.domain.access import ROUTE
+from assent.domain.breakpoint import Action, Breakpoint, Event, Status, advance, time_out
+from assent.domain.canonical import Json
+from assent.domain.errors import AssentError
+from assent.domain.instants import SECOND
+from assent.domain.notes import Purpose
+from assent.domain.preferences import deputy
+from assent.domain.routes import PERSON, Route, Step, StepKind, chosen, named, people, steps
+from assent.domain.routes_file import read, written
+from assent.domain.routing import Deputy
+from assent.services.addressing import PLACE, Plan, Reach, queue, reaches
+from assent.services.breakpoints import needs_ticket
+from assent.services.switchboard import Switchboard
+from assent.store.breakpoints import Deadline
+from assent.store.routings import Routing
+from assent.store.transaction import Transaction
+
+BATCH = 50
+"""How many one transaction brings forward. On SQLite, whoever writes meanwhile waits for it."""
+AGAIN = 60 * SECOND
+"""When to look again at one that could not be brought forward."""
+ENDS = frozenset({"released", "expired", "cancelled"})
+LONGEST_CHAIN = 3
+"""How many deputies of deputies are asked before the message goes to whoever is away after all."""
+_log = structlog.get_logger()
+
+
+@dataclass(slots=True)
+class Going:
+    """One breakpoint on its way, as far as it has come in this transaction."""
+
+    routing: Routing
+    current: Breakpoint
+    now: int
+    created: Event
+    told: list[Event] = field(default_factory=list[Event])
+    """What happened since the last look."""
+
+
+class DelegationService:
+    def __init__(self) -> None:
+        self.has_channels = False
+        """Whether any project has one, as of the last look: without, nobody has to hurry."""
+
+    def advance_due(self, tx: Transaction) -> int:
+        """Bring forward a batch of what is due; return how many were looked at."""
+        self.has_channels = tx.channels.any()
+        due = tx.routings.take_due(tx.now(), limit=BATCH)
+        for routing in due:
+            try:
+                self._advance(tx, routing)
+            except AssentError as error:
+                # One that cannot be told keeps none of the others from it.
+                _log.warning("delegation_failed", breakpoint=routing.breakpoint_id, error=str(error))
+                tx.routings.save(replace(routing, next_at=tx.now() + AGAIN))
+        return len(due)
+
+    def _advance(self, tx: Transaction, routing: Routing) -> None:
+        now = tx.now()
+        current = tx.breakpoints.get(routing.breakpoint_id, project=routing.project)
+        events = tx.breakpoints.events(current.id, after=0)
+        going = Going(routing, current, now, events[0], [each for each in events if each.seq > routing.seen])
+        if current.status is not Status.WAITING:
+            self._close(tx, going)
+        elif current.overdue(now):
+            # It ends in a moment, which brings it here again.
+            tx.routings.save(replace(routing, next_at=None))
+        else:
+            self._go_on(tx, going)
+
+    def _go_on(self, tx: Transaction, going: Going) -> None:
+        if going.routing.done == 0:
+            going.routing = self._chosen(tx, going)
+        route = _route(going.routing)
+        if route is None:
+            tx.routings.save(replace(going.routing, next_at=None))
+            return
+        plan = steps(route, going.current.created_at)
+        for step in _due(plan[going.routing.done :], going.now):
+            self._take(tx, going, route, step)
+            if going.current.status is not Status.WAITING:
+                break
+        self._follow(tx, going)
+        done = sum(each.at <= going.now for each in plan)
+        left = plan[done].at if done < len(plan) else None
+        ended = going.current.status is not Status.WAITING
+        next_at = going.now if ended else left
+        tx.routings.save(replace(going.routing, done=done, seen=going.current.version, next_at=next_at))
+
+    def _chosen(self, tx: Transaction, going: Going) -> Routing:
+        """Choose the route and keep it as it is now; a mandatory ticket is made whatever the routes say."""
+        current = going.current
+        routes = [each.route for each in tx.routes.in_project(current.project) if each.enabled]
+        route = chosen(routes, current)
+        tickets = ticket_channels(tx, current)
+        if tickets:
+            route = route or Route(id="", pattern="*", channels=())
+            route = replace(route, channels=tuple(dict.fromkeys((*route.channels, *tickets))))
+        if route is None:
+            return replace(going.routing, done=1)
+        kept = msgspec.json.encode(written(route)).decode()
+        return replace(going.routing, route_id=route.id or None, route=kept)
+
+    def _take(self, tx: Transaction, going: Going, route: Route, step: Step) -> None:
+        if step.kind is StepKind.ASK:
+            self._ask(tx, going, route)
+        elif step.kind is StepKind.REMIND:
+            self._remind(tx, going, step.index)
+        elif step.kind is StepKind.ESCALATE:
+            self._escalate(tx, going, route, step.index)
+        else:
+            self._time_out(tx, going, route)
+
+    def _ask(self, tx: Transaction, going: Going, route: Route) -> None:
+        plan = Plan(route.channels, route.fallback, route.quiet)
+        for reach in self._reaches(tx, going, route.to, plan):
+            queue(tx, going.current, going.created, Purpose.ASK, reach)
+
+    def _reaches(self, tx: Transaction, going: Going, to: Sequence[str], plan: Plan) -> list[Reach]:
+        directory = tx.people.directory(going.current.project, named(to, going.current))
+        meant = people(to, going.current, directory)
+        asked = [self._stands_in(tx, going, each) for each in meant]
+        return reaches(tx, going.current.project, list(dict.fromkeys(asked)), plan, now=going.now)
+
+    def _stands_in(self, tx: Transaction, going: Going, person: str) -> str:
+        """Return who is asked in place of somebody who is away; from now on they may answer."""
+        found = person
+        for _ in range(LONGEST_CHAIN):
+            known = tx.people.find_by_name(found)
+            wishes = tx.preferences.of([known.id]).get(known.id) if known else None
+            instead = deputy(wishes, going.now) if wishes else None
+            if instead is None or instead == person:
+                break
+            found = instead
+        able = tx.people.directory(going.current.project, [found]).people
+        if found == person or found not in able:
+            return person
+        self._record(tx, going, Action.DELEGATE, {"from": person, "to": found})
+        self._admit(going, Deputy(found, person))
+        return found
+
+    def _remind(self, tx: Transaction, going: Going, index: int) -> None:
+        current = going.current
+        answered = {PERSON + each.person for each in tx.breakpoints.responses(current.id)} if current.votes else set()
+        lines = [each for each in tx.deliveries.told(current.id) if each[1] not in answered]
+        known = {each.id: each for each in tx.channels.in_project(current.project)}
+        there = [(known[channel], recipient) for channel, recipient in lines if channel in known]
+        if not there:
+            return
+        to: list[Json] = sorted({_shown(stored.name, recipient) for stored, recipient in there})
+        event = self._record(tx, going, Action.REMIND, {"n": index + 1, "to": to})
+        for stored, recipient in there:
+            queue(tx, going.current, event, Purpose.REMIND, Reach(stored, recipient))
+
+    def _escalate(self, tx: Transaction, going: Going, route: Route, index: int) -> None:
+        level = route.escalate[index]
+        plan = Plan(level.channels or route.channels, route.fallback, quiet=False)
+        ways = self._reaches(tx, going, level.to, plan)
+        directory = tx.people.directory(going.current.project, named(level.to, going.current))
+        meant = people(level.to, going.current, directory)
+        for person in meant:
+            self._admit(going, Deputy(person))
+        event = self._record(tx, going, Action.ESCALATE, {"level": index + 1, "to": list(meant)})
+        for reach in ways:
+            queue(tx, going.current, event, Purpose.ESCALATE, reach)
+
+    def _time_out(self, tx: Transaction, going: Going, route: Route) -> None:
+        assert route.timeout is not None, "only a route with one has this step"
+        ending = going.current.but(on_timeout=route.timeout.then)
+        changed, event = time_out(ending, at=going.now, actor=ROUTE)
+        tx.breakpoints.move(changed, [event], deadline=Deadline.AHEAD, now=going.now)
+        tx.changed(changed)
+        going.current = changed
+
+    def _follow(self, tx: Transaction, going: Going) -> None:
+        """Tell whoever follows every event what was answered meanwhile."""
+        answers = [each for each in going.told if each.type == "responded"]
+        if not answers:
+            return
+        for channel, recipient in tx.deliveries.told(going.current.id):
+            stored = tx.channels.find(channel)
+            kind = Switchboard.kind(stored) if stored else None
+            if stored is not None and kind is not None and kind.follows:
+                for event in answers:
+                    queue(tx, going.current, event, Purpose.TELL, Reach(stored, recipient))
+
+    def _close(self, tx: Transaction, going: Going) -> None:
+        """Whatever was said about it must not look open any more."""
+        current = going.current
+        tx.deliveries.supersede_unsent(current.id, now=going.now)
+        self._follow(tx, going)
+        end = next((each for each in going.told if each.type in ENDS), None)
+        if end is not None:
+            for channel, recipient in tx.deliveries.told(current.id):
+                stored = tx.channels.find(channel)
+                if stored is not None:
+                    queue(tx, current, end, Purpose.CLOSE, Reach(stored, recipient))
+        tx.routings.save(replace(going.routing, seen=current.version, next_at=None))
+
+    def _record(self, tx: Transaction, going: Going, action: Action, metadata: dict[str, Json]) -> Event:
+        changed, event = advance(going.current, action, actor=ROUTE, at=going.now, metadata=metadata)
+        tx.breakpoints.move(changed, [event], deadline=Deadline.AHEAD, now=going.now)
+        tx.changed(changed, quietly=True)
+        going.current = changed
+        return event
+
+    def _admit(self, going: Going, new: Deputy) -> None:
+        deputies = tuple(dict.fromkeys((*going.routing.deputies, new)))
+        going.routing = replace(going.routing, deputies=deputies)
+
+
+def ticket_channels(tx: Transaction, asked: Breakpoint) -> tuple[str, ...]:
+    """Return the channels that make the ticket which the project demands for its tags."""
+    if not needs_ticket(tx, asked):
+        return ()
+    return tuple(each.name for each in tx.channels.in_project(asked.project) if each.type == "jira")
+
+
+def _route(routing: Routing) -> Route | None:
+    if routing.route is None:
+        return None
+    return read(msgspec.json.decode(routing.route), route_id=routing.route_id or "")
+
+
+def _due(left: Sequence[Step], now: int) -> list[Step]:
+    """Return the steps whose time has come; of several reminders that were missed, only the last is made up for."""
+    due = [each for each in left if each.at <= now]
+    last = max((each.at for each in due if each.kind is StepKind.REMIND), default=0)
+    return [each for each in due if each.kind is not StepKind.REMIND or each.at == last]
+
+
+def _shown(channel: str, recipient: str) -> str:
+    return f"channel:{channel}" if recipient == PLACE else recipient

@@ -1,0 +1,101 @@
+"""Who people are on a channel: said by an admin, or by themselves where they follow a link that the channel gave."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from assent.domain.access import Kind, Permission, Principal
+from assent.domain.errors import Forbidden, InvalidRequest, NotFound
+from assent.domain.instants import SECOND
+from assent.domain.secrets import secret, secret_hash, well_formed
+from assent.services.channels import ChannelService
+from assent.services.people import PeopleService
+from assent.store.channels import StoredChannel
+from assent.store.links import Link, Offer
+from assent.store.transaction import Transaction
+
+OFFER_LIFE = 15 * 60 * SECOND
+"""Short: whoever follows it signed in becomes the one who asked for it."""
+LONGEST = 255
+
+
+@dataclass(frozen=True, slots=True)
+class Offered:
+    channel: StoredChannel
+    offer: Offer
+
+
+class LinkService:
+    def __init__(self, people: PeopleService, channels: ChannelService, random: Callable[[int], bytes]) -> None:
+        self._people = people
+        self._channels = channels
+        self._random = random
+
+    def of_channel(self, tx: Transaction, channel_id: str, *, by: Principal) -> list[Link]:
+        by.require(Permission.MANAGE)
+        return tx.links.of_channel(self._channels.known(tx, channel_id, by=by).id)
+
+    def link(self, tx: Transaction, channel_id: str, identity: str, name: str, *, by: Principal) -> Link:
+        """Say who somebody on the channel is; as with signing in, not for people of other projects."""
+        by.require(Permission.MANAGE)
+        channel = self._channels.known(tx, channel_id, by=by)
+        person = self._people.known(tx, name, by=by)
+        self._people.refuse_foreign(tx, person, by)
+        _check(identity)
+        tx.links.link(channel.id, identity, person_id=person.id, by=str(by.actor), now=tx.now())
+        return next(each for each in tx.links.of_channel(channel.id) if each.identity == identity)
+
+    def unlink(self, tx: Transaction, channel_id: str, identity: str, *, by: Principal) -> None:
+        by.require(Permission.MANAGE)
+        tx.links.unlink(self._channels.known(tx, channel_id, by=by).id, identity)
+
+    def unlink_own(self, tx: Transaction, channel_id: str, identity: str, *, by: Principal) -> None:
+        """Everybody may stop being somebody on a channel."""
+        if Link(channel_id, identity, by.name, "", 0) not in map(_bare, tx.links.of_person(by.id)):
+            msg = "This is not linked to you."
+            raise NotFound(msg)
+        tx.links.unlink(channel_id, identity)
+
+    def offer(self, tx: Transaction, channel_id: str, identity: str, *, shown_as: str) -> str:
+        """Return the secret of a link for somebody on the channel whom we do not know; opening it decides nothing."""
+        _check(identity)
+        now = tx.now()
+        tx.links.forget_offers(now)
+        plain = secret("link", self._random(32))
+        offer = Offer(channel_id, identity, shown_as[:LONGEST] or identity, now + OFFER_LIFE)
+        tx.links.offer(secret_hash(plain), offer)
+        return plain
+
+    def look(self, tx: Transaction, plain: str, *, by: Principal) -> Offered:
+        """Show what a link would do; looking does not use it up."""
+        found = tx.links.find_offer(secret_hash(plain), now=tx.now()) if well_formed(plain) else None
+        return self._offered(tx, found, by)
+
+    def accept(self, tx: Transaction, plain: str, *, by: Principal) -> Offered:
+        """Link the one who asked on the channel to whoever is signed in here."""
+        now = tx.now()
+        offered = self._offered(tx, tx.links.take_offer(secret_hash(plain), now=now), by)
+        offer = offered.offer
+        tx.links.link(offer.channel_id, offer.identity, person_id=by.id, by=str(by.actor), now=now)
+        return offered
+
+    def _offered(self, tx: Transaction, offer: Offer | None, by: Principal) -> Offered:
+        if by.kind is not Kind.PERSON:
+            msg = "Only a person can be linked."
+            raise Forbidden(msg)
+        channel = tx.channels.find(offer.channel_id) if offer else None
+        if offer is None or channel is None or channel.removed_at is not None:
+            msg = "This link was used already or is too old. Ask for a new one on the channel."
+            raise NotFound(msg)
+        if not tx.people.live_roles(by.id, project=channel.project, token_id=by.token_id, now=tx.now()):
+            msg = "You have no role in the project of this channel."
+            raise Forbidden(msg)
+        return Offered(channel, offer)
+
+
+def _bare(link: Link) -> Link:
+    return Link(link.channel_id, link.identity, link.person, "", 0)
+
+
+def _check(identity: str) -> None:
+    if not 1 <= len(identity) <= LONGEST or not identity.isprintable():
+        raise InvalidRequest.at("/identity", f"must have 1 to {LONGEST} visible characters")

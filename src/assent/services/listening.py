@@ -1,0 +1,133 @@
+"""Channels with a connection of their own: kept listening on every node that has a worker."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, cast
+
+import structlog
+
+from assent.domain.errors import InvalidRequest
+from assent.domain.instants import SECOND
+from assent.ports import Clock, Database, Listening
+from assent.services.answering import AnsweringService
+from assent.services.switchboard import Switchboard
+from assent.store.channels import StoredChannel
+from assent.store.transaction import Transaction
+
+LOOK_SECONDS = 3.0
+NOTE_EVERY = 10 * SECOND
+LONGEST_PAUSE = 60.0
+_log = structlog.get_logger()
+
+
+@dataclass(slots=True)
+class _Listener:
+    """A channel as it was when it began to listen."""
+
+    stored: StoredChannel
+    channel: Listening
+    task: asyncio.Task[None]
+    noted: int = 0
+
+    def serves(self, stored: StoredChannel) -> bool:
+        return stored.updated_at == self.stored.updated_at
+
+
+class Listeners:
+    """Starts, restarts and stops listening as channels come, change and go; `run` until cancelled."""
+
+    def __init__(
+        self,
+        database: Database[Transaction],
+        switchboard: Switchboard,
+        answering: AnsweringService,
+        *,
+        clock: Clock,
+        pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._database = database
+        self._switchboard = switchboard
+        self._answering = answering
+        self._clock = clock
+        self._pause = pause
+        self._running: dict[str, _Listener] = {}
+
+    async def run(self) -> None:
+        try:
+            while True:
+                try:
+                    await self.look()
+                except Exception:  # noqa: BLE001  # the worker loop
+                    _log.exception("listening_failed")
+                await self._pause(LOOK_SECONDS)
+        finally:
+            await self.stop()
+
+    async def look(self) -> None:
+        """Compare who listens with who should, and put it right."""
+        every = await self._database.read(lambda tx: tx.channels.every())
+        wanted = {each.id: each for each in every if each.enabled}
+        for channel_id, listener in list(self._running.items()):
+            if channel_id not in wanted or not listener.serves(wanted[channel_id]):
+                await self._hang_up(channel_id)
+        for channel_id, stored in wanted.items():
+            if channel_id not in self._running:
+                self._begin(stored)
+        await self._note()
+
+    async def stop(self) -> None:
+        for channel_id in list(self._running):
+            await self._hang_up(channel_id)
+
+    def _begin(self, stored: StoredChannel) -> None:
+        try:
+            channel = self._switchboard.channel(stored)
+        except InvalidRequest as error:
+            # Whoever looks at the channel sees it too; here it is tried again at the next look.
+            _log.info("channel_unusable", channel=stored.id, type=stored.type, error=error.message)
+            return
+        if hasattr(channel, "listen"):
+            listening = cast("Listening", channel)
+            task = asyncio.create_task(self._keep_listening(stored, listening))
+            self._running[stored.id] = _Listener(stored, listening, task)
+
+    async def _hang_up(self, channel_id: str) -> None:
+        listener = self._running.pop(channel_id)
+        listener.task.cancel()
+        await asyncio.gather(listener.task, return_exceptions=True)
+
+    async def _keep_listening(self, stored: StoredChannel, channel: Listening) -> None:
+        """Listen again whenever it fails, later each time; one that comes back by itself does not want to listen."""
+        take: Callable[[Any], Awaitable[Mapping[str, Any] | None]] = partial(self._answering.take, stored)
+        wait = 1.0
+        while True:
+            began = _steady()
+            try:
+                await channel.listen(take)
+            except Exception:  # noqa: BLE001  # the worker loop
+                _log.exception("listening_failed", channel=stored.id, type=stored.type)
+            else:
+                return
+            wait = 1.0 if _steady() - began > LONGEST_PAUSE * SECOND else min(wait * 2, LONGEST_PAUSE)
+            await self._pause(wait)
+
+    async def _note(self) -> None:
+        """Write down, now and then, when each channel was last heard."""
+        for listener in self._running.values():
+            heard = listener.channel.heard_at()
+            if heard is None or heard - listener.noted < NOTE_EVERY:
+                continue
+            listener.noted = heard
+            at = self._clock.now() - (_steady() - heard)
+            await self._database.write(partial(_note_heard, channel_id=listener.stored.id, at=at))
+
+
+def _note_heard(tx: Transaction, *, channel_id: str, at: int) -> None:
+    tx.channels.note_heard(channel_id, at)
+
+
+def _steady() -> int:
+    return time.monotonic_ns() // 1000

@@ -1,0 +1,58 @@
+"""How people want to be reached, said by themselves or by an admin for them."""
+
+from collections.abc import Mapping
+
+from assent.domain.access import Kind, Permission, Principal, Role
+from assent.domain.canonical import Json
+from assent.domain.errors import Forbidden, InvalidRequest, NotFound
+from assent.domain.preferences import NONE, Preferences, read
+from assent.services.people import PeopleService
+from assent.store.people import Person
+from assent.store.transaction import Transaction
+
+
+class PreferenceService:
+    def __init__(self, people: PeopleService) -> None:
+        self._people = people
+
+    def of(self, tx: Transaction, name: str, *, by: Principal) -> Preferences:
+        person = self._person(tx, name, by)
+        return tx.preferences.of([person.id]).get(person.id, NONE)
+
+    def put(self, tx: Transaction, name: str, body: Mapping[str, Json], *, by: Principal) -> Preferences:
+        person = self._person(tx, name, by)
+        if person.id != by.id:
+            self._people.refuse_foreign(tx, person, by)
+        wanted = read(body)
+        before = tx.preferences.of([person.id]).get(person.id, NONE)
+        known = {each.name for each in tx.channels.in_project(by.project)} | set(before.channels)
+        for n, channel in enumerate(wanted.channels):
+            if channel not in known:
+                raise InvalidRequest.at(f"/channels/{n}", f"there is no channel called {channel}")
+        if wanted.away is not None and wanted.away != before.away:
+            self._check_deputy(tx, wanted.away.deputy, person, by)
+        tx.preferences.put(person.id, wanted, now=tx.now())
+        return wanted
+
+    def _person(self, tx: Transaction, name: str, by: Principal) -> Person:
+        """Others are shown to admins only; to everybody else it does not matter whether they exist."""
+        if by.kind is Kind.PERSON and by.name == name:
+            found = tx.people.find(by.id)
+            if found is not None:
+                return found
+        if by.kind is Kind.PERSON and not by.may(Permission.MANAGE):
+            msg = "Everybody sets their own preferences; those of others are for admins."
+            raise Forbidden(msg)
+        by.require(Permission.MANAGE)
+        return self._people.known(tx, name, by=by)
+
+    def _check_deputy(self, tx: Transaction, name: str, person: Person, by: Principal) -> None:
+        if name == person.name:
+            raise InvalidRequest.at("/away/deputy", "must be somebody else")
+        try:
+            found = self._people.known(tx, name, by=by)
+        except NotFound as error:
+            raise InvalidRequest.at("/away/deputy", f"there is nobody called {name}") from error
+        live = tx.people.live_roles(found.id, project=by.project, token_id=None, now=tx.now())
+        if Role.REVIEWER not in live:
+            raise InvalidRequest.at("/away/deputy", f"{name} is no reviewer in this project")

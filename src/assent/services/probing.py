@@ -1,0 +1,118 @@
+"""Trying a channel: its settings, and if asked for, a message that says it is only a test."""
+
+from dataclasses import dataclass, replace
+from functools import partial
+
+from assent.domain.access import Kind, Permission, Principal
+from assent.domain.breakpoint import NEVER, Breakpoint, record
+from assent.domain.errors import InvalidRequest, Unavailable
+from assent.domain.notes import Addressee, Note, Purpose
+from assent.outbound import Permanent, Transient
+from assent.ports import Clock, Database, Ids
+from assent.services.channels import ChannelService
+from assent.services.switchboard import Switchboard
+from assent.store.channels import StoredChannel
+from assent.store.transaction import Transaction
+
+QUESTION = "This is a test of the channel. Nothing is waiting for an answer."
+
+
+@dataclass(frozen=True, slots=True)
+class Probed:
+    ok: bool
+    detail: str
+    sent: bool = False
+
+
+class Prober:
+    def __init__(
+        self,
+        database: Database[Transaction],
+        channels: ChannelService,
+        switchboard: Switchboard,
+        *,
+        clock: Clock,
+        ids: Ids,
+        base_url: str,
+    ) -> None:
+        self._database = database
+        self._channels = channels
+        self._switchboard = switchboard
+        self._clock = clock
+        self._ids = ids
+        self._base_url = base_url
+
+    async def test(self, channel_id: str, *, by: Principal, send: bool = False) -> Probed:
+        """Try the settings, then send if asked to; what came of it is kept as the channel's health."""
+        by.require(Permission.MANAGE)
+        stored, to = await self._database.read(partial(self._found, channel_id=channel_id, by=by))
+        probed = await self._tried(stored, to, by=by, send=send)
+
+        def use_case(tx: Transaction) -> None:
+            if probed.ok:
+                tx.channels.note_ok(stored.id, tx.now())
+            else:
+                tx.channels.note_failed(stored.id, probed.detail, tx.now())
+
+        await self._database.write(use_case)
+        return probed
+
+    def _found(self, tx: Transaction, channel_id: str, *, by: Principal) -> tuple[StoredChannel, Addressee]:
+        stored = self._channels.known(tx, channel_id, by=by)
+        kind = self._switchboard.kind(stored)
+        person = tx.people.find(by.id) if by.kind is Kind.PERSON else None
+        if kind is None or person is None or not kind.personal(stored.settings):
+            return stored, Addressee()
+        identity = tx.links.identity_of(stored.id, person.id)
+        return stored, Addressee(person.name, person.display_name, person.email, identity)
+
+    async def _tried(self, stored: StoredChannel, to: Addressee, *, by: Principal, send: bool) -> Probed:
+        try:
+            channel = self._switchboard.channel(stored)
+            found = await channel.check()
+            if send:
+                await channel.send(self._note(stored, to, by))
+        except (InvalidRequest, Unavailable) as error:
+            return Probed(ok=False, detail=error.message)
+        except (Transient, Permanent) as error:
+            return Probed(ok=False, detail=str(error))
+        return Probed(ok=True, detail=found, sent=send)
+
+    def _note(self, stored: StoredChannel, to: Addressee, by: Principal) -> Note:
+        now = self._clock.now()
+        supposed = Breakpoint(
+            id=self._ids.new("bp", now),
+            project=stored.project,
+            on_timeout="expire",
+            callback_url=None,
+            digest="0" * 64,
+            created_at=now,
+            due_at=NEVER,
+            agent_id="assent",
+            run_id=None,
+            title=f"A test of the channel {stored.name}",
+            gate="assent.channel-test",
+            payload={"question": QUESTION},
+            tags=(),
+            seats=(),
+            strategy="single",
+            # Nothing that looks as if it could be answered on the channel.
+            risk="high",
+            priority="normal",
+            ttl_seconds=None,
+            created_by=by.actor,
+            created_by_id=by.id,
+            auto_approval={},
+            warnings=(),
+        )
+        asked, event = record(supposed, "created", actor=by.actor, at=now)
+        note = Note(
+            id=self._ids.new("dlv", now),
+            purpose=Purpose.ASK,
+            to=to,
+            breakpoint=asked,
+            event=event,
+            review_url=self._base_url,
+            answer_url=f"{self._base_url}/callbacks/{stored.id}",
+        )
+        return replace(note, at=now)

@@ -1,0 +1,124 @@
+"""What a route would do with a breakpoint: whom it would tell, where and when. Nobody is told anything."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from assent.domain.access import Permission, Principal
+from assent.domain.breakpoint import Breakpoint, Status
+from assent.domain.draft import Draft
+from assent.domain.preferences import NONE, deputy
+from assent.domain.routes import Route, Step, StepKind, chosen, named, people, steps
+from assent.services.addressing import PLACE, Plan, reaches
+from assent.services.delegation import LONGEST_CHAIN, ticket_channels
+from assent.services.raising import Raised, Ready, experts_of
+from assent.services.rules import Question, RuleService
+from assent.store.transaction import Transaction
+
+
+@dataclass(frozen=True, slots=True)
+class Telling:
+    """One message that would be sent."""
+
+    channel: str
+    person: str | None
+    """None for the place that the channel has of its own."""
+    not_before: int | None = None
+    """When their quiet hours end."""
+
+
+@dataclass(frozen=True, slots=True)
+class ForecastStep:
+    kind: StepKind
+    at: int
+    told: tuple[Telling, ...] = ()
+    then: str | None = None
+    """How a time-out would end it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    route: Route | None
+    steps: tuple[ForecastStep, ...]
+    warnings: tuple[str, ...]
+
+
+class RouteCheck:
+    def __init__(self, rules: RuleService) -> None:
+        self._rules = rules
+
+    def of_breakpoint(self, tx: Transaction, breakpoint_id: str, *, by: Principal) -> Forecast:
+        by.require(Permission.READ_PEOPLE)
+        return forecast(tx, tx.breakpoints.get(breakpoint_id, project=by.project))
+
+    def of_draft(self, tx: Transaction, draft: Draft, *, by: Principal) -> Forecast:
+        """Read the draft as the breakpoint it would be if the caller raised it now."""
+        by.require(Permission.READ_PEOPLE)
+        now = tx.now()
+        recommendation = self._rules.recommend(tx, by.project, Question.of(draft), now=now)
+        raised = Raised(draft, by, draft.digest(by.project), "bp_supposed", now)
+        return forecast(tx, Ready.of(raised, recommendation, experts_of(tx, draft, by)).new)
+
+
+def forecast(tx: Transaction, asked: Breakpoint) -> Forecast:
+    if asked.status is not Status.WAITING:
+        how = "A rule approves this" if asked.ended_by and asked.ended_by.kind == "rule" else "This has ended"
+        return Forecast(None, (), (f"{how}; nobody is told.",))
+    route = chosen([each.route for each in tx.routes.in_project(asked.project) if each.enabled], asked)
+    tickets = ticket_channels(tx, asked)
+    if tickets:
+        route = route or Route(id="", pattern="*", channels=())
+        route = replace(route, channels=tuple(dict.fromkeys((*route.channels, *tickets))))
+    if route is None:
+        return Forecast(None, (), ("No route matches: it waits in the inbox, and nobody is told.",))
+    foreseen = tuple(_step(tx, asked, route, each) for each in steps(route, asked.created_at))
+    return Forecast(route, foreseen, tuple(_warnings(tx, asked, route, foreseen)))
+
+
+def _step(tx: Transaction, asked: Breakpoint, route: Route, step: Step) -> ForecastStep:
+    if step.kind is StepKind.TIME_OUT:
+        return ForecastStep(step.kind, step.at, then=route.timeout.then if route.timeout else None)
+    if step.kind is StepKind.ESCALATE:
+        level = route.escalate[step.index]
+        plan = Plan(level.channels or route.channels, route.fallback, quiet=False)
+        return ForecastStep(step.kind, step.at, _told(tx, asked, level.to, plan, step.at))
+    plan = Plan(route.channels, route.fallback, route.quiet and step.kind is StepKind.ASK)
+    return ForecastStep(step.kind, step.at, _told(tx, asked, route.to, plan, step.at))
+
+
+def _told(tx: Transaction, asked: Breakpoint, to: Sequence[str], plan: Plan, at: int) -> tuple[Telling, ...]:
+    meant = people(to, asked, tx.people.directory(asked.project, named(to, asked)))
+    present = list(dict.fromkeys(_stands_in(tx, asked.project, each, at) for each in meant))
+    return tuple(
+        Telling(
+            each.channel.name,
+            None if each.recipient == PLACE else each.recipient.partition(":")[2],
+            each.not_before or None,
+        )
+        for each in reaches(tx, asked.project, present, plan, now=at)
+    )
+
+
+def _stands_in(tx: Transaction, project: str, person: str, at: int) -> str:
+    """Return whom delegation would ask in place of somebody who is away."""
+    found = person
+    for _ in range(LONGEST_CHAIN):
+        known = tx.people.find_by_name(found)
+        instead = deputy(tx.preferences.of([known.id]).get(known.id, NONE), at) if known else None
+        if instead is None or instead == person:
+            break
+        found = instead
+    return found if found in tx.people.directory(project, [found]).people else person
+
+
+def _warnings(tx: Transaction, asked: Breakpoint, route: Route, foreseen: Sequence[ForecastStep]) -> list[str]:
+    known = {each.name: each for each in tx.channels.in_project(asked.project)}
+    found = [f"There is no channel called {name}." for name in route.channels if name not in known]
+    found += [
+        f"The channel {name} is disabled." for name in route.channels if name in known and not known[name].enabled
+    ]
+    found += [
+        f"Nobody is told when it comes to {each.kind.value}."
+        for each in foreseen
+        if each.kind is not StepKind.TIME_OUT and not each.told
+    ]
+    return found

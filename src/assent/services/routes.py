@@ -1,0 +1,103 @@
+"""Routes: written, changed, put in order, and asked where a breakpoint would go."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from assent.domain.access import Permission, Principal
+from assent.domain.canonical import Json
+from assent.domain.errors import InvalidRequest
+from assent.domain.routes import GROUP, PERSON, Route
+from assent.domain.routes_file import checked, written
+from assent.services.channels import FROM_FILE, in_file
+from assent.store.routes import StoredRoute
+from assent.store.transaction import Transaction
+
+MOST = 1_000
+
+
+class RouteService:
+    def listed(self, tx: Transaction, *, by: Principal) -> list[StoredRoute]:
+        """Return the routes in the order they are asked: those of assent.yaml first."""
+        by.require(Permission.READ_PEOPLE)
+        return tx.routes.in_project(by.project)
+
+    def create(self, tx: Transaction, body: Mapping[str, Json], *, by: Principal, enabled: bool = True) -> StoredRoute:
+        by.require(Permission.RULES)
+        tx.routes.wait_for_others(by.project)
+        route_id = tx.new_id("rt")
+        route = checked(body, route_id=route_id)
+        refuse_unknown(tx, route, by.project)
+        standing = tx.routes.in_project(by.project)
+        if len(standing) >= MOST:
+            raise InvalidRequest.at("/", f"a project has at most {MOST:,} routes")
+        now = tx.now()
+        made = StoredRoute(
+            id=route_id,
+            project=by.project,
+            position=max((each.position for each in standing), default=0) + 1,
+            route=route,
+            enabled=enabled,
+            created_by=str(by.actor),
+            created_at=now,
+            updated_at=now,
+        )
+        tx.routes.add(made)
+        return made
+
+    def change(self, tx: Transaction, route_id: str, changes: Mapping[str, Json], *, by: Principal) -> StoredRoute:
+        """Change what is given and leave the rest; null takes something away."""
+        current = self._to_change(tx, route_id, by)
+        said = {name: value for name, value in changes.items() if name != "enabled"}
+        merged = {name: value for name, value in {**written(current.route), **said}.items() if value is not None}
+        route = checked(merged, route_id=route_id)
+        if route != current.route:
+            refuse_unknown(tx, route, by.project)
+        wanted = replace(current, route=route, enabled=changes.get("enabled", current.enabled))
+        return current if wanted == current else tx.routes.save(wanted, now=tx.now())
+
+    def remove(self, tx: Transaction, route_id: str, *, by: Principal) -> None:
+        self._to_change(tx, route_id, by)
+        tx.routes.remove(route_id, project=by.project)
+
+    def reorder(self, tx: Transaction, route_ids: Sequence[str], *, by: Principal) -> list[StoredRoute]:
+        """Put those that were not written in assent.yaml in this order; all of them have to be named."""
+        by.require(Permission.RULES)
+        tx.routes.wait_for_others(by.project)
+        movable = [each.id for each in tx.routes.in_project(by.project) if each.source != FROM_FILE]
+        if sorted(movable) != sorted(route_ids):
+            raise InvalidRequest.at("/ids", "must name every route once, except those of assent.yaml")
+        tx.routes.reorder(by.project, route_ids)
+        return tx.routes.in_project(by.project)
+
+    def _to_change(self, tx: Transaction, route_id: str, by: Principal) -> StoredRoute:
+        by.require(Permission.RULES)
+        tx.routes.wait_for_others(by.project)
+        current = tx.routes.get(route_id, project=by.project)
+        if current.source == FROM_FILE:
+            raise in_file("route", route_id)
+        return current
+
+
+def refuse_unknown(tx: Transaction, route: Route, project: str) -> None:
+    """A route to a name that nobody has would be told to nobody."""
+    refuse_unknown_channels(route, {each.name for each in tx.channels.in_project(project)})
+    groups = tx.people.groups(project)
+    for pointer, names in _targets(route):
+        for n, name in enumerate(names):
+            if name.startswith(GROUP) and name.removeprefix(GROUP) not in groups:
+                raise InvalidRequest.at(f"{pointer}/{n}", f"there is no group {name.removeprefix(GROUP)}")
+            if name.startswith(PERSON) and tx.people.find_by_name(name.removeprefix(PERSON)) is None:
+                raise InvalidRequest.at(f"{pointer}/{n}", f"there is nobody called {name.removeprefix(PERSON)}")
+
+
+def refuse_unknown_channels(route: Route, known: set[str]) -> None:
+    listed = [("/channels", route.channels), ("/fallback", route.fallback)]
+    listed += [(f"/escalate/{n}/channels", level.channels) for n, level in enumerate(route.escalate)]
+    for pointer, names in listed:
+        for n, name in enumerate(names):
+            if name not in known:
+                raise InvalidRequest.at(f"{pointer}/{n}", f"there is no channel called {name}")
+
+
+def _targets(route: Route) -> list[tuple[str, tuple[str, ...]]]:
+    return [("/to", route.to), *((f"/escalate/{n}/to", level.to) for n, level in enumerate(route.escalate))]

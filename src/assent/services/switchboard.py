@@ -1,0 +1,34 @@
+"""The channels of all projects, ready to speak: made from their settings when they are first needed."""
+
+from assent.channels.registry import KINDS, ChannelKind
+from assent.channels.tools import Tools
+from assent.domain.errors import InvalidRequest
+from assent.ports import Channel
+from assent.store.channels import StoredChannel
+
+MOST = 1_000
+
+
+class Switchboard:
+    def __init__(self, tools: Tools) -> None:
+        self._tools = tools
+        self._made: dict[str, tuple[int, Channel]] = {}
+
+    def channel(self, stored: StoredChannel) -> Channel:
+        """Return the channel as its settings are now; raises InvalidRequest where they cannot be used."""
+        made = self._made.get(stored.id)
+        if made is not None and made[0] == stored.updated_at:
+            return made[1]
+        kind = KINDS.get(stored.type)
+        if kind is None:
+            raise InvalidRequest.at("/type", f"must be one of {', '.join(sorted(KINDS))}")
+        channel = kind.make(stored.settings, self._tools)
+        if len(self._made) >= MOST:
+            self._made.clear()
+        self._made[stored.id] = (stored.updated_at, channel)
+        return channel
+
+    @staticmethod
+    def kind(stored: StoredChannel) -> ChannelKind | None:
+        """Return what is known of its type; None for one that this version does not have."""
+        return KINDS.get(stored.type)

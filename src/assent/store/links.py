@@ -1,0 +1,127 @@
+"""Who people are on a channel, and the offers to say so."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from assent.domain.errors import Conflict, NotFound
+from assent.ports import Session
+from assent.store.people import COLUMNS as PERSON_COLUMNS
+from assent.store.people import Person
+from assent.store.sql import insert
+
+INSERT = insert(
+    "assent_links",
+    ("channel_id", "identity", "person_id", "linked_by", "linked_at"),
+    suffix="ON CONFLICT (channel_id, identity) DO NOTHING",
+)
+SELECT_PERSON = f"""
+    SELECT {", ".join(f"p.{column}" for column in PERSON_COLUMNS)}
+    FROM assent_links l JOIN assent_people p ON p.id = l.person_id
+    WHERE l.channel_id = :channel_id AND l.identity = :identity AND p.active = 1"""
+SELECT_IDENTITY = """
+    SELECT identity FROM assent_links WHERE channel_id = :channel_id AND person_id = :person_id
+    ORDER BY linked_at DESC, identity LIMIT 1"""
+SELECT_LINKS = """
+    SELECT l.channel_id, l.identity, p.name, l.linked_by, l.linked_at
+    FROM assent_links l JOIN assent_people p ON p.id = l.person_id"""
+DELETE = "DELETE FROM assent_links WHERE channel_id = :channel_id AND identity = :identity"
+INSERT_OFFER = insert("assent_link_offers", ("secret_hash", "channel_id", "identity", "shown_as", "expires_at"))
+SELECT_OFFER = """
+    SELECT channel_id, identity, shown_as, expires_at FROM assent_link_offers
+    WHERE secret_hash = :secret_hash AND expires_at > :now"""
+DELETE_OFFER = "DELETE FROM assent_link_offers WHERE secret_hash = :secret_hash AND expires_at > :now"
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    channel_id: str
+    identity: str
+    person: str
+    """By name."""
+    linked_by: str
+    linked_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    channel_id: str
+    identity: str
+    shown_as: str
+    expires_at: int
+
+
+class Links:
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def person_of(self, channel_id: str, identity: str) -> Person | None:
+        """Return who this is with us; nobody if they are not linked, or their account is closed."""
+        rows = self._session.all(SELECT_PERSON, {"channel_id": channel_id, "identity": identity})
+        return _person(rows[0]) if rows else None
+
+    def identity_of(self, channel_id: str, person_id: str) -> str | None:
+        """Return how the channel knows a person; of several, the one that was linked last."""
+        rows = self._session.all(SELECT_IDENTITY, {"channel_id": channel_id, "person_id": person_id})
+        return rows[0][0] if rows else None
+
+    def link(self, channel_id: str, identity: str, *, person_id: str, by: str, now: int) -> None:
+        """Link an identity to a person; whoever was linked first stays linked."""
+        row = {
+            "channel_id": channel_id,
+            "identity": identity,
+            "person_id": person_id,
+            "linked_by": by,
+            "linked_at": now,
+        }
+        if self._session.change(INSERT, row) == 1:
+            return
+        linked = self._session.all(SELECT_PERSON.replace(" AND p.active = 1", ""), row)
+        if not linked or linked[0][0] != person_id:
+            msg = f"{identity} is linked to somebody else; remove that link first."
+            raise Conflict(msg)
+
+    def unlink(self, channel_id: str, identity: str) -> None:
+        if self._session.change(DELETE, {"channel_id": channel_id, "identity": identity}) != 1:
+            msg = f"{identity} is not linked to anybody on this channel."
+            raise NotFound(msg)
+
+    def of_person(self, person_id: str) -> list[Link]:
+        rows = self._session.all(
+            f"{SELECT_LINKS} WHERE l.person_id = :person_id ORDER BY l.channel_id, l.identity", {"person_id": person_id}
+        )
+        return [Link(*row) for row in rows]
+
+    def of_channel(self, channel_id: str) -> list[Link]:
+        rows = self._session.all(
+            f"{SELECT_LINKS} WHERE l.channel_id = :channel_id ORDER BY p.name, l.identity", {"channel_id": channel_id}
+        )
+        return [Link(*row) for row in rows]
+
+    def offer(self, secret_hash: str, offer: Offer) -> None:
+        row = {
+            "secret_hash": secret_hash,
+            "channel_id": offer.channel_id,
+            "identity": offer.identity,
+            "shown_as": offer.shown_as,
+            "expires_at": offer.expires_at,
+        }
+        self._session.write(INSERT_OFFER, [row])
+
+    def find_offer(self, secret_hash: str, *, now: int) -> Offer | None:
+        rows = self._session.all(SELECT_OFFER, {"secret_hash": secret_hash, "now": now})
+        return Offer(*rows[0]) if rows else None
+
+    def take_offer(self, secret_hash: str, *, now: int) -> Offer | None:
+        """Use an offer up; None if there is none, it is too old, or somebody was faster."""
+        found = self.find_offer(secret_hash, now=now)
+        if found is None or self._session.change(DELETE_OFFER, {"secret_hash": secret_hash, "now": now}) != 1:
+            return None
+        return found
+
+    def forget_offers(self, before: int) -> int:
+        return self._session.change("DELETE FROM assent_link_offers WHERE expires_at < :before", {"before": before})
+
+
+def _person(row: Sequence[Any]) -> Person:
+    return Person(row[0], row[1], row[2], row[3], row[4], bool(row[5]), row[6])

@@ -1,0 +1,31 @@
+"""How people want to be reached."""
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from assent.domain.preferences import Preferences, read, written
+from assent.ports import Session
+from assent.store.breakpoints import to_json
+from assent.store.sql import among, insert
+
+UPSERT = insert(
+    "assent_preferences",
+    ("person_id", "content", "updated_at"),
+    suffix="ON CONFLICT (person_id) DO UPDATE SET content = excluded.content, updated_at = excluded.updated_at",
+)
+
+
+class PreferenceStore:
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def of(self, person_ids: Sequence[str]) -> Mapping[str, Preferences]:
+        """Return the preferences of those who have any, by person's id."""
+        test, params = among("person_id", person_ids, self._session.dialect)
+        rows = self._session.all(f"SELECT person_id, content FROM assent_preferences WHERE {test}", params)
+        return {row[0]: read(msgspec.json.decode(row[1])) for row in rows}
+
+    def put(self, person_id: str, preferences: Preferences, *, now: int) -> None:
+        row = {"person_id": person_id, "content": to_json(written(preferences)), "updated_at": now}
+        self._session.write(UPSERT, [row])

@@ -1,0 +1,118 @@
+"""Routes in their order."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from assent.domain.errors import Conflict, NotFound
+from assent.domain.routes import Route
+from assent.domain.routes_file import read, written
+from assent.ports import Session
+from assent.store.breakpoints import to_json
+from assent.store.sql import insert
+
+COLUMNS = (
+    "id", "project_id", "position", "pattern", "content", "enabled", "source", "created_by", "created_at", "updated_at",
+)  # fmt: skip
+INSERT = insert("assent_routes", COLUMNS)
+SELECT = f"SELECT {', '.join(COLUMNS)} FROM assent_routes WHERE project_id = :project_id"
+UPDATE = """
+    UPDATE assent_routes
+    SET position = :position, pattern = :pattern, content = :content, enabled = :enabled, updated_at = :updated_at
+    WHERE id = :id AND project_id = :project_id AND updated_at = :expected"""
+MOVE = "UPDATE assent_routes SET position = :position WHERE id = :id AND project_id = :project_id"
+# Whoever changes routes meets here, one after the other, as those who change rules do.
+LOCK = "SELECT id FROM assent_projects WHERE id = :project_id FOR NO KEY UPDATE"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredRoute:
+    id: str
+    project: str
+    position: int
+    route: Route
+    enabled: bool = True
+    source: str = "api"
+    created_by: str = "system"
+    created_at: int = 0
+    updated_at: int = 0
+
+
+class Routes:
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def wait_for_others(self, project: str) -> None:
+        """Keep everybody else from changing the routes of this project until the transaction ends."""
+        if self._session.dialect == "postgresql":
+            self._session.all(LOCK, {"project_id": project})
+
+    def in_project(self, project: str) -> list[StoredRoute]:
+        """Return the routes in their order, also those that are disabled; those of assent.yaml come first."""
+        order = "CASE WHEN source = 'file' THEN 0 ELSE 1 END, position, created_at, id"
+        rows = self._session.all(f"{SELECT} ORDER BY {order}", {"project_id": project})
+        return [_route(row) for row in rows]
+
+    def projects(self, source: str) -> set[str]:
+        """Return the projects that have routes from this source."""
+        rows = self._session.all("SELECT DISTINCT project_id FROM assent_routes WHERE source = :s", {"s": source})
+        return {row[0] for row in rows}
+
+    def get(self, route_id: str, *, project: str) -> StoredRoute:
+        rows = self._session.all(f"{SELECT} AND id = :id", {"project_id": project, "id": route_id})
+        if not rows:
+            raise _missing(route_id)
+        return _route(rows[0])
+
+    def add(self, route: StoredRoute) -> None:
+        self._session.write(INSERT, [_row(route)])
+
+    def save(self, route: StoredRoute, *, now: int) -> StoredRoute:
+        """Write what can be changed of a route, if it is still the one that was read; return it as it is now."""
+        row = _row(route) | {"expected": route.updated_at, "updated_at": max(now, route.updated_at + 1)}
+        for fixed in ("source", "created_by", "created_at"):
+            del row[fixed]
+        if self._session.change(UPDATE, row) != 1:
+            msg = f"The route {route.id} was changed or removed by somebody else; read it again."
+            raise Conflict(msg)
+        return self.get(route.id, project=route.project)
+
+    def remove(self, route_id: str, *, project: str) -> None:
+        statement = "DELETE FROM assent_routes WHERE id = :id AND project_id = :project_id"
+        if self._session.change(statement, {"id": route_id, "project_id": project}) != 1:
+            raise _missing(route_id)
+
+    def reorder(self, project: str, route_ids: Sequence[str]) -> None:
+        """Put the routes in this order, from 1 on."""
+        rows = [{"id": each, "project_id": project, "position": n} for n, each in enumerate(route_ids, start=1)]
+        if rows:
+            self._session.write(MOVE, rows)
+
+
+def _missing(route_id: str) -> NotFound:
+    return NotFound(f"There is no route {route_id} in this project.")
+
+
+def _row(stored: StoredRoute) -> dict[str, Any]:
+    return {
+        "id": stored.id,
+        "project_id": stored.project,
+        "position": stored.position,
+        "pattern": stored.route.pattern,
+        "content": to_json(written(stored.route)),
+        "enabled": int(stored.enabled),
+        "source": stored.source,
+        "created_by": stored.created_by,
+        "created_at": stored.created_at,
+        "updated_at": stored.updated_at,
+    }
+
+
+def _route(row: Sequence[Any]) -> StoredRoute:
+    found = dict(zip(COLUMNS, row, strict=True))
+    del found["pattern"]
+    project, content, enabled = found.pop("project_id"), found.pop("content"), found.pop("enabled")
+    route = read(msgspec.json.decode(content), route_id=found["id"])
+    return StoredRoute(**found, project=project, route=route, enabled=bool(enabled))

@@ -1,0 +1,318 @@
+"""Channels: what is set up, whether it is well, and the forms to set up, try, link and remove one."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+from urllib.parse import urlencode
+
+from starlette.responses import Response
+from starlette.routing import Route
+
+from assent.channels.registry import KINDS
+from assent.channels.slack.channel import manifest
+from assent.domain.errors import AssentError, InvalidRequest, NotFound, PreconditionFailed
+from assent.domain.instants import SECOND
+from assent.services.addressing import is_personal
+from assent.services.channels import FROM_FILE
+from assent.services.probing import Probed
+from assent.store.channels import StoredChannel
+from assent.store.links import Link
+from assent.store.transaction import Transaction
+from assent.web import render
+from assent.web.admin.channel_forms import OTHERS, Form, asked, form_of, values
+from assent.web.admin.frame import Question, admin_page, managing, question_page, text, words
+from assent.web.frame import Site, Visit, redirect, route
+
+_ID = re.compile(r"[0-9a-z_]{1,60}", re.ASCII)
+
+
+def routes(site: Site) -> list[Route]:
+    one = "/admin/channels/{channel_id}"
+    return [
+        route("/admin/channels", managing(channels), site),
+        route("/admin/channels", managing(create), site, method="POST"),
+        route("/admin/channels/new", managing(new_form), site),
+        route(one, managing(channel_page), site),
+        route(one, managing(change), site, method="POST"),
+        route(one + "/test", managing(test), site, method="POST"),
+        route(one + "/switch", managing(switch), site, method="POST"),
+        route(one + "/links", managing(link), site, method="POST"),
+        route(one + "/unlink", managing(unlink), site, method="POST"),
+        route(one + "/remove", managing(remove_form), site),
+        route(one + "/remove", managing(remove), site, method="POST"),
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class Sign:
+    """One thing that is known of a channel's health: words, and when it was so."""
+
+    text: str
+    at: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    state: str
+    """One word: well, failing, off, lost, or new."""
+    signs: Sequence[Sign]
+    error: str | None = None
+
+
+def health(stored: StoredChannel, problem: str | None, now: int) -> Health:
+    """Say how a channel is, the worst first."""
+    sent = [Sign("last worked", stored.ok_at)] if stored.ok_at is not None else []
+    if not stored.enabled:
+        return Health("off", sent, stored.disabled_because or "somebody switched it off")
+    if problem is not None:
+        return Health("failing", [Sign("cannot work as it is set up"), *sent], problem)
+    if stored.last_error is not None:
+        return Health("failing", [Sign("last tried", stored.failed_at), *sent], stored.last_error)
+    heard = [Sign("heard", stored.heard_at)] if stored.heard_at is not None else []
+    silence = form_of(stored.type).silence(stored.settings)
+    if silence is not None:
+        if stored.heard_at is None or now - stored.heard_at > silence * SECOND:
+            return Health("lost", heard or [Sign("never heard")])
+        return Health("connected", [*heard, *sent])
+    return Health("well" if sent else "new", [*sent, *heard] or [Sign("not tried yet")])
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    channel: StoredChannel
+    title: str
+    health: Health
+
+
+async def channels(visit: Visit) -> Response:
+    found = await visit.site.database.read(partial(visit.site.channels.listed, by=visit.who))
+    now = visit.site.clock.now()
+    entries = [Entry(each, form_of(each.type).title, health(each, _problem(visit, each), now)) for each in found]
+    return await admin_page(
+        "admin_channels.html",
+        "channels",
+        visit=visit,
+        entries=entries,
+        kinds={name: form_of(name) for name in sorted(KINDS)},
+        from_file=FROM_FILE,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What is wrong with what was typed, and at which control."""
+
+    text: str
+    control: str | None = None
+
+
+def fault(error: AssentError, form: Form) -> Fault:
+    """Lead from the place in the settings to the field."""
+    found: Sequence[Mapping[str, str]] = dict(error.details).get("errors") or ()  # type: ignore[assignment]
+    if not found:
+        return Fault(error.message)
+    parts = found[0]["pointer"].strip("/").split("/")
+    detail = found[0]["detail"]
+    if parts[0] == "settings" and len(parts) > 1:
+        named = next((each for each in form.fields if each.name == parts[1]), None)
+        return Fault(f"{named.label}: {detail}", named.id) if named else Fault(f"{parts[1]}: {detail}", OTHERS)
+    return Fault(words(error), parts[0] if parts[0] in {"name", "identity", "person", OTHERS} else None)
+
+
+def _problem(visit: Visit, stored: StoredChannel) -> str | None:
+    """Say why a channel cannot work as it is set up now, if it cannot."""
+    try:
+        visit.site.channels.check(stored.type, stored.settings)
+    except InvalidRequest as error:
+        return fault(error, form_of(stored.type)).text
+    return None
+
+
+async def new_form(visit: Visit) -> Response:
+    return await _new_page(visit, visit.request.query_params.get("type", ""))
+
+
+async def _new_page(visit: Visit, kind: str, error: AssentError | None = None) -> Response:
+    if kind not in KINDS:
+        msg = "There is no such type of channel."
+        raise NotFound(msg)
+    form = form_of(kind)
+    return await admin_page(
+        "admin_channel_new.html",
+        "channels",
+        visit=visit,
+        error=error,
+        kind=kind,
+        form=form,
+        values=values(form, {}, visit.form),
+        fault=fault(error, form) if error else None,
+        manifests=_manifests(visit, kind, None),
+    )
+
+
+def _manifests(visit: Visit, kind: str, channel_id: str | None) -> list[tuple[str, str]]:
+    """The Slack app as Slack wants it pasted; the one that calls us needs the channel's address first."""
+    if kind != "slack":
+        return []
+    base = visit.site.base_url
+    found = [("With Socket Mode: no public address is needed", render.pretty(manifest(base, socket=True)))]
+    if channel_id is not None:
+        called = manifest(base, socket=False, channel_id=channel_id)
+        found.append(("With signed HTTP: Slack calls this server", render.pretty(called)))
+    return found
+
+
+async def create(visit: Visit) -> Response:
+    kind = visit.form.get("type", "")
+    try:
+        settings = {name: value for name, value in asked(form_of(kind), visit.form, {}).items() if value is not None}
+        name = text(visit.form, "name") or ""
+        use_case = partial(visit.site.channels.create, name=name, kind=kind, settings=settings, by=visit.who)
+        made = await visit.site.database.write(use_case)
+    except AssentError as error:
+        return await _new_page(visit, kind, error)
+    return redirect(f"/admin/channels/{made.id}?done=created")
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    channel: StoredChannel
+    links: Sequence[Link]
+    problem: str | None
+
+
+def _known_id(visit: Visit) -> str:
+    channel_id: str = visit.request.path_params["channel_id"]
+    if not _ID.fullmatch(channel_id):
+        msg = f"There is no channel {channel_id[:60]!r} in this project."
+        raise NotFound(msg)
+    return channel_id
+
+
+async def channel_page(visit: Visit) -> Response:
+    return await _channel_page(visit)
+
+
+async def _channel_page(
+    visit: Visit, error: AssentError | None = None, *, probed: Probed | None = None, editing: bool = False
+) -> Response:
+    channel_id = _known_id(visit)
+
+    def use_case(tx: Transaction) -> Shown:
+        stored = visit.site.channels.known(tx, channel_id, by=visit.who)
+        links = visit.site.links.of_channel(tx, channel_id, by=visit.who)
+        return Shown(stored, links, _problem(visit, stored))
+
+    shown = await visit.site.database.read(use_case)
+    stored = shown.channel
+    form = form_of(stored.type)
+    return await admin_page(
+        "admin_channel.html",
+        "channels",
+        visit=visit,
+        error=error,
+        channel=stored,
+        form=form,
+        health=health(stored, shown.problem, visit.site.clock.now()),
+        links=shown.links,
+        values=values(form, stored.settings, visit.form if editing else {}),
+        fault=fault(error, form) if error else None,
+        fixed=stored.source == FROM_FILE,
+        personal=is_personal(stored),
+        address=f"{visit.site.base_url}/callbacks/{stored.id}",
+        manifests=_manifests(visit, stored.type, stored.id),
+        probed=probed,
+        dead="/deliveries?" + urlencode({"state": "dead", "channel": stored.id}),
+    )
+
+
+async def change(visit: Visit) -> Response:
+    channel_id = _known_id(visit)
+
+    def use_case(tx: Transaction) -> None:
+        current = visit.site.channels.known(tx, channel_id, by=visit.who)
+        if visit.form.get("shown") != str(current.updated_at):
+            msg = "Somebody changed this channel after you opened the page. It shows what is set now."
+            raise PreconditionFailed(msg)
+        changes: dict[str, Any] = {
+            "name": text(visit.form, "name") or "",
+            "settings": asked(form_of(current.type), visit.form, current.settings),
+        }
+        visit.site.channels.change(tx, channel_id, changes, by=visit.who)
+
+    try:
+        await visit.site.database.write(use_case)
+    except AssentError as error:
+        return await _channel_page(visit, error, editing=isinstance(error, InvalidRequest))
+    return redirect(f"/admin/channels/{channel_id}?done=saved")
+
+
+async def test(visit: Visit) -> Response:
+    """Try it, and say in the answer itself what came of it."""
+    send = visit.form.get("do") == "send"
+    probed = await visit.site.prober.test(_known_id(visit), by=visit.who, send=send)
+    return await _channel_page(visit, probed=probed)
+
+
+async def switch(visit: Visit) -> Response:
+    channel_id = _known_id(visit)
+    enabled = visit.form.get("enabled") == "yes"
+    try:
+        use_case = partial(
+            visit.site.channels.change, channel_id=channel_id, changes={"enabled": enabled}, by=visit.who
+        )
+        await visit.site.database.write(use_case)
+    except AssentError as error:
+        return await _channel_page(visit, error)
+    return redirect(f"/admin/channels/{channel_id}?done={'on' if enabled else 'off'}")
+
+
+async def link(visit: Visit) -> Response:
+    channel_id = _known_id(visit)
+    try:
+        identity, person = text(visit.form, "identity") or "", text(visit.form, "person") or ""
+        use_case = partial(visit.site.links.link, channel_id=channel_id, identity=identity, name=person, by=visit.who)
+        await visit.site.database.write(use_case)
+    except AssentError as error:
+        return await _channel_page(visit, error)
+    return redirect(f"/admin/channels/{channel_id}?done=linked")
+
+
+async def unlink(visit: Visit) -> Response:
+    channel_id = _known_id(visit)
+    identity = visit.form.get("identity", "")
+    try:
+        use_case = partial(visit.site.links.unlink, channel_id=channel_id, identity=identity, by=visit.who)
+        await visit.site.database.write(use_case)
+    except AssentError as error:
+        return await _channel_page(visit, error)
+    return redirect(f"/admin/channels/{channel_id}?done=unlinked")
+
+
+async def remove_form(visit: Visit) -> Response:
+    channel_id = _known_id(visit)
+    stored = await visit.site.database.read(partial(visit.site.channels.known, channel_id=channel_id, by=visit.who))
+    question = Question(
+        title=f"Remove the channel {stored.name}?",
+        consequences=(
+            "Nothing is sent there any more, and nothing that is said there counts.",
+            "What still had to be sent there goes by the next channel of its route, where there is one.",
+            "What was sent stays listed among the deliveries.",
+        ),
+        action=f"/admin/channels/{channel_id}/remove",
+        button="Remove the channel",
+        back=f"/admin/channels/{channel_id}",
+        carried={},
+    )
+    return question_page(visit, question)
+
+
+async def remove(visit: Visit) -> Response:
+    channel_id = _known_id(visit)
+    try:
+        await visit.site.database.write(partial(visit.site.channels.remove, channel_id=channel_id, by=visit.who))
+    except AssentError as error:
+        return await _channel_page(visit, error)
+    return redirect("/admin/channels?done=removed")

@@ -1,0 +1,435 @@
+"""Routes: what each does in words, their order, the forms to write one, and where a breakpoint would go."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from starlette.responses import Response
+from starlette.routing import Route as Address
+
+from assent import wire
+from assent.domain.access import Permission
+from assent.domain.draft import Draft, draft
+from assent.domain.durations import duration
+from assent.domain.errors import AssentError, InvalidRequest, NotFound, PatternError, PreconditionFailed
+from assent.domain.instants import SECOND
+from assent.domain.routes import EXPERTS, GROUP, PERSON, Route, StepKind
+from assent.domain.routes_file import MOST
+from assent.domain.routing import OWNER
+from assent.http.addresses import known_id
+from assent.services.channels import FROM_FILE
+from assent.services.route_check import Forecast, ForecastStep
+from assent.store.routes import StoredRoute
+from assent.store.transaction import Transaction
+from assent.web.admin.frame import Question, admin_page, checked, listed, question_page, ruling, text, words
+from assent.web.frame import Site, Visit, redirect, route
+
+ROWS = 3
+"""How many levels of escalation an empty form offers."""
+THEN = {"expire": "it expires", "reject": "it is rejected"}
+_ID = re.compile(r"[0-9a-z_]{1,60}", re.ASCII)
+_SIMPLE = ("pattern", "channels", "to", "fallback", "remind", "note")
+_RISKS = ("", "low", "medium", "high")
+
+
+def routes(site: Site) -> list[Address]:
+    one = "/admin/routes/{route_id}"
+    return [
+        route("/admin/routes", ruling(listing), site),
+        route("/admin/routes", ruling(create), site, method="POST"),
+        route("/admin/routes/new", ruling(new_form), site),
+        route("/admin/routes/try", ruling(attempt), site),
+        route(one, ruling(route_page), site),
+        route(one, ruling(change), site, method="POST"),
+        route(one + "/move", ruling(move), site, method="POST"),
+        route(one + "/remove", ruling(remove_form), site),
+        route(one + "/remove", ruling(remove), site, method="POST"),
+    ]
+
+
+def named(targets: Sequence[str]) -> str:
+    """Name whom a route means as people speak of them."""
+    return _together([_target(each) for each in targets])
+
+
+def _target(target: str) -> str:
+    if target in {EXPERTS, OWNER}:
+        return f"the {target}"
+    if target.startswith(GROUP):
+        return f"the group {target.removeprefix(GROUP)}"
+    return target.removeprefix(PERSON)
+
+
+def _together(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def does(of: Route) -> list[str]:
+    """Say what a route does, a sentence for each step."""
+    said = [f"Tells {named(of.to)} on {_together(of.channels)}" + (", in quiet hours too" if not of.quiet else "")]
+    if of.fallback:
+        said.append(f"If that fails, on {_together(of.fallback)}")
+    if of.remind:
+        said.append(f"Reminds after {_together([duration(each) for each in of.remind])}")
+    for level in of.escalate:
+        where = f" on {_together(level.channels)}" if level.channels else ""
+        said.append(f"After {duration(level.after)}, asks {named(level.to)} too{where}")
+    if of.timeout is not None:
+        said.append(f"After {duration(of.timeout.after)}, {THEN[of.timeout.then]}")
+    return said
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    stored: StoredRoute
+    does: Sequence[str]
+    fixed: bool
+    first: bool
+    """The first or the last of those that can be moved."""
+    last: bool
+
+
+async def listing(visit: Visit) -> Response:
+    return await _listing_page(visit)
+
+
+async def _listing_page(visit: Visit, error: AssentError | None = None) -> Response:
+    found = await visit.site.database.read(partial(visit.site.routes.listed, by=visit.who))
+    movable = [each.id for each in found if each.source != FROM_FILE]
+    entries = [
+        Entry(each, does(each.route), each.source == FROM_FILE, each.id in movable[:1], each.id in movable[-1:])
+        for each in found
+    ]
+    return await admin_page("admin_routes.html", "routes", visit=visit, error=error, entries=entries, risks=_RISKS)
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """One level of escalation, as it stands in a form."""
+
+    n: int
+    after: str = ""
+    to: str = ""
+    channels: str = ""
+
+    @property
+    def empty(self) -> bool:
+        return not (self.after or self.to or self.channels)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Typed:
+    """A route as it stands in a form."""
+
+    pattern: str = ""
+    channels: str = ""
+    to: str = EXPERTS
+    fallback: str = ""
+    remind: str = ""
+    timeout: str = ""
+    then: str = "expire"
+    note: str = ""
+    levels: tuple[Level, ...] = ()
+    quiet: bool = True
+    enabled: bool = True
+
+    @classmethod
+    def of(cls, form: Mapping[str, str]) -> "Typed":
+        simple = {name: form.get(name, "").strip() for name in (*_SIMPLE, "timeout", "then")}
+        levels = tuple(
+            Level(n, *(form.get(f"escalate-{n}-{name}", "").strip() for name in ("after", "to", "channels")))
+            for n in range(MOST)
+        )
+        return cls(**simple, levels=levels, quiet="quiet" in form, enabled="enabled" in form)
+
+    @classmethod
+    def from_route(cls, stored: StoredRoute) -> "Typed":
+        of = stored.route
+        return cls(
+            pattern=of.pattern,
+            channels=" ".join(of.channels),
+            to=_lines(of.to),
+            fallback=" ".join(of.fallback),
+            remind=" ".join(map(duration, of.remind)),
+            timeout=duration(of.timeout.after) if of.timeout else "",
+            then=of.timeout.then if of.timeout else "expire",
+            note=of.note or "",
+            levels=tuple(
+                Level(n, duration(each.after), _lines(each.to), " ".join(each.channels))
+                for n, each in enumerate(of.escalate)
+            ),
+            quiet=of.quiet,
+            enabled=stored.enabled,
+        )
+
+    @property
+    def filled(self) -> list[Level]:
+        return [each for each in self.levels if not each.empty]
+
+    @property
+    def shown(self) -> list[Level]:
+        """Those that are filled in, and room for another."""
+        last = max((each.n for each in self.filled), default=-1)
+        known = {each.n: each for each in self.levels}
+        return [known.get(n, Level(n)) for n in range(min(MOST, max(ROWS, last + 2)))]
+
+    def body(self) -> dict[str, Any]:
+        """Return it as the API would get it; None for what is not there."""
+        levels = [
+            {"after": each.after, "to": _targets(each.to)}
+            | ({"channels": _names(each.channels)} if each.channels else {})
+            for each in self.filled
+        ]
+        return {
+            "pattern": self.pattern,
+            "channels": _names(self.channels),
+            "to": _targets(self.to),
+            "fallback": _names(self.fallback) or None,
+            "remind": _names(self.remind) or None,
+            "escalate": levels or None,
+            "timeout": {"after": self.timeout, "then": self.then} if self.timeout else None,
+            "quiet": self.quiet,
+            "note": self.note or None,
+        }
+
+    def control(self, pointer: str) -> str | None:
+        """Lead from the place in a route to the field it was typed in."""
+        parts = pointer.strip("/").split("/")
+        if parts[0] == "escalate" and len(parts) > 1 and parts[1].isdigit() and int(parts[1]) < len(self.filled):
+            below = parts[2] if parts[2:] and parts[2] in {"after", "to", "channels"} else "after"
+            return f"escalate-{self.filled[int(parts[1])].n}-{below}"
+        if parts[0] == "timeout":
+            return "then" if parts[1:] == ["then"] else "timeout"
+        return parts[0] if parts[0] in _SIMPLE else None
+
+
+def _lines(targets: Sequence[str]) -> str:
+    return "\n".join(targets)
+
+
+def _names(typed: str) -> list[str]:
+    return typed.replace(",", " ").split()
+
+
+def _targets(typed: str) -> list[str]:
+    """Whoever is named stands on a line or behind a comma: a group's name may hold spaces."""
+    return [each.strip() for each in typed.replace(",", "\n").splitlines() if each.strip()]
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    text: str
+    control: str | None = None
+
+
+def fault(error: AssentError, typed: Typed) -> Fault:
+    found: Sequence[Mapping[str, str]] = dict(error.details).get("errors") or ()  # type: ignore[assignment]
+    if isinstance(error, PatternError):
+        return Fault(error.message, "pattern")
+    pointer = found[0]["pointer"] if found else ""
+    return Fault(words(error), typed.control(pointer))
+
+
+async def new_form(visit: Visit) -> Response:
+    return await _form_page(visit, Typed(pattern=visit.request.query_params.get("pattern", "")[:4000]))
+
+
+async def _form_page(
+    visit: Visit, typed: Typed, error: AssentError | None = None, stored: StoredRoute | None = None
+) -> Response:
+    def use_case(tx: Transaction) -> tuple[list[str], list[str]]:
+        project = visit.who.project
+        return [each.name for each in tx.channels.in_project(project)], sorted(tx.people.groups(project))
+
+    channels, groups = await visit.site.database.read(use_case)
+    return await admin_page(
+        "admin_route.html",
+        "routes",
+        visit=visit,
+        error=error,
+        route=typed,
+        stored=stored,
+        fixed=stored is not None and stored.source == FROM_FILE,
+        does=does(stored.route) if stored else (),
+        channels=channels,
+        groups=groups,
+        then=THEN,
+        fault=fault(error, typed) if error else None,
+    )
+
+
+async def create(visit: Visit) -> Response:
+    typed = Typed.of(visit.form)
+    try:
+        body = {name: value for name, value in typed.body().items() if value is not None}
+        use_case = partial(visit.site.routes.create, body=body, by=visit.who, enabled=typed.enabled)
+        await visit.site.database.write(use_case)
+    except AssentError as error:
+        return await _form_page(visit, typed, error)
+    return redirect("/admin/routes?done=created")
+
+
+def _known_id(visit: Visit) -> str:
+    route_id: str = visit.request.path_params["route_id"]
+    if not _ID.fullmatch(route_id):
+        msg = f"There is no route {route_id[:60]!r} in this project."
+        raise NotFound(msg)
+    return route_id
+
+
+async def _stored(visit: Visit) -> StoredRoute:
+    route_id = _known_id(visit)
+    return await visit.site.database.read(lambda tx: tx.routes.get(route_id, project=visit.who.project))
+
+
+async def route_page(visit: Visit) -> Response:
+    stored = await _stored(visit)
+    return await _form_page(visit, Typed.from_route(stored), stored=stored)
+
+
+async def change(visit: Visit) -> Response:
+    route_id, typed = _known_id(visit), Typed.of(visit.form)
+
+    def use_case(tx: Transaction) -> None:
+        _require_shown(visit, tx.routes.get(route_id, project=visit.who.project))
+        changes = typed.body() | {"enabled": typed.enabled}
+        visit.site.routes.change(tx, route_id, changes, by=visit.who)
+
+    try:
+        await visit.site.database.write(use_case)
+    except PreconditionFailed as error:
+        stored = await _stored(visit)
+        return await _form_page(visit, Typed.from_route(stored), error, stored)
+    except AssentError as error:
+        return await _form_page(visit, typed, error, await _stored(visit))
+    return redirect("/admin/routes?done=saved")
+
+
+def _require_shown(visit: Visit, current: StoredRoute) -> None:
+    if visit.form.get("shown") != str(current.updated_at):
+        msg = "Somebody changed this route after you opened the page. It shows what is written now."
+        raise PreconditionFailed(msg)
+
+
+async def move(visit: Visit) -> Response:
+    """Change places with the one before or behind."""
+    route_id = _known_id(visit)
+    step = -1 if visit.form.get("direction") == "up" else 1
+
+    def use_case(tx: Transaction) -> None:
+        visit.who.require(Permission.RULES)
+        tx.routes.wait_for_others(visit.who.project)
+        ids = [each.id for each in tx.routes.in_project(visit.who.project) if each.source != FROM_FILE]
+        if route_id not in ids:
+            msg = "This route cannot be moved: it is gone, or stands in assent.yaml."
+            raise NotFound(msg)
+        here = ids.index(route_id)
+        there = min(max(here + step, 0), len(ids) - 1)
+        ids[here], ids[there] = ids[there], ids[here]
+        visit.site.routes.reorder(tx, ids, by=visit.who)
+
+    try:
+        await visit.site.database.write(use_case)
+    except AssentError as error:
+        return await _listing_page(visit, error)
+    return redirect("/admin/routes?done=moved")
+
+
+async def remove_form(visit: Visit) -> Response:
+    stored = await _stored(visit)
+    question = Question(
+        title=f"Remove the route for {stored.route.pattern}?",
+        consequences=(
+            *does(stored.route),
+            "After that the next route that matches is followed, or nobody is told.",
+            "What was asked by it already goes on by it.",
+        ),
+        action=f"/admin/routes/{stored.id}/remove",
+        button="Remove the route",
+        back=f"/admin/routes/{stored.id}",
+        carried={},
+    )
+    return question_page(visit, question)
+
+
+async def remove(visit: Visit) -> Response:
+    route_id = _known_id(visit)
+    try:
+        await visit.site.database.write(partial(visit.site.routes.remove, route_id=route_id, by=visit.who))
+    except AssentError as error:
+        return await _listing_page(visit, error)
+    return redirect("/admin/routes?done=removed")
+
+
+@dataclass(frozen=True, slots=True)
+class Foreseen:
+    """One step of what would happen, in words."""
+
+    step: ForecastStep
+    when: str
+    what: str
+
+
+def foreseen(found: Forecast) -> list[Foreseen]:
+    began = found.steps[0].at if found.steps else 0
+    return [Foreseen(each, _when(each.at - began), _what(each)) for each in found.steps]
+
+
+def _when(later: int) -> str:
+    return f"After {duration(later // SECOND)}" if later else "At once"
+
+
+def _what(step: ForecastStep) -> str:
+    if step.kind is StepKind.TIME_OUT:
+        return THEN.get(step.then or "", "it ends")
+    verbs = {StepKind.ASK: "asked", StepKind.REMIND: "reminded", StepKind.ESCALATE: "asked too"}
+    return verbs[step.kind] if step.told else f"nobody is {verbs[step.kind]}"
+
+
+async def attempt(visit: Visit) -> Response:
+    """Show where something would go; nobody is told anything."""
+    asked = {
+        name: visit.request.query_params.get(name, "").strip() for name in ("gate", "tags", "agent", "expert", "risk")
+    }
+    breakpoint_id = visit.request.query_params.get("breakpoint", "").strip()
+    found, error = None, None
+    try:
+        if breakpoint_id:
+            check = partial(visit.site.route_check.of_breakpoint, breakpoint_id=known_id(breakpoint_id), by=visit.who)
+        else:
+            check = partial(visit.site.route_check.of_draft, draft=_supposed(asked), by=visit.who)
+        found = await visit.site.database.read(check)
+    except AssentError as refused:
+        error = refused
+    return await admin_page(
+        "admin_routes_try.html",
+        "routes",
+        visit=visit,
+        error=error,
+        asked=asked | {"breakpoint": breakpoint_id},
+        risks=_RISKS,
+        found=found,
+        does=does(found.route) if found and found.route and found.route.channels else (),
+        steps=foreseen(found) if found else (),
+    )
+
+
+def _supposed(asked: Mapping[str, str]) -> Draft:
+    if not asked["gate"]:
+        raise InvalidRequest.at("/gate", "say which gate the question would be raised at")
+    payload = {
+        "question": "Where would this go?",
+        "breakpointId": asked["gate"],
+        "expert": listed(asked, "expert"),
+        "risk": text(asked, "risk"),
+    }
+    body = checked(
+        wire.CreateBreakpoint,
+        agentId=asked["agent"] or "an agent",
+        title=asked["gate"],
+        tags=listed(asked, "tags"),
+        payload={name: value for name, value in payload.items() if value is not None},
+    )
+    return draft(body.model_dump(by_alias=True, exclude_none=True))

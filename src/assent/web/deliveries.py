@@ -1,0 +1,252 @@
+"""Deliveries: what was sent to whom, what came of it, and another try for what was given up."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+from urllib.parse import urlencode
+
+from starlette.datastructures import QueryParams
+from starlette.responses import Response
+from starlette.routing import Route
+
+from assent.domain.access import Permission, Principal
+from assent.domain.errors import InvalidRequest
+from assent.domain.notes import Purpose
+from assent.domain.routes import PERSON
+from assent.http.addresses import DELIVERY_ID, known_delivery_id, without_path
+from assent.services.addressing import PLACE
+from assent.store.channels import StoredChannel
+from assent.store.deliveries import CALLBACK, STATES, Attempt, Delivery
+from assent.store.transaction import Transaction
+from assent.web.frame import Site, Visit, page, redirect, route
+
+PAGE = 50
+MAX_FILTER = 100
+MOST_IN_LINE = 200
+MOST_TOLD = 200
+SAID = {
+    Purpose.ASK: "question",
+    Purpose.REMIND: "reminder",
+    Purpose.ESCALATE: "escalation",
+    Purpose.TELL: "news",
+    Purpose.CLOSE: "ending",
+}
+ROOMS = {"slack": "the room", "webhook": "the program", "jira": "the project", "email": "the list"}
+"""The place that a channel has of its own, by its type."""
+MEANS = {
+    "pending": "waiting to be sent",
+    "sending": "being sent now",
+    "sent": "arrived",
+    "answered": "somebody answered this very message",
+    "superseded": "nobody needed it any more",
+    "dead": "given up",
+}
+DONE = {"retried": "It is tried again at once.", "none": "There was nothing left to try again."}
+
+
+def routes(site: Site) -> list[Route]:
+    one = "/deliveries/{delivery_id}"
+    return [
+        route("/deliveries", listing, site),
+        route("/deliveries/retry", retry_all, site, method="POST"),
+        route(one, delivery_page, site),
+        route(one + "/retry", retry, site, method="POST"),
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where something was sent: a channel that is set up here, also one that was removed, or a callback."""
+
+    name: str
+    type: str
+    id: str = ""
+    """Empty where there is no page to look at."""
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    delivery: Delivery
+    place: Place
+    whom: str
+    title: str
+    """Of the breakpoint."""
+
+    @property
+    def what(self) -> str:
+        """Say what the message is; a callback tells of an event, by its name."""
+        return self.delivery.type if self.delivery.channel == CALLBACK else SAID[Purpose(self.delivery.purpose)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filters:
+    """What the person asked to see, as it stands in the address."""
+
+    state: str = ""
+    channel: str = ""
+    breakpoint: str = ""
+    cursor: str = ""
+
+    @property
+    def narrowed(self) -> bool:
+        return bool(self.state or self.channel or self.breakpoint)
+
+    @property
+    def wanted(self) -> dict[str, str]:
+        given = {"state": self.state, "channel": self.channel, "breakpoint_id": self.breakpoint}
+        return {name: value for name, value in given.items() if value}
+
+    def address(self, **changes: str) -> str:
+        changed = replace(self, **changes)
+        given = [(name, getattr(changed, name)) for name in ("state", "channel", "breakpoint", "cursor")]
+        text = urlencode([(name, value) for name, value in given if value])
+        return f"/deliveries?{text}" if text else "/deliveries"
+
+
+def filters(params: QueryParams) -> Filters:
+    found = Filters(**{name: params.get(name, "").strip() for name in ("state", "channel", "breakpoint", "cursor")})
+    if found.state and found.state not in STATES:
+        raise InvalidRequest.at("state", f"must be one of {', '.join(STATES)}")
+    if found.cursor and not DELIVERY_ID.fullmatch(found.cursor):
+        raise InvalidRequest.at("cursor", "is not one that this list gave")
+    for name in ("channel", "breakpoint"):
+        value: str = getattr(found, name)
+        if len(value) > MAX_FILTER or "\x00" in value:
+            raise InvalidRequest.at(name, f"must have at most {MAX_FILTER} characters and no NUL")
+    return found
+
+
+async def listing(visit: Visit) -> Response:
+    asked = filters(visit.request.query_params)
+
+    def use_case(tx: Transaction) -> tuple[list[Item], list[StoredChannel]]:
+        project = visit.who.project
+        rows = tx.deliveries.page(project, asked.wanted, after=asked.cursor, limit=PAGE + 1)
+        return items(tx, rows, visit.who), tx.channels.in_project(project)
+
+    found, channels = await visit.site.database.read(use_case)
+    return page(
+        "deliveries.html",
+        visit=visit,
+        now=visit.site.clock.now(),
+        asked=asked,
+        states=MEANS,
+        channels=channels,
+        callback=CALLBACK,
+        items=found[:PAGE],
+        next_page=asked.address(cursor=found[PAGE - 1].delivery.id) if len(found) > PAGE else None,
+        done=_done(visit.request.query_params),
+    )
+
+
+def _done(params: QueryParams) -> str | None:
+    count = params.get("retried", "")
+    if count.isascii() and count.isdigit() and len(count) <= 3 and int(count):  # noqa: PLR2004  # more than a batch
+        return "One is tried again." if count == "1" else f"{int(count)} are tried again."
+    return DONE.get(params.get("done", ""))
+
+
+def items(tx: Transaction, rows: Iterable[Delivery], who: Principal) -> list[Item]:
+    listed = list(rows)
+    known = places(tx, {each.channel for each in listed})
+    titles = tx.deliveries.titles(list({each.breakpoint_id for each in listed}))
+    return [
+        Item(
+            each,
+            known[each.channel],
+            whom(each.recipient, known[each.channel].type, who),
+            titles.get(each.breakpoint_id, each.breakpoint_id),
+        )
+        for each in listed
+    ]
+
+
+def places(tx: Transaction, channels: Iterable[str]) -> Mapping[str, Place]:
+    return {each: _place(each, tx.channels.find(each) if each != CALLBACK else None) for each in channels}
+
+
+def _place(channel: str, stored: StoredChannel | None) -> Place:
+    if channel == CALLBACK:
+        return Place("callback", "callback")
+    if stored is None:
+        return Place(channel, "unknown")
+    return Place(stored.name, stored.type, stored.id if stored.removed_at is None else "")
+
+
+def whom(recipient: str, kind: str, who: Principal) -> str:
+    """Name whom a message is for; the address of a hook is a secret of those who manage it."""
+    if recipient == PLACE:
+        return ROOMS.get(kind, "everybody there")
+    if recipient.startswith(PERSON):
+        return recipient.removeprefix(PERSON)
+    return recipient if who.may(Permission.MANAGE) else without_path(recipient)
+
+
+def told(tx: Transaction, breakpoint_id: str, who: Principal) -> list[Item]:
+    """Say who was told of a breakpoint: of each line the message that came last."""
+    rows = tx.deliveries.page(who.project, {"breakpoint_id": breakpoint_id}, after="", limit=MOST_TOLD)
+    last: dict[tuple[str, str], Delivery] = {}
+    for each in rows:
+        key = (each.channel, each.recipient)
+        if key not in last or each.seq > last[key].seq:
+            last[key] = each
+    return items(tx, sorted(last.values(), key=lambda each: each.id), who)
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    item: Item
+    attempts: Sequence[Attempt]
+    line: Sequence[Item]
+    """All that goes to the same recipient about the same breakpoint, in its order."""
+
+    @property
+    def ahead(self) -> int:
+        """How many have to go out before this one."""
+        mine = self.item.delivery
+        return sum(
+            1
+            for each in self.line
+            if each.delivery.seq < mine.seq
+            and each.delivery.state in {"pending", "sending"}
+            and not each.delivery.digested
+        )
+
+
+async def delivery_page(visit: Visit) -> Response:
+    delivery_id = known_delivery_id(visit.request.path_params["delivery_id"])
+    whole = await visit.site.database.read(partial(_whole, delivery_id=delivery_id, who=visit.who))
+    return page(
+        "delivery.html",
+        visit=visit,
+        now=visit.site.clock.now(),
+        whole=whole,
+        item=whole.item,
+        delivery=whole.item.delivery,
+        states=MEANS,
+        done=_done(visit.request.query_params),
+    )
+
+
+def _whole(tx: Transaction, *, delivery_id: str, who: Principal) -> Whole:
+    found = tx.deliveries.get(delivery_id, project=who.project)
+    wanted: dict[str, Any] = {"breakpoint_id": found.breakpoint_id, "channel": found.channel}
+    rows = tx.deliveries.page(who.project, wanted, after="", limit=MOST_IN_LINE)
+    line = sorted((each for each in rows if each.recipient == found.recipient), key=lambda each: each.seq)
+    (item,) = items(tx, [found], who)
+    return Whole(item, tx.deliveries.attempts(delivery_id), items(tx, line, who))
+
+
+async def retry(visit: Visit) -> Response:
+    delivery_id = known_delivery_id(visit.request.path_params["delivery_id"])
+    await visit.site.database.write(partial(visit.site.deliveries.retry, delivery_id=delivery_id, by=visit.who))
+    return redirect(f"/deliveries/{delivery_id}?done=retried")
+
+
+async def retry_all(visit: Visit) -> Response:
+    """Try again what is dead on one channel."""
+    channel = visit.form.get("channel", "")[:MAX_FILTER]
+    count = await visit.site.database.write(partial(visit.site.deliveries.retry_all, channel=channel, by=visit.who))
+    told_so = {"retried": str(count)} if count else {"done": "none"}
+    return redirect("/deliveries?" + urlencode({"channel": channel} | told_so))

@@ -1,0 +1,51 @@
+"""The page behind a link that a channel gave somebody: are you the one who asked for it there?"""
+
+from functools import partial
+
+from starlette.responses import Response
+from starlette.routing import Route
+
+from assent.domain.errors import AssentError, NotFound
+from assent.web.admin.channel_forms import form_of
+from assent.web.frame import Site, Visit, message_page, page, redirect, route
+
+GONE = "This link does not work any more"
+
+
+def routes(site: Site) -> list[Route]:
+    # Whoever follows it may look at another project than the channel's just now: the service looks at their roles.
+    return [
+        route("/link/{secret}", link_form, site, members_only=False),
+        route("/link/{secret}", accept, site, method="POST", members_only=False),
+    ]
+
+
+async def link_form(visit: Visit) -> Response:
+    """Show what would be linked; looking uses nothing up."""
+    secret: str = visit.request.path_params["secret"]
+    try:
+        found = await visit.site.database.read(partial(visit.site.links.look, plain=secret, by=visit.who))
+    except NotFound as error:
+        return _gone(visit, error)
+    return page(
+        "link_identity.html",
+        visit=visit,
+        now=visit.site.clock.now(),
+        action=f"/link/{secret}",
+        channel=found.channel,
+        kind=form_of(found.channel.type).title,
+        offer=found.offer,
+    )
+
+
+async def accept(visit: Visit) -> Response:
+    secret: str = visit.request.path_params["secret"]
+    try:
+        await visit.site.database.write(partial(visit.site.links.accept, plain=secret, by=visit.who))
+    except NotFound as error:
+        return _gone(visit, error)
+    return redirect("/account?done=linked#links")
+
+
+def _gone(visit: Visit, error: AssentError) -> Response:
+    return message_page(GONE, error.message, status=404, visit=visit)

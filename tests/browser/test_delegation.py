@@ -1,0 +1,155 @@
+"""Delegation in a real browser: a channel and a route by their forms, what became of a question, and who is who."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Page, expect
+
+from assent.channels.registry import KINDS
+from assent.store.channels import StoredChannel
+from assent.store.transaction import Transaction
+from tests.browser.conftest import Opener, World
+from tests.support.nodes import Node, running_node
+
+PHONE, DESK = 390, 1280
+LONG = "averylongwordwithoutanyplacetobreakit" * 6
+Made = TypeVar("Made")
+
+
+@pytest.fixture
+def root(opened: Opener, states: dict[str, Any]) -> Page:
+    """Somebody with every role, without scripts."""
+    return opened(storage_state=states["root"]).new_page()
+
+
+def beside(world: World, work: Callable[[Node], Awaitable[Made]]) -> Made:
+    """Do something on the data beside the running server, on a thread of its own: Playwright's loop is in this one."""
+
+    async def run() -> Made:
+        async with running_node(world.settings) as node:
+            return await work(node)
+
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, run()).result()
+
+
+def set_up(root: Page, world: World, name: str) -> None:
+    root.goto(f"{world.url}/admin/channels")
+    root.get_by_role("link", name="E-mail", exact=True).click()
+    root.get_by_label("Name", exact=True).fill(name)
+    root.get_by_label("Mail server", exact=True).fill("mail.invalid")
+    root.get_by_label("Sender", exact=True).fill("Assent <assent@example.org>")
+    root.get_by_role("button", name="Set it up").click()
+    expect(root.locator(".notice")).to_contain_text("Created.")
+
+
+def write(root: Page, world: World, channel: str, pattern: str) -> None:
+    root.goto(f"{world.url}/admin/routes/new")
+    root.get_by_label("Pattern").fill(pattern)
+    root.get_by_label("Channels", exact=True).fill(channel)
+    root.get_by_label("Whom to tell").fill("person:ann")
+    root.get_by_label("Remind after (optional)").fill("30m")
+    root.get_by_role("button", name="Write it").click()
+    expect(root.locator(".notice")).to_contain_text("Created.")
+
+
+def remove(root: Page, world: World, channel: str) -> None:
+    """Leave nothing behind that would tell of other tests' questions."""
+    root.goto(f"{world.url}/admin/routes")
+    root.locator("tr", has_text=channel).get_by_role("link").first.click()
+    root.get_by_role("link", name="Remove…").click()
+    root.get_by_role("button", name="Remove the route").click()
+    root.goto(f"{world.url}/admin/channels")
+    root.get_by_role("link", name=channel).click()
+    root.get_by_role("link", name="Remove…").click()
+    root.get_by_role("button", name="Remove the channel").click()
+    expect(root.locator(".notice")).to_contain_text("Removed.")
+
+
+def test_a_channel_is_set_up_tried_and_told_of_by_a_route(world: World, root: Page) -> None:
+    set_up(root, world, "letters")
+    root.get_by_role("button", name="Only check the settings").click()
+    expect(root.get_by_role("alert")).to_contain_text("It does not work.")
+    expect(root.locator(".state").first).to_have_text("failing")
+    write(root, world, "letters", "delegated.*")
+    root.get_by_label("Gate", exact=True).fill("delegated.web")
+    root.get_by_role("button", name="Try").click()
+    expect(root.locator(".forecast")).to_contain_text("ann on letters is asked")
+    created = world.create(title="Told by letter", payload={"question": "Well?", "breakpointId": "delegated.web"})
+    root.goto(f"{world.url}/deliveries?breakpoint={created['id']}")
+    while not root.get_by_role("link", name="Told by letter").count():
+        root.reload()
+    root.get_by_role("link", name="Told by letter").click()
+    expect(root.get_by_role("heading", level=1)).to_have_text("Told by letter")
+    expect(root.locator("dl.facts")).to_contain_text("letters")
+    root.get_by_role("link", name="Told by letter").click()
+    expect(root.locator("#told-title")).to_have_text("Told")
+    expect(root.locator("#live")).to_contain_text("ann on letters")
+    remove(root, world, "letters")
+
+
+def test_somebody_on_a_channel_becomes_somebody_here(world: World, opened: Opener, states: dict[str, Any]) -> None:
+    offered = beside(world, _offered)
+    stranger = opened().new_page()
+    stranger.goto(world.url + offered)
+    expect(stranger.get_by_role("heading", level=1)).to_have_text("Sign in")
+    ann = opened(storage_state=states["ann"]).new_page()
+    ann.goto(world.url + offered)
+    ann.reload()
+    expect(ann.get_by_role("heading", level=1)).to_have_text("Is that you?")
+    ann.get_by_role("button", name="Yes, that is me").click()
+    expect(ann.locator("#links")).to_contain_text("T9:U9 on offering")
+    ann.goto(world.url + offered)
+    expect(ann.get_by_role("heading", level=1)).to_have_text("This link does not work any more")
+    ann.goto(f"{world.url}/account")
+    ann.get_by_role("button", name="Unlink T9:U9 on offering").click()
+    expect(ann.locator("#links")).not_to_contain_text("T9:U9")
+
+
+async def _offered(node: Node) -> str:
+    def use_case(tx: Transaction) -> str:
+        found = tx.channels.by_name("default", "offering")
+        if found is None:
+            settings = {"token": "env:NOT_SET"}
+            found = StoredChannel(
+                id=tx.new_id("ch"), project="default", name="offering", type="slack", settings=settings
+            )
+            tx.channels.add(found)
+        return f"/link/{node.assent.links.offer(tx, found.id, 'T9:U9', shown_as='Ann ' + LONG)}"
+
+    return await node.assent.database.write(use_case)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [DESK, PHONE])
+def test_axe_finds_nothing_and_nothing_scrolls_sideways(
+    world: World, opened: Opener, root: Page, states: dict[str, Any], scheme: str, width: int
+) -> None:
+    name = f"seen-{scheme}-{width}"
+    set_up(root, world, name)
+    channel = root.url.partition("?")[0].removeprefix(world.url)
+    write(root, world, name, f"looked.at.{LONG}"[:200])
+    created = world.create(
+        title=LONG, payload={"question": "?", "breakpointId": "x"}, callbackUrl="https://x.invalid/a"
+    )
+    paths = [
+        "/deliveries", f"/deliveries?breakpoint={created['id']}", "/deliveries?state=dead&channel=callback",
+        "/admin/channels", channel, f"{channel}/remove", "/admin/routes", "/admin/routes/new",
+        f"/admin/routes/try?gate=looked.at.{LONG}"[:200], "/account", beside(world, _offered),
+        *(f"/admin/channels/new?type={kind}" for kind in sorted(KINDS)),
+    ]  # fmt: skip
+    page = opened(scripts=True, width=width, color_scheme=scheme, storage_state=states["root"]).new_page()
+    page.goto(f"{world.url}/deliveries?breakpoint={created['id']}")
+    paths.append(page.locator("td.main a").first.get_attribute("href") or "")
+    page.goto(f"{world.url}/admin/routes")
+    paths.append(page.locator("td code").first.locator("..").get_attribute("href") or "")
+    for path in paths:
+        page.goto(world.url + path)
+        found = Axe().run(page)
+        assert found.violations_count == 0, f"{path}: {found.generate_report()}"
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, path
+    remove(root, world, name)

@@ -1,0 +1,208 @@
+"""The Jira channel against a real server: one issue for each breakpoint, whatever happens on the way."""
+
+import json
+from typing import Any
+
+import pytest
+
+from assent.domain.errors import InvalidRequest
+from assent.domain.notes import Purpose
+from assent.outbound import Permanent, Transient
+from assent.ports import Incoming
+from tests.channels.jira.conftest import HOOK, Make
+from tests.channels.notes import PLACE, REVIEW, closing, expiring, many, note
+from tests.support.jira import US, Jira
+
+
+async def test_an_issue_says_what_is_asked_and_leads_to_it(channel: Make, jira: Jira) -> None:
+    posted = await channel(jira, labels=["audit"]).send(note(PLACE))
+    issue = jira.issues["OPS-1"]
+    assert posted.trace == {"key": "OPS-1", "url": f"{jira.url}/browse/OPS-1"}
+    assert issue.fields["summary"] == "Deploy to production (bp_1)"
+    assert issue.fields["labels"] == ["breakpoint", "bp-bp_1", "audit"]
+    said = json.dumps(issue.fields["description"])
+    assert REVIEW in said
+    assert "Gate" in said
+    assert "it passed" in said
+
+
+async def test_an_issue_is_looked_for_before_it_is_made(channel: Make, jira: Jira) -> None:
+    await channel(jira).send(note(PLACE))
+    posted = await channel(jira).send(note(PLACE, attempt=2))
+    assert posted.trace["key"] == "OPS-1"
+    assert len(jira.issues) == 1
+    assert jira.count("POST issue") == 1
+
+
+async def test_an_issue_whose_making_was_not_heard_of_is_found_again(channel: Make, jira: Jira) -> None:
+    jira.drop()
+    with pytest.raises(Transient) as failed:
+        await channel(jira).send(note(PLACE))
+    assert failed.value.retry_after == 30
+    assert jira.count("POST issue") == 1
+    assert (await channel(jira).send(note(PLACE, attempt=2))).trace["key"] == "OPS-1"
+    assert len(jira.issues) == 1
+
+
+async def test_an_attempt_that_takes_too_long_comes_back_when_it_can_be_found(channel: Make, cloud: Jira) -> None:
+    cloud.hold()
+    with pytest.raises(Transient, match="in time") as failed:
+        await channel(cloud, patience=0.3).send(note(PLACE))
+    assert failed.value.retry_after == 30
+    cloud.let_go()
+
+
+async def test_an_error_of_the_server_leaves_open_what_happened(channel: Make, cloud: Jira) -> None:
+    cloud.fail("POST issue", 502)
+    with pytest.raises(Transient) as failed:
+        await channel(cloud).send(note(PLACE))
+    assert failed.value.retry_after == 30
+    assert cloud.count("POST issue") == 1
+
+
+async def test_too_many_requests_wait_as_long_as_jira_says(channel: Make, cloud: Jira) -> None:
+    cloud.fail("POST issue", 429, retry_after="7")
+    cloud.fail("GET search", 429, retry_after="9")
+    for seconds in (9, 7):
+        with pytest.raises(Transient) as failed:
+            await channel(cloud).send(note(PLACE))
+        assert failed.value.retry_after == seconds
+
+
+@pytest.mark.parametrize(
+    ("status", "advice"),
+    [(401, "look at user"), (403, "permissions"), (404, "look at url"), (400, "look at issueType")],
+)
+async def test_what_will_not_change_by_itself_is_final(channel: Make, cloud: Jira, status: int, advice: str) -> None:
+    cloud.fail("POST issue", status)
+    with pytest.raises(Permanent, match=advice):
+        await channel(cloud).send(note(PLACE))
+    assert cloud.issues == {}
+
+
+async def test_a_wrong_token_is_told_without_showing_it(
+    channel: Make, jira: Jira, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JIRA_TOKEN", "hunter2")
+    with pytest.raises(Permanent, match="answered 401") as failed:
+        await channel(jira).check()
+    assert "hunter2" not in str(failed.value)
+
+
+async def test_a_check_makes_nothing(channel: Make, jira: Jira) -> None:
+    assert await channel(jira).check() == "Jira knows us, and the project OPS is Operations."
+    assert jira.issues == {}
+
+
+@pytest.mark.parametrize(("purpose", "words"), [(Purpose.REMIND, "A reminder"), (Purpose.ESCALATE, "Nobody has")])
+async def test_what_follows_is_a_comment(channel: Make, jira: Jira, purpose: Purpose, words: str) -> None:
+    first = await channel(jira).send(note(PLACE))
+    posted = await channel(jira).send(note(PLACE, purpose, id="dlv_2", thread=first.trace))
+    (said,) = jira.texts("OPS-1")
+    assert posted.trace["key"] == "OPS-1"
+    assert words in said
+    assert len(jira.issues) == 1
+
+
+async def test_a_comment_that_may_have_arrived_is_looked_for(channel: Make, jira: Jira) -> None:
+    first = await channel(jira).send(note(PLACE))
+    jira.drop()
+    with pytest.raises(Transient):
+        await channel(jira).send(note(PLACE, Purpose.REMIND, id="dlv_2", thread=first.trace))
+    await channel(jira).send(note(PLACE, Purpose.REMIND, id="dlv_2", thread=first.trace, attempt=2))
+    assert len(jira.texts("OPS-1")) == 1
+
+
+async def test_a_reminder_of_what_was_never_told_makes_the_issue(channel: Make, jira: Jira) -> None:
+    await channel(jira).send(note(PLACE, Purpose.REMIND))
+    assert len(jira.issues) == 1
+
+
+async def test_the_end_is_said_and_the_issue_moved(channel: Make, jira: Jira) -> None:
+    first = await channel(jira).send(note(PLACE))
+    await channel(jira, closeTransition="Done").close(closing(PLACE, thread=first.trace))
+    assert "Assent: Approved by ann via web" in jira.texts("OPS-1")[0]
+    assert jira.issues["OPS-1"].status == "Done"
+
+
+async def test_an_issue_that_is_there_already_is_not_moved(channel: Make, jira: Jira) -> None:
+    first = await channel(jira).send(note(PLACE))
+    jira.move("OPS-1", "Done", by="acc-bob")
+    await channel(jira, closeTransition="To Done").close(expiring(PLACE, thread=first.trace))
+    assert "Expired" in jira.texts("OPS-1")[0]
+    assert jira.count("POST issue/OPS-1/transitions") == 0
+
+
+async def test_an_issue_that_was_the_answer_stays_where_it_was_put(channel: Make, jira: Jira) -> None:
+    first = await channel(jira).send(note(PLACE))
+    jira.move("OPS-1", "Approved", by="acc-ann")
+    await channel(jira, closeTransition="Done").close(closing(PLACE, via="jira", thread=first.trace))
+    assert jira.issues["OPS-1"].status == "Approved"
+    assert len(jira.texts("OPS-1")) == 1
+
+
+async def test_a_way_that_is_not_offered_is_noted(channel: Make, jira: Jira) -> None:
+    first = await channel(jira).send(note(PLACE))
+    posted = await channel(jira, closeTransition="Archive").close(closing(PLACE, thread=first.trace))
+    assert posted is not None
+    assert posted.trace["transition"] == "Archive is not offered for this issue"
+
+
+async def test_what_has_no_issue_is_not_closed(channel: Make, jira: Jira) -> None:
+    assert await channel(jira).close(closing(PLACE)) is None
+    assert jira.issues == {}
+
+
+async def test_an_issue_is_made_for_each_and_none_for_many(channel: Make, jira: Jira) -> None:
+    with pytest.raises(Permanent):
+        await channel(jira).digest(many(30, PLACE))
+
+
+async def test_no_text_calls_people_or_becomes_a_macro(channel: Make, jira: Jira) -> None:
+    text = "[~accountid:x] @all {code} [evil|http://evil.org] \u202eevil"
+    await channel(jira).send(note(PLACE, asked={"title": text, "payload": {"question": text}, "risk": "high"}))
+    description = jira.issues["OPS-1"].fields["description"]
+    said = json.dumps(description, ensure_ascii=False)
+    assert "only the Review link decides" in said
+    assert "\u202e" not in said
+    if jira.cloud:
+        assert '"mention"' not in said
+        assert said.count('"link"') == 1
+    else:
+        assert r"\[\~accountid:x\] \@all \{code\} \[evil\|http://evil.org\]" in description
+
+
+@pytest.mark.parametrize(
+    ("settings", "pointer"),
+    [
+        ({"url": "ftp://x"}, "/settings/url"),
+        ({"url": "http://169.254.169.254"}, "/settings/url"),
+        ({"project": 'OPS" OR labels = "x'}, "/settings/project"),
+        ({"user": None}, "/settings/token"),
+        ({"bearer": "env:JIRA_TOKEN"}, "/settings/token"),
+        ({"token": "hunter2"}, "/settings/token"),
+        ({"approve": ['x" OR "y']}, "/settings/approve/0"),
+        ({"reject": ["approved"]}, "/settings/reject"),
+        ({"approve": "Approved"}, "/settings/approve"),
+        ({"commentWords": "yes"}, "/settings/commentWords"),
+        ({"pollSeconds": -1}, "/settings/pollSeconds"),
+        ({"labels": ["a b"]}, "/settings/labels/0"),
+        ({"apiUrl": "x"}, "/settings/apiUrl"),
+    ],
+)
+async def test_settings_that_are_wrong_are_named(
+    channel: Make, cloud: Jira, settings: dict[str, Any], pointer: str
+) -> None:
+    with pytest.raises(InvalidRequest, match=pointer) as refused:
+        channel(cloud, **settings)
+    assert "hunter2" not in str(refused.value)
+
+
+async def test_what_we_say_ourselves_is_never_an_answer(channel: Make, jira: Jira) -> None:
+    first = await channel(jira).send(note(PLACE))
+    await channel(jira, closeTransition="Approved").close(closing(PLACE, thread=first.trace))
+    live = channel(jira, commentWords=True)
+    await live.check()
+    assert jira.issues["OPS-1"].history[-1]["author"] == jira.person(US)
+    headers, body = jira.hook("OPS-1", secret=HOOK)
+    assert live.hear(Incoming(headers, body, 0)) == []

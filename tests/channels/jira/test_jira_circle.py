@@ -1,0 +1,126 @@
+"""The whole circle in Jira: an issue made, moved, the agent woken, the issue closed; and never two issues for one."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from tests.channels.jira.conftest import HOOK
+from tests.services.delegating import channel as set_up
+from tests.services.delegating import in_state, route
+from tests.store.making import person, stored
+from tests.support.jira import TOKEN, US, USER, Issue, Jira
+from tests.support.nodes import Node
+
+
+async def in_jira(node: Node, jira: Jira, monkeypatch: pytest.MonkeyPatch, **more: Any) -> str:
+    monkeypatch.setenv("JIRA_TOKEN", TOKEN)
+    monkeypatch.setenv("JIRA_HOOK", HOOK)
+    settings: dict[str, Any] = {
+        "url": jira.url,
+        "project": "OPS",
+        "user": USER,
+        "token": "env:JIRA_TOKEN",
+        "pollSeconds": 0,
+    }
+    settings |= {"approve": ["Approved"], "reject": ["Declined"], "webhookSecret": "env:JIRA_HOOK"}
+    made = await set_up(node, "jira", "jira", **settings | more)
+    await route(node, "jira")
+    ann = await person(node, "ann", "reviewer")
+    await node.assent.database.write(
+        lambda tx: tx.links.link(made, "acc-ann", person_id=ann.id, by="test", now=tx.now())
+    )
+    return made
+
+
+async def until(jira: Jira, enough: Any) -> dict[str, Issue]:
+    assert await asyncio.to_thread(jira.wait, enough)
+    return jira.issues
+
+
+async def hand_in(node: Node, channel_id: str, jira: Jira, key: str = "OPS-1") -> int:
+    headers, body = jira.hook(key, secret=HOOK)
+    return (await node.client.post(f"/callbacks/{channel_id}", headers=headers, content=body)).status_code
+
+
+async def test_approved_by_a_webhook(working: Node, cloud: Jira, monkeypatch: pytest.MonkeyPatch) -> None:
+    channel_id = await in_jira(working, cloud, monkeypatch, closeTransition="Done")
+    created = await working.create()
+    await until(cloud, lambda issues: "OPS-1" in issues)
+    cloud.move("OPS-1", "Approved", by="acc-ann")
+    assert await hand_in(working, channel_id, cloud) < 300
+    assert await hand_in(working, channel_id, cloud) < 300
+    whole = await working.call("GET", f"/api/breakpoints/{created['id']}?wait=30", await working.token("agent"))
+    result = whole.json()["result"]
+    assert (result["approved"], result["respondedBy"], result["via"]) == (True, "ann", "jira")
+    await until(cloud, lambda issues: len(issues["OPS-1"].comments) == 1)
+    found = await in_state(working, created["id"], "sent", "answered")
+    assert [(each.purpose, each.state) for each in found] == [("ask", "answered"), ("close", "sent")]
+    assert cloud.issues["OPS-1"].status == "Approved"
+    assert (await stored(working, created["id"])).votes == 1
+
+
+async def test_rejected_as_we_found_ourselves(working: Node, cloud: Jira, monkeypatch: pytest.MonkeyPatch) -> None:
+    await in_jira(working, cloud, monkeypatch, pollSeconds=1, webhookSecret=None)
+    created = await working.create()
+    await until(cloud, lambda issues: "OPS-1" in issues)
+    cloud.move("OPS-1", "Declined", by="acc-ann", comment="Not on a Friday.")
+    await until(cloud, lambda issues: any(each["author"] == cloud.person(US) for each in issues["OPS-1"].comments))
+    ended = await stored(working, created["id"])
+    assert ended.decision == "rejected"
+    assert (ended.result or {})["feedback"] == "Not on a Friday."
+
+
+async def test_answered_elsewhere_the_issue_is_closed(
+    working: Node, cloud: Jira, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await in_jira(working, cloud, monkeypatch, closeTransition="Done")
+    created = await working.create()
+    await until(cloud, lambda issues: "OPS-1" in issues)
+    await working.feedback(created["id"], await working.token("reviewer"), approved=False, comment="No.")
+    await until(cloud, lambda issues: issues["OPS-1"].status == "Done")
+    assert "Rejected by" in cloud.texts("OPS-1")[0]
+
+
+async def test_somebody_unknown_is_told_so_once_and_decides_nothing(
+    working: Node, cloud: Jira, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    channel_id = await in_jira(working, cloud, monkeypatch)
+    created = await working.create()
+    await until(cloud, lambda issues: "OPS-1" in issues)
+    cloud.move("OPS-1", "Approved", by="acc-eve")
+    headers, body = cloud.hook("OPS-1", secret=HOOK)
+    for _ in range(2):
+        answer = await working.client.post(f"/callbacks/{channel_id}", headers=headers, content=body)
+        assert answer.status_code < 500
+    (said,) = cloud.texts("OPS-1")
+    assert "was not taken as an answer" in said
+    assert (await stored(working, created["id"])).status == "waiting"
+
+
+async def test_an_issue_that_we_did_not_make_decides_nothing(
+    working: Node, cloud: Jira, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody puts the label of one issue on another, and waits for Ann to move that one."""
+    channel_id = await in_jira(working, cloud, monkeypatch)
+    harmless, grave = await working.create(), await working.create()
+    await until(cloud, lambda issues: len(issues) == 2)
+    await in_state(working, harmless["id"], "sent")
+    await in_state(working, grave["id"], "sent")
+    keys = {issue.fields["labels"][1].removeprefix("bp-"): key for key, issue in cloud.issues.items()}
+    lure = cloud.issues[keys[harmless["id"]]]
+    lure.fields["labels"] = ["breakpoint", f"bp-{grave['id']}"]
+    cloud.move(lure.key, "Approved", by="acc-ann")
+    assert await hand_in(working, channel_id, cloud, lure.key) < 500
+    assert (await stored(working, grave["id"])).status == "waiting"
+
+
+async def test_never_two_issues_for_one(working: Node, cloud: Jira, monkeypatch: pytest.MonkeyPatch) -> None:
+    cloud.drop()
+    await in_jira(working, cloud, monkeypatch)
+    created = await working.create()
+    await until(cloud, lambda issues: "OPS-1" in issues)
+    (waiting,) = await in_state(working, created["id"], "pending")
+    assert "The request to 127.0.0.1 failed" in (waiting.last_error or "")
+    assert waiting.next_at - waiting.updated_at >= 30_000_000
+    assert len(cloud.issues) == 1

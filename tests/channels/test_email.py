@@ -1,0 +1,296 @@
+"""The e-mail channel against a real mail server: what is written, to whom, and what happens when it fails."""
+
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from assent.channels.email.channel import EmailChannel, personal
+from assent.channels.email.letter import as_html, as_text, of_note
+from assent.domain.errors import InvalidRequest
+from assent.domain.notes import Addressee, Purpose
+from assent.outbound import Permanent, Transient
+from tests.channels.notes import PLACE, REVIEW, TO_ANN, asked, closing, expiring, many, note, tools
+from tests.outbound.receivers import certificate
+from tests.support.mail import PASSWORD, USER, MailServer, mail_server
+
+
+@pytest.fixture
+def mail() -> Iterator[MailServer]:
+    with mail_server() as server:
+        yield server
+
+
+def channel(server: MailServer, **settings: Any) -> EmailChannel:
+    given = {"host": "127.0.0.1", "port": server.port, "tls": "none", "from": "assent@example.com"}
+    return EmailChannel(given | settings, tools())
+
+
+async def test_a_letter_has_text_and_html_and_one_link(mail: MailServer) -> None:
+    posted = await channel(mail).send(note())
+    (letter,) = mail.letters
+    assert letter.sender == "assent@example.com"
+    assert letter.recipients == ("ann@example.com",)
+    assert letter.message["To"] == "Ann Archer <ann@example.com>"
+    assert letter.message["From"] == "Assent <assent@example.com>"
+    assert letter.message["Subject"] == "[Approval] Deploy to production (bp_1)"
+    assert "Shall I **deploy** build 7?" in letter.text
+    assert "Gate: deploy" in letter.text
+    assert letter.text.count("https://") == 1
+    assert REVIEW in letter.text
+    assert links(letter.html) == [REVIEW]
+    assert posted.trace == {"messageId": letter.message["Message-ID"]}
+
+
+async def test_a_letter_says_that_a_program_wrote_it(mail: MailServer) -> None:
+    await channel(mail).send(note())
+    (letter,) = mail.letters
+    assert letter.message["Auto-Submitted"] == "auto-generated"
+    assert letter.message["X-Auto-Response-Suppress"] == "All"
+    assert "Reply-To" not in letter.message
+
+
+async def test_every_attempt_has_the_same_message_id(mail: MailServer) -> None:
+    mail.drop()
+    with pytest.raises(Transient, match="broke off"):
+        await channel(mail).send(note())
+    await channel(mail).send(note(attempt=2))
+    ids = {letter.message["Message-ID"] for letter in mail.letters}
+    assert len(mail.letters) == 2
+    assert ids == {"<dlv_1@example.com>"}
+
+
+@pytest.mark.parametrize("purpose", [Purpose.REMIND, Purpose.ESCALATE])
+async def test_what_follows_stands_in_the_thread(mail: MailServer, purpose: Purpose) -> None:
+    first = await channel(mail).send(note())
+    await channel(mail).send(note(purpose=purpose, id="dlv_2", thread=first.trace))
+    letter = mail.letters[-1].message
+    assert letter["In-Reply-To"] == letter["References"] == "<dlv_1@example.com>"
+    assert letter["Message-ID"] == "<dlv_2@example.com>"
+    assert letter["Subject"] == "Re: [Approval] Deploy to production (bp_1)"
+
+
+async def test_the_end_is_told_in_the_thread(mail: MailServer) -> None:
+    first = await channel(mail).send(note())
+    await channel(mail).close(closing(thread=first.trace))
+    await channel(mail).close(expiring(thread=first.trace))
+    approved, expired = mail.letters[1:]
+    assert "Approved by ann via web, 2027-01-15 08:00 UTC." in approved.text
+    assert "Expired: nobody answered in time" in expired.text
+    assert approved.message["In-Reply-To"] == "<dlv_1@example.com>"
+    assert "Shall I" not in approved.text
+
+
+async def test_many_are_told_in_one_letter(mail: MailServer) -> None:
+    await channel(mail).digest(many(137))
+    (letter,) = mail.letters
+    assert "137 approvals wait for an answer" in letter.message["Subject"]
+    assert "And 117 more." in letter.text
+    assert "3 ended since the last message." in letter.text
+    assert len(links(letter.html)) == 21
+
+
+async def test_somebody_without_an_address_is_named(mail: MailServer) -> None:
+    with pytest.raises(Permanent, match="ann has no e-mail address"):
+        await channel(mail).send(note(Addressee(name="ann")))
+    assert mail.connections == 0
+
+
+@pytest.mark.parametrize(
+    "address", ["a b@example.com", "x@example.com\r\nRCPT TO:<y@z>", "<x@y.z>", "x@y.z,q@r.s", "@", "x"]
+)
+async def test_an_address_that_is_none_is_never_dialled(mail: MailServer, address: str) -> None:
+    with pytest.raises(Permanent):
+        await channel(mail).send(note(Addressee(name="ann", email=address)))
+    assert mail.connections == 0
+
+
+async def test_one_refused_address_of_a_list_is_named_and_the_rest_is_told(mail: MailServer) -> None:
+    team = channel(mail, addresses=["ops@example.com", "bad@example.com", "later@example.com"])
+    posted = await team.send(note(PLACE))
+    assert mail.letters[0].recipients == ("ops@example.com",)
+    assert "bad@example.com: 550" in posted.trace["refused"]
+    assert "later@example.com: 450" in posted.trace["refused"]
+
+
+@pytest.mark.parametrize(
+    ("addresses", "kind"),
+    [
+        (["bad@example.com"], Permanent),
+        (["later@example.com"], Transient),
+        (["bad@example.com", "later@example.com"], Transient),
+    ],
+)
+async def test_a_list_of_which_all_are_refused_is_not_told(
+    mail: MailServer, addresses: list[str], kind: type[Exception]
+) -> None:
+    with pytest.raises(kind):
+        await channel(mail, addresses=addresses).send(note(PLACE))
+    assert mail.letters == []
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind"), [("451 Try again later", Transient), ("552 Too big", Permanent), ("554 Spam", Permanent)]
+)
+async def test_what_a_server_says_decides_about_another_try(
+    mail: MailServer, answer: str, kind: type[Permanent | Transient]
+) -> None:
+    mail.answer(answer)
+    with pytest.raises(kind, match=answer) as failed:
+        await channel(mail).send(note())
+    assert failed.value.status == int(answer[:3])
+    await channel(mail).send(note(attempt=2))
+    assert len(mail.letters) == 1
+
+
+async def test_no_server_is_worth_another_try() -> None:
+    with mail_server() as gone:
+        away = channel(gone)
+    with pytest.raises(Transient, match="no connection"):
+        await away.send(note())
+
+
+async def test_a_server_that_takes_its_time_is_left(mail: MailServer) -> None:
+    mail.hold()
+    settings = {"host": "127.0.0.1", "port": mail.port, "tls": "none", "from": "assent@example.com"}
+    with pytest.raises(Transient, match="did not answer in time"):
+        await EmailChannel(settings, tools(), patience=0.5).send(note())
+
+
+async def test_a_password_lets_us_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MAIL_PASSWORD", PASSWORD)
+    with mail_server(signing_in=True) as server:
+        known = channel(server, user=USER, password="env:MAIL_PASSWORD")
+        await known.send(note())
+        assert "takes assent’s password" in await known.check()
+        assert len(server.letters) == 1
+
+
+async def test_a_wrong_password_is_final_and_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MAIL_PASSWORD", "close sesame")
+    with mail_server(signing_in=True) as server:
+        with pytest.raises(Permanent, match="does not let assent in: look at user") as failed:
+            await channel(server, user=USER, password="env:MAIL_PASSWORD").send(note())
+        assert server.letters == []
+    assert "close sesame" not in str(failed.value)
+
+
+async def test_a_check_tells_nobody_anything(mail: MailServer) -> None:
+    assert await channel(mail).check() == f"127.0.0.1 answers on port {mail.port} without TLS."
+    assert mail.letters == []
+
+
+async def test_letters_are_encrypted_on_their_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = certificate(tmp_path, "localhost")
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "certificate.pem"))
+    with mail_server(tls=shown.server) as server:
+        await channel(server, host="localhost", tls="starttls").send(note())
+        assert server.letters[0].encrypted
+        assert "with TLS" in await channel(server, host="localhost", tls="starttls").check()
+
+
+async def test_a_certificate_of_nobody_gets_no_letter(tmp_path: Path) -> None:
+    with mail_server(tls=certificate(tmp_path, "localhost").server) as server:
+        with pytest.raises(Transient, match="certificate was not accepted"):
+            await channel(server, host="localhost", tls="starttls").send(note())
+        assert server.letters == []
+
+
+async def test_a_server_without_tls_gets_no_letter_unless_told(mail: MailServer) -> None:
+    with pytest.raises(Permanent, match="STARTTLS"):
+        await channel(mail, tls="starttls").send(note())
+    assert mail.letters == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "pointer"),
+    [
+        ({"host": ""}, "/settings/host"),
+        ({"tls": "maybe"}, "/settings/tls"),
+        ({"port": "25"}, "/settings/port"),
+        ({"from": "nobody"}, "/settings/from"),
+        ({"from": "a@b.c\r\nBcc: d@e.f"}, "/settings/from"),
+        ({"user": "ann"}, "/settings/password"),
+        ({"password": "hunter2", "user": "ann"}, "/settings/password"),
+        ({"password": "env:NOT_SET_AT_ALL", "user": "ann"}, "/settings/password"),
+        ({"addresses": ["x"]}, "/settings/addresses/0"),
+        ({"replyDomain": "in.example.com"}, "/settings/replyDomain"),
+        ({"colour": "red"}, "/settings/colour"),
+    ],
+)
+def test_settings_that_are_wrong_are_named(settings: dict[str, Any], pointer: str) -> None:
+    good = {"host": "mail.example.com", "from": "assent@example.com"}
+    with pytest.raises(InvalidRequest, match=pointer) as refused:
+        EmailChannel(good | settings, tools())
+    assert "hunter2" not in str(refused.value)
+
+
+def test_a_list_of_addresses_is_a_place() -> None:
+    assert personal({"addresses": []})
+    assert not personal({"addresses": ["ops@example.com"]})
+
+
+async def test_no_title_makes_a_header_or_hides(mail: MailServer) -> None:
+    title = "Deploy\r\nBcc: eve@example.com\r\n\r\n<b>\u202egpj.exe " + "x" * 300
+    await channel(mail).send(note(asked={"title": title}))
+    (letter,) = mail.letters
+    assert "Bcc" not in letter.message
+    assert letter.recipients == ("ann@example.com",)
+    assert "\u202e" not in letter.text + letter.html + letter.message["Subject"]
+    assert "⟦U+202E⟧" in letter.text
+    assert "<b>" not in letter.html
+    assert len(letter.message["Subject"]) < 150
+
+
+@given(st.text(max_size=60), st.text(max_size=200))
+def test_nothing_an_agent_writes_becomes_markup(title: str, question: str) -> None:
+    letter = of_note(note(asked={"title": title or None, "payload": {"question": question + "<script>x</script>"}}))
+    parser = Tags()
+    parser.feed(as_html(letter))
+    assert parser.tags <= {*("html", "head", "meta", "body", "p", "h1", "bdi", "div", "table", "tr", "th", "td", "a")}
+    assert parser.links == [REVIEW]
+    assert "\r" not in as_text(letter)
+
+
+async def test_a_long_question_is_cut_and_says_so(mail: MailServer) -> None:
+    await channel(mail).send(note(asked={"payload": {"question": "word " * 4000}}))
+    assert "the rest is behind the Review link" in mail.letters[0].text
+    assert len(mail.letters[0].text) < 4000
+
+
+async def test_a_letter_is_whole_in_every_script(mail: MailServer) -> None:
+    await channel(mail).send(note(asked={"title": "部署 Größe", "payload": {"question": "ça va? 🚀\n.\n.."}}))
+    (letter,) = mail.letters
+    assert "部署 Größe" in letter.message["Subject"]
+    assert "ça va? 🚀" in letter.text
+    assert letter.raw.isascii()
+
+
+def test_options_and_files_are_told_by_name() -> None:
+    payload = {"question": "Which?", "options": ["blue", "green"], "context": {"files": [{"path": "plan.md"}]}}
+    text = as_text(of_note(note(TO_ANN, asked={"payload": payload, "risk": "high"})))
+    assert "Options: blue, green" in text
+    assert "Files: plan.md" in text
+    assert "Risk: high" in text
+    assert f"Fingerprint: {asked()[0].digest[:12]}" in text
+
+
+class Tags(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: set[str] = set()
+        self.links: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        self.links += [value or "" for name, value in attrs if name in {"href", "src", "action", "formaction"}]
+
+
+def links(html: str) -> list[str]:
+    parser = Tags()
+    parser.feed(html)
+    return parser.links

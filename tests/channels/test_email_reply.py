@@ -1,0 +1,309 @@
+"""Answers by e-mail: what a letter must prove before it says anything, and what it says then."""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from assent.channels.email.channel import EmailChannel, reply_address
+from assent.channels.email.letter import MARKER
+from assent.channels.email.reply import verdict
+from assent.domain.errors import InvalidRequest, Unauthenticated
+from assent.domain.notes import Purpose
+from assent.ports import Heard, Incoming, Told, Wish
+from tests.channels.notes import AT, asked, note, tools
+from tests.support.mail import MailServer, mail_server
+
+INBOUND, SECRET = "inbound-secret-of-our-mail-server", "what-the-addresses-are-proven-with"
+BEARER = f"Bearer {INBOUND}"
+PROOF = "mx.example.com; spf=pass smtp.mailfrom=example.com; dmarc=pass (p=reject dis=none) header.from=example.com"
+TO = reply_address("dlv_1", "in.example.com", SECRET)
+
+
+@pytest.fixture(autouse=True)
+def secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MAIL_INBOUND", INBOUND)
+    monkeypatch.setenv("MAIL_REPLY", SECRET)
+
+
+@pytest.fixture
+def mail() -> Iterator[MailServer]:
+    with mail_server() as server:
+        yield server
+
+
+def channel(port: int = 25, **settings: Any) -> EmailChannel:
+    given = {
+        "host": "127.0.0.1",
+        "port": port,
+        "tls": "none",
+        "from": "assent@example.com",
+        "replyDomain": "in.example.com",
+        "replySecret": "env:MAIL_REPLY",
+        "inboundSecret": "env:MAIL_INBOUND",
+        "authserv": "mx.example.com",
+    }
+    return EmailChannel(given | settings, tools())
+
+
+def letter(body: str = "approve", **headers: str | None) -> Incoming:
+    """Write a letter that proves all it must; `auto_submitted="x"` sets a header, None takes one away."""
+    found: dict[str, str | None] = {
+        "authentication-results": PROOF,
+        "from": "Ann Archer <Ann@Example.com>",
+        "to": TO,
+        "message-id": "<1@example.com>",
+        "content-type": "text/plain; charset=utf-8",
+    }
+    found |= {name.replace("_", "-"): value for name, value in headers.items()}
+    lines = [f"{name}: {value}" for name, value in found.items() if value is not None]
+    return Incoming({"authorization": BEARER}, ("\r\n".join(lines) + "\r\n\r\n" + body).encode(), AT)
+
+
+def hears(incoming: Incoming) -> Heard:
+    (heard,) = channel().hear(incoming)
+    return heard
+
+
+async def test_a_letter_can_be_answered_where_replies_are_on(mail: MailServer) -> None:
+    await channel(mail.port).send(note())
+    (sent,) = mail.letters
+    assert sent.message["Reply-To"] == TO
+    assert MARKER in sent.text
+    assert "begin with approve" in sent.text
+    quoted = "\n".join(f"> {each}" for each in sent.text.splitlines())
+    heard = hears(
+        letter(
+            f"Approve, well done.\n\nOn Monday, Assent <assent@example.com> wrote:\n{quoted}",
+            to=sent.message["Reply-To"],
+        )
+    )
+    assert (heard.wish, heard.delivery_id, heard.identity) == (Wish.ANSWER, "dlv_1", "ann@example.com")
+    answer = channel().answer(heard, asked()[0])
+    assert answer is not None
+    assert (answer.approved, answer.comment, answer.digest) == (True, "well done.", "d" * 64)
+
+
+async def test_high_risk_and_what_has_ended_cannot_be_answered_by_mail(mail: MailServer) -> None:
+    await channel(mail.port).send(note(asked={"risk": "high"}))
+    await channel(mail.port).close(note(purpose=Purpose.CLOSE))
+    for sent in mail.letters:
+        assert "Reply-To" not in sent.message
+        assert MARKER not in sent.text
+
+
+async def test_a_choice_is_made_behind_the_link(mail: MailServer) -> None:
+    await channel(mail.port).send(note(asked={"payload": {"question": "Which?", "options": ["blue", "green"]}}))
+    assert "To approve, follow the Review link" in mail.letters[0].text
+
+
+def test_an_address_fits_into_a_mailbox_name() -> None:
+    local = reply_address("dlv_" + "v" * 26, "in.example.com", SECRET).partition("@")[0]
+    assert len(local) <= 64
+    assert local == local.lower()
+
+
+@pytest.mark.parametrize("bearer", ["", "Bearer ", "Bearer wrong", INBOUND, BEARER + "x", BEARER.lower()])
+def test_only_our_own_mail_server_is_heard(bearer: str) -> None:
+    with pytest.raises(Unauthenticated):
+        channel().hear(Incoming({"authorization": bearer}, letter().body, AT))
+
+
+def test_nothing_is_heard_where_replies_are_off() -> None:
+    off = EmailChannel({"host": "127.0.0.1", "from": "assent@example.com"}, tools())
+    with pytest.raises(Unauthenticated):
+        off.hear(letter())
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"to": "assent@in.example.com"},
+        {"to": TO.replace("dlv_1", "dlv_2")},
+        {"to": TO.replace("in.example.com", "in.example.com.evil.org")},
+        {"to": TO.replace("in.example.com", "example.com")},
+        {"to": f"{TO}, {reply_address('dlv_2', 'in.example.com', SECRET)}"},
+        {"to": reply_address("dlv_1", "in.example.com", "another secret altogether")},
+        {"from": None},
+        {"from": "ann@example.com, eve@evil.org"},
+        {"from": "ann@example.com <eve@evil.org>"},
+        {"from": "eve@evil.org"},
+        {"from": '"ann@example.com" <eve@evil.org>'},
+        {"from": "Ann <ann@example.com> <eve@evil.org>"},
+        {"authentication_results": None},
+        {"authentication_results": PROOF.replace("dmarc=pass", "dmarc=fail")},
+        {"authentication_results": PROOF.replace("dmarc=pass", "dmarc=none")},
+        {"authentication_results": PROOF.replace("header.from=example.com", "header.from=evil.org")},
+        {"authentication_results": PROOF.replace(" header.from=example.com", "")},
+        {"authentication_results": "mx.evil.org; dmarc=pass header.from=example.com"},
+        {"authentication_results": "mx.example.com; spf=pass (; dmarc=pass header.from=example.com)"},
+        {"authentication_results": "mx.example.com; none"},
+        {"authentication_results": PROOF + "; dmarc=fail header.from=example.com"},
+        {"authentication_results": "mx.example.com.evil.org" + PROOF[14:]},
+        {"auto_submitted": "auto-replied"},
+        {"auto_submitted": "auto-generated"},
+        {"precedence": "bulk"},
+        {"x_autoreply": "yes"},
+        {"return_path": "<>"},
+        {"content_type": "multipart/report; boundary=x"},
+        {"content_type": "multipart/mixed; boundary=x"},
+    ],
+)
+def test_a_letter_that_proves_too_little_says_nothing(headers: dict[str, str | None]) -> None:
+    assert channel().hear(letter("approve", **headers)) == ()
+
+
+def test_two_senders_are_none() -> None:
+    twice = letter()
+    body = b"From: eve@evil.org\r\n" + twice.body
+    assert channel().hear(Incoming(twice.headers, body, AT)) == ()
+
+
+def test_only_the_topmost_word_of_our_mail_server_counts() -> None:
+    good = letter()
+    forged = b"Authentication-Results: mx.example.com; dmarc=fail header.from=example.com\r\n" + good.body
+    assert channel().hear(Incoming(good.headers, forged, AT)) == ()
+    other = b"Authentication-Results: relay.example.com; dmarc=fail header.from=example.com\r\n" + good.body
+    assert channel().hear(Incoming(good.headers, other, AT)) != ()
+
+
+@given(st.integers(0, len(TO.partition("@")[0]) - 1), st.characters(codec="ascii", categories=["Ll", "Nd"]))
+def test_no_changed_address_answers_for_another(place: int, char: str) -> None:
+    changed = TO[:place] + char + TO[place + 1 :]
+    if changed != TO:
+        live = EmailChannel(
+            {
+                "host": "127.0.0.1",
+                "from": "assent@example.com",
+                "replyDomain": "in.example.com",
+                "replySecret": "env:MAIL_REPLY",
+                "inboundSecret": "env:MAIL_INBOUND",
+                "authserv": "mx.example.com",
+            },
+            tools(),
+        )
+        assert live.hear(letter(to=changed)) == ()
+
+
+@given(st.binary(max_size=400))
+def test_any_bytes_are_read_or_dropped(body: bytes) -> None:
+    for head in (b"", letter().body.partition(b"\r\n\r\n")[0] + b"\r\n"):
+        channel().hear(Incoming({"authorization": BEARER}, head + body, AT))
+
+
+def test_a_letter_of_boxes_in_boxes_is_dropped() -> None:
+    boxes = "".join(f"Content-Type: multipart/mixed; boundary=b{n}\r\n\r\n--b{n}\r\n" for n in range(2000))
+    raw = letter(content_type=None).body.partition(b"\r\n\r\n")[0] + b"\r\n" + boxes.encode()
+    assert channel().hear(Incoming({"authorization": BEARER}, raw, AT)) == ()
+
+
+@pytest.mark.parametrize(
+    ("said", "approved", "comment"),
+    [
+        ("approve", True, ""),
+        ("Approved!", True, ""),
+        ("LGTM - ship it", True, "ship it"),
+        ("  *yes*  ", True, ""),
+        ("yes, go on\nsecond line", True, "go on\nsecond line"),
+        ("reject: too late in the day", False, "too late in the day"),
+        ("No.\n\nNot before Monday.", False, "Not before Monday."),
+        ("rejected", False, ""),
+        ("no problem, go ahead", None, "no problem, go ahead"),
+        ("yes but not today", None, "yes but not today"),
+        ("approve?", None, "approve?"),
+        ("Approve what exactly?", None, "Approve what exactly?"),
+        ("not approved", None, "not approved"),
+        ("I approve", None, "I approve"),
+        ("approval", None, "approval"),
+        ("What is this?", None, "What is this?"),
+    ],
+)
+def test_the_first_word_decides(said: str, approved: bool | None, comment: str) -> None:  # noqa: FBT001
+    assert verdict(said) == (approved, comment)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "> Shall I?\n> reject\n\nApprove\n",
+        "Approve\n\nOn Mon, 16 Nov 2026 at 10:00, Assent <assent@example.com>\nwrote:\n> reject it?\n",
+        "Approve\n\nAm Montag schrieb Assent <assent@example.com>:\n> reject\n",
+        "Approve\n\n-----Original Message-----\nFrom: Assent\nreject\n",
+        "Approve\n\n________________________________\nFrom: Assent <assent@example.com>\nreject\n",
+        f"Approve\n\n{MARKER}\nreject\n",
+        "Approve\n-- \nAnn Archer\nHead of Operations\n",
+    ],
+)
+def test_what_is_quoted_is_not_said(body: str) -> None:
+    heard = hears(letter(body))
+    assert heard.said["approved"] is True
+    assert heard.comment is None
+
+
+def test_a_letter_in_html_alone_is_read() -> None:
+    html = "<html><head><title>no</title><style>no{}</style></head><body><div>Approve</div><div>Fine &amp; good</div>"
+    heard = hears(letter(html + "<blockquote>reject</blockquote></body></html>", content_type="text/html"))
+    assert (heard.said["approved"], heard.comment) == (True, "Fine & good")
+
+
+def test_the_words_are_taken_from_the_text_of_a_letter_with_both() -> None:
+    both = (
+        "--x\r\nContent-Type: text/plain; charset=no-such-thing\r\n\r\nApprove: ok\r\n"
+        "--x\r\nContent-Type: text/html\r\n\r\n<p>Reject</p>\r\n--x--\r\n"
+    )
+    heard = hears(letter(both, content_type="multipart/alternative; boundary=x"))
+    assert (heard.said["approved"], heard.comment) == (True, "ok")
+
+
+def test_anything_else_is_a_comment() -> None:
+    heard = hears(letter("Who asked for this?"))
+    assert (heard.wish, heard.comment) == (Wish.COMMENT, "Who asked for this?")
+
+
+def test_a_letter_without_words_says_nothing() -> None:
+    assert channel().hear(letter("> quoted only")) == ()
+
+
+def test_a_rejection_needs_a_reason() -> None:
+    with pytest.raises(InvalidRequest, match="/comment"):
+        channel().answer(hears(letter("reject")), asked()[0])
+
+
+def test_the_same_letter_has_the_same_key() -> None:
+    assert hears(letter()).key == hears(letter()).key
+    assert hears(letter()).key != hears(letter(message_id="<2@example.com>")).key
+
+
+async def test_the_sender_is_told_what_was_not_taken(mail: MailServer) -> None:
+    heard = hears(letter())
+    assert await channel(mail.port).reply(heard, Told(done=True, message="It is approved.")) is None
+    assert mail.letters == []
+    problems = {"/comment": "say why"}
+    await channel(mail.port).reply(heard, Told(done=False, message="It has <ended>.", problems=problems))
+    (sent,) = mail.letters
+    assert sent.recipients == ("ann@example.com",)
+    assert sent.message["In-Reply-To"] == "<1@example.com>"
+    assert sent.message["Auto-Submitted"] == "auto-replied"
+    assert re.search(r"It has <ended>\.\s+/comment: say why", sent.text)
+    assert "&lt;ended&gt;" in sent.html
+
+
+async def test_a_word_to_the_sender_that_fails_hurts_nobody() -> None:
+    with mail_server() as gone:
+        away = channel(gone.port)
+    assert await away.reply(hears(letter()), Told(done=False, message="It has ended.")) is None
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"addresses": ["ops@example.com"]}, {"authserv": None}, {"replyDomain": "a b"}, {"replySecret": "env:SHORT"}],
+)
+def test_replies_are_on_with_all_they_need_or_not_at_all(
+    settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SHORT", "short")
+    with pytest.raises(InvalidRequest, match="/settings/reply"):
+        channel(**settings)

@@ -1,0 +1,129 @@
+"""The whole circle in Slack: told, answered there, the agent woken, the message closed; and whoever may not answer."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from tests.services.delegating import channel, in_state, route
+from tests.store.making import person, stored
+from tests.support.nodes import Node
+from tests.support.slack import TEAM, FakeSlack, faking_slack
+
+ANN, STRANGER = "U0ANN", "U0NOBODY"
+
+
+async def in_slack(node: Node, slack: FakeSlack, *, socket: bool, **more: Any) -> str:
+    settings = {"token": "env:SLACK_TOKEN", "room": "C0ROOM", "apiUrl": slack.url} | more
+    settings |= {"appToken": "env:SLACK_APP"} if socket else {"signingSecret": "env:SLACK_SIGNING"}
+    made = await channel(node, "slack", **settings)
+    await route(node, "slack")
+    ann = await person(node, "ann", "reviewer")
+    await node.assent.database.write(
+        lambda tx: tx.links.link(made, f"{TEAM}:{ANN}", person_id=ann.id, by="test", now=tx.now())
+    )
+    if socket:
+        await slack.until(lambda: slack.connected > 0)
+    return made
+
+
+async def say(node: Node, slack: FakeSlack, channel_id: str, payload: dict[str, Any], *, socket: bool) -> Any:
+    """Let Slack say something in one of its two ways; return what it got as an answer."""
+    if socket:
+        return (await slack.push(payload)).get("payload")
+    headers, body = slack.signed(payload)
+    answer = await node.client.post(f"/callbacks/{channel_id}", headers=headers, content=body)
+    assert answer.status_code == 200, answer.text
+    return answer.json() if answer.content else None
+
+
+async def waited(node: Node, breakpoint_id: str) -> dict[str, Any]:
+    """Wait as an agent does, and return the result."""
+    agent = await node.token("agent")
+    answer = await node.call("GET", f"/api/breakpoints/{breakpoint_id}/status?wait=30", agent)
+    assert answer.json()["status"] == "released"
+    whole = await node.call("GET", f"/api/breakpoints/{breakpoint_id}", agent)
+    result: dict[str, Any] = whole.json()["result"]
+    return result
+
+
+@pytest.mark.parametrize("socket", [True, False], ids=["socket", "http"])
+async def test_approved_by_a_button(working: Node, socket: bool) -> None:  # noqa: FBT001  # one of two ways
+    async with faking_slack() as slack:
+        channel_id = await in_slack(working, slack, socket=socket)
+        created = await working.create()
+        waiting = asyncio.create_task(waited(working, created["id"]))
+        message = await slack.posted()
+        click = slack.clicked(ANN, message, "Approve")
+        await say(working, slack, channel_id, click, socket=socket)
+        result = await waiting
+        assert (result["approved"], result["respondedBy"], result["via"]) == (True, "ann", "slack")
+        await slack.until(lambda: len(slack.updates) > 0)
+        assert message.buttons == {}
+        assert "pproved by ann" in message.shown
+        # The same click again, as Slack sends it when our answer was lost.
+        await say(working, slack, channel_id, click, socket=socket)
+        found = await in_state(working, created["id"], "sent", "answered")
+        assert [(each.purpose, each.state) for each in found] == [("ask", "answered"), ("close", "sent")]
+        assert (await stored(working, created["id"])).votes == 1
+
+
+@pytest.mark.parametrize("socket", [True, False], ids=["socket", "http"])
+async def test_rejected_with_a_reason_in_a_form(working: Node, socket: bool) -> None:  # noqa: FBT001  # the same
+    async with faking_slack() as slack:
+        channel_id = await in_slack(working, slack, socket=socket)
+        created = await working.create()
+        message = await slack.posted()
+        label = next(each for each in message.buttons if each.startswith("Reject"))
+        await say(working, slack, channel_id, slack.clicked(ANN, message, label), socket=socket)
+        view = await slack.opened()
+        submission = slack.submitted(ANN, view, {"comment": "Not on a Friday."})
+        await say(working, slack, channel_id, submission, socket=socket)
+        result = await waited(working, created["id"])
+        assert (result["approved"], result["feedback"]) == (False, "Not on a Friday.")
+
+
+async def test_answered_elsewhere_the_message_is_closed(working: Node) -> None:
+    async with faking_slack() as slack:
+        await in_slack(working, slack, socket=True)
+        created = await working.create()
+        message = await slack.posted()
+        await working.feedback(created["id"], await working.token("reviewer"), approved=False, comment="No.")
+        await slack.until(lambda: len(slack.updates) > 0)
+        assert message.buttons == {}
+        assert "ejected" in message.shown
+
+
+async def test_a_stranger_and_a_latecomer_are_told_so_privately(working: Node) -> None:
+    async with faking_slack() as slack:
+        await in_slack(working, slack, socket=True)
+        created = await working.create()
+        message = await slack.posted()
+        late = slack.clicked(ANN, message, "Approve")
+        await slack.push(slack.clicked(STRANGER, message, "Approve"))
+        whisper = await slack.whispered()
+        assert (whisper["user"], "/link/" in str(whisper)) == (STRANGER, True)
+        assert (await stored(working, created["id"])).status == "waiting"
+        await working.feedback(created["id"], await working.token("reviewer"), approved=False, comment="No.")
+        await slack.push(late)
+        whisper = await slack.whispered()
+        assert whisper["user"] == ANN
+        assert "reject" in str(whisper).lower()
+        assert (await stored(working, created["id"])).decision == "rejected"
+
+
+async def test_high_risk_is_not_decided_here(working: Node) -> None:
+    async with faking_slack() as slack:
+        channel_id = await in_slack(working, slack, socket=False)
+        ordinary = await working.create()
+        usual = await slack.posted()
+        risky = await working.create(payload={"question": "Drop it?", "risk": "high"})
+        message = await slack.posted()
+        assert list(message.buttons) == ["Review"]
+        # A click as if there were a button, verified as Slack's own.
+        forged = slack.clicked(ANN, usual, "Approve")
+        forged["actions"][0]["value"] = message.delivery_id
+        await say(working, slack, channel_id, forged, socket=False)
+        assert "Review" in str(await slack.whispered())
+        assert (await stored(working, risky["id"])).status == "waiting"
+        assert (await stored(working, ordinary["id"])).status == "waiting"

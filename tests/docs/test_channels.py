@@ -1,0 +1,52 @@
+"""What the pages about channels and routes show can be used as it stands."""
+
+import base64
+import re
+import shlex
+
+import pytest
+import yaml
+from typer.main import get_group
+
+from assent.app import Assent
+from assent.cli.main import app
+from assent.domain.routes_file import _KEYS
+from assent.services.configuration import _CHANNEL_KEYS
+from assent.settings import Settings
+from tests.docs.pages import fences, read, rows
+
+CHANNELS, ROUTES = read("how-to/channels.md"), read("how-to/routes.md")
+OTHERS = [read(f"how-to/{name}.md") for name in ("apprise", "email", "jira", "slack", "webhooks")]
+SECRET = "whsec_" + base64.b64encode(b"a secret of 24 bytes or so").decode()
+
+
+def every(language: str) -> list[str]:
+    return [each for page in (CHANNELS, ROUTES, *OTHERS) for each in fences(page, language)]
+
+
+def first_cells(text: str) -> set[str]:
+    return {row[0].strip("`") for row in rows(text)}
+
+
+def test_every_key_is_listed() -> None:
+    assert first_cells(CHANNELS) == _CHANNEL_KEYS
+    assert first_cells(ROUTES) == _KEYS | {"project", "enabled"}
+
+
+def test_every_example_of_the_file_can_be_used(sqlite_settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    for text in every("yaml"):
+        for name in re.findall(r"env:([A-Z_]+)", text):
+            monkeypatch.setenv(name, SECRET)
+        sections = yaml.safe_load(text)
+        found = Assent(sqlite_settings.model_copy(update=sections)).configuration
+        assert len(found.channels) + len(found.routes) == sum(map(len, sections.values()))
+
+
+def test_every_command_exists_with_its_options() -> None:
+    group = get_group(app)
+    for text in every("sh"):
+        for line in filter(re.compile("assent ").match, re.sub(r"\\\n", "", text).splitlines()):
+            name, command, *given = shlex.split(line.removeprefix("assent "))
+            found = group.get_command(None, name).commands[command]  # type: ignore[union-attr,arg-type]
+            known = {option for param in found.params for option in (*param.opts, *param.secondary_opts)}
+            assert {each for each in given if each.startswith("--")} <= known, line

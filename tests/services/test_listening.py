@@ -1,0 +1,243 @@
+"""Channels that listen by themselves: begun, changed, brought back after a failure, and hung up cleanly."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from assent.channels.tools import Tools
+from assent.domain.errors import InvalidRequest
+from assent.domain.instants import SECOND
+from assent.outbound import Outbound
+from assent.ports import Channel, Incoming
+from assent.services.answering import AnsweringService
+from assent.services.listening import LOOK_SECONDS, Listeners
+from assent.services.switchboard import Switchboard
+from assent.store.channels import StoredChannel
+from tests.services.test_channel_answers import Parrot, add_channel
+from tests.support.nodes import ManualClock, Node
+
+
+@dataclass
+class Radio(Parrot):
+    """A channel that listens until it is told to fail or to leave, and tells when it does what."""
+
+    settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    log: asyncio.Queue[str] = field(default_factory=asyncio.Queue[str])
+    orders: asyncio.Queue[Exception | bytes | None] = field(default_factory=asyncio.Queue[Exception | bytes | None])
+    alive_at: int | None = None
+
+    async def listen(self, take: Callable[[Incoming], Awaitable[Mapping[str, Any] | None]]) -> None:
+        self.log.put_nowait("on")
+        try:
+            while (order := await self.orders.get()) is not None:
+                if isinstance(order, Exception):
+                    raise order
+                await take(Incoming({}, order, 0))
+                self.log.put_nowait("taken")
+        finally:
+            self.log.put_nowait("off")
+
+    def heard_at(self) -> int | None:
+        return self.alive_at
+
+
+class Shop(Switchboard):
+    """Makes a radio of every channel, a new one when its settings change; one of type `mute` cannot listen."""
+
+    def __init__(self) -> None:
+        super().__init__(Tools(Outbound(), str, lambda: 0, bytes, ""))
+        self.radios: list[Radio] = []
+        self._of: dict[str, Radio] = {}
+
+    def channel(self, stored: StoredChannel) -> Channel:
+        if stored.type == "mute":
+            return object()  # type: ignore[return-value]
+        if stored.settings.get("odd"):
+            raise InvalidRequest.at("/settings/odd", "is odd")
+        made = self._of.get(stored.id)
+        if made is None or made.settings != stored.settings:
+            made = self._of[stored.id] = Radio(settings=stored.settings)
+            self.radios.append(made)
+        return made  # type: ignore[return-value]
+
+
+class Pauses:
+    """Time that passes when it is told to."""
+
+    def __init__(self) -> None:
+        self.asked: asyncio.Queue[float] = asyncio.Queue()
+        self._go = asyncio.Semaphore(0)
+
+    async def __call__(self, seconds: float) -> None:
+        self.asked.put_nowait(seconds)
+        await self._go.acquire()
+
+    def over(self) -> None:
+        self._go.release()
+
+
+@dataclass
+class Room:
+    node: Node
+    shop: Shop
+    pauses: Pauses
+    listeners: Listeners
+
+    async def change(self, channel: StoredChannel, **changes: Any) -> StoredChannel:
+        def save(current: StoredChannel) -> StoredChannel:
+            return replace(current, **changes)
+
+        return await self.node.assent.database.write(
+            lambda tx: tx.channels.save(save(tx.channels.get(channel.id)), now=tx.now())
+        )
+
+
+@pytest.fixture
+async def room(node: Node, clock: ManualClock) -> AsyncIterator[Room]:
+    shop, pauses = Shop(), Pauses()
+    answering = AnsweringService(
+        node.assent.database, node.assent.breakpoints, shop, clock=clock, base_url="", random=bytes
+    )
+    listeners = Listeners(node.assent.database, shop, answering, clock=clock, pause=pauses)
+    yield Room(node, shop, pauses, listeners)
+    await listeners.stop()
+
+
+async def test_a_channel_listens_and_what_it_hears_is_taken(room: Room) -> None:
+    await add_channel(room.node, "radio", "radio")
+    await add_channel(room.node, "mute", "mute")
+    await add_channel(room.node, "off", "radio", enabled=False)
+    await room.listeners.look()
+    (radio,) = room.shop.radios
+    assert await radio.log.get() == "on"
+    radio.orders.put_nowait(b"squawk")
+    assert await radio.log.get() == "taken"
+    assert [told.done for told in radio.told] == [True]
+
+
+async def test_looking_again_disturbs_nobody(room: Room) -> None:
+    channel = await add_channel(room.node, "radio", "radio")
+    await room.listeners.look()
+    (radio,) = room.shop.radios
+    assert await radio.log.get() == "on"
+    await room.node.assent.database.write(lambda tx: tx.channels.note_ok(channel.id, tx.now()))
+    await room.node.assent.database.write(lambda tx: tx.channels.note_heard(channel.id, tx.now()))
+    await room.listeners.look()
+    assert radio.log.empty()
+    assert len(room.shop.radios) == 1
+
+
+async def test_new_settings_begin_anew(room: Room) -> None:
+    channel = await add_channel(room.node, "radio", "radio")
+    await room.listeners.look()
+    await room.change(channel, settings={"tune": 2})
+    await room.listeners.look()
+    first, second = room.shop.radios
+    assert [await first.log.get(), await first.log.get()] == ["on", "off"]
+    assert await second.log.get() == "on"
+
+
+@pytest.mark.parametrize("end", ["disable", "remove"])
+async def test_a_channel_that_goes_is_hung_up(room: Room, end: str) -> None:
+    channel = await add_channel(room.node, "radio", "radio")
+    await room.listeners.look()
+    (radio,) = room.shop.radios
+    assert await radio.log.get() == "on"
+    if end == "disable":
+        await room.change(channel, enabled=False)
+    else:
+        await room.node.assent.database.write(lambda tx: tx.channels.remove(channel.id, now=tx.now()))
+    await room.listeners.look()
+    assert radio.log.get_nowait() == "off"
+
+
+async def test_settings_that_cannot_be_used_are_looked_at_again(room: Room) -> None:
+    channel = await add_channel(room.node, "radio", "radio", settings={"odd": True})
+    await room.listeners.look()
+    assert room.shop.radios == []
+    await room.change(channel, settings={})
+    await room.listeners.look()
+    assert await room.shop.radios[0].log.get() == "on"
+
+
+async def test_whatever_it_raises_it_comes_back_later_each_time(room: Room) -> None:
+    await add_channel(room.node, "radio", "radio")
+    await room.listeners.look()
+    (radio,) = room.shop.radios
+    waits: list[float] = []
+    with capture_logs() as logs:
+        for _ in range(8):
+            radio.orders.put_nowait(RuntimeError("static"))
+            assert [await radio.log.get(), await radio.log.get()] == ["on", "off"]
+            waits.append(await room.pauses.asked.get())
+            room.pauses.over()
+        assert await radio.log.get() == "on"
+    assert waits == [2, 4, 8, 16, 32, 60, 60, 60]
+    assert {each["event"] for each in logs} == {"listening_failed"}
+
+
+async def test_a_channel_that_does_not_want_to_listen_is_left_alone(room: Room) -> None:
+    await add_channel(room.node, "radio", "radio")
+    await room.listeners.look()
+    (radio,) = room.shop.radios
+    radio.orders.put_nowait(None)
+    assert [await radio.log.get(), await radio.log.get()] == ["on", "off"]
+    await room.listeners.look()
+    assert radio.log.empty()
+    assert room.pauses.asked.empty()
+
+
+async def test_a_forgery_over_a_connection_does_not_end_it_for_good(room: Room) -> None:
+    await add_channel(room.node, "radio", "radio")
+    await room.listeners.look()
+    (radio,) = room.shop.radios
+    radio.orders.put_nowait(b"forged")
+    assert [await radio.log.get(), await radio.log.get()] == ["on", "off"]
+    await room.pauses.asked.get()
+    room.pauses.over()
+    assert await radio.log.get() == "on"
+
+
+async def test_a_sign_of_life_is_noted_now_and_then(room: Room, clock: ManualClock) -> None:
+    channel = await add_channel(room.node, "radio", "radio")
+    await room.listeners.look()
+    (radio,) = room.shop.radios
+
+    async def noted() -> int | None:
+        return (await room.node.assent.database.read(lambda tx: tx.channels.get(channel.id))).heard_at
+
+    assert await noted() is None
+    radio.alive_at = time.monotonic_ns() // 1000
+    await room.listeners.look()
+    first = await noted()
+    assert first is not None
+    assert first <= clock.now()
+    radio.alive_at += 9 * SECOND
+    await room.listeners.look()
+    assert await noted() == first
+    clock.advance(60)
+    radio.alive_at += SECOND
+    await room.listeners.look()
+    second = await noted()
+    assert second is not None
+    assert second > first
+
+
+async def test_running_looks_again_and_again_and_stops_cleanly(room: Room) -> None:
+    running = asyncio.create_task(room.listeners.run())
+    assert await room.pauses.asked.get() == LOOK_SECONDS
+    await add_channel(room.node, "radio", "radio")
+    room.pauses.over()
+    assert await room.pauses.asked.get() == LOOK_SECONDS
+    (radio,) = room.shop.radios
+    assert await radio.log.get() == "on"
+    running.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await running
+    assert radio.log.get_nowait() == "off"

@@ -1,0 +1,265 @@
+"""Routes on pages: written, told in words, put in order, tried and removed."""
+
+from typing import Any
+
+import pytest
+
+from assent.domain.routes_file import checked, written
+from assent.settings import Settings
+from assent.store.routes import StoredRoute
+from assent.store.transaction import Transaction
+from assent.web.admin.routes import Typed, does
+from tests.services import delegating
+from tests.support.nodes import Node
+from tests.web.corpus import XSS
+from tests.web.reading import Page
+from tests.web.visitors import Visitor, person, signed_in
+
+FULL = {
+    "pattern": "deploy.*",
+    "channels": "chat, hook",
+    "to": "experts\ngroup:release team",
+    "fallback": "mail",
+    "remind": "30m 2h",
+    "escalate-0-after": "4h",
+    "escalate-0-to": "owner, person:ann",
+    "escalate-2-after": "8h",
+    "escalate-2-to": "person:bea",
+    "escalate-2-channels": "mail",
+    "timeout": "1d",
+    "then": "reject",
+    "note": "Releases wake people.",
+    "enabled": "yes",
+}
+BODY = {
+    "pattern": "deploy.*",
+    "channels": ["chat", "hook"],
+    "to": ["experts", "group:release team"],
+    "fallback": ["mail"],
+    "remind": ["30m", "2h"],
+    "escalate": [
+        {"after": "4h", "to": ["owner", "person:ann"]},
+        {"after": "8h", "to": ["person:bea"], "channels": ["mail"]},
+    ],
+    "timeout": {"after": "1d", "then": "reject"},
+    "quiet": False,
+    "note": "Releases wake people.",
+}
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def settings(request: pytest.FixtureRequest) -> Settings:
+    found: Settings = request.getfixturevalue("sqlite_settings" if request.param == "sqlite" else "postgres_settings")
+    return found
+
+
+async def rita(node: Node) -> Visitor:
+    for name in ("ann", "bea"):
+        await person(node, name, "reviewer", password=None)
+    for name, kind in (("mail", "email"), ("hook", "webhook")):
+        await delegating.channel(node, name, kind)
+    await delegating.channel(node, "chat", "slack", token="env:SLACK_TOKEN")
+    await node.assent.database.write(lambda tx: tx.people.put_group("default", "release team", [], at=tx.now()))
+    return await signed_in(node, "rita", "rule-admin")
+
+
+async def kept(node: Node) -> list[StoredRoute]:
+    return await node.assent.database.read(lambda tx: tx.routes.in_project("default"))
+
+
+async def write(browser: Visitor, pattern: str, **typed: str) -> None:
+    given = {"pattern": pattern, "channels": "mail", "to": "experts", "enabled": "yes", "quiet": "yes"} | typed
+    answer = await browser.send("/admin/routes/new", "/admin/routes", **given)
+    assert answer.status_code == 303, Page(answer.text).text
+
+
+async def test_a_route_is_written_told_in_words_changed_and_removed(node: Node) -> None:
+    browser = await rita(node)
+    assert "There are no routes yet" in (await browser.page("/admin/routes")).text
+    answer = await browser.send("/admin/routes/new", "/admin/routes", **FULL)
+    assert answer.headers["location"] == "/admin/routes?done=created", Page(answer.text).text
+    (found,) = await kept(node)
+    assert written(found.route) == BODY
+    assert (found.enabled, found.created_by) == (True, "person:rita")
+    said = " ".join((await browser.page("/admin/routes")).text.split())
+    for words in (
+        "Tells the experts and the group release team on chat and hook, in quiet hours too",
+        "If that fails, on mail",
+        "Reminds after 30m and 2h",
+        "After 4h, asks the owner and ann too",
+        "After 8h, asks bea too on mail",
+        "After 1d, it is rejected",
+        "Releases wake people.",
+    ):
+        assert words in said, words
+
+    one = f"/admin/routes/{found.id}"
+    page = await browser.page(one)
+    shown = {each["id"]: each.get("value", "") for each in page.all("input") if each.get("id") in FULL}
+    assert shown["escalate-0-to"] == "owner, person:ann"
+    typed = {"pattern": "deploy.api", "channels": "mail", "to": "owner", "quiet": "yes"}
+    answer = await browser.post(one, page.form(one).fields | typed)
+    assert answer.status_code == 303, Page(answer.text).text
+    (found,) = await kept(node)
+    assert written(found.route) == {"pattern": "deploy.api", "channels": ["mail"], "to": ["owner"]}
+    assert not found.enabled, "its box was not ticked"
+
+    assert "or nobody is told" in (await browser.page(f"{one}/remove")).text
+    assert (await browser.send(f"{one}/remove", "/remove")).headers["location"] == "/admin/routes?done=removed"
+    assert await kept(node) == []
+
+
+@pytest.mark.parametrize(
+    ("typed", "control", "said"),
+    [
+        ({"pattern": "deploy.("}, "pattern", ""),
+        ({"channels": ""}, "channels", "must be a list of 1 to 20"),
+        ({"channels": "pigeon"}, "channels", "there is no channel called pigeon"),
+        ({"to": "person:nobody"}, "to", "there is nobody called nobody"),
+        ({"to": "everybody"}, "to", "must be experts, owner"),
+        ({"remind": "2h 30m"}, "remind", "must be later than 2h"),
+        ({"remind": "soon"}, "remind", "must be a length of time"),
+        ({"escalate-2-after": "1h"}, "escalate-2-after", "must be later than 4h"),
+        ({"escalate-2-to": "group:nobodies"}, "escalate-2-to", "there is no group nobodies"),
+        ({"escalate-2-channels": "pigeon"}, "escalate-2-channels", "there is no channel called pigeon"),
+        ({"timeout": "never"}, "timeout", "must be a length of time"),
+        ({"then": "approve"}, "then", "a timeout never approves"),
+    ],
+)
+async def test_what_is_wrong_is_said_at_its_field_and_nothing_is_kept(
+    node: Node, typed: dict[str, str], control: str, said: str
+) -> None:
+    browser = await rita(node)
+    answer = await browser.send("/admin/routes/new", "/admin/routes", **(FULL | typed))
+    assert answer.status_code == 422
+    page = Page(answer.text)
+    assert said in page.text
+    (wrong,) = [attributes for _, attributes in page.elements if attributes.get("aria-invalid") == "true"]
+    assert wrong["id"] == control
+    assert f"#{control}" in page.links()
+    assert await kept(node) == []
+
+
+async def test_a_form_that_is_older_than_the_route_changes_nothing(node: Node) -> None:
+    browser = await rita(node)
+    await write(browser, "a")
+    (found,) = await kept(node)
+    one = f"/admin/routes/{found.id}"
+    form = (await browser.page(one)).form(one)
+    first = form.fields | {"pattern": "first", "channels": "mail", "to": "owner"}
+    assert (await browser.post(one, first)).status_code == 303
+    answer = await browser.post(one, first | {"pattern": "second"})
+    assert answer.status_code == 412
+    assert "Somebody changed this route" in answer.text
+    assert [each.route.pattern for each in await kept(node)] == ["first"]
+
+
+async def test_routes_are_moved_up_and_down(node: Node) -> None:
+    browser = await rita(node)
+    for pattern in ("a", "b", "c"):
+        await write(browser, pattern)
+
+    async def moved(pattern: str, direction: str) -> list[str]:
+        found = next(each for each in await kept(node) if each.route.pattern == pattern)
+        key = (await browser.page("/admin/routes")).form(f"/admin/routes/{found.id}/move").fields
+        answer = await browser.post(f"/admin/routes/{found.id}/move", key | {"direction": direction})
+        assert answer.status_code == 303
+        return [each.route.pattern for each in await kept(node)]
+
+    assert await moved("c", "up") == ["a", "c", "b"]
+    assert await moved("a", "down") == ["c", "a", "b"]
+    assert await moved("c", "up") == ["c", "a", "b"], "the first stays"
+    key = (await browser.page("/admin/routes")).form("/sign-out").fields
+    assert (await browser.post("/admin/routes/rt_nothing/move", key)).status_code == 404
+
+
+async def test_trying_tells_where_something_would_go_and_tells_nobody(node: Node) -> None:
+    browser = await rita(node)
+    await write(browser, "deploy.*", to="person:ann", remind="30m", timeout="1d", then="expire")
+    page = await browser.page("/admin/routes/try?gate=deploy.api")
+    said = " ".join(page.text.split())
+    assert "It takes the route deploy.*" in said
+    assert "At once: ann on mail is asked" in said
+    assert "After 30m: ann on mail is reminded" in said
+    assert "After 1d: it expires" in said
+    nothing = await browser.page("/admin/routes/try?gate=refund.send&tags=money&risk=high&agent=shop")
+    assert "It takes no route" in nothing.text
+    assert "nobody is told" in nothing.text
+    created = await node.create(payload={"question": "?", "breakpointId": "deploy.web"})
+    assert "It takes the route" in (await browser.page(f"/admin/routes/try?breakpoint={created['id']}")).text
+    for query in ("", "gate=x&risk=huge", "breakpoint=bp_00000000000000000000000000", f"gate={'x' * 999}"):
+        answer = await browser.get(f"/admin/routes/try?{query}")
+        assert answer.status_code in {404, 422}, query
+        assert "Where would it go?" in answer.text
+    assert len(await delegating.deliveries(node)) == 1, "only the one that was really raised"
+
+
+async def test_what_stands_in_the_file_is_shown_and_not_changed(node: Node) -> None:
+    browser = await rita(node)
+    route_id = await delegating.route(node, "mail")
+
+    def from_file(tx: Transaction) -> None:
+        found = tx.routes.get(route_id, project="default")
+        tx.routes.remove(route_id, project="default")
+        fields: dict[str, Any] = {name: getattr(found, name) for name in StoredRoute.__slots__}
+        tx.routes.add(StoredRoute(**(fields | {"source": "file"})))
+
+    await node.assent.database.write(from_file)
+    one = f"/admin/routes/{route_id}"
+    page = await browser.page(one)
+    assert "stands in assent.yaml" in page.text
+    assert [form.action for form in page.forms if "/admin/" in form.action] == []
+    assert "in assent.yaml" in (await browser.page("/admin/routes")).text
+    key = page.form("/sign-out").fields | {"pattern": "x", "channels": "mail", "to": "owner", "direction": "up"}
+    shown = {"shown": str((await kept(node))[0].updated_at)}
+    for path, status in ((one, 409), (f"{one}/remove", 409), (f"{one}/move", 404)):
+        assert (await browser.post(path, key | shown)).status_code == status, path
+    assert [each.route.pattern for each in await kept(node)] == ["*"]
+
+
+@pytest.mark.parametrize("role", ["viewer", "reviewer", "auditor"])
+async def test_only_who_writes_rules_writes_routes(node: Node, role: str) -> None:
+    browser, other = await rita(node), await signed_in(node, "val", role)
+    await write(browser, "a")
+    (found,) = await kept(node)
+    one = f"/admin/routes/{found.id}"
+    key = (await other.page("/account")).form("/sign-out").fields | {"pattern": "b", "channels": "mail", "to": "owner"}
+    for path in ("/admin/routes", "/admin/routes/new", "/admin/routes/try?gate=a", one, f"{one}/remove"):
+        assert (await other.get(path)).status_code == 403, path
+    for path in ("/admin/routes", one, f"{one}/move", f"{one}/remove"):
+        assert (await other.post(path, key)).status_code == 403, path
+        assert (await browser.post(path, key | {"csrf": "wrong"})).status_code == 403, path
+    assert [each.route.pattern for each in await kept(node)] == ["a"]
+
+
+async def test_the_administration_leads_who_writes_rules_to_the_routes(node: Node) -> None:
+    browser = await signed_in(node, "rita", "rule-admin")
+    assert (await browser.get("/admin")).headers["location"] == "/admin/routes"
+    page = await browser.page("/admin/routes")
+    assert "/admin" in page.links()
+    assert "/admin/people" not in page.links()
+
+
+async def test_what_others_wrote_is_shown_and_never_run(node: Node) -> None:
+    browser = await rita(node)
+    await delegating.route(node, "mail", note="x")
+    plain = len((await browser.page("/admin/routes")).elements)
+    for text in XSS[:20]:
+        route_id = await delegating.route(node, "mail", note=text[:400].strip())
+        assert len((await browser.page("/admin/routes")).elements) > plain
+        page = await browser.page(f"/admin/routes/{route_id}")
+        assert not [each for _, attributes in page.elements for each in attributes if each.startswith("on")]
+        key = page.form("/sign-out").fields
+        assert (await browser.post(f"/admin/routes/{route_id}/remove", key)).status_code == 303
+
+
+@pytest.mark.parametrize(
+    "body",
+    [BODY, {"pattern": "*", "channels": ["mail"], "to": ["experts"]}, BODY | {"timeout": None, "quiet": True}],
+)
+def test_a_form_gives_back_the_route_it_shows(body: dict[str, Any]) -> None:
+    given = {name: value for name, value in body.items() if value is not None}
+    stored = StoredRoute(id="rt_1", project="p", position=1, route=checked(given, route_id="rt_1"))
+    again = {name: value for name, value in Typed.from_route(stored).body().items() if value is not None}
+    assert checked(again, route_id="rt_1") == stored.route
+    assert does(stored.route)[0].startswith("Tells ")
