@@ -253,7 +253,7 @@ def test_a_comment_is_heard_as_such() -> None:
     assert (heard.wish, heard.comment, heard.breakpoint_id) == (Wish.COMMENT, "Which cluster?", "bp_1")
 
 
-@pytest.mark.parametrize("secret", [OLD, NEW])
+@pytest.mark.parametrize("secret", [OLD, NEW], ids=["old", "new"])
 def test_either_secret_is_believed_while_one_is_being_replaced(secret: str) -> None:
     assert channel(secrets=["env:OLD", "env:NEW"]).hear(incoming(ANSWER, secret))
 

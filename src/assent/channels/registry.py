@@ -1,4 +1,4 @@
-"""The channels there are: a new one is a file beside this one, and a line here."""
+"""The channels there are: a new one is a file or folder beside this one, and a line here."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -30,6 +30,8 @@ AGAIN = 60 * SECOND
 ENDS = frozenset({"released", "expired", "cancelled"})
 LONGEST_CHAIN = 3
 """How many deputies of deputies are asked before the message goes to whoever is away after all."""
+UNTELLABLE = (AssentError, msgspec.MsgspecError, ValueError, LookupError, TypeError, AttributeError)
+"""What stored routes, preferences and settings that cannot be read may raise; not what the database does."""
 _log = structlog.get_logger()
 
 
@@ -51,13 +53,13 @@ class DelegationService:
         """Whether any project has one, as of the last look: without, nobody has to hurry."""
 
     def advance_due(self, tx: Transaction) -> int:
-        """Bring forward a batch of what is due; return how many were looked at."""
+        """Bring forward a batch of what is due, one node at a time; return how many were looked at."""
         self.has_channels = tx.channels.any()
         due = tx.routings.take_due(tx.now(), limit=BATCH)
         for routing in due:
             try:
                 self._advance(tx, routing)
-            except AssentError as error:
+            except UNTELLABLE as error:
                 # One that cannot be told keeps none of the others from it.
                 _log.warning("delegation_failed", breakpoint=routing.breakpoint_id, error=str(error))
                 tx.routings.save(replace(routing, next_at=tx.now() + AGAIN))
@@ -166,7 +168,8 @@ class DelegationService:
         ways = self._reaches(tx, going, level.to, plan)
         directory = tx.people.directory(going.current.project, named(level.to, going.current))
         meant = people(level.to, going.current, directory)
-        for person in meant:
+        deputies = [each.recipient.removeprefix(PERSON) for each in ways if each.recipient != PLACE]
+        for person in dict.fromkeys((*meant, *deputies)):
             self._admit(going, Deputy(person))
         event = self._record(tx, going, Action.ESCALATE, {"level": index + 1, "to": list(meant)})
         for reach in ways:
