@@ -76,15 +76,15 @@ def test_a_refused_delivery_is_listed_shown_and_sent_once_it_is_tried_again(
 
 
 @pytest.mark.usefixtures("dead")
-def test_what_is_not_dead_is_not_tried_again(office: Desk, receiver: Scripted) -> None:
+def test_a_program_is_sent_again_what_it_has_had(office: Desk, receiver: Scripted) -> None:
     asked = office.asked(callback_url=f"{receiver.url}/second")
     sent = settled(office, asked.id, "sent")
 
     done = call(office, "retry", sent)
 
-    assert done.exit_code == 1
-    assert "only a dead one" in done.stderr
-    assert call_json(office, "show", sent)["attempts"] == 1
+    assert done.exit_code == 0
+    assert settled(office, asked.id, "sent") == sent
+    assert call_json(office, "show", sent)["attempts"] == 2
 
 
 @pytest.mark.usefixtures("dead")

@@ -152,6 +152,16 @@ async def test_a_channel_that_fails_too_long_is_helped_out_by_the_next(
     ]
 
 
+async def test_people_are_not_sent_again_what_has_arrived(working: Node, mail: MailServer) -> None:
+    await mailed(working, mail)
+    await route(working, "mail")
+    [sent] = await in_state(working, await create(working), "sent")
+    admin = await working.token("admin")
+    answer = await working.call("POST", f"/api/deliveries/{sent.id}/retry", admin)
+    assert answer.status_code == 409
+    assert len(mail.letters) == 1
+
+
 async def test_an_outage_of_an_hour_loses_nothing(
     working: Node, receiver: Receiver, clock: ManualClock, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from assent.domain.errors import Conflict
 from assent.services.delivery import HEAL_BATCH, LADDER, LEASE, STUCK, Sent
 from assent.settings import Settings
 from assent.store.deliveries import Attempt, Delivery
@@ -143,8 +142,10 @@ async def test_a_dead_one_can_be_tried_again(working: Node, receiver: Receiver) 
     await working.assent.database.write(lambda tx: working.assent.deliveries.retry(tx, dead.id, by=admin))
     (found,) = await settled(working, created["id"])
     assert (found.state, found.attempts) == ("sent", 2)
-    with pytest.raises(Conflict):
-        await working.assent.database.write(lambda tx: working.assent.deliveries.retry(tx, dead.id, by=admin))
+    # A program knows the message by its id, and can be sent it once more.
+    await working.assent.database.write(lambda tx: working.assent.deliveries.retry(tx, dead.id, by=admin))
+    (found,) = await settled(working, created["id"])
+    assert (found.state, found.attempts, {call.id for call in receiver.calls}) == ("sent", 3, {dead.id})
 
 
 # Without a worker: the use cases alone, at moments of our choice.

@@ -84,7 +84,7 @@ async def get_delivery(delivery_id: str, who: Who, services: With, response: Res
     "/deliveries/{delivery_id}/retry",
     dependencies=NO_FIELDS,
     response_model_exclude_none=True,
-    summary="Try a dead one again, at once",
+    summary="Try a dead one again, or send a program once more what it has had",
 )
 async def retry_delivery(delivery_id: str, who: Manager, services: With) -> wire.DeliveryView:
     use_case = partial(services.deliveries.retry, delivery_id=known_delivery_id(delivery_id), by=who)

@@ -100,7 +100,7 @@ def _attempt_row(each: Attempt) -> Sequence[str]:
 
 @delivery.command("retry")
 def delivery_retry(delivery_id: Id, *, as_json: Json = False) -> None:
-    """Try a dead delivery again, at once: for admins."""
+    """Try a dead delivery again, or send a program once more what it has had: for admins."""
     with session() as assent:
         revived = assent.retry_delivery(delivery_id)
     if as_json:

@@ -300,23 +300,21 @@ class DeliveryService:
         return len(stuck) + len(digests)
 
     def retry(self, tx: Transaction, delivery_id: str, *, by: Principal) -> Delivery:
-        """Try a dead one again at once."""
+        """Try a dead one again at once; a program can also be sent again what it has had."""
         by.require(Permission.MANAGE)
-        dead = tx.deliveries.get(delivery_id, project=by.project)
+        ended = tx.deliveries.get(delivery_id, project=by.project)
+        again = ended.state == "dead" or (ended.state == "sent" and _goes_to_a_program(tx, ended))
         now = tx.now()
-        if not tx.deliveries.revive(delivery_id, project=by.project, now=now):
-            msg = f"This delivery is {dead.state}; only a dead one can be tried again."
+        if not again or not tx.deliveries.revive(ended, now=now):
+            msg = f"This delivery is {ended.state}; only a dead one, or one to a program, can be sent again."
             raise Conflict(msg)
-        tx.deliveries.enqueue(dead, delay=0, why=f":retry:{now}")
-        return replace(dead, state="pending", next_at=now, updated_at=now)
+        tx.deliveries.enqueue(ended, delay=0, why=f":retry:{now}")
+        return replace(ended, state="pending", next_at=now, updated_at=now)
 
-    def retry_all(self, tx: Transaction, channel: str, *, by: Principal) -> int:
-        """Try again what is dead on a channel, as much of it as one transaction should hold; return how many."""
-        by.require(Permission.MANAGE)
-        dead = tx.deliveries.page(by.project, {"state": "dead", "channel": channel}, after="", limit=RETRY_BATCH)
-        for each in dead:
-            self.retry(tx, each.id, by=by)
-        return len(dead)
+
+def _goes_to_a_program(tx: Transaction, delivery: Delivery) -> bool:
+    """Programs know a message by its id when it comes twice; people do not."""
+    return delivery.channel == CALLBACK or _follows(tx, delivery)
 
 
 def _deaths(tx: Transaction, delivery: Delivery) -> int:

@@ -84,7 +84,7 @@ SELECT_STUCK_DIGESTS = """
     WHERE digested = 1 AND state IN ('pending', 'sending') AND next_at < :before LIMIT :limit"""
 REVIVE = """
     UPDATE assent_deliveries SET state = 'pending', next_at = :now, updated_at = :now, digested = 0
-    WHERE id = :id AND project_id = :project_id AND state = 'dead'"""
+    WHERE id = :id AND project_id = :project_id AND state = :state"""
 INSERT_ATTEMPT = insert("assent_attempts", ("delivery_id", "n", "at", "worker", "milliseconds", "status", "error"))
 FINISH_ATTEMPT = """
     UPDATE assent_attempts SET milliseconds = :milliseconds, status = :status, error = :error
@@ -285,8 +285,10 @@ class Deliveries:
         """Give up everything that is still to go to this recipient."""
         self._session.write(BURY, [delivery.line | {"error": error, "now": now}])
 
-    def revive(self, delivery_id: str, *, project: str, now: int) -> bool:
-        return self._session.change(REVIVE, {"id": delivery_id, "project_id": project, "now": now}) == 1
+    def revive(self, ended: Delivery, *, now: int) -> bool:
+        """Have it sent once more; False if it is not any more as it was."""
+        params = {"id": ended.id, "project_id": ended.project, "state": ended.state, "now": now}
+        return self._session.change(REVIVE, params) == 1
 
     def get(self, delivery_id: str, *, project: str, created_by_id: str | None = None) -> Delivery:
         """Return it, with a creator only if the breakpoint is theirs, or raise NotFound."""

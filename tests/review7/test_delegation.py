@@ -1,0 +1,345 @@
+"""Who is told, when, and what gets lost on the way."""
+
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import pytest
+
+from assent.domain.access import Principal
+from assent.domain.breakpoint import Status
+from assent.domain.instants import SECOND
+from assent.domain.strategies import Decision
+from assent.services.addressing import MOST
+from assent.services.delivery import Sent
+from assent.store.deliveries import Delivery
+from assent.store.transaction import Transaction
+from tests.services.delegating import EMAIL, channel, deliveries, kinds, route, settle, told, wishes
+from tests.store.making import create, person, respond, rows, stored
+from tests.support.nodes import ManualClock, Node
+
+MINUTE, HOUR = 60, 3600
+NIGHT = {"from": "07:00", "to": "19:00", "timezone": "UTC"}
+"""The clock of these tests stands at 08:00 in UTC."""
+
+
+@pytest.fixture
+async def ann(node: Node) -> Principal:
+    return await person(node, "ann", "reviewer")
+
+
+@pytest.fixture
+async def bob(node: Node) -> Principal:
+    return await person(node, "bob", "reviewer")
+
+
+async def attempt(node: Node, delivery: Delivery, **how: Any) -> None:
+    """Do what a worker does for one attempt, without the sending."""
+    service = node.assent.deliveries
+    claim = await node.assent.database.write(lambda tx: service.claim(tx, delivery.line, worker="w"))
+    assert claim is not None
+    sent = Sent(**({"status": None, "error": None, "milliseconds": 1, "trace": {"ts": "1"}} | how))
+    await node.assent.database.write(lambda tx: service.record(tx, claim, sent, jitter=0))
+
+
+async def switch_off(node: Node, channel_id: str) -> None:
+    await node.assent.database.write(lambda tx: tx.channels.disable(channel_id, because="410", now=tx.now()))
+
+
+async def test_what_waits_for_the_morning_holds_nothing_urgent_back(
+    node: Node, clock: ManualClock, ann: Principal
+) -> None:
+    await channel(node, "email")
+    await route(node, "email", pattern="loud.*", quiet=False)
+    await route(node, "email")
+    await wishes(node, ann.id, quiet=NIGHT)
+    for _ in range(MOST + 1):
+        await create(node, {"expert": "ann"})
+    await settle(node)
+    urgent = await create(node, {"expert": "ann", "breakpointId": "loud.x"})
+    [found] = await deliveries(node, urgent)
+    assert (found.next_at - clock.now()) // SECOND <= MINUTE, "it waits for the end of the quiet hours"
+
+
+async def test_an_escalation_at_night_is_not_held_back(node: Node, clock: ManualClock, ann: Principal) -> None:
+    await channel(node, "email")
+    await route(node, "email", to=["person:ann"], escalate=[{"after": "1h", "to": ["person:ann"]}])
+    await wishes(node, ann.id, quiet=NIGHT)
+    for _ in range(MOST + 1):
+        await create(node)
+    await settle(node)
+    clock.advance(HOUR)
+    found = [each for each in await deliveries(node) if each.purpose == "escalate"]
+    assert len(found) == MOST + 1
+    assert all((each.next_at - clock.now()) // SECOND <= MINUTE for each in found)
+
+
+async def test_an_escalation_at_night_does_not_wait_behind_the_question(
+    node: Node, clock: ManualClock, ann: Principal
+) -> None:
+    await channel(node, "email")
+    await route(node, "email", to=["person:ann"], escalate=[{"after": "1h", "to": ["person:ann"]}])
+    await wishes(node, ann.id, quiet=NIGHT)
+    breakpoint_id = await create(node)
+    await settle(node)
+    clock.advance(HOUR)
+    escalated = (await deliveries(node, breakpoint_id))[-1]
+    assert escalated.purpose == "escalate"
+    claim = await node.assent.database.write(lambda tx: node.assent.deliveries.claim(tx, escalated.line, worker="w"))
+    assert claim is not None, "it stands behind a question that waits for the morning"
+
+
+async def test_a_digest_in_the_night_leaves_the_morning_alone(node: Node, clock: ManualClock, ann: Principal) -> None:
+    await channel(node, "email")
+    await route(node, "email", pattern="loud.*", quiet=False)
+    await route(node, "email")
+    await wishes(node, ann.id, quiet=NIGHT)
+    for _ in range(MOST + 1):
+        await create(node, {"expert": "ann", "breakpointId": "loud.x"})
+    await settle(node)
+    for _ in range(MOST + 1):
+        await create(node, {"expert": "ann"})
+    held = [each for each in await deliveries(node) if each.digested]
+    assert held
+    clock.advance(MINUTE)
+    claim = await node.assent.database.write(
+        lambda tx: node.assent.deliveries.claim_digest(tx, held[0].channel, held[0].recipient)
+    )
+    assert claim is not None
+    assert len(claim.taken) == 1, "only what may be told at night"
+
+
+async def test_what_was_told_in_a_digest_is_reminded_too(node: Node, clock: ManualClock, ann: Principal) -> None:
+    del ann
+    await channel(node, "email")
+    await route(node, "email", remind=["30m"])
+    ids = [await create(node, {"expert": "ann"}) for _ in range(MOST + 3)]
+    await settle(node)
+    clock.advance(30 * MINUTE)
+    await settle(node)
+    assert [("reminded" in await kinds(node, each)) for each in ids] == [True] * len(ids)
+
+
+async def test_the_deputy_of_whoever_it_escalates_to_may_answer(
+    node: Node, clock: ManualClock, ann: Principal, bob: Principal
+) -> None:
+    del ann
+    eve = await person(node, "eve", "reviewer")
+    await channel(node, "email")
+    await route(node, "email", escalate=[{"after": "1h", "to": ["person:bob"]}])
+    await wishes(node, bob.id, away={"deputy": "eve"})
+    breakpoint_id = await create(node, {"expert": "ann"})
+    await settle(node)
+    clock.advance(HOUR)
+    assert (await told(node, breakpoint_id))[-1][:3] == ("email", "person:eve", "escalate")
+    await respond(node, breakpoint_id, eve)
+    assert (await stored(node, breakpoint_id)).decision is Decision.APPROVED
+
+
+async def test_a_reminder_respects_quiet_hours(node: Node, clock: ManualClock, ann: Principal) -> None:
+    await channel(node, "email")
+    await route(node, "email", remind=["30m"])
+    await wishes(node, ann.id, quiet={"from": "08:15", "to": "19:00", "timezone": "UTC"})
+    breakpoint_id = await create(node, {"expert": "ann"})
+    await settle(node)
+    clock.advance(30 * MINUTE)
+    reminder = (await deliveries(node, breakpoint_id))[-1]
+    assert reminder.purpose == "remind"
+    assert reminder.next_at - clock.now() > HOUR * SECOND
+
+
+async def test_a_morning_does_not_begin_with_the_question_and_all_its_reminders(
+    node: Node, clock: ManualClock, ann: Principal
+) -> None:
+    await channel(node, "email")
+    await route(node, "email", remind=["30m", "1h", "2h"])
+    await wishes(node, ann.id, quiet=NIGHT)
+    breakpoint_id = await create(node, {"expert": "ann"})
+    await settle(node)
+    for _ in range(4):
+        clock.advance(30 * MINUTE)
+        await settle(node)
+    clock.advance(10 * HOUR)
+    first = (await deliveries(node, breakpoint_id))[0]
+    service, at_once = node.assent.deliveries, 0
+    while claim := await node.assent.database.write(lambda tx: service.claim(tx, first.line, worker="w")):
+        at_once += 1
+        done = partial(service.record, claim=claim, sent=Sent(250, None, 1, trace={"messageId": "1"}), jitter=0)
+        await node.assent.database.write(done)
+    assert at_once == 1
+
+
+async def test_quiet_hours_do_not_outlive_the_question(node: Node, clock: ManualClock, ann: Principal) -> None:
+    await channel(node, "email")
+    await route(node, "email", timeout={"after": "1h", "then": "reject"})
+    await wishes(node, ann.id, quiet=NIGHT)
+    breakpoint_id = await create(node, {"expert": "ann"})
+    [asked] = await deliveries(node, breakpoint_id)
+    assert asked.next_at - clock.now() < HOUR * SECOND, "it is rejected before anybody was asked"
+
+
+async def test_an_escalation_falls_back_to_those_it_went_to(
+    node: Node, clock: ManualClock, ann: Principal, bob: Principal
+) -> None:
+    del ann, bob
+    await channel(node, "email")
+    room = await channel(node, "room", "email", **EMAIL, addresses=["ops@example.test"])
+    levels = [{"after": "1h", "to": ["person:bob"], "channels": ["room"]}]
+    await route(node, "email", fallback=["email"], escalate=levels)
+    breakpoint_id = await create(node, {"expert": "ann"})
+    await settle(node)
+    clock.advance(HOUR)
+    escalated = next(each for each in await deliveries(node, breakpoint_id) if each.purpose == "escalate")
+    assert escalated.channel == room
+    await attempt(node, escalated, error="No.", final=True)
+    found = [each for each in await told(node, breakpoint_id) if each[:1] == ("email",) and each[2] == "escalate"]
+    assert [each[1] for each in found] == ["person:bob"]
+
+
+async def test_a_question_falls_back_to_the_people_the_route_means(node: Node, ann: Principal, bob: Principal) -> None:
+    del ann, bob
+    await channel(node, "email")
+    await channel(node, "room", "email", **EMAIL, addresses=["ops@example.test"])
+    await route(node, "room", to=["person:bob"], fallback=["email"])
+    breakpoint_id = await create(node)
+    [asked] = await deliveries(node, breakpoint_id)
+    await attempt(node, asked, error="No.", final=True)
+    assert [each[:2] for each in await told(node, breakpoint_id) if each[0] == "email"] == [("email", "person:bob")]
+
+
+async def test_a_dear_channel_that_is_off_leaves_those_of_the_route(node: Node, ann: Principal) -> None:
+    dear = await channel(node, "dear", "email", **EMAIL)
+    await channel(node, "email")
+    await route(node, "email")
+    await wishes(node, ann.id, channels=["dear"])
+    await switch_off(node, dear)
+    breakpoint_id = await create(node, {"expert": "ann"})
+    await settle(node)
+    first = (await deliveries(node, breakpoint_id))[0]
+    await node.assent.database.write(lambda tx: node.assent.deliveries.claim(tx, first.line, worker="w"))
+    assert any(each[3] == "pending" for each in await told(node, breakpoint_id)), "nobody is asked"
+
+
+async def test_a_reminder_goes_elsewhere_where_its_channel_was_switched_off(
+    node: Node, clock: ManualClock, ann: Principal
+) -> None:
+    del ann
+    await channel(node, "email")
+    hook = await channel(node, "hook", "webhook")
+    await route(node, "hook", fallback=["email"], remind=["30m"])
+    breakpoint_id = await create(node, {"expert": "ann"})
+    [asked] = await deliveries(node, breakpoint_id)
+    await attempt(node, asked)
+    await switch_off(node, hook)
+    clock.advance(30 * MINUTE)
+    reminder = (await deliveries(node, breakpoint_id))[-1]
+    await node.assent.database.write(lambda tx: node.assent.deliveries.claim(tx, reminder.line, worker="w"))
+    assert any(each[0] == "email" for each in await told(node, breakpoint_id)), "the reminder reaches nobody"
+
+
+async def test_the_end_does_not_wait_behind_a_reminder_that_fails(
+    node: Node, clock: ManualClock, ann: Principal
+) -> None:
+    await channel(node, "email")
+    await route(node, "email", remind=["30m"])
+    breakpoint_id = await create(node, {"expert": "ann"})
+    [asked] = await deliveries(node, breakpoint_id)
+    await attempt(node, asked)
+    clock.advance(30 * MINUTE)
+    reminder = (await deliveries(node, breakpoint_id))[-1]
+    await attempt(node, reminder, error="Busy.", retry_after=3600.0, trace=None)
+    await respond(node, breakpoint_id, ann)
+    closing = (await deliveries(node, breakpoint_id))[-1]
+    assert closing.purpose == "close"
+    claim = await node.assent.database.write(lambda tx: node.assent.deliveries.claim(tx, closing.line, worker="w"))
+    assert claim is not None, "the message looks open for another hour"
+    assert claim.delivery.purpose == "close"
+
+
+async def test_what_was_talked_about_a_lot_is_closed_too(node: Node, ann: Principal) -> None:
+    await channel(node, "email")
+    await route(node, "email")
+    breakpoint_id = await create(node, {"expert": "ann"})
+    [asked] = await deliveries(node, breakpoint_id)
+    await attempt(node, asked)
+
+    def talk(tx: Transaction) -> None:
+        for n in range(1_000):
+            node.assent.breakpoints.comment(tx, breakpoint_id, f"{n}", by=ann, once=None)
+
+    await node.assent.database.write(talk)
+    await respond(node, breakpoint_id, ann)
+    assert [each[2] for each in await told(node, breakpoint_id)] == ["ask", "close"]
+
+
+async def test_what_has_no_other_channel_does_not_die_with_a_digest(node: Node, clock: ManualClock, ann: Principal) -> None:
+    del ann
+    mail = await channel(node, "email")
+    await channel(node, "hook", "webhook")
+    await route(node, "email", pattern="rich.*", fallback=["hook"])
+    await route(node, "email")
+    for _ in range(MOST + 1):
+        await create(node, {"expert": "ann", "breakpointId": "rich.x"})
+    await settle(node)
+    poor = await create(node, {"expert": "ann"})
+    await settle(node)
+    service = node.assent.deliveries
+    for _ in range(6):
+        clock.advance(2 * HOUR)
+        claim = await node.assent.database.write(lambda tx: service.claim_digest(tx, mail, "person:ann"))
+        if claim is not None:
+            failed = partial(service.record_digest, claim=claim, sent=Sent(451, "Later.", 1), jitter=0)
+            await node.assent.database.write(failed)
+    [left] = await deliveries(node, poor)
+    assert (await stored(node, poor)).status is Status.WAITING
+    assert left.state == "pending", "it is given up for ever, though it has no other way"
+
+
+async def test_wishes_that_cannot_be_read_keep_nobody_from_being_asked(
+    node: Node, clock: ManualClock, ann: Principal, bob: Principal
+) -> None:
+    await person(node, "eve", "reviewer")
+    await channel(node, "email")
+    await route(node, "email")
+    await wishes(node, ann.id, away={"deputy": "eve"})
+    await wishes(node, bob.id, quiet=NIGHT)
+
+    def forget_the_zone(tx: Transaction) -> None:
+        """The machine lost the zone, or a newer version wrote more than this one knows."""
+        row = {"content": '{"quiet": {"from": "07:00", "to": "19:00", "timezone": "Europe/Kyiw"}}', "id": bob.id}
+        tx.session.write("UPDATE assent_preferences SET content = :content WHERE person_id = :id", [row])
+
+    await node.assent.database.write(forget_the_zone)
+    breakpoint_id = await create(node, {"expert": ["ann", "bob"]})
+    for _ in range(3):
+        await settle(node)
+        clock.advance(2 * MINUTE)
+    assert (await kinds(node, breakpoint_id)).count("delegated") == 1, "half of it is done again every minute"
+    assert [each[1] for each in await told(node, breakpoint_id)] == ["person:eve", "person:bob"]
+
+
+async def test_a_retried_delivery_whose_workers_died_is_tried(node: Node, clock: ManualClock, ann: Principal) -> None:
+    await channel(node, "email")
+    await route(node, "email")
+    breakpoint_id = await create(node, {"expert": "ann"})
+    [asked] = await deliveries(node, breakpoint_id)
+    service = node.assent.deliveries
+    for _ in range(12):
+        await node.assent.database.write(lambda tx: service.claim(tx, asked.line, worker="w"))
+        clock.advance(MINUTE)
+    assert (await deliveries(node, breakpoint_id))[0].state == "dead"
+    admin = replace(ann, roles=frozenset((await person(node, "adm", "admin")).roles))
+    await node.assent.database.write(partial(service.retry, delivery_id=asked.id, by=admin))
+    assert await node.assent.database.write(lambda tx: service.claim(tx, asked.line, worker="w")) is not None
+
+
+async def test_a_ticket_is_made_for_what_was_raised_before_there_was_a_channel(node: Node) -> None:
+    def demand(tx: Transaction) -> None:
+        project = tx.projects.get("default")
+        tx.projects.save(replace(project, policy={**project.policy, "ticketTags": ["audit"]}))
+
+    await node.assent.database.write(demand)
+    breakpoint_id = await create(node, {"tags": ["audit"]})
+    await channel(node, "email")
+    await settle(node)
+    assert await rows(node, "SELECT 1 FROM assent_routings WHERE breakpoint_id = :id", id=breakpoint_id)
