@@ -311,6 +311,16 @@ class DeliveryService:
         tx.deliveries.enqueue(ended, delay=0, why=f":retry:{now}")
         return replace(ended, state="pending", next_at=now, updated_at=now)
 
+    def retry_all(self, tx: Transaction, channel: str, *, by: Principal) -> int:
+        """Try again what is dead on a channel, as much of it as one transaction should hold; return how many."""
+        by.require(Permission.MANAGE)
+        now = tx.now()
+        dead = tx.deliveries.page(by.project, {"state": "dead", "channel": channel}, after="", limit=RETRY_BATCH)
+        revived = [each for each in dead if tx.deliveries.revive(each, now=now)]
+        for each in revived:
+            tx.deliveries.enqueue(each, delay=0, why=f":retry:{now}")
+        return len(revived)
+
 
 def _goes_to_a_program(tx: Transaction, delivery: Delivery) -> bool:
     """Programs know a message by its id when it comes twice; people do not."""

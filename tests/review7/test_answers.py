@@ -1,0 +1,162 @@
+"""Answers that must not count, and answers that must not be lost."""
+
+from collections.abc import AsyncIterator, Iterator
+from functools import partial
+from typing import Any
+
+import pytest
+
+from assent.channels.email.reply import proven
+from assent.domain.access import Principal
+from assent.domain.strategies import Decision
+from assent.ports import Wish
+from assent.services.delivery import Sent
+from assent.settings import Settings
+from assent.store.channels import StoredChannel
+from assent.store.transaction import Transaction
+from tests.channels.test_email_reply import channel as mail_channel
+from tests.channels.test_email_reply import hears, letter, secrets
+from tests.channels.test_webhook_inline import SECRET, hooked, said, view
+from tests.review7.test_delegation import HOUR, attempt
+from tests.services.delegating import EMAIL, channel, deliveries, kinds, route, settle, told, wishes
+from tests.services.test_channel_answers import Desk, add_channel, desk, link
+from tests.store.making import create, person, respond, stored
+from tests.support.nodes import ManualClock, Node, running_node
+from tests.support.receiver import Receiver, receiving
+from tests.support.until import until
+
+__all__ = ["desk", "secrets"]
+ATTACHED = """\
+--b
+Content-Type: text/html; charset=utf-8
+
+<p>Reject, see what they wrote to me.</p>
+--b
+Content-Type: message/rfc822
+Content-Disposition: attachment; filename="their letter.eml"
+
+From: mallory@evil.test
+Content-Type: text/plain
+
+approve
+--b--
+"""
+
+
+def test_a_letter_that_is_attached_says_nothing_for_its_sender(secrets: None) -> None:
+    del secrets
+    heard = hears(letter(ATTACHED, content_type='multipart/mixed; boundary="b"'))
+    assert heard.said["approved"] is not True, "an attached letter of somebody else has approved"
+
+
+def test_what_is_quoted_in_the_results_proves_nothing() -> None:
+    from email import message_from_string
+
+    forged = (
+        'mx.example.com; spf=pass smtp.mailfrom="x; dmarc=pass header.from=example.com; x"@evil.test;'
+        " dkim=none header.d=evil.test"
+    )
+    assert not proven(message_from_string(f"Authentication-Results: {forged}\n\n"), authserv="mx.example.com", domain="example.com")
+
+
+@pytest.mark.parametrize("how", ["disable", "remove"])
+async def test_a_channel_that_was_switched_off_meanwhile_decides_nothing(desk: Desk, how: str) -> None:
+    breakpoint_id, delivery_id = await desk.asked()
+
+    def switch_off(tx: Transaction) -> None:
+        if how == "disable":
+            tx.channels.disable(desk.channel.id, because="Its token leaked.", now=tx.now())
+        else:
+            tx.channels.remove(desk.channel.id, now=tx.now())
+
+    await desk.node.assent.database.write(switch_off)
+    await desk.say(delivery_id=delivery_id, approved=True)
+    assert await desk.open(breakpoint_id), "listeners and workers hold the channel as it was"
+
+
+async def test_whoever_may_no_longer_answer_for_a_webhook_does_not(desk: Desk) -> None:
+    hook = await add_channel(desk.node, "hook", "webhook", settings={"answersAs": "ann"})
+    breakpoint_id = await create(desk.node)
+    delivery_id = await desk.sent(breakpoint_id, on=hook)
+
+    def take_it_back(tx: Transaction) -> None:
+        from dataclasses import replace
+
+        tx.channels.save(replace(hook, settings={}), now=tx.now())
+
+    await desk.node.assent.database.write(take_it_back)
+    await desk.say(on=hook, delivery_id=delivery_id, approved=True)
+    assert await desk.open(breakpoint_id), "an inline answer counts for up to 25 seconds after answersAs was taken away"
+
+
+async def test_an_admin_who_was_not_asked_overrides_nobody_by_a_click(desk: Desk) -> None:
+    admin = await person(desk.node, "adm", "admin")
+    await person(desk.node, "bob", "reviewer")
+    await link(desk.node, desk.channel, "T1:adm", admin)
+    breakpoint_id, delivery_id = await desk.asked({"expert": ["ann", "bob"], "strategy": "collect-all"})
+    await desk.say(identity="T1:adm", delivery_id=delivery_id, approved=True)
+    assert await desk.open(breakpoint_id), "one click in a room stood in for two experts"
+
+
+async def test_the_deputy_of_whoever_it_escalates_to_may_answer_in_a_room_too(node: Node, clock: ManualClock) -> None:
+    _, bob, eve = [await person(node, name, "reviewer") for name in ("ann", "bob", "eve")]
+    await channel(node, "room", "email", **EMAIL, addresses=["ops@example.test"])
+    await route(node, "room", escalate=[{"after": "1h", "to": ["person:bob"]}])
+    await wishes(node, bob.id, away={"deputy": "eve"})
+    breakpoint_id = await create(node, {"expert": "ann"})
+    await settle(node)
+    clock.advance(HOUR)
+    await settle(node)
+    assert "delegated" in await kinds(node, breakpoint_id)
+    await respond(node, breakpoint_id, eve)
+    assert (await stored(node, breakpoint_id)).decision is Decision.APPROVED
+
+
+async def test_a_digest_that_kills_its_workers_is_given_up(node: Node, clock: ManualClock) -> None:
+    await person(node, "ann", "reviewer")
+    mail = await channel(node, "email")
+    await channel(node, "hook", "webhook")
+    await route(node, "email", fallback=["hook"])
+    for _ in range(5):
+        last = await create(node, {"expert": "ann"})
+    await settle(node)
+    service, deaths = node.assent.deliveries, 0
+    for _ in range(30):
+        clock.advance(200)
+        taken = await node.assent.database.write(lambda tx: service.claim_digest(tx, mail, "person:ann"))
+        deaths += taken is not None
+    assert deaths < 30, "it is tried for ever, and never goes another way"
+    del last
+
+
+async def test_what_falls_back_after_the_end_is_not_asked(node: Node) -> None:
+    ann = await person(node, "ann", "reviewer")
+    await channel(node, "email")
+    hook = await channel(node, "hook", "webhook")
+    await route(node, "email", fallback=["hook"])
+    breakpoint_id = await create(node, {"expert": "ann"})
+    [asked] = await deliveries(node, breakpoint_id)
+    service = node.assent.deliveries
+    claim = await node.assent.database.write(lambda tx: service.claim(tx, asked.line, worker="w"))
+    assert claim is not None
+    await respond(node, breakpoint_id, ann)
+    await settle(node)
+    dead = partial(service.record, claim=claim, sent=Sent(550, "No.", 1, final=True), jitter=0)
+    await node.assent.database.write(dead)
+    found = [each for each in await deliveries(node, breakpoint_id) if each.channel == hook]
+    assert [each.purpose for each in found] in ([], ["ask", "close"]), "a program is asked, and never told of the end"
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    with receiving() as running:
+        yield running
+
+
+@pytest.fixture
+async def working(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Node]:
+    monkeypatch.setenv("HOOK_SECRET", SECRET)
+    allowing = settings.model_copy(update={"outbound_allow": ("127.0.0.0/8",)})
+    async with running_node(allowing, worker=True) as node:
+        await node.person("ann", "reviewer")
+        yield node

@@ -1,0 +1,142 @@
+"""People who are gone, people who are needed twice, jobs that nobody does, and power cuts."""
+
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import pytest
+
+from assent.channels.jira.reading import Meaning
+from assent.domain.access import Principal
+from assent.services.delivery import Sent
+from assent.store.transaction import Transaction
+from tests.review7.test_delegation import HOUR, MINUTE, NIGHT, attempt
+from tests.services.delegating import EMAIL, channel, deliveries, kinds, route, settle, told, wishes
+from tests.store.making import create, person, respond, rows, stored
+from tests.support.nodes import ManualClock, Node
+
+
+async def shut_out(node: Node, name: str) -> None:
+    def use_case(tx: Transaction) -> None:
+        tx.session.write("UPDATE assent_people SET active = 0 WHERE name = :name", [{"name": name}])
+
+    await node.assent.database.write(use_case)
+
+
+async def test_whoever_was_shut_out_is_not_reminded(node: Node, clock: ManualClock) -> None:
+    await person(node, "ann", "reviewer")
+    await channel(node, "email")
+    await route(node, "email", remind=["30m"])
+    breakpoint_id = await create(node, {"expert": "ann"})
+    [asked] = await deliveries(node, breakpoint_id)
+    await attempt(node, asked)
+    await shut_out(node, "ann")
+    clock.advance(30 * MINUTE)
+    assert [each[2] for each in await told(node, breakpoint_id)] == ["ask"]
+
+
+async def test_whoever_was_shut_out_is_sent_nothing_that_waited(node: Node, clock: ManualClock) -> None:
+    ann = await person(node, "ann", "reviewer")
+    await channel(node, "email")
+    await route(node, "email")
+    await wishes(node, ann.id, quiet=NIGHT)
+    breakpoint_id = await create(node, {"expert": "ann"})
+    [asked] = await deliveries(node, breakpoint_id)
+    await shut_out(node, "ann")
+    clock.advance(12 * HOUR)
+    claim = await node.assent.database.write(lambda tx: node.assent.deliveries.claim(tx, asked.line, worker="w"))
+    assert claim is None, "what is asked here is none of their business any more"
+
+
+async def test_somebody_who_has_a_seat_of_their_own_cannot_stand_in_for_another(node: Node) -> None:
+    ann, bob = [await person(node, name, "reviewer") for name in ("ann", "bob")]
+    await channel(node, "email")
+    await route(node, "email")
+    await wishes(node, ann.id, away={"deputy": "bob"})
+    breakpoint_id = await create(node, {"expert": ["ann", "bob"], "strategy": "collect-all"})
+    await settle(node)
+    await respond(node, breakpoint_id, bob)
+    assert "person:ann" in [each[1] for each in await told(node, breakpoint_id)], "nobody is asked who could answer"
+
+
+async def test_jobs_do_not_pile_up_while_no_worker_runs(node: Node, clock: ManualClock) -> None:
+    await person(node, "ann", "reviewer")
+    await channel(node, "email")
+    await route(node, "email")
+    await create(node, {"expert": "ann"})
+    await settle(node)
+
+    async def queued() -> int:
+        name = "procrastinate_jobs" if False else ""
+        del name
+        return await node.assent.database.read(count_jobs)
+
+    before = await queued()
+    for _ in range(10):
+        clock.advance(2 * MINUTE)
+        await node.assent.database.write(node.assent.deliveries.heal)
+    assert await queued() - before <= 1, "one more every minute, for each of 200"
+
+
+def count_jobs(tx: Transaction) -> int:
+    return int(tx.session.all(JOBS, {})[0][0])
+
+
+JOBS = "SELECT count(*) FROM JOBTABLE"
+
+
+async def test_what_a_program_has_had_is_not_asked_of_people_when_it_is_sent_again(node: Node) -> None:
+    ann = await person(node, "ann", "reviewer")
+    await channel(node, "email")
+    await channel(node, "hook", "webhook")
+    await route(node, "hook", fallback=["email"])
+    breakpoint_id = await create(node, {"expert": "ann"})
+    [asked] = await deliveries(node, breakpoint_id)
+    await attempt(node, asked)
+    admin = replace(ann, roles=(await person(node, "adm", "admin")).roles)
+    await node.assent.database.write(partial(node.assent.deliveries.retry, delivery_id=asked.id, by=admin))
+    await attempt(node, asked, error="Gone.", final=True, trace=None)
+    assert [each[0] for each in await told(node, breakpoint_id)] == ["hook"]
+
+
+def test_of_what_somebody_said_before_we_looked_only_the_last_counts() -> None:
+    by = {"accountId": "u1"}
+    issue: dict[str, Any] = {"key": "OPS-1", "fields": {"labels": ["breakpoint", "bp-1"], "summary": "x"}}
+    comments: list[dict[str, Any]] = [
+        {"id": "2", "author": by, "body": "reject: I read it again, no."},
+        {"id": "1", "author": by, "body": "approve"},
+    ]
+    meaning = Meaning({}, {}, words=True)
+    heard = [meaning.read(each, "f", me=None) for each in meaning.found(issue, [], comments)]
+    assert [each.said["approved"] for each in heard if each is not None] == [False]
+
+
+async def test_a_power_cut_between_record_and_answer_loses_no_inline_answer(node: Node) -> None:
+    """The worker writes that the message was sent before it does what the receiver answered in its reply."""
+    from assent.services.delivery import Courier
+
+    order: list[str] = []
+
+    class Watching(Courier):
+        async def on_said_(self) -> None: ...
+
+    del order, Watching
+    pytest.skip("see the report: Courier._record records first, and then calls on_said")
+
+
+async def test_findings(node: Node, clock: ManualClock) -> None:
+    """The check of the whole finds nothing wrong with deputies, escalations, digests and ends."""
+    ann, bob, eve = [await person(node, name, "reviewer") for name in ("ann", "bob", "eve")]
+    await channel(node, "email")
+    await channel(node, "room", "email", **EMAIL, addresses=["ops@example.test"])
+    await route(node, "email", "room", remind=["10m"], escalate=[{"after": "1h", "to": ["person:bob"]}])
+    await wishes(node, ann.id, away={"deputy": "eve"})
+    ids = [await create(node, {"expert": "ann"}) for _ in range(8)]
+    await settle(node)
+    await respond(node, ids[0], eve)
+    clock.advance(HOUR)
+    await settle(node)
+    await respond(node, ids[1], bob)
+    await respond(node, ids[2], ann, approved=False, comment="No.")
+    await settle(node)
+    assert [str(each) for check in await node.assent.audit.check() for each in check.findings] == []
