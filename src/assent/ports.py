@@ -61,6 +61,10 @@ class Jobs(Protocol):
         """Queue a job inside the transaction of this connection; the same key is queued once."""
         ...
 
+    def open(self, connection: object, name: str) -> frozenset[str]:
+        """Return the keys of the jobs of this name that wait or are being done."""
+        ...
+
 
 class Presence(Protocol):
     """Which workers are alive."""
@@ -220,7 +224,7 @@ class Posted:
     trace: Mapping[str, str]
     status: int | None = None
     said: Incoming | None = None
-    """What the receiver said in the same breath, for whoever takes answers: taken once the message is recorded."""
+    """What the receiver said in the same breath, for whoever takes answers: taken before the message is recorded."""
 
 
 class Wish(StrEnum):

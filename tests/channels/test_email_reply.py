@@ -142,6 +142,17 @@ def test_nothing_is_heard_where_replies_are_off() -> None:
         {"authentication_results": "mx.example.com; spf=pass (; dmarc=pass header.from=example.com)"},
         {"authentication_results": "mx.example.com; none"},
         {"authentication_results": PROOF + "; dmarc=fail header.from=example.com"},
+        {"authentication_results": PROOF + "; dmarc/1 = fail header.from=example.com"},
+        {"authentication_results": PROOF + " header.from=evil.org"},
+        {"authentication_results": 'mx.example.com; spf=pass smtp.mailfrom="; dmarc=pass header.from=example.com;"'},
+        {"authentication_results": 'mx.example.com; spf=pass (" (; dmarc=pass header.from=example.com) ")'},
+        {"authentication_results": r'mx.example.com; a=b c="\"; dmarc=pass header.from=example.com; \""'},
+        {"authentication_results": 'mx.example.com; dmarc=pass header.from="example.com"'},
+        {"authentication_results": PROOF + '; reason="'},
+        {"authentication_results": PROOF + "; (("},
+        {"authentication_results": PROOF + ")"},
+        {"authentication_results": PROOF + "\\"},
+        {"authentication_results": PROOF + "; a=" + "b" * 2_000},
         {"authentication_results": "mx.example.com.evil.org" + PROOF[14:]},
         {"auto_submitted": "auto-replied"},
         {"auto_submitted": "auto-generated"},
@@ -154,6 +165,18 @@ def test_nothing_is_heard_where_replies_are_off() -> None:
 )
 def test_a_letter_that_proves_too_little_says_nothing(headers: dict[str, str | None]) -> None:
     assert channel().hear(letter("approve", **headers)) == ()
+
+
+@pytest.mark.parametrize(
+    "results",
+    [
+        '(ours) mx.example.com (it is " here) 1; dmarc = pass (p=none (so (far))) header.from = example.com',
+        'MX.example.com; dmarc/1=pass reason="all; (is well" header.from=Example.com',
+        r'mx.example.com; spf=fail smtp.mailfrom="a\"; dmarc=fail"@b.test;dmarc=pass(\() header.from=example.com',
+    ],
+)
+def test_what_our_mail_server_found_is_read_as_it_is_written(results: str) -> None:
+    assert hears(letter(authentication_results=results)).said["approved"] is True
 
 
 def test_two_senders_are_none() -> None:
@@ -255,6 +278,44 @@ def test_the_words_are_taken_from_the_text_of_a_letter_with_both() -> None:
         "--x\r\nContent-Type: text/html\r\n\r\n<p>Reject</p>\r\n--x--\r\n"
     )
     heard = hears(letter(both, content_type="multipart/alternative; boundary=x"))
+    assert (heard.said["approved"], heard.comment) == (True, "ok")
+
+
+def parts(*each: str) -> str:
+    return "".join(f"--x\r\n{part}\r\n" for part in each) + "--x--\r\n"
+
+
+LETTER = "Content-Type: message/rfc822\r\n\r\nFrom: eve@evil.org\r\nContent-Type: text/plain\r\n\r\napprove"
+HTML = "Content-Type: text/html\r\n\r\n<p>Reject: read what they wrote</p>"
+
+
+@pytest.mark.parametrize(
+    "attached",
+    [
+        LETTER,
+        LETTER.replace("\r\n\r\n", "\r\nContent-Disposition: inline\r\n\r\n", 1),
+        "Content-Type: multipart/digest; boundary=y\r\n\r\n--y\r\n\r\nSubject: a\r\n\r\napprove\r\n--y--",
+        "Content-Type: text/plain; name=notes.txt\r\n\r\napprove",
+        "Content-Type: text/plain\r\nContent-Disposition: inline; filename=notes.txt\r\n\r\napprove",
+        "Content-Type: text/plain\r\nContent-Disposition: form-data\r\n\r\napprove",
+        "Content-Type: text/plain\r\n\r\napprove",
+    ],
+)
+def test_what_comes_with_a_letter_is_not_said(attached: str) -> None:
+    heard = hears(letter(parts(HTML, attached), content_type="multipart/mixed; boundary=x"))
+    assert (heard.said["approved"], heard.comment) == (False, "read what they wrote")
+    if attached != "Content-Type: text/plain\r\n\r\napprove":
+        assert channel().hear(letter(parts(attached), content_type="multipart/mixed; boundary=x")) == ()
+
+
+def test_a_letter_that_is_nothing_but_another_says_nothing() -> None:
+    assert channel().hear(letter("Subject: a\r\n\r\napprove", content_type="message/rfc822")) == ()
+
+
+def test_the_text_stands_before_the_page_wherever_it_lies() -> None:
+    inner = parts("Content-Type: text/plain\r\n\r\nApprove: ok", HTML).replace("--x", "--y")
+    body = parts(f"Content-Type: multipart/alternative; boundary=y\r\n\r\n{inner}", LETTER)
+    heard = hears(letter(body, content_type="multipart/mixed; boundary=x"))
     assert (heard.said["approved"], heard.comment) == (True, "ok")
 
 

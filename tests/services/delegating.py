@@ -1,10 +1,12 @@
 """Short ways to set up channels and routes, and to look at what became of them."""
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from assent.domain.preferences import read as read_preferences
 from assent.domain.routes_file import checked
+from assent.services.delegation import Untold
 from assent.store.channels import StoredChannel
 from assent.store.deliveries import Delivery
 from assent.store.routes import StoredRoute
@@ -60,7 +62,8 @@ async def settle(node: Node) -> None:
     """Bring forward whatever is due, together with the node's own timekeeper, until there is nothing more."""
 
     async def left() -> bool:
-        await node.assent.database.write(node.assent.delegation.advance_due)
+        with contextlib.suppress(Untold):
+            await node.assent.database.write(node.assent.delegation.advance_due)
         return await node.assent.database.read(_is_left)
 
     await until(left, lambda found: not found)

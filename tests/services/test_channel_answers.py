@@ -440,6 +440,75 @@ async def test_a_webhook_answers_as_its_settings_say(desk: Desk, named: dict[str
     assert (told.done, await desk.open(breakpoint_id)) == (counts, not counts)
 
 
+@pytest.mark.parametrize("wish", list(Wish))
+@pytest.mark.parametrize("removed", [True, False])
+async def test_a_channel_that_was_switched_off_takes_nothing(desk: Desk, wish: Wish, *, removed: bool) -> None:
+    breakpoint_id, delivery_id = await desk.asked()
+
+    def use_case(tx: Transaction) -> None:
+        if removed:
+            tx.channels.remove(desk.channel.id, now=tx.now())
+        else:
+            tx.channels.disable(desk.channel.id, because="Its token leaked.", now=tx.now())
+
+    await desk.node.assent.database.write(use_case)
+    said = {"comment": "Why?"} if wish is Wish.COMMENT else {"approved": True}
+    for _ in range(2):
+        told = await desk.say(wish=wish, delivery_id=delivery_id, **said)
+        assert told.done is (wish is Wish.NOTHING)
+        assert told.breakpoint is None
+        assert wish is Wish.NOTHING or f"{BASE}/breakpoints/{breakpoint_id}" in told.message
+    assert await desk.open(breakpoint_id)
+    assert await desk.node.assent.database.read(lambda tx: tx.breakpoints.comments(breakpoint_id)) == []
+
+
+async def test_what_was_said_while_a_channel_was_off_does_not_count_later(desk: Desk) -> None:
+    breakpoint_id, delivery_id = await desk.asked()
+    off = await desk.node.assent.database.write(
+        lambda tx: tx.channels.save(replace(desk.channel, enabled=False), now=tx.now())
+    )
+    await desk.say(delivery_id=delivery_id, approved=True)
+    await desk.node.assent.database.write(lambda tx: tx.channels.save(replace(off, enabled=True), now=tx.now()))
+    told = await desk.say(delivery_id=delivery_id, approved=True)
+    assert type(told.error) is Conflict
+    assert await desk.open(breakpoint_id)
+    await desk.say("k2", delivery_id=delivery_id, approved=True)
+    assert (await stored(desk.node, breakpoint_id)).decision == "approved"
+
+
+async def test_a_webhook_answers_as_its_settings_say_at_that_moment(desk: Desk) -> None:
+    await person(desk.node, "bob", "reviewer")
+    hook = await add_channel(desk.node, "hook", "webhook", settings={"answersAs": "ann"})
+    breakpoint_id = await create(desk.node)
+    delivery_id = await desk.sent(breakpoint_id, on=hook)
+    bobs = replace(hook, settings={"answersAs": "bob"})
+    await desk.node.assent.database.write(lambda tx: tx.channels.save(bobs, now=tx.now()))
+    await desk.say(on=hook, delivery_id=delivery_id, approved=True)
+    assert ((await stored(desk.node, breakpoint_id)).result or {})["respondedBy"] == "bob"
+
+
+@pytest.mark.parametrize("wish", [Wish.ANSWER, Wish.FORM])
+@pytest.mark.parametrize("payload", [{"expert": "ann"}, {}])
+async def test_nobody_overrides_on_a_channel(desk: Desk, wish: Wish, payload: dict[str, Any]) -> None:
+    await link(desk.node, desk.channel, "T1:adm", await person(desk.node, "adm", "admin"))
+    breakpoint_id, delivery_id = await desk.asked(payload)
+    told = await desk.say(wish=wish, identity="T1:adm", delivery_id=delivery_id, approved=True)
+    assert (told.done, type(told.error)) == (False, Forbidden)
+    assert "Review link" in told.message
+    assert f"{BASE}/breakpoints/{breakpoint_id}" in told.message
+    assert await desk.open(breakpoint_id)
+
+
+async def test_an_admin_who_is_asked_answers_as_everybody_does(desk: Desk) -> None:
+    both = await person(desk.node, "adm", "admin", "reviewer")
+    await link(desk.node, desk.channel, "T1:adm", both)
+    breakpoint_id, delivery_id = await desk.asked({"expert": "adm"})
+    await desk.say(identity="T1:adm", delivery_id=delivery_id, approved=True)
+    assert (await stored(desk.node, breakpoint_id)).decision == "approved"
+    (given,) = await desk.node.assent.database.read(lambda tx: tx.breakpoints.responses(breakpoint_id))
+    assert not given.override
+
+
 @pytest.mark.parametrize("lost", ["role", "account"])
 async def test_a_right_that_was_taken_away_is_gone_at_once(desk: Desk, lost: str) -> None:
     breakpoint_id, delivery_id = await desk.asked()

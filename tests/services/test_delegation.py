@@ -224,7 +224,7 @@ async def test_a_person_is_reached_as_they_wish(node: Node, ann: Principal) -> N
     breakpoint_id = await create(node, {"expert": "ann"})
     [only] = await deliveries(node, breakpoint_id)
     assert (await told(node, breakpoint_id))[0][0] == "private"
-    assert only.fallback == '["email","email"]'
+    assert only.fallback == '["email"]'
 
 
 async def test_too_many_are_told_in_one(node: Node, ann: Principal) -> None:

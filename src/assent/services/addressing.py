@@ -6,14 +6,16 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from assent.channels.registry import KINDS, ChannelKind
-from assent.domain.breakpoint import Breakpoint, Event
+from assent.domain.breakpoint import NEVER, Breakpoint, Event
 from assent.domain.instants import SECOND
 from assent.domain.notes import Addressee, Purpose
 from assent.domain.preferences import Preferences, quiet_until
-from assent.domain.routes import PERSON
+from assent.domain.routes import EXPERTS, PERSON, Route, named, people
+from assent.domain.routes_file import read
 from assent.store.channels import StoredChannel
 from assent.store.deliveries import Delivery, about
 from assent.store.pace import Pace
+from assent.store.routings import Routing
 from assent.store.transaction import Transaction
 
 PLACE = "place"
@@ -44,6 +46,8 @@ class Plan:
     channels: tuple[str, ...]
     fallback: tuple[str, ...] = ()
     quiet: bool = True
+    until: int = NEVER
+    """When it ends, whatever happens: nobody's quiet hours last longer."""
 
 
 def reaches(tx: Transaction, project: str, people: Sequence[str], plan: Plan, *, now: int) -> list[Reach]:
@@ -51,13 +55,29 @@ def reaches(tx: Transaction, project: str, people: Sequence[str], plan: Plan, *,
     known = {each.name: each for each in tx.channels.in_project(project)}
     wanted = [known[name] for name in plan.channels if name in known]
     found = [Reach(each, PLACE, plan.fallback) for each in wanted if not is_personal(each)]
+    usual = [each for each in wanted if is_personal(each)]
     for person, wishes in _wishes(tx, people).items():
-        mine = [known[name] for name in wishes.channels if name in known and is_personal(known[name])]
-        own_order = tuple(each.name for each in mine[1:])
-        ways = mine[:1] or [each for each in wanted if is_personal(each)]
-        later = (quiet_until(wishes, now) or 0) if plan.quiet else 0
-        found += [Reach(each, PERSON + person, (*own_order, *plan.fallback), later) for each in ways]
+        dear = [known[name] for name in wishes.channels if name in known]
+        mine = [each for each in dear if each.enabled and is_personal(each)]
+        ways = mine[:1] or usual
+        later = _deferred(wishes, plan, now)
+        for each in ways:
+            others = [other.name for other in (*mine[1:], *usual) if other is not each] if mine else []
+            fallback = tuple(dict.fromkeys((*others, *plan.fallback)))
+            found.append(Reach(each, PERSON + person, fallback, later))
     return list({(each.channel.id, each.recipient): each for each in found}.values())
+
+
+def not_before(tx: Transaction, recipient: str, plan: Plan, *, now: int) -> int:
+    """When somebody may be told, as they wish; places have no wishes."""
+    [wishes] = _wishes(tx, [recipient.removeprefix(PERSON)]).values() or [Preferences()]
+    return _deferred(wishes, plan, now) if recipient.startswith(PERSON) else 0
+
+
+def _deferred(wishes: Preferences, plan: Plan, now: int) -> int:
+    """When quiet hours are over; they do not outlive the question."""
+    later = quiet_until(wishes, now) if plan.quiet else None
+    return later if later is not None and later < plan.until else 0
 
 
 def _wishes(tx: Transaction, people: Sequence[str]) -> dict[str, Preferences]:
@@ -82,29 +102,32 @@ def queue(tx: Transaction, asked: Breakpoint, event: Event, purpose: Purpose, re
         updated_at=now,
         fallback=msgspec.json.encode(reach.fallback).decode() if reach.fallback else None,
     )
-    kind = KINDS.get(reach.channel.type)
-    if kind is not None and _is_message(kind, purpose):
-        new = _paced(tx, new, now)
+    # What waits for the end of quiet hours is counted then.
+    if new.next_at <= now:
+        new = paced(tx, new, reach.channel, now=now) or new
     tx.deliveries.add(new, now=now)
+
+
+def paced(tx: Transaction, delivery: Delivery, stored: StoredChannel, *, now: int) -> Delivery | None:
+    """Count a message; where somebody gets too many, return it as one that is told together with the others."""
+    kind = KINDS.get(stored.type)
+    if kind is None or not _is_message(kind, Purpose(delivery.purpose)):
+        return None
+    pace = tx.paces.take(delivery.channel, delivery.recipient)
+    counted = pace.counted(now, window=WINDOW, most=MOST)
+    if counted is not None:
+        tx.paces.save(counted)
+        return None
+    due = pace.digest_due
+    if due is None or due <= now:
+        due = planned(pace, now)
+        tx.paces.save(replace(pace, digest_due=due))
+        tx.deliveries.plan_digest(delivery.channel, delivery.recipient, at=due, now=now)
+    return replace(delivery, digested=1, next_at=due)
 
 
 def _is_message(kind: ChannelKind, purpose: Purpose) -> bool:
     return kind.paced and not (purpose is Purpose.CLOSE and kind.edits)
-
-
-def _paced(tx: Transaction, new: Delivery, now: int) -> Delivery:
-    pace = tx.paces.take(new.channel, new.recipient)
-    at = max(now, new.next_at)
-    counted = pace.counted(at, window=WINDOW, most=MOST)
-    if counted is not None:
-        tx.paces.save(counted)
-        return new
-    due = pace.digest_due
-    if due is None or due <= now:
-        due = planned(pace, at)
-        tx.paces.save(replace(pace, digest_due=due))
-        tx.deliveries.plan_digest(new.channel, new.recipient, at=due, now=now)
-    return replace(new, digested=1, next_at=due)
 
 
 def planned(pace: Pace, at: int) -> int:
@@ -112,21 +135,35 @@ def planned(pace: Pace, at: int) -> int:
     return max(at + GATHER, (pace.digest_at or 0) + WINDOW)
 
 
-def fall_back(tx: Transaction, dead: Delivery, asked: Breakpoint, event: Event, people: Sequence[str]) -> bool:
+def fall_back(tx: Transaction, dead: Delivery, asked: Breakpoint, event: Event) -> bool:
     """Send what is dead on one channel by the next that is left; False if there is none."""
     left: list[str] = _TEXTS.decode(dead.fallback) if dead.fallback else []
     while left:
         stored = tx.channels.by_name(dead.project, left.pop(0))
         if stored is None or not stored.enabled or stored.id == dead.channel:
             continue
-        person = dead.recipient.removeprefix(PERSON) if dead.recipient.startswith(PERSON) else None
-        plan = Plan((stored.name,), tuple(left))
-        meant = [person] if person is not None else people
-        ways = [Reach(stored, PERSON + each, plan.fallback) for each in meant]
-        for reach in ways if is_personal(stored) else [Reach(stored, PLACE, plan.fallback)]:
-            queue(tx, asked, event, Purpose(dead.purpose), reach)
+        recipients = _recipients(tx, dead, asked, event) if is_personal(stored) else [PLACE]
+        for recipient in recipients:
+            queue(tx, asked, event, Purpose(dead.purpose), Reach(stored, recipient, tuple(left)))
         return True
     return False
+
+
+def _recipients(tx: Transaction, dead: Delivery, asked: Breakpoint, event: Event) -> list[str]:
+    """Whom a message was for: the person, or those whom the route meant when it named a place."""
+    if dead.recipient.startswith(PERSON):
+        return [dead.recipient]
+    if event.type == "escalated":
+        return [PERSON + str(each) for each in event.metadata.get("to") or ()]
+    routing = tx.routings.find(asked.id)
+    to = kept_route(routing).to if routing is not None and routing.route is not None else (EXPERTS,)
+    directory = tx.people.directory(asked.project, named(to, asked))
+    return [PERSON + each for each in people(to, asked, directory)]
+
+
+def kept_route(routing: Routing) -> Route:
+    """The route as it was when it was taken."""
+    return read(msgspec.json.decode(routing.route or "{}"), route_id=routing.route_id or "")
 
 
 def addressee(tx: Transaction, delivery: Delivery) -> Addressee:
@@ -138,6 +175,14 @@ def addressee(tx: Transaction, delivery: Delivery) -> Addressee:
         return Addressee()
     identity = tx.links.identity_of(delivery.channel, person.id)
     return Addressee(person.name, person.display_name, person.email, identity)
+
+
+def may_be_told(tx: Transaction, project: str, recipient: str) -> bool:
+    """Whether what is asked here is still somebody's business; a place is the operator's choice."""
+    if not recipient.startswith(PERSON):
+        return True
+    name = recipient.removeprefix(PERSON)
+    return name in tx.people.directory(project, [name]).people
 
 
 def traced(trace: str | None) -> Mapping[str, str] | None:

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, cast
 
@@ -82,8 +82,8 @@ class AnsweringService:
 
     async def find(self, channel_id: str) -> StoredChannel:
         """Return a channel that people answer on; anything else is not there."""
-        stored = await self._database.read(lambda tx: tx.channels.find(channel_id))
-        if stored is None or not stored.enabled or stored.removed_at is not None:
+        stored = await self._database.read(lambda tx: tx.channels.live(channel_id))
+        if stored is None:
             raise _nothing_here()
         self._ears(stored)
         return stored
@@ -165,11 +165,16 @@ class AnsweringService:
 
     def _do(self, tx: Transaction, saying: _Saying) -> Told:
         """Do it, all or nothing: that it was heard is written in the same transaction."""
-        stored, heard = saying.stored, saying.heard
+        heard, now = saying.heard, tx.now()
         # The breakpoint first: whoever says the same at the same moment waits here.
-        current = tx.breakpoints.get(saying.delivery.breakpoint_id, project=stored.project)
-        now = tx.now()
-        if not tx.heard.claim(stored.id, heard.key, at=now):
+        current = tx.breakpoints.get(saying.delivery.breakpoint_id, project=saying.stored.project)
+        is_new = tx.heard.claim(saying.stored.id, heard.key, at=now)
+        # Whoever heard it may have held the channel for a while: what counts is how it stands now.
+        stored = tx.channels.live(saying.stored.id)
+        if stored is None:
+            return self._switched_off(current)
+        saying = replace(saying, stored=stored)
+        if not is_new:
             return _again(tx, saying)
         by = _principal(tx, saying)
         if heard.wish is Wish.COMMENT:
@@ -188,14 +193,23 @@ class AnsweringService:
         return _taken(tx.breakpoints.get(current.id, project=stored.project), answer)
 
     def _check_answerable(self, tx: Transaction, current: Breakpoint, by: Principal) -> None:
-        self._breakpoints.standing(tx, current.id, by=by)
+        capacity = self._breakpoints.standing(tx, current.id, by=by)
         standing = timed_out(current, tx.now())
         if standing.status is not Status.WAITING:
             raise ended(standing)
+        url = self._review_url(current.id)
         if "high" in (current.risk, current.payload.get("risk")):
-            url = self._review_url(current.id)
             msg = f"This is high risk and is not decided here. Open the Review link, signed in: {url}"
             raise Forbidden(msg, reviewUrl=url)
+        if capacity.override:
+            msg = f"You could only override whoever is asked, and not from here. Open the Review link, signed in: {url}"
+            raise Forbidden(msg, reviewUrl=url)
+
+    def _switched_off(self, current: Breakpoint) -> Told:
+        """Say that it does not count, and show nothing: who said it is not known."""
+        url = self._review_url(current.id)
+        msg = f"This channel was switched off, and nothing was changed. Open the Review link, signed in: {url}"
+        return Told(done=False, message=msg, error=_nothing_here())
 
     def _refuse(self, tx: Transaction, saying: _Saying, error: AssentError, *, stranger: bool = False) -> Told:
         """Say why it does not count, once: the same words heard again later must not count either."""
@@ -243,6 +257,10 @@ def _delivery(tx: Transaction, stored: StoredChannel, heard: Heard) -> Delivery:
         answered = [each for each in sent if heard.trace.items() <= (traced(each.trace) or {}).items()]
         if answered:
             return answered[-1]
+        if any(each.trace is None and each.state in {"pending", "sending"} for each in sent):
+            # It was sent a moment ago, and that is not written down yet: whoever says it says it again.
+            msg = "This message is being sent at this moment; say it again in a while."
+            raise Unavailable(msg)
     msg = "This channel has sent no such message."
     raise NotFound(msg)
 

@@ -14,9 +14,10 @@ from assent.domain.instants import SECOND
 from assent.domain.notes import Purpose
 from assent.domain.preferences import deputy
 from assent.domain.routes import PERSON, Route, Step, StepKind, chosen, named, people, steps
-from assent.domain.routes_file import read, written
-from assent.domain.routing import Deputy
-from assent.services.addressing import PLACE, Plan, Reach, queue, reaches
+from assent.domain.routes_file import written
+from assent.domain.routing import Deputy, eligible
+from assent.domain.strategies import NEEDS_EXPERTS
+from assent.services.addressing import PLACE, Plan, Reach, kept_route, may_be_told, not_before, queue, reaches
 from assent.services.breakpoints import needs_ticket
 from assent.services.switchboard import Switchboard
 from assent.store.breakpoints import Deadline
@@ -35,6 +36,10 @@ UNTELLABLE = (AssentError, msgspec.MsgspecError, ValueError, LookupError, TypeEr
 _log = structlog.get_logger()
 
 
+class Untold(Exception):
+    """Somebody could not be told of this breakpoint; it is tried again in a minute."""
+
+
 @dataclass(slots=True)
 class Going:
     """One breakpoint on its way, as far as it has come in this transaction."""
@@ -51,25 +56,36 @@ class DelegationService:
     def __init__(self) -> None:
         self.has_channels = False
         """Whether any project has one, as of the last look: without, nobody has to hurry."""
+        self._put_off: dict[str, int] = {}
 
     def advance_due(self, tx: Transaction) -> int:
         """Bring forward a batch of what is due, one node at a time; return how many were looked at."""
         self.has_channels = tx.channels.any()
         due = tx.routings.take_due(tx.now(), limit=BATCH)
         for routing in due:
-            try:
-                self._advance(tx, routing)
-            except UNTELLABLE as error:
-                # One that cannot be told keeps none of the others from it.
-                _log.warning("delegation_failed", breakpoint=routing.breakpoint_id, error=str(error))
-                tx.routings.save(replace(routing, next_at=tx.now() + AGAIN))
+            until = self._put_off.pop(routing.breakpoint_id, None)
+            if until is None:
+                self._try(tx, routing)
+            else:
+                tx.routings.save(replace(routing, next_at=until))
         return len(due)
+
+    def _try(self, tx: Transaction, routing: Routing) -> None:
+        """Bring one forward, or leave all as it was; what cannot be told keeps none of the others from it."""
+        try:
+            self._advance(tx, routing)
+        except UNTELLABLE as error:
+            # Nothing of this batch is written; next time, this one is put off.
+            self._put_off[routing.breakpoint_id] = tx.now() + AGAIN
+            _log.warning("delegation_failed", breakpoint=routing.breakpoint_id, error=str(error))
+            raise Untold(routing.breakpoint_id) from error
 
     def _advance(self, tx: Transaction, routing: Routing) -> None:
         now = tx.now()
         current = tx.breakpoints.get(routing.breakpoint_id, project=routing.project)
-        events = tx.breakpoints.events(current.id, after=0)
-        going = Going(routing, current, now, events[0], [each for each in events if each.seq > routing.seen])
+        [created] = tx.breakpoints.events(current.id, limit=1)
+        told = tx.breakpoints.events(current.id, after=routing.seen, limit=max(1, current.version - routing.seen))
+        going = Going(routing, current, now, created, told)
         if current.status is not Status.WAITING:
             self._close(tx, going)
         elif current.overdue(now):
@@ -81,10 +97,10 @@ class DelegationService:
     def _go_on(self, tx: Transaction, going: Going) -> None:
         if going.routing.done == 0:
             going.routing = self._chosen(tx, going)
-        route = _route(going.routing)
-        if route is None:
-            tx.routings.save(replace(going.routing, next_at=None))
+        if going.routing.route is None:
+            tx.routings.save(going.routing)
             return
+        route = kept_route(going.routing)
         plan = steps(route, going.current.created_at)
         for step in _due(plan[going.routing.done :], going.now):
             self._take(tx, going, route, step)
@@ -107,7 +123,9 @@ class DelegationService:
             route = route or Route(id="", pattern="*", channels=())
             route = replace(route, channels=tuple(dict.fromkeys((*route.channels, *tickets))))
         if route is None:
-            return replace(going.routing, done=1)
+            # Without a ticket it cannot be approved: somebody may still set up what makes one.
+            missing = needs_ticket(tx, current)
+            return replace(going.routing, done=int(not missing), next_at=going.now + AGAIN if missing else None)
         kept = msgspec.json.encode(written(route)).decode()
         return replace(going.routing, route_id=route.id or None, route=kept)
 
@@ -115,22 +133,22 @@ class DelegationService:
         if step.kind is StepKind.ASK:
             self._ask(tx, going, route)
         elif step.kind is StepKind.REMIND:
-            self._remind(tx, going, step.index)
+            self._remind(tx, going, route, step.index)
         elif step.kind is StepKind.ESCALATE:
             self._escalate(tx, going, route, step.index)
         else:
             self._time_out(tx, going, route)
 
     def _ask(self, tx: Transaction, going: Going, route: Route) -> None:
-        plan = Plan(route.channels, route.fallback, route.quiet)
-        for reach in self._reaches(tx, going, route.to, plan):
+        asked = self._asked(tx, going, route.to)
+        for reach in reaches(tx, going.current.project, asked, _plan(route, going), now=going.now):
             queue(tx, going.current, going.created, Purpose.ASK, reach)
 
-    def _reaches(self, tx: Transaction, going: Going, to: Sequence[str], plan: Plan) -> list[Reach]:
+    def _asked(self, tx: Transaction, going: Going, to: Sequence[str]) -> list[str]:
+        """Return whom these targets mean, or whoever stands in for them."""
         directory = tx.people.directory(going.current.project, named(to, going.current))
         meant = people(to, going.current, directory)
-        asked = [self._stands_in(tx, going, each) for each in meant]
-        return reaches(tx, going.current.project, list(dict.fromkeys(asked)), plan, now=going.now)
+        return list(dict.fromkeys(self._stands_in(tx, going, each) for each in meant))
 
     def _stands_in(self, tx: Transaction, going: Going, person: str) -> str:
         """Return who is asked in place of somebody who is away; from now on they may answer."""
@@ -142,37 +160,41 @@ class DelegationService:
             if instead is None or instead == person:
                 break
             found = instead
-        able = tx.people.directory(going.current.project, [found]).people
-        if found == person or found not in able:
+        if found == person or not _may_stand_in(tx, going.current, found):
             return person
         self._record(tx, going, Action.DELEGATE, {"from": person, "to": found})
         self._admit(going, Deputy(found, person))
         return found
 
-    def _remind(self, tx: Transaction, going: Going, index: int) -> None:
-        current = going.current
+    def _remind(self, tx: Transaction, going: Going, route: Route, index: int) -> None:
+        current, plan = going.current, _plan(route, going)
         answered = {PERSON + each.person for each in tx.breakpoints.responses(current.id)} if current.votes else set()
-        lines = [each for each in tx.deliveries.told(current.id) if each[1] not in answered]
+        lines = [each for each in tx.deliveries.to_remind(current.id, now=going.now) if each[1] not in answered]
         known = {each.id: each for each in tx.channels.in_project(current.project)}
-        there = [(known[channel], recipient) for channel, recipient in lines if channel in known]
+        there = [
+            Reach(known[channel], recipient, plan.fallback, not_before(tx, recipient, plan, now=going.now))
+            for channel, recipient in lines
+            if channel in known and may_be_told(tx, current.project, recipient)
+        ]
         if not there:
             return
-        to: list[Json] = sorted({_shown(stored.name, recipient) for stored, recipient in there})
+        to: list[Json] = sorted({_shown(each.channel.name, each.recipient) for each in there})
         event = self._record(tx, going, Action.REMIND, {"n": index + 1, "to": to})
-        for stored, recipient in there:
-            queue(tx, going.current, event, Purpose.REMIND, Reach(stored, recipient))
+        for reach in there:
+            queue(tx, going.current, event, Purpose.REMIND, reach)
 
     def _escalate(self, tx: Transaction, going: Going, route: Route, index: int) -> None:
         level = route.escalate[index]
-        plan = Plan(level.channels or route.channels, route.fallback, quiet=False)
-        ways = self._reaches(tx, going, level.to, plan)
+        asked = self._asked(tx, going, level.to)
         directory = tx.people.directory(going.current.project, named(level.to, going.current))
         meant = people(level.to, going.current, directory)
-        deputies = [each.recipient.removeprefix(PERSON) for each in ways if each.recipient != PLACE]
-        for person in dict.fromkeys((*meant, *deputies)):
+        for person in dict.fromkeys((*meant, *asked)):
             self._admit(going, Deputy(person))
         event = self._record(tx, going, Action.ESCALATE, {"level": index + 1, "to": list(meant)})
-        for reach in ways:
+        plan = replace(_plan(route, going), channels=level.channels or route.channels, quiet=False)
+        for reach in reaches(tx, going.current.project, asked, plan, now=going.now):
+            # Whoever would have been asked in the morning is asked now.
+            tx.deliveries.supersede_line(going.current.id, reach.channel.id, reach.recipient, now=going.now)
             queue(tx, going.current, event, Purpose.ESCALATE, reach)
 
     def _time_out(self, tx: Transaction, going: Going, route: Route) -> None:
@@ -198,7 +220,9 @@ class DelegationService:
     def _close(self, tx: Transaction, going: Going) -> None:
         """Whatever was said about it must not look open any more."""
         current = going.current
-        tx.deliveries.supersede_unsent(current.id, now=going.now)
+        everywhere = tx.channels.in_project(current.project)
+        following = [each.id for each in everywhere if (kind := Switchboard.kind(each)) is not None and kind.follows]
+        tx.deliveries.supersede_unsent(current.id, following=following, now=going.now)
         self._follow(tx, going)
         end = next((each for each in going.told if each.type in ENDS), None)
         if end is not None:
@@ -227,10 +251,19 @@ def ticket_channels(tx: Transaction, asked: Breakpoint) -> tuple[str, ...]:
     return tuple(each.name for each in tx.channels.in_project(asked.project) if each.type == "jira")
 
 
-def _route(routing: Routing) -> Route | None:
-    if routing.route is None:
-        return None
-    return read(msgspec.json.decode(routing.route), route_id=routing.route_id or "")
+def _plan(route: Route, going: Going) -> Plan:
+    ends = going.current.due_at
+    if route.timeout is not None:
+        ends = min(ends, going.current.created_at + route.timeout.after * SECOND)
+    return Plan(route.channels, route.fallback, route.quiet, ends)
+
+
+def _may_stand_in(tx: Transaction, asked: Breakpoint, person: str) -> bool:
+    """Whether a deputy can answer for somebody else: not without the right, and not who has a voice of their own."""
+    names = [name for seat in asked.seats for name in seat.names]
+    directory = tx.people.directory(asked.project, [*names, person])
+    seated = any(person in eligible(seat, directory) for seat in asked.seats)
+    return person in directory.people and not (seated and asked.strategy in NEEDS_EXPERTS)
 
 
 def _due(left: Sequence[Step], now: int) -> list[Step]:

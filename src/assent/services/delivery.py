@@ -20,14 +20,13 @@ from assent.domain.breakpoint import Breakpoint, Event, Status
 from assent.domain.errors import Conflict, InvalidRequest, Unavailable
 from assent.domain.instants import SECOND
 from assent.domain.notes import Digest, Note, Purpose
-from assent.domain.routes import EXPERTS, named, people
 from assent.outbound import Outbound, Permanent, Transient
 from assent.ports import Database, Incoming, Posted
-from assent.services.addressing import WINDOW, addressee, fall_back, planned, traced
+from assent.services.addressing import WINDOW, addressee, fall_back, may_be_told, paced, planned, traced
 from assent.services.secrets import SecretService
 from assent.services.switchboard import Switchboard
 from assent.store.channels import StoredChannel
-from assent.store.deliveries import CALLBACK, Attempt, Delivery
+from assent.store.deliveries import CALLBACK, DIGEST, HAS_ANOTHER_WAY, JOB, Attempt, Delivery
 from assent.store.transaction import Transaction
 from assent.telemetry import Metrics
 
@@ -37,14 +36,16 @@ QUESTION_LADDER = (5, 30, 120, 600, 1_800, 3_600)
 """The same for what people are asked, which is worth less by the hour; then hourly, until the breakpoint ends."""
 PATIENCE = 4
 """After so many failures another channel is tried, where the route names one."""
-CLOSE_TRIES = 30
-"""How often to try to close a message: a day, after the ladder."""
+ENDED_TRIES = 30
+"""How often to try to tell of what has ended: about a day."""
 JITTER = 0.2
 LEASE = 30 * SECOND
 """How long one attempt may take before another worker may try."""
 LONGEST_ATTEMPT = 25.0
 FRESH = 10 * SECOND
 """How old the news that a channel is well may be before it is written again."""
+FALL_BACK_BATCH = 100
+MOST_TOLD = 100_000
 NAMED = 20
 """How many a message that tells of many names one by one."""
 STUCK = 60 * SECOND
@@ -132,8 +133,10 @@ class DeliveryService:
             return False
         elif _is_pointless(tx, head, current, now):
             tx.deliveries.supersede(head, now=now)
-        elif problem := _unusable(tx.channels.find(head.channel)):
+        elif problem := _unusable(stored := tx.channels.find(head.channel)):
             self._bury(tx, head, current, problem)
+        elif held := _one_too_many(tx, head, stored, now):
+            tx.deliveries.hold_back(held, now=now)
         else:
             return False
         return True
@@ -142,13 +145,13 @@ class DeliveryService:
         tx.deliveries.give_up(dead, error=error, now=tx.now())
         self._fall_back(tx, dead, current)
 
-    def _fall_back(self, tx: Transaction, dead: Delivery, current: Breakpoint) -> bool:
-        """What is dead on one channel goes out by the next; an ending that cannot be told is not told elsewhere."""
-        if dead.fallback is None or dead.purpose == Purpose.CLOSE:
-            return False
-        event = tx.breakpoints.events(dead.breakpoint_id, after=dead.seq - 1, limit=1)[0]
-        directory = tx.people.directory(dead.project, named((EXPERTS,), current))
-        return fall_back(tx, dead, current, event, people((EXPERTS,), current, directory))
+    def _fall_back(self, tx: Transaction, dead: Delivery, current: Breakpoint) -> None:
+        """What is dead on one channel goes out by the next; not what has arrived once, and not after the end."""
+        if dead.fallback is None or dead.purpose == Purpose.CLOSE or dead.trace is not None:
+            return
+        if current.status is Status.WAITING and not current.overdue(tx.now()):
+            [event] = tx.breakpoints.events(dead.breakpoint_id, after=dead.seq - 1, limit=1)
+            fall_back(tx, dead, current, event)
 
     def _note(self, tx: Transaction, claimed: Delivery, current: Breakpoint, event: Event) -> Note:
         return Note(
@@ -191,7 +194,8 @@ class DeliveryService:
         wait = self._wait(tx, claim, sent, jitter)
         if wait is None:
             if tx.deliveries.record(replace(delivery, state="dead", last_error=sent.error), now=now):
-                self._fall_back(tx, delivery, claim.breakpoint)
+                current = tx.breakpoints.look(delivery.breakpoint_id, project=delivery.project)
+                self._fall_back(tx, delivery, current)
             return
         later = replace(delivery, state="pending", next_at=now + round(wait * SECOND), last_error=sent.error)
         if tx.deliveries.record(later, now=now):
@@ -206,8 +210,8 @@ class DeliveryService:
             return None
         if claim.channel is None:
             rung = LADDER[failures - 1] if failures <= len(LADDER) else None
-        elif delivery.purpose == Purpose.CLOSE:
-            rung = _question_rung(failures) if failures <= CLOSE_TRIES else None
+        elif claim.breakpoint.status is not Status.WAITING:
+            rung = _question_rung(failures) if failures <= ENDED_TRIES else None
         elif delivery.fallback is not None and failures > PATIENCE:
             rung = None
         else:
@@ -224,12 +228,18 @@ class DeliveryService:
             tx.deliveries.plan_digest(channel, recipient, at=planned(pace, now), now=now)
             return None
         lease = now + LEASE
-        taken = tx.deliveries.take_digest(channel, recipient, now=now, lease=lease)
         stored = tx.channels.find(channel)
         problem = _unusable(stored)
+        # What is to be sent another way is sent one by one: not too many in one transaction.
+        most = FALL_BACK_BATCH if problem else MOST_TOLD
+        taken = tx.deliveries.take_digest(channel, recipient, most=most, now=now, lease=lease)
+        if any(each.attempts > len(LADDER) and each.last_error is None for each in taken):
+            problem = "Every worker that tried it died."
         if not taken or stored is None or problem:
             if taken:
                 self._end_digest_dead(tx, taken, problem or "This channel is not there any more.", lease)
+            if len(taken) == most:
+                tx.deliveries.plan_digest(channel, recipient, at=now + SECOND, now=now)
             return None
         waiting = self._waiting(tx, taken)
         ended = sum(1 for each in taken if each.purpose == Purpose.CLOSE and tx.deliveries.thread(each.line))
@@ -259,10 +269,11 @@ class DeliveryService:
     def _end_digest_dead(self, tx: Transaction, taken: Sequence[Delivery], error: str, lease: int) -> None:
         now = tx.now()
         tx.deliveries.end_digest(replace(taken[0], state="dead", last_error=error), lease=lease, now=now)
-        for each in taken:
-            current = tx.breakpoints.look(each.breakpoint_id, project=each.project)
-            if current.status is Status.WAITING:
-                self._fall_back(tx, each, current)
+        self._fall_back_all(tx, taken)
+
+    def _fall_back_all(self, tx: Transaction, dead: Sequence[Delivery]) -> None:
+        for each in dead:
+            self._fall_back(tx, each, tx.breakpoints.look(each.breakpoint_id, project=each.project))
 
     def record_digest(self, tx: Transaction, claim: DigestClaim, sent: Sent, *, jitter: float) -> None:
         """Write down for all of them how it went."""
@@ -275,9 +286,14 @@ class DeliveryService:
             tx.deliveries.end_digest(done, lease=claim.lease, now=now)
             return
         tries = claim.digest.attempt
-        if sent.final or sent.gone or (first.fallback is not None and tries > PATIENCE):
+        if sent.final or sent.gone:
             self._end_digest_dead(tx, claim.taken, sent.error, claim.lease)
             return
+        if tries > PATIENCE:
+            # Only what has another way is given up on this one.
+            dead = replace(first, state="dead", last_error=sent.error)
+            tx.deliveries.end_digest(dead, lease=claim.lease, now=now, only=HAS_ANOTHER_WAY)
+            self._fall_back_all(tx, claim.taken)
         wait = max(_question_rung(tries) * (1 + JITTER * jitter), sent.retry_after or 0)
         at = now + round(wait * SECOND)
         pace = tx.paces.take(first.channel, first.recipient)
@@ -290,13 +306,18 @@ class DeliveryService:
     def heal(self, tx: Transaction) -> int:
         """Queue again what no worker looks after any more: its job failed, or was lost with a database's crash."""
         now = tx.now()
+        # The minute in the key: every node heals, and together they queue one job.
+        minute = now // STUCK * STUCK
         stuck = tx.deliveries.stuck(now - STUCK, limit=HEAL_BATCH)
+        looked_after = {key.partition(":")[0] for key in tx.open_jobs(JOB)} if stuck else set()
         for delivery in stuck:
-            # The minute in the key: every node heals, and together they queue one job.
-            tx.deliveries.enqueue(delivery, delay=0, why=f":heal:{now // STUCK}")
+            if delivery.id not in looked_after:
+                tx.deliveries.enqueue(delivery, delay=0, why=f":heal:{minute}")
         digests = tx.deliveries.stuck_digests(now - STUCK, limit=HEAL_BATCH)
+        planned_for = {key.rpartition(":")[0] for key in tx.open_jobs(DIGEST)} if digests else set()
         for channel, recipient in digests:
-            tx.deliveries.plan_digest(channel, recipient, at=now // STUCK * STUCK, now=now)
+            if f"{channel}:{recipient}" not in planned_for:
+                tx.deliveries.plan_digest(channel, recipient, at=minute, now=now)
         return len(stuck) + len(digests)
 
     def retry(self, tx: Transaction, delivery_id: str, *, by: Principal) -> Delivery:
@@ -341,9 +362,19 @@ def _is_pointless(tx: Transaction, delivery: Delivery, current: Breakpoint, now:
     """Whether nobody needs this message: the question is answered, or nothing was said that had to be closed."""
     if delivery.purpose == Purpose.CLOSE:
         return tx.deliveries.thread(delivery.line) is None
-    asks = delivery.purpose in {Purpose.ASK, Purpose.REMIND, Purpose.ESCALATE}
-    follows = current.status is not Status.WAITING or current.overdue(now)
-    return asks and follows and not _follows(tx, delivery)
+    if delivery.purpose not in {Purpose.ASK, Purpose.REMIND, Purpose.ESCALATE}:
+        return False
+    if not may_be_told(tx, delivery.project, delivery.recipient):
+        return True
+    ended = current.status is not Status.WAITING or current.overdue(now)
+    return ended and not _follows(tx, delivery)
+
+
+def _one_too_many(tx: Transaction, head: Delivery, stored: StoredChannel | None, now: int) -> Delivery | None:
+    """Count what waited for the end of quiet hours, now that they are over; return it if others are told with it."""
+    if stored is None or head.attempts or head.created_at >= head.next_at:
+        return None
+    return paced(tx, head, stored, now=now)
 
 
 def _follows(tx: Transaction, delivery: Delivery) -> bool:
@@ -397,6 +428,9 @@ class Courier:
         line: Mapping[str, str] = {name: payload[name] for name in ("breakpoint_id", "channel", "recipient")}
         while claim := await self._database.write(lambda tx: self._service.claim(tx, line, worker=self._worker)):
             sent = await self._timed(partial(self._send, claim))
+            if sent.said is not None and claim.channel is not None and self.on_said is not None:
+                # Before it is noted as sent: if we die in between, it is asked and answered again, and counts once.
+                await self.on_said(claim.channel, sent.said)
             await self._record(claim, sent)
 
     async def digest(self, payload: Mapping[str, Any]) -> None:
@@ -416,8 +450,6 @@ class Courier:
         self._count(claim.channel.type if claim.channel else claim.delivery.channel, sent)
         if sent.error is not None:
             _log.info("delivery_failed", delivery=claim.delivery.id, attempt=claim.delivery.attempts, error=sent.error)
-        if sent.said is not None and claim.channel is not None and self.on_said is not None:
-            await self.on_said(claim.channel, sent.said)
 
     def _count(self, channel: str, sent: Sent) -> None:
         outcome = "sent" if sent.error is None else "dead" if sent.final or sent.gone else "failed"

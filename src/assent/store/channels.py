@@ -94,6 +94,11 @@ class Channels:
             raise _missing(channel_id)
         return found
 
+    def live(self, channel_id: str) -> StoredChannel | None:
+        """Return a channel as it is at this moment; None for one that is switched off or removed."""
+        found = self.find(channel_id)
+        return found if found is not None and found.enabled and found.removed_at is None else None
+
     def any(self) -> bool:
         """Whether any project has one."""
         return bool(self._session.all("SELECT 1 FROM assent_channels WHERE removed_at IS NULL LIMIT 1", {}))

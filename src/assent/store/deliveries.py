@@ -55,7 +55,30 @@ ANSWERED = """
 SUPERSEDE_UNSENT = """
     UPDATE assent_deliveries SET state = 'superseded', updated_at = :now
     WHERE breakpoint_id = :breakpoint_id AND channel <> 'callback' AND state = 'pending'
-      AND purpose IN ('ask', 'remind', 'escalate') AND (attempts = 0 OR digested = 1)"""
+      AND purpose IN ('ask', 'remind', 'escalate') AND (attempts = 0 OR digested = 1 OR EXISTS (
+        SELECT 1 FROM assent_deliveries AS told
+        WHERE told.breakpoint_id = assent_deliveries.breakpoint_id AND told.channel = assent_deliveries.channel
+          AND told.recipient = assent_deliveries.recipient AND told.trace IS NOT NULL AND told.digested = 0))"""
+SUPERSEDE_LINE = """
+    UPDATE assent_deliveries SET state = 'superseded', updated_at = :now
+    WHERE breakpoint_id = :breakpoint_id AND channel = :channel AND recipient = :recipient AND state = 'pending'
+      AND purpose IN ('ask', 'remind') AND attempts = 0 AND next_at > :now"""
+# What is to be told later, when quiet hours are over, needs no reminder before.
+SELECT_TO_REMIND = """
+    SELECT DISTINCT channel, recipient FROM assent_deliveries AS told
+    WHERE breakpoint_id = :breakpoint_id AND channel <> 'callback' AND purpose IN ('ask', 'remind', 'escalate')
+      AND state NOT IN ('dead', 'superseded') AND NOT EXISTS (
+        SELECT 1 FROM assent_deliveries AS later
+        WHERE later.breakpoint_id = told.breakpoint_id AND later.channel = told.channel
+          AND later.recipient = told.recipient AND later.state = 'pending' AND later.digested = 0
+          AND later.attempts = 0 AND later.next_at > :now)"""
+HOLD_BACK = f"""
+    UPDATE assent_deliveries SET digested = 1, next_at = :next_at, updated_at = :now
+    WHERE id = :id AND attempts = :attempts AND {_OPEN}"""
+# Of an attempt whose worker died nobody knows; tried again by hand, it counts as one that failed.
+FORGET_DEATHS = """
+    UPDATE assent_attempts SET error = 'Its worker died.', milliseconds = 0
+    WHERE delivery_id = :id AND milliseconds IS NULL"""
 # What was told of it on its own; what stood in a digest has nothing to be closed.
 SELECT_TOLD = """
     SELECT DISTINCT channel, recipient FROM assent_deliveries
@@ -70,8 +93,10 @@ SELECT_TICKET = """
     WHERE d.breakpoint_id = :breakpoint_id AND c.type = 'jira' AND d.trace IS NOT NULL LIMIT 1"""
 TAKE_DIGEST = """
     UPDATE assent_deliveries SET state = 'sending', attempts = attempts + 1, next_at = :lease, updated_at = :now
-    WHERE channel = :channel AND recipient = :recipient AND digested = 1
-      AND (state = 'pending' OR (state = 'sending' AND next_at <= :now))"""
+    WHERE id IN (
+        SELECT id FROM assent_deliveries
+        WHERE channel = :channel AND recipient = :recipient AND digested = 1
+          AND (state = 'pending' OR (state = 'sending' AND next_at <= :now)) ORDER BY id LIMIT :most)"""
 SELECT_DIGEST = f"""
     {_LISTED} WHERE channel = :channel AND recipient = :recipient AND digested = 1 AND state = 'sending'
       AND next_at = :lease ORDER BY id"""
@@ -79,6 +104,7 @@ END_DIGEST = """
     UPDATE assent_deliveries
     SET state = :state, next_at = :next_at, last_error = :error, trace = :trace, updated_at = :now
     WHERE channel = :channel AND recipient = :recipient AND digested = 1 AND state = 'sending' AND next_at = :lease"""
+HAS_ANOTHER_WAY = "AND fallback IS NOT NULL AND purpose <> 'close'"
 SELECT_STUCK_DIGESTS = """
     SELECT DISTINCT channel, recipient FROM assent_deliveries
     WHERE digested = 1 AND state IN ('pending', 'sending') AND next_at < :before LIMIT :limit"""
@@ -183,9 +209,26 @@ class Deliveries:
         """Nobody needs it any more."""
         self._session.write(SUPERSEDE, [{"id": delivery.id, "attempts": delivery.attempts, "now": now}])
 
-    def supersede_unsent(self, breakpoint_id: str, *, now: int) -> None:
-        """It has ended: nobody has to be asked any more."""
-        self._session.write(SUPERSEDE_UNSENT, [{"breakpoint_id": breakpoint_id, "now": now}])
+    def supersede_unsent(self, breakpoint_id: str, *, following: Sequence[str], now: int) -> None:
+        """It has ended: nobody has to be asked any more, but whoever follows everything is told all the same."""
+        test, params = among("channel", following, self._session.dialect)
+        row = params | {"breakpoint_id": breakpoint_id, "now": now}
+        self._session.write(f"{SUPERSEDE_UNSENT} AND NOT {test}", [row])
+
+    def supersede_line(self, breakpoint_id: str, channel: str, recipient: str, *, now: int) -> None:
+        """What was to be told there later is told now, in another way."""
+        row = {"breakpoint_id": breakpoint_id, "channel": channel, "recipient": recipient, "now": now}
+        self._session.write(SUPERSEDE_LINE, [row])
+
+    def to_remind(self, breakpoint_id: str, *, now: int) -> list[tuple[str, str]]:
+        """Return the channels and recipients that know of it, alone or with others."""
+        rows = self._session.all(SELECT_TO_REMIND, {"breakpoint_id": breakpoint_id, "now": now})
+        return [(row[0], row[1]) for row in rows]
+
+    def hold_back(self, held: Delivery, *, now: int) -> None:
+        """Have it told together with others."""
+        row = {"id": held.id, "attempts": held.attempts, "next_at": held.next_at, "now": now}
+        self._session.write(HOLD_BACK, [row])
 
     def answered(self, delivery_id: str, *, now: int) -> bool:
         """Somebody answered this very message."""
@@ -203,15 +246,15 @@ class Deliveries:
     def has_ticket(self, breakpoint_id: str) -> bool:
         return bool(self._session.all(SELECT_TICKET, {"breakpoint_id": breakpoint_id}))
 
-    def take_digest(self, channel: str, recipient: str, *, now: int, lease: int) -> list[Delivery]:
-        """Take all that is held back for somebody, for one attempt."""
+    def take_digest(self, channel: str, recipient: str, *, most: int, now: int, lease: int) -> list[Delivery]:
+        """Take what is held back for somebody, for one attempt."""
         params: dict[str, Any] = {"channel": channel, "recipient": recipient, "lease": lease}
-        if not self._session.change(TAKE_DIGEST, params | {"now": now}):
+        if not self._session.change(TAKE_DIGEST, params | {"most": most, "now": now}):
             return []
         return [Delivery(*row) for row in self._session.all(SELECT_DIGEST, params)]
 
-    def end_digest(self, first: Delivery, *, lease: int, now: int) -> None:
-        """Write the state and the trace of the first over all that were taken with it."""
+    def end_digest(self, first: Delivery, *, lease: int, now: int, only: str = "") -> None:
+        """Write the state and the trace of the first over all that were taken with it, or only some of them."""
         params = {
             "channel": first.channel,
             "recipient": first.recipient,
@@ -222,7 +265,7 @@ class Deliveries:
             "trace": first.trace,
             "now": now,
         }
-        self._session.write(END_DIGEST, [params])
+        self._session.write(f"{END_DIGEST} {only}", [params])
 
     def stuck_digests(self, before: int, *, limit: int) -> list[tuple[str, str]]:
         rows = self._session.all(SELECT_STUCK_DIGESTS, {"before": before, "limit": limit})
@@ -288,7 +331,10 @@ class Deliveries:
     def revive(self, ended: Delivery, *, now: int) -> bool:
         """Have it sent once more; False if it is not any more as it was."""
         params = {"id": ended.id, "project_id": ended.project, "state": ended.state, "now": now}
-        return self._session.change(REVIVE, params) == 1
+        if self._session.change(REVIVE, params) != 1:
+            return False
+        self._session.write(FORGET_DEATHS, [{"id": ended.id}])
+        return True
 
     def get(self, delivery_id: str, *, project: str, created_by_id: str | None = None) -> Delivery:
         """Return it, with a creator only if the breakpoint is theirs, or raise NotFound."""

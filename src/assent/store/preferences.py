@@ -1,9 +1,11 @@
 """How people want to be reached."""
 
+import contextlib
 from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from assent.domain.errors import InvalidRequest
 from assent.domain.preferences import Preferences, read, written
 from assent.ports import Session
 from assent.store.breakpoints import to_json
@@ -21,10 +23,14 @@ class PreferenceStore:
         self._session = session
 
     def of(self, person_ids: Sequence[str]) -> Mapping[str, Preferences]:
-        """Return the preferences of those who have any, by person's id."""
+        """Return the preferences of those who have any, by person's id; what cannot be read counts as none."""
         test, params = among("person_id", person_ids, self._session.dialect)
         rows = self._session.all(f"SELECT person_id, content FROM assent_preferences WHERE {test}", params)
-        return {row[0]: read(msgspec.json.decode(row[1])) for row in rows}
+        found: dict[str, Preferences] = {}
+        for person_id, content in rows:
+            with contextlib.suppress(InvalidRequest, msgspec.MsgspecError):
+                found[person_id] = read(msgspec.json.decode(content))
+        return found
 
     def put(self, person_id: str, preferences: Preferences, *, now: int) -> None:
         row = {"person_id": person_id, "content": to_json(written(preferences)), "updated_at": now}

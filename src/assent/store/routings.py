@@ -11,11 +11,12 @@ from assent.ports import Session
 from assent.store.sql import among
 
 COLUMNS = ("breakpoint_id", "project_id", "route_id", "route", "done", "seen", "deputies", "next_at")
-# Nothing is begun where there is no channel: whoever uses none pays next to nothing.
+# Nothing is begun where there is no channel and no ticket is demanded: whoever uses none pays next to nothing.
 BEGIN = """
     INSERT INTO assent_routings (breakpoint_id, project_id, done, seen, deputies, next_at, created_at)
     SELECT :id, :project_id, 0, 0, '[]', :at, :at
-    WHERE EXISTS (SELECT 1 FROM assent_channels WHERE project_id = :project_id AND removed_at IS NULL)"""
+    WHERE EXISTS (SELECT 1 FROM assent_channels WHERE project_id = :project_id AND removed_at IS NULL)
+       OR EXISTS (SELECT 1 FROM assent_projects WHERE id = :project_id AND policy LIKE '%"ticketTags"%')"""
 CHANGED = "UPDATE assent_routings SET next_at = :at WHERE (next_at IS NULL OR next_at > :at) AND"
 SELECT_DUE = """
     SELECT r.breakpoint_id FROM assent_routings r JOIN assent_breakpoints b ON b.id = r.breakpoint_id

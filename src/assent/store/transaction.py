@@ -75,6 +75,10 @@ class Transaction:
         self.session.dirty = True
         self._jobs.put(self.session.alchemy(), job, key=key, payload=payload, delay=delay)
 
+    def open_jobs(self, job: str) -> frozenset[str]:
+        """Return the keys of the jobs of this name that somebody still has to finish."""
+        return self._jobs.open(self.session.alchemy(), job)
+
     @cached_property
     def audit(self) -> Audit:
         return Audit(self.session)

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assent.channels.jira.channel import JiraChannel, Polled
+from assent.channels.jira.reading import Meaning
 from assent.domain.errors import AlreadyEnded, DigestMismatch, Forbidden, InvalidRequest, Unauthenticated
 from assent.outbound import Transient
 from assent.ports import Heard, Incoming, Told, Wish
@@ -213,6 +214,73 @@ async def test_nobody_speaks_for_another_by_changing_their_comment(channel: Make
     assert live.hear(hook(jira)) == []
     await live.look(found.take)
     assert [each for told in found for each in live.hear(told)] == []
+
+
+async def test_of_several_answers_of_one_person_the_last_counts(channel: Make, jira: Jira) -> None:
+    live, found = channel(jira, commentWords=True), Taken()
+    await live.send(note(PLACE))
+    jira.say("OPS-1", "approve", by="acc-ann")
+    jira.say("OPS-1", "reject: not today", by="acc-bob")
+    jira.move("OPS-1", "Approved", by="acc-ann")
+    jira.say("OPS-1", "reject: I read it again", by="acc-ann")
+    jira.say("OPS-1", "What is this about", by="acc-ann")
+    await live.look(found.take)
+    heard = [each for told in found for each in live.hear(told)]
+    assert [(each.identity, each.said["approved"], each.comment) for each in heard] == [
+        ("acc-bob", False, "not today"),
+        ("acc-ann", False, "I read it again"),
+    ]
+
+
+async def test_a_move_counts_instead_of_what_its_author_wrote_before(channel: Make, jira: Jira) -> None:
+    live, found = channel(jira, commentWords=True), Taken()
+    await live.send(note(PLACE))
+    jira.say("OPS-1", "approve", by="acc-ann")
+    jira.move("OPS-1", "Declined", by="acc-ann")
+    await live.look(found.take)
+    assert [each.said["approved"] for told in found for each in live.hear(told)] == [False]
+
+
+async def test_an_answer_that_was_taken_back_brings_no_older_one_back(channel: Make, jira: Jira) -> None:
+    live, found = channel(jira, commentWords=True), Taken()
+    await live.send(note(PLACE))
+    jira.say("OPS-1", "approve", by="acc-ann")
+    jira.move("OPS-1", "Declined", by="acc-ann")
+    jira.move("OPS-1", "To Do", by="acc-bob")
+    await live.look(found.take)
+    assert [each for told in found for each in live.hear(told)] == []
+
+
+ANN = {"accountId": "acc-ann"}
+EARLY, LATE, LATEST = (f"2026-11-16T10:0{n}:00.000+0000" for n in range(3))
+SAID = [
+    {"id": "9", "author": ANN, "body": "reject: no", "created": EARLY},
+    {"id": "10", "author": ANN, "body": "approve", "created": LATE},
+]
+
+
+def approvals(comments: list[dict[str, Any]], history: list[dict[str, Any]]) -> list[bool]:
+    fields = {"labels": ["breakpoint", "bp-bp_1"], "status": {"name": "Approved"}}
+    meaning = Meaning({"approved": "Approved"}, {"declined": "Declined"}, words=True)
+    found = meaning.found({"key": "OPS-1", "fields": fields}, history, comments)
+    return [each.said["approved"] for told in found if (each := meaning.read(told, "f", me=None)) is not None]
+
+
+def test_the_order_in_which_jira_lists_them_does_not_matter() -> None:
+    assert approvals(SAID, []) == approvals(SAID[::-1], []) == [True]
+
+
+def test_a_comment_that_is_changed_rejects_from_then_on_and_approves_from_before() -> None:
+    first, last = SAID
+    assert approvals([first | {"updated": LATEST}, last], []) == [False]
+    unsure = [first | {"body": "approve", "updated": LATEST}, last | {"body": "reject: no"}]
+    assert approvals(unsure, []) == [False]
+
+
+def test_a_yes_and_a_no_of_the_same_moment_are_a_no() -> None:
+    move = {"id": "3", "author": ANN, "created": LATE, "items": [{"field": "status", "toString": "Approved"}]}
+    assert approvals([SAID[0] | {"created": LATE}], [move]) == [False]
+    assert approvals(SAID, [move]) == [True]
 
 
 async def test_only_what_is_signed_is_heard(channel: Make, cloud: Jira) -> None:

@@ -11,12 +11,14 @@ APPROVES = frozenset({"approve", "approved", "yes", "lgtm"})
 LONGEST_HEADER, LONGEST_BODY = 2_000, 100_000
 """More than that is read by nobody, and takes long to look through."""
 REJECTS = frozenset({"reject", "rejected", "no"})
-_CASUAL = frozenset({"yes", "no"})
-"""They begin too many other sentences: “no problem”, “yes but”."""
+_CASUAL = frozenset({"no"})
+"""It begins too many other sentences: “no problem”."""
 _ADDRESS = r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]+@[A-Za-z0-9.-]+"
 _FROM = re.compile(rf"(?:(?P<name>[^<>]*)<(?P<inside>{_ADDRESS})>|(?P<bare>{_ADDRESS}))", re.ASCII)
 _QUOTED_STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
-_COMMENT = re.compile(r"\((?:[^()\\]|\\.)*\)")
+_OUTSIDE = re.compile(r'"(?:[^"\\]|\\.)*"|\(|[^"()\\]+', re.DOTALL)
+_INSIDE = re.compile(r"[()]|(?:[^()\\]|\\.)+", re.DOTALL)
+"""The pieces of a header outside of its comments, and inside."""
 _FIRST_WORD = re.compile(r"[^\w]*(?P<word>\w+)(?P<rest>.*)", re.DOTALL)
 _END = re.compile(
     r"-- ?|_{10,}|-{2,} ?(original message|forwarded message|ursprüngliche nachricht).*|from: .+@.+", re.IGNORECASE
@@ -45,24 +47,37 @@ def tokens(message: Message, domain: str) -> list[tuple[str, str]]:
 def proven(message: Message, *, authserv: str, domain: str) -> bool:
     """Whether our own mail server found that DMARC passed for the domain it is from."""
     for value in message.get_all("authentication-results") or []:
-        server, *results = _without_comments(str(value)[:LONGEST_HEADER]).split(";")
-        if server.split()[:1] and server.split()[0].lower() == authserv.lower():
+        found = _bare(str(value))
+        if found is None:
+            return False
+        server, *results = ([word.lower() for word in each.split()] for each in found.split(";"))
+        if server[:1] == [authserv.lower()]:
             # Only the topmost counts: what is below may have come with the message.
             return _passes(results, domain)
     return False
 
 
-def _passes(results: Sequence[str], domain: str) -> bool:
-    found = [each.lower().split() for each in results]
-    dmarc = [each for each in found if each and each[0].startswith("dmarc=")]
-    return bool(dmarc) and all(each[0] == "dmarc=pass" and f"header.from={domain}" in each for each in dmarc)
+def _passes(results: Sequence[Sequence[str]], domain: str) -> bool:
+    dmarc = [each for each in results if each and re.match(r"dmarc(?![\w-])", each[0])]
+    about = [[word for word in each if word.startswith("header.from=")] for each in dmarc]
+    passed = all(re.fullmatch(r"dmarc(/1)?=pass", each[0]) for each in dmarc)
+    return bool(dmarc) and passed and all(each == [f"header.from={domain}"] for each in about)
 
 
-def _without_comments(text: str) -> str:
-    previous = ""
-    while previous != text:
-        previous, text = text, _COMMENT.sub(" ", text)
-    return text
+def _bare(text: str) -> str | None:
+    """Take comments and what is quoted out of a header; None where one of them has no end, or it is too long."""
+    kept, depth, place = "", 0, 0
+    while place < len(text) <= LONGEST_HEADER:
+        found = (_INSIDE if depth else _OUTSIDE).match(text, place)
+        if found is None:
+            return None
+        piece, place = found[0], found.end()
+        if depth == 0 and piece != "(":
+            # Senders choose what is quoted, so it proves nothing; its mark stays, so that nothing moves together.
+            kept += '"' if piece.startswith('"') else piece
+        depth += (piece == "(") - (piece == ")")
+        kept += " " if piece == ")" and depth == 0 else ""
+    return re.sub(r"\s*([=/])\s*", r"\1", kept) if depth == 0 and place == len(text) else None
 
 
 def automatic(message: Message) -> bool:
@@ -86,25 +101,43 @@ def words(message: Message) -> str:
 
 
 def verdict(said: str) -> tuple[bool | None, str]:
-    """Read the first word: an approval, a rejection, or neither; and return the rest as the comment."""
+    """Read the first word: an approval, a rejection, or neither; and return the rest as the comment.
+
+    An approving word that goes on as a sentence is a comment: “approve only once…” is no approval.
+    """
     first = said.strip().split("\n", 1)[0]
     found = _FIRST_WORD.match(said.strip())
     word = found["word"].lower() if found else ""
     if found is None or word not in APPROVES | REJECTS or first.rstrip().endswith("?"):
         return None, said.strip()
     rest = found["rest"]
-    if word in _CASUAL and re.match(r"[^\S\n]*\w", rest):
+    if word in APPROVES | _CASUAL and (re.match(r"[^\S\n]*\w", rest) or "?" in first):
         return None, said.strip()
     return word in APPROVES, rest.lstrip(" \t\n.,:;!*_–—-").strip()
 
 
 def _body(message: Message) -> str:
-    for kind in ("text/plain", "text/html"):
-        for part in message.walk():
-            if part.get_content_type() == kind and part.get_content_disposition() != "attachment":
-                text = _decoded(part)
-                return text if kind == "text/plain" else _from_html(text)
-    return ""
+    part = _own_text(message)
+    if part is None:
+        return ""
+    text = _decoded(part)
+    return text if part.get_content_type() == "text/plain" else _from_html(text)
+
+
+def _own_text(part: Message) -> Message | None:
+    """Return the first text, which is the sender's own; attached files and letters say nothing for them."""
+    kind = part.get_content_type()
+    if part.get_content_disposition() not in {None, "inline"} or part.get_filename() is not None:
+        return None
+    if kind in {"text/plain", "text/html"}:
+        return part
+    inside = part.get_payload() if kind.startswith("multipart/") else None
+    if not isinstance(inside, list):
+        return None
+    texts = [found for each in inside if isinstance(each, Message) and (found := _own_text(each)) is not None]
+    if kind == "multipart/alternative":
+        texts.sort(key=lambda each: each.get_content_type() != "text/plain")
+    return texts[0] if texts else None
 
 
 def _decoded(part: Message) -> str:

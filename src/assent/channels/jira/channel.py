@@ -23,7 +23,7 @@ from assent.channels.tools import Tools
 from assent.channels.wording import facts, headline, lead, line, outcome, question
 from assent.domain.breakpoint import Breakpoint
 from assent.domain.canonical import Json, is_array, is_object
-from assent.domain.errors import AlreadyEnded, DigestMismatch, InvalidRequest, Unauthenticated
+from assent.domain.errors import AlreadyEnded, DigestMismatch, InvalidRequest, Unauthenticated, Unavailable
 from assent.domain.instants import SECOND
 from assent.domain.notes import Digest, Note, Purpose
 from assent.domain.terms import Answer
@@ -255,8 +255,11 @@ class JiraChannel:
         updated = str(fields.get("updated", "")) if is_object(fields) else ""
         if self._seen.get(key) == updated or breakpoint_id(issue) is None:
             return
-        for told in self._meaning.found(issue, await self._api.history(key), await self._api.comments(key)):
-            await take(Polled({}, json.dumps(told).encode(), self._tools.now()))
+        try:
+            for told in self._meaning.found(issue, await self._api.history(key), await self._api.comments(key)):
+                await take(Polled({}, json.dumps(told).encode(), self._tools.now()))
+        except Unavailable:
+            return  # looked at again next time
         _keep(self._seen, key, updated)
 
     async def _find_out_who_we_are(self) -> None:

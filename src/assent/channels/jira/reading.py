@@ -13,6 +13,8 @@ from assent.domain.terms import MAX_TEXT
 from assent.ports import Heard, Wish
 
 LABEL, OURS = "breakpoint", "bp-"
+_GOES_ON = re.compile(r"\s*\w+\b(?:[^\S\n]+\w|[^\n]*\?)")
+"""A sentence and not a word, such as “approve only once…”, or a question: no approval."""
 _WORDS = re.compile(r"\s*(approved?|reject(?:ed)?)\b[\s:.,!–—-]*(.*)", re.IGNORECASE | re.DOTALL)
 _TOGETHER = 60 * SECOND
 """How far a comment may be from a move and still be about it."""
@@ -25,6 +27,8 @@ class Said:
     comment: str
     by: str
     mention: str
+    at: int
+    """When: an approval is as old as its first words, a rejection as new as its last change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +50,7 @@ class Meaning:
         about = breakpoint_id(issue)
         if not isinstance(key, str) or about is None:
             return None
-        said = self._moved(told, key, fingerprint) or self._worded(told, key)
+        said = self._said(told, key, fingerprint)
         if said is None or not said.by or said.by == me:
             return None
         return Heard(
@@ -62,17 +66,25 @@ class Meaning:
     def found(
         self, issue: Mapping[str, Json], history: Sequence[Mapping[str, Json]], comments: Sequence[Mapping[str, Json]]
     ) -> list[dict[str, Any]]:
-        """Return what we found ourselves in the shape in which Jira would have told it."""
-        moves = sorted((each for each in history if _moved_to(each)), key=_number)
-        told: list[dict[str, Any]] = []
+        """Return the last answer of each person in the shape in which Jira would have told it, oldest first."""
+        moves = sorted((each for each in history if _moved_to(each)), key=_order)
+        told: list[dict[str, Any]] = [{"issue": issue, "comment": each} for each in comments]
+        for each in moves:
+            if _moved_to(each).lower() in self.statuses:
+                beside = sorted((one for one in comments if _together(one, each)), key=_order)[-1:]
+                move = {"issue": issue, "changelog": each, "user": each.get("author")}
+                told.append(move | ({"comment": beside[0]} if beside else {}))
+        found = [(said, each) for each in told if (said := self._said(each, "", "")) is not None]
+        last: dict[str, dict[str, Any]] = {}
+        # Of a yes and a no in the same moment, the no is the last.
+        for said, each in sorted(found, key=lambda pair: (pair[0].at, not pair[0].approved), reverse=True):
+            last.setdefault(said.by, each)
         # What was taken back before we looked is not said: the issue must still be where the last move led.
-        if moves and _moved_to(moves[-1]).lower() == status(issue):
-            beside = [each for each in comments if _together(each, moves[-1])][:1]
-            move = {"issue": issue, "changelog": moves[-1], "user": moves[-1].get("author")}
-            told.append(move | ({"comment": beside[0]} if beside else {}))
-        if self.words:
-            told += [{"issue": issue, "comment": each} for each in reversed(comments)]
-        return told
+        stands = moves[-1] if moves and _moved_to(moves[-1]).lower() == status(issue) else None
+        return [each for each in reversed(last.values()) if each.get("changelog", stands) is stands]
+
+    def _said(self, told: Mapping[str, Json], key: str, fingerprint: str) -> Said | None:
+        return self._moved(told, key, fingerprint) or self._worded(told, key)
 
     def _moved(self, told: Mapping[str, Json], key: str, fingerprint: str) -> Said | None:
         log: Json = told.get("changelog")
@@ -86,7 +98,8 @@ class Meaning:
         words = plain(comment.get("body")) if is_object(comment) and theirs else ""
         reason = "" if approved else f"Rejected in Jira as {line(name, 60)}"
         # The number of the change is signed, and the same when we find it ourselves; a webhook's header is neither.
-        return Said(f"{key}:change:{log.get('id') or fingerprint}", approved, words or reason, by, mention)
+        change = f"{key}:change:{log.get('id') or fingerprint}"
+        return Said(change, approved, words or reason, by, mention, _at(log))
 
     def _worded(self, told: Mapping[str, Json], key: str) -> Said | None:
         comment: Json = told.get("comment")
@@ -97,8 +110,11 @@ class Meaning:
         if found is None or found[2].split("\n", 1)[0].rstrip().endswith("?"):
             return None
         approved = found[1].lower().startswith("approve")
+        if approved and _GOES_ON.match(plain(comment.get("body"))):
+            return None
         reason = found[2].strip() or ("" if approved else "Rejected in Jira by a comment")
-        return Said(f"{key}:comment:{comment.get('id')}", approved, reason, *account(comment.get("author")))
+        at = _at(comment) if approved else max(_at(comment), _at(comment, "updated"))
+        return Said(f"{key}:comment:{comment.get('id')}", approved, reason, *account(comment.get("author")), at)
 
 
 def breakpoint_id(issue: Json) -> str | None:
@@ -134,9 +150,17 @@ def _moved_to(log: Mapping[str, Json]) -> str:
     return str(moves[-1].get("toString", "")) if moves else ""
 
 
-def _number(change: Mapping[str, Json]) -> int:
-    number = str(change.get("id", ""))
-    return int(number) if number.isascii() and number.isdigit() else 0
+def _order(each: Mapping[str, Json]) -> tuple[int, int]:
+    """Sort by what is oldest, in whatever order Jira lists it."""
+    number = str(each.get("id", ""))
+    return _at(each), int(number) if number.isascii() and number.isdigit() else 0
+
+
+def _at(each: Mapping[str, Json], name: str = "created") -> int:
+    try:
+        return from_iso(str(each.get(name)))
+    except ValueError:
+        return 0
 
 
 def _untouched(comment: Mapping[str, Json]) -> bool:

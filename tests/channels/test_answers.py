@@ -1,31 +1,30 @@
 """Answers that must not count, and answers that must not be lost."""
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from email import message_from_string
 from functools import partial
-from typing import Any
 
 import pytest
 
-from assent.channels.email.reply import proven
-from assent.domain.access import Principal
+from assent.channels.email.reply import proven, verdict
+from assent.channels.jira.channel import JiraChannel
+from assent.channels.jira.reading import Meaning
 from assent.domain.strategies import Decision
-from assent.ports import Wish
 from assent.services.delivery import Sent
 from assent.settings import Settings
-from assent.store.channels import StoredChannel
 from assent.store.transaction import Transaction
-from tests.channels.test_email_reply import channel as mail_channel
+from tests.channels.jira.conftest import cloud
+from tests.channels.jira.test_jira_circle import in_jira
 from tests.channels.test_email_reply import hears, letter, secrets
-from tests.channels.test_webhook_inline import SECRET, hooked, said, view
-from tests.review7.test_delegation import HOUR, attempt
-from tests.services.delegating import EMAIL, channel, deliveries, kinds, route, settle, told, wishes
+from tests.services.delegating import EMAIL, channel, deliveries, kinds, route, settle, wishes
 from tests.services.test_channel_answers import Desk, add_channel, desk, link
+from tests.services.test_delegation_times import HOUR
 from tests.store.making import create, person, respond, stored
+from tests.support.jira import Jira
 from tests.support.nodes import ManualClock, Node, running_node
-from tests.support.receiver import Receiver, receiving
-from tests.support.until import until
 
-__all__ = ["desk", "secrets"]
+__all__ = ["cloud", "desk", "secrets"]
 ATTACHED = """\
 --b
 Content-Type: text/html; charset=utf-8
@@ -50,13 +49,13 @@ def test_a_letter_that_is_attached_says_nothing_for_its_sender(secrets: None) ->
 
 
 def test_what_is_quoted_in_the_results_proves_nothing() -> None:
-    from email import message_from_string
-
     forged = (
         'mx.example.com; spf=pass smtp.mailfrom="x; dmarc=pass header.from=example.com; x"@evil.test;'
         " dkim=none header.d=evil.test"
     )
-    assert not proven(message_from_string(f"Authentication-Results: {forged}\n\n"), authserv="mx.example.com", domain="example.com")
+    assert not proven(
+        message_from_string(f"Authentication-Results: {forged}\n\n"), authserv="mx.example.com", domain="example.com"
+    )
 
 
 @pytest.mark.parametrize("how", ["disable", "remove"])
@@ -80,8 +79,6 @@ async def test_whoever_may_no_longer_answer_for_a_webhook_does_not(desk: Desk) -
     delivery_id = await desk.sent(breakpoint_id, on=hook)
 
     def take_it_back(tx: Transaction) -> None:
-        from dataclasses import replace
-
         tx.channels.save(replace(hook, settings={}), now=tx.now())
 
     await desk.node.assent.database.write(take_it_back)
@@ -148,15 +145,51 @@ async def test_what_falls_back_after_the_end_is_not_asked(node: Node) -> None:
 
 
 @pytest.fixture
-def receiver() -> Iterator[Receiver]:
-    with receiving() as running:
-        yield running
-
-
-@pytest.fixture
-async def working(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Node]:
-    monkeypatch.setenv("HOOK_SECRET", SECRET)
+async def near(settings: Settings, clock: ManualClock) -> AsyncIterator[Node]:
     allowing = settings.model_copy(update={"outbound_allow": ("127.0.0.0/8",)})
-    async with running_node(allowing, worker=True) as node:
-        await node.person("ann", "reviewer")
+    async with running_node(allowing, clock=clock) as node:
         yield node
+
+
+async def test_an_answer_in_jira_is_not_lost_with_the_worker_that_made_the_issue(
+    near: Node, clock: ManualClock, cloud: Jira, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    channel_id = await in_jira(near, cloud, monkeypatch)
+    service = near.assent.deliveries
+    breakpoint_id = await create(near)
+    [asked] = await deliveries(near, breakpoint_id)
+    stored_channel = await near.assent.database.read(lambda tx: tx.channels.get(channel_id))
+    jira = JiraChannel(stored_channel.settings, near.assent.switchboard._tools)
+    take = partial(near.assent.answering.take, stored_channel)
+    claim = await near.assent.database.write(lambda tx: service.claim(tx, asked.line, worker="w"))
+    assert claim is not None
+    assert claim.note is not None
+    await jira.send(claim.note)
+    cloud.move("OPS-1", "Approved", by="acc-ann")
+    await jira.look(take)
+    clock.advance(90)
+    again = await near.assent.database.write(lambda tx: service.claim(tx, asked.line, worker="v"))
+    assert again is not None
+    assert again.note is not None
+    posted = await jira.send(again.note)
+    sent = Sent(200, None, 1, trace=posted.trace)
+    await near.assent.database.write(partial(service.record, claim=again, sent=sent, jitter=0))
+    await jira.look(take)
+    assert (await stored(near, breakpoint_id)).decision == "approved", "Ann has moved it, and nobody will ever look"
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Approve this? I would not.",
+        "Approve only once legal has signed.",
+        "LGTM apart from the migration, do not run it.",
+        "Approved by whom? Not by me.",
+    ],
+)
+def test_a_sentence_that_begins_with_the_word_is_no_approval(said: str) -> None:
+    assert verdict(said)[0] is not True
+    issue = {"key": "OPS-1", "fields": {"labels": ["breakpoint", "bp-1"], "summary": "x"}}
+    comment = {"id": "1", "author": {"accountId": "u1"}, "body": said}
+    heard = Meaning({}, {}, words=True).read({"issue": issue, "comment": comment}, "f", me=None)
+    assert heard is None or heard.said["approved"] is not True

@@ -217,7 +217,7 @@ async def test_a_dear_channel_that_is_off_leaves_those_of_the_route(node: Node, 
     await settle(node)
     first = (await deliveries(node, breakpoint_id))[0]
     await node.assent.database.write(lambda tx: node.assent.deliveries.claim(tx, first.line, worker="w"))
-    assert any(each[3] == "pending" for each in await told(node, breakpoint_id)), "nobody is asked"
+    assert any(each[3] in {"pending", "sending"} for each in await told(node, breakpoint_id)), "nobody is asked"
 
 
 async def test_a_reminder_goes_elsewhere_where_its_channel_was_switched_off(
@@ -271,7 +271,9 @@ async def test_what_was_talked_about_a_lot_is_closed_too(node: Node, ann: Princi
     assert [each[2] for each in await told(node, breakpoint_id)] == ["ask", "close"]
 
 
-async def test_what_has_no_other_channel_does_not_die_with_a_digest(node: Node, clock: ManualClock, ann: Principal) -> None:
+async def test_what_has_no_other_channel_does_not_die_with_a_digest(
+    node: Node, clock: ManualClock, ann: Principal
+) -> None:
     del ann
     mail = await channel(node, "email")
     await channel(node, "hook", "webhook")
@@ -280,6 +282,7 @@ async def test_what_has_no_other_channel_does_not_die_with_a_digest(node: Node, 
     for _ in range(MOST + 1):
         await create(node, {"expert": "ann", "breakpointId": "rich.x"})
     await settle(node)
+    clock.advance(1)  # what is told together is ordered by its ids, and the first speaks for all
     poor = await create(node, {"expert": "ann"})
     await settle(node)
     service = node.assent.deliveries
@@ -314,7 +317,7 @@ async def test_wishes_that_cannot_be_read_keep_nobody_from_being_asked(
         await settle(node)
         clock.advance(2 * MINUTE)
     assert (await kinds(node, breakpoint_id)).count("delegated") == 1, "half of it is done again every minute"
-    assert [each[1] for each in await told(node, breakpoint_id)] == ["person:eve", "person:bob"]
+    assert sorted(each[1] for each in await told(node, breakpoint_id)) == ["person:bob", "person:eve"]
 
 
 async def test_a_retried_delivery_whose_workers_died_is_tried(node: Node, clock: ManualClock, ann: Principal) -> None:

@@ -1,0 +1,26 @@
+"""What no worker looks after is queued again, and again after that: a job that came to nothing must not be the last."""
+
+from assent.store.transaction import Transaction
+from tests.services.delegating import channel, route, settle
+from tests.services.test_delegation_people import waiting
+from tests.store.making import create, person
+from tests.support.nodes import ManualClock, Node
+
+
+def come_to_nothing(tx: Transaction) -> None:
+    """The database was away when the job asked for its delivery: DBOS keeps the job, and its name, as failed."""
+    table = "dbos.workflow_status" if tx.session.dialect == "postgresql" else "workflow_status"
+    tx.session.write(f"UPDATE {table} SET status = 'ERROR' WHERE workflow_uuid LIKE 'deliver:%'", [{}])
+
+
+async def test_what_was_healed_in_vain_is_healed_again(node: Node, clock: ManualClock) -> None:
+    await person(node, "ann", "reviewer")
+    await channel(node, "email")
+    await route(node, "email")
+    await create(node, {"expert": "ann"})
+    await settle(node)
+    for _ in range(3):
+        await node.assent.database.write(come_to_nothing)
+        clock.advance(120)
+        await node.assent.database.write(node.assent.deliveries.heal)
+        assert await node.assent.database.read(waiting) == 1, "nobody will ever look after it"
