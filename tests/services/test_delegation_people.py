@@ -110,7 +110,7 @@ def test_of_what_somebody_said_before_we_looked_only_the_last_counts() -> None:
     assert [each.said["approved"] for each in heard if each is not None] == [False]
 
 
-async def test_findings(node: Node, clock: ManualClock) -> None:
+async def test_the_check_of_the_whole_finds_nothing_wrong(node: Node, clock: ManualClock) -> None:
     """The check of the whole finds nothing wrong with deputies, escalations, digests and ends."""
     ann, bob, eve = [await person(node, name, "reviewer") for name in ("ann", "bob", "eve")]
     await channel(node, "email")

@@ -168,7 +168,7 @@ class DelegationService:
 
     def _remind(self, tx: Transaction, going: Going, route: Route, index: int) -> None:
         current, plan = going.current, _plan(route, going)
-        answered = {PERSON + each.person for each in tx.breakpoints.responses(current.id)} if current.votes else set()
+        answered = {PERSON + each.person for each in tx.breakpoints.responses(current.id)}
         lines = [each for each in tx.deliveries.to_remind(current.id, now=going.now) if each[1] not in answered]
         known = {each.id: each for each in tx.channels.in_project(current.project)}
         there = [

@@ -309,12 +309,12 @@ class DeliveryService:
         # The minute in the key: every node heals, and together they queue one job.
         minute = now // STUCK * STUCK
         stuck = tx.deliveries.stuck(now - STUCK, limit=HEAL_BATCH)
-        looked_after = {key.partition(":")[0] for key in tx.open_jobs(JOB)} if stuck else set()
+        looked_after = {key.partition(":")[0] for key in (tx.open_jobs(JOB) if stuck else ())}
         for delivery in stuck:
             if delivery.id not in looked_after:
                 tx.deliveries.enqueue(delivery, delay=0, why=f":heal:{minute}")
         digests = tx.deliveries.stuck_digests(now - STUCK, limit=HEAL_BATCH)
-        planned_for = {key.rpartition(":")[0] for key in tx.open_jobs(DIGEST)} if digests else set()
+        planned_for = {key.rpartition(":")[0] for key in (tx.open_jobs(DIGEST) if digests else ())}
         for channel, recipient in digests:
             if f"{channel}:{recipient}" not in planned_for:
                 tx.deliveries.plan_digest(channel, recipient, at=minute, now=now)

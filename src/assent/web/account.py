@@ -144,8 +144,9 @@ class Reached:
 def reached(mine: Mine, typed: Mapping[str, str]) -> Reached:
     """Show what was typed, if the form comes back, else what is kept."""
     kept: Mapping[str, Any] = written(mine.preferences)
-    quiet, away = kept["quiet"] or {}, kept["away"] or {}
-    fields = {
+    quiet: Mapping[str, Any] = kept["quiet"] or {}
+    away: Mapping[str, Any] = kept["away"] or {}
+    fields: dict[str, str] = {
         "quiet-from": quiet.get("from", ""),
         "quiet-to": quiet.get("to", ""),
         "zone": quiet.get("timezone", ""),

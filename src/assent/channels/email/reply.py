@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 from email.message import Message
 from html.parser import HTMLParser
+from typing import cast
 
 from assent.channels.email.letter import MARKER
 
@@ -131,10 +132,10 @@ def _own_text(part: Message) -> Message | None:
         return None
     if kind in {"text/plain", "text/html"}:
         return part
-    inside = part.get_payload() if kind.startswith("multipart/") else None
-    if not isinstance(inside, list):
+    if not kind.startswith("multipart/") or not part.is_multipart():
         return None
-    texts = [found for each in inside if isinstance(each, Message) and (found := _own_text(each)) is not None]
+    inside = cast("list[Message]", part.get_payload())
+    texts = [found for each in inside if (found := _own_text(each)) is not None]
     if kind == "multipart/alternative":
         texts.sort(key=lambda each: each.get_content_type() != "text/plain")
     return texts[0] if texts else None

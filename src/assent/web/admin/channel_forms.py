@@ -1,10 +1,10 @@
 """What the form of each type of channel asks for, and its settings read from what was typed."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from assent.domain.canonical import Json, is_object, strict_loads
+from assent.domain.canonical import Json, is_array, is_object, strict_loads
 from assent.domain.errors import InvalidRequest, MalformedJson
 from assent.web import render
 from assent.web.admin.frame import text
@@ -33,7 +33,7 @@ class Field:
     def shown(self, value: Json) -> str:
         if value is None or value is False:
             return ""
-        if isinstance(value, Sequence) and not isinstance(value, str):
+        if is_array(value):
             return ("\n" if self.shape == "lines" else " ").join(map(str, value))
         return "yes" if value is True else str(value)
 
