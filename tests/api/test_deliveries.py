@@ -255,8 +255,18 @@ async def test_a_dead_one_is_tried_again_at_once(node: Node, clock: ManualClock)
     assert rows[0][0] == 1, "a worker will look after it"
 
 
-@pytest.mark.parametrize("state", ["pending", "sent", "answered", "superseded"])
-async def test_only_a_dead_one_is_tried_again(node: Node, state: str) -> None:
+async def test_a_program_is_sent_again_what_it_has_had(node: Node) -> None:
+    _, delivery = await raised(node)
+    await attempted(node, delivery, "sent", error=None)
+
+    answer = await retry(node, delivery)
+
+    assert (answer.status_code, answer.json()["state"]) == (200, "pending")
+    assert (await stored(node, delivery)).state == "pending"
+
+
+@pytest.mark.parametrize("state", ["pending", "answered", "superseded"])
+async def test_what_is_under_way_or_needless_is_not_tried_again(node: Node, state: str) -> None:
     _, delivery = await raised(node)
     await attempted(node, delivery, state, error=None)
     before = await stored(node, delivery)
