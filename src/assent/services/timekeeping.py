@@ -47,6 +47,8 @@ class Timekeeper:
         self._patient = patient
         self._nudged: set[str] = set()
         self._bell = asyncio.Event()
+        self.has_looked = asyncio.Event()
+        """Set once everything was looked at for the first time."""
 
     def nudge(self, name: str) -> None:
         """Look at this job at once: something came due that the loop did not see coming."""
@@ -62,6 +64,7 @@ class Timekeeper:
             for job, at in looks.items():
                 if at <= loop.time() or job.name in nudged:
                     looks[job] = loop.time() + await self.work(job)
+            self.has_looked.set()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout_at(min(looks.values(), default=loop.time() + 1.0)):
                     await self._bell.wait()
