@@ -62,7 +62,7 @@ class Jobs(Protocol):
         ...
 
     def open(self, connection: object, name: str) -> frozenset[str]:
-        """Return the keys of the jobs of this name that wait or are being done."""
+        """Return the keys of the jobs of this name that wait or are being done; not of those that come later."""
         ...
 
 

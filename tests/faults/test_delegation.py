@@ -78,6 +78,13 @@ async def attempted(node: Node, breakpoint_id: str, times: int) -> list[Delivery
     )
 
 
+async def all_tried(node: Node, times: int) -> None:
+    def enough(found: list[Delivery]) -> bool:
+        return all(each.attempts >= times and each.state != "sending" for each in found)
+
+    await until(partial(deliveries, node), enough)
+
+
 async def first_tried(node: Node, breakpoint_id: str, times: int) -> None:
     def enough(found: list[Delivery]) -> bool:
         return any(each.attempts >= times and each.state != "sending" for each in found)
@@ -170,11 +177,11 @@ async def test_an_outage_of_an_hour_loses_nothing(
     receiver.answer("/hook", Answer(503))
     ids = [await create(working) for _ in range(ASKED)]
     answered = ids[: ASKED // 4]
-    for _ in range(6):
-        await settle(working)
-        await until(partial(deliveries, working), lambda found: all(each.state != "sending" for each in found))
-        clock.advance(10 * MINUTE)
+    for times in (1, 2, 3):
+        await all_tried(working, times)
+        clock.advance(20 * MINUTE)
         await heal(working)
+    await all_tried(working, 4)
     for each in answered:
         await respond(working, each, ann)
     await settle(working)

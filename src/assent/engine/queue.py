@@ -69,11 +69,11 @@ class JobQueue:
             raise (error.orig or error) from error
 
     def open(self, connection: object, name: str) -> frozenset[str]:
-        """Return the keys of the jobs of this name that wait or are being done, as the caller's transaction sees it."""
+        """Return the keys of the jobs of this name that wait or are being done; not of those that come later."""
         assert isinstance(connection, sa.Connection), "what DBOS asks for"
         table = f"{SCHEMA}.workflow_status" if connection.dialect.name == "postgresql" else "workflow_status"
         statement = f"""
             SELECT workflow_uuid FROM {table}
-            WHERE status IN ('ENQUEUED', 'PENDING', 'DELAYED') AND workflow_uuid LIKE :jobs"""
+            WHERE status IN ('ENQUEUED', 'PENDING') AND workflow_uuid LIKE :jobs"""
         found = connection.execute(sa.text(statement), {"jobs": f"{name}:%"})
         return frozenset(str(row[0]).removeprefix(f"{name}:") for row in found)
