@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx2
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
 from assent.domain.access import Role
 from assent.settings import Settings
@@ -21,6 +21,8 @@ from tests.support.nodes import prepared, running_node, server
 from tests.support.postgres import new_database
 
 PEOPLE = {"ann": {Role.REVIEWER}, "bea": {Role.REVIEWER}, "root": set(Role)}
+# A page on a busy machine may take its time; nothing is asserted about how long.
+expect.set_options(timeout=30_000)
 UNDO_SECONDS = 60
 """Long enough that no test on a busy machine comes too late to undo; others do without."""
 

@@ -112,6 +112,9 @@ export function startList() {
     if (target.id === "detail") {
       // Moved by the list: the cursor is there already, and may be further by now. Moved by an answer: it follows.
       if (!source?.closest(".row")) cursor = shownId();
+      const asked = cursor && cursor !== shownId() ? find(".title", rowOf(cursor) ?? document.createElement("i")) : null;
+      // Pressed faster than answers come, the last request may have been dropped for the one before: ask again.
+      if (asked && !asked.classList.contains("htmx-request")) asked.click();
       find("#main")?.scrollTo(0, 0);
     }
     mark();
