@@ -8,7 +8,7 @@ BUDGET ?= 10m
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup serve fmt lint types test screenshots bench soak mutation check lock clean
+.PHONY: help setup serve wheel fmt lint types test screenshots bench soak mutation audit check lock clean
 
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | sort | expand -t 13
@@ -35,6 +35,9 @@ setup: $(VENV)/dev.stamp node_modules/stamp  ## create .venv with everything for
 serve: $(VENV)/runtime.stamp  ## run Assent on http://127.0.0.1:7373 (ARGS="--port 8080")
 	@$(BIN)/assent serve $(ARGS)
 
+wheel: $(VENV)/runtime.stamp  ## build the wheel into dist
+	@$(BIN)/python -m hatchling build -t wheel -d dist
+
 fmt: setup  ## format the code
 	@$(BIN)/ruff format . && $(BIN)/ruff check --fix .
 
@@ -46,7 +49,7 @@ types: setup  ## mypy and pyright, both strict; TypeScript over our scripts
 
 test: setup  ## everything, with a real PostgreSQL and a real browser
 	@$(BIN)/python -m tests.browser.chromium
-	@$(BIN)/pytest -n 2 --dist loadfile $(ARGS)
+	@$(BIN)/pytest -n 4 --dist loadfile $(ARGS)
 
 screenshots: setup  ## pictures of every page, light, dark and phone
 	@$(BIN)/python -m tests.browser.screenshots $(ARGS)
@@ -60,9 +63,12 @@ soak: setup  ## the long searches for faults (BUDGET=10m)
 mutation: setup  ## how many small faults in the domain its tests notice (ARGS="--sample 60")
 	@$(BIN)/python -m tests.mutation $(ARGS)
 
+audit: setup  ## known faults in what we use and write; a list of all components in build/sbom.json
+	@$(BIN)/python -m tools.audit $(ARGS)
+
 check: lint types test  ## what CI runs
 
-UV_COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+UV_COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-strip-extras \
 	--no-emit-index-url --no-emit-find-links --no-header
 lock: setup  ## pin the newest versions again, with hashes (ARGS=--upgrade)
 	@$(UV_COMPILE) $(ARGS) pyproject.toml -o requirements.txt

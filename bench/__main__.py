@@ -7,12 +7,18 @@ from pathlib import Path
 
 from assent.app import migrate
 from assent.settings import Settings
+from bench import page, results
 from bench.backtest import backtest
 from bench.clock import clock
 from bench.delegation import delegation
 from bench.expiry import expiry
+from bench.growth import growth
 from bench.inbox import inbox
+from bench.ingress import ingress
 from bench.million import million
+from bench.original import against_the_original
+from bench.peers.side_by_side import peers
+from bench.pgbench import pgbench
 from bench.report import Report
 from bench.rules import rules
 from bench.runs import runs
@@ -30,7 +36,14 @@ PARTS = {
     "runs": runs,
     "inbox": inbox,
     "delegation": delegation,
+    "ingress": ingress,
+    "original": against_the_original,
+    "peers": peers,
+    "pgbench": pgbench,
+    "growth": growth,
 }
+ONLY_ON = {"original": ("sqlite",), "pgbench": ("postgresql",)}
+"""What has a meaning on one database alone."""
 PURE = {"rules": rules}
 """What no database has a part in."""
 
@@ -45,7 +58,12 @@ def main() -> None:
     parser.add_argument("--due", type=int, default=100_000, help="how many deadlines come at once")
     parser.add_argument("--runs", type=int, default=50_000, help="how many runs wait at once")
     parser.add_argument("--waiting", type=int, default=10_000, help="how many wait in the inbox")
+    parser.add_argument("--write", action="store_true", help="keep the results, and write the page about performance")
+    parser.add_argument("--page", action="store_true", help="measure nothing; write the page from the kept results")
     options = parser.parse_args()
+    if options.page:
+        page.write(results.load())
+        return
     report = Report()
     wanted = options.only or [*PARTS, *PURE]
     for name in (each for each in PURE if each in wanted):
@@ -54,12 +72,16 @@ def main() -> None:
     if parts:
         _on_databases(parts, report, options)
     report.print()
+    if options.write:
+        kept = results.merged(results.load(), results.of(report))
+        results.save(kept)
+        page.write(kept)
 
 
 def _on_databases(parts: list[str], report: Report, options: argparse.Namespace) -> None:
     with tempfile.TemporaryDirectory(prefix="assent-bench-") as folder, postgres(settings=SETTINGS) as server:
         for dialect in options.database or ("sqlite", "postgresql"):
-            for name in parts:
+            for name in (each for each in parts if dialect in ONLY_ON.get(each, (dialect,))):
                 print(f"— {name} on {dialect}", file=sys.stderr, flush=True)
                 with new_database(server) as url:
                     place = Path(folder) / f"{name}-{dialect}"

@@ -34,13 +34,16 @@ class Load:
 def http_load(
     url: str,
     token: str,
-    requests: Sequence[tuple[str, str, Any]],
+    requests: Sequence[tuple[Any, ...]],
     *,
     connections: int = 32,
     seconds: float = 4.0,
     once: bool = False,
 ) -> Load:
-    """Send the requests from another process: round and round for some seconds, or each just once."""
+    """Send the requests from another process: round and round for some seconds, or each just once.
+
+    A request is a method, a path and a body; headers may follow, in which {n} becomes another number each time.
+    """
     job = {
         "url": url,
         "token": token,
@@ -55,9 +58,10 @@ def http_load(
     return Load(**json.loads(found.stdout))
 
 
-def encoded(host: str, token: str, method: str, path: str, body: Any) -> bytes:
+def encoded(host: str, token: str, method: str, path: str, body: Any, headers: dict[str, str] | None = None) -> bytes:
     payload = b"" if body is None else json.dumps(body).encode()
     head = f"{method} {path} HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {token}\r\n"
+    head += "".join(f"{name}: {value}\r\n" for name, value in (headers or {}).items())
     if body is not None:
         head += f"Content-Type: application/json\r\nContent-Length: {len(payload)}\r\n"
     return head.encode() + b"\r\n" + payload
@@ -112,6 +116,11 @@ class Client(asyncio.Protocol):
             self._done.set_result(None)
 
 
+def _numbered(requests: Iterator[bytes]) -> Iterator[bytes]:
+    for number, request in enumerate(requests):
+        yield request.replace(b"{n}", b"%d" % number, 1)
+
+
 def _until(requests: Iterator[bytes], deadline: float) -> Iterator[bytes]:
     for request in requests:
         if time.perf_counter() > deadline:
@@ -127,6 +136,8 @@ async def generate(job: dict[str, Any]) -> Load:
     times: list[float] = []
     started = time.perf_counter()
     shared: Iterator[bytes] = iter(ready) if job["once"] else cycle(ready)
+    if any(b"{n}" in request for request in ready):
+        shared = _numbered(shared)
     clients: list[Client] = []
     waiting: list[asyncio.Future[None]] = []
     for _ in range(job["connections"]):

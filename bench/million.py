@@ -52,10 +52,7 @@ QUERIES = {
 def million(settings: Settings, report: Report, options: argparse.Namespace) -> None:
     (reviewer,) = prepared(settings, "reviewer")
     dialect = "postgresql" if settings.database_url else "sqlite"
-    started = time.perf_counter()
-    start = time.time_ns() // 1000 - SPAN
-    (_fill_postgres if settings.database_url else _fill_sqlite)(settings, options.rows, start)
-    print(f"{options.rows:,} rows in {time.perf_counter() - started:.0f} s", flush=True)
+    start = fill(settings, options.rows)
     after = quote(time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime((start + 20 * DAY) // 1_000_000)))
     with server(settings) as process:
 
@@ -90,6 +87,20 @@ def _deep(url: str, token: str, query: str) -> str | None:
                 break
             cursor = page["nextCursor"]
     return cursor
+
+
+def fill(settings: Settings, rows: int) -> int:
+    """Write so many breakpoints of the last hundred days; return when the first of them was asked."""
+    started = time.perf_counter()
+    start = time.time_ns() // 1000 - SPAN
+    (_fill_postgres if settings.database_url else _fill_sqlite)(settings, rows, start)
+    print(f"{rows:,} rows in {time.perf_counter() - started:.0f} s", flush=True)
+    return start
+
+
+def filled_ids(rows: int, count: int) -> list[str]:
+    """Return the ids of some of them, from all over."""
+    return [f"bp_{n:026x}" for n in range(1, rows + 1, max(1, rows // count))][:count]
 
 
 def _fill_sqlite(settings: Settings, rows: int, start: int) -> None:

@@ -12,9 +12,10 @@ from typing import Any
 
 import asyncpg
 
-from assent.app import SystemClock, TimeOrderedIds
+from assent.clock import SystemClock
 from assent.domain.canonical import GENESIS
 from assent.engine.queue import JobQueue
+from assent.ids import TimeOrderedIds
 from assent.store import breakpoints as b
 from assent.store.people import SELECT_LIVE_ROLES
 from assent.store.reading import STATUS_COLUMNS, WHOLE_COLUMNS, Plan, Query, page_statement

@@ -12,7 +12,7 @@ from typing import Any
 
 import httpx2
 
-from assent.app import TimeOrderedIds
+from assent.ids import TimeOrderedIds
 from assent.settings import Settings
 from assent.store.sqlite import connect
 from bench import raw
@@ -47,14 +47,15 @@ def throughput(settings: Settings, report: Report, options: argparse.Namespace) 
         creating = [("POST", "/api/breakpoints", BODY)]
         load(agent, creating * SEEDED, once=True)
         created = load(agent, creating * WRITES, once=True)
-        ids = _ids(url, reviewer, SEEDED)
+        ids = listed_ids(url, reviewer, SEEDED)
         gets = [("GET", f"/api/breakpoints/{each}", None) for each in ids]
         statuses = [("GET", f"/api/breakpoints/{each}/status", None) for each in ids]
         got = load(reviewer, gets)
         polled = load(reviewer, statuses)
         listed = load(reviewer, [("GET", "/api/breakpoints?status=waiting&limit=50", None)])
         decide = [
-            ("POST", f"/api/breakpoints/{each}/feedback", {"release": True}) for each in _ids(url, reviewer, WRITES)
+            ("POST", f"/api/breakpoints/{each}/feedback", {"release": True})
+            for each in listed_ids(url, reviewer, WRITES)
         ]
         decided = load(reviewer, decide, once=True)
         body = httpx2.get(f"{url}/api/breakpoints/{ids[0]}", headers={"authorization": f"Bearer {reviewer}"}).text
@@ -78,7 +79,7 @@ def throughput(settings: Settings, report: Report, options: argparse.Namespace) 
     report.rate(dialect, "status", polled, bare, against="bare Starlette", goal=0.3)
 
 
-def _ids(url: str, token: str, count: int) -> list[str]:
+def listed_ids(url: str, token: str, count: int) -> list[str]:
     found: list[str] = []
     cursor = ""
     with httpx2.Client(base_url=url, headers={"authorization": f"Bearer {token}"}) as client:
@@ -95,7 +96,7 @@ def _raw(settings: Settings, ids: list[str], dialect: str) -> dict[str, float]:
     make = TimeOrderedIds()
     now = time.time_ns() // 1000
     new = [make.new("bp", now + n) for n in range(2 * WRITES)]
-    person = _owner(settings)
+    person = owner(settings)
     creates = [raw.create_statements(each, now + n, dialect) for n, each in enumerate(new)]
     decides = [raw.decide_statements(each, person, now + n, dialect) for n, each in enumerate(new[:WRITES])]
     gets = [(raw.GET, {"id": each}) for each in ids]
@@ -149,7 +150,7 @@ async def _raw_postgres(
     return found
 
 
-def _owner(settings: Settings) -> str:
+def owner(settings: Settings) -> str:
     statement = "SELECT id FROM assent_people LIMIT 1"
     if settings.database_url:
         import psycopg  # noqa: PLC0415  # only here

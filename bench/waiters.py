@@ -48,7 +48,7 @@ def _parked(process: Process, report: Report, dialect: str, job: dict[str, Any])
     client.stdin.write(json.dumps(job).encode() + b"\n")
     client.stdin.flush()
     client.stdout.readline()
-    parked = _metric(process.url, "assent_waiters")
+    parked = metric(process.url, "assent_waiters")
     each = (resident(process.popen.pid) - before) / max(parked, 1)
     met = parked >= job["count"]
     report.fact("waiters", dialect, "waiters parked at once", f"{parked:,.0f}", f"≥ {job['count']:,}", met=met)
@@ -56,7 +56,7 @@ def _parked(process: Process, report: Report, dialect: str, job: dict[str, Any])
     client.kill()
     client.wait()
     deadline = time.monotonic() + 20
-    while (left := _metric(process.url, "assent_waiters")) and time.monotonic() < deadline:
+    while (left := metric(process.url, "assent_waiters")) and time.monotonic() < deadline:
         time.sleep(0.1)
     report.fact("waiters", dialect, "still parked after their clients left", f"{left:.0f}", "0", met=left == 0)
 
@@ -82,7 +82,7 @@ def resident(pid: int) -> float:
     return 0.0
 
 
-def _metric(url: str, name: str) -> float:
+def metric(url: str, name: str) -> float:
     for line in httpx2.get(f"{url}/metrics", timeout=30).text.splitlines():
         if line.startswith(f"{name} "):
             return float(line.split()[1])
@@ -146,7 +146,7 @@ async def park(job: dict[str, Any]) -> None:
 
 
 def _waiting(url: str) -> float:
-    return _metric(url, "assent_waiters")
+    return metric(url, "assent_waiters")
 
 
 def main() -> None:

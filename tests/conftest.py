@@ -25,6 +25,8 @@ signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 DIALECTS = ("sqlite", "postgresql")
 TEMPLATE = "assent_template"
+BY_HAND = 0.0
+"""Nothing is signed in the middle of a test that looks at what there is, however slow the machine."""
 MEMORY, PLENTY = Path("/dev/shm"), 4 * 1024**3
 
 
@@ -65,7 +67,7 @@ def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def sqlite_settings(tmp_path: Path, sqlite_template: Path) -> Settings:
-    settings = Settings(data_dir=tmp_path / "data")
+    settings = Settings(data_dir=tmp_path / "data", checkpoint_seconds=BY_HAND)
     settings.data_dir.mkdir()
     shutil.copy(sqlite_template, settings.sqlite_path)
     return settings
@@ -74,7 +76,8 @@ def sqlite_settings(tmp_path: Path, sqlite_template: Path) -> Settings:
 @pytest.fixture
 def postgres_settings(tmp_path: Path, postgres_databases: Databases) -> Iterator[Settings]:
     with postgres_databases.lend() as url:
-        yield Settings(data_dir=tmp_path, database_url=url, secret_keys=(key_reference(tmp_path),))
+        keys = (key_reference(tmp_path),)
+        yield Settings(data_dir=tmp_path, database_url=url, secret_keys=keys, checkpoint_seconds=BY_HAND)
 
 
 @pytest.fixture(params=DIALECTS)
@@ -90,13 +93,14 @@ def module_settings(request: pytest.FixtureRequest, tmp_path_factory: pytest.Tem
     folder = tmp_path_factory.mktemp("module")
     if request.param == "sqlite":
         template: Path = request.getfixturevalue("sqlite_template")
-        settings = Settings(data_dir=folder)
+        settings = Settings(data_dir=folder, checkpoint_seconds=BY_HAND)
         shutil.copy(template, settings.sqlite_path)
         yield settings
         return
     databases: Databases = request.getfixturevalue("postgres_databases")
     with databases.lend() as fresh:
-        yield Settings(data_dir=folder, database_url=fresh, secret_keys=(key_reference(folder),))
+        keys = (key_reference(folder),)
+        yield Settings(data_dir=folder, database_url=fresh, secret_keys=keys, checkpoint_seconds=BY_HAND)
 
 
 @pytest.fixture

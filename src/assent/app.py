@@ -2,20 +2,17 @@
 
 import asyncio
 import contextlib
-import gc
 import os
 import secrets
-import signal
 import socket
 import sys
-import time
-from collections.abc import AsyncGenerator, Callable, Generator, Sequence
+from collections.abc import AsyncGenerator, Generator, Sequence
 from functools import partial
-from types import FrameType
+from importlib.metadata import version
+from pathlib import Path
 
 import sqlalchemy as sa
 import structlog
-import uvicorn
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
@@ -26,10 +23,14 @@ from assent.api.backtest import backtests
 from assent.api.breakpoints import breakpoints
 from assent.api.callbacks import callbacks
 from assent.api.channels import channels
+from assent.api.checkpoints import checkpoints
+from assent.api.claude_hooks import claude_hooks
 from assent.api.deliveries import deliveries
 from assent.api.fastlane import HOT_ROUTES, FastLane
 from assent.api.files import files
+from assent.api.firings import firings
 from assent.api.history import history
+from assent.api.hooks import HookLane, hooks
 from assent.api.openapi import document
 from assent.api.operations import operations
 from assent.api.people import people
@@ -41,12 +42,16 @@ from assent.api.routing import Services
 from assent.api.rules import rules
 from assent.api.rules_file import rules_file
 from assent.api.runs import runs
+from assent.api.sources import sources
 from assent.api.tokens import tokens
+from assent.api.trigger_events import trigger_events
+from assent.api.triggers import triggers
 from assent.channels.tools import Tools
+from assent.clock import SystemClock
 from assent.domain.errors import AssentError, Internal, MethodNotAllowed
 from assent.domain.instants import SECOND
 from assent.engine import queue
-from assent.engine.processes import FolderOfProcesses
+from assent.engine.processes import FolderOfProcesses, LastSeen
 from assent.engine.running import Runner
 from assent.engine.worker import Worker
 from assent.http.auth import Authenticator, Door
@@ -57,23 +62,28 @@ from assent.http.readiness import Readiness
 from assent.http.sessions import Sessions
 from assent.http.views import Rendered
 from assent.http.waiting import Hub
+from assent.ids import TimeOrderedIds
 from assent.keyring import KeyFile, Keyring
 from assent.outbound import Outbound
 from assent.ports import Clock, Database, Hint, Ids
+from assent.services.anchoring import AnchorFile, Anchoring
 from assent.services.answering import AnsweringService
 from assent.services.audit import AuditService
 from assent.services.backtest import BacktestService
 from assent.services.breakpoints import SWEEP, BreakpointService
 from assent.services.channels import ChannelService, Reach
 from assent.services.checking import CheckingService
-from assent.services.configuration import Configuration
+from assent.services.checkpoints import ANCHOR_JOB, CHECKPOINT_BATCH, CheckpointService
+from assent.services.config_file import Given
+from assent.services.courier import Courier
 from assent.services.delegation import BATCH as DELEGATE_BATCH
 from assent.services.delegation import DelegationService
-from assent.services.delivery import Courier, DeliveryService
+from assent.services.delivery import DeliveryService
 from assent.services.event_log import EventLogService
 from assent.services.history import HistoryService
 from assent.services.holding import GIVE_BATCH, HoldingService
 from assent.services.inbox import InboxService
+from assent.services.ingress import Ingress
 from assent.services.links import LinkService
 from assent.services.listening import Listeners
 from assent.services.metrics import MetricsService
@@ -82,6 +92,7 @@ from assent.services.people import PeopleService
 from assent.services.preferences import PreferenceService
 from assent.services.probing import Prober
 from assent.services.receipts import ReceiptService
+from assent.services.reloading import Reloading, Setup
 from assent.services.retention import PURGE_BATCH, RetentionService
 from assent.services.route_check import RouteCheck
 from assent.services.routes import RouteService
@@ -89,24 +100,37 @@ from assent.services.rules import RuleService
 from assent.services.runs import WAKE_BATCH, RunService
 from assent.services.secrets import SecretService
 from assent.services.segments import Desk
+from assent.services.sources import SourceService
 from assent.services.switchboard import Switchboard
+from assent.services.ticking import TICK_BATCH, tick_due
 from assent.services.timekeeping import DueJob, Timekeeper
 from assent.services.triage import TriageService
+from assent.services.trigger_alarms import LOOK as SILENCE_BATCH
+from assent.services.trigger_alarms import SilenceService
+from assent.services.triggering import BATCH as TRIGGER_BATCH
+from assent.services.triggering import FORGET_BATCH as FORGET_EVENTS
+from assent.services.triggering import TriggeringService
+from assent.services.triggers import TriggerService
 from assent.services.views import ViewService
+from assent.services.watching import Watching
 from assent.services.workers import WorkerPresence
 from assent.settings import Settings, resolve
+from assent.sources.tools import SourceTools
 from assent.store import migrations
 from assent.store.breakpoints import SELECT_NEXT_DUE
 from assent.store.figures import read_figures
 from assent.store.held_answers import SELECT_NEXT_DUE as SELECT_NEXT_HELD
-from assent.store.postgres import DatabaseClock, PostgresDatabase, alchemy_url, steady
+from assent.store.postgres import DatabaseClock, PostgresDatabase, alchemy_url
 from assent.store.postgres import engine as postgres_engine
 from assent.store.routings import SELECT_NEXT_DUE as SELECT_NEXT_STEP
 from assent.store.runs import JOB as RUN_JOB
 from assent.store.runs import SELECT_NEXT_DUE as SELECT_NEXT_RUN
+from assent.store.sources import SELECT_NEXT_DUE as SELECT_NEXT_TICK
+from assent.store.sources import SELECT_NEXT_SILENT
 from assent.store.sqlite import SqliteDatabase, WriteLock, locked_engine, schema_engine
 from assent.store.transaction import Transaction
-from assent.telemetry import Metrics, about, configure_logging, tracing
+from assent.store.trigger_events import SELECT_NEXT_DUE as SELECT_NEXT_TRIGGER
+from assent.telemetry import Metrics, about, tracing
 from assent.web.frame import error_page, wants_page
 from assent.web.pages import Site
 from assent.web.pages import routes as pages
@@ -115,47 +139,16 @@ UPKEEP_SECONDS = 2.0
 RECHECK_SECONDS = 10.0
 FORGET_SECONDS = 3600.0
 PURGE_SECONDS = 60.0
+PROCESSES_SECONDS = 1.0
 FIGURES_SECONDS = 5.0
 HEAL_SECONDS = 30.0
 NEVER_FULL = sys.maxsize
 """The batch of a job that does all there is at once."""
-KEYS_LIFE = 7 * 24 * 3600 * SECOND
+KEYS_LIFE = 30 * 24 * 3600 * SECOND
 HEARD_LIFE = 31 * 24 * 3600 * SECOND
 """Longer than any channel says the same thing again: Jira does for 30 days."""
 SIGN_INS_PER_MINUTE = 10
 _log = structlog.get_logger()
-_DIGITS = "0123456789abcdefghijklmnopqrstuv"
-_PAIRS = [first + second for first in _DIGITS for second in _DIGITS]
-
-
-class SystemClock:
-    """The machine's time when the node started, and what has passed since: whoever sets the clock moves no deadline."""
-
-    def __init__(self) -> None:
-        self._offset = time.time_ns() // 1000 - steady()
-
-    def now(self) -> int:
-        return steady() + self._offset
-
-
-class TimeOrderedIds:
-    """48 bits of milliseconds and 80 of chance, in digits and letters that sort as they count."""
-
-    def __init__(self) -> None:
-        self._chance: list[bytes] = []
-
-    def new(self, prefix: str, at: int) -> str:
-        number = ((at // 1000) << 80) | int.from_bytes(self._ten_bytes())
-        # Two letters at a time: the library's base32 takes ten times as long.
-        return f"{prefix}_{''.join([_PAIRS[(number >> shift) & 1023] for shift in range(120, -1, -10)])}"
-
-    def _ten_bytes(self) -> bytes:
-        """Fetched for many ids together: asking the system costs more than all else about an id."""
-        with contextlib.suppress(IndexError):  # another thread may take the last one
-            return self._chance.pop()
-        fetched = secrets.token_bytes(10 * 256)
-        self._chance += [fetched[start : start + 10] for start in range(10, len(fetched), 10)]
-        return fetched[:10]
 
 
 @contextlib.contextmanager
@@ -206,17 +199,19 @@ def keyring_of(settings: Settings) -> Keyring:
     return Keyring(file.read, secrets.token_bytes, make=file.make)
 
 
-def configuration_of(settings: Settings) -> Configuration:
-    """Read the channels and routes of assent.yaml without a node, and raise what is wrong with them."""
+def setup_of(settings: Settings, given: Given, *, base: Path) -> Setup:
+    """Read channels, routes, sources and triggers without a node; what is wrong with them stands in its problems."""
     outbound = Outbound(allow=settings.outbound_networks)
-    tools = Tools(outbound, resolve, SystemClock().now, secrets.token_bytes, settings.base_url)
-    return Configuration(ChannelService(tools, Reach(settings.data_dir)), settings.channels, settings.routes)
+    clock, reach = SystemClock(), Reach(settings.data_dir)
+    tools = Tools(outbound, resolve, clock.now, secrets.token_bytes, settings.base_url)
+    sources = SourceService(SourceTools(resolve, clock.now, base), reach)
+    return Setup(given, ChannelService(tools, reach), sources)
 
 
 class Assent:
     """One node: the database, the services over it, and the application in front."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0915  # a line for each part of the house
         self, settings: Settings, *, clock: Clock | None = None, ids: Ids | None = None, worker: bool = False
     ) -> None:
         self.settings = settings
@@ -226,7 +221,7 @@ class Assent:
         self.clock = clock or (DatabaseClock() if settings.database_url else SystemClock())
         self.ids = ids or TimeOrderedIds()
         self.engine, self.database = self._database(self.ids)
-        self.database.watch(self.metrics.batch)
+        self.database.watch(self.metrics.batch, lambda: self.timekeeper.nudge("triggers"))
         self.rules = RuleService()
         self.breakpoints = BreakpointService(self.rules)
         self.holding = HoldingService(self.breakpoints, settings.undo_seconds)
@@ -234,16 +229,27 @@ class Assent:
         self.views = ViewService()
         self.people = PeopleService(secrets.token_bytes)
         self.retention = RetentionService()
-        self.audit = AuditService(self.database)
+        self.audit = AuditService(self.database, anchor_file=settings.checkpoint_file)
         self.checking = CheckingService(self.audit, clock=self.clock, ids=self.ids)
         self.backtests = BacktestService(self.database)
         self.keyring = keyring_of(settings)
         self.keyring.load()
         self.secrets = SecretService(self.keyring, secrets.token_bytes)
         self.receipts = ReceiptService(self.keyring, secrets.token_bytes, good_for=settings.receipt_seconds)
+        self.checkpoints = CheckpointService(
+            self.keyring, secrets.token_bytes, tells=settings.checkpoint_webhook is not None
+        )
         self.inbox = InboxService(self.database, self.clock, self.breakpoints)
         self.history = HistoryService(self.database, self.inbox)
         self.outbound = Outbound(allow=settings.outbound_networks)
+        self.anchoring = Anchoring(
+            self.database,
+            self.outbound,
+            clock=self.clock,
+            file=AnchorFile(settings.checkpoint_file) if settings.checkpoint_file else None,
+            webhook=settings.checkpoint_webhook,
+            metrics=self.metrics,
+        )
         self.oidc = (
             OidcService(settings, self.outbound, clock=self.clock, random=secrets.token_bytes)
             if settings.oidc_issuer
@@ -262,8 +268,10 @@ class Assent:
             random=secrets.token_bytes,
         )
         self.listeners = Listeners(self.database, self.switchboard, self.answering, clock=self.clock)
-        self.channels = ChannelService(tools, Reach(settings.data_dir, settings.channel_secrets or ()))
-        self.configuration = Configuration(self.channels, settings.channels, settings.routes)
+        reach = Reach(settings.data_dir, settings.channel_secrets or ())
+        self.channels = ChannelService(tools, reach)
+        self.sources = SourceService(SourceTools(resolve, self.clock.now, Path.cwd()), reach)
+        self.watching = Watching(self.database, SourceTools(resolve, self.clock.now, Path.cwd()), self.clock)
         self.links = LinkService(self.people, self.channels, secrets.token_bytes)
         self.preferences = PreferenceService(self.people)
         self.routes = RouteService()
@@ -277,9 +285,20 @@ class Assent:
         )
         self.runs = RunService(self.breakpoints)
         self.processes = FolderOfProcesses(settings.process_folder)
+        self.triggers = TriggerService(self.processes)
+        self.triggering = TriggeringService(self.breakpoints, self.runs, LastSeen(self.processes))
+        self.silence = SilenceService(self.breakpoints)
+        self.reloading = Reloading(
+            self.database,
+            partial(Setup, channels=self.channels, sources=self.sources),
+            self.processes,
+            settings=settings,
+            metrics=self.metrics,
+        )
         desk = Desk(self.database, self.breakpoints, self.clock)
         self.runner = Runner(desk, self.processes, settings.data_dir / "runs")
         self.timekeeper = Timekeeper(self.database, self.clock, self._due_jobs(), patient=self._patient)
+        self.ingress = Ingress(self.database, SourceTools(resolve, self.clock.now, Path.cwd()), self.clock)
         self.authenticator = Authenticator(self.database, self.clock)
         self.services = Services(
             settings=settings,
@@ -295,6 +314,7 @@ class Assent:
             retention=self.retention,
             secrets=self.secrets,
             receipts=self.receipts,
+            checkpoints=self.checkpoints,
             runs=self.runs,
             processes=self.processes,
             deliveries=self.deliveries,
@@ -304,6 +324,11 @@ class Assent:
             route_check=RouteCheck(self.rules),
             preferences=self.preferences,
             links=self.links,
+            sources=self.sources,
+            ingress=self.ingress,
+            triggers=self.triggers,
+            triggering=self.triggering,
+            reloading=self.reloading,
             authenticator=self.authenticator,
             hub=self.hub,
             readiness=Readiness(
@@ -361,7 +386,12 @@ class Assent:
         return Worker(
             self.engine,
             worker_id=worker_id,
-            handlers={"deliver": courier.deliver, "digest": courier.digest, RUN_JOB: self.runner.advance},
+            handlers={
+                "deliver": courier.deliver,
+                "digest": courier.digest,
+                RUN_JOB: self.runner.advance,
+                ANCHOR_JOB: self.anchoring.send,
+            },
             presence=WorkerPresence(self.database, host=socket.gethostname(), pid=os.getpid()),
             telemetry=(self.metrics, self.traces),
         )
@@ -371,19 +401,24 @@ class Assent:
         self.metrics.committed(hints)
         if self.delegation.has_channels:
             self.timekeeper.nudge("delegate")
+        if self.triggering.has_held and any(hint.ended is not None for hint in hints):
+            self.timekeeper.nudge("triggers")
 
     async def start(self) -> None:
         await self.database.start()
-        jobs = (self._warm(), self.timekeeper.run(), self._upkeep(), self._watch())
+        jobs = (self._warm(), self.timekeeper.run(), self._upkeep(), self._watch(), self._look_at_processes())
         self._tasks = [asyncio.create_task(job) for job in jobs]
+        if self.settings.checkpoint_file is not None:
+            self._tasks.append(asyncio.create_task(self.anchoring.run(self._patient)))
         if self.database.dialect == "postgresql":
             self._tasks.append(asyncio.create_task(self._recheck()))
         if self.worker is not None:
-            await self.database.write(self.configuration.apply)
+            await self.reloading.begin()
             if self.database.dialect == "sqlite":
                 await self.database.write(self.runs.abandon)
             await self.worker.start()
-            self._tasks.append(asyncio.create_task(self.listeners.run()))
+            watchers = (self.listeners.run(), self.reloading.run(), self.watching.run())
+            self._tasks += [asyncio.create_task(job) for job in watchers]
 
     async def stop(self) -> None:
         for task in self._tasks:
@@ -400,20 +435,34 @@ class Assent:
 
     def _due_jobs(self) -> list[DueJob]:
         """What happens because its time has come, whether anybody looks or not."""
-        return [
+        jobs = [
             DueJob("sweep", self.breakpoints.time_out_due, batch=SWEEP, next_due=SELECT_NEXT_DUE),
             DueJob("undo", self.holding.commit_due, batch=GIVE_BATCH, next_due=SELECT_NEXT_HELD),
             DueJob("runs", self.runs.wake_due, batch=WAKE_BATCH, next_due=SELECT_NEXT_RUN),
             DueJob("delegate", self.delegation.advance_due, batch=DELEGATE_BATCH, next_due=SELECT_NEXT_STEP),
+            DueJob("schedules", tick_due, batch=TICK_BATCH, next_due=SELECT_NEXT_TICK),
+            DueJob("triggers", self.triggering.advance_due, batch=TRIGGER_BATCH, next_due=SELECT_NEXT_TRIGGER),
+            DueJob("silence", self.silence.look, batch=SILENCE_BATCH, next_due=SELECT_NEXT_SILENT),
             DueJob("heal", self.deliveries.heal, batch=NEVER_FULL, every=HEAL_SECONDS),
             DueJob("purge", self.retention.purge_due, batch=PURGE_BATCH, every=PURGE_SECONDS),
+            DueJob("forget-events", self.triggering.forget, batch=FORGET_EVENTS, every=FORGET_SECONDS),
             DueJob("forget", _forget_keys, batch=NEVER_FULL, every=FORGET_SECONDS),
         ]
+        if every := self.settings.checkpoint_seconds:
+            jobs.append(DueJob("checkpoint", self.checkpoints.make, batch=CHECKPOINT_BATCH, every=every))
+        return jobs
 
     async def _warm(self) -> None:
         """Read the rules before anybody waits for them."""
         with self._patient("rules"):
             await self.database.read(self.rules.warm)
+
+    async def _look_at_processes(self) -> None:
+        """Load what is new in the folder of processes, in a thread of its own: whoever starts a run finds it loaded."""
+        while True:
+            with self._patient("processes"):
+                await asyncio.to_thread(self.processes.every)
+            await asyncio.sleep(PROCESSES_SECONDS)
 
     async def _upkeep(self) -> None:
         """Note which tokens were used, and cut what revoked ones hold open."""
@@ -423,6 +472,7 @@ class Assent:
                 used = self.authenticator.take_used()
                 if used:
                     await self.database.write(partial(_touch, used=used))
+                await self.ingress.note_refusals()
                 for token in self.hub.tokens():
                     if token.startswith("tok_") and not await self.authenticator.still_valid(token):
                         self.hub.cut(token)
@@ -449,7 +499,7 @@ class Assent:
     def application(self) -> ASGIApp:
         app = FastAPI(
             title="Assent",
-            version="0.1.0",
+            version=version("assent"),
             description="Agents stop and ask; people answer.",
             docs_url=None,
             redoc_url=None,
@@ -459,19 +509,27 @@ class Assent:
         )
         app.router.routes.extend(HOT_ROUTES)
         for each in (
-            backtests, breakpoints, channels, deliveries, files, history, people, projects, receipts, retention,
-            routes, rules, rules_file, runs, tokens, operations,
+            backtests, breakpoints, channels, checkpoints, deliveries, files, history, people, projects, receipts,
+            retention, routes, rules, rules_file, runs, tokens, operations, sources, triggers, trigger_events, firings,
+            claude_hooks,
         ):  # fmt: skip
             app.include_router(each)
         app.router.routes.extend(callbacks(self.answering, self.clock.now))
+        called = hooks(self.ingress, self.clock.now)
+        app.router.routes.extend(called)
         app.router.routes.extend(pages(self._site()))
         app.add_exception_handler(AssentError, _domain_error)
         app.add_exception_handler(RequestValidationError, _validation_error)
         app.add_exception_handler(HTTPException, _http_error)
         app.add_exception_handler(Exception, _internal_error)
         app.openapi = partial(document, app)  # type: ignore[method-assign]
-        lane = FastLane(app, self.services)
-        edge = Edge(Door(lane, self.authenticator), metrics=self.metrics, access_log=self.settings.access_log)
+        lane = HookLane(FastLane(app, self.services), called)
+        edge = Edge(
+            Door(lane, self.authenticator),
+            metrics=self.metrics,
+            access_log=self.settings.access_log,
+            secure=(self.settings.public_url or "").startswith("https://"),
+        )
         return self.traces.around(edge)
 
     @contextlib.contextmanager
@@ -523,6 +581,11 @@ class Assent:
             routes=self.routes,
             route_check=self.services.route_check,
             links=self.links,
+            sources=self.sources,
+            ingress=self.ingress,
+            triggers=self.triggers,
+            triggering=self.triggering,
+            reloading=self.reloading,
             preferences=self.preferences,
             base_url=self.settings.base_url,
         )
@@ -566,75 +629,3 @@ async def _internal_error(request: Request, _: Exception) -> Response:
     """Answer before Starlette does in plain text; it raises the error again, and the edge logs it."""
     request_id: str = request.scope["request_id"]
     return problem(Internal(f"Something went wrong on our side; the log has it under {request_id}."))
-
-
-class DrainingServer(uvicorn.Server):
-    """Answers its waiters as soon as it is told to stop; ASGI's own shutdown comes too late for them."""
-
-    def __init__(self, config: uvicorn.Config, hub: Hub, on_ready: Callable[[], None] = lambda: None) -> None:
-        super().__init__(config)
-        self._hub = hub
-        self._on_ready = on_ready
-        self._loop: asyncio.AbstractEventLoop | None = None
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        if self.started:
-            self._on_ready()
-
-    async def serve(self, sockets: list[socket.socket] | None = None) -> None:
-        self._loop = asyncio.get_running_loop()
-        await super().serve(sockets)
-
-    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        if self._loop is not None:
-            self._loop.call_soon_threadsafe(self._hub.drain)
-        super().handle_exit(sig, frame)
-
-
-def serve(settings: Settings, *, on_ready: Callable[[], None] = lambda: None) -> None:
-    """Run a node until it is told to stop; say so once it takes requests."""
-    configure_logging(settings.log_format, settings.log_level)
-    node = Assent(settings, worker=True)
-    config = uvicorn.Config(
-        node.application(),
-        host=settings.host,
-        port=settings.port,
-        loop="uvloop",
-        http="httptools",
-        timeout_keep_alive=75,
-        timeout_graceful_shutdown=round(settings.drain_seconds),
-        access_log=False,
-        log_config=None,
-        log_level="warning",
-        proxy_headers=True,
-        forwarded_allow_ips=settings.trusted_proxies,
-        server_header=False,
-        lifespan="on",
-        backlog=4096,
-    )
-    # What was built stays: keep the collector from walking it again and again.
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(20_000, 20, 50)
-    DrainingServer(config, node.hub, on_ready).run()
-
-
-def work(settings: Settings, *, on_ready: Callable[[str], None] = lambda _: None) -> None:
-    """Run a worker without HTTP until it is told to stop; tell its id once it takes jobs."""
-    configure_logging(settings.log_format, settings.log_level)
-    asyncio.run(_work(settings, on_ready))
-
-
-async def _work(settings: Settings, on_ready: Callable[[str], None]) -> None:
-    node = Assent(settings, worker=True)
-    told = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, told.set)
-    await node.start()
-    assert node.worker is not None, "asked for above"
-    _log.info("worker_started", worker=node.worker.id)
-    on_ready(node.worker.id)
-    await told.wait()
-    await node.stop()

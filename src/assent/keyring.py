@@ -83,7 +83,7 @@ class Keyring:
             ids = self._reload()
         if not ids:
             msg = "This node has no key for stored secrets. Set ASSENT_SECRET_KEYS, to the same on every node."
-            raise Unavailable(msg)
+            raise Unavailable(msg, missing="secretKeys")
         return ids[0]
 
     def seal(self, plain: str, *place: str | int) -> Sealed:

@@ -11,6 +11,7 @@ from assent.domain.errors import AssentError
 from assent.domain.notes import Digest, Note
 from assent.domain.runs import Line, Run, RunFile, Step
 from assent.domain.terms import Answer
+from assent.domain.trigger_events import Arrived
 from assent.sdk.context import Process
 
 Result = TypeVar("Result")
@@ -83,6 +84,8 @@ class Session(Protocol):
     dirty: bool
     recorded: int
     """How many events the use case has written."""
+    news: bool
+    """Whether it has left something for whoever looks after triggers."""
 
     def alchemy(self) -> object:
         """Return this very connection as SQLAlchemy knows connections: DBOS asks for one."""
@@ -98,6 +101,10 @@ class Session(Protocol):
 
     def write(self, statement: str, rows: Sequence[Mapping[str, Any]]) -> None:
         """Write rows whose count nobody needs; may be sent later, but before the commit."""
+        ...
+
+    def each(self, statement: str, rows: Sequence[Mapping[str, Any]]) -> Sequence[Sequence[Sequence[Any]]]:
+        """Write every row with a statement of its own, and return what each gave back; sent together if possible."""
         ...
 
 
@@ -125,8 +132,8 @@ class Database(Protocol[Tx_co]):
         """Run one query that may take a while."""
         ...
 
-    def watch(self, on_batch: Callable[[int, float], None]) -> None:
-        """Tell of every commit how many use cases shared it, and how many seconds it took."""
+    def watch(self, on_batch: Callable[[int, float], None], on_news: Callable[[], None] | None = None) -> None:
+        """Tell of every commit how many use cases shared it, and how many seconds it took; and of news for triggers."""
         ...
 
     async def start(self) -> None: ...
@@ -180,6 +187,8 @@ class RunDesk(Protocol):
 
     async def reply(self, run: Run, step: Step, comment: Comment, text: str | None) -> Step: ...
 
+    async def writes(self, run: Run, paths: Sequence[str], lines: Sequence[Line]) -> None: ...
+
     async def leave(self, run: Run, lines: Sequence[Line]) -> bool: ...
 
     async def content(self, run: Run, path: str) -> bytes: ...
@@ -205,6 +214,13 @@ class ProcessRegistry(Protocol):
     def find(self, name: str) -> FoundProcess | None: ...
 
     def every(self) -> Sequence[FoundProcess]: ...
+
+    def problem(self, name: str, inputs: Mapping[str, Json], *, complete: bool) -> str | None:
+        """Say why a process could not be run with these inputs; None if it could.
+
+        Where they are not complete, templates stand for values that nobody knows yet.
+        """
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,3 +328,49 @@ class Listening(Protocol):
     def heard_at(self) -> int | None:
         """When the other side last gave a sign of life, in microseconds of this machine's steady time."""
         ...
+
+
+class Hook(Protocol):
+    """A source that calls us over HTTP."""
+
+    def take(self, incoming: Incoming, *, key: str | None) -> Sequence[Arrived]:
+        """Verify the raw bytes, then read them; raises domain errors Unauthenticated or InvalidRequest.
+
+        `key` is the last part of /hooks/{source}/{key}, for senders that cannot sign.
+        """
+        ...
+
+
+class Watcher(Protocol):
+    """A source on this machine that is watched."""
+
+    async def watch(self, desk: "WatchDesk") -> None:
+        """Run until cancelled; raise OSError or ValueError, whose text people read, when it cannot go on."""
+        ...
+
+
+class WatchDesk(Protocol):
+    """What a watched source is given."""
+
+    source_id: str
+
+    async def watching(self) -> None:
+        """Say that from now on nothing is missed; a problem that was noted is over."""
+        ...
+
+    async def tell(self, arrived: Sequence[Arrived], memory: object = None) -> None:
+        """Store these, and in the same transaction what must be known after a restart.
+
+        Raises Conflict, and stores nothing, if another node has told and remembered something in the meantime.
+        """
+        ...
+
+    async def memory(self) -> Any:  # noqa: ANN401  # whatever it told last
+        """Return what was told last; None at first."""
+        ...
+
+    async def written_by(self, paths: Sequence[str]) -> Mapping[str, str]:
+        """Return the runs that said that they write these files, by path."""
+        ...
+
+    def now(self) -> int: ...

@@ -5,7 +5,7 @@ import re
 from importlib.util import find_spec
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, cast
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
@@ -180,6 +180,20 @@ def _mapping(value: object) -> object:
     return value
 
 
+class AssentYaml(YamlConfigSettingsSource):
+    """Reads the file the way the rest of us does: `on:` is a key there, and not the word true."""
+
+    def _read_file(self, file_path: Any) -> dict[str, Any]:  # noqa: ANN401  # a path of some kind
+        from assent.domain.yaml_file import LARGEST, Unreadable, read  # noqa: PLC0415  # only where there is a file
+
+        with file_path.open("rb") as file:
+            found: Any = read(file.read(LARGEST + 1)).value
+        if not isinstance(found, dict):
+            msg = "must be a mapping of settings"
+            raise Unreadable(msg)
+        return cast("dict[str, Any]", found)
+
+
 Role = Literal["viewer", "reviewer", "rule-admin", "auditor", "admin"]
 
 
@@ -216,6 +230,13 @@ class Settings(BaseSettings):
     receipt_seconds: Annotated[
         int, Field(ge=1, le=31_622_400, description="How long after a decision its receipt may be acted on.")
     ] = 3600
+    checkpoint_seconds: Annotated[
+        float, Field(ge=0, le=86_400, description="How often new events are signed in a checkpoint; 0 is never.")
+    ] = 10.0
+    checkpoint_file: Annotated[
+        Path | None, Field(description="A file that every checkpoint is appended to, out of reach of the database.")
+    ] = None
+    checkpoint_webhook: Annotated[str | None, Field(description="An address that is told of every checkpoint.")] = None
     undo_seconds: Annotated[
         int, Field(ge=0, le=60, description="How long a decision made in the browser can be taken back; 0 is never.")
     ] = 6
@@ -235,6 +256,13 @@ class Settings(BaseSettings):
     routes: Annotated[
         tuple[dict[str, Any], ...] | None,
         Field(description="Who is told what, and where; see the how-to on routes."),
+    ] = None
+    sources: Annotated[
+        dict[str, Any] | None, Field(description="Where events come from, by name; see the how-to on triggers.")
+    ] = None
+    triggers: Annotated[
+        tuple[dict[str, Any], ...] | None,
+        Field(description="Which events start which runs; see the how-to on triggers."),
     ] = None
     channel_secrets: Annotated[
         tuple[str, ...] | None,
@@ -331,4 +359,4 @@ class Settings(BaseSettings):
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         del dotenv_settings, file_secret_settings
-        return init_settings, env_settings, YamlConfigSettingsSource(settings_cls)
+        return init_settings, env_settings, AssentYaml(settings_cls)

@@ -15,6 +15,10 @@ from assent.domain.canonical import sha256
 from assent.domain.rules_file import SCHEMA_VERSION
 from assent.domain.runs import RunFile
 from assent.domain.secrets import secret
+from assent.domain.trigger_events import Arrived
+from assent.domain.triggers import FiringState
+from assent.services.receiving import receive
+from assent.store.firings import Firing
 from assent.store.transaction import Transaction
 from tests.api.streams import Stream
 from tests.support.nodes import ManualClock, Node
@@ -64,6 +68,8 @@ HIDDEN = ("other agent", "admin elsewhere")
 NEW = {"agentId": "a", "payload": {"question": "?"}}
 YES = {"approved": True}
 CONSUME = "/api/receipts/consume"
+PROOF = "/api/audit/proofs/{subject_id}"
+CONSISTENCY = "/api/audit/consistency"
 RULE = {"pattern": "matches-{number}", "action": "never-auto-approve"}
 RULES_FILE = {"schemaVersion": SCHEMA_VERSION, "rules": [RULE]}
 HOOK = {"url": "https://nowhere.invalid/hook", "secrets": ["env:ACCESS_HOOK_SECRET"]}
@@ -72,7 +78,29 @@ ROUTE = {"pattern": "*", "channels": ["standing"]}
 LINK = {"identity": "U{number}", "person": "a-reviewer"}
 LINKS = "/api/channels/{channel_id}/links"
 ORDER = "/api/routes/order"
+SOURCE = {"name": "clock-{number}", "kind": "schedule", "settings": {"cron": "0 0 1 1 *"}}
+TRIGGER = {"name": "trigger-{number}", "on": "nothing.ever", "run": "idle"}
+TRY = {"event": {"type": "nothing.ever", "data": {}}}
+ONE_SOURCE = "/api/sources/{source_id}"
+ONE_TRIGGER = "/api/triggers/{trigger_id}"
+EVENT = "/api/trigger-events/{event_id}"
+FIRING = "/api/firings/{firing_id}"
+CLAUDE = "/api/hooks/claude"
+CLAUDE_CALL = {
+    "hook_event_name": "PreToolUse",
+    "session_id": "session-{number}",
+    "cwd": "/srv",
+    "tool_name": "Bash",
+    "tool_input": {},
+    "tool_use_id": "toolu_{number}",
+}
+QUERIES = {
+    ("DELETE", LINKS): "?identity={number}",
+    ("POST", CLAUDE): "?defer=true",  # without it, the answer comes when people have given theirs
+}
 MADE: dict[str, tuple[str, Any]] = {
+    "source_id": ("/api/sources", SOURCE),
+    "trigger_id": ("/api/triggers", TRIGGER),
     "channel_id": ("/api/channels", CHANNEL),
     "route_id": ("/api/routes", ROUTE),
     "rule_id": ("/api/rules", RULE),
@@ -92,6 +120,7 @@ TABLE = (
     Case("POST", ONE + "/feedback", 200, ("agent", *MEMBERS), HIDDEN, body={"comment": "Why?"}, what="comment"),
     Case("POST", ONE + "/cancel", 200, ("agent", *ADMINS), HIDDEN),
     Case("POST", ONE + "/expire", 200, ADMINS, ("admin elsewhere",)),
+    Case("POST", CLAUDE, 200, (*AGENTS, *MEMBERS, "admin elsewhere"), body=CLAUDE_CALL),
     Case("GET", "/api/deliveries", 200, (*AGENTS, *READERS, "admin elsewhere")),
     Case("GET", "/api/deliveries/{delivery_id}", 200, ("agent", *READERS), HIDDEN),
     Case("POST", "/api/deliveries/{delivery_id}/retry", 200, ADMINS, ("admin elsewhere",)),
@@ -111,6 +140,28 @@ TABLE = (
     Case("POST", "/api/routes/check", 200, (*READERS, "admin elsewhere"), body={"breakpoint": NEW}),
     Case("PATCH", "/api/routes/{route_id}", 200, RULE_WRITERS, ("admin elsewhere",), body={"note": "New"}),
     Case("DELETE", "/api/routes/{route_id}", 204, RULE_WRITERS, ("admin elsewhere",)),
+    Case("GET", "/api/sources", 200, (*READERS, "admin elsewhere")),
+    Case("POST", "/api/sources", 201, (*ADMINS, "admin elsewhere"), body=SOURCE),
+    Case("GET", ONE_SOURCE, 200, READERS, ("admin elsewhere",)),
+    Case("PATCH", ONE_SOURCE, 200, ADMINS, ("admin elsewhere",), body={"enabled": False}),
+    Case("DELETE", ONE_SOURCE, 204, ADMINS, ("admin elsewhere",)),
+    Case("GET", "/api/schedules", 200, (*READERS, "admin elsewhere")),
+    Case("GET", "/api/triggers", 200, (*READERS, "admin elsewhere")),
+    Case("POST", "/api/triggers", 201, (*RULE_WRITERS, "admin elsewhere"), body=TRIGGER),
+    Case("POST", "/api/triggers/check", 200, (*READERS, "admin elsewhere"), body=TRIGGER),
+    Case("GET", ONE_TRIGGER, 200, READERS, ("admin elsewhere",)),
+    Case("PATCH", ONE_TRIGGER, 200, RULE_WRITERS, ("admin elsewhere",), body={"note": "New"}),
+    Case("DELETE", ONE_TRIGGER, 204, RULE_WRITERS, ("admin elsewhere",)),
+    Case("POST", ONE_TRIGGER + "/suspend", 200, RULE_WRITERS, ("admin elsewhere",), body={}),
+    Case("POST", ONE_TRIGGER + "/resume", 200, RULE_WRITERS, ("admin elsewhere",)),
+    Case("GET", "/api/trigger-events", 200, (*READERS, "admin elsewhere")),
+    Case("POST", "/api/trigger-events/test", 200, (*READERS, "admin elsewhere"), body=TRY),
+    Case("GET", EVENT, 200, READERS, ("admin elsewhere",)),
+    Case("GET", EVENT + "/sketch", 200, READERS, ("admin elsewhere",)),
+    Case("POST", EVENT + "/replay", 201, RULE_WRITERS, ("admin elsewhere",), body={}),
+    Case("GET", "/api/firings", 200, (*READERS, "admin elsewhere")),
+    Case("POST", FIRING + "/retry", 200, RULE_WRITERS, ("admin elsewhere",)),
+    Case("POST", FIRING + "/discard", 200, RULE_WRITERS, ("admin elsewhere",)),
     Case("GET", "/api/history", 200, (*AGENTS, *READERS, "admin elsewhere")),
     Case("GET", "/api/rules", 200, (*READERS, "admin elsewhere")),
     Case("POST", "/api/rules", 201, (*RULE_WRITERS, "admin elsewhere"), body=RULE),
@@ -152,6 +203,10 @@ TABLE = (
     Case("POST", "/api/receipts/consume", 200, (*AGENTS, *MEMBERS), refused=("admin elsewhere",)),
     Case("GET", "/api/receipts/keys", 200, (*AGENTS, *READERS, "admin elsewhere")),
     Case("POST", "/api/receipts/keys/rotate", 200, (*ADMINS, "admin elsewhere"), body={}),
+    Case("GET", "/api/audit/checkpoints", 200, ("auditor", *ADMINS, "admin elsewhere")),
+    Case("GET", "/api/audit/keys", 200, ("auditor", *ADMINS, "admin elsewhere")),
+    Case("GET", PROOF, 200, ("auditor", *ADMINS), ("admin elsewhere",)),
+    Case("GET", CONSISTENCY, 200, ("auditor", *ADMINS, "admin elsewhere")),
     Case("GET", "/api/processes", 200, (*AGENTS, *READERS, "admin elsewhere")),
     Case("POST", "/api/runs", 201, (*AGENTS, *MEMBERS, "admin elsewhere"), body={"process": "idle"}),
     Case("GET", "/api/runs", 200, (*AGENTS, *READERS, "admin elsewhere")),
@@ -197,6 +252,34 @@ class World:
         await self.node.assent.database.write(use_case)
         return delivery_id
 
+    async def happened(self, number: str) -> dict[str, str]:
+        """Return the ids of an event, and of what a trigger made of it and could not start."""
+        named = {path: json.loads(json.dumps(body).replace("{number}", f"e{number}")) for path, body in MADE.values()}
+        ids = {
+            path: (await self.call("owner", "POST", path, json=named[path])).json()["id"]
+            for path in ("/api/sources", "/api/triggers")
+        }
+
+        def use_case(tx: Transaction) -> dict[str, str]:
+            [kept] = receive(tx, tx.sources.get(ids["/api/sources"]), [Arrived(type="x", key=number, data={})])
+            now = tx.now()
+            dead = Firing(
+                id=tx.new_id("fir"),
+                project="default",
+                event_id=kept.id,
+                trigger_id=ids["/api/triggers"],
+                trigger_name=named["/api/triggers"]["name"],
+                trigger_version=1,
+                state=FiringState.DEAD,
+                first_at=now,
+                created_at=now,
+                updated_at=now,
+            )
+            tx.firings.add(dead)
+            return {"event_id": kept.id, "firing_id": dead.id}
+
+        return await self.node.assent.database.write(use_case)
+
     async def started(self, *, failed: bool) -> str:
         """Return the id of a run that has kept a file."""
         run_id: str = (await self.call("agent", "POST", "/api/runs", json={"process": "idle"})).json()["id"]
@@ -224,10 +307,15 @@ class World:
         number = str(next(_numbers))
         found = {"number": number, "n": "0", "project_id": "default", "name": f"name-{number}", "path": "kept.txt"}
         found |= await self._asked(case)
+        if case.path.startswith("/api/audit/"):
+            found["subject_id"] = await self.raised()
+            await self.node.assent.database.write(self.node.assent.checkpoints.make)
         if "{run_id}" in case.path:
             found["run_id"] = await self.started(failed=case.path.endswith("/retry"))
         if "{delivery_id}" in case.path:
             found["delivery_id"] = await self.given_up()
+        if case.path.startswith((EVENT, FIRING)):
+            found |= await self.happened(number)
         found |= await self._made(case, number)
         if case.path.endswith("/stream"):
             await self.call("agent", "POST", f"/api/breakpoints/{found.get('breakpoint_id')}/cancel")
@@ -244,6 +332,8 @@ class World:
             if f"{{{name}}}" in case.path:
                 fresh = json.loads(json.dumps(body).replace("{number}", number))
                 found[name] = (await self.call("owner", "POST", path, json=fresh)).json()["id"]
+        if case.path == ONE_TRIGGER + "/resume":
+            await self.call("owner", "POST", f"/api/triggers/{found['trigger_id']}/suspend", json={})
         if case.path == LINKS:
             linked = {"identity": number, "person": "a-viewer"}
             await self.call("owner", "PUT", LINKS.format(**found), json=linked)
@@ -253,8 +343,10 @@ class World:
 
     async def answer(self, who: str, case: Case, target: dict[str, str]) -> int:
         path = case.path.format(**target)
-        if (case.method, case.path) == ("DELETE", LINKS):
-            path += f"?identity={target['number']}"
+        asked = {("DELETE", LINKS): f"?identity={target['number']}", ("GET", CONSISTENCY): "?from=1"}
+        path += asked.get((case.method, case.path), "")
+        if case.path == CLAUDE:
+            path += "?defer=true"  # without it, the answer comes when people have given theirs
         if case.path in STREAMS:
             async with Stream(self.node, path, self.secrets[who]) as stream:
                 return stream.status
@@ -272,7 +364,8 @@ class World:
         return (await self.call(who, case.method, path, **options)).status_code
 
     async def snapshot(self, target: dict[str, str]) -> dict[str, Any]:
-        paths = ["people", "groups", "projects", "policy", "tokens", "holds", "rules", "channels", "routes"]
+        paths = ["people", "groups", "projects", "policy", "tokens", "holds", "rules", "channels", "routes", "sources"]
+        paths += ["triggers", "firings"]
         if "breakpoint_id" in target:
             paths += [f"breakpoints/{target['breakpoint_id']}", f"breakpoints/{target['breakpoint_id']}/events"]
         if "delivery_id" in target:
@@ -371,6 +464,10 @@ async def test_no_route_lets_a_caller_without_the_right_decide(world: World, who
             "rule_id": "rule-" + "0" * 26,
             "channel_id": "ch_" + "0" * 26,
             "route_id": "rt_" + "0" * 26,
+            "source_id": "src_" + "0" * 26,
+            "trigger_id": "trg_" + "0" * 26,
+            "event_id": "evt_" + "0" * 26,
+            "firing_id": "fir_" + "0" * 26,
             "run_id": "run_" + "0" * 26,
             "path": "kept.txt",
         }

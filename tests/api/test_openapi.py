@@ -18,9 +18,12 @@ from starlette.routing import Route, compile_path
 from assent.api.backtest import backtests
 from assent.api.breakpoints import breakpoints
 from assent.api.channels import channels
+from assent.api.checkpoints import checkpoints
+from assent.api.claude_hooks import claude_hooks
 from assent.api.deliveries import deliveries
 from assent.api.fastlane import HOT_ROUTES
 from assent.api.files import files
+from assent.api.firings import firings
 from assent.api.history import history
 from assent.api.operations import operations
 from assent.api.people import people
@@ -31,13 +34,16 @@ from assent.api.routes import routes as route_routes
 from assent.api.rules import rules
 from assent.api.rules_file import rules_file
 from assent.api.runs import runs
+from assent.api.sources import sources
 from assent.api.tokens import tokens
+from assent.api.trigger_events import trigger_events
+from assent.api.triggers import triggers
 from assent.settings import Settings
 from tests.support.nodes import Node, Process, prepared, server
 
 MAX_EXAMPLES = 20
 SEED = 20261115
-STREAMS = ("/api/stream", "/api/breakpoints/{breakpoint_id}/stream")
+STREAMS = ("/api/stream", "/api/breakpoints/{breakpoint_id}/stream", "/api/hooks/claude")
 CHECKS = (
     "not_a_server_error",
     "status_code_conformance",
@@ -93,7 +99,8 @@ async def test_every_route_is_in_the_document_and_the_other_way_round(shared: No
     documented = {(method.upper(), path) for path, methods in document["paths"].items() for method in methods}
     routers = (
         backtests, breakpoints, channels, deliveries, files, history, people, projects, receipts, retention,
-        route_routes, rules, rules_file, runs, tokens, operations,
+        route_routes, rules, rules_file, runs, tokens, operations, sources, triggers, trigger_events, firings,
+        claude_hooks, checkpoints,
     )  # fmt: skip
     routes = [*HOT_ROUTES, *(each for router in routers for each in router.routes if isinstance(each, Route))]
     registered = {
@@ -105,7 +112,10 @@ async def test_every_route_is_in_the_document_and_the_other_way_round(shared: No
 async def test_every_address_takes_exactly_the_documented_methods(shared: Node) -> None:
     document = await published(shared)
     for path, methods in document["paths"].items():
-        address = re.sub(r"\{[^}]+\}", "x", path.replace("{rule_id}", "rule-x").replace("{route_id}", "rt_x"))
+        named = path
+        for name, known in (("rule_id", "rule-x"), ("route_id", "rt_x"), ("event_id", "evt_x")):
+            named = named.replace(f"{{{name}}}", known)
+        address = re.sub(r"\{[^}]+\}", "x", named)
         answer = await shared.call("OPTIONS", address, await shared.token("admin"))
         allowed = set(answer.headers["allow"].split(", ")) - {"HEAD"}
         assert (answer.status_code, allowed) == (405, {method.upper() for method in methods}), path
@@ -176,6 +186,7 @@ class Tally:
                     self.failures.add(f"{recorder.label}: {check.failure_info.failure} for {sent.uri}")
 
 
+@pytest.mark.timeout(900)
 def test_no_generated_request_meets_an_undocumented_answer_a_server_error_or_an_open_door(
     settings: Settings, capsys: pytest.CaptureFixture[str]
 ) -> None:

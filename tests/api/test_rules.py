@@ -300,7 +300,7 @@ async def test_checking_says_what_would_happen_and_raises_nothing(node: Node) ->
     matched = await check(tags=["design"], payload={"cost": 3}, agentId="ci")
     assert (matched["recommended"], matched["matchedRule"], matched["consecutiveApprovals"]) == (True, made["id"], 0)
     assert [(each["source"], each["held"]) for each in matched["trace"]] == [("auto-approve", True)]
-    assert {"part": "payload.cost > 10", "held": False, "actual": 3} in matched["trace"][0]["findings"]
+    assert {"part": "NOT payload.cost > 10", "held": True, "actual": 3} in matched["trace"][0]["findings"]
     assert (await check(tags=["design"]))["recommended"] is False, "a cost that is not known is not below ten"
     assert (await check(tags=["design"], payload={"cost": 3}, hardStop=True))["recommended"] is False
     assert (await check(tags=["x"]))["reason"] == "No rule matches ui.review."

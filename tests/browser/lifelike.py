@@ -8,7 +8,7 @@ import zlib
 from dataclasses import dataclass, replace
 from typing import Any
 
-from assent.app import SystemClock
+from assent.clock import SystemClock
 from assent.domain.access import Role
 from assent.domain.preferences import read as read_preferences
 from assent.domain.routes_file import checked
@@ -17,6 +17,7 @@ from assent.store.channels import StoredChannel
 from assent.store.deliveries import Attempt, Delivery
 from assent.store.routes import StoredRoute
 from assent.store.transaction import Transaction
+from tests.browser.lifelike_triggers import triggered
 from tests.support.nodes import ManualClock, Node, running_node
 
 MINUTE, HOUR, DAY = 60, 3600, 86400
@@ -236,6 +237,11 @@ class Lifelike:
     """The id of the Slack channel."""
     offer: str = ""
     """The secret of a link for somebody in Slack."""
+    event: str = ""
+    """A red build that started a run."""
+    trigger: str = ""
+    github: str = ""
+    """The id of the source."""
 
 
 async def seed(settings: Settings) -> Lifelike:
@@ -253,6 +259,7 @@ async def seed(settings: Settings) -> Lifelike:
         await _month(node, clock, tokens, until=now - 7 * HOUR * 1_000_000)
         await _waiting(node, clock, tokens, story, now)
         await node.assent.database.write(lambda tx: _delegated(tx, node, clock, story, now))
+        await triggered(node, clock, story, now)
     return story
 
 
@@ -338,6 +345,8 @@ SECRETS = {
     "SMTP_PASSWORD": "shh",
     "PAGER_HOOK": "whsec_YSBzZWNyZXQgb2YgMjQgYnl0ZXMgb3Igc28=",
     "JIRA_TOKEN": "shh",
+    "GITHUB_HOOK": "shh",
+    "CI_HOOK": "whsec_YSBzZWNyZXQgb2YgMjQgYnl0ZXMgb3Igc28=",
 }
 """What the server's environment holds, so that the channels can be made."""
 CHANNELS: tuple[tuple[str, str, dict[str, Any]], ...] = (

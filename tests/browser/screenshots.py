@@ -173,6 +173,12 @@ def _about(path: str) -> Callable[[Scene], None]:
     return lambda scene: scene.go(path.format(**vars(scene.story)))
 
 
+def _tried(scene: Scene) -> None:
+    scene.go(f"/triggers/new?event={scene.story.event}")
+    scene.page.get_by_role("button", name="Try it").click()
+    scene.page.locator(".verdict").wait_for()
+
+
 def _run_part(part: str) -> Callable[[Scene], None]:
     return lambda scene: scene.go(f"/runs/{scene.run}/{part}")
 
@@ -185,6 +191,8 @@ SIGNED_OUT: dict[str, Going] = {
 }
 EMPTY: dict[str, Going] = {f"empty-{name}": _to(path) for name, path in (
     ("inbox", "/"), ("rules", "/rules"), ("gates", "/gates"), ("metrics", "/insights"), ("runs", "/runs"),
+    ("triggers", "/triggers"), ("events", "/events"), ("firings", "/firings"), ("sources", "/sources"),
+    ("schedule", "/schedule"),
 )}  # fmt: skip
 SIGNED_IN: dict[str, Going] = {
     "inbox": _to("/"), "inbox-all": _to("/?status=all"), "no-match": _to("/?tag=nothing"), "menu": _menu,
@@ -197,6 +205,12 @@ SIGNED_IN: dict[str, Going] = {
     "rules": _to("/rules"), "rule": _rule, "rule-new": _new_rule, "rule-import": _to("/rules/import"),
     "gates": _to("/gates"), "gate": _to("/gates/deploy.production"), "metrics": _metrics,
     "runs": _to("/runs"), "run": _run, "run-cancel": _run_part("cancel"), "run-start": _to("/runs/start"),
+    "triggers": _to("/triggers"), "trigger": _about("/triggers/{trigger}"), "trigger-tried": _tried,
+    "trigger-new": _about("/triggers/new?event={event}"), "events": _to("/events"), "event": _about("/events/{event}"),
+    "event-test": _about("/events/{event}/test"), "firings": _to("/firings"), "sources": _to("/sources"),
+    "firings-held": _to("/firings?state=held"), "firings-dead": _to("/firings?state=dead"),
+    "source": _about("/sources/{github}"), "source-new": _to("/sources/new?kind=schedule"),
+    "schedule": _to("/schedule"),
     "people": _to("/admin/people"), "person": _to("/admin/people/jonas"), "groups": _to("/admin/groups"),
     "tokens": _to("/admin/tokens"), "projects": _to("/admin/projects"), "retention": _to("/admin/retention"),
     "deliveries": _to("/deliveries"), "deliveries-dead": _to("/deliveries?state=dead"),

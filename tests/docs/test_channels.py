@@ -38,7 +38,7 @@ def test_every_example_of_the_file_can_be_used(sqlite_settings: Settings, monkey
         for name in re.findall(r"env:([A-Z_]+)", text):
             monkeypatch.setenv(name, SECRET)
         sections = yaml.safe_load(text)
-        found = Assent(sqlite_settings.model_copy(update=sections)).configuration
+        found = Assent(sqlite_settings.model_copy(update=sections)).reloading.setup.told
         assert len(found.channels) + len(found.routes) == sum(map(len, sections.values()))
 
 

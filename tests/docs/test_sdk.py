@@ -34,7 +34,7 @@ def test_every_name_of_the_package_is_in_the_first_table() -> None:
 
 
 def test_every_call_of_the_clients_is_listed() -> None:
-    calls = {name for name in vars(Calls) if not name.startswith("_") and callable(getattr(Calls, name))}
+    calls = {name for name in dir(Calls) if not name.startswith("_") and callable(getattr(Calls, name))}
 
     assert first_cells(sections(PAGE, 2)["Clients"]) == calls - {"now"} | {"stream"}
 

@@ -361,9 +361,9 @@ def test_an_explanation_tells_what_each_part_met() -> None:
     assert found == [
         Finding("gate.*", "gate.x", held=True),
         Finding("tags contains 'a'", ["b"], held=False),
-        Finding("payload.n < 3", "2", held=None),
-        Finding("expert = 'x'", ["x"], held=True),
-        Finding("title contains 'y'", MISSING, held=None),
+        Finding("NOT payload.n < 3", "2", held=None),
+        Finding("NOT expert = 'x'", ["x"], held=False),
+        Finding("NOT title contains 'y'", MISSING, held=None),
     ]
     assert [each.note for each in found] == ["", "", "of another kind", "", "not given"]
 

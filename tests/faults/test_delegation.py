@@ -159,6 +159,35 @@ async def test_a_channel_that_fails_too_long_is_helped_out_by_the_next(
     ]
 
 
+async def test_receivers_that_hang_or_hang_up_hold_up_nobody_and_get_it_later(
+    working: Node, receiver: Receiver, clock: ManualClock
+) -> None:
+    paths = {"hangs": "/hangs", "drops": "/drops", "well": "/well"}
+    for name, path in paths.items():
+        await channel(working, name, "webhook", url=receiver.url(path), secrets=["env:HOOK_SECRET"])
+    await route(working, *paths)
+    receiver.hold("/hangs")
+    receiver.answer("/drops", Answer(drops=True))
+    breakpoint_id = await create(working)
+    assert await asyncio.to_thread(receiver.wait, lambda calls: {call.path for call in calls} == set(paths.values()))
+    # The one that hangs is still being waited for.
+    found = await until(
+        partial(deliveries, working, breakpoint_id), lambda all_: [each.state for each in all_].count("sent") == 1
+    )
+    assert sorted(each.state for each in found) != ["sent", "sent", "sent"]
+    failed = await attempted(working, breakpoint_id, 1)
+    assert sorted(each.state for each in failed) == ["pending", "pending", "sent"]
+    assert all(each.last_error for each in failed if each.state == "pending")
+    receiver.let_go("/hangs")  # too late: nobody reads this answer any more
+    receiver.answer("/drops", Answer(204))
+    clock.advance(2 * HOUR)
+    await heal(working)
+    done = await in_state(working, breakpoint_id, "sent")
+    assert sorted(each.attempts for each in done) == [1, 2, 2]
+    for path in paths.values():
+        assert len({call.id for call in receiver.to(path)}) == 1, "what is sent again is the same message"
+
+
 async def test_people_are_not_sent_again_what_has_arrived(working: Node, mail: MailServer) -> None:
     await mailed(working, mail)
     await route(working, "mail")
@@ -184,7 +213,8 @@ async def test_an_outage_of_an_hour_loses_nothing(
     await all_tried(working, 4)
     for each in answered:
         await respond(working, each, ann)
-    await settle(working)
+    # What is under way when the clock jumps would be taken for the work of a worker that died.
+    await until(partial(deliveries, working), lambda all_: all(each.state != "sending" for each in all_))
     tried = len(receiver.calls)
     receiver.answer("/hook", Answer(204))
     clock.advance(2 * HOUR)

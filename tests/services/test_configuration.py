@@ -8,7 +8,7 @@ import pytest
 
 from assent.app import Assent
 from assent.domain.errors import AssentError
-from assent.services.configuration import Misplaced
+from assent.services.config_file import Misplaced
 from assent.settings import Settings
 from assent.store.channels import StoredChannel
 from assent.store.routes import StoredRoute
@@ -35,7 +35,7 @@ def configured(settings: Settings, *, channels: Any = (HOOK,), routes: Any = (RO
 
 async def applied(node: Node, settings: Settings, **sections: Any) -> tuple[list[StoredChannel], list[StoredRoute]]:
     """Do what the start of a node with these sections does, and return what stands then."""
-    configuration = Assent(configured(settings, **sections)).configuration
+    configuration = Assent(configured(settings, **sections)).reloading.setup
 
     def use_case(tx: Transaction) -> tuple[list[StoredChannel], list[StoredRoute]]:
         configuration.apply(tx)

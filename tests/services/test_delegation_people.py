@@ -11,7 +11,8 @@ from assent.channels.tools import Tools
 from assent.domain.notes import Note
 from assent.outbound import Outbound
 from assent.ports import Channel, Incoming, Posted
-from assent.services.delivery import Courier, Sent
+from assent.services.courier import Courier
+from assent.services.delivery import Sent
 from assent.services.switchboard import Switchboard
 from assent.store.channels import StoredChannel
 from assent.store.transaction import Transaction

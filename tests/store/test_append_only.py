@@ -277,3 +277,29 @@ async def test_every_lock_the_audit_asks_for_is_there(node: Node) -> None:
         return {row[0] for row in tx.session.all(statement, {}) if row[0].startswith("assent_")}
 
     assert await node.assent.database.read(names) == LOCKS[node.assent.database.dialect]
+
+
+@pytest.mark.parametrize(
+    ("table", "change"),
+    [
+        ("leaves", "hash = 'x'"),
+        ("leaves", "position = position + 1"),
+        ("nodes", "hash = 'x'"),
+        ("checkpoints", "note = 'x'"),
+        ("checkpoint_keys", "public_key = 'x'"),
+    ],
+)
+async def test_nothing_of_the_log_and_its_checkpoints_is_ever_changed_or_removed(
+    node: Node, table: str, change: str
+) -> None:
+    await create(node)
+    await node.assent.database.write(node.assent.checkpoints.make)
+    node_row = "INSERT INTO assent_nodes (level, n, hash) VALUES (8, 0, 'x')"
+    await node.assent.database.write(lambda tx: tx.session.write(node_row, [{}]))
+    before = await rows(node, f"SELECT * FROM assent_{table}")
+    assert before
+    await refused(node, f"UPDATE assent_{table} SET {change}")
+    await refused(node, f"DELETE FROM assent_{table}")
+    if node.assent.database.dialect == "postgresql":
+        await refused(node, f"TRUNCATE assent_{table} CASCADE")
+    assert await rows(node, f"SELECT * FROM assent_{table}") == before

@@ -2,7 +2,7 @@
 
 from concurrent.futures import ThreadPoolExecutor
 
-from assent.app import TimeOrderedIds
+from assent.ids import TimeOrderedIds
 
 THREADS = 8
 EACH = 5_000

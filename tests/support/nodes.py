@@ -17,8 +17,9 @@ from typing import Any, Protocol
 
 import httpx2
 
-from assent.app import Assent, TimeOrderedIds, migrate
+from assent.app import Assent, migrate
 from assent.domain.access import Role
+from assent.ids import TimeOrderedIds
 from assent.services.people import NewToken
 from assent.settings import Settings
 from assent.store.transaction import Transaction

@@ -42,6 +42,8 @@ class Answer:
     status: int = 204
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     body: bytes = b""
+    drops: bool = False
+    """Whether the connection is closed instead, in the middle of an answer."""
 
 
 class _Server(ThreadingHTTPServer):
@@ -126,6 +128,10 @@ class Receiver:
                 answer = take(Call(self.path, headers, body))
                 # Whoever asked may have been killed meanwhile.
                 with contextlib.suppress(OSError):
+                    if answer.drops:
+                        self.wfile.write(b"HTTP/1.1 20")
+                        self.close_connection = True
+                        return
                     self.send_response(answer.status)
                     for name, value in answer.headers.items():
                         self.send_header(name, value)

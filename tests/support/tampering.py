@@ -133,7 +133,18 @@ def _rewrite(  # what a chain is made of
             "metadata": msgspec.json.encode(event["metadata"]).decode(),
         }
         put(opened, table, last)
+    _note(opened, table, parent, parent_id)
     return last
+
+
+def _note(opened: Raw, table: str, parent: str, parent_id: str) -> None:
+    """Let what is new be taken into the log, as the database would have; what is in it stays as it is."""
+    opened.run("DELETE FROM assent_unsigned_events WHERE subject_id = :id", id=parent_id)
+    opened.run(
+        f"INSERT INTO assent_unsigned_events (subject_id, seq) SELECT {parent}, seq FROM {table} c WHERE {parent} = :id"
+        f" AND NOT EXISTS (SELECT 1 FROM assent_leaves l WHERE l.subject_id = c.{parent} AND l.seq = c.seq)",
+        id=parent_id,
+    )
 
 
 def keys(opened: Raw, table: str) -> list[dict[str, Any]]:

@@ -107,6 +107,15 @@ async def test_the_cookie_is_short_lived_signed_and_hidden_from_scripts(settings
             assert part.lower() in cookie.lower()
 
 
+async def test_no_token_of_the_provider_reaches_the_browser(sqlite_settings: Settings, idp: Provider) -> None:
+    async with node_with(sqlite_settings, idp.url, oidc_create_people=True) as node:
+        idp.claims |= {"preferred_username": "ann"}
+        answer = await sign_in(node)
+        assert answer.status_code == 303
+        assert COOKIE in answer.headers["set-cookie"]
+        assert "eyJ" not in answer.text + str(answer.headers), "how a token begins"
+
+
 async def test_a_wrong_or_foreign_state_is_refused(settings: Settings, idp: Provider) -> None:
     async with node_with(settings, idp.url) as node:
         await person(node, "ann", "reviewer")

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from assent import wire
 from assent.api.routing import JSON, NO_FIELDS, Services, Who, With, checked, read_json, router, services_of
 from assent.domain.access import Permission, Principal
-from assent.domain.canonical import canonical, sha256
+from assent.domain.canonical import Json, canonical, sha256
 from assent.domain.draft import draft
 from assent.domain.errors import InvalidRequest
 from assent.domain.terms import Answer
@@ -39,7 +39,14 @@ async def create(request: Request) -> Response:
     """Raise a breakpoint; the same Idempotency-Key gives the same one."""
     services, who = services_of(request), principal_of(request)
     who.require(Permission.CREATE)
-    sent = await read_json(request)
+    created = await raised(services, who, await read_json(request), key=request.headers.get("idempotency-key"))
+    if isinstance(created, str):
+        return await _whole(services, created, who, status=201)
+    return _answer(views.whole(created, (), ()), created, status=201)
+
+
+async def raised(services: Services, who: Principal, sent: Json, *, key: str | None) -> Whole | str:
+    """Raise what a body says, and return it, or the id of what the same key has raised before."""
     checked(sent, wire.CreateBreakpoint)
     services.creates.take(who.token_id or who.id, per_minute=who.creates_per_minute, what="breakpoints")
     wanted = draft(sent)
@@ -51,14 +58,13 @@ async def create(request: Request) -> Response:
         draft=wanted,
         by=who,
         digest=digest,
-        once=once_of(request.headers.get("idempotency-key"), sent, "create"),
+        once=once_of(key, sent, "create"),
         ready=services.breakpoints.prepare(wanted, by=who, digest=digest, new_id=services.ids.new("bp", now), now=now),
     )
     created = await services.database.write(use_case)
-    if isinstance(created, str):
-        return await _whole(services, created, who, status=201)
-    services.metrics.created.inc()
-    return _answer(views.whole(created, (), ()), created, status=201)
+    if not isinstance(created, str):
+        services.metrics.created.inc()
+    return created
 
 
 def _check_callback(url: str, services: Services) -> None:

@@ -33,7 +33,7 @@ def callbacks(answering: AnsweringService, now: Callable[[], int], *, per_minute
             msg = "There is nothing at this address."
             raise NotFound(msg)
         stored = await answering.find(channel_id)
-        incoming = Incoming(_headers(request.scope["headers"]), await request.body(), now())
+        incoming = Incoming(headers_of(request.scope["headers"]), await request.body(), now())
         said = answering.hear(stored, incoming)
         # After the signature: a stranger must not be able to use up what the channel may say.
         limit.take(stored.id, what="calls of this channel")
@@ -44,7 +44,7 @@ def callbacks(answering: AnsweringService, now: Callable[[], int], *, per_minute
     return [Route(_PATH, take, methods=["POST"])]
 
 
-def _headers(given: Sequence[tuple[bytes, bytes]]) -> dict[str, str]:
+def headers_of(given: Sequence[tuple[bytes, bytes]]) -> dict[str, str]:
     """Return what the caller may have said; of a name that stands twice, the first."""
     found: dict[str, str] = {}
     for name, value in given:

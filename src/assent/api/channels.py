@@ -5,7 +5,6 @@ from typing import Annotated, Any
 
 from fastapi import Path, Query, Response
 
-from assent import wire_channels as shapes
 from assent.api.routing import Manager, PeopleReader, With, router
 from assent.domain.access import Permission, Principal
 from assent.domain.errors import InvalidRequest
@@ -14,6 +13,7 @@ from assent.services.channels import ChannelService
 from assent.store.channels import StoredChannel
 from assent.store.links import Link
 from assent.store.transaction import Transaction
+from assent.wire import channels as shapes
 
 channels = router("channels")
 ChannelId = Annotated[str, Path(pattern=r"^ch_[0-9a-z]{1,60}$")]

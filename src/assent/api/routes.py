@@ -6,7 +6,6 @@ from typing import Annotated, Any
 from fastapi import Path, Response
 
 from assent import wire
-from assent import wire_channels as shapes
 from assent.api.routing import PeopleReader, RuleWriter, Who, With, router
 from assent.domain.draft import draft
 from assent.domain.errors import InvalidRequest
@@ -17,6 +16,7 @@ from assent.domain.routes_file import written
 from assent.http.addresses import known_id
 from assent.services.route_check import Forecast
 from assent.store.routes import StoredRoute
+from assent.wire import channels as shapes
 
 routes = router("routes")
 RouteId = Annotated[str, Path(pattern=r"^rt_[0-9a-z]{1,60}$")]

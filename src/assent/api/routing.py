@@ -23,20 +23,26 @@ from assent.ports import Clock, Database, Ids, ProcessRegistry
 from assent.services.backtest import BacktestService
 from assent.services.breakpoints import BreakpointService
 from assent.services.channels import ChannelService
+from assent.services.checkpoints import CheckpointService
 from assent.services.delivery import DeliveryService
 from assent.services.history import HistoryService
 from assent.services.inbox import InboxService
+from assent.services.ingress import Ingress
 from assent.services.links import LinkService
 from assent.services.people import PeopleService
 from assent.services.preferences import PreferenceService
 from assent.services.probing import Prober
 from assent.services.receipts import ReceiptService
+from assent.services.reloading import Reloading
 from assent.services.retention import RetentionService
 from assent.services.route_check import RouteCheck
 from assent.services.routes import RouteService
 from assent.services.rules import RuleService
 from assent.services.runs import RunService
 from assent.services.secrets import SecretService
+from assent.services.sources import SourceService
+from assent.services.triggering import TriggeringService
+from assent.services.triggers import TriggerService
 from assent.settings import Settings
 from assent.store.transaction import Transaction
 from assent.telemetry import Metrics
@@ -100,6 +106,7 @@ class Services:
     retention: RetentionService
     secrets: SecretService
     receipts: ReceiptService
+    checkpoints: CheckpointService
     runs: RunService
     processes: ProcessRegistry
     deliveries: DeliveryService
@@ -109,6 +116,11 @@ class Services:
     route_check: RouteCheck
     preferences: PreferenceService
     links: LinkService
+    sources: SourceService
+    ingress: Ingress
+    triggers: TriggerService
+    triggering: TriggeringService
+    reloading: Reloading
     authenticator: Authenticator
     hub: Hub
     readiness: Readiness
@@ -131,6 +143,20 @@ class RouteIdConvertor(StringConvertor):
     regex = "rt_[0-9a-z]{1,60}"
 
 
+class TriggerIdConvertor(StringConvertor):
+    """The same for a trigger, by its id or its name; one that is called check is named by its id."""
+
+    regex = "(?!check(?:/|$))[a-z0-9][a-z0-9_.-]{0,59}"
+
+
+class EventIdConvertor(StringConvertor):
+    """The same for an event from outside."""
+
+    regex = "evt_[0-9a-z]{1,60}"
+
+
+register_url_convertor("trigger", TriggerIdConvertor())
+register_url_convertor("event", EventIdConvertor())
 register_url_convertor("rule", RuleIdConvertor())
 register_url_convertor("route", RouteIdConvertor())
 

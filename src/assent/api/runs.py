@@ -15,8 +15,8 @@ from assent.domain.access import Permission, Principal
 from assent.domain.canonical import Json
 from assent.domain.errors import InvalidRequest, NotFound
 from assent.domain.instants import iso
-from assent.domain.runs import SETTLED, Run, RunState, Step, StepKind
-from assent.http.addresses import RUN_ID, known_run_id
+from assent.domain.runs import SETTLED, Cause, Run, RunState, Step, StepKind
+from assent.http.addresses import EVENT_ID, RUN_ID, known_run_id
 from assent.ports import FoundProcess
 from assent.services.runs import NewRun, WholeRun
 
@@ -25,6 +25,8 @@ _LIMIT = {"type": "integer", "minimum": 1, "maximum": MAX_LIMIT, "default": 50}
 _PARAMETERS: dict[str, dict[str, Any]] = {
     "state": {"type": "string", "enum": [each.value for each in RunState]},
     "process": {"type": "string"},
+    "eventId": {"type": "string", "pattern": f"^{EVENT_ID.pattern}$"},
+    "trigger": {"type": "string"},
     "limit": _LIMIT,
     "cursor": {"type": "string", "pattern": f"^{RUN_ID.pattern}$"},
 }
@@ -85,11 +87,12 @@ async def list_runs(request: Request, who: Who, services: With) -> wire.RunPage:
     if cursor is not None and not RUN_ID.fullmatch(cursor):
         raise InvalidRequest.at("query cursor", "is not one that a list gave")
     limit = page_limit(given.pop("limit", None))
+    filters = _columns(given)
     found = await services.database.read(
-        partial(services.runs.page, filters=given, by=who, before=cursor, limit=limit + 1)
+        partial(services.runs.page, filters=filters, by=who, before=cursor, limit=limit + 1)
     )
     more = found[limit - 1].id if len(found) > limit else None
-    return wire.RunPage.model_validate({"items": [_summary(each) for each in found[:limit]], "nextCursor": more})
+    return wire.RunPage.model_validate({"items": [run_body(each) for each in found[:limit]], "nextCursor": more})
 
 
 @runs.get("/runs/{run_id}", response_model_exclude_none=True, summary="One run with its steps and files")
@@ -160,18 +163,31 @@ def _number(given: dict[str, str], name: str, default: int, most: int) -> int:
     return int(text)
 
 
-def _summary(run: Run) -> dict[str, Any]:
+def _columns(given: dict[str, str]) -> dict[str, str]:
+    """Return the filters as the columns they are."""
+    if "eventId" in given and not EVENT_ID.fullmatch(given["eventId"]):
+        raise InvalidRequest.at("query eventId", "is not the id of an event; those look like evt_01k9…")
+    columns = {"eventId": "event_id", "trigger": "trigger_name"}
+    return {columns.get(name, name): value for name, value in given.items()}
+
+
+def run_body(run: Run) -> dict[str, Any]:
     return {
         "id": run.id,
         "process": run.process,
         "state": run.state.value,
         "agentId": run.agent_id,
         "startedBy": run.started_by,
+        "cause": _cause(run.cause) if run.cause is not None else None,
         "createdAt": iso(run.created_at),
         "updatedAt": iso(run.updated_at),
         "endedAt": iso(run.ended_at) if run.ended_at is not None else None,
         "error": dict(run.error) if run.error else None,
     }
+
+
+def _cause(cause: Cause) -> dict[str, Any]:
+    return {"eventId": cause.event_id, "trigger": cause.trigger, "depth": cause.depth}
 
 
 def _whole(found: WholeRun) -> wire.RunView:
@@ -183,7 +199,7 @@ def _whole(found: WholeRun) -> wire.RunView:
         "steps": [_step(each) for each in found.steps],
         "files": [{"path": each.path, "sha256": each.sha256, "size": each.size} for each in found.files],
     }
-    return wire.RunView.model_validate(_summary(run) | more)
+    return wire.RunView.model_validate(run_body(run) | more)
 
 
 def _step(step: Step) -> dict[str, Any]:

@@ -53,7 +53,7 @@ def _seconds(text: str | None) -> float:
 
 async def _wait(request: Request, services: Services, who: Principal, breakpoint_id: str, seconds: float) -> StatusRow:
     """Register, read, wait, read again; a wake-up about nothing new is slept through."""
-    _check_quota(services, who)
+    check_quota(services, who)
     request.scope["waited"] = True
     loop = asyncio.get_running_loop()
     waiter = services.hub.register(breakpoint_id, who.token_id or who.id)
@@ -62,7 +62,7 @@ async def _wait(request: Request, services: Services, who: Principal, breakpoint
         until = loop.time() + seconds
         while row.status == "waiting" and row.version == before.version:
             left = until - loop.time()
-            woken = await parked(waiter, min(left, _until_due(services, row)), request.receive)
+            woken = await parked(waiter, min(left, until_due(services, row)), request.receive)
             if woken is Woken.REVOKED:
                 msg = "This token was revoked."
                 raise Unauthenticated(msg)
@@ -77,11 +77,11 @@ async def _wait(request: Request, services: Services, who: Principal, breakpoint
         services.hub.remove(waiter)
 
 
-def _until_due(services: Services, row: StatusRow) -> float:
+def until_due(services: Services, row: StatusRow) -> float:
     return max(TICK, (row.due_at - services.clock.now()) / SECOND + TICK)
 
 
-def _check_quota(services: Services, who: Principal) -> None:
+def check_quota(services: Services, who: Principal) -> None:
     limit = services.settings.waits_per_token
     if limit and services.hub.held_by(who.token_id or who.id) >= limit:
         msg = f"This token holds {limit} waits open on this node already."
@@ -92,7 +92,7 @@ async def stream(request: Request) -> Response:
     """Every event of one breakpoint, until the one that ends it."""
     services, who = services_of(request), principal_of(request)
     row = await services.inbox.status(known_id(request.path_params["breakpoint_id"]), who)
-    _check_quota(services, who)
+    check_quota(services, who)
     last = request.headers.get("last-event-id", "0")
     # A number beyond the last event would wait for ever, deaf to everything before it.
     if not last.isascii() or not last.isdigit() or len(last) > 9 or int(last) > row.version:  # noqa: PLR2004
@@ -129,7 +129,7 @@ class EventStream(Response):
                     continue
                 if row.status != "waiting":
                     break
-                woken = await parked(waiter, min(HEARTBEAT, _until_due(self._services, row)), receive)
+                woken = await parked(waiter, min(HEARTBEAT, until_due(self._services, row)), receive)
                 if woken in {Woken.GONE, Woken.DRAINED, Woken.REVOKED}:
                     break
                 if woken is Woken.TIMEOUT:
@@ -154,7 +154,7 @@ async def changes(request: Request) -> Response:
     if who.kind is Kind.AGENT:
         msg = "An agent sees only its own breakpoints; stream those one by one."
         raise Forbidden(msg)
-    _check_quota(services, who)
+    check_quota(services, who)
     if request.method == "HEAD":
         return Response(media_type=ChangeStream.media_type)
     return ChangeStream(services.hub, who.project, who.token_id or who.id)

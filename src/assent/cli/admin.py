@@ -13,23 +13,34 @@ from typing import Annotated, Any, cast
 from urllib.parse import urlsplit
 
 import typer
-from pydantic_settings import YamlConfigSettingsSource
 
-from assent.app import Assent, configuration_of, keyring_of, migrate, schema, serve, work
+from assent.app import Assent, keyring_of, migrate, schema, setup_of
 from assent.cli import output
 from assent.cli.data import ACTOR, Data, Misconfigured, explained, on_data, settings_with, sign_in_link
 from assent.cli.output import Json
 from assent.domain.access import Kind
-from assent.domain.errors import AssentError
+from assent.domain.canonical import is_object
+from assent.engine.processes import FolderOfProcesses
 from assent.keyring import UnusableKeys
+from assent.services.config_file import NAME
 from assent.services.people import DEFAULT_PROJECT, NewToken
-from assent.settings import FILE, Secret, Settings, open_to_others
+from assent.services.reloading import elsewhere, given, read_leniently
+from assent.serving import serve, work
+from assent.settings import FILE, AssentYaml, Secret, Settings, open_to_others
 from assent.store.transaction import Transaction
 
 app = typer.Typer()
 
 CLIENT_VARIABLES = frozenset(
-    {"ASSENT_URL", "ASSENT_TOKEN", "ASSENT_AGENT_ID", "ASSENT_LOCAL_DIR", "ASSENT_RECEIPT_KEY", "ASSENT_TRACEBACK"}
+    {
+        "ASSENT_URL",
+        "ASSENT_TOKEN",
+        "ASSENT_AGENT_ID",
+        "ASSENT_REVIEWER_TOKEN",
+        "ASSENT_LOCAL_DIR",
+        "ASSENT_RECEIPT_KEY",
+        "ASSENT_TRACEBACK",
+    }
 )
 
 
@@ -76,7 +87,8 @@ def _cannot_listen(settings: Settings, error: OSError) -> str:
 def _welcome(node: Assent, tx: Transaction) -> tuple[str, str | None]:
     """Make a link for the owner, and for the very first start an agent's token to try it with."""
     # The start does this again; here what is wrong with assent.yaml is still told in a sentence.
-    node.configuration.apply(tx)
+    setup = node.reloading.setup
+    setup.apply(tx, triggers=not setup.unfit(node.processes))
     link = node.people.create_link(tx, node.people.bootstrap(tx).id, purpose="start")
     if any(token.kind is Kind.AGENT for token in tx.tokens.every(DEFAULT_PROJECT)):
         return link, None
@@ -181,6 +193,8 @@ def _shown(value: object) -> str:
     """Return a setting as it may be shown: of a secret only where it comes from."""
     if value is None:
         return ""
+    if is_object(value) and any(map(is_object, value.values())):
+        return f"{len(value)} of them"
     if isinstance(value, tuple) and any(isinstance(each, dict) for each in cast("tuple[object, ...]", value)):
         return f"{len(cast('tuple[object, ...]', value))} of them"
     if isinstance(value, tuple):
@@ -193,7 +207,7 @@ def _source(name: str) -> str:
     variables = {variable.lower() for variable in os.environ}
     if f"assent_{name}" in variables:
         return f"ASSENT_{name.upper()}"
-    return "assent.yaml" if name in YamlConfigSettingsSource(Settings)() else "default"
+    return "assent.yaml" if name in AssentYaml(Settings)() else "default"
 
 
 def without_password(value: str) -> str:
@@ -241,14 +255,21 @@ def secret_checks(settings: Settings) -> list[dict[str, Any]]:
 
 
 def _configuration_checks(settings: Settings) -> list[dict[str, Any]]:
-    """Tell whether the channels and routes of assent.yaml can be used, as far as that can be told without the data."""
-    if not settings.channels and not settings.routes:
-        return []
-    try:
-        found = configuration_of(settings)
-    except AssentError as error:
-        return [{"name": "channels", "ok": False, "detail": f"assent.yaml cannot be used: {error.message}."}]
-    return [_ok("channels", f"{len(found.channels)} channels and {len(found.routes)} routes can be used.")]
+    """Tell whether what assent.yaml sets up can be used, as far as that can be told without the data."""
+    path = Path(NAME)
+    file = read_leniently(path)
+    setup = setup_of(settings, given(settings, file, elsewhere(settings, file)), base=path.absolute().parent)
+    problems = setup.problems.told() + setup.unfit(FolderOfProcesses(settings.process_folder))
+    found = [{"name": "configuration", "ok": False, "detail": f"This cannot be used: {each}"} for each in problems]
+    if found:
+        return found
+    told, triggered = setup.told, setup.triggered
+    if told.channels or told.routes:
+        found.append(_ok("channels", f"{len(told.channels)} channels and {len(told.routes)} routes can be used."))
+    if triggered.sources or triggered.triggers:
+        said = f"{len(triggered.sources)} sources and {len(triggered.triggers)} triggers can be used."
+        found.append(_ok("triggers", said))
+    return found
 
 
 def _secret_files(settings: Settings) -> list[Path]:

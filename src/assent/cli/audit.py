@@ -13,7 +13,8 @@ import typer
 from assent import wire
 from assent.api.retention import hold_body
 from assent.app import Assent
-from assent.cli import output
+from assent.cli import checkpoints, output
+from assent.cli.checkpoints import trusted
 from assent.cli.data import Data, looking_at, on_data, operator, settings_with
 from assent.cli.output import Json
 from assent.cli.people import checked
@@ -28,6 +29,7 @@ app = typer.Typer()
 audit = typer.Typer(no_args_is_help=True, help="Whether the history is what happened.")
 hold = typer.Typer(no_args_is_help=True, help="Legal holds, which keep things from being purged.")
 app.add_typer(audit, name="audit")
+checkpoints.add_to(audit)
 app.add_typer(hold, name="hold")
 
 Project = Annotated[str, typer.Option(help="The project it belongs to.")]
@@ -57,16 +59,24 @@ def verify(
     *,
     project: Annotated[str | None, typer.Option(help="Only this project.")] = None,
     breakpoint_id: Annotated[str | None, typer.Option("--breakpoint", metavar="ID", help="Only this one.")] = None,
+    anchors: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Where checkpoints were anchored, if not in ours.")
+    ] = None,
+    key: Annotated[
+        list[str] | None, typer.Option(metavar="KEY", help="Trust only checkpoints of this public key; repeat it.")
+    ] = None,
     data: Data = None,
     as_json: Json = False,
 ) -> None:
-    """Recompute every chain, and compare every breakpoint and every rule with its history."""
-    progress = Progress()
+    """Recompute every chain and the log, and compare every breakpoint and every rule with its history."""
+    progress, keys = Progress(), trusted(key or ())
 
     async def look(node: Assent) -> Audited:
         if project is not None:
             await node.database.read(partial(_known, project=project))
-        return await node.audit.verify(project=project, breakpoint_id=breakpoint_id, progress=progress)
+        return await node.audit.verify(
+            project=project, breakpoint_id=breakpoint_id, anchors=anchors, keys=keys, progress=progress
+        )
 
     audited = looking_at(settings_with(data), look)
     progress.end()
@@ -93,6 +103,8 @@ def _counts(audited: Audited) -> dict[str, Any]:
         "files": audited.files,
         "rules": audited.rules,
         "ruleEvents": audited.rule_events,
+        "logEntries": audited.entries,
+        "checkpoints": audited.checkpoints,
     }
 
 
@@ -100,6 +112,8 @@ def _say_outcome(audited: Audited) -> None:
     looked_at = f"{audited.breakpoints:,} breakpoints with {audited.events:,} events and {audited.files:,} files"
     if audited.rules:
         looked_at += f", {audited.rules:,} rules with {audited.rule_events:,} events"
+    if audited.checkpoints:
+        looked_at += f", {audited.checkpoints:,} checkpoints over {audited.entries:,} events"
     purged = f", of which {audited.purged:,} were purged (their links and hashes hold)" if audited.purged else ""
     if audited.findings:
         output.remark(f"{len(audited.findings):,} findings in {looked_at}{purged}.", style="bold red")

@@ -10,10 +10,11 @@ from typing import Annotated, Any
 import typer
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
-from assent.app import SystemClock, key_file, keyring_of
+from assent.app import key_file, keyring_of
 from assent.cli import output
 from assent.cli.data import Data, explained, settings_with
 from assent.cli.output import Json
+from assent.clock import SystemClock
 from assent.domain.instants import iso
 from assent.settings import Settings
 from assent.store import backup as backups

@@ -9,11 +9,11 @@ from typing import Annotated, TypeVar
 import typer
 from pydantic import ValidationError
 from pydantic_settings import SettingsError
-from yaml import YAMLError
 
 from assent.app import Assent, migrate, schema
 from assent.domain.access import Kind, Principal, Role
 from assent.domain.errors import AssentError
+from assent.domain.yaml_file import Unreadable
 from assent.settings import Settings
 from assent.store.transaction import Transaction
 
@@ -37,7 +37,7 @@ def settings_with(data: Path | None = None, **changes: object) -> Settings:
         return Settings(**given)  # type: ignore[arg-type]
     except ValidationError as error:
         raise Misconfigured(_refusals(error)) from error
-    except (SettingsError, YAMLError, OSError) as error:
+    except (SettingsError, Unreadable, OSError) as error:
         msg = f"assent.yaml cannot be read: {_first_line(error)}. Correct it, or move it away."
         raise Misconfigured(msg) from error
 

@@ -28,6 +28,11 @@ HOMES = {
     "channel": "assent.cli.channels",
     "route": "assent.cli.routes",
     "delivery": "assent.cli.delivery",
+    "hook": "assent.cli.hook",
+    "hooks": "assent.cli.hooks",
+    "mcp": "assent.cli.mcp",
+    "source": "assent.cli.sources",
+    "trigger": "assent.cli.triggers",
     "receipt": "assent.cli.receipt",
     "rule": "assent.cli.rules",
     "breakpoint:approve-rule": "assent.cli.breakpoint_commands",
@@ -39,6 +44,7 @@ HOMES = {
     "worker": "assent.cli.admin",
     "migrate": "assent.cli.admin",
     "check": "assent.cli.admin",
+    "doctor": "assent.cli.doctor",
     "audit": "assent.cli.audit",
     "fsck": "assent.cli.audit",
     "hold": "assent.cli.audit",
@@ -49,6 +55,7 @@ HOMES = {
     "secrets": "assent.cli.secrets",
     "backup": "assent.cli.backup",
     "restore": "assent.cli.backup",
+    "import": "assent.cli.importing",
 }
 
 

@@ -104,12 +104,14 @@ def run_list(
     *,
     state: Annotated[State | None, typer.Option(help="Only in this state.")] = None,
     process_name: Annotated[str | None, typer.Option("--process", help="Only of this process.")] = None,
+    event_id: Annotated[str | None, typer.Option("--event", metavar="ID", help="Only started by this event.")] = None,
+    trigger: Annotated[str | None, typer.Option(metavar="NAME", help="Only started by this trigger.")] = None,
     limit: Annotated[int, typer.Option(min=1, help="How many at most.")] = 50,
     as_json: Json = False,
 ) -> None:
     """List runs, newest first."""
     with session() as assent:
-        found = _pages(assent, RunFilters(state=state, process=process_name), limit)
+        found = _pages(assent, RunFilters(state=state, process=process_name, event_id=event_id, trigger=trigger), limit)
     if as_json:
         output.emit(plain(found))
         return
@@ -151,6 +153,7 @@ def run_show(run_id: Id, *, as_json: Json = False) -> None:
             "process": f"{found.process} (version {found.version})",
             "state": found.state,
             "started": f"{found.created_at} by {found.started_by}",
+            "because": f"event {found.cause.event_id}, trigger {found.cause.trigger}" if found.cause else None,
             "ended": found.ended_at,
             "inputs": json.dumps(found.inputs, ensure_ascii=False) if found.inputs else None,
             "output": json.dumps(found.output, ensure_ascii=False) if found.output is not None else None,

@@ -40,6 +40,7 @@ class Kind(StrEnum):
     SERVICE = "service"
     SYSTEM = "system"
     RULE = "rule"
+    TRIGGER = "trigger"
 
 
 _READS = frozenset({Permission.READ, Permission.READ_PEOPLE})
@@ -147,7 +148,7 @@ def permissions(principal: Principal) -> frozenset[Permission]:
 
 @lru_cache(maxsize=256)
 def _permissions(kind: Kind, held: frozenset[Role]) -> frozenset[Permission]:
-    if kind is Kind.AGENT:
+    if kind in {Kind.AGENT, Kind.TRIGGER}:
         return AGENT_PERMISSIONS
     if kind is Kind.SERVICE:
         return SERVICE_PERMISSIONS

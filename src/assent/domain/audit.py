@@ -48,6 +48,7 @@ class Part(StrEnum):
     CONTENT = "content"
     PEOPLE = "people"
     ROWS = "rows"
+    LOG = "log"
 
 
 @dataclass(frozen=True, slots=True)

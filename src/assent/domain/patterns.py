@@ -1,10 +1,24 @@
 """The one pattern language of rules, routes and triggers: `glob` or `glob(expression)`; parse, match, explain."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
 from assent.domain.canonical import Json
-from assent.domain.expressions import MISSING, Attribute, Attributes, Expression, Kind, Predicate, Subject, Truth
+from assent.domain.expressions import (
+    MISSING,
+    And,
+    Attribute,
+    Attributes,
+    Expression,
+    Kind,
+    Not,
+    Or,
+    Predicate,
+    Subject,
+    Truth,
+    inverse,
+)
 from assent.domain.globs import Glob
 from assent.domain.grammar import MAX_LENGTH, read
 
@@ -52,6 +66,19 @@ class Finding:
         return "not given" if self.actual is MISSING else "of another kind"
 
 
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A predicate, and whether the pattern denies it."""
+
+    text: str
+    predicate: Predicate
+    denied: bool
+
+    def met(self, subject: Subject) -> Finding:
+        held = self.predicate.holds(subject)
+        return Finding(self.text, self.predicate.actual(subject), inverse(held) if self.denied else held)
+
+
 def parse(text: str, attributes: Attributes = BREAKPOINT_ATTRIBUTES) -> Pattern:
     """Read a pattern, or raise PatternError with the place and a hint."""
     glob, expression = read(text, attributes)
@@ -66,9 +93,27 @@ def match(pattern: Pattern, subject: Subject) -> Truth:
 
 
 def explain(pattern: Pattern, subject: Subject) -> list[Finding]:
-    """Return what each part met: the glob first, then every predicate as written, also where it did not matter."""
+    """Return what each part met: the glob first, then every predicate, also where it did not matter.
+
+    One that is denied is told with its NOT, so that what is said to hold speaks for the whole.
+    """
     found = [Finding(pattern.glob.text, subject.name, pattern.glob.matches(subject.name))]
-    return found + [Finding(str(each), each.actual(subject), each.holds(subject)) for each in predicates(pattern)]
+    return found + [each.met(subject) for each in parts(pattern)]
+
+
+def parts(pattern: Pattern) -> list[Part]:
+    return [] if pattern.expression is None else list(_parts(pattern.expression, denied=False))
+
+
+def _parts(expression: Expression, *, denied: bool) -> Iterator[Part]:
+    if isinstance(expression, Not):
+        yield from _parts(expression.operand, denied=not denied)
+    elif isinstance(expression, And | Or):
+        for each in expression.operands:
+            yield from _parts(each, denied=denied)
+    else:
+        assert isinstance(expression, Predicate), "there is nothing else"
+        yield Part(f"NOT {expression}" if denied else str(expression), expression, denied)
 
 
 def predicates(pattern: Pattern) -> list[Predicate]:

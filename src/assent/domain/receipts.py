@@ -25,6 +25,7 @@ from assent.domain.errors import (
     ReceiptMismatch,
     ReceiptUsed,
 )
+from assent.domain.importing import VIA
 from assent.domain.instants import SECOND, from_iso, iso
 from assent.domain.strategies import Decision
 
@@ -147,6 +148,8 @@ def approval_of(current: Breakpoint, responses: Sequence[Response], *, purged: b
     assert current.ended_at is not None, "released"
     assert current.ended_by is not None, "released"
     result = current.result or {}
+    if result.get("via") == VIA:
+        raise NoReceipt(f"{current.id} was imported; nobody here knows who approved it, and so it has no receipt.")
     by_rule = Approver(str(current.ended_by), Kind.RULE.value, current.ended_at)
     by_people = tuple(
         Approver(f"{Kind.PERSON}:{each.person}", each.via, each.at, each.seat, each.override)

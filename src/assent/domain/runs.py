@@ -69,6 +69,15 @@ class Step:
     ended_at: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """What started a run, where an event did."""
+
+    event_id: str
+    trigger: str
+    depth: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
     id: str
@@ -92,6 +101,12 @@ class Run:
     updated_at: int
     ended_at: int | None = None
     due_at: int | None = None
+    cause: Cause | None = None
+
+    @property
+    def depth(self) -> int:
+        """How many runs lie between this one and the outside world."""
+        return self.cause.depth if self.cause is not None else 0
 
     @property
     def ended(self) -> bool:

@@ -3,11 +3,13 @@
 import hashlib
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
+from assent.domain.canonical import Json
+from assent.engine.signatures import misfit
 from assent.ports import FoundProcess
 from assent.sdk import context
 from assent.sdk.context import NAME, Process, described
@@ -31,13 +33,19 @@ class FolderOfProcesses:
         self._folder = folder
         self._loaded: dict[Path, _Loaded] = {}
         self._lock = threading.Lock()
+        self.seen: Sequence[FoundProcess] | None = None
+        """What was there when somebody last looked."""
 
     def find(self, name: str) -> FoundProcess | None:
-        return next((each for each in self.every() if each.name == name and each.process is not None), None)
+        return _find(self.every(), name)
 
     def every(self) -> Sequence[FoundProcess]:
         with self._lock:
-            return _without_doubles(self._look())
+            self.seen = _without_doubles(self._look())
+            return self.seen
+
+    def problem(self, name: str, inputs: Mapping[str, Json], *, complete: bool) -> str | None:
+        return _problem(self.every(), name, inputs, complete=complete)
 
     def _look(self) -> list[FoundProcess]:
         if self._folder is None or not self._folder.is_dir():
@@ -51,6 +59,40 @@ class FolderOfProcesses:
             if known is None or known.stamp != stamp:
                 self._loaded[path] = _load(path, stamp, known)
         return [each for path in files for each in self._loaded[path].found]
+
+
+class LastSeen:
+    """The processes as somebody last saw them. Asking loads nothing: a file that takes long holds nobody up."""
+
+    def __init__(self, folder: FolderOfProcesses) -> None:
+        self._folder = folder
+
+    def find(self, name: str) -> FoundProcess | None:
+        return _find(self.every(), name)
+
+    def every(self) -> Sequence[FoundProcess]:
+        return self._folder.seen or ()
+
+    def problem(self, name: str, inputs: Mapping[str, Json], *, complete: bool) -> str | None:
+        return _problem(self.every(), name, inputs, complete=complete)
+
+
+def _find(found: Sequence[FoundProcess], name: str) -> FoundProcess | None:
+    return next((each for each in found if each.name == name and each.process is not None), None)
+
+
+def _problem(found: Sequence[FoundProcess], name: str, inputs: Mapping[str, Json], *, complete: bool) -> str | None:
+    known = _find(found, name)
+    if known is None or known.process is None:
+        broken = next((each for each in found if each.name == name), None)
+        return f"the process {name} cannot be run: {broken.file} {broken.problem}" if broken else _unknown(found, name)
+    wrong = misfit(known.process.function, inputs, complete=complete)
+    return f"the process {name} {wrong}" if wrong is not None else None
+
+
+def _unknown(found: Sequence[FoundProcess], name: str) -> str:
+    known = ", ".join(sorted(each.name for each in found if each.process is not None)) or "no process at all"
+    return f"there is no process {name}; there is {known}"
 
 
 def _without_doubles(found: Sequence[FoundProcess]) -> list[FoundProcess]:

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import inspect
 import json
+import os
 import traceback
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextvars import ContextVar
@@ -21,7 +22,9 @@ from assent.domain.errors import AssentError, Internal, Unavailable
 from assent.domain.gates import slug
 from assent.domain.instants import SECOND, iso
 from assent.domain.runs import Line, Run, RunState, Step, StepKind, StepState, Superseded, difference
+from assent.domain.trigger_events import MARK
 from assent.engine.rundir import RunFolder
+from assent.engine.signatures import shaped
 from assent.ports import Comment, RunDesk, Taken
 from assent.sdk import protocol
 from assent.sdk.context import ProcessChanged, ProcessFunction, Task, TaskFailed, current
@@ -118,6 +121,10 @@ class Segment:
         return self.run.id
 
     @property
+    def mark(self) -> str:
+        return f"{MARK}{self.run.id}"
+
+    @property
     def run_dir(self) -> Path:
         return self._folder.made()
 
@@ -155,7 +162,7 @@ class Segment:
         _strand.set(_Strand("", asyncio.current_task()))
         current.set(self)
         try:
-            output = _plain_json(await function(self.run.inputs, self), "what the process returns")
+            output = _plain_json(await function(shaped(function, self.run.inputs), self), "what the process returns")
         except asyncio.CancelledError:
             raise
         except BaseException as error:  # noqa: BLE001  # whatever somebody's process does
@@ -387,6 +394,15 @@ class Segment:
                 await self._record(new, Line("file_saved", where, {"file": path, "size": len(data)}), {path: data})
         return self._folder.place(path)
 
+    async def writes(self, path: str | Path, *more: str | Path) -> None:
+        where = await self._begin("writes")
+        if ("writes", where) in self._said:
+            return
+        paths = [each for given in (path, *more) for each in _places(given)]
+        with self._working():
+            line = Line("writes", where, {"files": paths})
+            await self._written(self._desk.writes(self.run, paths, [*self.take_lines(), line]))
+
     # ── how it is kept together ──
 
     async def _begin(self, what: str) -> str:
@@ -548,6 +564,12 @@ def _shown(data: Mapping[str, Any]) -> Json:
 def _text(text: str) -> str:
     """Return text as it can be kept: names of files may hold what is no character."""
     return text.encode(errors="replace").decode()
+
+
+def _places(given: str | Path) -> list[str]:
+    """Return a file's path as those see it who watch, with and without links followed."""
+    absolute = Path(os.path.abspath(Path(given).expanduser()))  # noqa: PTH100  # resolve() would follow links
+    return [_text(each) for each in dict.fromkeys((str(absolute), os.path.realpath(absolute)))]
 
 
 def _gate(body: Mapping[str, Any]) -> str:

@@ -7,6 +7,8 @@ from assent.domain.errors import NotFound
 
 STATUSES = tuple(status.value for status in Status)
 DELIVERY_ID = re.compile(r"dlv_[0-9a-z]{26}")
+EVENT_ID = re.compile(r"evt_[0-9a-z]{1,60}")
+FIRING_ID = re.compile(r"fir_[0-9a-z]{1,60}")
 RUN_ID = re.compile(r"run_[0-9a-z]{1,60}")
 _ID = re.compile(r"bp_[0-9a-z]{26}")
 _ORIGIN = re.compile(r"[a-z]+://[^/?#@]+(?=[/?#]|$)", re.IGNORECASE)
@@ -32,6 +34,20 @@ def known_run_id(run_id: str) -> str:
         msg = f"There is no run {run_id[:80]!r}; ids look like run_01k9…"
         raise NotFound(msg)
     return run_id
+
+
+def known_event_id(event_id: str) -> str:
+    if not EVENT_ID.fullmatch(event_id):
+        msg = f"There is no event {event_id[:80]!r}; ids look like evt_01k9…"
+        raise NotFound(msg)
+    return event_id
+
+
+def known_firing_id(firing_id: str) -> str:
+    if not FIRING_ID.fullmatch(firing_id):
+        msg = f"There is no firing {firing_id[:80]!r}; ids look like fir_01k9…"
+        raise NotFound(msg)
+    return firing_id
 
 
 def without_path(url: str) -> str:

@@ -3,6 +3,7 @@
 import itertools
 import secrets
 import time
+from typing import TypeAlias
 
 import structlog
 from starlette.requests import ClientDisconnect
@@ -13,11 +14,23 @@ from assent.http.problems import Problem, problem
 from assent.telemetry import Metrics, subject
 from assent.telemetry.exchanges import facts_of, route_of
 
+Header: TypeAlias = tuple[bytes, bytes]
+
 MAX_BODY = 1024 * 1024
 MAX_UPLOAD = 10 * 1024 * 1024
+MAX_HOOK = 25 * 1024 * 1024
+"""What a source may be set up to take; most take less, and say so themselves."""
 CLIENT_LEFT = 499
 """How logs and metrics count a request whose sender left before it was whole."""
 _log = structlog.get_logger()
+REFUSED = frozenset({401, 403, 429})
+"""Answers that are logged even where others are not: somebody wanted what they may not have."""
+POLICY = "default-src 'none'; object-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+"""What a browser may do with an answer that says nothing about it itself: nothing."""
+_DEFAULTS = [(b"content-security-policy", POLICY.encode())]
+"""Said for an answer that does not say it itself."""
+_API_DEFAULTS = [*_DEFAULTS, (b"cache-control", b"no-store")]
+_HSTS = (b"strict-transport-security", b"max-age=31536000; includeSubDomains")
 _HEADERS = [(b"x-content-type-options", b"nosniff"), (b"referrer-policy", b"no-referrer")]
 _DOCUMENT_HEADERS = [
     *_HEADERS,
@@ -31,10 +44,14 @@ _numbers = itertools.count(1)
 
 
 class Edge:
-    def __init__(self, app: ASGIApp, *, metrics: Metrics, access_log: bool) -> None:
+    def __init__(self, app: ASGIApp, *, metrics: Metrics, access_log: bool, secure: bool = False) -> None:
+        """`secure` says that people reach this server over TLS, and should never do so without."""
         self._app = app
         self._metrics = metrics
         self._access_log = access_log
+        always = [_HSTS] if secure else []
+        self._api_headers = [*_HEADERS, *always]
+        self._document_headers = [*_DOCUMENT_HEADERS, *always]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -43,7 +60,10 @@ class Edge:
         started = time.perf_counter()
         request_id = _request_id(scope)
         scope["request_id"] = request_id
-        exchange = _Exchange(send, scope, _HEADERS if scope["path"].startswith("/api/") else _DOCUMENT_HEADERS)
+        if scope["path"].startswith("/api/"):
+            exchange = _Exchange(send, scope, self._api_headers, _API_DEFAULTS)
+        else:
+            exchange = _Exchange(send, scope, self._document_headers, _DEFAULTS)
         subject.set(exchange)
         try:
             await self._app(scope, _Bounded(scope, receive), exchange.send)
@@ -62,8 +82,11 @@ class Edge:
     def _record(self, scope: Scope, status: int, seconds: float) -> None:
         route = getattr(scope.get("route"), "path", None) or route_of(scope)
         self._metrics.answered(scope["method"], route, status, None if scope.get("waited") else seconds)
-        if self._access_log:
-            _log.info(
+        # A source says for itself whom it refused, and says it of a flood of strangers once.
+        refused = status in REFUSED and not scope["path"].startswith("/hooks/")
+        if self._access_log or refused:
+            say = _log.warning if refused else _log.info
+            say(
                 "request",
                 request_id=scope["request_id"],
                 method=scope["method"],
@@ -71,17 +94,19 @@ class Edge:
                 path=_loggable(scope["path"]),
                 status=status,
                 ms=round(seconds * 1000, 1),
+                address=(scope.get("client") or ("unknown",))[0],
             )
 
 
 class _Exchange:
     """One answer on its way out, and what the log says it is about."""
 
-    __slots__ = ("_headers", "_scope", "_send", "status")
+    __slots__ = ("_defaults", "_headers", "_scope", "_send", "status")
 
-    def __init__(self, send: Send, scope: Scope, headers: list[tuple[bytes, bytes]]) -> None:
+    def __init__(self, send: Send, scope: Scope, headers: list[Header], defaults: list[Header]) -> None:
         self._send = send
         self._headers = headers
+        self._defaults = defaults
         self._scope = scope
         self.status = 0
 
@@ -91,8 +116,11 @@ class _Exchange:
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.status = message["status"]
+            given = list(message.get("headers", ()))
+            said = {name for name, _ in given}
             message["headers"] = [
-                *message.get("headers", ()),
+                *given,
+                *[header for header in self._defaults if header[0] not in said],
                 *self._headers,
                 (b"x-request-id", self._scope["request_id"].encode("latin-1")),
             ]
@@ -110,7 +138,7 @@ class _Bounded:
 
     def __init__(self, scope: Scope, receive: Receive) -> None:
         self._receive = receive
-        self._limit = MAX_UPLOAD if scope["path"] == "/api/files" else MAX_BODY
+        self._limit = _limit_of(scope["path"])
         self._left = self._limit
 
     async def __call__(self) -> Message:
@@ -121,8 +149,20 @@ class _Bounded:
         return message
 
 
+def _limit_of(path: str) -> int:
+    if path.startswith("/hooks/"):
+        return MAX_HOOK
+    return MAX_UPLOAD if path == "/api/files" else MAX_BODY
+
+
 def _loggable(path: str) -> str:
-    """Links to sign in, or to say who one is on a channel, are secrets until they are used; no log keeps them."""
+    """Links to sign in, or to say who one is on a channel, are secrets until they are used; no log keeps them.
+
+    So is what follows the name of a source, where the sender cannot sign.
+    """
+    if path.startswith("/hooks/"):
+        _, _, source, *key = path.split("/", 3)
+        return f"/hooks/{source}/…" if key else path
     secret = next((each for each in ("/sign-in/", "/link/") if path.startswith(each)), None)
     return f"{secret}…" if secret else path
 

@@ -6,7 +6,9 @@ from starlette.responses import Response
 
 from assent.store.files import FileEntry
 
-SANDBOX = "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+SANDBOX = "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:; object-src 'none'"
+CLOSED = f"{SANDBOX}; form-action 'none'; base-uri 'none'; frame-ancestors 'none'"
+"""For a file that is looked at by itself, and never inside a page."""
 _IMAGES = {
     b"\x89PNG\r\n\x1a\n": "image/png",
     b"\xff\xd8\xff": "image/jpeg",
@@ -32,7 +34,7 @@ def file_response(entry: FileEntry) -> Response:
     name = quote(entry.path.rsplit("/", 1)[-1], safe="")
     shown = "inline" if kind != "application/octet-stream" else "attachment"
     headers = {
-        "Content-Security-Policy": SANDBOX,
+        "Content-Security-Policy": CLOSED,
         "Content-Disposition": f"{shown}; filename*=UTF-8''{name}",
         "Cache-Control": "private, no-store",
         "ETag": f'"{entry.sha256}"',

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from urllib.parse import parse_qsl, urlsplit
 
+import structlog
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -30,6 +31,7 @@ COOKIE = "assent_session"
 JOURNEY_COOKIE = "assent_journey"
 CSRF_FIELD = "csrf"
 _FORM = "application/x-www-form-urlencoded"
+_log = structlog.get_logger()
 # Printable ASCII without the backslash, which browsers read as a slash; and only pages that a person asks for.
 _LOCAL = re.compile(
     r"/(?:$|\?|(?:breakpoints|runs|rules|gates|insights|deliveries|admin|account|link)(?:$|[/?]))[!-\[\]-~]*"
@@ -100,16 +102,14 @@ class Sessions:
         async with self._hashing:
             person = await self._database.read(partial(self._people.sign_in, name=name, password=password))
         secret = await self._database.write(partial(self._people.open_session_for, person=person))
-        await self._forget(request)
-        return secret
+        return await self._begun(request, secret, way="password")
 
     async def sign_in_by_link(self, request: Request, link: str) -> str:
         if not well_formed(link):
             msg = "This is not a whole sign-in link. Copy it again, from the first to the last character."
             raise Unauthenticated(msg)
         secret, _ = await self._database.write(partial(self._people.use_link, plain=link))
-        await self._forget(request)
-        return secret
+        return await self._begun(request, secret, way="link")
 
     def count_sign_in(self, request: Request, what: str) -> None:
         self._sign_ins.take(f"{what}:{_network(request)}", what="sign-ins from one address")
@@ -117,7 +117,14 @@ class Sessions:
     async def open(self, request: Request, use_case: Callable[[Transaction], str]) -> str:
         """Open a session for somebody whom others vouch for: the use case returns its secret, or refuses."""
         secret = await self._database.write(use_case)
+        return await self._begun(request, secret, way="provider")
+
+    async def _begun(self, request: Request, secret: str, *, way: str) -> str:
+        """End the session the browser came with, and write down who came, from where and how."""
         await self._forget(request)
+        known = await self._look_up(secret, time.monotonic())
+        person = known[1].principal.id if known else None
+        _log.info("signed_in", person=person, way=way, address=_network(request))
         return secret
 
     async def sign_out_everywhere(self, request: Request, response: Response, who: Principal) -> None:
@@ -135,6 +142,7 @@ class Sessions:
             hashed = await asyncio.to_thread(password_hash, new)
         change = partial(self._people.set_password, person=person, hashed=hashed)
         secret = await self._database.write(change)
+        _log.info("password_changed", person=who.id, address=_network(request))
         self._known = {each: known for each, known in self._known.items() if known[1].principal.id != who.id}
         return secret
 

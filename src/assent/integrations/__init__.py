@@ -1,1 +1,1 @@
-"""Empty until its issue."""
+"""Front doors for agent frameworks: one file each, each behind an extra of its own."""

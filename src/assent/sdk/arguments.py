@@ -120,7 +120,7 @@ class Call:
         if _state(self.bound) != self._before:
             msg = "An argument was changed while people were asked; what they approved is gone. Call it again."
             raise ArgumentsRefused(msg, result=result)
-        edits = _agreed(result)
+        edits = agreed(result)
         changed = {name: self._changed(name, value, result) for name, value in edits.items()}
         bound = inspect.BoundArguments(self.bound.signature, self.bound.arguments.copy())
         bound.arguments.update(changed)
@@ -144,7 +144,7 @@ def _state(bound: inspect.BoundArguments) -> bytes:
     return canonical({name: described(value) for name, value in bound.arguments.items()})
 
 
-def _agreed(result: BreakpointResult) -> Mapping[str, Json]:
+def agreed(result: BreakpointResult) -> Mapping[str, Json]:
     """Return the edits that all who approved have made; nobody approves a change that they have not seen."""
     approvals = [each for each in result.all_responses or () if each.get("approved") is True]
     said: list[Json] = [each.get("edits") or {} for each in approvals]

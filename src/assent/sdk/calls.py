@@ -27,9 +27,7 @@ from assent.sdk.protocol import (
     Filters,
     Flow,
     HistoryFilters,
-    Pace,
     Pause,
-    Request,
     RouteChanges,
     RouteFields,
     RuleChanges,
@@ -38,6 +36,7 @@ from assent.sdk.protocol import (
     Supposed,
 )
 from assent.sdk.run_values import JournalLine, JournalPage, ProcessInfo, ProcessList, Run, RunPage
+from assent.sdk.trigger_calls import TriggerCalls
 from assent.sdk.values import (
     Backtest,
     BacktestLine,
@@ -59,6 +58,7 @@ from assent.sdk.values import (
     RulesImported,
     ShadowReport,
     Status,
+    UploadedFile,
 )
 from assent.sdk.waits import Audience, waiting
 
@@ -79,11 +79,9 @@ def granted(ended: Status) -> BreakpointResult:
 
 
 @dataclass(frozen=True, slots=True)
-class Calls:
+class Calls(TriggerCalls):
     """What can be asked of a server; `patience` is for how many seconds it may be out of reach."""
 
-    pace: Pace
-    patience: float
     now: Callable[[], float] = time.time
     """What time it is, in seconds: for receipts, which expire."""
 
@@ -164,6 +162,14 @@ class Calls:
 
     def cancel(self, breakpoint_id: str) -> Flow[Breakpoint]:
         return self._perform(protocol.ending(breakpoint_id), Breakpoint)
+
+    def upload(self, content: bytes) -> Flow[UploadedFile]:
+        """Keep bytes, once per project; the `sha256` may then stand in the context files of a breakpoint."""
+        return self._perform(protocol.uploading(content), UploadedFile)
+
+    def file(self, breakpoint_id: str, n: int) -> Flow[bytes]:
+        """Return the bytes of a breakpoint's context file, counted from 0."""
+        return self._perform(protocol.reading(protocol.address(breakpoint_id, "files", str(n))), bytes)
 
     def receipt(self, breakpoint_id: str) -> "Flow[Receipt]":
         """Fetch the signed receipt of an approval; nothing about it is checked yet."""
@@ -411,6 +417,3 @@ class Calls:
         """Say how somebody wants to be reached: all of it."""
         request = protocol.writing(protocol.preferences_address(person), preferences, method="PUT")
         return self._perform(request, dict[str, Any])
-
-    def _perform(self, request: Request, kind: type[Result]) -> Flow[Result]:
-        return protocol.performed(request, kind, pace=self.pace, patience=self.patience)

@@ -87,6 +87,14 @@ class Context(Protocol):
         ...
 
     @property
+    def mark(self) -> str:
+        """Say who wrote it in whatever the run writes outside: a commit, a comment, a file.
+
+        An event that comes of it is then known as this run's own doing, and no trigger goes round in circles.
+        """
+        ...
+
+    @property
     def step_key(self) -> str:
         """Inside a task: the same at every try of this task, and no other's; for whoever must act only once."""
         ...
@@ -149,6 +157,13 @@ class Context(Protocol):
 
     async def save_file(self, path: str, content: str | bytes) -> Path:
         """Write a file into the run's folder and keep it; return where it is on this node."""
+        ...
+
+    async def writes(self, path: str | Path, *more: str | Path) -> None:
+        """Say, before they are written, which files outside its folder the run writes.
+
+        A change that is seen there is known as this run's own doing.
+        """
         ...
 
 

@@ -38,6 +38,8 @@ _RUN_ID = re.compile(r"run_[0-9a-z]{1,60}")
 _RULE_ID = re.compile(r"rule-[0-9a-z]{1,60}")
 _CHANNEL_ID = re.compile(r"ch_[0-9a-z]{1,60}")
 _ROUTE_ID = re.compile(r"rt_[0-9a-z]{1,60}")
+_EVENT_ID = re.compile(r"evt_[0-9a-z]{1,60}")
+_FIRING_ID = re.compile(r"fir_[0-9a-z]{1,60}")
 _TRY_AGAIN = frozenset(
     {
         HTTPStatus.TOO_MANY_REQUESTS,
@@ -183,6 +185,28 @@ def route_address(route_id: str) -> str:
     return f"/api/routes/{route_id}"
 
 
+def source_address(source: str) -> str:
+    return f"/api/sources/{quote(source, safe='')}"
+
+
+def trigger_address(trigger: str, *more: str) -> str:
+    return "/".join(("/api/triggers", quote(trigger, safe=""), *more))
+
+
+def event_address(event_id: str, *more: str) -> str:
+    if not _EVENT_ID.fullmatch(event_id):
+        msg = f"{event_id[:60]!r} is not the id of an event; those look like evt_01k9…"
+        raise NotFound(msg)
+    return "/".join(("/api/trigger-events", event_id, *more))
+
+
+def firing_address(firing_id: str, *more: str) -> str:
+    if not _FIRING_ID.fullmatch(firing_id):
+        msg = f"{firing_id[:60]!r} is not the id of a firing; those look like fir_01k9…"
+        raise NotFound(msg)
+    return "/".join(("/api/firings", firing_id, *more))
+
+
 def preferences_address(person: str) -> str:
     return f"/api/people/{quote(person, safe='')}/preferences"
 
@@ -265,9 +289,9 @@ def retrying(delivery_id: str) -> Request:
     return Request(method="POST", path=delivery_address(delivery_id, "retry"), repeatable=False)
 
 
-def uploading(file: ContextFile) -> Request:
+def uploading(content: bytes) -> Request:
     headers = {"Content-Type": "application/octet-stream"}
-    return Request(method="POST", path="/api/files", headers=headers, body=file.content)
+    return Request(method="POST", path="/api/files", headers=headers, body=content)
 
 
 def asking_status(breakpoint_id: str, *, wait: float = 0.0) -> Request:
@@ -336,6 +360,8 @@ class DeliveryFilters(TypedDict, total=False):
 class RunFilters(TypedDict, total=False):
     state: str | None
     process: str | None
+    event_id: str | None
+    trigger: str | None
     limit: int | None
     cursor: str | None
 
@@ -431,7 +457,8 @@ def with_files(body: Mapping[str, Any], entries: Sequence[Mapping[str, Any]]) ->
     return {**body, "payload": {**payload, "context": {**context, "files": files}}}
 
 
-def filtered(filters: Filters | DeliveryFilters | HistoryFilters | RunFilters) -> list[tuple[str, str]]:
+def filtered(filters: Mapping[str, object]) -> list[tuple[str, str]]:
+    """Return filters as an address has them; what is None is not one."""
     query: list[tuple[str, str]] = []
     given: dict[str, Any] = {name: value for name, value in filters.items() if value is not None}
     for name, value in given.items():
@@ -500,7 +527,7 @@ def creating(
             entries.append(file.entry())
             continue
         room += len(file.content)
-        uploaded = yield from performed(uploading(file), UploadedFile, pace=pace, patience=patience)
+        uploaded = yield from performed(uploading(file.content), UploadedFile, pace=pace, patience=patience)
         entries.append(file.entry(sha256=uploaded.sha256))
     request = sending("/api/breakpoints", with_files(body, entries), key=key)
     return (yield from performed(request, Breakpoint, pace=pace, patience=patience))

@@ -7,6 +7,14 @@ from assent.sdk.values import Value
 RunStateName: TypeAlias = Literal["queued", "running", "suspended", "done", "failed", "cancelled"]
 
 
+class Cause(Value, frozen=True, kw_only=True):
+    """The event that started a run, by which trigger, and how many runs lie before it."""
+
+    event_id: str
+    trigger: str
+    depth: int
+
+
 class RunSummary(Value, frozen=True, kw_only=True):
     """A run as a list shows it."""
 
@@ -19,6 +27,7 @@ class RunSummary(Value, frozen=True, kw_only=True):
     updated_at: str
     ended_at: str | None = None
     error: dict[str, Any] | None = None
+    cause: Cause | None = None
 
     @property
     def ended(self) -> bool:

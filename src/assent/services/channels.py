@@ -111,7 +111,7 @@ class ChannelService:
         name = checked_name(changes.get("name", current.name))
         if name != current.name:
             _refuse_used(tx, current, "renamed")
-        settings = _merged(current.settings, changes.get("settings") or {})
+        settings = merged(current.settings, changes.get("settings") or {})
         if settings != current.settings:
             self._check_new(tx, current.type, settings, by=by)
         enabled: bool = changes.get("enabled", current.enabled)
@@ -151,7 +151,7 @@ class ChannelService:
 
     def _check_new(self, tx: Transaction, kind: str, settings: Mapping[str, Any], *, by: Principal) -> None:
         """Look at all of it, also at what was there before: a new address would be sent the old secrets."""
-        for pointer, text in _texts(settings, "/settings"):
+        for pointer, text in texts(settings, "/settings"):
             if is_reference(text):
                 self._reach.require(text, pointer, by=by)
         self.check(kind, settings)
@@ -195,7 +195,7 @@ def channels_of(stored: StoredRoute) -> set[str]:
 
 
 def in_file(what: str, name: str) -> Conflict:
-    return Conflict(f"The {what} {name} stands in assent.yaml; change it there and restart.")
+    return Conflict(f"The {what} {name} stands in assent.yaml; change it there.")
 
 
 def _refuse_used(tx: Transaction, channel: StoredChannel, what: str) -> None:
@@ -210,22 +210,22 @@ def _only_revives(current: StoredChannel, changes: Mapping[str, Any]) -> bool:
     return current.disabled_because is not None and dict(changes) == {"enabled": True}
 
 
-def _merged(before: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+def merged(before: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in {**before, **changes}.items() if value is not None}
 
 
 def _secrets(kind: ChannelKind, settings: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for name in sorted(kind.secrets):
-        yield from _texts(settings.get(name), f"/settings/{name}")
+        yield from texts(settings.get(name), f"/settings/{name}")
 
 
-def _texts(value: Json, pointer: str) -> Iterator[tuple[str, str]]:
+def texts(value: Json, pointer: str) -> Iterator[tuple[str, str]]:
     """Every text in a value, with the place it stands at."""
     if isinstance(value, str):
         yield pointer, value
     elif is_object(value):
         for name, each in value.items():
-            yield from _texts(each, f"{pointer}/{name}")
+            yield from texts(each, f"{pointer}/{name}")
     elif is_array(value):
         for n, each in enumerate(value):
-            yield from _texts(each, f"{pointer}/{n}")
+            yield from texts(each, f"{pointer}/{n}")

@@ -1,6 +1,6 @@
 """The channels and routes of assent.yaml: read and checked before a node starts, and made to stand when it does."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -12,6 +12,7 @@ from assent.domain.errors import AssentError, InvalidRequest
 from assent.domain.routes import Route
 from assent.domain.routes_file import checked, written
 from assent.services.channels import FROM_FILE, ChannelService, channels_of, checked_name
+from assent.services.config_file import Problems, in_place, shown
 from assent.services.people import DEFAULT_PROJECT
 from assent.services.routes import refuse_unknown_channels
 from assent.store.channels import StoredChannel
@@ -22,10 +23,6 @@ BY = str(Actor(Kind.SYSTEM, "assent.yaml"))
 _CHANNEL_KEYS = frozenset({"name", "type", "settings", "project", "enabled"})
 _log = structlog.get_logger()
 Given = TypeVar("Given")
-
-
-class Misplaced(InvalidRequest):
-    """Something in assent.yaml cannot be used; its message names the place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,15 +50,20 @@ class FileRoute:
 class Configuration:
     """What assent.yaml says of channels and routes. What was made through the API is left alone."""
 
-    def __init__(
-        self,
-        service: ChannelService,
-        channels: Sequence[Mapping[str, Any]] | None,
-        routes: Sequence[Mapping[str, Any]] | None,
-    ) -> None:
-        self.channels = [_placed(f"channels[{n}]", _channel, each, service) for n, each in enumerate(channels or ())]
-        self.routes = [_placed(f"routes[{n}]", _route, each, service) for n, each in enumerate(routes or ())]
-        _refuse_twice(self.channels)
+    def __init__(self, service: ChannelService, problems: Problems) -> None:
+        self._service = service
+        self._problems = problems
+        self.channels = [
+            made
+            for n, each in enumerate(problems.listed("channels"))
+            for made in problems.made(f"/channels/{n}", self._channel, each)
+        ]
+        self.routes = [
+            made
+            for n, each in enumerate(problems.listed("routes"))
+            for made in problems.made(f"/routes/{n}", _route, each)
+        ]
+        self._refuse_twice()
 
     def apply(self, tx: Transaction) -> None:
         """Make what stands in the file stand in the data, and nothing else from there; the same on every node."""
@@ -71,7 +73,7 @@ class Configuration:
         wanted |= {each.project: each.place for each in self.routes}
         for project in sorted(before | set(wanted)):
             if project in wanted:
-                _in_place(wanted[project], tx.projects.get, project)
+                self._in_place(wanted[project], tx.projects.get, project)
             tx.routes.wait_for_others(project)
             self._apply_channels(tx, project)
             self._apply_routes(tx, project)
@@ -86,8 +88,8 @@ class Configuration:
         for name, each in wanted.items():
             found = standing.get(name)
             if found is not None and found.source != FROM_FILE:
-                msg = f"{each.place}/name: a channel called {name} was made elsewhere already; rename one of the two"
-                raise Misplaced(msg)
+                said = f"a channel called {name} was made elsewhere already; rename one of the two"
+                raise self._problems.misplaced(f"{each.place}/name", said)
             if found is None or found.type != each.type:
                 _add(tx, each)
             elif _differs(found, each):
@@ -103,7 +105,7 @@ class Configuration:
         for each in self.routes:
             if each.project != project:
                 continue
-            _in_place(each.place, refuse_unknown_channels, each.route, known)
+            self._in_place(each.place, refuse_unknown_channels, each.route, known)
             same = next((one for one in left if (written(one.route), one.enabled) == each.content), None)
             if same is not None:
                 left.remove(same)
@@ -115,66 +117,49 @@ class Configuration:
             if other.source != FROM_FILE and (missing := sorted(channels_of(other) - known)):
                 _log.warning("route_leads_nowhere", route=other.id, project=project, channels=missing)
 
+    def _in_place(self, place: str, build: Callable[..., Given], *given: object) -> Given:
+        try:
+            return build(*given)
+        except AssentError as error:
+            raise self._problems.misplaced(*in_place(place, error)) from error
 
-def _placed(
-    place: str, build: Callable[[str, Mapping[str, Any], ChannelService], Given], given: object, service: ChannelService
-) -> Given:
-    if not is_object(given):
-        msg = f"{place}: must be a mapping"
-        raise Misplaced(msg)
-    return _in_place(place, build, place, given, service)
+    def _channel(self, place: str, given: Mapping[str, Any]) -> FileChannel:
+        for name in given:
+            if name not in _CHANNEL_KEYS:
+                raise InvalidRequest.at(f"/{name}", f"is not known here; there are {', '.join(sorted(_CHANNEL_KEYS))}")
+        settings: object = given.get("settings", {})
+        if not is_object(settings):
+            raise InvalidRequest.at("/settings", "must be a mapping")
+        name, kind = checked_name(str(given.get("name", ""))), str(given.get("type", ""))
+        self._service.check(kind, settings)
+        return FileChannel(place, project_of(given), name, kind, dict(settings), enabled_of(given))
 
-
-def _in_place(place: str, build: Callable[..., Given], *given: object) -> Given:
-    try:
-        return build(*given)
-    except Misplaced:
-        raise
-    except AssentError as error:
-        between = "" if error.message.startswith("/") else ": "
-        msg = f"{place}{between}{error.message}"
-        raise Misplaced(msg) from error
-
-
-def _channel(place: str, given: Mapping[str, Any], service: ChannelService) -> FileChannel:
-    for name in given:
-        if name not in _CHANNEL_KEYS:
-            raise InvalidRequest.at(f"/{name}", f"is not known here; there are {', '.join(sorted(_CHANNEL_KEYS))}")
-    settings: object = given.get("settings", {})
-    if not is_object(settings):
-        raise InvalidRequest.at("/settings", "must be a mapping")
-    name, kind = checked_name(str(given.get("name", ""))), str(given.get("type", ""))
-    service.check(kind, settings)
-    return FileChannel(place, _project(given), name, kind, dict(settings), _enabled(given))
+    def _refuse_twice(self) -> None:
+        seen: dict[tuple[str, str], str] = {}
+        for each in self.channels:
+            first = seen.setdefault((each.project, each.name), each.place)
+            if first != each.place:
+                self._problems.add(f"{each.place}/name", f"{each.name} is also the name of {shown(first)}")
 
 
-def _route(place: str, given: Mapping[str, Any], service: ChannelService) -> FileRoute:
-    del service  # which channels there are is known when it is applied
+def _route(place: str, given: Mapping[str, Any]) -> FileRoute:
+    """Which channels there are is known when it is applied."""
     body = {str(name): value for name, value in given.items() if name not in {"project", "enabled"}}
-    return FileRoute(place, _project(given), checked(body, route_id=""), _enabled(given))
+    return FileRoute(place, project_of(given), checked(body, route_id=""), enabled_of(given))
 
 
-def _project(given: Mapping[str, Any]) -> str:
+def project_of(given: Mapping[str, Any]) -> str:
     project = given.get("project", DEFAULT_PROJECT)
     if not isinstance(project, str) or not project:
         raise InvalidRequest.at("/project", "must be the name of a project")
     return project
 
 
-def _enabled(given: Mapping[str, Any]) -> bool:
+def enabled_of(given: Mapping[str, Any]) -> bool:
     enabled = given.get("enabled", True)
     if not isinstance(enabled, bool):
         raise InvalidRequest.at("/enabled", "must be true or false")
     return enabled
-
-
-def _refuse_twice(channels: Sequence[FileChannel]) -> None:
-    seen: dict[tuple[str, str], str] = {}
-    for each in channels:
-        first = seen.setdefault((each.project, each.name), each.place)
-        if first != each.place:
-            msg = f"{each.place}/name: {each.name} is also the name of {first}"
-            raise Misplaced(msg)
 
 
 def _differs(found: StoredChannel, wanted: FileChannel) -> bool:

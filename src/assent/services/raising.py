@@ -1,12 +1,16 @@
 """What a breakpoint is made of when it is raised: who is asked, which files, what the rules say, its first events."""
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pydantic import ValidationError
+
+from assent import wire
 from assent.domain.access import Principal
 from assent.domain.breakpoint import NEVER, Breakpoint, Event, approve_by_rule, record, terms_of
-from assent.domain.canonical import Json
+from assent.domain.canonical import Json, strict_loads
 from assent.domain.draft import MAX_FILES, Draft
 from assent.domain.errors import ExpertsNotDistinct, InvalidRequest, TooLarge
 from assent.domain.instants import SECOND
@@ -62,6 +66,21 @@ class Ready:
     def holds(self, tx: Transaction) -> bool:
         """Whether the rules it was made by still stand."""
         return self.guess is not None and self.guess.holds(tx, self.new.project)
+
+
+def checked(body: Mapping[str, Json]) -> Mapping[str, Json]:
+    """Return a body as it is sent; refuse what the API would refuse."""
+    try:
+        sent: Mapping[str, Json] = strict_loads(json.dumps(body, ensure_ascii=False, allow_nan=False).encode())
+        wire.CreateBreakpoint.model_validate(sent)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = "/".join(map(str, first["loc"]))
+        raise InvalidRequest.at(f"/{where}", str(first["msg"])) from error
+    except (TypeError, ValueError) as error:
+        msg = f"A breakpoint must be JSON: {error}"
+        raise InvalidRequest(msg) from error
+    return sent
 
 
 def experts_of(tx: Transaction, draft: Draft, by: Principal) -> Experts:

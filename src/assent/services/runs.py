@@ -9,7 +9,7 @@ from assent.domain.access import Kind, Permission, Principal, Role
 from assent.domain.canonical import Json
 from assent.domain.errors import AlreadyEnded, Conflict, Forbidden, NotFound
 from assent.domain.globs import glob_matches
-from assent.domain.runs import Line, Run, RunFile, RunState, Step, StepKind, StepState, Written, in_order
+from assent.domain.runs import Cause, Line, Run, RunFile, RunState, Step, StepKind, StepState, Written, in_order
 from assent.services.breakpoints import BreakpointService, Once
 from assent.store.runs import HEAL
 from assent.store.transaction import Transaction
@@ -23,6 +23,7 @@ class NewRun:
     version: str
     inputs: Json
     agent_id: str
+    cause: Cause | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +58,16 @@ class RunService:
             created_at=now,
             updated_at=now,
             due_at=now + HEAL,
+            cause=new.cause,
         )
         if once is not None:
             claimed = tx.idempotency.claim(by.id, once.key, fingerprint=once.fingerprint, breakpoint_id=run.id, now=now)
             if claimed is not None:
                 return self._visible(tx, claimed, by)
         tx.runs.add(run)
-        tx.runs.first_line(run.id, Line("started", data={"by": run.started_by, "process": new.process}), now=now)
+        why = {"event": new.cause.event_id} if new.cause is not None else {}
+        line = Line("started", data={"by": run.started_by, "process": new.process, **why})
+        tx.runs.first_line(run.id, line, now=now)
         tx.runs.enqueue(run.id, "turn:0")
         return run
 

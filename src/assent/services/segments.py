@@ -1,24 +1,22 @@
 """What a worker needs to go on with a run: taken up, written step by step, let go; each a transaction of its own."""
 
 import contextlib
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import msgspec
-from pydantic import ValidationError
 
-from assent import wire
 from assent.domain.breakpoint import Status
-from assent.domain.canonical import Json, sha256, strict_loads
+from assent.domain.canonical import Json, sha256
 from assent.domain.draft import draft
-from assent.domain.errors import AlreadyEnded, InvalidRequest
+from assent.domain.errors import AlreadyEnded
 from assent.domain.instants import SECOND
 from assent.domain.runs import Line, Run, RunFile, RunState, Step, StepKind, StepState
 from assent.ports import Clock, Comment, Database, Taken
 from assent.services.breakpoints import BreakpointService
+from assent.services.raising import checked
 from assent.services.runs import withdraw
 from assent.store.transaction import Transaction
 
@@ -103,7 +101,7 @@ class Desk:
         return await self.database.write(partial(self._ask, run=run, step=step, body=body, lines=lines), locks=run.id)
 
     def _ask(self, tx: Transaction, *, run: Run, step: Step, body: Mapping[str, Json], lines: Sequence[Line]) -> Step:
-        wanted = draft(_checked(body))
+        wanted = draft(checked(body))
         by = replace(run.principal, policy=tx.projects.get(run.project).policy)
         raised = self.breakpoints.create(tx, wanted, by=by, digest=wanted.digest(run.project), once=None)
         assert not isinstance(raised, str), "no key was given"
@@ -152,6 +150,15 @@ class Desk:
 
         return await self.database.write(use_case, locks=run.id)
 
+    async def writes(self, run: Run, paths: Sequence[str], lines: Sequence[Line]) -> None:
+        """Note which files outside its folder the run writes, before it does."""
+
+        def use_case(tx: Transaction) -> None:
+            now = self._hold(tx, run=run, lines=lines)
+            tx.runs.writes(run.id, paths, now=now)
+
+        await self.database.write(use_case, locks=run.id)
+
     async def leave(self, run: Run, lines: Sequence[Line]) -> bool:
         """Let go of a run as it stands; True when there is reason to take it up again at once."""
         return await self.database.write(partial(self._leave, run=run, lines=lines), locks=run.id)
@@ -193,18 +200,3 @@ def _short(step: Step) -> dict[str, Any]:
     result: Mapping[str, Any] = step.outcome or {}
     told = {name: result.get(name) for name in ("status", "decision", "respondedBy", "auto")}
     return {"breakpointId": step.breakpoint_id} | {name: value for name, value in told.items() if value is not None}
-
-
-def _checked(body: Mapping[str, Json]) -> Mapping[str, Json]:
-    """Refuse what the API would refuse."""
-    try:
-        sent: Mapping[str, Json] = strict_loads(json.dumps(body, ensure_ascii=False, allow_nan=False).encode())
-        wire.CreateBreakpoint.model_validate(sent)
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = "/".join(map(str, first["loc"]))
-        raise InvalidRequest.at(f"/{where}", str(first["msg"])) from error
-    except (TypeError, ValueError) as error:
-        msg = f"A breakpoint must be JSON: {error}"
-        raise InvalidRequest(msg) from error
-    return sent

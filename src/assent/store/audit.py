@@ -44,10 +44,14 @@ TRIGGERS = {
     "assent_receipt_keys_fixed", "assent_receipt_keys_revoked", "assent_receipt_keys_kept",
     "assent_receipt_uses_approved", "assent_receipt_uses_unchanged", "assent_receipt_uses_kept",
     "assent_runs_ended", "assent_run_journal_unchanged",
+    "assent_events_noted", "assent_rule_events_noted",
+    "assent_leaves_unchanged", "assent_leaves_kept", "assent_nodes_unchanged", "assent_nodes_kept",
+    "assent_checkpoints_unchanged", "assent_checkpoints_kept",
+    "assent_checkpoint_keys_fixed", "assent_checkpoint_keys_kept",
 }  # fmt: skip
 _NEVER_EMPTIED = (
     "breakpoints", "events", "responses", "comments", "holds", "rules", "rule_events", "shadows", "receipt_keys",
-    "receipt_uses",
+    "receipt_uses", "leaves", "nodes", "checkpoints", "checkpoint_keys",
 )  # fmt: skip
 _EMPTIED = {f"assent_{table}_emptied" for table in _NEVER_EMPTIED}
 LOCKS = {"sqlite": TRIGGERS, "postgresql": TRIGGERS | _EMPTIED}

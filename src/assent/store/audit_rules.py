@@ -34,6 +34,7 @@ _APPROVALS = """
     SELECT decision FROM assent_breakpoints
     WHERE project_id = :project_id AND gate = :gate AND agent_id = :agent_id
       AND decision IS NOT NULL AND ended_by NOT LIKE 'rule:%'
+      AND ended_by NOT LIKE 'person:%/%'
       AND ended_at <= :until AND (decision = 'approved' OR ended_at <= :since)
     ORDER BY ended_at DESC, decision DESC LIMIT :limit"""
 _UNREADABLE = (ValueError, TypeError, KeyError, AttributeError, msgspec.MsgspecError)

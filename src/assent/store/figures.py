@@ -25,17 +25,21 @@ FIGURES = """
                                                        AND d.state = 'dead' LIMIT :cap) AS given_up)), 0) AS BIGINT)
        FROM assent_projects p),
       (SELECT next_at FROM assent_deliveries WHERE state IN ('pending', 'sending') AND next_at >= 0
-       AND state = 'pending' ORDER BY next_at LIMIT 1)"""
+       AND state = 'pending' ORDER BY next_at LIMIT 1),
+      (SELECT count(*) FROM (SELECT 1 FROM assent_unsigned_events LIMIT :cap) AS unsigned),
+      (SELECT at FROM assent_checkpoints ORDER BY number DESC LIMIT 1)"""
 
 
 async def read_figures(database: Database[Transaction], now: int) -> Figures:
     rows = await database.fetch_page(FIGURES, {"cap": CAP})
-    pending, oldest, queued, going, dead, due = rows[0]
+    pending, oldest, queued, going, dead, due, unsigned, signed_at = rows[0]
     return Figures(
         pending=pending,
         oldest_pending_seconds=_since(oldest, now),
         deliveries=dict(zip(WATCHED, (queued, going, dead), strict=True)),
         delivery_lag_seconds=_since(due, now),
+        unsigned_events=unsigned,
+        checkpoint_age_seconds=_since(signed_at, now),
     )
 
 

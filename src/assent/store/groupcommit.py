@@ -35,7 +35,7 @@ class Connection(Protocol):
 
 
 class Job(Generic[Result]):
-    __slots__ = ("context", "error", "future", "hints", "locks", "result", "use_case")
+    __slots__ = ("context", "error", "future", "hints", "locks", "news", "result", "use_case")
 
     def __init__(
         self, use_case: Callable[[Transaction], Result], future: "asyncio.Future[Result]", locks: str = ""
@@ -48,6 +48,7 @@ class Job(Generic[Result]):
         self.result: Result | None = None
         self.error: BaseException | None = None
         self.hints: Sequence[Hint] = ()
+        self.news = False
 
     def settle(self) -> None:
         if self.future.done():
@@ -75,6 +76,7 @@ class GroupCommit:
         self._connect = connect
         self._on_commit = on_commit
         self.on_batch: Callable[[int, float], None] | None = None
+        self.on_news: Callable[[], None] | None = None
         self._queue: queue.SimpleQueue[Job[Any] | None] = queue.SimpleQueue()
         self._threads = [threading.Thread(target=self._work, name=f"writer-{n}", daemon=True) for n in range(threads)]
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -145,13 +147,15 @@ class GroupCommit:
     def _together(self, connection: Connection, jobs: list[Job[Any]]) -> None:
         tx = connection.begin()
         for job in jobs:
-            job.result, job.error, job.hints = None, None, ()
+            job.result, job.error, job.hints, job.news = None, None, (), False
             tx.session.dirty = False
+            tx.session.news = False
             tx.session.recorded = 0
             tx.hints = []
             try:
                 job.result = job.context.run(job.use_case, tx)
                 job.hints = tuple(tx.hints)
+                job.news = tx.session.news
             except AssentError as error:
                 if tx.session.dirty:
                     raise Spoiled from error
@@ -160,7 +164,7 @@ class GroupCommit:
         connection.commit()
 
     def _fail(self, job: Job[Any], error: Exception) -> None:
-        job.result, job.hints = None, ()
+        job.result, job.hints, job.news = None, (), False
         job.error = error.__cause__ if isinstance(error, Spoiled | InDoubt) else error
 
     def _finish(self, jobs: list[Job[Any]], seconds: float) -> None:
@@ -173,6 +177,8 @@ class GroupCommit:
         hints = [hint for job in jobs for hint in job.hints]
         if hints:
             self._on_commit(hints)
+        if self.on_news is not None and any(job.news for job in jobs):
+            self.on_news()
         for job in jobs:
             theirs = job.future.get_loop()
             if theirs is self._loop:

@@ -14,6 +14,7 @@ import psycopg
 import sqlalchemy as sa
 import structlog
 
+from assent.clock import steady
 from assent.domain.breakpoint import Status
 from assent.domain.errors import Unavailable
 from assent.ports import Clock, Hint, Ids, Jobs
@@ -49,7 +50,6 @@ UNREACHABLE = (
     asyncpg.InternalClientError,
 )
 SETTINGS = "-c lock_timeout=5s -c statement_timeout=30s -c idle_in_transaction_session_timeout=60s"
-_STEADY = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 _log = structlog.get_logger()
 
 
@@ -64,6 +64,7 @@ class PostgresSession:
         self.connection = connection
         self.dirty = False
         self.recorded = 0
+        self.news = False
         self._alchemy = alchemy
 
     def alchemy(self) -> sa.Connection:
@@ -83,6 +84,12 @@ class PostgresSession:
         self.dirty = True
         for row in rows:
             self.connection.execute(for_psycopg(statement), row)
+
+    def each(self, statement: str, rows: Sequence[Mapping[str, Any]]) -> Sequence[Sequence[Row]]:
+        self.dirty = True
+        # In a pipeline all of them are on their way before the first answer is waited for.
+        sent = [self.connection.execute(for_psycopg(statement), row) for row in rows]
+        return [cursor.fetchall() for cursor in sent]
 
 
 class PostgresWriter:
@@ -165,11 +172,6 @@ def _connect(url: str) -> psycopg.Connection[tuple[Any, ...]]:
         raise Unavailable(msg) from error
 
 
-def steady() -> int:
-    """Microseconds that nobody sets: they go on while the machine sleeps, whatever its own clock says."""
-    return time.clock_gettime_ns(_STEADY) // 1000
-
-
 class DatabaseClock:
     """PostgreSQL's time on every node: what it last said, and what has passed here since.
 
@@ -229,8 +231,9 @@ class PostgresDatabase:
         self._unsent_ready = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
 
-    def watch(self, on_batch: Callable[[int, float], None]) -> None:
+    def watch(self, on_batch: Callable[[int, float], None], on_news: Callable[[], None] | None = None) -> None:
         self._commits.on_batch = on_batch
+        self._commits.on_news = on_news
 
     def _transaction(self, session: PostgresSession) -> Transaction:
         return Transaction(session, self._clock, self._ids, self._jobs)

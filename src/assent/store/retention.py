@@ -105,6 +105,7 @@ SELECT_OLD_RUNS = """
 SELECT_RUN_FILES = "SELECT DISTINCT sha256 FROM assent_run_files WHERE {these}"
 DELETE_OF_RUNS = (
     ("assent_run_journal", "run_id"), ("assent_run_files", "run_id"), ("assent_run_steps", "run_id"),
+    ("assent_run_outputs", "run_id"), ("assent_firings", "run_id"),
     ("assent_idempotency", "breakpoint_id"), ("assent_runs", "id"),
 )  # fmt: skip
 

@@ -39,13 +39,15 @@ TURN_PAGE = "UPDATE assent_projects SET rulebook = rulebook + :step WHERE id = :
 SELECT_POLICY = "SELECT rulebook, policy FROM assent_projects WHERE id = :project_id"
 INSERT_SHADOW = insert("assent_shadows", ("rule_id", "breakpoint_id", "rule_version", "recommended", "at"))
 # The tests of ix_assent_breakpoints_streak, word by word: else SQLite does not use it. Of an approval and a rejection
-# at the same moment, the rejection counts as the later one.
+# at the same moment, the rejection counts as the later one. Only names of imported authors have a slash: what they said
+# does not count, because nobody here knows who they are.
 SELECT_GROUND = """
     SELECT p.rulebook, d.decision
     FROM assent_projects p LEFT JOIN (
         SELECT decision, ended_at FROM assent_breakpoints
         WHERE project_id = :project_id AND gate = :gate AND agent_id = :agent_id
           AND decision IS NOT NULL AND ended_by NOT LIKE 'rule:%'
+          AND ended_by NOT LIKE 'person:%/%'
         ORDER BY ended_at DESC, decision DESC LIMIT :limit
     ) d ON 1 = 1
     WHERE p.id = :project_id ORDER BY d.ended_at DESC, d.decision DESC"""

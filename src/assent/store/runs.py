@@ -7,7 +7,7 @@ import msgspec
 
 from assent.domain.access import Kind, Principal, Role
 from assent.domain.errors import NotFound
-from assent.domain.runs import Line, Run, RunFile, RunState, Step, StepKind, StepState, Superseded, Written
+from assent.domain.runs import Cause, Line, Run, RunFile, RunState, Step, StepKind, StepState, Superseded, Written
 from assent.ports import Session
 from assent.store.deliveries import Enqueue
 from assent.store.sql import among, insert
@@ -18,7 +18,7 @@ HEAL = 300_000_000
 COLUMNS = (
     "id", "project_id", "process", "version", "state", "inputs", "output", "error", "agent_id", "started_by",
     "started_by_id", "principal", "turn", "starts", "lines", "created_at", "updated_at", "ended_at",
-    "due_at",
+    "due_at", "event_id", "trigger_name", "depth",
 )  # fmt: skip
 STEP_COLUMNS = (
     "run_id", "path", "kind", "name", "fingerprint", "state", "attempts", "breakpoint_id", "due_at", "heard", "outcome",
@@ -65,7 +65,7 @@ SELECT_LINES = """
     WHERE run_id = :run_id AND seq > :after ORDER BY seq LIMIT :limit"""
 SELECT_OWN = """
     SELECT seq, at, type, path, data FROM assent_run_journal
-    WHERE run_id = :run_id AND type IN ('log', 'now', 'unseen')"""
+    WHERE run_id = :run_id AND type IN ('log', 'now', 'unseen', 'writes')"""
 # The answer marks the step and not the run: whoever decides never waits for whoever runs.
 ANSWERED = """
     UPDATE assent_run_steps SET state = 'answered', due_at = :due_at
@@ -113,6 +113,13 @@ SELECT_FILES = "SELECT path, sha256, size FROM assent_run_files WHERE run_id = :
 SELECT_CONTENT = """
     SELECT f.content FROM assent_run_files r JOIN assent_files f ON f.sha256 = r.sha256
     WHERE r.run_id = :run_id AND r.path = :path AND f.project_id = :project_id"""
+# The last one to say so is the one whose doing it is.
+UPSERT_OUTPUT = insert(
+    "assent_run_outputs",
+    ("path", "run_id", "at"),
+    suffix="ON CONFLICT (path) DO UPDATE SET run_id = excluded.run_id, at = excluded.at",
+)
+_FILTERS = ("state", "process", "started_by_id", "event_id", "trigger_name")
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
@@ -137,9 +144,20 @@ class Runs:
             raise NotFound(msg)
         return _run(rows[0])
 
+    def find(self, run_id: str, *, project: str) -> Run | None:
+        rows = self._session.all(
+            f"{_SELECT_LISTED} WHERE id = :id AND project_id = :project", {"id": run_id, "project": project}
+        )
+        return _run(rows[0]) if rows else None
+
+    def these(self, run_ids: Sequence[str]) -> list[Run]:
+        """Return those that there are, whosever they are, without what they were given and gave."""
+        test, params = among("id", run_ids, self._session.dialect)
+        return [_run(row) for row in self._session.all(f"{_SELECT_LISTED} WHERE {test} ORDER BY id", params)]
+
     def page(self, project: str, filters: Mapping[str, str], *, before: str | None, limit: int) -> list[Run]:
         """Newest first; the filters are columns."""
-        wheres = "".join(f" AND {name} = :{name}" for name in ("state", "process", "started_by_id") if name in filters)
+        wheres = "".join(f" AND {name} = :{name}" for name in _FILTERS if name in filters)
         older = " AND id < :before" if before else ""
         params = {"project": project, "limit": limit, **filters, **({"before": before} if before else {})}
         rows = self._session.all(
@@ -176,8 +194,11 @@ class Runs:
             "count": len(lines),
         }
         self._write_lines(run.id, self._session.all(LEAVE, params), lines, now)
+        # A trigger may have waited for the room.
+        self._session.news = self._session.news or (run.ended and run.cause is not None)
 
     def cancel(self, run_id: str, line: Line, *, now: int) -> bool:
+        self._session.news = True
         return self._unless_ended(STOP, {"id": run_id, "now": now}, line)
 
     def revive(self, run_id: str, line: Line, *, now: int) -> bool:
@@ -276,6 +297,23 @@ class Runs:
         if rows:
             self._session.write(UPSERT_FILE, rows)
 
+    def writes(self, run_id: str, paths: Sequence[str], *, now: int) -> None:
+        """Note that a run writes these files, which are not its own."""
+        # In one order, so that two runs never wait for each other.
+        rows = [{"path": path, "run_id": run_id, "at": now} for path in sorted(set(paths))]
+        if rows:
+            self._session.write(UPSERT_OUTPUT, rows)
+
+    def writers(self, paths: Sequence[str], *, project: str, since: int) -> dict[str, str]:
+        """Return which run said last that it writes a file, by path; what has ended before then writes no more."""
+        these, params = among("o.path", list(paths), self._session.dialect)
+        statement = (
+            "SELECT o.path, o.run_id FROM assent_run_outputs o JOIN assent_runs r ON r.id = o.run_id"
+            f" WHERE r.project_id = :project_id AND (r.ended_at IS NULL OR r.ended_at >= :since) AND {these}"
+        )
+        params |= {"project_id": project}
+        return {row[0]: row[1] for row in self._session.all(statement, {**params, "since": since})}
+
     def files(self, run_id: str) -> list[RunFile]:
         return [RunFile(*row) for row in self._session.all(SELECT_FILES, {"run_id": run_id})]
 
@@ -323,6 +361,9 @@ def _row(run: Run) -> dict[str, Any]:
         "updated_at": run.updated_at,
         "ended_at": run.ended_at,
         "due_at": run.due_at,
+        "event_id": run.cause.event_id if run.cause else None,
+        "trigger_name": run.cause.trigger if run.cause else None,
+        "depth": run.depth,
     }
 
 
@@ -347,6 +388,7 @@ def _run(row: Sequence[Any]) -> Run:
         updated_at=found["updated_at"],
         ended_at=found["ended_at"],
         due_at=found["due_at"],
+        cause=Cause(found["event_id"], found["trigger_name"], found["depth"]) if found["event_id"] else None,
     )
 
 

@@ -98,6 +98,7 @@ class SqliteSession:
         self.connection = connection
         self.dirty = False
         self.recorded = 0
+        self.news = False
         self._alchemy = alchemy
 
     def alchemy(self) -> sa.Connection:
@@ -118,6 +119,10 @@ class SqliteSession:
             self.connection.execute(statement, rows[0])
         else:
             self.connection.executemany(statement, rows)
+
+    def each(self, statement: str, rows: Sequence[Mapping[str, Any]]) -> Sequence[Sequence[Row]]:
+        self.dirty = True
+        return [self.all(statement, row) for row in rows]
 
 
 class SqliteWriter:
@@ -265,8 +270,9 @@ class SqliteDatabase:
         self._opened: list[sqlite3.Connection] = []
         self._keys: sqlite3.Connection | None = None
 
-    def watch(self, on_batch: Callable[[int, float], None]) -> None:
+    def watch(self, on_batch: Callable[[int, float], None], on_news: Callable[[], None] | None = None) -> None:
         self._commits.on_batch = on_batch
+        self._commits.on_news = on_news
 
     def _transaction(self, session: SqliteSession) -> Transaction:
         return Transaction(session, self._clock, self._ids, self._jobs)

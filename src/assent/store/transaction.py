@@ -8,17 +8,21 @@ from assent.domain.access import TIMEOUT
 from assent.domain.breakpoint import Outline
 from assent.ports import Clock, Ended, Hint, Ids, Jobs, Session
 from assent.store.audit import Audit
+from assent.store.audit_export import AuditExport
 from assent.store.backtest import Backtests
 from assent.store.breakpoints import Breakpoints
 from assent.store.channels import Channels
+from assent.store.checkpoints import Checkpoints
 from assent.store.deliveries import Deliveries
 from assent.store.event_log import EventLog
 from assent.store.files import Files
+from assent.store.firings import Firings
 from assent.store.heard import Heard
 from assent.store.held_answers import HeldAnswers
 from assent.store.history import History
 from assent.store.idempotency import Idempotency
 from assent.store.identities import Identities
+from assent.store.imports import Imports
 from assent.store.links import Links
 from assent.store.metrics import Metrics
 from assent.store.pace import Paces
@@ -33,8 +37,11 @@ from assent.store.rules import Rules
 from assent.store.runs import Runs
 from assent.store.secrets import Secrets
 from assent.store.sessions import Sessions
+from assent.store.sources import Sources
 from assent.store.tokens import Tokens
 from assent.store.triage import Triage
+from assent.store.trigger_events import TriggerEvents
+from assent.store.triggers import Triggers
 from assent.store.views import Views
 from assent.store.workers import Workers
 
@@ -54,6 +61,10 @@ class Transaction:
 
     def new_id(self, prefix: str) -> str:
         return self._ids.new(prefix, self._clock.now())
+
+    def id_at(self, prefix: str, at: int) -> str:
+        """Return an id as it would have been made at that moment: a place in the order of ids."""
+        return self._ids.new(prefix, at)
 
     def changed(self, breakpoint_: Outline, *, quietly: bool = False) -> None:
         """After the commit, wake whoever waits for this breakpoint; quietly, only the inboxes that show it."""
@@ -84,6 +95,10 @@ class Transaction:
         return Audit(self.session)
 
     @cached_property
+    def audit_export(self) -> AuditExport:
+        return AuditExport(self.session)
+
+    @cached_property
     def backtests(self) -> Backtests:
         return Backtests(self.session)
 
@@ -94,6 +109,10 @@ class Transaction:
     @cached_property
     def channels(self) -> Channels:
         return Channels(self.session)
+
+    @cached_property
+    def checkpoints(self) -> Checkpoints:
+        return Checkpoints(self.session)
 
     @cached_property
     def deliveries(self) -> Deliveries:
@@ -110,6 +129,10 @@ class Transaction:
     @cached_property
     def files(self) -> Files:
         return Files(self.session)
+
+    @cached_property
+    def firings(self) -> Firings:
+        return Firings(self.session)
 
     @cached_property
     def heard(self) -> Heard:
@@ -130,6 +153,10 @@ class Transaction:
     @cached_property
     def idempotency(self) -> Idempotency:
         return Idempotency(self.session)
+
+    @cached_property
+    def imports(self) -> Imports:
+        return Imports(self.session, self.breakpoints, self.new_id)
 
     @cached_property
     def links(self) -> Links:
@@ -192,12 +219,24 @@ class Transaction:
         return Sessions(self.session)
 
     @cached_property
+    def sources(self) -> Sources:
+        return Sources(self.session)
+
+    @cached_property
     def tokens(self) -> Tokens:
         return Tokens(self.session)
 
     @cached_property
     def triage(self) -> Triage:
         return Triage(self.session)
+
+    @cached_property
+    def trigger_events(self) -> TriggerEvents:
+        return TriggerEvents(self.session)
+
+    @cached_property
+    def triggers(self) -> Triggers:
+        return Triggers(self.session)
 
     @cached_property
     def views(self) -> Views:

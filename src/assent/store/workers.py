@@ -8,6 +8,7 @@ BEAT = """
 FORGET = "DELETE FROM assent_workers WHERE seen_at < :before"
 LEAVE = "DELETE FROM assent_workers WHERE id = :id"
 SELECT = "SELECT id FROM assent_workers ORDER BY id"
+SELECT_HOSTS = "SELECT DISTINCT host FROM assent_workers ORDER BY host"
 
 
 class Workers:
@@ -26,3 +27,7 @@ class Workers:
 
     def alive(self) -> list[str]:
         return [row[0] for row in self._session.all(SELECT, {})]
+
+    def hosts(self) -> list[str]:
+        """Return the machines that have a worker."""
+        return [row[0] for row in self._session.all(SELECT_HOSTS, {})]

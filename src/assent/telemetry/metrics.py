@@ -33,6 +33,8 @@ class Figures:
     oldest_pending_seconds: float = 0.0
     deliveries: Mapping[str, int] = field(default_factory=dict[str, int])
     delivery_lag_seconds: float = 0.0
+    unsigned_events: int = 0
+    checkpoint_age_seconds: float = 0.0
 
 
 class Spread:
@@ -99,6 +101,12 @@ class Metrics:
             buckets=ATTEMPT_BUCKETS,
             registry=self.registry,
         )
+        self._reloads = Counter(
+            "assent_config_reloads_total", "Times that assent.yaml was read again.", ["result"], registry=self.registry
+        )
+        self._anchors = Counter(
+            "assent_anchors_total", "Checkpoints told outside.", ["channel", "outcome"], registry=self.registry
+        )
         Info("assent_build", "What runs here.", registry=self.registry).info(
             {"version": version("assent"), "python": platform.python_version()}
         )
@@ -142,6 +150,14 @@ class Metrics:
         """Count one attempt; `channel` is a kind, such as slack, never a name that somebody chose."""
         self._attempts.labels(channel, outcome).inc()
         self._attempt_seconds.labels(channel).observe(seconds)
+
+    def anchored(self, channel: str, outcome: str, checkpoints: int) -> None:
+        """Count checkpoints that were told outside, to the `file` or the `webhook`, or were not."""
+        self._anchors.labels(channel, outcome).inc(checkpoints)
+
+    def config_reloaded(self, result: str) -> None:
+        """Count that assent.yaml was read again: `applied`, or `refused` because something in it is wrong."""
+        self._reloads.labels(result).inc()
 
     def queue(self, depth: Mapping[str, int], oldest_seconds: float) -> None:
         """Note how many jobs there are in each state, and how long the oldest that could run has waited."""
@@ -215,6 +231,10 @@ class Metrics:
             "assent_delivery_lag_seconds",
             "How long the oldest delivery that is due has waited.",
             figures.delivery_lag_seconds,
+        )
+        yield _gauge("assent_unsigned_events", "Events that no checkpoint covers yet.", figures.unsigned_events)
+        yield _gauge(
+            "assent_checkpoint_age_seconds", "Since the last checkpoint was signed.", figures.checkpoint_age_seconds
         )
         age = float("inf") if self._figures_at is None else time.monotonic() - self._figures_at
         yield _gauge("assent_figures_age_seconds", "Since the database was last asked.", age)

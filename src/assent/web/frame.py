@@ -33,18 +33,23 @@ from assent.services.event_log import EventLogService
 from assent.services.history import HistoryService
 from assent.services.holding import HoldingService
 from assent.services.inbox import InboxService
+from assent.services.ingress import Ingress
 from assent.services.links import LinkService
 from assent.services.metrics import MetricsService
 from assent.services.oidc import OidcService
 from assent.services.people import PeopleService
 from assent.services.preferences import PreferenceService
 from assent.services.probing import Prober
+from assent.services.reloading import Reloading
 from assent.services.retention import RetentionService
 from assent.services.route_check import RouteCheck
 from assent.services.routes import RouteService
 from assent.services.rules import RuleService
 from assent.services.runs import RunService
+from assent.services.sources import SourceService
 from assent.services.triage import TriageService
+from assent.services.triggering import TriggeringService
+from assent.services.triggers import TriggerService
 from assent.services.views import ViewService
 from assent.store.transaction import Transaction
 from assent.web import render
@@ -53,11 +58,11 @@ from assent.web.keys import grouped, key_for
 
 CSP = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; font-src 'self'; "
-    "frame-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    "frame-src 'self'; form-action 'self'; object-src 'none'; base-uri 'none'; frame-ancestors 'none'"
 )
 HEADERS = {"Content-Security-Policy": CSP, "Cache-Control": "no-store", "X-Robots-Tag": "noindex"}
 SEE_OTHER, NO_CONTENT = 303, 204
-REFRESHED = frozenset({"rows", "live", "run-live"})
+REFRESHED = frozenset({"rows", "live", "run-live", "events-live"})
 """Regions that scripts read again by themselves."""
 WORTH_PACKING = 1_400
 MOST_COUNTED = 100
@@ -173,6 +178,11 @@ class Site:
     routes: RouteService
     route_check: RouteCheck
     links: LinkService
+    sources: SourceService
+    ingress: Ingress
+    triggers: TriggerService
+    triggering: TriggeringService
+    reloading: Reloading
     preferences: PreferenceService
     base_url: str
 

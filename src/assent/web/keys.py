@@ -30,6 +30,7 @@ KEYS = (
     Key("go-inbox", "g i", "Go to the inbox", "Go to"),
     Key("go-mine", "g m", "Go to what is mine", "Go to"),
     Key("go-runs", "g r", "Go to the runs", "Go to"),
+    Key("go-triggers", "g t", "Go to the triggers", "Go to"),
     Key("go-rules", "g u", "Go to the rules", "Go to"),
     Key("go-gates", "g g", "Go to the gates", "Go to"),
     Key("go-insights", "g s", "Go to the metrics", "Go to"),

@@ -14,6 +14,7 @@ from assent.web.frame import Site, asset, open_route, page, route
 from assent.web.live import live
 from assent.web.sharing import claim, snooze
 from assent.web.signing_in import link_form, sign_in, sign_in_by_link, sign_in_form, sign_out
+from assent.web.triggers import pages as triggers
 
 __all__ = ["Site", "routes"]
 
@@ -45,6 +46,7 @@ def routes(site: Site) -> list[Route]:
         route(one + "/claim", claim, site, method="POST"),
         route(one + "/snooze", snooze, site, method="POST"),
         *runs.routes(site),
+        *triggers.routes(site),
         *admin.routes(site),
         *account.routes(site),
         *rules_file.routes(site),

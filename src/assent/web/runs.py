@@ -17,7 +17,7 @@ from assent.domain.errors import AssentError, InvalidRequest, MalformedJson, Not
 from assent.domain.instants import SECOND
 from assent.domain.runs import SETTLED, Run, RunState, Step, StepKind, StepState, Written
 from assent.http.addresses import RUN_ID, known_run_id
-from assent.http.files import SANDBOX
+from assent.http.files import CLOSED
 from assent.http.problems import STATUS
 from assent.services.breakpoints import Once
 from assent.services.runs import NewRun, WholeRun, controls
@@ -58,36 +58,43 @@ class Filters:
 
     state: str = ""
     process: str = ""
+    trigger: str = ""
     cursor: str = ""
 
     @property
     def narrowed(self) -> bool:
-        return bool(self.state or self.process)
+        return bool(self.state or self.process or self.trigger)
+
+    @property
+    def wanted(self) -> dict[str, str]:
+        given = {"state": self.state, "process": self.process, "trigger_name": self.trigger}
+        return {name: value for name, value in given.items() if value}
 
     def address(self, **changes: str) -> str:
         changed = replace(self, **changes)
-        given = [(name, getattr(changed, name)) for name in ("state", "process", "cursor")]
+        given = [(name, getattr(changed, name)) for name in ("state", "process", "trigger", "cursor")]
         text = urlencode([(name, value) for name, value in given if value])
         return f"/runs?{text}" if text else "/runs"
 
 
 def filters(params: QueryParams) -> Filters:
-    found = Filters(
-        state=params.get("state", ""), process=params.get("process", "").strip(), cursor=params.get("cursor", "")
-    )
+    found = Filters(**{name: params.get(name, "").strip() for name in ("state", "process", "trigger", "cursor")})
     if found.state and found.state not in STATES:
         raise InvalidRequest.at("state", f"must be one of {', '.join(STATES)}")
     if found.cursor and not RUN_ID.fullmatch(found.cursor):
         raise InvalidRequest.at("cursor", "is not one that this list gave")
-    if len(found.process) > MAX_FILTER or "\x00" in found.process:
-        raise InvalidRequest.at("process", f"must have at most {MAX_FILTER} characters and no NUL")
+    for name in ("process", "trigger"):
+        value: str = getattr(found, name)
+        if len(value) > MAX_FILTER or "\x00" in value:
+            raise InvalidRequest.at(name, f"must have at most {MAX_FILTER} characters and no NUL")
     return found
 
 
 async def listing(visit: Visit) -> Response:
     asked = filters(visit.request.query_params)
-    wanted = {name: value for name, value in (("state", asked.state), ("process", asked.process)) if value}
-    use_case = partial(visit.site.runs.page, filters=wanted, by=visit.who, before=asked.cursor or None, limit=PAGE + 1)
+    use_case = partial(
+        visit.site.runs.page, filters=asked.wanted, by=visit.who, before=asked.cursor or None, limit=PAGE + 1
+    )
     found = await visit.site.database.read(use_case)
     now = visit.site.clock.now()
     return page(
@@ -285,7 +292,7 @@ def _download(value: Json, name: str) -> Response:
 
 def _attachment(content: bytes, name: str) -> Response:
     headers = {
-        "Content-Security-Policy": SANDBOX,
+        "Content-Security-Policy": CLOSED,
         "Content-Disposition": f"attachment; filename*=UTF-8''{quote(name, safe='')}",
         "Cache-Control": "private, no-store",
     }

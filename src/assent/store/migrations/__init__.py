@@ -11,7 +11,15 @@ from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
+from assent.domain.errors import AssentError
+
 _ADVISORY_LOCK = 7_373_001
+
+
+class TooNew(AssentError):
+    """The data was brought to a version that this Assent does not know."""
+
+    code = "too_new"
 
 
 def _config() -> Config:
@@ -26,8 +34,16 @@ def upgrade(engine: sa.Engine) -> None:
     with engine.begin() as connection:
         if connection.dialect.name == "postgresql":
             connection.execute(sa.text(f"SELECT pg_advisory_xact_lock({_ADVISORY_LOCK})"))
+        _refuse_newer(connection)
         config.attributes["connection"] = connection
         command.upgrade(config, "head")
+
+
+def _refuse_newer(connection: sa.Connection) -> None:
+    there = _version(connection)
+    if there is not None and not known(there):
+        msg = f"The data is at version {there}: a newer Assent has brought it there. Start that one, or a later one."
+        raise TooNew(msg)
 
 
 def upgrade_inside(connection: sa.Connection, version: str) -> None:
@@ -54,7 +70,11 @@ def alone(engine: sa.Engine) -> Generator[None, None, None]:
 
 def current(engine: sa.Engine) -> str | None:
     with engine.connect() as connection:
-        return MigrationContext.configure(connection, opts={"version_table": "assent_version"}).get_current_revision()
+        return _version(connection)
+
+
+def _version(connection: sa.Connection) -> str | None:
+    return MigrationContext.configure(connection, opts={"version_table": "assent_version"}).get_current_revision()
 
 
 def newest() -> str | None:

@@ -137,6 +137,7 @@ class Question:
     button: str
     back: str
     carried: Mapping[str, str]
+    place: str = "admin"
 
 
 def question_page(visit: Visit, question: Question) -> Response:

@@ -22,10 +22,18 @@ function isRefresh(ctx) {
 function isLate(ctx) {
   const about = idIn(ctx.request.action);
   const target = ctx.target instanceof Element ? ctx.target.id : "";
-  if (target === "live" && (find("#standing details[open]") || find("#standing :focus"))) return true; // somebody's menu
+  const menu = find("#standing details[open]");
+  if (target === "live" && (menu || find("#standing :focus"))) return true; // somebody's menu
+  // The stream was faster than the answer to a form beside it: all of it is shown, and a menu was opened since.
+  if (menu && target === "detail" && ctx.response.status === 200 && isBeside(ctx.sourceElement, menu)) return true;
   if (target === "live" || target === "dialog" && about) return about !== shownId();
   // A form whose page was left: what it brings would replace what is read now.
   return ctx.sourceElement instanceof HTMLFormElement && !ctx.sourceElement.isConnected;
+}
+
+/** @param {unknown} source @param {Element} menu */
+function isBeside(source, menu) {
+  return source instanceof HTMLFormElement && source.closest("#standing") !== null && !menu.contains(source);
 }
 
 export function startGuards() {

@@ -754,12 +754,21 @@ class StartRun(Strict):
     agent_id: Name | None = None
 
 
+class CauseView(Strict):
+    """The event that started a run, by which trigger, and how many runs lie before it."""
+
+    event_id: str
+    trigger: str
+    depth: int
+
+
 class RunSummary(Strict):
     id: str
     process: str
     state: RunStateName
     agent_id: str
     started_by: str
+    cause: CauseView | None = None
     created_at: str
     updated_at: str
     ended_at: str | None = None

@@ -1,0 +1,10 @@
+// The original listens on every interface; loaded before it, this keeps it to the loopback.
+"use strict";
+
+const net = require("node:net");
+
+const { listen } = net.Server.prototype;
+
+net.Server.prototype.listen = function onLoopback(port, ...rest) {
+  return listen.call(this, port, "127.0.0.1", ...rest);
+};

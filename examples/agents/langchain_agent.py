@@ -1,0 +1,90 @@
+"""A LangChain agent whose middleware asks people before a tool is run; its model follows a script.
+
+With ASSENT_URL and ASSENT_TOKEN set: python examples/agents/langchain_agent.py --state /tmp/deployer
+Kill it while it waits and start it again: the checkpointer has the thread, and Assent the question.
+"""
+
+# LangChain's own types are known in part only.
+# pyright: reportUnknownVariableType=false
+
+import argparse
+import asyncio
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from langchain.agents import create_agent
+from langchain.agents.middleware import HumanInTheLoopMiddleware
+from langchain.agents.middleware.human_in_the_loop import InterruptMode
+from langchain_core.callbacks import CallbackManagerForLLMRun
+from langchain_core.language_models import BaseChatModel, LanguageModelInput
+from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+from langchain_core.outputs import ChatGeneration, ChatResult
+from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.tools import BaseTool, tool
+from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
+
+from assent import AsyncAssent
+from assent.integrations.langgraph import arun
+from assent.sdk.tool_calls import Terms
+
+THREAD: RunnableConfig = {"configurable": {"thread_id": "release-1.4"}}
+WISH = {"messages": [("user", "Deploy 1.4")]}
+
+
+@tool
+def deploy(target: str, version: str) -> str:
+    """Deploy a version to a target."""
+    print("ran", json.dumps({"target": target, "version": version}))
+    return f"Version {version} is on {target}."
+
+
+class Scripted(BaseChatModel):
+    """Says what a model might say: it wants to deploy, and then tells what came of it."""
+
+    @property
+    def _llm_type(self) -> str:
+        return "scripted"
+
+    def bind_tools(
+        self,
+        tools: Sequence[dict[str, Any] | type | Callable[..., Any] | BaseTool],  # noqa: ARG002  # it knows its lines
+        *,
+        tool_choice: str | None = None,  # noqa: ARG002  # the same
+        **kwargs: Any,  # noqa: ANN401, ARG002  # the same
+    ) -> Runnable[LanguageModelInput, AIMessage]:
+        return self
+
+    def _generate(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,  # noqa: ARG002  # as the class above has it
+        run_manager: CallbackManagerForLLMRun | None = None,  # noqa: ARG002  # the same
+        **kwargs: Any,  # noqa: ANN401, ARG002  # the same
+    ) -> ChatResult:
+        last = messages[-1]
+        if not isinstance(last, ToolMessage):
+            wanted = {"name": "deploy", "args": {"target": "production", "version": "1.4"}, "id": "call_1"}
+            said = AIMessage(content="", tool_calls=[wanted])
+        else:
+            print("heard", " ".join(last.text.split()))
+            said = AIMessage(content="That is all.")
+        return ChatResult(generations=[ChatGeneration(message=said)])
+
+
+async def main(state: Path, ttl: int | None, mode: InterruptMode) -> None:
+    terms: Terms = {} if ttl is None else {"ttl_seconds": ttl}
+    review = HumanInTheLoopMiddleware({"deploy": True}, interrupt_mode=mode)
+    async with AsyncSqliteSaver.from_conn_string(str(state / "threads.db")) as checkpointer, AsyncAssent() as assent:
+        agent = create_agent(Scripted(), [deploy], middleware=[review], checkpointer=checkpointer)
+        await arun(agent, WISH, THREAD, client=assent, **terms)
+
+
+if __name__ == "__main__":
+    options = argparse.ArgumentParser()
+    options.add_argument("--state", type=Path, required=True)
+    options.add_argument("--ttl", type=int)
+    options.add_argument("--mode", choices=["batched", "per_call"], default="batched")
+    given = options.parse_args()
+    asyncio.run(main(given.state, given.ttl, given.mode))

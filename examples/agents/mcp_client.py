@@ -1,0 +1,82 @@
+"""An agent that reaches people through `assent mcp`: it asks before it deploys, and deploys only what was approved.
+
+With ASSENT_URL and ASSENT_TOKEN set: python examples/agents/mcp_client.py --state /tmp/agent
+
+What a model would choose to call is written down here. Killed while it waits and started again with the same --state,
+it goes on with the same question.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import sys
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from mcp import Client, StdioServerParameters
+from mcp_types import TextContent
+
+WANTED: Mapping[str, Any] = {"target": "production", "version": "1.4"}
+
+
+def deploy(target: str, version: str) -> None:
+    print("ran", json.dumps({"target": target, "version": version}))
+
+
+async def called(client: Client, tool: str, **arguments: Any) -> dict[str, Any]:  # noqa: ANN401  # JSON
+    """Call a tool and return what it says; every error is no approval."""
+    answer = await client.call_tool(tool, arguments)
+    (block,) = answer.content
+    assert isinstance(block, TextContent)
+    if answer.is_error:
+        return {"status": "error", "approved": False, "message": block.text}
+    said: dict[str, Any] = json.loads(block.text)
+    return said
+
+
+async def approval(client: Client, *, key: str, ttl: int | None) -> dict[str, Any]:
+    """Ask, and come back to the question until it has ended."""
+    said = await called(
+        client,
+        "create_breakpoint",
+        question="Deploy 1.4 to production?",
+        title="deploy",
+        gate="tool.deploy",
+        payload={"tool": "deploy", "arguments": dict(WANTED)},
+        editable=list(WANTED),
+        ttl_seconds=ttl,
+        key=key,
+    )
+    while said["status"] == "waiting":
+        said = await called(client, "wait_for_breakpoint", breakpoint_id=said["breakpointId"])
+    return said
+
+
+def kept_key(state: Path) -> str:
+    """Return the name of this question: made once, kept before it is asked, found again after a crash."""
+    file = state / "key"
+    if not file.exists():
+        fresh = state / "key.new"
+        fresh.write_text(uuid.uuid4().hex)
+        fresh.replace(file)
+    return file.read_text()
+
+
+async def main(state: Path, ttl: int | None) -> None:
+    server = StdioServerParameters(command=sys.executable, args=["-m", "assent", "mcp"], env=dict(os.environ))
+    async with Client(server) as client:
+        said = await approval(client, key=kept_key(state), ttl=ttl)
+    if said["approved"] is True:
+        deploy(**{**WANTED, **said.get("edits", {})})
+    print("heard", " ".join(said["message"].split()))
+
+
+if __name__ == "__main__":
+    options = argparse.ArgumentParser()
+    options.add_argument("--state", type=Path, required=True)
+    options.add_argument("--ttl", type=int)
+    given = options.parse_args()
+    asyncio.run(main(given.state, given.ttl))

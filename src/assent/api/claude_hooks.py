@@ -1,0 +1,221 @@
+"""Claude Code's http hook: the request is held until people have answered; what goes wrong is no 2xx, so it blocks."""
+
+import json
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NoReturn
+
+import msgspec
+from fastapi import Request
+from starlette.requests import ClientDisconnect
+from starlette.responses import Response
+
+from assent.api.breakpoints import raised
+from assent.api.listing import documented, known_filters
+from assent.api.routing import JSON, Services, Who, With, router
+from assent.api.waiting import check_quota, until_due
+from assent.domain.access import Permission, Principal
+from assent.domain.claude_code import (
+    DOOR,
+    LONGEST_TTL,
+    TTL_SECONDS,
+    Hook,
+    again,
+    deferred,
+    read_hook,
+    spoken,
+    tool_call,
+)
+from assent.domain.draft import draft
+from assent.domain.errors import (
+    InvalidRequest,
+    ReceiptExpired,
+    ReceiptMismatch,
+    ReceiptUsed,
+    Unauthenticated,
+    Unavailable,
+)
+from assent.domain.tool_calls import ToolCall, refused
+from assent.http import views
+from assent.http.streams import HEARTBEAT
+from assent.http.waiting import Woken, parked
+from assent.sdk.claude_code import has_no_receipts, judged, question
+from assent.sdk.tool_calls import Terms
+from assent.sdk.values import Status
+from assent.store.reading import Query, StatusRow, Whole
+from assent.store.transaction import Transaction
+from assent.wire.claude_code import ClaudeHook, ClaudeHookOutput
+
+ATTEMPTS = 10
+NEWEST = 50
+_NAMES: dict[str, Any] = {"type": "array", "items": {"type": "string", "minLength": 1, "maxLength": 200}}
+_PARAMETERS: dict[str, dict[str, Any]] = {
+    "ttl": {"type": "integer", "minimum": 1, "maximum": LONGEST_TTL, "default": TTL_SECONDS},
+    "defer": {"type": "boolean", "default": False},
+    "editable": _NAMES,
+    "agentId": {"type": "string", "minLength": 1, "maxLength": 200, "default": DOOR},
+    "tag": _NAMES,
+    "expert": _NAMES,
+    "risk": {"enum": ["low", "medium", "high"]},
+}
+
+claude_hooks = router("hooks")
+
+
+@claude_hooks.post(
+    "/hooks/claude",
+    response_model=ClaudeHookOutput,
+    openapi_extra=documented(_PARAMETERS),
+    summary="Whether Claude Code may run a tool; answers when people have",
+)
+async def claude_hook(body: ClaudeHook, request: Request, who: Who, services: With) -> Response:
+    who.require(Permission.CREATE)
+    given = known_filters(request, frozenset(_PARAMETERS))
+    hook = read_hook(body.model_dump(exclude_unset=True))
+    nonce = services.ids.new("call", services.clock.now())
+    call = tool_call(hook, editable=given.getlist("editable"), nonce=nonce)
+    terms = Terms(agent_id=given.get("agentId", DOOR), ttl_seconds=_ttl(given.get("ttl")))
+    if given.getlist("tag"):
+        terms["tags"] = given.getlist("tag")
+    if given.getlist("expert"):
+        terms["expert"] = given.getlist("expert")
+    if "risk" in given:
+        terms["risk"] = given["risk"]
+    desk = _Desk(request, services, who, hook, terms)
+    said = await desk.settled(call, defer=_flag(given.get("defer")) and hook.may_defer)
+    return Response(json.dumps(said), headers={"Cache-Control": "no-store"}, media_type=JSON)
+
+
+def _ttl(text: str | None) -> int:
+    if text is None:
+        return TTL_SECONDS
+    if not (text.isascii() and text.isdigit() and len(text) <= len(str(LONGEST_TTL)) and 1 <= int(text) <= LONGEST_TTL):
+        raise InvalidRequest.at("query ttl", f"must be a whole number of seconds from 1 to {LONGEST_TTL}")
+    return int(text)
+
+
+def _flag(text: str | None) -> bool:
+    if text not in {None, "true", "false"}:
+        raise InvalidRequest.at("query defer", "must be true or false")
+    return text == "true"
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """The question that stands for a call."""
+
+    row: Whole
+    own: bool
+    """Whether it was raised for this very call."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Desk:
+    """One hook's request, from the question to the answer."""
+
+    request: Request
+    services: Services
+    who: Principal
+    hook: Hook
+    terms: Terms
+
+    async def settled(self, call: ToolCall, *, defer: bool) -> dict[str, Any]:
+        """Ask, and return what the client is to be told; an approval is used by no more than one call."""
+        used = False
+        for _ in range(ATTEMPTS):
+            found = await self._found(call, only_waiting=used)
+            if found.row.status == "waiting" and defer:
+                return deferred(self.hook, breakpoint_id=found.row.id)
+            status = await self._ended(found.row)
+            verdict = judged(self.hook, call, msgspec.json.decode(views.status(status, ()), type=Status))
+            if not verdict.approved or await self._used(found):
+                return spoken(self.hook, verdict)
+            used = True
+            call = again(call, found.row.id)
+        return spoken(self.hook, refused("It was approved, but the approvals were used or too old."))
+
+    async def _found(self, call: ToolCall, *, only_waiting: bool) -> _Found:
+        """Take up the question that this session has asked about the same call, or raise one."""
+        body = question(self.hook, call, self.terms)
+        # Once the newest approval turns out to be used, so are those before it, or nobody remembers them.
+        row = await self._find_alike(body, ("waiting",) if only_waiting else ("waiting", "released"))
+        if row is not None:
+            return _Found(row, own=_call_id(row) == call.call_id)
+        new = await raised(self.services, self.who, body, key=call.key)
+        row = await self.services.inbox.whole(new, self.who) if isinstance(new, str) else new
+        return _Found(row, own=True)
+
+    async def _find_alike(self, body: dict[str, Any], statuses: tuple[str, ...]) -> Whole | None:
+        """Return the question of this session that showed people the same: one that waits, else the newest."""
+        query = Query(
+            project=self.who.project,
+            statuses=statuses,
+            agent_id=body["agentId"],
+            run_id=body["runId"],
+            gate=body["payload"]["breakpointId"],
+            created_by_id=self.who.id,
+            limit=NEWEST,
+        )
+        rows = await self.services.inbox.page(query)
+        likely = [row for row in rows if row.question == body["payload"]["question"] and row.decision != "rejected"]
+        for each in sorted(likely, key=lambda row: row.status != "waiting"):
+            row = await self.services.inbox.whole(each.id, self.who)
+            shown = {**body, "payload": {**body["payload"], "callId": _call_id(row)}}
+            if draft(shown).digest(self.who.project) == row.digest:
+                return row
+        return None
+
+    async def _ended(self, found: Whole) -> StatusRow:
+        """Register, read, wait, read again, until it has ended; a server that stops answers that it does."""
+        services, who = self.services, self.who
+        if found.status != "waiting":
+            return await services.inbox.status(found.id, who)
+        check_quota(services, who)
+        self.request.scope["waited"] = True
+        waiter = services.hub.register(found.id, who.token_id or who.id)
+        try:
+            while (row := await services.inbox.status(found.id, who)).status == "waiting":
+                woken = await parked(waiter, min(HEARTBEAT, until_due(services, row)), self.request.receive)
+                if woken not in {Woken.CHANGED, Woken.TIMEOUT}:
+                    _stop(woken)
+                services.hub.rearm(waiter)
+            return row
+        finally:
+            services.hub.remove(waiter)
+
+    async def _used(self, found: _Found) -> bool:
+        """Use an approval up; False when it was used before, or is too old to act on."""
+        if await self.request.is_disconnected():
+            _stop(Woken.GONE)
+        use_case = partial(self._use, breakpoint_id=found.row.id, digest=found.row.digest)
+        try:
+            await self.services.database.write(use_case, locks=found.row.id)
+        except (ReceiptUsed, ReceiptExpired):
+            return False
+        except Unavailable as error:
+            if not has_no_receipts(error):
+                raise
+            # No proof that nobody else has acted on it: only the call that it was raised for may.
+            return found.own
+        return True
+
+    def _use(self, tx: Transaction, *, breakpoint_id: str, digest: str) -> None:
+        receipt = self.services.receipts.issue(tx, breakpoint_id, by=self.who)
+        if receipt.approval.digest != digest:
+            raise ReceiptMismatch
+        self.services.receipts.consume(tx, receipt, by=self.who)
+
+
+def _call_id(row: Whole) -> Any:  # noqa: ANN401  # JSON
+    return msgspec.json.decode(row.payload, type=dict[str, Any]).get("callId")
+
+
+def _stop(woken: Woken) -> NoReturn:
+    """Say why there is no answer; the question stays, for whoever resumes the session."""
+    if woken is Woken.GONE:
+        raise ClientDisconnect
+    if woken is Woken.REVOKED:
+        msg = "This token was revoked."
+        raise Unauthenticated(msg)
+    msg = "This node is stopping; nobody has answered yet, so it was not run."
+    raise Unavailable(msg)

@@ -1,0 +1,107 @@
+"""Firings: what triggers matched, on its way to a run; dead letters are tried again or let go."""
+
+from functools import partial
+from typing import Any
+
+from fastapi import Request
+
+from assent.api.listing import MAX_LIMIT, documented, page_limit, single_filters
+from assent.api.routing import NO_FIELDS, PeopleReader, RuleWriter, With, router
+from assent.domain.errors import InvalidRequest
+from assent.domain.instants import iso
+from assent.domain.triggers import FiringState
+from assent.http.addresses import EVENT_ID, FIRING_ID, known_firing_id
+from assent.store.firings import Firing
+from assent.store.transaction import Transaction
+from assent.wire import triggers as shapes
+
+firings = router("firings")
+_PARAMETERS: dict[str, dict[str, Any]] = {
+    "state": {"type": "string", "enum": [each.value for each in FiringState]},
+    "trigger": {"type": "string"},
+    "eventId": {"type": "string", "pattern": f"^{EVENT_ID.pattern}$"},
+    "limit": {"type": "integer", "minimum": 1, "maximum": MAX_LIMIT, "default": 50},
+    "cursor": {"type": "string", "pattern": f"^{FIRING_ID.pattern}$"},
+}
+
+
+@firings.get(
+    "/firings",
+    response_model_exclude_none=True,
+    openapi_extra=documented(_PARAMETERS),
+    summary="What triggers matched, newest first",
+)
+async def list_firings(request: Request, who: PeopleReader, services: With) -> shapes.FiringPage:
+    given = _filters(request)
+    limit, cursor, named = page_limit(given.pop("limit", None)), given.pop("cursor", None), given.pop("trigger", None)
+
+    def use_case(tx: Transaction) -> tuple[list[Firing], dict[tuple[str, str | None], int]]:
+        of = {"trigger_id": services.triggers.known(tx, named, by=who).id} if named is not None else {}
+        found = services.triggering.firings(tx, given | of, by=who, before=cursor, limit=limit + 1)
+        return list(found), dict(services.triggering.counts(tx, by=who))
+
+    found, counts = await services.database.read(use_case)
+    counted = sorted(counts.items(), key=str)
+    return shapes.FiringPage.model_validate(
+        {
+            "items": [firing_body(each) for each in found[:limit]],
+            "nextCursor": found[limit - 1].id if len(found) > limit else None,
+            "counts": [{"state": state, "because": why, "count": count} for (state, why), count in counted],
+        }
+    )
+
+
+def _filters(request: Request) -> dict[str, str]:
+    given = single_filters(request, _PARAMETERS)
+    if given.get("state", "held") not in set(FiringState):
+        raise InvalidRequest.at("query state", f"must be one of {', '.join(FiringState)}")
+    if "cursor" in given and not FIRING_ID.fullmatch(given["cursor"]):
+        raise InvalidRequest.at("query cursor", "is not one that a list gave")
+    if "eventId" in given:
+        if not EVENT_ID.fullmatch(given["eventId"]):
+            raise InvalidRequest.at("query eventId", "is not the id of an event; those look like evt_01k9…")
+        given["event_id"] = given.pop("eventId")
+    return given
+
+
+@firings.post(
+    "/firings/{firing_id}/retry",
+    dependencies=NO_FIELDS,
+    response_model_exclude_none=True,
+    summary="Try a dead one again",
+)
+async def retry_firing(firing_id: str, who: RuleWriter, services: With) -> shapes.FiringView:
+    use_case = partial(services.triggering.retry, firing_id=known_firing_id(firing_id), by=who)
+    return shapes.FiringView.model_validate(firing_body(await services.database.write(use_case)))
+
+
+@firings.post(
+    "/firings/{firing_id}/discard",
+    dependencies=NO_FIELDS,
+    response_model_exclude_none=True,
+    summary="Let go of one that is dead or waits",
+)
+async def discard_firing(firing_id: str, who: RuleWriter, services: With) -> shapes.FiringView:
+    use_case = partial(services.triggering.discard, firing_id=known_firing_id(firing_id), by=who)
+    return shapes.FiringView.model_validate(firing_body(await services.database.write(use_case)))
+
+
+def firing_body(firing: Firing) -> dict[str, Any]:
+    return {
+        "id": firing.id,
+        "eventId": firing.event_id,
+        "triggerId": firing.trigger_id,
+        "trigger": firing.trigger_name,
+        "triggerVersion": firing.trigger_version,
+        "state": firing.state.value,
+        "because": firing.because.value if firing.because is not None else None,
+        "gathered": list(firing.gathered),
+        "beyond": firing.beyond,
+        "breakpointId": firing.breakpoint_id,
+        "runId": firing.run_id,
+        "attempts": firing.attempts,
+        "nextAt": iso(firing.next_at) if firing.next_at is not None else None,
+        "error": firing.error,
+        "createdAt": iso(firing.created_at),
+        "updatedAt": iso(firing.updated_at),
+    }

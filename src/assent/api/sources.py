@@ -1,0 +1,165 @@
+"""Sources: where events come from, what was heard of each, and when schedules tick next."""
+
+from datetime import datetime
+from functools import partial
+from typing import Annotated, Any
+from zoneinfo import ZoneInfo
+
+from fastapi import Path, Request, Response
+
+from assent.api.listing import documented, single_filters
+from assent.api.routing import Manager, PeopleReader, Services, With, router
+from assent.domain.access import Permission, Principal
+from assent.domain.errors import InvalidRequest
+from assent.domain.instants import SECOND, iso
+from assent.services.ticking import instants
+from assent.store.sources import StoredSource
+from assent.store.transaction import Transaction
+from assent.wire import triggers as shapes
+
+sources = router("sources")
+SourceId = Annotated[shapes.TriggerName, Path(description="The source's id, or its name.")]
+MOST_INSTANTS = 100
+_COUNT: dict[str, dict[str, Any]] = {
+    "count": {"type": "integer", "minimum": 1, "maximum": MOST_INSTANTS, "default": 5},
+}
+
+
+@sources.get("/sources", response_model_exclude_none=True, summary="The sources of this project")
+async def list_sources(who: PeopleReader, services: With) -> shapes.SourcePage:
+    found = await services.database.read(partial(services.sources.listed, by=who))
+    return shapes.SourcePage(items=[_view(each, who, services) for each in found])
+
+
+@sources.post("/sources", status_code=201, response_model_exclude_none=True, summary="Set up a source")
+async def create_source(body: shapes.CreateSource, who: Manager, services: With) -> shapes.SourceView:
+    def use_case(tx: Transaction) -> StoredSource:
+        return services.sources.create(tx, body.name, body.kind, body.settings, by=who, enabled=body.enabled)
+
+    return _view(await services.database.write(use_case), who, services)
+
+
+@sources.get("/sources/{source_id}", response_model_exclude_none=True, summary="One source")
+async def show_source(source_id: SourceId, who: PeopleReader, services: With) -> shapes.SourceView:
+    return _view(await _known(services, source_id, who), who, services)
+
+
+@sources.patch("/sources/{source_id}", response_model_exclude_none=True, summary="Change what is given")
+async def change_source(
+    source_id: SourceId, body: shapes.ChangeSource, who: Manager, services: With
+) -> shapes.SourceView:
+    changes = {name: getattr(body, name) for name in body.model_fields_set}
+    for name, value in changes.items():
+        if value is None:
+            raise InvalidRequest.at(f"/{name}", "cannot be null")
+
+    def use_case(tx: Transaction) -> StoredSource:
+        return services.sources.change(tx, services.sources.known(tx, source_id, by=who).id, changes, by=who)
+
+    changed = await services.database.write(use_case)
+    services.ingress.forget()
+    return _view(changed, who, services)
+
+
+@sources.delete("/sources/{source_id}", status_code=204, summary="Remove a source; its events stay")
+async def remove_source(source_id: SourceId, who: Manager, services: With) -> Response:
+    def use_case(tx: Transaction) -> None:
+        services.sources.remove(tx, services.sources.known(tx, source_id, by=who).id, by=who)
+
+    await services.database.write(use_case)
+    services.ingress.forget()
+    return Response(status_code=204)
+
+
+@sources.get(
+    "/schedules",
+    response_model_exclude_none=True,
+    openapi_extra=documented(_COUNT),
+    summary="When the schedules of this project tick next",
+)
+async def list_schedules(request: Request, who: PeopleReader, services: With) -> shapes.SchedulePage:
+    count = _count(single_filters(request, _COUNT).get("count"))
+    found = await services.database.read(partial(services.sources.listed, by=who))
+    now = services.clock.now()
+    schedules = [each for each in found if each.kind == "schedule"]
+    return shapes.SchedulePage.model_validate({"items": [schedule_body(each, now, count) for each in schedules]})
+
+
+def _count(text: str | None) -> int:
+    if text is None:
+        return 5
+    if not (text.isascii() and text.isdigit() and len(text) <= 3 and 1 <= int(text) <= MOST_INSTANTS):  # noqa: PLR2004
+        raise InvalidRequest.at("query count", f"must be a whole number from 1 to {MOST_INSTANTS}")
+    return int(text)
+
+
+def schedule_body(stored: StoredSource, now: int, count: int) -> dict[str, Any]:
+    """Tell when a schedule ticks next, with the offset that its own clocks have then."""
+    zone = str(stored.settings.get("timezone", "UTC"))
+    found, problem = _instants(stored, zone, now, count)
+    return {
+        "sourceId": stored.id,
+        "source": stored.name,
+        "cron": str(stored.settings.get("cron", "")),
+        "timezone": zone,
+        "enabled": stored.enabled,
+        "problem": problem or stored.problem,
+        "next": found,
+    }
+
+
+def _instants(stored: StoredSource, zone: str, now: int, count: int) -> tuple[list[str], str | None]:
+    if not stored.enabled:
+        return [], None
+    try:
+        found = instants(stored.settings, now, count)
+    except InvalidRequest as error:
+        # A machine without this time zone, say.
+        return [], error.message
+    return [datetime.fromtimestamp(each // SECOND, ZoneInfo(zone)).isoformat() for each in found], None
+
+
+async def _known(services: Services, source_id: str, who: Principal) -> StoredSource:
+    return await services.database.read(lambda tx: services.sources.known(tx, source_id, by=who))
+
+
+def _view(stored: StoredSource, who: Principal, services: Services) -> shapes.SourceView:
+    return shapes.SourceView.model_validate(source_body(stored, who, services))
+
+
+def source_body(stored: StoredSource, who: Principal, services: Services) -> dict[str, Any]:
+    """What may be seen of a source: how it is set up, by admins only, and secrets as references by nobody else."""
+    manages = who.may(Permission.MANAGE)
+    now = services.clock.now()
+    return {
+        "id": stored.id,
+        "name": stored.name,
+        "kind": stored.kind,
+        "settings": dict(stored.settings) if manages else None,
+        "enabled": stored.enabled,
+        "origin": stored.origin,
+        "address": services.sources.address(stored, services.settings.base_url) or None,
+        "problem": services.sources.problem(stored) if manages else None,
+        "heardAt": _at(stored.heard_at),
+        "age": max(0, now - stored.heard_at) // SECOND if stored.heard_at is not None else None,
+        "refused": stored.refused,
+        "refusedAt": _at(stored.refused_at),
+        "lastRefusal": stored.last_refusal,
+        "silent": _silent(stored, now),
+        "silentAt": _at(stored.silent_at),
+        "alarmId": stored.alarm_id,
+        "nextAt": _at(stored.next_at),
+        "createdBy": stored.created_by,
+        "createdAt": iso(stored.created_at),
+        "updatedBy": stored.updated_by,
+        "updatedAt": iso(stored.updated_at),
+    }
+
+
+def _silent(stored: StoredSource, now: int) -> bool:
+    """Once somebody was told, there is no time any more at which to tell."""
+    return stored.silent_at <= now if stored.silent_at is not None else stored.alarm_id is not None
+
+
+def _at(at: int | None) -> str | None:
+    return None if at is None else iso(at)

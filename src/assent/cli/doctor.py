@@ -1,0 +1,222 @@
+"""`assent doctor`: are there gates that let something through, and does a question arrive."""
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from assent.cli import output
+from assent.cli.doctor_files import Papers, machine, papers
+from assent.cli.doctor_server import TAG, TITLE, TTL, Live, live_findings, server_findings, token_findings
+from assent.cli.output import Json
+from assent.domain.checkup import (
+    TOKEN,
+    URL,
+    Access,
+    Finding,
+    Machine,
+    Place,
+    Severity,
+    access_findings,
+    counted,
+    problem,
+    same_server,
+    split,
+    warning,
+    worst_first,
+)
+from assent.domain.claude_checkup import claude_accesses, claude_findings, environment
+from assent.domain.mcp_checkup import mcp_accesses, mcp_findings
+from assent.domain.secrets import well_formed
+from assent.sdk.errors import BadAddress
+from assent.sdk.protocol import Asking
+
+app = typer.Typer()
+
+MARKS = {Severity.PROBLEM: ("✗", "red"), Severity.WARNING: ("!", "yellow"), Severity.OK: ("✓", "green")}
+Files = list[Path] | None
+
+
+@app.callback()
+def _only() -> None:
+    """Keep the command's name: an app of one command would do without."""
+
+
+@app.command()
+def doctor(  # noqa: PLR0913  # the options of the command
+    *,
+    settings: Annotated[
+        Files, typer.Option("--settings", metavar="FILE", help="Settings of Claude Code to look at as well; repeat it.")
+    ] = None,
+    mcp_config: Annotated[
+        Files, typer.Option("--mcp-config", metavar="FILE", help="A configuration of MCP servers; repeat it.")
+    ] = None,
+    live: Annotated[
+        bool, typer.Option("--live/--no-live", help="Raise a test breakpoint and take it back (default), or do not.")
+    ] = True,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait for somebody to answer the test breakpoint.")] = False,
+    timeout: Annotated[float, typer.Option(metavar="SECONDS", min=1, help="With --wait: for how long.")] = 300,
+    gate: Annotated[str, typer.Option(help="The gate of the test breakpoint.")] = "assent.doctor",
+    agent_id: Annotated[str | None, typer.Option(help="Who asks; ASSENT_AGENT_ID, else assent-doctor.")] = None,
+    offline: Annotated[bool, typer.Option("--offline", help="Look at files only; ask no server.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Find gates that fail open, and see whether a question arrives; writes no file, exits with 1 on a problem."""
+    found = papers(settings or (), mcp_config or ())
+    here = machine()
+    findings = list(_of_files(found, here))
+    tried: Live | None = None
+    if not offline:
+        who = agent_id or os.environ.get("ASSENT_AGENT_ID") or "assent-doctor"
+        test = _test(gate, who, wait=timeout if wait else None) if live else None
+        tried, more = _of_server(here.server, _accesses(found, here), test, timeout if wait else None)
+        findings += more
+    _print(worst_first(findings), found, tried, as_json=as_json)
+    if counted(findings, Severity.PROBLEM):
+        raise typer.Exit(output.FAILED)
+
+
+def _of_files(found: Papers, here: Machine) -> Iterable[Finding]:
+    yield from claude_findings(found.settings, here)
+    yield from mcp_findings(found.mcp, found.settings, _surrounding(found, here))
+    for access in _accesses(found, here):
+        yield from access_findings(access)
+
+
+def _surrounding(found: Papers, here: Machine) -> Machine:
+    return replace(here, env=environment(found.settings, here.env))
+
+
+def _accesses(found: Papers, here: Machine) -> list[Access]:
+    """Every token that an agent is given here, each once; that of the environment comes first."""
+    own = [Access(Place(TOKEN), here.env[TOKEN])] if here.env.get(TOKEN) else []
+    given = [*claude_accesses(found.settings, here), *mcp_accesses(found.mcp, _surrounding(found, here))]
+    placed = [replace(each, url=_other(each.url, here.server)) for each in given]
+    return list({(each.token, each.url): each for each in reversed([*own, *placed])}.values())[::-1]
+
+
+def _other(url: str | None, server: str) -> str | None:
+    """Return the server that an address is at, unless it is ours."""
+    parts = split(url or "")
+    return f"{parts.scheme}://{parts.netloc}" if url and not same_server(url, server) else None
+
+
+def _test(gate: str, agent_id: str, *, wait: float | None) -> Asking:
+    # Only a person may answer it, so that no rule makes it look as if somebody had.
+    return Asking(
+        agent_id=agent_id,
+        title=TITLE,
+        tags=[TAG],
+        breakpoint_id=gate,
+        hard_stop=True,
+        ttl_seconds=TTL if wait is None else int(wait) + TTL,
+    )
+
+
+def _of_server(
+    url: str, accesses: Sequence[Access], test: Asking | None, wait: float | None
+) -> tuple[Live | None, list[Finding]]:
+    try:
+        ready, findings = server_findings(url)
+    except BadAddress as error:
+        return None, [problem("server", Place(URL), error.message, f"Set {URL} to the address of the server.")]
+    # A token goes to the server of the environment only, never to wherever a file in some folder points.
+    ours = [each for each in accesses if each.url is None]
+    findings += [_elsewhere(each, url) for each in accesses if each.url is not None]
+    usable = [each for each in ours if well_formed(each.token)]
+    if not accesses:
+        todo = "Set it to an agent's token; assent token create --kind agent --name NAME makes one."
+        findings.append(problem("token", Place(TOKEN), f"{TOKEN} is not set, so nobody can be asked.", todo))
+    if not ready:
+        return None, findings
+    known = list(token_findings(url, usable))
+    good = [each for each, said in zip(usable, known, strict=True) if said.severity is Severity.OK]
+    tried, lived = live_findings(good[0], test, url=url, wait=wait) if test and good else (None, ())
+    return tried, [*findings, *known, *lived]
+
+
+def _elsewhere(access: Access, url: str) -> Finding:
+    what = f"This token is for another server than {url}, and was not tried."
+    return warning("token", access.place, what, f"Run assent doctor again with {URL} set to that server.")
+
+
+def _print(findings: Sequence[Finding], found: Papers, tried: Live | None, *, as_json: bool) -> None:
+    problems, warnings = (counted(findings, each) for each in (Severity.PROBLEM, Severity.WARNING))
+    if as_json:
+        output.emit(
+            {
+                "ok": not problems,
+                "problems": problems,
+                "warnings": warnings,
+                "findings": [_json(each) for each in findings],
+                "files": found.paths,
+                "live": _live_json(tried) if tried else None,
+            }
+        )
+        return
+    _print_table(findings)
+    output.remark(f"Looked at {', '.join(map(_short, found.paths)) or 'no files: there are none here'}.")
+    output.say(_summary(problems, warnings), style="red" if problems else "yellow" if warnings else "green")
+
+
+def _json(each: Finding) -> dict[str, Any]:
+    return {
+        "check": each.check,
+        "severity": each.severity.value,
+        "where": each.place.where,
+        "pointer": each.place.pointer,
+        "what": each.what,
+        "do": each.todo or None,
+    }
+
+
+def _live_json(tried: Live) -> dict[str, Any]:
+    return {
+        "breakpointId": tried.breakpoint_id,
+        "status": tried.status,
+        "createSeconds": tried.create_seconds,
+        "streamSeconds": tried.stream_seconds,
+        "endSeconds": tried.end_seconds,
+        "answeredBy": tried.answered_by,
+    }
+
+
+def _print_table(findings: Sequence[Finding]) -> None:
+    if not output.out.is_terminal:
+        rows = [(each.severity.value, each.check, _where(each.place), each.what, each.todo) for each in findings]
+        output.table(("severity", "check", "where", "what", "do"), rows, empty="")
+        return
+    # A sentence is shown whole, which a cell of the usual tables is not.
+    shown = Table.grid(padding=(0, 1))
+    for each in findings:
+        mark, style = MARKS[each.severity]
+        lines = [(each.what, ""), (each.todo and f"→ {each.todo}", ""), (_where(each.place), "dim")]
+        said = Text("\n").join(Text(output.visible(line), style=how) for line, how in lines if line)
+        shown.add_row(Text(mark, style=style), said)
+    output.out.print(shown)
+
+
+def _where(place: Place) -> str:
+    return f"{_short(place.where)} {place.pointer}" if place.pointer else _short(place.where)
+
+
+def _short(path: str) -> str:
+    """Return a path as somebody in this folder would say it."""
+    for folder, instead in ((Path.cwd(), ""), (Path.home(), "~/")):
+        if Path(path).is_absolute() and Path(path).is_relative_to(folder):
+            return f"{instead}{Path(path).relative_to(folder)}"
+    return path
+
+
+def _summary(problems: int, warnings: int) -> str:
+    if not problems and not warnings:
+        return "All is well."
+    said = [
+        f"{count} {name}{'' if count == 1 else 's'}" for count, name in ((problems, "problem"), (warnings, "warning"))
+    ]
+    return f"Found {' and '.join(each for each in said if not each.startswith('0'))}."

@@ -1,0 +1,108 @@
+"""The files that a doctor looks at: where agents' clients keep their settings on this machine; nothing is written."""
+
+import json
+import os
+import shutil
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from assent.domain.checkup import URL, Document, Machine
+from assent.sdk.connection import DEFAULT_URL
+
+_MANAGED = {
+    "darwin": Path("/Library/Application Support/ClaudeCode/managed-settings.json"),
+    "linux": Path("/etc/claude-code/managed-settings.json"),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Papers:
+    """What was found: Claude Code's settings, the strongest last, and the configurations of MCP servers."""
+
+    settings: Sequence[Document]
+    mcp: Sequence[Document]
+
+    @property
+    def paths(self) -> list[str]:
+        return list(dict.fromkeys(each.path for each in (*self.settings, *self.mcp)))
+
+
+def papers(settings: Sequence[Path], mcp: Sequence[Path]) -> Papers:
+    """Read what is there, and what was named, which must be there."""
+    return Papers(
+        settings=[
+            *(_read(path) for path in _settings() if _is_there(path)),
+            *(_read(path) for path in settings),
+            *(_read(path, managed=True) for path in _managed() if _is_there(path)),
+        ],
+        mcp=[*(_read(path) for path in _mcp() if _is_there(path)), *(_read(path) for path in mcp)],
+    )
+
+
+def machine() -> Machine:
+    server = os.environ.get(URL) or DEFAULT_URL
+    return Machine(env=dict(os.environ), runs=_runs, server=server, project=str(Path.cwd()))
+
+
+def _runs(program: str) -> bool:
+    return shutil.which(Path(program).expanduser()) is not None
+
+
+def _claude_folder(env: Mapping[str, str]) -> Path:
+    return Path(env["CLAUDE_CONFIG_DIR"]) if env.get("CLAUDE_CONFIG_DIR") else Path.home() / ".claude"
+
+
+def _settings() -> Iterator[Path]:
+    """The later, the stronger."""
+    yield _claude_folder(os.environ) / "settings.json"
+    project = Path.cwd() / ".claude"
+    if project != _claude_folder(os.environ):
+        yield project / "settings.json"
+    yield project / "settings.local.json"
+
+
+def _managed() -> Iterator[Path]:
+    if sys.platform in _MANAGED:
+        yield _MANAGED[sys.platform]
+
+
+def _mcp() -> Iterator[Path]:
+    yield Path.cwd() / ".mcp.json"
+    yield (_claude_folder(os.environ) if os.environ.get("CLAUDE_CONFIG_DIR") else Path.home()) / ".claude.json"
+    yield _desktop() / "claude_desktop_config.json"
+
+
+def _desktop() -> Path:
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Application Support" / "Claude"
+    folder = os.environ.get("APPDATA") or os.environ.get("XDG_CONFIG_HOME")
+    return (Path(folder) if folder else Path.home() / ".config") / "Claude"
+
+
+def _is_there(path: Path) -> bool:
+    return os.path.lexists(path)
+
+
+def _read(path: Path, *, managed: bool = False) -> Document:
+    whole = str(path.absolute())
+    try:
+        # Opening a pipe would wait for whoever is to write into it.
+        if path.exists() and not path.is_file():
+            return Document(path=whole, managed=managed, trouble="it is not a file")
+        content = json.loads(path.read_bytes().decode("utf-8-sig"))
+    except OSError as error:
+        return Document(path=whole, managed=managed, trouble=error.strerror or type(error).__name__)
+    except (ValueError, RecursionError) as error:
+        return Document(path=whole, managed=managed, trouble=_wrong(error))
+    if not isinstance(content, dict):
+        return Document(path=whole, managed=managed, trouble="it is not a JSON object")
+    return Document(path=whole, managed=managed, content=content)
+
+
+def _wrong(error: ValueError | RecursionError) -> str:
+    """Say where JSON goes wrong, without what stands there."""
+    if isinstance(error, json.JSONDecodeError):
+        return f"it is not JSON at line {error.lineno}, column {error.colno}"
+    return "it is nested too deeply" if isinstance(error, RecursionError) else "it is not JSON in UTF-8"

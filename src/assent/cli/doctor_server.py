@@ -1,0 +1,200 @@
+"""What a doctor asks the server, and the breakpoint that it raises only to see whether one arrives."""
+
+import contextlib
+import time
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from http import HTTPStatus
+from importlib.metadata import version
+
+import msgspec
+
+from assent.cli import output
+from assent.cli.stopping import stoppable
+from assent.domain.checkup import TOKEN, Access, Finding, Place, Severity, fine, problem, warning
+from assent.domain.server_checkup import Seen, clock, reached, versions
+from assent.sdk import protocol
+from assent.sdk.client import Assent
+from assent.sdk.errors import AlreadyEnded, AssentError, Forbidden, StillWaiting
+from assent.sdk.protocol import Asking, Flow, Lost, Outcome, Reply
+
+PATIENCE = 2.0
+NOBODY = "nobody"
+"""Sent in place of a token where none is needed."""
+TAG = "doctor"
+TITLE = "Only a test, by assent doctor"
+TTL = 300
+
+
+class _About(msgspec.Struct):
+    title: str
+    version: str
+
+
+class _Description(msgspec.Struct):
+    info: _About
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Live:
+    """How a test breakpoint fared, in seconds since the step before."""
+
+    breakpoint_id: str
+    status: str
+    create_seconds: float
+    stream_seconds: float | None = None
+    end_seconds: float | None = None
+    answered_by: str | None = None
+
+
+def server_findings(url: str) -> tuple[bool, list[Finding]]:
+    """Look at the server without a token; return whether it is worth asking more."""
+    with Assent(url, NOBODY, patience=0) as assent:
+        seen = _seen(assent, "/readyz")
+        first = reached(seen)
+        if seen.status is None:
+            return False, [first]
+        found = [first, *clock(seen), *versions(assent.url, _version(assent), version("assent"))]
+    return first.severity is Severity.OK, found
+
+
+def _once(path: str) -> Flow[Outcome]:
+    return (yield protocol.reading(path))
+
+
+def _seen(assent: Assent, path: str) -> Seen:
+    sent = time.time()
+    outcome = assent.perform(_once(path))
+    received = time.time()
+    if not isinstance(outcome, Reply):
+        reason = outcome.reason if isinstance(outcome, Lost) else "no answer"
+        return Seen(url=assent.url, detail=reason)
+    good = outcome.status == HTTPStatus.OK
+    detail = outcome.body[:100].decode(errors="replace") if good else protocol.problem(outcome).message
+    date = outcome.headers.get("date", "")
+    return Seen(url=assent.url, status=outcome.status, detail=detail, date=date, sent=sent, received=received)
+
+
+def _version(assent: Assent) -> str | None:
+    outcome = assent.perform(_once("/openapi.json"))
+    if not isinstance(outcome, Reply) or outcome.status != HTTPStatus.OK:
+        return None
+    with contextlib.suppress(msgspec.MsgspecError):
+        about = msgspec.json.decode(outcome.body, type=_Description).info
+        return about.version if about.title == "Assent" else None
+    return None
+
+
+def token_findings(url: str, accesses: Iterable[Access]) -> Iterator[Finding]:
+    """Have the server say whether it knows each token."""
+    for access in accesses:
+        try:
+            with Assent(url, access.token, patience=PATIENCE) as assent:
+                assent.list(limit=1)
+        except AssentError as error:
+            todo = f"Make a new one with assent token create --kind agent --name NAME, and set {TOKEN} to it."
+            yield problem("token", access.place, f"The server refuses this token: {error.message}", todo)
+        else:
+            yield fine("token", access.place, "The server knows this token.")
+
+
+def live_findings(
+    access: Access, asking: Asking, *, url: str, wait: float | None
+) -> tuple[Live | None, Sequence[Finding]]:
+    """Raise a breakpoint, hear of it on the stream, and take it back; or wait for somebody to answer."""
+    place = Place(url)
+    with stoppable(), Assent(url, access.token, patience=PATIENCE) as assent:
+        started = time.monotonic()
+        try:
+            raised = assent.create(_question(wait), **asking)
+        except Forbidden as error:
+            what = f"The test could not be made with this token: {error.message}"
+            todo = "Name a gate and an agent that the token may ask for: --gate, --agent-id."
+            return None, [warning("live", access.place, what, todo)]
+        except AssentError as error:
+            what = f"A test breakpoint could not be raised: {error.message}"
+            return None, [problem("live", place, what, "Mend this first: no agent can ask anything.")]
+        made = Live(breakpoint_id=raised.id, status=raised.status, create_seconds=_since(started))
+        with _taken_back(assent, raised.id):
+            return _tried(assent, made, place) if wait is None else _answered(assent, made, place, wait)
+
+
+def _question(wait: float | None) -> str:
+    if wait is None:
+        return "This is only a test; it is taken back at once. Nothing depends on the answer."
+    return "This is only a test: please answer it, either way. Nothing depends on the answer."
+
+
+def _since(moment: float) -> float:
+    return round(time.monotonic() - moment, 3)
+
+
+@contextlib.contextmanager
+def _taken_back(assent: Assent, breakpoint_id: str) -> Generator[None, None, None]:
+    """Leave no test in anybody's inbox, whatever happens."""
+    try:
+        yield
+    finally:
+        try:
+            assent.cancel(breakpoint_id)
+        except AlreadyEnded:
+            pass
+        except AssentError as error:
+            shown = output.visible(breakpoint_id)
+            output.remark(f"The test {shown} could not be taken back: {output.visible(error.message)}", style="yellow")
+
+
+def _tried(assent: Assent, made: Live, place: Place) -> tuple[Live, Sequence[Finding]]:
+    started = time.monotonic()
+    events = assent.stream(made.breakpoint_id)
+    try:
+        next(events)
+        heard = _since(started)
+        again = time.monotonic()
+        assent.cancel(made.breakpoint_id)
+        last = [each.type for each in events][-1:]
+    except (AssentError, StopIteration) as error:
+        said = error.message if isinstance(error, AssentError) else "it ended at once"
+        what = f"A test breakpoint was raised, but its stream does not arrive: {said}"
+        todo = "If a proxy stands between, let it pass text/event-stream on without holding it back."
+        return made, [problem("live", place, what, todo)]
+    ended = Live(
+        breakpoint_id=made.breakpoint_id,
+        status=last[0] if last else made.status,
+        create_seconds=made.create_seconds,
+        stream_seconds=heard,
+        end_seconds=_since(again),
+    )
+    times = f"raised in {_ms(ended.create_seconds)}, heard of in {_ms(heard)}, taken back in {_ms(ended.end_seconds)}"
+    return ended, [fine("live", place, f"A test breakpoint was {times}.")]
+
+
+def _ms(seconds: float | None) -> str:
+    return f"{(seconds or 0) * 1000:.0f} ms"
+
+
+def _answered(assent: Assent, made: Live, place: Place, wait: float) -> tuple[Live, Sequence[Finding]]:
+    shown = f"{assent.url}/breakpoints/{made.breakpoint_id}"
+    output.remark(f"Waiting for an answer to the test: {output.visible(shown)}")
+    started = time.monotonic()
+    try:
+        status = assent.wait(made.breakpoint_id, timeout=wait)
+    except StillWaiting:
+        what = f"Nobody answered the test within {wait:g} s."
+        todo = "See who is told: assent delivery list, and docs on channels and routes."
+        return made, [problem("live", place, what, todo)]
+    except AssentError as error:
+        what = f"The answer to the test could not be waited for: {error.message}"
+        return made, [problem("live", place, what, "Mend this first: agents wait in the same way.")]
+    by = status.result.responded_by if status.result is not None else None  # a rejection is no truth value
+    ended = Live(
+        breakpoint_id=made.breakpoint_id,
+        status=status.status,
+        create_seconds=made.create_seconds,
+        end_seconds=_since(started),
+        answered_by=by,
+    )
+    if by is None:
+        what = f"The test ended without an answer: it is {status.status}."
+        return ended, [problem("live", place, what, "Run assent doctor --wait again, and answer.")]
+    return ended, [fine("live", place, f"A test breakpoint was answered by {by} after {_since(started):.1f} s.")]

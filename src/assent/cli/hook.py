@@ -1,0 +1,243 @@
+"""Hooks that agents call, by command: Claude Code's, put into its settings, taken out, and resumed after a deferral."""
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from assent.cli import output
+from assent.cli.output import Json
+from assent.cli.session import LONG_PATIENCE, session
+from assent.cli.stopping import Stopped, stoppable, take_back
+from assent.domain.claude_code import DOOR, LONGEST_TTL, TTL_SECONDS
+from assent.domain.errors import AssentError, InvalidRequest
+from assent.integrations import claude_code, claude_code_settings
+from assent.integrations.claude_code import BLOCKED, Asked, ClientGone, Wanted, raised, settled, wanted
+from assent.integrations.claude_code_settings import MATCHER, Gate, has_hooks, installed, read, uninstalled
+from assent.sdk.connection import DEFAULT_URL
+from assent.sdk.tool_calls import Terms
+
+app = typer.Typer()
+hook = typer.Typer(no_args_is_help=True, help="Hooks that agents call before they act.")
+claude = typer.Typer(help="Claude Code's hook.")
+app.add_typer(hook, name="hook")
+hook.add_typer(claude, name="claude")
+
+PATIENCE = 30.0
+"""For how long the server may be out of reach; twice of it fits into what the client waits beyond the deadline."""
+
+Ttl = Annotated[int, typer.Option(min=1, max=LONGEST_TTL, metavar="SECONDS", help="How long people have to answer.")]
+Defer = Annotated[
+    bool, typer.Option("--defer", help="End a headless session instead of holding it; resume goes on with it.")
+]
+Editable = Annotated[list[str] | None, typer.Option(metavar="NAME", help="An argument people may change; repeat it.")]
+AgentId = Annotated[str | None, typer.Option(help="Who asks; ASSENT_AGENT_ID if left out.")]
+Tags = Annotated[list[str] | None, typer.Option(help="A tag; repeat it.")]
+Experts = Annotated[list[str] | None, typer.Option(help="A person or group to ask; repeat it.")]
+Patience = Annotated[
+    float,
+    typer.Option(min=0, max=PATIENCE, metavar="SECONDS", help="How long to try while the server cannot be reached."),
+]
+Risk = Annotated[str | None, typer.Option(help="low, medium, or high, which asks to type the gate.")]
+User = Annotated[bool, typer.Option("--user", help="The settings of this user, for every project.")]
+Project = Annotated[bool, typer.Option("--project", help="The settings of this project, for everybody; the default.")]
+Local = Annotated[bool, typer.Option("--local", help="The settings of this project that are yours alone.")]
+Settings = Annotated[Path | None, typer.Option(metavar="FILE", help="Any other file of settings.")]
+
+
+@claude.callback(invoke_without_command=True)
+def claude_hook(  # noqa: PLR0913  # the options of the command
+    context: typer.Context,
+    *,
+    ttl: Ttl = TTL_SECONDS,
+    defer: Defer = False,
+    editable: Editable = None,
+    agent_id: AgentId = None,
+    tag: Tags = None,
+    expert: Experts = None,
+    risk: Risk = None,
+    patience: Patience = PATIENCE,
+    as_json: Json = False,
+) -> None:
+    """Ask about the tool call on standard input, as Claude Code writes it; exit code 2 blocks it."""
+    del as_json  # what a hook says is JSON in any case
+    if context.invoked_subcommand is not None:
+        return
+    terms = Terms(agent_id=agent_id or os.environ.get("ASSENT_AGENT_ID") or DOOR, ttl_seconds=ttl)
+    if tag:
+        terms["tags"] = tag
+    if expert:
+        terms["expert"] = expert
+    if risk:
+        terms["risk"] = risk
+    # A session that somebody sits before cannot be deferred: it waits.
+    alone = os.environ.get("CLAUDE_CODE_SESSION_ATTENDED") != "1"
+    raise typer.Exit(_hooked(terms, editable or (), defer=defer and alone, patience=patience))
+
+
+def _hooked(terms: Terms, editable: Sequence[str], *, defer: bool, patience: float) -> int:
+    """Return 0 when the client was told what to do; whatever goes wrong is 2, which blocks."""
+    try:
+        with stoppable():
+            asked = wanted(sys.stdin.buffer.read(), terms, editable=editable, defer=defer)
+            output.emit(_decided(asked, patience=patience))
+    except typer.Exit:
+        return _blocked("The hook was stopped before anybody had answered.")
+    except ClientGone:
+        return BLOCKED
+    except AssentError as error:
+        return _blocked(error.message)
+    except Exception as error:  # noqa: BLE001  # the last handler: any other exit code would let the call run
+        return _blocked(f"The hook failed: {error!r}.")
+    return 0
+
+
+def _blocked(why: str) -> int:
+    output.remark(f"Assent: {output.visible(why)} It was not run.", style="")
+    return BLOCKED
+
+
+def _decided(asking: Wanted, *, patience: float) -> dict[str, Any]:
+    asked = Asked(asking)
+    reader = sys.stdout.fileno()
+    threading.Thread(target=_end_with, args=(reader,), daemon=True).start()
+    with session(patience=patience) as assent:
+        try:
+            return assent.perform(
+                settled(assent.calls, asked, still_there=lambda: not claude_code.left(reader, within=0))
+            )
+        except Stopped:
+            _take_back(asked)
+            raise
+
+
+def _end_with(reader: int) -> None:
+    """End with the client, without a word: what was asked stays, for whoever resumes the session."""
+    if claude_code.left(reader, within=None):
+        os._exit(BLOCKED)
+
+
+def _take_back(asked: Asked) -> None:
+    """Take the question back; one whose id has not come yet is asked for once more."""
+    try:
+        if asked.id is None:
+            with session(patience=0) as again:
+                asked.id = again.perform(raised(again.calls, asked.wanted)).id
+        take_back(asked.id)
+    except AssentError as error:
+        output.remark(f"Whether it was asked cannot be told: {output.visible(error.message)}")
+
+
+@claude.command("install")
+def claude_install(  # noqa: PLR0913  # the options of the command
+    *,
+    project: Project = False,
+    user: User = False,
+    local: Local = False,
+    settings: Settings = None,
+    http: Annotated[bool, typer.Option("--http", help="Have Claude Code call the server of ASSENT_URL.")] = False,
+    matcher: Annotated[str, typer.Option(help="Which tools are asked about, as Claude Code matches them.")] = MATCHER,
+    program: Annotated[str, typer.Option(metavar="PATH", help="What is run as the hook.")] = "assent",
+    ttl: Ttl = TTL_SECONDS,
+    defer: Defer = False,
+    editable: Editable = None,
+    agent_id: AgentId = None,
+    tag: Tags = None,
+    expert: Experts = None,
+    risk: Risk = None,
+    as_json: Json = False,
+) -> None:
+    """Put the hook into Claude Code's settings, beside what is there; a second time changes nothing."""
+    path = _path(settings, user=user, local=local, project=project)
+    lists = {"editable": editable, "tag": tag, "expert": expert}
+    options = [(name, value) for name, values in lists.items() for value in values or ()]
+    options += [(name, value) for name, value in (("agent-id", agent_id), ("risk", risk)) if value]
+    url = (os.environ.get("ASSENT_URL") or DEFAULT_URL) if http else None
+    gate = Gate(program=program, url=url, matcher=matcher, ttl=ttl, defer=defer, options=options)
+    before = read(path)
+    after = installed(before, gate)
+    _save(path, before, after, as_json=as_json)
+
+
+@claude.command("uninstall")
+def claude_uninstall(
+    *,
+    project: Project = False,
+    user: User = False,
+    local: Local = False,
+    settings: Settings = None,
+    as_json: Json = False,
+) -> None:
+    """Take the hook out of Claude Code's settings; everything else stays as it is."""
+    path = _path(settings, user=user, local=local, project=project)
+    before = read(path)
+    _save(path, before, uninstalled(before), as_json=as_json)
+
+
+def _path(settings: Path | None, *, user: bool, local: bool, project: bool) -> Path:
+    if sum((settings is not None, user, local, project)) > 1:
+        msg = "Say one of --project, --user, --local and --settings."
+        raise InvalidRequest(msg)
+    if settings is not None:
+        return settings
+    if user:
+        home = os.environ.get("CLAUDE_CONFIG_DIR")
+        return (Path(home) if home else Path.home() / ".claude") / "settings.json"
+    return Path(".claude") / ("settings.local.json" if local else "settings.json")
+
+
+def _save(path: Path, before: dict[str, Any], after: dict[str, Any], *, as_json: bool) -> None:
+    changed = before != after
+    if changed:
+        claude_code_settings.write(path, after)
+    if as_json:
+        output.emit({"settings": str(path), "installed": has_hooks(after), "changed": changed})
+        return
+    state = "has the hook" if has_hooks(after) else "has no hook of ours"
+    output.say(f"{output.visible(str(path))} {state}{'' if changed else ', as before'}.")
+
+
+@claude.command("resume")
+def claude_resume(
+    session_id: Annotated[str, typer.Argument(metavar="SESSION", help="The session that was deferred.")],
+    arguments: Annotated[
+        list[str] | None, typer.Argument(metavar="-- …", help="What else claude is started with.")
+    ] = None,
+    *,
+    program: Annotated[str, typer.Option(metavar="PATH", help="Claude Code itself.")] = "claude",
+    patience: Annotated[float, typer.Option(min=0, metavar="SECONDS")] = LONG_PATIENCE,
+    as_json: Annotated[bool, typer.Option("--json", help="Have claude print JSON.")] = False,
+) -> None:
+    """Wait until people have answered what a deferred session asked, and go on with it; until it has ended."""
+    printed = ["--output-format", "json"] if as_json else []
+    command = [program, "-p", "--resume", session_id, *printed, *(arguments or ())]
+    while True:
+        _wait_for_answers(session_id, patience=patience)
+        code = _run(command)
+        if code != 0 or not _waiting(session_id, patience=patience):
+            raise typer.Exit(code)
+
+
+def _wait_for_answers(session_id: str, *, patience: float) -> None:
+    for breakpoint_id in _waiting(session_id, patience=patience):
+        output.remark(f"Waiting for {breakpoint_id}.")
+        with session(patience=patience) as assent:
+            assent.wait(breakpoint_id)
+
+
+def _waiting(session_id: str, *, patience: float) -> list[str]:
+    with session(patience=patience) as assent:
+        return [each.id for each in assent.list(status="waiting", run_id=session_id, limit=200).items]
+
+
+def _run(command: Sequence[str]) -> int:
+    try:
+        return subprocess.run(command, check=False, stdin=subprocess.DEVNULL).returncode  # noqa: S603  # what was named
+    except OSError as error:
+        msg = f"{output.visible(command[0])} cannot be run: {error.strerror}."
+        raise InvalidRequest(msg) from error

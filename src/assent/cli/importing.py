@@ -1,0 +1,152 @@
+"""Taking over what the original service knows."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from assent.app import Assent
+from assent.cli import output
+from assent.cli.data import Data, looking_at, on_data, operator, settings_with
+from assent.cli.output import Json
+from assent.domain.access import Principal
+from assent.domain.canonical import is_object, strict_loads
+from assent.domain.errors import InvalidRequest, MalformedJson
+from assent.domain.importing import Past
+from assent.domain.rules_file import Entry
+from assent.services.importing import Carried, Left, carry, carry_rules, foresee, read_past, read_rules
+from assent.services.people import DEFAULT_PROJECT
+from assent.services.rules_file import Imported
+from assent.settings import Settings
+from assent.store.original import Original, opened
+
+app = typer.Typer()
+
+SHOWN = 20
+"""How many of those left behind a person is told of one by one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What is to be imported, and how."""
+
+    by: Principal
+    rules: Sequence[Entry] | None
+    live_rules: bool
+    dry_run: bool
+
+
+@dataclass(slots=True)
+class Done:
+    """What was done, or would be."""
+
+    carried: list[Carried] = field(default_factory=list[Carried])
+    left: list[Left] = field(default_factory=list[Left])
+    rules: Imported | None = None
+
+    @property
+    def new(self) -> list[Carried]:
+        return [each for each in self.carried if each.is_new]
+
+
+@app.command("import")
+def import_command(  # noqa: PLR0913  # the options of the command
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The breakpoints.db of the original service.")],
+    *,
+    rules: Annotated[Path | None, typer.Option(metavar="FILE", help="Its rules.json, to take over too.")] = None,
+    live_rules: Annotated[
+        bool, typer.Option("--live-rules", help="Let rules that approve do so at once, instead of watching first.")
+    ] = False,
+    project: Annotated[str, typer.Option(help="The project it comes into.")] = DEFAULT_PROJECT,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Tell what it would do, and do nothing.")] = False,
+    data: Data = None,
+    as_json: Json = False,
+) -> None:
+    """Take over what has ended in the original service; approves nothing, and may be repeated."""
+    settings = settings_with(data)
+    entries = _entries(rules) if rules is not None else None
+    wanted = Wanted(by=operator(project), rules=entries, live_rules=live_rules, dry_run=dry_run)
+    with opened(file) as original:
+        done = _import(settings, original, wanted)
+    if as_json:
+        output.emit(_body(done, wanted))
+    else:
+        _print(done, wanted)
+
+
+def _entries(path: Path) -> list[Entry]:
+    try:
+        document = strict_loads(path.read_bytes())
+    except OSError as error:
+        msg = f"{path} cannot be read: {error.strerror}."
+        raise InvalidRequest(msg) from error
+    except MalformedJson as error:
+        msg = f"{path} is not JSON: {error.message}"
+        raise InvalidRequest(msg) from error
+    if not is_object(document):
+        msg = f"{path} must hold a JSON object."
+        raise InvalidRequest(msg)
+    return read_rules(document)
+
+
+def _import(settings: Settings, original: Original, wanted: Wanted) -> Done:
+    if not wanted.dry_run:
+        on_data(settings, lambda _, tx: tx.projects.get(wanted.by.project))  # which brings the data up to date first
+    return looking_at(settings, partial(_carried, original=original, wanted=wanted))
+
+
+async def _carried(node: Assent, *, original: Original, wanted: Wanted) -> Done:
+    """Carry over some at a time: whoever is interrupted takes it up where it was by doing it again."""
+    done = Done()
+    if wanted.by.project != DEFAULT_PROJECT:  # which the first write makes
+        await node.database.read(lambda tx: tx.projects.get(wanted.by.project))
+    run = node.database.read if wanted.dry_run else node.database.write
+    step = foresee if wanted.dry_run else carry
+    for batch in original.batches():
+        readings = [read_past(found) for found in batch]
+        pasts: list[Past] = [each.past for each in readings if each.past is not None]
+        done.left += [left for each in readings for left in each.left]
+        done.carried += await run(partial(step, pasts=pasts, by=wanted.by))
+    why = "It holds secrets and is not read; set up a channel instead."
+    done.left += [Left("extension", name, why) for name in original.extensions()]
+    if wanted.rules is not None:
+        done.rules = await run(
+            partial(carry_rules, entries=wanted.rules, by=wanted.by, live=wanted.live_rules, dry_run=wanted.dry_run)
+        )
+    return done
+
+
+def _body(done: Done, wanted: Wanted) -> dict[str, Any]:
+    return {
+        "dryRun": wanted.dry_run,
+        "project": wanted.by.project,
+        "imported": [{"from": each.origin, "id": each.id, "status": each.status} for each in done.new],
+        "alreadyThere": len(done.carried) - len(done.new),
+        "comments": sum(each.comments for each in done.new),
+        "notCarried": [{"kind": each.kind, "id": each.id, "why": each.why} for each in done.left],
+        "rules": None if done.rules is None else _rules(done.rules),
+    }
+
+
+def _rules(rules: Imported) -> dict[str, int]:
+    found = rules.plan
+    return {"added": len(found.added), "changed": len(found.changed), "unchanged": len(found.unchanged)}
+
+
+def _print(done: Done, wanted: Wanted) -> None:
+    would = "Nothing was done; it would be: " if wanted.dry_run else ""
+    comments = sum(each.comments for each in done.new)
+    there = len(done.carried) - len(done.new)
+    output.say(f"{would}{len(done.new)} breakpoints with {comments} comments imported, {there} there already.")
+    if done.rules is not None:
+        counts = ", ".join(f"{count} {what}" for what, count in _rules(done.rules).items())
+        output.say(f"Rules: {counts}.")
+    if done.left:
+        rows = [(each.kind, each.id, each.why) for each in done.left[:SHOWN]]
+        output.table(("not carried", "id", "why"), rows, empty="", wide=("why",))
+        more = len(done.left) - SHOWN
+        if more > 0:
+            output.remark(f"And {more} more; --json lists them all.")

@@ -1,0 +1,63 @@
+"""The command that lets agents ask over the Model Context Protocol."""
+
+import contextlib
+import os
+from typing import Annotated, Literal
+
+import typer
+
+from assent.cli import output
+from assent.cli.output import Json
+
+app = typer.Typer()
+
+
+@app.command()
+def mcp(  # noqa: PLR0913  # the options of the command
+    *,
+    transport: Annotated[
+        Literal["stdio", "http"], typer.Option(help="Standard input and output, or streamable HTTP.")
+    ] = "stdio",
+    host: Annotated[str, typer.Option(help="Address to listen on; for http.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")] = 7374,
+    allow_host: Annotated[
+        list[str] | None, typer.Option(metavar="HOST[:PORT]", help="A Host header to accept beside our own; repeat it.")
+    ] = None,
+    allow_origin: Annotated[
+        list[str] | None, typer.Option(metavar="ORIGIN", help="A page that may call, as in https://a.b; repeat it.")
+    ] = None,
+    agent_id: Annotated[
+        str | None, typer.Option(envvar="ASSENT_AGENT_ID", help="Who asks; the name of the MCP client if left out.")
+    ] = None,
+    ttl: Annotated[
+        int | None, typer.Option(min=1, metavar="SECONDS", help="How long people have, where the agent does not say.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Let agents ask over MCP; none of its tools decides."""
+    if transport == "stdio":
+        _over_stdio(agent_id, ttl)
+        return
+    from assent.mcp.callers import passed_through  # noqa: PLC0415  # the protocol takes its time to load
+    from assent.mcp.server import PATH, Listening, application, listener, serve  # noqa: PLC0415  # the same
+
+    listening = Listening(host=host, port=port, hosts=allow_host or (), origins=allow_origin or ())
+    with listener(listening) as socket:
+        taken: int = socket.getsockname()[1]
+        callers = passed_through(os.environ.get("ASSENT_URL"), agent_id=agent_id, ttl_seconds=ttl)
+        asgi = application(callers, listening, port=taken)
+        url = f"http://{f'[{host}]' if ':' in host else host}:{taken}{PATH}"
+        if as_json:
+            output.emit({"url": url})
+        else:
+            output.say(f"Agents ask over MCP at {url}, each with its own token as a bearer.")
+        # uvicorn raises the interrupt again once it has drained; that is a good end.
+        with contextlib.suppress(KeyboardInterrupt):
+            serve(asgi, socket)
+
+
+def _over_stdio(agent_id: str | None, ttl: int | None) -> None:
+    from assent.mcp.callers import configured  # noqa: PLC0415  # the protocol takes its time to load
+    from assent.mcp.server import built  # noqa: PLC0415  # the same
+
+    built(configured(os.environ, agent_id=agent_id, ttl_seconds=ttl)).run("stdio")

@@ -1,0 +1,141 @@
+"""A webhook by hand: a fixture, signed as its provider would sign it, sent to a source."""
+
+import json
+import os
+import time
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+from urllib.parse import quote
+
+import httpx2
+import typer
+
+from assent.cli import output
+from assent.cli.output import Json
+from assent.domain.canonical import is_object
+from assent.domain.errors import InvalidRequest, Unauthenticated
+from assent.sdk import connection, protocol, signing
+from assent.sdk.errors import Unreachable
+
+commands = typer.Typer()
+
+Sign = Literal[
+    "github", "gitlab", "bitbucket", "gitea", "forgejo", "circleci", "jira", "standard-webhooks", "hmac", "bearer",
+    "path", "none",
+]  # fmt: skip
+_LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
+_OURS = frozenset({"host", "content-length", "transfer-encoding", "connection"})
+
+
+@dataclass(frozen=True, slots=True)
+class Fixture:
+    body: bytes
+    headers: Mapping[str, str]
+
+
+@commands.command("send")
+def trigger_send(  # noqa: PLR0913  # the options of the command
+    fixture: Annotated[Path, typer.Argument(metavar="FIXTURE", help="A body, or {headers, body} as JSON; - reads it.")],
+    *,
+    source: Annotated[str, typer.Option(metavar="NAME", help="The source it goes to, by name or id.")],
+    sign: Annotated[Sign, typer.Option(help="Whose signature to make.")] = "none",
+    secret: Annotated[
+        str | None, typer.Option(metavar="REFERENCE", help="What to sign with: env:NAME or file:PATH.")
+    ] = None,
+    event: Annotated[str, typer.Option(metavar="NAME", help="What the provider calls it, as in push.")] = "",
+    delivery: Annotated[
+        str | None, typer.Option(metavar="ID", help="Its delivery id; the same one is a redelivery.")
+    ] = None,
+    header: Annotated[str, typer.Option(metavar="NAME", help="The header of an hmac; X-Signature.")] = "",
+    prefix: Annotated[str, typer.Option(metavar="TEXT", help="What stands before an hmac, as in sha256=")] = "",
+    url: Annotated[str | None, typer.Option(metavar="URL", help="The server; ASSENT_URL if left out.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Send a webhook to a source, signed as its provider would; exits with 1 if it is refused."""
+    read = _read(fixture)
+    key = _secret(sign, secret)
+    call = signing.Call(read.body, event, delivery or str(uuid.uuid4()), int(time.time()), header, prefix)
+    made = _signed(sign, key, call)
+    address = f"/hooks/{quote(source, safe='')}" + (f"/{quote(key, safe='')}" if sign == "path" else "")
+    headers = httpx2.Headers({"Content-Type": "application/json"})
+    headers.update(read.headers)
+    headers.update(made)
+    answer = _posted(url or os.environ.get("ASSENT_URL") or connection.DEFAULT_URL, address, headers, read.body)
+    _print(answer, as_json=as_json)
+
+
+def _read(path: Path) -> Fixture:
+    try:
+        content = typer.get_binary_stream("stdin").read() if str(path) == "-" else path.read_bytes()
+    except OSError as error:
+        msg = f"cannot be read: {error.strerror}"
+        raise typer.BadParameter(msg, param_hint="FIXTURE") from error
+    try:
+        found: Any = json.loads(content)
+    except ValueError:
+        return Fixture(content, {})
+    if not is_object(found) or not {"headers", "body"} <= set(found) or not is_object(found["headers"]):
+        return Fixture(content, {})
+    body = found["body"]
+    encoded = body.encode() if isinstance(body, str) else json.dumps(body, separators=(",", ":")).encode()
+    kept = {name: str(value) for name, value in found["headers"].items() if name.lower() not in _OURS}
+    return Fixture(encoded, kept)
+
+
+def _secret(sign: Sign, reference: str | None) -> str:
+    if sign == "none":
+        return ""
+    if reference is None or not reference.startswith(("env:", "file:")):
+        msg = "must be env:NAME or file:PATH: what is typed here, others can see"
+        raise typer.BadParameter(msg, param_hint="--secret")
+    from assent.settings import resolve  # noqa: PLC0415  # most commands need no settings
+
+    try:
+        return str(resolve(reference)).strip()
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--secret") from error
+
+
+def _signed(sign: Sign, secret: str, call: signing.Call) -> dict[str, str]:
+    if sign in {"none", "path"}:
+        return {}
+    try:
+        return signing.signed(sign, secret, call)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--secret") from error
+
+
+def _posted(url: str, address: str, headers: httpx2.Headers, body: bytes) -> httpx2.Response:
+    try:
+        # A proxy meant for the internet cannot reach this machine's own loopback.
+        loopback = httpx2.URL(url).host in _LOOPBACK
+        with httpx2.Client(base_url=url.rstrip("/"), trust_env=not loopback, timeout=connection.ANSWER_SECONDS) as http:
+            return http.post(address, headers=headers, content=body)
+    except (httpx2.InvalidURL, httpx2.UnsupportedProtocol) as error:
+        msg = f"{output.visible(url)!r} is not an address"
+        raise typer.BadParameter(msg, param_hint="--url") from error
+    except httpx2.RequestError as error:
+        msg = f"no connection to {url} ({error})"
+        raise Unreachable(msg) from error
+
+
+def _print(answer: httpx2.Response, *, as_json: bool) -> None:
+    if not answer.is_success:
+        problem = protocol.problem(connection.reply(answer, answer.content))
+        if isinstance(problem, Unauthenticated):
+            msg = f"{problem.message} Look at --sign and --secret."
+            raise InvalidRequest(msg) from problem  # a token would not help
+        raise problem
+    try:
+        said: Any = answer.json()
+    except ValueError:
+        said = {}
+    told: Mapping[str, Any] = said if is_object(said) else {}
+    if as_json:
+        output.emit({"status": answer.status_code, **told})
+        return
+    again = " It had come before: it is counted, and starts nothing." if told.get("duplicate") else ""
+    output.say(f"{answer.status_code}: {output.visible(str(told.get('eventId') or 'taken'))}.{again}")

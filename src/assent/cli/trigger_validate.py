@@ -1,0 +1,108 @@
+"""Checking assent.yaml without a server: every problem at once, each with its line."""
+
+import difflib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from assent.cli import output
+from assent.cli.output import Json
+
+if TYPE_CHECKING:
+    from assent.services.config_file import ConfigFile, Problem
+    from assent.services.reloading import Setup
+
+commands = typer.Typer()
+NAME = "assent.yaml"
+
+
+@commands.command("validate")
+def trigger_validate(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to check.")] = Path(NAME),
+    *,
+    data: Annotated[
+        Path | None, typer.Option("--data", metavar="DIR", help="Data directory (ASSENT_DATA_DIR).")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Check the sources and triggers of assent.yaml, and its channels and routes, without a server."""
+    problems, setup = _checked(file, data)
+    if as_json:
+        output.emit(_told(file, problems, setup))
+    else:
+        for each in problems:
+            output.say(f"✗ {output.visible(str(each))}", style="red")
+        if setup is not None and not problems:
+            output.say(f"✓ {output.visible(str(file))} can be used: {_counted(setup)}.", style="green")
+    if problems:
+        raise typer.Exit(output.FAILED)
+
+
+def _checked(path: Path, data: Path | None) -> "tuple[Sequence[Problem], Setup | None]":
+    # The whole server is loaded for this, which no other command of triggers should wait for.
+    from assent.app import setup_of  # noqa: PLC0415
+    from assent.cli.data import Misconfigured, settings_with  # noqa: PLC0415
+    from assent.domain.yaml_file import Unreadable  # noqa: PLC0415
+    from assent.engine.processes import FolderOfProcesses  # noqa: PLC0415
+    from assent.services.config_file import PARTS, Given, read_file, unreadable  # noqa: PLC0415
+
+    try:
+        file = read_file(path, str(path))
+    except (Unreadable, OSError) as error:
+        return [unreadable(str(path), error)], None
+    if file is None:
+        msg = f"There is no file {path}."
+        raise Misconfigured(msg)
+    settings = settings_with(data, channels=(), routes=(), sources={}, triggers=())
+    given = Given({part: file.value.get(part) for part in PARTS}, file, frozenset(PARTS))
+    setup = setup_of(settings, given, base=path.absolute().parent)
+    found = [*_strangers(file), *setup.problems.found]
+    found += setup.triggered.unfit(FolderOfProcesses(settings.process_folder))
+    return sorted(found, key=lambda each: each.place.line if each.place else 0), setup
+
+
+def _strangers(file: "ConfigFile") -> "list[Problem]":
+    """Return the settings that nobody reads: a misspelt `triggers` would start nothing, and say nothing."""
+    from assent.services.config_file import Problem  # noqa: PLC0415
+    from assent.settings import Settings  # noqa: PLC0415
+
+    found: list[Problem] = []
+    for name in file.value:
+        if name not in Settings.model_fields:
+            close = difflib.get_close_matches(name, Settings.model_fields, n=1)
+            said = f"is not a setting; did you mean {close[0]}?" if close else "is not a setting; nothing reads it"
+            found.append(Problem(f"/{name}", said, file.place(f"/{name}"), file.name))
+    return found
+
+
+def _told(path: Path, problems: "Sequence[Problem]", setup: "Setup | None") -> dict[str, Any]:
+    counts = {name: len(found) for name, found in _parts(setup).items()}
+    listed = [
+        {
+            "line": each.place.line if each.place else None,
+            "column": each.place.column if each.place else None,
+            "pointer": each.pointer,
+            "detail": each.text,
+            "text": str(each),
+        }
+        for each in problems
+    ]
+    return {"ok": not problems, "file": str(path), **counts, "problems": listed}
+
+
+def _counted(setup: "Setup") -> str:
+    return ", ".join(f"{len(found)} {name}" for name, found in _parts(setup).items())
+
+
+def _parts(setup: "Setup | None") -> dict[str, Sequence[object]]:
+    if setup is None:
+        return {}
+    told, triggered = setup.told, setup.triggered
+    return {
+        "sources": triggered.sources,
+        "triggers": triggered.triggers,
+        "channels": told.channels,
+        "routes": told.routes,
+    }

@@ -1,0 +1,243 @@
+"""Triggers by command, through the API: written, suspended, resumed; and when schedules tick next."""
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from assent.cli import output, trigger_events, trigger_send, trigger_validate
+from assent.cli.output import Json
+from assent.cli.session import session
+from assent.sdk.trigger_values import Schedule, Trigger
+from assent.sdk.values import plain
+
+app = typer.Typer()
+trigger = typer.Typer(no_args_is_help=True, help="Triggers: which events start which runs.")
+app.add_typer(trigger, name="trigger")
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The trigger's name, or its id.")]
+NOTHING = "There are no triggers; nothing starts by itself."
+
+
+@trigger.command("list")
+def trigger_list(*, as_json: Json = False) -> None:
+    """List the triggers of the project."""
+    with session() as assent:
+        found = assent.triggers()
+    if as_json:
+        output.emit({"items": plain(found)})
+        return
+    now = time.time()
+    columns = ("name", "state", "on", "run", "fired", "origin", "id")
+    output.table(columns, [_row(each, now) for each in found], wide=("origin", "id"), empty=NOTHING)
+    for each in found:
+        if each.problem:
+            output.remark(f"{output.visible(each.name)} {output.visible(each.problem)}", style="red")
+
+
+def _row(each: Trigger, now: float) -> Sequence[str]:
+    fired = output.ago(each.fired_at, now=now) if each.fired_at else "never"
+    return (each.name, each.state, each.on, each.run, fired, each.origin, each.id)
+
+
+@trigger.command("show")
+def trigger_show(name: Name, *, as_json: Json = False) -> None:
+    """Show a trigger, as it is written and as it stands."""
+    with session() as assent:
+        found = assent.trigger(name)
+    _print(found, as_json=as_json)
+
+
+def _print(found: Trigger, *, as_json: bool, done: str = "") -> None:
+    if as_json:
+        output.emit(plain(found))
+        return
+    output.fields(
+        {
+            "name": found.name,
+            "id": found.id,
+            "state": found.state,
+            "because": found.because,
+            "problem": found.problem,
+            "on": found.on,
+            "run": found.run,
+            "once": found.once,
+            "debounce": _said(found.debounce),
+            "concurrency": _said(found.concurrency),
+            "hold": "yes" if found.hold is True else _said(found.hold or None),
+            "breaker": _said(found.breaker),
+            "max depth": str(found.max_depth) if found.max_depth is not None else None,
+            "agent": found.agent_id,
+            "note": found.note,
+            "last fired": output.ago(found.fired_at, now=time.time()) if found.fired_at else "never",
+            "alarm": found.alarm_id,
+            "origin": found.origin,
+            "written": f"{found.created_at} by {found.created_by}, version {found.version}",
+        }
+    )
+    if found.inputs:
+        output.say("inputs", style="dim")
+        output.block(output.pretty(found.inputs))
+    if done:
+        output.remark(f"The trigger is {done}.")
+
+
+def _said(value: Mapping[str, Any] | None) -> str | None:
+    return ", ".join(f"{name} {_text(each)}" for name, each in value.items()) if value else None
+
+
+def _text(value: Any) -> str:  # noqa: ANN401  # any JSON
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+@trigger.command("add")
+def trigger_add(  # noqa: PLR0913  # the options of the command
+    *,
+    name: Annotated[str | None, typer.Option("--id", metavar="NAME", help="What it is called.")] = None,
+    on: Annotated[str | None, typer.Option(metavar="PATTERN", help="Which events, as in github.push")] = None,
+    run: Annotated[str | None, typer.Option(metavar="PROCESS", help="The process that it starts.")] = None,
+    inputs: Annotated[
+        list[str] | None,
+        typer.Option("--input", metavar="NAME=VALUE", help="An input, as in sha={{ event.sha }}; repeat it."),
+    ] = None,
+    once: Annotated[str | None, typer.Option(metavar="KEY", help="Start once for each key, a template.")] = None,
+    debounce: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Wait for so long without another event.")
+    ] = None,
+    concurrency: Annotated[int | None, typer.Option(metavar="N", min=1, help="How many runs at a time.")] = None,
+    when_full: Annotated[
+        Literal["queue", "skip", "replace", "cancel"] | None, typer.Option(help="What then; queue if left out.")
+    ] = None,
+    hold: Annotated[bool, typer.Option("--hold", help="Ask somebody before it starts.")] = False,
+    note: Annotated[str | None, typer.Option(help="What it is for.")] = None,
+    file: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="A trigger as in assent.yaml; the options go before it.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Write a trigger, by options or from a file; for rule-admins and admins."""
+    given: dict[str, Any] = {
+        "id": name,
+        "on": on,
+        "run": run,
+        "inputs": _inputs(inputs) if inputs else None,
+        "once": once,
+        "debounce": debounce,
+        "concurrency": _room(concurrency, when_full),
+        "hold": hold or None,
+        "note": note,
+    }
+    body = (draft(file) if file is not None else {}) | {key: value for key, value in given.items() if value is not None}
+    for needed in ("id", "on", "run"):
+        if needed not in body:
+            msg = "is needed; or give a file with --file"
+            raise typer.BadParameter(msg, param_hint=f"--{needed}")
+    with session() as assent:
+        made = assent.add_trigger(body)
+    _print(made, as_json=as_json, done="written")
+
+
+def _room(limit: int | None, when_full: str | None) -> dict[str, Any] | None:
+    given = {"limit": limit, "when_full": when_full}
+    return {name: value for name, value in given.items() if value is not None} or None
+
+
+def _inputs(pairs: Sequence[str]) -> dict[str, Any]:
+    read: dict[str, Any] = {}
+    for pair in pairs:
+        name, equals, text = pair.partition("=")
+        if not equals or not name:
+            msg = f"{output.visible(pair)!r} is not NAME=VALUE"
+            raise typer.BadParameter(msg, param_hint="--input")
+        read[name] = _value(text)
+    return read
+
+
+def _value(text: str) -> Any:  # noqa: ANN401  # any JSON
+    """Read JSON, and leave as text what JSON would write otherwise: 1.10 is a version, not 1.1."""
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return text
+    return text if isinstance(value, int | float) and json.dumps(value) != text else value
+
+
+draft = trigger_events.draft
+
+
+@trigger.command("remove")
+def trigger_remove(name: Name, *, as_json: Json = False) -> None:
+    """Remove a trigger; what it started goes on."""
+    with session() as assent:
+        found = assent.trigger(name)
+        assent.remove_trigger(found.id)
+    if as_json:
+        output.emit({"removed": found.id})
+    else:
+        output.say(f"{output.visible(found.name)} is removed.")
+
+
+@trigger.command("suspend")
+def trigger_suspend(
+    name: Name,
+    *,
+    because: Annotated[str | None, typer.Option(metavar="REASON", help="Why, for whoever asks.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Let the events of a trigger queue; nothing starts until it is resumed."""
+    with session() as assent:
+        found = assent.suspend_trigger(name, because=because)
+    _switched(found, "is suspended; its events queue", as_json=as_json)
+
+
+@trigger.command("resume")
+def trigger_resume(name: Name, *, as_json: Json = False) -> None:
+    """Go on with a trigger, and with what has queued."""
+    with session() as assent:
+        found = assent.resume_trigger(name)
+    _switched(found, "goes on, with what has queued", as_json=as_json)
+
+
+def _switched(found: Trigger, said: str, *, as_json: bool) -> None:
+    if as_json:
+        output.emit(plain(found))
+    else:
+        output.say(f"{output.visible(found.name)} {said}.")
+
+
+@trigger.command("next")
+def trigger_next(
+    source: Annotated[str | None, typer.Argument(metavar="SOURCE", help="One schedule, by name or id.")] = None,
+    *,
+    count: Annotated[int, typer.Option("--count", "-n", min=1, max=100, help="How many of each.")] = 5,
+    as_json: Json = False,
+) -> None:
+    """Tell when schedules tick next, as the clocks of their time zone show it."""
+    with session() as assent:
+        found = [each for each in assent.schedules(count=count) if source in {None, each.source, each.source_id}]
+    if source is not None and not found:
+        msg = f"There is no schedule called {output.visible(source)}; see assent source list."
+        raise typer.BadParameter(msg, param_hint="SOURCE")
+    if as_json:
+        output.emit({"items": plain(found)})
+        return
+    now = time.time()
+    rows = [row for each in found for row in _ticks(each, now)]
+    output.table(
+        ("schedule", "ticks", "in", "cron", "time zone"), rows, wide=("cron",), empty="There are no schedules."
+    )
+
+
+def _ticks(each: Schedule, now: float) -> list[Sequence[str]]:
+    if not each.next:
+        said = each.problem or ("never" if each.enabled else "disabled")
+        return [(each.source, said, "", each.cron, each.timezone)]
+    return [(each.source, at, output.until(at, now=now), each.cron, each.timezone) for at in each.next]
+
+
+trigger.add_typer(trigger_events.commands)
+trigger.add_typer(trigger_send.commands)
+trigger.add_typer(trigger_validate.commands)

@@ -1,0 +1,104 @@
+"""What the log of all events and its checkpoints must add up to."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from assent.domain import merkle
+from assent.domain.audit import Finding, Part
+from assent.domain.checkpoints import BadCheckpoint, check, entry
+
+
+class SignedSize(Protocol):
+    """A checkpoint as it is stored."""
+
+    @property
+    def number(self) -> int: ...
+
+    @property
+    def size(self) -> int: ...
+
+    @property
+    def root(self) -> str: ...
+
+    @property
+    def at(self) -> int: ...
+
+    @property
+    def key_id(self) -> str: ...
+
+    @property
+    def note(self) -> str: ...
+
+
+def about(subject_id: str | None, seq: int | None, what: str) -> Finding:
+    """Say something of an event, which is one of a breakpoint or of a rule."""
+    if subject_id is not None and subject_id.startswith("rule-"):
+        return Finding(Part.LOG, None, seq, what, rule_id=subject_id)
+    return Finding(Part.LOG, subject_id, seq, what)
+
+
+def _said(what: str) -> Finding:
+    return about(None, None, what)
+
+
+@dataclass(slots=True)
+class LogCheck:
+    """Grows the tree again from the entries of the log, and holds each checkpoint against it as it comes by."""
+
+    keys: Mapping[str, bytes]
+    tree: merkle.Growing = field(default_factory=merkle.Growing)
+    position: int = 0
+    """Where the next entry belongs: the size of the tree, unless entries are missing."""
+    made: list[merkle.Subtree] = field(default_factory=list[merkle.Subtree])
+    """The subtrees that became whole, until somebody has compared them with those that are kept."""
+    number: int = 0
+    at: int = 0
+    forked: bool = False
+    """Once a root is another, all later ones are: it is said once."""
+
+    def entry(self, position: int, subject_id: str, seq: int, logged: str, happened: str | None) -> Iterator[Finding]:
+        """Take the next entry, and say what is wrong with it."""
+        if position != self.position:
+            yield about(subject_id, seq, f"the log lacks what was before it, from position {self.position} on")
+        self.position = position + 1
+        if happened is None:
+            yield about(subject_id, seq, f"it is number {position} of the log, but it is not there any more")
+        elif happened != logged:
+            yield about(subject_id, seq, f"it is not the event that is number {position} of the log")
+        self.made += self.tree.add(merkle.leaf(entry(logged)))
+
+    def checkpoint(self, stored: SignedSize) -> Iterator[Finding]:
+        """Hold a checkpoint against the log up to its size, which has just been gone through."""
+        name = f"checkpoint {stored.number}"
+        if stored.number != self.number + 1:
+            yield _said(f"the checkpoints between number {self.number} and number {stored.number} are missing")
+        self.number = stored.number
+        try:
+            signed = check(stored.note, self.keys)
+        except BadCheckpoint as error:
+            yield _said(f"{name} is not ours: {error}")
+            return
+        said = (signed.number, signed.size, signed.root.hex(), signed.at)
+        if said != (stored.number, stored.size, stored.root, stored.at) or stored.key_id not in self.keys:
+            yield _said(f"{name} is stored otherwise than it was signed")
+        if signed.at < self.at:
+            yield _said(f"{name} is older than the one before it")
+        self.at = max(self.at, signed.at)
+        if (self.tree.size, self.tree.root()) != (signed.size, signed.root) and not self.forked:
+            self.forked = True
+            yield _said(f"{name} was signed over another log than the one that is there")
+
+    def subtree(self, kept: bytes | None, made: merkle.Subtree) -> Iterator[Finding]:
+        """Hold a hash that is kept against the one that came out."""
+        if kept != made.hash and not self.forked:
+            yield _said(f"the hash that is kept of level {made.level} number {made.n} is not that of the log below it")
+
+
+def anchor_findings(where: str, anchored: Mapping[str, object], stored: SignedSize | None) -> Iterator[Finding]:
+    """Hold what was told outside against what the database has under the same number."""
+    name = f"checkpoint {anchored['number']}"
+    if stored is None:
+        yield _said(f"{name} stands in {where}, but is not in the database: removed, or put back to before it")
+    elif stored.note != anchored["note"]:
+        yield _said(f"{name} is another one in {where} than in the database")

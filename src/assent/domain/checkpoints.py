@@ -1,0 +1,134 @@
+"""Checkpoints: the size and the root of the log of all events at one moment, signed with Ed25519.
+
+The form is that of a signed note with a checkpoint in it (C2SP signed-note and tlog-checkpoint), so that programs that
+are not ours can check it: origin, size, root, and two lines of ours, the number and the time.
+"""
+
+import base64
+import binascii
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+from assent.domain.canonical import sha256
+from assent.domain.instants import from_iso, iso
+
+_ED25519 = b"\x01"
+_KEY_BYTES = 32
+_KEY_HASH_BYTES = 4
+_NOTE = re.compile(
+    r"(?P<text>(?P<origin>[^\s+]+)\n(?P<size>0|[1-9][0-9]{0,18})\n(?P<root>[A-Za-z0-9+/]{43}=)\n"
+    r"number (?P<number>[1-9][0-9]{0,18})\ntime (?P<at>[0-9TZ:.-]{20,30})\n)"
+    r"\n\u2014 (?P<name>[^\s+]+) (?P<signature>[A-Za-z0-9+/]{91}=)\n"
+)
+
+
+class BadCheckpoint(ValueError):
+    """What was read is not a checkpoint, or nobody known signed it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoint:
+    """What is signed: that the log had this size and this root."""
+
+    origin: str
+    """Names the log; the same for all its checkpoints, whichever key signed them."""
+    number: int
+    size: int
+    root: bytes
+    at: int
+
+    def text(self) -> str:
+        return f"{self.origin}\n{self.size}\n{_spelt(self.root)}\nnumber {self.number}\ntime {iso(self.at)}\n"
+
+
+def entry(event_hash: str) -> bytes:
+    """What stands in the log for an event: its hash, as it is written, which covers all the rest of it."""
+    return event_hash.encode()
+
+
+def key_id(origin: str, public: bytes) -> str:
+    """Name a key as signed notes do: by a short hash of the name it signs under, and of itself."""
+    return sha256(origin.encode() + b"\n" + _ED25519 + public)[: 2 * _KEY_HASH_BYTES]
+
+
+def verifier_key(origin: str, public: bytes) -> str:
+    """Write a public key as programs that check signed notes take it."""
+    return f"{origin}+{key_id(origin, public)}+{_spelt(_ED25519 + public)}"
+
+
+def read_verifier_key(text: str) -> tuple[str, bytes]:
+    """Return the id and the bytes of a public key written that way."""
+    origin, _, rest = text.strip().partition("+")
+    named, _, spelt = rest.partition("+")
+    public = _bytes(spelt).removeprefix(_ED25519)
+    if key_id(origin, public) != named or len(public) != _KEY_BYTES:
+        msg = "this is not a public key of checkpoints, as assent audit keys prints it"
+        raise BadCheckpoint(msg)
+    return named, public
+
+
+def sign(checkpoint: Checkpoint, seed: bytes) -> str:
+    """Return the signed note."""
+    private = Ed25519PrivateKey.from_private_bytes(seed)
+    text = checkpoint.text()
+    named = bytes.fromhex(key_id(checkpoint.origin, private.public_key().public_bytes_raw()))
+    return f"{text}\n\u2014 {checkpoint.origin} {_spelt(named + private.sign(text.encode()))}\n"
+
+
+def read(note: str) -> tuple[Checkpoint, str]:
+    """Return the checkpoint in a note, and the id of the key that is said to have signed it; check nothing."""
+    found = _NOTE.fullmatch(note)
+    if found is None or found["name"] != found["origin"]:
+        msg = "this is not a checkpoint"
+        raise BadCheckpoint(msg)
+    checkpoint = Checkpoint(
+        origin=found["origin"],
+        number=int(found["number"]),
+        size=int(found["size"]),
+        root=_bytes(found["root"]),
+        at=_moment(found["at"]),
+    )
+    if checkpoint.text() != found["text"]:
+        msg = "this is not a checkpoint as Assent writes it"
+        raise BadCheckpoint(msg)
+    return checkpoint, _bytes(found["signature"])[:_KEY_HASH_BYTES].hex()
+
+
+def check(note: str, keys: Mapping[str, bytes]) -> Checkpoint:
+    """Return the checkpoint in a note that one of these public keys signed, or raise BadCheckpoint."""
+    checkpoint, named = read(note)
+    public = keys.get(named)
+    if public is None or key_id(checkpoint.origin, public) != named:
+        msg = f"it is signed with the key {named}, which is not among those known"
+        raise BadCheckpoint(msg)
+    signature = _bytes(note[note.rindex(" ") + 1 : -1])[_KEY_HASH_BYTES:]
+    try:
+        Ed25519PublicKey.from_public_bytes(public).verify(signature, checkpoint.text().encode())
+    except (InvalidSignature, ValueError) as error:
+        msg = f"the key {named} did not sign it"
+        raise BadCheckpoint(msg) from error
+    return checkpoint
+
+
+def _spelt(value: bytes) -> str:
+    return base64.b64encode(value).decode()
+
+
+def _bytes(text: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError) as error:
+        msg = "this is not base64"
+        raise BadCheckpoint(msg) from error
+
+
+def _moment(text: str) -> int:
+    try:
+        return from_iso(text)
+    except (ValueError, OverflowError) as error:
+        msg = "its time is not a moment"
+        raise BadCheckpoint(msg) from error

@@ -1,0 +1,176 @@
+"""What a look at an agent's gates finds: how bad it is, where it stands, and what to do about it."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from urllib.parse import SplitResult, urlsplit
+
+from assent.domain.canonical import Json, is_array, is_object
+from assent.domain.secrets import PREFIXES, well_formed
+
+TOKEN, URL = "ASSENT_TOKEN", "ASSENT_URL"
+_LONGEST_NUMBER = 12
+
+
+class Severity(StrEnum):
+    PROBLEM = "problem"
+    WARNING = "warning"
+    OK = "ok"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A file and a JSON pointer into it; or an address, or the name of a variable, without a pointer."""
+
+    where: str
+    pointer: str | None = None
+
+    def at(self, *keys: str | int) -> "Place":
+        steps = (str(key).replace("~", "~0").replace("/", "~1") for key in keys)
+        return replace(self, pointer="".join([self.pointer or "", *(f"/{step}" for step in steps)]))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One thing that was looked at: what is the matter with it, or that nothing is."""
+
+    check: str
+    severity: Severity
+    place: Place
+    what: str
+    todo: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Document:
+    """A file with settings as JSON, or why it could not be read."""
+
+    path: str
+    content: Json = None
+    managed: bool = False
+    """Whether the organisation put it there, where nobody else can change it."""
+    trouble: str = ""
+
+    @property
+    def place(self) -> Place:
+        return Place(self.path, "")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """What the settings meet where they are used: variables, programs, a server, a folder."""
+
+    env: Mapping[str, str] = field(default_factory=dict[str, str])
+    runs: Callable[[str], bool] = bool
+    """Whether a program of this name can be started."""
+    server: str = ""
+    """The address of the server that this machine uses."""
+    project: str = ""
+    """The folder that the agent works in."""
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """A token as an agent is given it, and the server that it is for; no address means that of the environment."""
+
+    place: Place
+    token: str
+    url: str | None = None
+
+
+def problem(check: str, place: Place, what: str, todo: str) -> Finding:
+    return Finding(check=check, severity=Severity.PROBLEM, place=place, what=what, todo=todo)
+
+
+def warning(check: str, place: Place, what: str, todo: str) -> Finding:
+    return Finding(check=check, severity=Severity.WARNING, place=place, what=what, todo=todo)
+
+
+def fine(check: str, place: Place, what: str) -> Finding:
+    return Finding(check=check, severity=Severity.OK, place=place, what=what)
+
+
+def worst_first(findings: Iterable[Finding]) -> Sequence[Finding]:
+    order = list(Severity)
+    return sorted(findings, key=lambda each: order.index(each.severity))
+
+
+def counted(findings: Iterable[Finding], severity: Severity) -> int:
+    return sum(each.severity is severity for each in findings)
+
+
+def at(content: Json, *keys: str) -> Json:
+    """Return what stands under the keys, or None where nothing does."""
+    for key in keys:
+        content = content.get(key) if is_object(content) else None
+    return content
+
+
+def texts(content: Json) -> Mapping[str, str]:
+    """Return the members of an object that are text."""
+    return {key: value for key, value in content.items() if isinstance(value, str)} if is_object(content) else {}
+
+
+def items(content: Json) -> Sequence[Json]:
+    return content if is_array(content) else ()
+
+
+def effective(documents: Sequence[Document], *keys: str) -> tuple[Place, Json] | None:
+    """Return a setting as the last document that has it says, and where it stands."""
+    for document in reversed(documents):
+        value = at(document.content, *keys)
+        if value is not None:
+            return document.place.at(*keys), value
+    return None
+
+
+def same_server(url: str, other: str) -> bool:
+    return _origin(url) == _origin(other)
+
+
+def same_host(url: str, other: str) -> bool:
+    return split(url).hostname == split(other).hostname
+
+
+def _origin(url: str) -> tuple[str, str | None, int | None]:
+    parts = split(url)
+    try:
+        return parts.scheme, parts.hostname, parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+    except ValueError:  # a port that is none
+        return url, None, None
+
+
+def split(url: str) -> SplitResult:
+    """Take an address apart; what is none has no parts."""
+    try:
+        return urlsplit(url)
+    except ValueError:
+        return urlsplit("")
+
+
+def whole_number(text: str) -> int | None:
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= _LONGEST_NUMBER else None
+
+
+def is_persons(token: str) -> bool:
+    return token.startswith(PREFIXES["person"])
+
+
+def access_findings(access: Access) -> Iterator[Finding]:
+    """Say what can be told of an agent's token by its looks; the token itself is never shown."""
+    if not well_formed(access.token):
+        what = "This is not a token of Assent: it is cut off, mistyped or something else."
+        yield problem("token-form", access.place, what, "Copy the token again, without quotes and blanks.")
+    elif is_persons(access.token):
+        what = "This is a person's token: whoever has it can approve in that person's name, so no agent may have it."
+        todo = "Give the agent a token of its own: assent token create --kind agent --name NAME."
+        yield warning("token-kind", access.place, what, todo)
+    elif not access.token.startswith(PREFIXES["agent"]):
+        what = "This token is not an agent's: it cannot ask anybody anything."
+        todo = "Make one with assent token create --kind agent --name NAME."
+        yield problem("token-kind", access.place, what, todo)
+
+
+def unreadable(document: Document) -> Finding:
+    what = f"This file cannot be read ({document.trouble}); whatever gates it has are not there."
+    return problem("unreadable", Place(document.path), what, "Mend the file: it must be one JSON object.")

@@ -1,0 +1,334 @@
+"""How the gates in Claude Code's settings can let a call through that nobody approved."""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from assent.domain.checkup import (
+    TOKEN,
+    URL,
+    Access,
+    Document,
+    Finding,
+    Machine,
+    Place,
+    at,
+    effective,
+    fine,
+    items,
+    problem,
+    split,
+    texts,
+    unreadable,
+    warning,
+)
+from assent.domain.claude_settings import (
+    BEFORE,
+    DECIDING,
+    INSTEAD_OF_DIALOG,
+    Hook,
+    filled_in,
+    hooks,
+    is_broken,
+    misshapen,
+)
+from assent.domain.globs import glob_matches
+
+RISKY = ("Bash", "Edit", "Write", "NotebookEdit", "WebFetch", "mcp__server__tool")
+"""What changes things or sends things out; the last one stands for the tools of all MCP servers."""
+_SOMETIMES = ("PowerShell", "MultiEdit")
+_EDITS = frozenset({"Edit", "Write", "NotebookEdit", "MultiEdit"})
+_OURS = "mcp__assent"
+_LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
+_RULE = re.compile(r"\s*([^()\s]+)\s*(?:\((.*)\))?\s*", re.DOTALL)
+_ANYTHING = frozenset({"", "*", ":*", "**"})
+_MODES = frozenset({"default", "manual", "plan", "dontAsk"})
+INSTALL = "assent hook claude install writes it right"
+
+
+@dataclass(frozen=True, slots=True)
+class Gates:
+    """The gates that there are, and what they see."""
+
+    hooks: Sequence[Hook]
+
+    def before(self, tool: str) -> bool:
+        """Whether a gate is asked before the tool runs, whatever is allowed."""
+        return any(hook.event == BEFORE and hook.sees(tool) for hook in self.hooks)
+
+    def instead_of_dialog(self, tool: str) -> bool:
+        """Whether a gate is asked where Claude Code would ask the person at the terminal, and only there."""
+        return any(hook.event == INSTEAD_OF_DIALOG and hook.sees(tool) for hook in self.hooks)
+
+    def unseen(self) -> list[str]:
+        return [tool for tool in RISKY if not (self.before(tool) or self.instead_of_dialog(tool))]
+
+
+def claude_findings(documents: Sequence[Document], machine: Machine) -> Iterator[Finding]:
+    """Yield what is to be said of the settings; the later of two documents has the last word."""
+    yield from (unreadable(each) for each in documents if each.trouble)
+    read = [each for each in documents if not each.trouble]
+    for each in read:
+        yield from misshapen(each)
+    world = replace(machine, env=environment(read, machine.env))
+    found = [hook for each in read for hook in hooks(each) if hook.is_gate]
+    for hook in found:
+        yield from _gate_findings(hook, read, world)
+    gates = Gates([hook for hook in found if hook.event in DECIDING])
+    if gates.hooks:
+        yield from _switched_off(read, gates)
+        yield from _unseen(gates)
+        yield from _modes(read, gates)
+        yield from _rules(read, gates)
+    elif documents:
+        place = Place(documents[-1].path)
+        what = "Claude Code has settings here, but no gate of Assent among them: nobody is asked through Assent."
+        yield warning("no-gate", place, what, "Set one up with assent hook claude install.")
+
+
+def environment(documents: Sequence[Document], env: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the variables that hooks are given: those of the machine, and what the settings add."""
+    for each in documents:
+        env = {**env, **texts(at(each.content, "env"))}
+    return env
+
+
+def claude_accesses(documents: Sequence[Document], machine: Machine) -> Iterator[Access]:
+    """Yield each token that the settings give to a gate."""
+    env = environment(documents, machine.env)
+    for each in documents:
+        given = texts(at(each.content, "env"))
+        if TOKEN in given:
+            yield Access(each.place.at("env", TOKEN), given[TOKEN], given.get(URL))
+        for hook in hooks(each):
+            token = _bearer(hook, env)
+            if hook.is_gate and token:
+                yield Access(hook.place.at("headers"), token, hook.url)
+
+
+def _bearer(hook: Hook, env: Mapping[str, str]) -> str:
+    allowed = {each for each in items(hook.settings.get("allowedEnvVars")) if isinstance(each, str)}
+    return filled_in(_authorization(hook), {name: env[name] for name in allowed & env.keys()})[7:].strip()
+
+
+def _authorization(hook: Hook) -> str:
+    found = [value for name, value in hook.headers.items() if name.lower() == "authorization"]
+    return found[-1] if found and found[-1].lower().startswith("bearer ") else ""
+
+
+def _gate_findings(hook: Hook, documents: Sequence[Document], machine: Machine) -> Iterator[Finding]:
+    found = [finding for check in _CHECKS for finding in check(hook, machine)]
+    found += _http_rules(hook, documents)
+    yield from found
+    if not found:
+        waits = f"waits up to {hook.timeout:g} s for an answer"
+        yield fine("gate", hook.place, f"The gate on {hook.event} blocks when it fails, and {waits}.")
+
+
+def _event(hook: Hook, _: Machine) -> Iterator[Finding]:
+    if hook.event not in DECIDING:
+        what = f"A gate on {hook.event} decides nothing: whatever it says, the call has been or will be made."
+        yield problem("hook-event", hook.place, what, f"Move it to {BEFORE} or {INSTEAD_OF_DIALOG}; {INSTALL}.")
+
+
+def _on_failure(hook: Hook, _: Machine) -> Iterator[Finding]:
+    if hook.settings.get("onFailure") != "block":
+        what = "When this gate fails, times out or cannot start, Claude Code makes the call without an answer."
+        yield problem("hook-on-failure", hook.place, what, f'Add "onFailure": "block" to the hook; {INSTALL}.')
+
+
+def _background(hook: Hook, _: Machine) -> Iterator[Finding]:
+    for name in ("async", "asyncRewake"):
+        if hook.settings.get(name) is True:
+            what = "This gate runs in the background: the call is made before anybody has answered."
+            yield problem("hook-async", hook.place.at(name), what, f'Take "{name}" out.')
+
+
+def _once(hook: Hook, _: Machine) -> Iterator[Finding]:
+    if hook.settings.get("once") is True:
+        what = "This gate is taken away after its first call; every later one is made without it."
+        yield problem("hook-once", hook.place.at("once"), what, 'Take "once" out.')
+
+
+def _swallowed(hook: Hook, _: Machine) -> Iterator[Finding]:
+    if hook.swallows_failure:
+        what = "The shell goes on after the gate has failed, and Claude Code takes the end of the line for a success."
+        todo = f"Let the line end with the gate, without ||, ; or |; {INSTALL}."
+        yield problem("hook-swallowed", hook.place.at("command"), what, todo)
+
+
+def _timeout(hook: Hook, _: Machine) -> Iterator[Finding]:
+    if hook.timeout < hook.ttl:
+        given = "timeout" in hook.settings
+        place = hook.place.at("timeout") if given else hook.place
+        ends = "gives up after" if given else "is not told how long to wait, and gives up after"
+        what = f"People have {hook.ttl} s to answer, but Claude Code {ends} {hook.timeout:g} s: later answers are lost."
+        yield problem("hook-timeout", place, what, f'Set "timeout" to more than {hook.ttl}, in seconds; {INSTALL}.')
+
+
+def _narrowed(hook: Hook, _: Machine) -> Iterator[Finding]:
+    if hook.settings.get("if") is not None:
+        what = 'This gate is asked only about the calls that its "if" names; all others pass it by.'
+        yield warning("hook-if", hook.place.at("if"), what, 'Take "if" out, unless it is meant so.')
+
+
+def _matcher(hook: Hook, _: Machine) -> Iterator[Finding]:
+    if is_broken(hook.matcher):
+        what = "The matcher is not a pattern; Claude Code takes it for one that matches nothing."
+        yield problem("hook-matcher", hook.place, what, 'Write names with | between them, or "*".')
+    elif re.fullmatch(r"(?:[\w -]+[|,])*mcp__[A-Za-z0-9-]+", hook.matcher):
+        what = "A matcher without a pattern is compared with whole names: this one sees no tool of the MCP server."
+        yield warning("hook-matcher", hook.place, what, "Write mcp__SERVER__.* for all tools of a server.")
+
+
+def _program(hook: Hook, machine: Machine) -> Iterator[Finding]:
+    if hook.program and not machine.runs(hook.program):
+        so = "it blocks every call" if hook.settings.get("onFailure") == "block" else "every call passes it"
+        what = f"There is no program {hook.program[:60]} on the PATH: the gate cannot start, and {so}."
+        yield problem("hook-command", hook.place.at("command"), what, "Install Assent there, or write the whole path.")
+
+
+def _http(hook: Hook, machine: Machine) -> Iterator[Finding]:
+    if not hook.is_http:
+        return
+    parts = split(hook.url)
+    if parts.scheme != "https" and parts.hostname not in _LOOPBACK:
+        what = "The token and the calls go over the network in the clear."
+        yield warning("hook-url", hook.place.at("url"), what, "Use an address that begins with https://.")
+    if not _authorization(hook):
+        what = "The hook sends no token, so the server refuses it."
+        todo = f'Add "headers": {{"Authorization": "Bearer ${TOKEN}"}} and "allowedEnvVars": ["{TOKEN}"].'
+        yield problem("hook-token", hook.place, what, todo)
+    yield from _variables(hook, machine)
+
+
+def _variables(hook: Hook, machine: Machine) -> Iterator[Finding]:
+    allowed = items(hook.settings.get("allowedEnvVars"))
+    for header, name in hook.variables():
+        place = hook.place.at("headers", header)
+        if name not in allowed:
+            what = f"{name} is not in allowedEnvVars, so Claude Code sends nothing in its place."
+            yield problem("hook-variable", place, what, f'Add "allowedEnvVars": ["{name}"] to the hook.')
+        elif not machine.env.get(name):
+            what = f"{name} is not set here, so Claude Code sends nothing in its place."
+            yield problem("hook-variable", place, what, f"Set {name} where Claude Code is started.")
+
+
+_CHECKS: tuple[Callable[[Hook, Machine], Iterator[Finding]], ...] = (
+    _event,
+    _on_failure,
+    _background,
+    _once,
+    _swallowed,
+    _timeout,
+    _narrowed,
+    _matcher,
+    _program,
+    _http,
+)
+
+
+def _http_rules(hook: Hook, documents: Sequence[Document]) -> Iterator[Finding]:
+    """What an organisation says of hooks over HTTP: the lists of all documents count together."""
+    if not hook.is_http:
+        return
+    urls = _listed(documents, "allowedHttpHookUrls")
+    if urls is not None and not any(glob_matches(pattern, hook.url) for pattern in urls):
+        what = "allowedHttpHookUrls does not name this address, so Claude Code does not send the hook."
+        yield problem("hook-url", hook.place.at("url"), what, "Add the address to allowedHttpHookUrls.")
+    names = _listed(documents, "httpHookAllowedEnvVars")
+    for header, name in hook.variables():
+        if names is not None and name not in names:
+            what = f"httpHookAllowedEnvVars does not name {name}, so Claude Code sends nothing in its place."
+            place = hook.place.at("headers", header)
+            yield problem("hook-variable", place, what, f"Add {name} to httpHookAllowedEnvVars.")
+
+
+def _listed(documents: Sequence[Document], name: str) -> list[str] | None:
+    lists = [at(each.content, name) for each in documents if at(each.content, name) is not None]
+    return [text for each in lists for text in items(each) if isinstance(text, str)] if lists else None
+
+
+def _switched_off(documents: Sequence[Document], gates: Gates) -> Iterator[Finding]:
+    off = effective(documents, "disableAllHooks")
+    if off is not None and off[1] is True:
+        what = "All hooks are switched off, and the gates with them."
+        yield problem("hooks-disabled", off[0], what, 'Take "disableAllHooks" out.')
+    only = effective([each for each in documents if each.managed], "allowManagedHooksOnly")
+    if only is not None and only[1] is True and not any(hook.managed for hook in gates.hooks):
+        what = "The organisation allows only its own hooks; the gates of these settings are not run."
+        yield problem("hooks-disabled", only[0], what, "Have the gate written into the managed settings.")
+
+
+def _unseen(gates: Gates) -> Iterator[Finding]:
+    unseen = gates.unseen()
+    if unseen:
+        names = ", ".join("MCP tools" if tool.startswith("mcp__") else tool for tool in unseen)
+        what = f"No gate sees {names}: Claude Code decides about these by itself."
+        todo = "Widen a matcher, best to *, unless it is meant so."
+        yield warning("matcher-misses", gates.hooks[0].place, what, todo)
+
+
+def _modes(documents: Sequence[Document], gates: Gates) -> Iterator[Finding]:
+    mode = effective(documents, "permissions", "defaultMode")
+    if mode is not None and mode[1] not in _MODES:
+        yield _mode(*mode, gates)
+    skip = effective(documents, "skipDangerousModePermissionPrompt")
+    if skip is not None and skip[1] is True:
+        what = "Claude Code may be started without any permissions, and does not ask whether that is meant."
+        todo = f'Take it out, or rely on gates on {BEFORE} only, and set "disableBypassPermissionsMode": "disable".'
+        yield warning("mode-skips", skip[0], what, todo)
+    sandbox = effective(documents, "sandbox", "autoAllowBashIfSandboxed")
+    if sandbox is not None and sandbox[1] is True and not gates.before("Bash"):
+        what = "Commands in the sandbox run without a question, so no gate sees them."
+        yield problem("mode-skips", sandbox[0], what, f"Put a gate on {BEFORE} for Bash.")
+
+
+def _mode(place: Place, mode: object, gates: Gates) -> Finding:
+    tools = [tool for tool in RISKY if mode != "acceptEdits" or tool in _EDITS]
+    missed = [tool for tool in tools if not gates.before(tool)]
+    if mode not in {"bypassPermissions", "acceptEdits", "auto"}:
+        what = "Claude Code has a permission mode here that Assent does not know."
+        return warning("mode", place, what, 'Use "default".')
+    if missed:
+        names = ", ".join("MCP tools" if tool.startswith("mcp__") else tool for tool in missed)
+        what = f"In the mode {mode} nobody is asked about {names}."
+        todo = f'Put a gate on {BEFORE} that sees them, or set "defaultMode" to "default".'
+        return problem("mode", place, what, todo)
+    what = f"In the mode {mode} Claude Code asks nobody by itself; only the gates on {BEFORE} are left."
+    return warning("mode", place, what, 'Set "defaultMode" to "default", unless it is meant so.')
+
+
+def _rules(documents: Sequence[Document], gates: Gates) -> Iterator[Finding]:
+    for each in documents:
+        for n, rule in enumerate(items(at(each.content, "permissions", "allow"))):
+            if isinstance(rule, str):
+                yield from _rule(rule, each.place.at("permissions", "allow", n), gates)
+
+
+def _rule(rule: str, place: Place, gates: Gates) -> Iterator[Finding]:
+    parts = _RULE.fullmatch(rule)
+    if parts is None:
+        return
+    tool = _instance(parts[1])
+    if not _is_risky(tool) or gates.before(tool):
+        return
+    shown = rule[:60]
+    if gates.instead_of_dialog(tool):
+        what = f"{shown} is allowed, so there is no dialog and the gate on {INSTEAD_OF_DIALOG} is never asked about it."
+    else:
+        what = f"{shown} is allowed, and no gate sees it: it runs without a question."
+    todo = f"Take the rule out, or put a gate on {BEFORE} that sees {parts[1]}."
+    whole = (parts[2] or "").strip() in _ANYTHING
+    yield (problem if whole else warning)("allow-rule", place, what, todo)
+
+
+def _instance(name: str) -> str:
+    """Return the name of a tool that a rule is about, where it is about several."""
+    if name.startswith("mcp__") and name.count("__") == 1:
+        return f"{name}__tool"
+    return name.replace("*", "x") if name != "*" else RISKY[0]
+
+
+def _is_risky(tool: str) -> bool:
+    return (tool.startswith("mcp__") and not tool.startswith(_OURS)) or tool in RISKY or tool in _SOMETIMES

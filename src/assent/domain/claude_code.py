@@ -1,0 +1,226 @@
+"""What Claude Code tells its hooks and hears from them: its JSON as a question, and the answer as its JSON."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from assent.domain.canonical import Json, canonical, is_array, is_object
+from assent.domain.errors import InvalidRequest
+from assent.domain.tool_calls import ToolCall, Verdict, refused
+
+DOOR = "claude-code"
+ASK = "AskUserQuestion"
+TTL_SECONDS = 3600
+"""How long people have where nobody says; the client kills every hook in the end, so there is always a deadline."""
+LONGEST_TTL = 2_000_000
+"""Its timers count milliseconds in 31 bits: one that is set to more fires at once."""
+LONGEST_QUESTION = 500
+SOMETHING_ELSE = "Something else"
+_SUBJECTS = {
+    "Bash": "command",
+    "Edit": "file_path",
+    "MultiEdit": "file_path",
+    "Write": "file_path",
+    "NotebookEdit": "notebook_path",
+    "WebFetch": "url",
+}
+
+
+class Event(StrEnum):
+    PRE_TOOL_USE = "PreToolUse"
+    PERMISSION_REQUEST = "PermissionRequest"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hook:
+    """One call of a hook: the client wants to know whether a tool may run."""
+
+    event: Event
+    session: str
+    tool: str
+    arguments: Mapping[str, Json]
+    directory: str
+    tool_use_id: str | None = None
+    """Names the call for good; a permission request has none."""
+
+    @property
+    def may_defer(self) -> bool:
+        return self.event is Event.PRE_TOOL_USE and self.tool_use_id is not None
+
+
+def read_hook(sent: Json) -> Hook:
+    """Read what a hook is told; what is not understood is refused, so that it blocks."""
+    if not is_object(sent):
+        raise InvalidRequest.at("/", "must be the JSON object that Claude Code gives to its hooks")
+    name = _text(sent, "hook_event_name")
+    if name not in tuple(Event):
+        raise InvalidRequest.at("/hook_event_name", f"must be {' or '.join(Event)}; take the hook out for other events")
+    arguments: Json = sent.get("tool_input")
+    if not is_object(arguments):
+        raise InvalidRequest.at("/tool_input", "must be an object")
+    event = Event(name)
+    return Hook(
+        event=event,
+        session=_text(sent, "session_id"),
+        tool=_text(sent, "tool_name"),
+        arguments=arguments,
+        directory=_text(sent, "cwd"),
+        tool_use_id=_text(sent, "tool_use_id") if event is Event.PRE_TOOL_USE else None,
+    )
+
+
+def _text(sent: Mapping[str, Json], name: str) -> str:
+    value: Json = sent.get(name)
+    if not isinstance(value, str) or not value:
+        raise InvalidRequest.at(f"/{name}", "must be a text that is not empty")
+    return value
+
+
+def tool_call(hook: Hook, *, editable: Sequence[str] = (), nonce: str) -> ToolCall:
+    """Return the call that is asked about; without an id of the client's, the nonce sets it apart from the others."""
+    asks = hook.tool == ASK
+    return ToolCall(
+        door=DOOR,
+        tool=hook.tool,
+        arguments=hook.arguments,
+        thread=hook.session,
+        call_id=hook.tool_use_id or nonce,
+        editable=() if asks else tuple(name for name in editable if name in hook.arguments),
+        description=_asked(hook.arguments) if asks else _question(hook),
+    )
+
+
+def again(call: ToolCall, used: str) -> ToolCall:
+    """Return a call for another question: the approval that its own got has been used."""
+    return replace(call, call_id=f"{call.call_id}/{used}")
+
+
+def _question(hook: Hook) -> str:
+    subject: Json = hook.arguments.get(_SUBJECTS.get(hook.tool, ""))
+    return _line(f"{hook.tool}: {subject}") if isinstance(subject, str) and subject.strip() else ""
+
+
+def _line(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= LONGEST_QUESTION else f"{line[: LONGEST_QUESTION - 1]}…"
+
+
+def shown(hook: Hook) -> dict[str, Json]:
+    """Return what is shown beside the call: where it would run."""
+    return {"directory": hook.directory}
+
+
+def same_question(payload: Mapping[str, Json], other: Mapping[str, Json]) -> bool:
+    """Whether two payloads show people the same; only the name of the call may differ."""
+    return canonical({**payload, "callId": ""}) == canonical({**other, "callId": ""})
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One question of the model's own, with the answers it offers."""
+
+    question: str
+    labels: tuple[str, ...]
+    several: bool
+
+
+def choices(arguments: Mapping[str, Json]) -> list[Choice]:
+    """Read the questions that the model has for people."""
+    questions: Json = arguments.get("questions")
+    if not is_array(questions) or not questions:
+        raise InvalidRequest.at("/tool_input/questions", "must be a list of questions")
+    found = [_choice(each) for each in questions]
+    if len({each.question for each in found}) != len(found):
+        raise InvalidRequest.at("/tool_input/questions", "must differ: the answers are told apart by them")
+    return found
+
+
+def _choice(given: Json) -> Choice:
+    question = given if is_object(given) else {}
+    options: Json = question.get("options")
+    labels = [each.get("label") for each in options if is_object(each)] if is_array(options) else []
+    texts = tuple(each for each in labels if isinstance(each, str) and each.strip())
+    if not texts or len(set(texts)) != len(options):
+        raise InvalidRequest.at("/tool_input/questions", "need options, each with a label of its own")
+    return Choice(_text(question, "question"), texts, question.get("multiSelect") is True)
+
+
+def _asked(arguments: Mapping[str, Json]) -> str:
+    return _line(" ".join(each.question for each in choices(arguments)))
+
+
+def terms_of(hook: Hook) -> dict[str, Json]:
+    """Return how the model's own questions are to be answered; no rule can know what a person would say."""
+    if hook.tool != ASK:
+        return {}
+    asked = choices(hook.arguments)
+    if _one_click(asked):
+        return {"hard_stop": True, "options": list(asked[0].labels)}
+    return {"hard_stop": True, "form": _form(asked)}
+
+
+def _one_click(asked: Sequence[Choice]) -> bool:
+    """One answer to one question: buttons, in every channel."""
+    return len(asked) == 1 and not asked[0].several
+
+
+def _form(asked: Sequence[Choice]) -> dict[str, Json]:
+    fields: dict[str, Json] = {}
+    for n, each in enumerate(asked, 1):
+        if each.several:
+            labels = enumerate(each.labels, 1)
+            fields |= {
+                f"answer{n}.{m}": {"type": "boolean", "title": f"{each.question} {label}"} for m, label in labels
+            }
+        else:
+            picks = [*each.labels, *([] if SOMETHING_ELSE in each.labels else [SOMETHING_ELSE])]
+            fields[f"answer{n}"] = {"type": "string", "title": each.question, "enum": picks}
+        fields[f"other{n}"] = {"type": "string", "title": f"{SOMETHING_ELSE}: {each.question}"}
+    return {"type": "object", "properties": fields, "required": [name for name in fields if "enum" in fields[name]]}
+
+
+def answered(hook: Hook, verdict: Verdict, *, option: str | None, answers: Mapping[str, Json] | None) -> Verdict:
+    """Put people's answers to the model's questions into what the tool is run with; an empty answer is none."""
+    if hook.tool != ASK or not verdict.approved:
+        return verdict
+    asked = choices(hook.arguments)
+    given = [option or ""] if _one_click(asked) else [_said(n, each, answers or {}) for n, each in enumerate(asked, 1)]
+    if not all(given):
+        return refused("It was approved, but not every question was answered.")
+    said = {each.question: text for each, text in zip(asked, given, strict=True)}
+    return replace(verdict, arguments={**hook.arguments, "answers": said})
+
+
+def _said(n: int, choice: Choice, answers: Mapping[str, Json]) -> str:
+    other = str(answers.get(f"other{n}") or "").strip()
+    if choice.several:
+        picked = [label for m, label in enumerate(choice.labels, 1) if answers.get(f"answer{n}.{m}") is True]
+        return ", ".join([*picked, *([other] if other else [])])
+    pick = str(answers.get(f"answer{n}") or "")
+    return pick if pick in choice.labels else other
+
+
+def spoken(hook: Hook, verdict: Verdict) -> dict[str, Json]:
+    """Return a verdict as the client reads it."""
+    arguments = dict(verdict.arguments)
+    # Not with ==, for which True is 1.
+    edits = {} if canonical(arguments) == canonical(dict(hook.arguments)) else {"updatedInput": arguments}
+    said: dict[str, Json]
+    if hook.event is Event.PERMISSION_REQUEST:
+        allow = {"behavior": "allow", **edits}
+        said = {"decision": allow if verdict.approved else {"behavior": "deny", "message": verdict.reason}}
+    elif verdict.approved:
+        said = {"permissionDecision": "allow", "permissionDecisionReason": verdict.reason, **edits}
+    else:
+        said = {"permissionDecision": "deny", "permissionDecisionReason": verdict.reason}
+    return _output(hook, said)
+
+
+def deferred(hook: Hook, *, breakpoint_id: str) -> dict[str, Json]:
+    """Say that people are being asked: the session ends here, and is resumed when they have answered."""
+    reason = f"People are being asked: {breakpoint_id}."
+    return _output(hook, {"permissionDecision": "defer", "permissionDecisionReason": reason})
+
+
+def _output(hook: Hook, said: Mapping[str, Json]) -> dict[str, Json]:
+    return {"hookSpecificOutput": {"hookEventName": hook.event.value, **said}}

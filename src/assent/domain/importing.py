@@ -1,0 +1,169 @@
+"""From a breakpoint of the original service to one of ours that has ended: its history, told again with our chain."""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from assent.domain.access import Actor, Kind
+from assent.domain.breakpoint import (
+    NEVER,
+    Action,
+    Breakpoint,
+    Event,
+    Response,
+    Status,
+    advance,
+    answered,
+    record,
+    release,
+    terms_of,
+    unanswered,
+)
+from assent.domain.canonical import Json
+from assent.domain.draft import Draft
+from assent.domain.instants import SECOND
+from assent.domain.strategies import Decision
+
+VIA = "import"
+IMPORTER = Actor(Kind.SYSTEM, VIA)
+AUTHOR = "import/"
+"""How the names of imported authors begin. No account can be called so: nobody is taken for a person known here."""
+LONGEST_NAME = 100
+_ENDS = {Status.EXPIRED: Action.EXPIRE, Status.CANCELLED: Action.CANCEL}
+_DIGITS = "0123456789abcdefghijklmnopqrstuv"
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What somebody wrote; the original never asked who they were."""
+
+    author: str
+    comment: str | None
+    at: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Past:
+    """What is known of a breakpoint of the original that has ended, read and checked."""
+
+    origin: str
+    draft: Draft
+    status: Status
+    created_at: int
+    ended_at: int
+    ended_by: str
+    ttl_seconds: int | None
+    said: Sequence[Said] = ()
+    release: Said | None = None
+    """Who let it go, with what words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Retold:
+    """The same as one of ours: as it was raised, as it ended, and what happened in between."""
+
+    raised: Breakpoint
+    ended: Breakpoint
+    events: Sequence[Event]
+    comments: Sequence[Said]
+    response: Response | None
+
+
+def id_of(project: str, origin: str, *, created_at: int) -> str:
+    """Return the id that a breakpoint of the original has here: always the same, and in its place in time."""
+    chance = hashlib.sha256(f"{project}\n{origin}".encode()).digest()[:10]
+    number = ((created_at // 1000) << 80) | int.from_bytes(chance)
+    return "bp_" + "".join(_DIGITS[(number >> shift) & 31] for shift in range(125, -1, -5))
+
+
+def name_of(author: str) -> str:
+    """Return what an author is called here: one name for one author, whatever characters it has."""
+    plain = "".join(each for each in author if each.isprintable())[:LONGEST_NAME]
+    if plain != author:
+        plain += "-" + hashlib.sha256(author.encode(errors="surrogatepass")).hexdigest()[:8]
+    return AUTHOR + plain
+
+
+def retell(past: Past, *, project: str) -> Retold:
+    raised, created = _created(past, project)
+    current, events = raised, [created]
+    for each in sorted(past.said, key=lambda said: said.at):
+        metadata: dict[str, Json] = {"comment": each.comment, "via": VIA}
+        current, event = advance(current, Action.COMMENT, actor=_author(each), at=each.at, metadata=metadata)
+        current = current.but(comments=current.comments + 1)
+        events.append(event)
+    if past.release is None:
+        return _unanswered(past, raised, current, events)
+    return _released(past, past.release, raised, current, events)
+
+
+def _author(said: Said) -> Actor:
+    return Actor(Kind.PERSON, name_of(said.author))
+
+
+def _created(past: Past, project: str) -> tuple[Breakpoint, Event]:
+    draft, at = past.draft, past.created_at
+    ttl = _ttl(past)
+    new = Breakpoint(
+        id=id_of(project, past.origin, created_at=at),
+        project=project,
+        agent_id=draft.agent_id,
+        run_id=draft.run_id,
+        title=draft.title,
+        gate=draft.gate,
+        payload=draft.payload,
+        tags=draft.tags,
+        # The original asked nobody in particular, and the first who answered decided: whatever the payload wished for.
+        seats=(),
+        strategy="single",
+        risk=draft.risk,
+        priority=draft.priority,
+        on_timeout="expire",
+        ttl_seconds=ttl,
+        callback_url=None,
+        digest=draft.digest(project),
+        created_at=at,
+        created_by=IMPORTER,
+        created_by_id=str(IMPORTER),
+        due_at=NEVER if ttl is None else at + ttl * SECOND,
+        auto_approval={"recommended": False, "reason": "Imported: no rule was asked.", "consecutiveApprovals": 0},
+        warnings=(),
+    )
+    metadata: dict[str, Json] = {
+        "digest": new.digest,
+        "terms": terms_of(new),
+        "agentId": new.agent_id,
+        "gate": new.gate,
+        "autoApproval": new.auto_approval,
+        "via": VIA,
+        "imported": {"id": past.origin, "ttlSeconds": past.ttl_seconds},
+    }
+    return record(new, "created", actor=IMPORTER, at=at, metadata=metadata)
+
+
+def _ttl(past: Past) -> int | None:
+    """The original let people answer after the deadline until its worker came by; here that would be a fault."""
+    if past.ttl_seconds is None or past.status is not Status.RELEASED:
+        return past.ttl_seconds
+    return past.ttl_seconds if past.ended_at < past.created_at + past.ttl_seconds * SECOND else None
+
+
+def _unanswered(past: Past, raised: Breakpoint, current: Breakpoint, events: list[Event]) -> Retold:
+    metadata: dict[str, Json] = {"via": VIA, "by": past.ended_by}
+    ended, event = advance(current, _ENDS[past.status], actor=IMPORTER, at=past.ended_at, metadata=metadata)
+    ended = ended.but(result=unanswered(ended.status))
+    return Retold(raised, ended, [*events, event], past.said, None)
+
+
+def _released(past: Past, said: Said, raised: Breakpoint, current: Breakpoint, events: list[Event]) -> Retold:
+    actor = _author(said)
+    response = Response(person=actor.name, approved=True, at=past.ended_at, via=VIA, comment=said.comment)
+    metadata: dict[str, Json] = {"approved": True, "via": VIA, "digest": raised.digest}
+    if said.comment is not None:
+        metadata["comment"] = said.comment
+    current, responded = advance(current, Action.RESPOND, actor=actor, at=past.ended_at, metadata=metadata)
+    current = current.but(votes=1, comments=current.comments + (said.comment is not None))
+    result: Mapping[str, Json] = answered(Decision.APPROVED, [response], last=response)
+    ended, released = release(current, Decision.APPROVED, actor=actor, at=past.ended_at, result=result)
+    spoken = [] if said.comment is None else [Said(said.author, said.comment, past.ended_at)]
+    return Retold(raised, ended, [*events, responded, released], [*past.said, *spoken], response)

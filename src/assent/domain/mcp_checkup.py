@@ -1,0 +1,165 @@
+"""How the configuration of MCP servers can cut an agent off from the answers it waits for, or let it answer itself."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from assent.domain.canonical import Json, is_object
+from assent.domain.checkup import (
+    TOKEN,
+    URL,
+    Access,
+    Document,
+    Finding,
+    Machine,
+    Place,
+    at,
+    effective,
+    fine,
+    is_persons,
+    items,
+    problem,
+    same_host,
+    texts,
+    unreadable,
+    warning,
+    whole_number,
+)
+from assent.domain.claude_settings import is_command
+
+SLICE_MS = 60_000
+"""A tool waits 50 seconds at most before it answers; less than this leaves it no room."""
+IGNORED_MS = 1000
+"""Claude Code passes over a timeout below this."""
+_TIMEOUTS = ("MCP_TOOL_TIMEOUT", "CLAUDE_CODE_MCP_TOOL_IDLE_TIMEOUT")
+_VARIABLE = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}")
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """An MCP server, as a client is told to start or reach it."""
+
+    place: Place
+    name: str
+    settings: Mapping[str, Json]
+
+    @property
+    def words(self) -> Sequence[str]:
+        command = self.settings.get("command")
+        if not isinstance(command, str):
+            return ()
+        return [command, *(each for each in items(self.settings.get("args")) if isinstance(each, str))]
+
+    @property
+    def env(self) -> Mapping[str, str]:
+        return texts(self.settings.get("env"))
+
+    @property
+    def url(self) -> str:
+        found = self.settings.get("url")
+        return found if isinstance(found, str) else ""
+
+    @property
+    def is_ours(self) -> bool:
+        """By the command that starts it; one that is reached by its address, by its name."""
+        return is_command(self.words, "mcp") if self.words else bool(self.url) and "assent" in self.name.lower()
+
+
+def servers(document: Document, project: str) -> Iterator[Server]:
+    """Yield the servers for everybody who reads the document, and those for this project only."""
+    for keys in ((), ("projects", project)):
+        found = at(document.content, *keys, "mcpServers")
+        for name, settings in found.items() if is_object(found) else ():
+            if is_object(settings):
+                yield Server(document.place.at(*keys, "mcpServers", name), name, settings)
+
+
+def mcp_findings(documents: Sequence[Document], settings: Sequence[Document], machine: Machine) -> Iterator[Finding]:
+    """Yield what is to be said of the servers; the client's own settings may say how long a call may take."""
+    yield from (unreadable(each) for each in documents if each.trouble)
+    found = [server for each in documents for server in servers(each, machine.project)]
+    for server in found:
+        yield from _lying_tokens(server)
+        if server.is_ours:
+            yield from _server_findings(server, machine)
+    if any(server.is_ours for server in found):
+        yield from _timeouts(settings, machine)
+
+
+def mcp_accesses(documents: Sequence[Document], machine: Machine) -> Iterator[Access]:
+    """Yield each token that an agent is given for our MCP server."""
+    for server in (server for each in documents for server in servers(each, machine.project)):
+        token = _token(server, machine)
+        if server.is_ours and token:
+            place = server.place.at("env", TOKEN) if TOKEN in server.env else server.place
+            yield Access(place, token, _address(server, machine))
+
+
+def _address(server: Server, machine: Machine) -> str | None:
+    """An MCP server over HTTP has a port of its own, and hands the token on: to ours, if it is on the same host."""
+    if server.url:
+        return None if same_host(server.url, machine.server) else server.url
+    return filled_in(server.env.get(URL, ""), machine.env) or None
+
+
+def filled_in(text: str, env: Mapping[str, str]) -> str:
+    """Return a text with its ${VARIABLES} filled in, or with what it says to take instead."""
+    return _VARIABLE.sub(lambda found: env.get(found[1]) or found[2] or "", text)
+
+
+def _token(server: Server, machine: Machine) -> str:
+    if server.words:
+        return filled_in(server.env[TOKEN], machine.env) if TOKEN in server.env else machine.env.get(TOKEN, "")
+    headers = {name.lower(): value for name, value in texts(server.settings.get("headers")).items()}
+    return filled_in(headers.get("authorization", ""), machine.env)[7:].strip()
+
+
+def _server_findings(server: Server, machine: Machine) -> Iterator[Finding]:
+    found = [*_start(server, machine), *_own_timeout(server)]
+    if not _token(server, machine):
+        what = "The MCP server has no token here, so it can ask nobody."
+        found.append(problem("mcp-token", server.place, what, f"Set {TOKEN} in its env to an agent's token."))
+    yield from found
+    if not found:
+        yield fine("mcp", server.place, "The MCP server has a token and time enough.")
+
+
+def _start(server: Server, machine: Machine) -> Iterator[Finding]:
+    if server.words and not machine.runs(server.words[0]):
+        what = f"There is no program {server.words[0][:60]} on the PATH, so the MCP server cannot start."
+        todo = "Install Assent there, or write the whole path."
+        yield problem("mcp-command", server.place.at("command"), what, todo)
+
+
+def _own_timeout(server: Server) -> Iterator[Finding]:
+    given = server.settings.get("timeout")
+    if not isinstance(given, int | float) or given >= SLICE_MS:
+        return
+    place = server.place.at("timeout")
+    if given < IGNORED_MS:
+        what = f"A timeout of {given:g} ms is passed over: Claude Code counts in milliseconds, from {IGNORED_MS} on."
+        yield warning("mcp-timeout", place, what, f"Take it out, or set it to {SLICE_MS} or more.")
+    else:
+        yield problem("mcp-timeout", place, _cut_off(given), f"Set it to {SLICE_MS} or more, in milliseconds.")
+
+
+def _timeouts(settings: Sequence[Document], machine: Machine) -> Iterator[Finding]:
+    for name in _TIMEOUTS:
+        place, given = effective(settings, "env", name) or (Place(name), machine.env.get(name))
+        limit = whole_number(str(given))
+        if limit and limit < SLICE_MS:
+            yield problem("mcp-timeout", place, _cut_off(limit), f"Set it to {SLICE_MS} or more, in milliseconds.")
+
+
+def _cut_off(limit: float) -> str:
+    return f"A call is cut off after {limit:g} ms, but one that waits for people may take 50 s: answers are missed."
+
+
+def _lying_tokens(server: Server) -> Iterator[Finding]:
+    """What gives elicitation its say also lies where the agent can read it."""
+    for group in ("env", "headers"):
+        for name, value in texts(server.settings.get(group)).items():
+            if is_persons(value) and name != TOKEN:
+                what = "A person's token lies where the agent can read it, and what is answered in its client decides."
+                todo = f"Take it out, or write ${{{name.upper().replace('-', '_')}}} and keep the token elsewhere."
+                yield warning("mcp-person", server.place.at(group, name), what, todo)

@@ -1,0 +1,203 @@
+"""When a schedule ticks: cron lines in a time zone, daylight saving, jitter, and what was missed."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta, tzinfo
+from enum import StrEnum
+from hashlib import sha256
+from itertools import islice, takewhile
+from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from cronsim import CronSim, CronSimError
+
+from assent.domain.durations import seconds
+from assent.domain.errors import InvalidRequest
+from assent.domain.instants import SECOND
+
+NAMES = frozenset({"cron", "timezone", "jitter", "missed", "max_age"})
+FIELDS = 5
+DAY = 24 * 3600 * SECOND
+MAX_AGE = "7d"
+MOST_TICKS = 1_000
+"""How many missed instants are made up for at most; the newest."""
+LONGEST_JITTER = 24 * 3600
+ON_TIME = 60 * SECOND
+"""What is later than this was missed: nobody was there."""
+LONGEST = 200
+SHORT = {
+    "@hourly": "0 * * * *",
+    "@daily": "0 0 * * *",
+    "@midnight": "0 0 * * *",
+    "@weekly": "0 0 * * 0",
+    "@monthly": "0 0 1 * *",
+    "@yearly": "0 0 1 1 *",
+    "@annually": "0 0 1 1 *",
+}
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_ANY_DAY = datetime(2024, 1, 1, tzinfo=UTC)
+
+
+class Missed(StrEnum):
+    """What becomes of instants that passed while nobody was there."""
+
+    LAST = "last"
+    SKIP = "skip"
+    ALL = "all"
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    cron: str
+    zone: tzinfo
+    jitter: int = 0
+    """Seconds by which a tick may be late, so that not everything starts in the same second."""
+    missed: Missed = Missed.LAST
+    max_age: int = 7 * DAY
+    """Microseconds after which a missed instant is not made up for, where all are."""
+
+    def after(self, at: int) -> Iterator[int]:
+        """Yield the instants later than this one, in order; none twice, whatever the clocks do."""
+        last = at
+        for moment in CronSim(self.cron, _moment(at, self.zone)):
+            found = _instant(moment)
+            # A time of day that the clocks repeat is found again by whoever begins between the two.
+            if found > last:
+                last = found
+                yield found
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """What a schedule has to tell now, and when to look again."""
+
+    instants: tuple[int, ...]
+    next_at: int | None
+
+
+def read(settings: Mapping[str, Any]) -> Schedule:
+    """Read the settings of a schedule; raises InvalidRequest.at with what is wrong."""
+    schedule = Schedule(
+        cron=_cron(settings.get("cron")),
+        zone=_zone(settings.get("timezone", "UTC")),
+        jitter=_length("jitter", settings.get("jitter", "0s"), most=LONGEST_JITTER),
+        missed=_missed(settings.get("missed", Missed.LAST.value)),
+        max_age=_length("max_age", settings.get("max_age", MAX_AGE), most=366 * 24 * 3600) * SECOND,
+    )
+    if next(schedule.after(_instant(_ANY_DAY)), None) is None:
+        raise InvalidRequest.at("/settings/cron", "never comes: there is no such date")
+    return schedule
+
+
+def _cron(value: object) -> str:
+    if not isinstance(value, str) or not value.strip() or len(value) > LONGEST:
+        raise InvalidRequest.at("/settings/cron", "must be a line of cron such as 30 2 * * 1-5")
+    line = SHORT.get(value.strip().lower(), value.strip())
+    if line.startswith("@every"):
+        hint = "*/15 * * * * is every quarter of an hour, 0 */2 * * * every second hour"
+        raise InvalidRequest.at("/settings/cron", f"@every is not a time of day, and would shift at each start; {hint}")
+    if line.startswith("@"):
+        raise InvalidRequest.at("/settings/cron", f"{value.strip()} is not one of {', '.join(SHORT)}")
+    if len(line.split()) != FIELDS:
+        msg = "must have five fields: minute, hour, day of the month, month, day of the week"
+        raise InvalidRequest.at("/settings/cron", msg)
+    try:
+        CronSim(line, _ANY_DAY)
+    except CronSimError as error:
+        raise InvalidRequest.at("/settings/cron", f"cannot be read: {str(error).lower()}") from error
+    return line
+
+
+def _zone(value: object) -> tzinfo:
+    wrong = InvalidRequest.at("/settings/timezone", "must be a time zone such as Europe/Paris or UTC")
+    if not isinstance(value, str) or len(value) > LONGEST:
+        raise wrong
+    try:
+        return ZoneInfo(value.strip())
+    except (ValueError, OSError, ZoneInfoNotFoundError) as error:
+        raise wrong from error
+
+
+def _length(name: str, value: object, *, most: int) -> int:
+    try:
+        found = seconds(value) if isinstance(value, str) else -1
+    except ValueError:
+        found = -1
+    if not 0 <= found <= most:
+        msg = f"must be a length of time such as 30s, 2m or 1h, of at most {most // 3600}h"
+        raise InvalidRequest.at(f"/settings/{name}", msg)
+    return found
+
+
+def _missed(value: object) -> Missed:
+    if not isinstance(value, str) or value not in list(Missed):
+        raise InvalidRequest.at("/settings/missed", f"must be one of {', '.join(Missed)}")
+    return Missed(value)
+
+
+def tick_at(schedule: Schedule, instant: int, source_id: str) -> int:
+    """Return when an instant ticks: the same on every node, and always before the next instant does."""
+    if not schedule.jitter:
+        return instant
+    following = next(schedule.after(instant), None)
+    room = schedule.jitter if following is None else min(schedule.jitter, (following - instant) // SECOND - 1)
+    if room <= 0:
+        return instant
+    chance = int.from_bytes(sha256(f"{source_id}:{instant}".encode()).digest()[:8])
+    return instant + chance % (room + 1) * SECOND
+
+
+def first_at(schedule: Schedule, now: int, source_id: str) -> int | None:
+    """Return when a schedule that begins now ticks first: nothing that has passed is made up for."""
+    instant = next(schedule.after(now), None)
+    return None if instant is None else tick_at(schedule, instant, source_id)
+
+
+def due(schedule: Schedule, next_at: int, now: int, source_id: str) -> Due:
+    """Say which instants to tell at this moment, where `next_at` is when the schedule was to tick next."""
+    first = _instant_of(schedule, next_at)
+    if first is None:  # it is not a time of this schedule at all: begin anew
+        return Due((), first_at(schedule, now, source_id))
+    oldest = first
+    if schedule.missed is Missed.ALL:
+        longest = max(schedule.max_age, ON_TIME) + schedule.jitter * SECOND
+        oldest = min(max(first, now - longest), now)
+    found = [(each, tick_at(schedule, each, source_id)) for each in _newest(schedule, oldest, now, most=MOST_TICKS + 1)]
+    told = _told(schedule, {instant: now - tick for instant, tick in found if tick <= now})
+    waiting = next((tick for _, tick in found if tick > now), None)
+    return Due(told, first_at(schedule, now, source_id) if waiting is None else waiting)
+
+
+def _told(schedule: Schedule, ages: Mapping[int, int]) -> tuple[int, ...]:
+    """Return the instants to tell, where each has an age: how long ago it was to tick, jitter included."""
+    on_time = [each for each, age in ages.items() if age <= ON_TIME]
+    if schedule.missed is Missed.SKIP or len(on_time) == len(ages):
+        return tuple(on_time)
+    if schedule.missed is Missed.LAST:
+        return tuple(ages)[-1:]
+    return tuple(each for each, age in ages.items() if age <= max(schedule.max_age, ON_TIME))[-MOST_TICKS:]
+
+
+def _instant_of(schedule: Schedule, next_at: int) -> int | None:
+    """Return the instant that ticks at this time: the last one up to it."""
+    window = takewhile(lambda each: each <= next_at, schedule.after(next_at - schedule.jitter * SECOND - 1))
+    return max(window, default=None)
+
+
+def _newest(schedule: Schedule, since: int, until: int, *, most: int) -> list[int]:
+    """Return the newest instants between two moments, both included; a long gap costs no more than a short one."""
+    length = 3600 * SECOND
+    while True:
+        begin = max(since, until - length)
+        found = list(islice(takewhile(lambda each: each <= until, schedule.after(begin - 1)), 100 * most))
+        if len(found) >= most or begin <= since:
+            return found[-most:]
+        length *= 2
+
+
+def _moment(at: int, zone: tzinfo) -> datetime:
+    return (_EPOCH + timedelta(microseconds=at)).astimezone(zone)
+
+
+def _instant(moment: datetime) -> int:
+    return (moment - _EPOCH) // timedelta(microseconds=1)

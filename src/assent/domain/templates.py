@@ -1,0 +1,121 @@
+"""`{{ event.repo }}`: paths into an event, and nothing else; no logic, so that nothing an event says is ever run."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from assent.domain.canonical import Json, is_array, is_object
+from assent.domain.errors import InvalidRequest
+from assent.domain.expressions import Attributes, Kind
+
+LONGEST = 4_000
+"""Characters that one text of an event may fill in."""
+_HOLE = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
+_PATH = re.compile(r"\s*event((?:\.[A-Za-z_][\w-]*|\[\d{1,4}\])+)\s*", re.ASCII)
+_STEP = re.compile(r"\.([A-Za-z_][\w-]*)|\[(\d+)\]", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Hole:
+    """One place that is filled from the event."""
+
+    text: str
+    path: tuple[str | int, ...]
+
+
+def holes(text: str, attributes: Attributes) -> list[Hole]:
+    """Return the places in a text; raises ValueError, whose text says what is wrong with it."""
+    left = _HOLE.sub("", text)
+    if "{{" in left or "}}" in left:
+        msg = "has a {{ or }} without its other half"
+        raise ValueError(msg)
+    return [_hole(found, attributes) for found in _HOLE.findall(text)]
+
+
+def _hole(inside: str, attributes: Attributes) -> Hole:
+    found = _PATH.fullmatch(inside)
+    if found is None:
+        msg = f"{{{{{inside}}}}} is not a path such as {{{{ event.repo }}}} or {{{{ event.data.number }}}}"
+        raise ValueError(msg)
+    path = tuple(name or int(index) for name, index in _STEP.findall(found[1]))
+    first = str(path[0])
+    if first not in attributes:
+        msg = f"events have no {first}; they have {', '.join(sorted(attributes))}"
+        raise ValueError(msg)
+    if len(path) > 1 and attributes[first].kind not in {Kind.OBJECT, Kind.LIST}:
+        msg = f"{first} is a single value: nothing is inside it"
+        raise ValueError(msg)
+    return Hole(inside.strip(), path)
+
+
+def check(value: Json, attributes: Attributes, pointer: str) -> None:
+    """Refuse templates that could never be filled, with their place."""
+    if isinstance(value, str):
+        try:
+            holes(value, attributes)
+        except ValueError as error:
+            raise InvalidRequest.at(pointer, str(error)) from error
+    elif is_object(value):
+        for name, each in value.items():
+            check(each, attributes, f"{pointer}/{name}")
+    elif is_array(value):
+        for n, each in enumerate(value):
+            check(each, attributes, f"{pointer}/{n}")
+
+
+def fill(value: Json, seen: Mapping[str, Any]) -> Json:
+    """Fill templates anywhere in a value. A text that is one path only becomes what is there, of its own kind."""
+    if isinstance(value, str):
+        return _filled(value, seen)
+    if is_object(value):
+        return {name: fill(each, seen) for name, each in value.items()}
+    if is_array(value):
+        return [fill(each, seen) for each in value]
+    return value
+
+
+def gaps(text: str, seen: Mapping[str, Any]) -> list[str]:
+    """Return the paths of a text that lead to nothing in this event."""
+    found = [inside.strip() for inside in _HOLE.findall(text)]
+    return [each for each in found if _at(_path(each), seen) in (None, "", [], {})]
+
+
+def _filled(text: str, seen: Mapping[str, Any]) -> Json:
+    alone = _HOLE.fullmatch(text.strip())
+    if alone is not None and _PATH.fullmatch(alone[1]):
+        return cut(_at(_path(alone[1]), seen))
+    return _HOLE.sub(lambda found: _spelt(cut(_at(_path(found[1]), seen))), text)
+
+
+def spelt(text: str, seen: Mapping[str, Any]) -> tuple[str, bool]:
+    """Fill a template to one text, cut nowhere; say also whether the event has everything that it names."""
+    parts = [_spelt(_at(_path(found), seen)) for found in _HOLE.findall(text)]
+    filled = iter(parts)
+    return _HOLE.sub(lambda _: next(filled), text), all(parts)
+
+
+def _path(inside: str) -> tuple[str | int, ...]:
+    return tuple(name or int(index) for name, index in _STEP.findall(inside))
+
+
+def _at(path: tuple[str | int, ...], seen: Mapping[str, Any]) -> Json:
+    value: Json = seen
+    for step in path:
+        if isinstance(step, int):
+            value = value[step] if is_array(value) and step < len(value) else None
+        else:
+            value = value.get(step) if is_object(value) else None
+    return value
+
+
+def cut(value: Json) -> Json:
+    return f"{value[:LONGEST]}…" if isinstance(value, str) and len(value) > LONGEST else value
+
+
+def _spelt(value: Json) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return ",".join(map(_spelt, value)) if is_array(value) else str(value)

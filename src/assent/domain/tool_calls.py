@@ -1,0 +1,107 @@
+"""A tool call of an agent as a question to people, and how the answer reads to the model that asked."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from assent.domain.canonical import Json, canonical, sha256
+from assent.domain.gates import slug
+
+LONGEST_TITLE = 300
+LONGEST_RUN_ID = 200
+LONGEST_KEY_PART = 40
+NOT_RUN = "It was not run."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolCall:
+    """One call that a model wants to make; thread and call id name it for good, also after a restart."""
+
+    door: str
+    """Through which framework it comes: langgraph, claude-code …"""
+    tool: str
+    arguments: Mapping[str, Json]
+    thread: str
+    call_id: str
+    editable: Sequence[str] = ()
+    """Arguments that the reviewer may change."""
+    description: str = ""
+
+    @property
+    def digest(self) -> str:
+        return sha256(b"assent-tool-call/1\n" + canonical({"tool": self.tool, "arguments": dict(self.arguments)}))
+
+    @property
+    def key(self) -> str:
+        """The idempotency key: whoever comes back to the same call finds its question, never the answer to another."""
+        whole = canonical([self.door, self.thread, self.call_id, self.digest])
+        return f"{slug(self.door)[:LONGEST_KEY_PART]}-{sha256(whole)}"
+
+    @property
+    def run_id(self) -> str:
+        """The thread, where it can be the name of a run."""
+        fits = 0 < len(self.thread) <= LONGEST_RUN_ID and self.thread.isprintable()
+        return self.thread if fits else f"thread-{sha256(canonical(self.thread))[:16]}"
+
+    @property
+    def gate(self) -> str:
+        return slug(f"tool.{self.tool}")
+
+    @property
+    def title(self) -> str:
+        return self.tool[:LONGEST_TITLE]
+
+    @property
+    def question(self) -> str:
+        return self.description or f"Run {self.tool}?"
+
+    @property
+    def payload(self) -> dict[str, Any]:
+        """What is shown beside the question: the call as it would be made."""
+        return {
+            "tool": self.tool,
+            "arguments": dict(self.arguments),
+            "callDigest": self.digest,
+            "door": self.door,
+            "callId": self.call_id,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What may be done with a call: run it with these arguments, or tell the model why not."""
+
+    approved: bool
+    reason: str
+    arguments: Mapping[str, Json] = field(default_factory=dict[str, Json])
+
+
+def refused(why: str) -> Verdict:
+    """Return what everything that is no approval comes to, with a sentence for the model."""
+    return Verdict(approved=False, reason=f"{why.rstrip()} {NOT_RUN}")
+
+
+def ended(status: str, *, by: str | None, said: str | None) -> str:
+    """Say how a question without an approval ended, in a sentence that the model can act on."""
+    if status == "expired":
+        return "Nobody answered in time."
+    if status == "cancelled":
+        return "The question was taken back."
+    who = f"Rejected by {by}" if by else "Rejected"
+    return f"{who}: {said.strip()}" if said and said.strip() else f"{who}, without a reason."
+
+
+def misfits(arguments: Mapping[str, Json], edits: Mapping[str, Json]) -> list[str]:
+    """Return what a reviewer gave another type: "false" instead of false would be read as true."""
+    return [name for name, value in edits.items() if name in arguments and not _alike(arguments[name], value)]
+
+
+def _alike(before: Json, after: Json) -> bool:
+    return type(before) is type(after) or before is None or (type(before) is float and type(after) is int)
+
+
+def edited(call: ToolCall, edits: Mapping[str, Json]) -> Mapping[str, Json] | None:
+    """Return the arguments with a reviewer's changes, or None where one of them may not be changed."""
+    if any(name not in call.editable or name not in call.arguments for name in edits):
+        return None
+    return {**call.arguments, **edits}

@@ -1,0 +1,185 @@
+"""Assent's hooks in the settings of Claude Code: put in, taken out, and nothing else touched."""
+
+import contextlib
+import json
+import os
+import re
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+from urllib.parse import urlencode, urlsplit
+
+from assent.domain.canonical import Json, is_array, is_object
+from assent.domain.claude_code import TTL_SECONDS, Event
+from assent.domain.errors import InvalidRequest
+
+HOOK_PATH = "/api/hooks/claude"
+MARGIN_SECONDS = 120
+"""How much longer the client waits than people have: for a server that restarts meanwhile, and for the answer."""
+MATCHER = "^(Bash|Edit|MultiEdit|Write|NotebookEdit|WebFetch|AskUserQuestion|mcp__.*)$"
+"""Anchored: Claude Code looks for a pattern anywhere in the name, and would find Write in TodoWrite."""
+TOKEN = "ASSENT_TOKEN"  # noqa: S105  # the name of a variable
+_OURS = ["hook", "claude"]
+_PROGRAM = re.compile(r"(?:.*[/\\])?assent(?:\.exe)?")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gate:
+    """Which calls are asked about, and how."""
+
+    program: str = "assent"
+    url: str | None = None
+    """The server, where it is itself called by the client."""
+    matcher: str = MATCHER
+    ttl: int = TTL_SECONDS
+    defer: bool = False
+    options: Sequence[tuple[str, str]] = ()
+    """What else the hook is told: editable, agent-id, tag, expert, risk."""
+
+    @property
+    def hook(self) -> dict[str, Json]:
+        kept: dict[str, Json] = {"timeout": self.ttl + MARGIN_SECONDS, "onFailure": "block"}
+        if self.url is None:
+            return {"type": "command", "command": self.program, "args": [*_OURS, *self._words()]} | kept
+        authorization = {"headers": {"Authorization": f"Bearer ${TOKEN}"}, "allowedEnvVars": [TOKEN]}
+        return {"type": "http", "url": f"{self.url.rstrip('/')}{HOOK_PATH}?{self._query()}"} | authorization | kept
+
+    @property
+    def groups(self) -> dict[str, dict[str, Json]]:
+        """What each event is given; a session that is deferred shows no dialogs."""
+        before: dict[str, dict[str, Json]] = {Event.PRE_TOOL_USE: {"matcher": self.matcher, "hooks": [self.hook]}}
+        dialogs: dict[str, dict[str, Json]] = {Event.PERMISSION_REQUEST: {"matcher": "*", "hooks": [self.hook]}}
+        return before if self.defer else before | dialogs
+
+    def _words(self) -> list[str]:
+        given = [word for name, value in self.options for word in (f"--{name}", value)]
+        return ["--ttl", str(self.ttl), *(["--defer"] if self.defer else []), *given]
+
+    def _query(self) -> str:
+        deferring = [("defer", "true")] if self.defer else []
+        given = [("agentId" if name == "agent-id" else name, value) for name, value in self.options]
+        return urlencode([("ttl", str(self.ttl)), *deferring, *given])
+
+
+def installed(settings: Mapping[str, Json], gate: Gate) -> dict[str, Json]:
+    """Return settings with our hooks in them, once, however often they were put in before."""
+    cleared = uninstalled(settings)
+    hooks: dict[str, Json] = dict(cleared.get("hooks") or {})
+    for event, group in gate.groups.items():
+        hooks[event] = [*hooks.get(event, ()), group]
+    return {**cleared, "hooks": hooks}
+
+
+def uninstalled(settings: Mapping[str, Json]) -> dict[str, Json]:
+    """Return settings without our hooks; what became empty by that goes too, everything else stays as it is."""
+    hooks = _events(settings)
+    if not any(_has_ours(groups) for groups in hooks.values()):
+        return dict(settings)
+    left = {event: _without_ours(groups) if _has_ours(groups) else groups for event, groups in hooks.items()}
+    kept = {event: groups for event, groups in left.items() if groups or not _has_ours(hooks[event])}
+    rest = {name: value for name, value in settings.items() if name != "hooks"}
+    return {name: kept if name == "hooks" else value for name, value in settings.items()} if kept else rest
+
+
+def has_hooks(settings: Mapping[str, Json]) -> bool:
+    return any(_has_ours(groups) for groups in _events(settings).values())
+
+
+def _events(settings: Mapping[str, Json]) -> dict[str, list[Json]]:
+    """Return the groups of each event; refuse what has another shape, rather than guess what was meant."""
+    hooks: Json = settings.get("hooks", {})
+    if not is_object(hooks) or not all(isinstance(groups, list) for groups in hooks.values()):
+        msg = "The hooks in these settings have not the shape that Claude Code reads; mend them first."
+        raise InvalidRequest(msg)
+    return hooks
+
+
+def _has_ours(groups: Sequence[Json]) -> bool:
+    return any(_is_ours(hook) for group in groups for hook in _hooks(group))
+
+
+def _hooks(group: Json) -> Sequence[Json]:
+    found: Json = group.get("hooks") if is_object(group) else None
+    return found if is_array(found) else ()
+
+
+def _without_ours(groups: Sequence[Json]) -> list[Json]:
+    kept: list[Json] = []
+    for group in groups:
+        others = [hook for hook in _hooks(group) if not _is_ours(hook)]
+        if len(others) == len(_hooks(group)):
+            kept.append(group)
+        elif others:
+            kept.append({**group, "hooks": others})
+    return kept
+
+
+def _is_ours(hook: Json) -> bool:
+    if not is_object(hook):
+        return False
+    if hook.get("type") == "http":
+        return urlsplit(str(hook.get("url"))).path.endswith(HOOK_PATH)
+    args: Json = hook.get("args")
+    words = [hook.get("command"), *(args if is_array(args) else ())]
+    texts = [word if isinstance(word, str) else "" for word in words]
+    return any(_PROGRAM.fullmatch(word) and texts[n + 1 : n + 3] == _OURS for n, word in enumerate(texts))
+
+
+def read(path: Path) -> dict[str, Json]:
+    """Read settings, strictly: what would not come back the same is refused."""
+    try:
+        text = path.read_text("utf-8")
+    except FileNotFoundError:
+        return {}
+    except (OSError, UnicodeDecodeError) as error:
+        msg = f"{path} cannot be read: {error}"
+        raise InvalidRequest(msg) from error
+    try:
+        found: Json = json.loads(text or "{}", object_pairs_hook=_unique, parse_constant=_refuse, parse_float=_finite)
+    except (ValueError, RecursionError) as error:
+        msg = f"{path} is not JSON, so nothing was changed: {error}"
+        raise InvalidRequest(msg) from error
+    if not is_object(found):
+        msg = f"{path} holds no settings, which are a JSON object; nothing was changed."
+        raise InvalidRequest(msg)
+    return found
+
+
+def _unique(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        msg = "a name stands in it twice"
+        raise ValueError(msg)
+    return found
+
+
+def _refuse(name: str) -> NoReturn:
+    msg = f"{name} is no JSON"
+    raise ValueError(msg)
+
+
+def _finite(digits: str) -> float:
+    found = float(digits)
+    return _refuse(digits) if found in {float("inf"), float("-inf")} else found
+
+
+def write(path: Path, settings: Mapping[str, Json]) -> None:
+    """Write settings whole or not at all; a link stays a link, and who may read them stays as it is."""
+    target = path.resolve()
+    new = target.with_name(f".{target.name}.{uuid.uuid4().hex}.new")
+    text = json.dumps(settings, ensure_ascii=False, indent=2, allow_nan=False) + "\n"
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644), "w", encoding="utf-8") as file:
+            with contextlib.suppress(FileNotFoundError):
+                os.fchmod(file.fileno(), target.stat().st_mode & 0o7777)
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        new.replace(target)
+    except (OSError, UnicodeEncodeError) as error:
+        new.unlink(missing_ok=True)
+        msg = f"{path} cannot be written: {error}"
+        raise InvalidRequest(msg) from error

@@ -1,0 +1,314 @@
+"""What a LangGraph interrupt asks people, and how their answers read to the graph: values, without any LangGraph."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+from assent.domain.canonical import Json, canonical, is_array, is_object, sha256
+from assent.sdk.arguments import agreed, described
+from assent.sdk.errors import NotApproved
+from assent.sdk.tool_calls import ToolCall, refused, verdict
+from assent.sdk.values import BreakpointResult, Status
+
+DOOR = "langgraph"
+OWN_TYPE = "assent_approval"
+"""Marks an interrupt whose node reads our answer: a dict with `approved`."""
+LONGEST_QUESTION = 20_000
+Kind: TypeAlias = Literal["approve", "edit", "reject", "respond"]
+_CALL: frozenset[Kind] = frozenset({"approve", "edit", "reject"})
+_EDIT: frozenset[Kind] = frozenset({"edit"})
+_QUESTION: frozenset[Kind] = frozenset({"approve", "reject"})
+_INBOX_KINDS: Mapping[str, Kind] = {
+    "allow_accept": "approve",
+    "allow_edit": "edit",
+    "allow_respond": "respond",
+    "allow_ignore": "reject",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ruling:
+    """What came of one review, in the words of the middleware."""
+
+    kind: Kind
+    reason: str
+    tool: str
+    arguments: Mapping[str, Any]
+    result: BreakpointResult | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Review:
+    """One thing that people are asked, and which answers the graph takes."""
+
+    tool: str
+    arguments: Mapping[str, Any]
+    question: str
+    allowed: frozenset[Kind]
+    editable: Sequence[str] | None = None
+    """None for all that can be changed."""
+    more: Mapping[str, Json] = field(default_factory=dict[str, Json])
+    """Options or a form for the reviewer."""
+    refusals: Sequence[Kind] = ("reject", "respond")
+    """How the graph may be told that it was not approved, the best first."""
+
+    @property
+    def shown(self) -> dict[str, Json]:
+        return {name: described(value) for name, value in self.arguments.items()}
+
+    @property
+    def digest(self) -> str:
+        return ToolCall(door=DOOR, tool=self.tool, arguments=self.shown, thread="", call_id="").digest
+
+    def call(self, thread: str, interrupt_id: str, position: int) -> ToolCall:
+        shown = self.shown
+        names = self.arguments if self.editable is None else self.editable
+        changeable = [name for name in names if name in shown and shown[name] == self.arguments[name]]
+        editable = changeable if "edit" in self.allowed else []
+        # The digest of a call is silent about the question; in another one the same arguments may mean something else.
+        rest = sha256(canonical([self.question, editable, sorted(self.allowed), self.more]))[:16]
+        return ToolCall(
+            door=DOOR,
+            tool=self.tool,
+            arguments=shown,
+            thread=thread,
+            call_id=f"{interrupt_id}.{position}.{rest}",
+            editable=editable,
+            description=self.question,
+        )
+
+    def refusal(self, why: str) -> Ruling:
+        kind: Kind | None = next((each for each in self.refusals if each in self.allowed), None)
+        if kind is None:
+            msg = f"{why} The graph takes no rejection of {self.tool}, so it stays where it is."
+            raise NotApproved(msg)
+        return self._ruling(kind, why)
+
+    def ruling(self, call: ToolCall, status: Status) -> Ruling:
+        """Return how an answer reads in the graph; whatever is no approval that it takes is a refusal."""
+        found, result = verdict(call, status), status.result
+        if not found.approved or result is None:
+            return self.refusal(found.reason)
+        if trouble := _disagreement(result):
+            return self.refusal(refused(trouble).reason)
+        text = str((result.answers or {}).get("respond") or "").strip()
+        if "respond" in self.allowed and text:
+            return self._ruling("respond", text)
+        return self._approved(agreed(result), result)
+
+    def _approved(self, edits: Mapping[str, Json], result: BreakpointResult) -> Ruling:
+        kind: Kind = "edit" if edits or "approve" not in self.allowed else "approve"
+        if kind not in self.allowed:
+            return self.refusal(refused(f"{self.tool} can be answered, but not approved.").reason)
+        reason = result.feedback or "Approved."
+        return self._ruling(kind, reason, {**self.arguments, **edits}, result)
+
+    def _ruling(
+        self,
+        kind: Kind,
+        reason: str,
+        arguments: Mapping[str, Any] | None = None,
+        result: BreakpointResult | None = None,
+    ) -> Ruling:
+        return Ruling(kind=kind, reason=reason, tool=self.tool, arguments=arguments or {}, result=result)
+
+
+def _disagreement(result: BreakpointResult) -> str:
+    """Say so where those who approved did not say the same beside it."""
+    for each in result.all_responses or ():
+        said = [each.get("answers") or None, each.get("option")]
+        if each.get("approved") is True and canonical(said) != canonical([result.answers or None, result.option]):
+            return "Those who approved it did not give the same answer."
+    return ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """An interrupt, taken apart."""
+
+    id: str
+    reviews: Sequence[Review]
+    told: Callable[[Sequence[Ruling]], Any]
+    """The value that resumes it."""
+    may_not_fit: frozenset[Kind] = frozenset()
+    """Answers that LangGraph holds against a type."""
+
+
+def question_of(interrupt_id: str, value: Json, *, schema: Json, node: str) -> Question:
+    """Take an interrupt apart; `schema` is what it says about the answer, `node` where it comes from."""
+    if is_object(value) and _are_calls(value.get("action_requests")):
+        return _batch(interrupt_id, value)
+    if is_object(value) and value.get("type") == "tool_approval" and _are_calls([value]):
+        return _per_call(interrupt_id, value, schema)
+    requests: Json = value if is_array(value) else [value]
+    if requests and all(_is_for_an_inbox(each) for each in requests):
+        return Question(id=interrupt_id, reviews=[_inbox_review(each) for each in requests], told=_inbox_told)
+    if is_object(value) and value.get("type") == OWN_TYPE and is_object(value.get("arguments")):
+        return _own(interrupt_id, value)
+    return _plain(interrupt_id, value, schema=schema, node=node)
+
+
+def _are_calls(requests: Json) -> bool:
+    if not is_array(requests) or not requests:
+        return False
+    return all(
+        is_object(each) and isinstance(each.get("name"), str) and is_object(each.get("args")) for each in requests
+    )
+
+
+def _is_for_an_inbox(request: Json) -> bool:
+    action, config = (request.get("action_request"), request.get("config")) if is_object(request) else (None, None)
+    return is_object(action) and "action" in action and is_object(action.get("args", {})) and is_object(config)
+
+
+def _batch(interrupt_id: str, value: Mapping[str, Json]) -> Question:
+    configs: Sequence[Json] = value.get("review_configs") or ()
+    reviews = [_hitl_review(each, _allowed(each["name"], configs)) for each in value["action_requests"]]
+    return Question(
+        id=interrupt_id, reviews=reviews, told=lambda rulings: {"decisions": [_hitl_told(each) for each in rulings]}
+    )
+
+
+def _allowed(name: str, configs: Sequence[Json]) -> frozenset[Kind]:
+    """Return what all that is said about a tool allows: nothing where nothing is said."""
+    found: list[Json] = [each.get("allowed_decisions") or () for each in configs if each.get("action_name") == name]
+    return frozenset[Kind](found[0]).intersection(*found) if found else frozenset()
+
+
+def _per_call(interrupt_id: str, value: Mapping[str, Json], schema: Json) -> Question:
+    review = _hitl_review(value, _taken(schema) if is_object(schema) else frozenset())
+    return Question(id=interrupt_id, reviews=[review], told=lambda rulings: _hitl_told(rulings[0]), may_not_fit=_EDIT)
+
+
+def _taken(schema: Mapping[str, Json]) -> frozenset[Kind]:
+    """Return the decisions that a schema has a branch for; one of a single decision has no branches."""
+    branches: Json = schema.get("discriminator", {}).get("mapping", {})
+    return frozenset[Kind](branches or [schema.get("properties", {}).get("type", {}).get("const")])
+
+
+def _hitl_review(request: Mapping[str, Json], allowed: frozenset[Kind]) -> Review:
+    return Review(
+        tool=request["name"],
+        arguments=request["args"],
+        question=_text(request.get("description")),
+        allowed=allowed,
+        more=_answer_form(allowed),
+    )
+
+
+def _answer_form(allowed: frozenset[Kind]) -> Mapping[str, Json]:
+    if "respond" not in allowed:
+        return {}
+    form = {"type": "object", "properties": {"respond": {"type": "string", "title": "Answer instead of running it"}}}
+    return {"form": form if allowed & {"approve", "edit"} else form | {"required": ["respond"]}}
+
+
+def _hitl_told(ruling: Ruling) -> Json:
+    if ruling.kind == "approve":
+        return {"type": "approve"}
+    if ruling.kind == "edit":
+        return {"type": "edit", "edited_action": {"name": ruling.tool, "args": dict(ruling.arguments)}}
+    return {"type": ruling.kind, "message": ruling.reason}
+
+
+def _inbox_review(request: Mapping[str, Json]) -> Review:
+    action, config = request["action_request"], request["config"]
+    allowed = frozenset[Kind](kind for name, kind in _INBOX_KINDS.items() if config.get(name) is True)
+    return Review(
+        tool=str(action["action"]),
+        arguments=action.get("args", {}),
+        question=_text(request.get("description")),
+        allowed=allowed,
+        more=_answer_form(allowed),
+        # To ignore says nothing; as a response, the reason reaches the model.
+        refusals=("respond", "reject"),
+    )
+
+
+def _inbox_told(rulings: Sequence[Ruling]) -> Json:
+    return [_inbox_response(each) for each in rulings]
+
+
+def _inbox_response(ruling: Ruling) -> Json:
+    if ruling.kind == "edit":
+        return {"type": "edit", "args": {"action": ruling.tool, "args": dict(ruling.arguments)}}
+    if ruling.kind == "respond":
+        return {"type": "response", "args": ruling.reason}
+    return {"type": "accept" if ruling.kind == "approve" else "ignore", "args": None}
+
+
+def own_review(value: Mapping[str, Json]) -> Review:
+    return Review(
+        tool=str(value.get("tool")),
+        arguments=value["arguments"],
+        question=_text(value.get("question")),
+        allowed=_CALL,
+        editable=value.get("editable") or (),
+    )
+
+
+def _own(interrupt_id: str, value: Mapping[str, Json]) -> Question:
+    review = own_review(value)
+    return Question(id=interrupt_id, reviews=[review], told=lambda rulings: _own_told(rulings[0], review.digest))
+
+
+def _own_told(ruling: Ruling, digest: str) -> Json:
+    return {
+        "approved": ruling.kind in {"approve", "edit"},
+        "reason": ruling.reason,
+        "arguments": dict(ruling.arguments),
+        "callDigest": digest,
+    }
+
+
+def _plain(interrupt_id: str, value: Json, *, schema: Json, node: str) -> Question:
+    arguments: Mapping[str, Json] = value if is_object(value) and set(map(type, value)) <= {str} else {}
+    asked: Json = arguments.get("question") or arguments.get("message") or (value if isinstance(value, str) else "")
+    if not arguments and (not asked or len(asked) > LONGEST_QUESTION):
+        arguments = {"value": value}
+    review = Review(
+        tool=node,
+        arguments=arguments,
+        question=_text(asked) or f"Go on with {node}?",
+        allowed=_QUESTION,
+        more=_plain_form(schema, arguments.get("options")),
+    )
+    return Question(
+        id=interrupt_id,
+        reviews=[review],
+        told=lambda rulings: _plain_told(rulings[0], schema),
+        may_not_fit=frozenset({"approve"}) if is_object(schema) else frozenset(),
+    )
+
+
+def _plain_form(schema: Json, options: Json) -> Mapping[str, Json]:
+    if is_object(schema) and schema.get("type") == "object":
+        return {"form": schema}
+    if is_object(schema) and schema.get("type") == "boolean":
+        return {}
+    if is_object(schema):
+        return {"form": {"type": "object", "properties": {"answer": schema}, "required": ["answer"]}}
+    if is_array(options) and options and all(isinstance(each, str) for each in options):
+        return {"options": list(options)}
+    return {"form": {"type": "object", "properties": {"answer": {"type": "string", "title": "Answer"}}}}
+
+
+def _plain_told(ruling: Ruling, schema: Json) -> Json:
+    """Return what the node gets: something true only after an approval, as whoever writes `if interrupt(…)` means."""
+    typed = is_object(schema) and schema.get("type") != "boolean"
+    if ruling.kind != "approve" or ruling.result is None:
+        if typed:
+            raise NotApproved(
+                f"{ruling.reason} The graph takes no rejection of {ruling.tool}, so it stays where it is."
+            )
+        return False
+    answers: Mapping[str, Json] = ruling.result.answers or {}
+    if is_object(schema) and schema.get("type") == "object":
+        return dict(answers)
+    return answers["answer"] if typed else answers.get("answer") or ruling.result.option or True
+
+
+def _text(words: Json) -> str:
+    text = words if isinstance(words, str) else ""
+    harmless = text.encode("utf-8", "backslashreplace").decode().replace("\x00", "\\x00").strip()
+    return harmless if len(harmless) <= LONGEST_QUESTION else harmless[: LONGEST_QUESTION - 1] + "…"

@@ -1,0 +1,407 @@
+"""LangGraph and LangChain: an interrupt becomes a breakpoint for each thing it asks, and the answers resume the thread.
+
+The core is a flow, as in the SDK. What the graph does is told to a listener, `invoke` or `ainvoke`, so that `run` and
+`arun` differ in nothing else.
+"""
+
+import contextlib
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeVar, Unpack, cast
+
+from pydantic import ValidationError
+
+from assent.domain.canonical import Json, canonical, is_object
+from assent.integrations.interrupts import OWN_TYPE, Question, Review, Ruling, own_review, question_of
+from assent.sdk.aio import AsyncAssent
+from assent.sdk.breakpoints import PATIENCE
+from assent.sdk.calls import Calls
+from assent.sdk.client import Assent
+from assent.sdk.errors import AssentError, IdempotencyMismatch, InvalidRequest, NotApproved
+from assent.sdk.protocol import Flow, Said, Tell
+from assent.sdk.tool_calls import Terms, ToolCall, asking, refused, unasked
+from assent.sdk.values import Breakpoint
+
+try:
+    from langchain_core.runnables import RunnableConfig
+    from langgraph.errors import is_invalid_resume
+    from langgraph.types import Command, StateSnapshot, interrupt
+except ImportError as missing:
+    raise ImportError("This needs LangGraph: pip install 'assent[langgraph]'.", name=missing.name) from missing
+
+__all__ = ["Answer", "Graph", "Progress", "aask", "approval", "aresume", "arun", "ask", "resume", "run"]
+
+STRICT_RESUME = "__pregel_strict_resume"
+"""Makes LangGraph refuse an answer to what is no longer asked, which it would take for one to the next question."""
+Result = TypeVar("Result")
+
+
+class Graph(Protocol):
+    """What a compiled graph or an agent can do; it needs a checkpointer, which keeps its threads."""
+
+    def get_state(self, config: RunnableConfig) -> StateSnapshot: ...
+    def aget_state(self, config: RunnableConfig) -> Awaitable[StateSnapshot]: ...
+    def invoke(self, input: Any, config: RunnableConfig, *, context: Any) -> Any: ...  # noqa: A002, ANN401  # theirs
+    def ainvoke(self, input: Any, config: RunnableConfig, *, context: Any) -> Awaitable[Any]: ...  # noqa: A002, ANN401  # the same
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What `approval` returns in a node; true only after an explicit approval of this very call."""
+
+    approved: bool
+    reason: str
+    arguments: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """What to run with, as the reviewer left it; empty without an approval."""
+
+    def __bool__(self) -> bool:
+        return self.approved is True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """How far a thread came without waiting for anybody."""
+
+    ended: bool
+    """Whether the graph has nothing more to do."""
+    output: Any
+    """The state of the graph."""
+    waiting: Sequence[str] = ()
+    """The breakpoints that nobody has decided yet."""
+
+
+def approval(tool: str, arguments: Mapping[str, Any], *, question: str = "", editable: Sequence[str] = ()) -> Answer:
+    """Ask, from inside of a node or a tool, whether it may be run with these arguments.
+
+    It is an `interrupt()`: the node starts again from its top once there is an answer. An answer to another call, or
+    from somebody who resumes the thread by other means, is no approval.
+    """
+    asked = {"type": OWN_TYPE, "tool": tool, "arguments": dict(arguments)}
+    review = own_review(asked)
+    answer: Json = interrupt(asked | {"question": question, "editable": list(editable)})
+    if not is_object(answer) or answer.get("callDigest") != review.digest:
+        return Answer(approved=False, reason=refused("What came back is no answer to this call.").reason)
+    said: Json = answer.get("arguments")
+    return Answer(
+        approved=answer.get("approved") is True and is_object(said),
+        reason=str(answer.get("reason")),
+        arguments=said if is_object(said) else {},
+    )
+
+
+def run(
+    graph: Graph,
+    given: Any,  # noqa: ANN401  # the graph's own input
+    config: RunnableConfig,
+    *,
+    client: Assent | None = None,
+    context: Any = None,  # noqa: ANN401  # the graph's own
+    **terms: Unpack[Terms],
+) -> Any:  # noqa: ANN401  # the graph's own
+    """Run a graph to its end, and let people answer whatever it interrupts for; return what `invoke` returns.
+
+    `given` starts a new turn. A thread that was left in the middle of one goes on with that instead.
+    """
+    thread = _thread(graph, config, context)
+    with contextlib.nullcontext(client) if client is not None else Assent(patience=PATIENCE) as assent:
+        return assent.perform(_driving(_Desk(assent.calls, thread.id, terms), thread, given))
+
+
+async def arun(
+    graph: Graph,
+    given: Any,  # noqa: ANN401  # the graph's own input
+    config: RunnableConfig,
+    *,
+    client: AsyncAssent | None = None,
+    context: Any = None,  # noqa: ANN401  # the graph's own
+    **terms: Unpack[Terms],
+) -> Any:  # noqa: ANN401  # the graph's own
+    """Do what `run` does, without blocking the others."""
+    thread = _athread(graph, config, context)
+    async with contextlib.nullcontext(client) if client is not None else AsyncAssent(patience=PATIENCE) as assent:
+        return await assent.perform(_driving(_Desk(assent.calls, thread.id, terms), thread, given))
+
+
+def ask(
+    graph: Graph, config: RunnableConfig, *, client: Assent | None = None, **terms: Unpack[Terms]
+) -> Sequence[Breakpoint]:
+    """Raise a breakpoint for everything the thread is interrupted for, and return them; nobody is waited for."""
+    thread = _thread(graph, config, None)
+    with contextlib.nullcontext(client) if client is not None else Assent() as assent:
+        return assent.perform(_asking(_Desk(assent.calls, thread.id, terms), thread))
+
+
+async def aask(
+    graph: Graph, config: RunnableConfig, *, client: AsyncAssent | None = None, **terms: Unpack[Terms]
+) -> Sequence[Breakpoint]:
+    """Do what `ask` does, without blocking the others."""
+    thread = _athread(graph, config, None)
+    async with contextlib.nullcontext(client) if client is not None else AsyncAssent() as assent:
+        return await assent.perform(_asking(_Desk(assent.calls, thread.id, terms), thread))
+
+
+def resume(
+    graph: Graph,
+    config: RunnableConfig,
+    *,
+    client: Assent | None = None,
+    context: Any = None,  # noqa: ANN401  # the graph's own
+    **terms: Unpack[Terms],
+) -> Progress:
+    """Go on with a thread if all it is interrupted for is decided; ask what is not yet asked, and wait for nobody."""
+    thread = _thread(graph, config, context)
+    with contextlib.nullcontext(client) if client is not None else Assent() as assent:
+        return assent.perform(_progressing(_Desk(assent.calls, thread.id, terms), thread))
+
+
+async def aresume(
+    graph: Graph,
+    config: RunnableConfig,
+    *,
+    client: AsyncAssent | None = None,
+    context: Any = None,  # noqa: ANN401  # the graph's own
+    **terms: Unpack[Terms],
+) -> Progress:
+    """Do what `resume` does, without blocking the others."""
+    thread = _athread(graph, config, context)
+    async with contextlib.nullcontext(client) if client is not None else AsyncAssent() as assent:
+        return await assent.perform(_progressing(_Desk(assent.calls, thread.id, terms), thread))
+
+
+def _questions(state: StateSnapshot) -> list[Question]:
+    return [
+        question_of(each.id, each.value, schema=each.response_schema, node=task.name)
+        for task in state.tasks
+        for each in task.interrupts
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Unfit:
+    """LangGraph would not take an answer: it is not of the type that was asked for."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Thread:
+    """A thread of a graph, and who looks at it and moves it."""
+
+    id: str
+    look: Callable[[None], object]
+    move: Callable[[Any], object]
+    stops: bool
+    """Whether the graph stops at nodes without a question."""
+
+    def read(self) -> Flow[StateSnapshot]:
+        said = yield Tell(self.look, None)
+        assert isinstance(said, Said)
+        return cast("StateSnapshot", said.answer)
+
+    def tried(self, given: Any) -> Flow[Any]:  # noqa: ANN401  # the graph's own
+        said = yield Tell(self.move, given)
+        assert isinstance(said, Said)
+        return said.answer
+
+    def moved(self, given: Any) -> Flow[Any]:  # noqa: ANN401  # the graph's own
+        output = yield from self.tried(given)
+        if isinstance(output, _Unfit):
+            raise NotApproved(f"The graph does not take the answer: {output.why}.")
+        return output
+
+    def begun(self, state: StateSnapshot, given: Any) -> Flow[Any]:  # noqa: ANN401  # the graph's own
+        """Start a turn, or go on with one that was broken off."""
+        if state.next and self.stops:
+            raise _stopped(state)
+        if state.next:
+            return (yield from self.moved(None))
+        return state.values if given is None else (yield from self.moved(given))
+
+
+def _stopped(state: StateSnapshot) -> NotApproved:
+    msg = f"The graph stopped at {', '.join(state.next)} and asks nothing. Ask there, with interrupt()."
+    return NotApproved(msg)
+
+
+def _thread(graph: Graph, config: RunnableConfig, context: Any) -> _Thread:  # noqa: ANN401  # the graph's own
+    thread_id, strictly = _configured(config)
+
+    def move(given: Any) -> object:  # noqa: ANN401  # the graph's own
+        try:
+            return graph.invoke(given, strictly, context=context)
+        except ValidationError as error:
+            return _unfit(error)
+
+    return _Thread(id=thread_id, look=lambda _: graph.get_state(config), move=move, stops=_stops(graph))
+
+
+def _athread(graph: Graph, config: RunnableConfig, context: Any) -> _Thread:  # noqa: ANN401  # the graph's own
+    thread_id, strictly = _configured(config)
+
+    async def move(given: Any) -> object:  # noqa: ANN401  # the graph's own
+        try:
+            return await graph.ainvoke(given, strictly, context=context)
+        except ValidationError as error:
+            return _unfit(error)
+
+    return _Thread(id=thread_id, look=lambda _: graph.aget_state(config), move=move, stops=_stops(graph))
+
+
+def _unfit(error: ValidationError) -> _Unfit:
+    if not is_invalid_resume(error):
+        raise error
+    return _Unfit("; ".join(f"{each['loc'][-1]}: {each['msg']}" for each in error.errors() if each["loc"]))
+
+
+def _configured(config: RunnableConfig) -> tuple[str, RunnableConfig]:
+    inside = config.get("configurable") or {}
+    if not inside.get("thread_id"):
+        raise InvalidRequest('The config names no thread: {"configurable": {"thread_id": …}}.')
+    if inside.get("checkpoint_id"):
+        # The interrupts of a past checkpoint were answered; their approvals would be used a second time.
+        raise InvalidRequest("The config names a checkpoint. Only a thread as it stands now can be gone on with.")
+    return str(inside["thread_id"]), {**config, "configurable": {**inside, STRICT_RESUME: True}}
+
+
+def _stops(graph: Graph) -> bool:
+    return any(getattr(graph, name, None) for name in ("interrupt_before_nodes", "interrupt_after_nodes"))
+
+
+@dataclass(frozen=True, slots=True)
+class _Put:
+    """A review that was put before people."""
+
+    review: Review
+    call: ToolCall
+    raised: Breakpoint
+
+
+def _each(flows: Iterable[Flow[Result]]) -> Flow[list[Result]]:
+    found: list[Result] = []
+    for flow in flows:
+        found.append((yield from flow))  # noqa: PERF401  # a comprehension cannot yield
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Desk:
+    """Where the reviews of one thread are put before people."""
+
+    calls: Calls
+    thread: str
+    terms: Terms
+
+    def put_all(self, questions: Sequence[Question]) -> Flow[list[_Put]]:
+        return _each(self._put(each, at) for each in questions for at in range(len(each.reviews)))
+
+    def decided(self, questions: Sequence[Question]) -> Flow[list[Ruling]]:
+        """Put all of it before people, then wait until all is decided; where nobody can be asked, that is a refusal."""
+        tried = yield from _each(self._tried(each, at) for each in questions for at in range(len(each.reviews)))
+        return (yield from _each(self._waited(each) for each in tried))
+
+    def _put(self, question: Question, position: int) -> Flow[_Put]:
+        review = question.reviews[position]
+        call = review.call(self.thread, question.id, position)
+        said = asking(call, self.terms)
+        said.update(cast("Any", review.more))
+        try:
+            raised = yield from self.calls.create(call.question, idempotency_key=call.key, **said)
+        except IdempotencyMismatch:
+            # Asked before on other terms, or by a program of another name. It is the same question.
+            raised = yield from self._raised_before(call)
+        return _Put(review, call, raised)
+
+    def _raised_before(self, call: ToolCall) -> Flow[Breakpoint]:
+        page = yield from self.calls.list(run_id=call.run_id, gate=call.gate, limit=200)
+        for each in page.items:
+            found = yield from self.calls.get(each.id)
+            if all(canonical(found.payload.get(name)) == canonical(value) for name, value in call.payload.items()):
+                return found
+        raise IdempotencyMismatch(f"{call.tool} was asked about before, on other terms, and cannot be found.")
+
+    def _tried(self, question: Question, position: int) -> Flow[_Put | Ruling]:
+        try:
+            return (yield from self._put(question, position))
+        except AssentError as error:
+            trouble = error
+        return question.reviews[position].refusal(unasked(trouble).reason)
+
+    def _waited(self, put: _Put | Ruling) -> Flow[Ruling]:
+        if isinstance(put, Ruling):
+            return put
+        try:
+            status = yield from self.calls.wait(put.raised.id)
+        except AssentError as error:
+            return put.review.refusal(unasked(error).reason)
+        return put.review.ruling(put.call, status)
+
+
+def _driving(desk: _Desk, thread: _Thread, given: Any) -> Flow[Any]:  # noqa: ANN401  # the graph's own
+    state = yield from thread.read()
+    output = state.values
+    if not state.interrupts:
+        output = yield from thread.begun(state, given)
+        state = yield from thread.read()
+    answered: set[str] = set()
+    while questions := _questions(state):
+        _refuse_again(questions, answered)
+        rulings = yield from desk.decided(questions)
+        output = yield from _sent(thread, questions, rulings)
+        state = yield from thread.read()
+    if state.next:
+        raise _stopped(state)
+    return output
+
+
+def _asking(desk: _Desk, thread: _Thread) -> Flow[Sequence[Breakpoint]]:
+    state = yield from thread.read()
+    puts = yield from desk.put_all(_questions(state))
+    return [each.raised for each in puts]
+
+
+def _progressing(desk: _Desk, thread: _Thread) -> Flow[Progress]:
+    state = yield from thread.read()
+    answered: set[str] = set()
+    while questions := _questions(state):
+        _refuse_again(questions, answered)
+        puts = yield from desk.put_all(questions)
+        found = yield from _each(desk.calls.status(each.raised.id) for each in puts)
+        waiting = [put.raised.id for put, status in zip(puts, found, strict=True) if not status.ended]
+        if waiting:
+            return Progress(ended=False, output=state.values, waiting=waiting)
+        rulings = [put.review.ruling(put.call, status) for put, status in zip(puts, found, strict=True)]
+        yield from _sent(thread, questions, rulings)
+        state = yield from thread.read()
+    return Progress(ended=not state.next, output=state.values)
+
+
+def _refuse_again(questions: Sequence[Question], answered: set[str]) -> None:
+    # Where all questions of a node had one id, as in older versions, the answer to the first would be one to the next.
+    again = answered.intersection(each.id for each in questions)
+    if again:
+        raise NotApproved(f"The interrupt {again.pop()} was answered, and is there again.")
+    answered.update(each.id for each in questions)
+
+
+def _sent(thread: _Thread, questions: Sequence[Question], rulings: Sequence[Ruling]) -> Flow[Any]:
+    """Resume with all answers, in one go where none of them can turn out not to fit.
+
+    LangGraph forgets that the others of a batch have run if one does not fit, so those that may not go first, alone.
+    """
+    left = iter(rulings)
+    every = [(each, [next(left) for _ in each.reviews]) for each in questions]
+    values = {question.id: question.told(mine) for question, mine in every}
+    alone = [(question, mine[0]) for question, mine in every if mine[0].kind in question.may_not_fit]
+    output: Any = None
+    for question, ruling in alone:
+        output = yield from _sent_alone(thread, question, ruling, values.pop(question.id))
+    return (yield from thread.moved(Command(resume=values))) if values else output
+
+
+def _sent_alone(thread: _Thread, question: Question, ruling: Ruling, value: Any) -> Flow[Any]:  # noqa: ANN401  # the graph's own
+    output = yield from thread.tried(Command(resume={question.id: value}))
+    if not isinstance(output, _Unfit):
+        return output
+    (review,) = question.reviews
+    why = refused(f"What the reviewer gave does not fit {ruling.tool}: {output.why}.").reason
+    return (yield from thread.moved(Command(resume={question.id: question.told([review.refusal(why)])})))

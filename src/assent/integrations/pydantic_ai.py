@@ -1,0 +1,137 @@
+"""Pydantic AI: tool calls that need approval are questions, after a run or in the middle of it."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+try:
+    from pydantic_ai.capabilities import HandleDeferredToolCalls
+    from pydantic_ai.messages import ModelMessage, ModelResponse, ToolCallPart
+    from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults, RunContext, ToolApproved, ToolDenied
+except ImportError as missing:
+    raise ImportError("Pydantic AI is missing: pip install 'assent[pydantic-ai]'.") from missing
+
+from assent.domain.canonical import canonical
+from assent.domain.tool_calls import ToolCall, Verdict
+from assent.sdk.aio import AsyncAssent
+from assent.sdk.arguments import described
+from assent.sdk.calls import Calls
+from assent.sdk.client import Assent
+from assent.sdk.errors import AssentError, InvalidRequest
+from assent.sdk.protocol import Asking, Flow
+from assent.sdk.tool_calls import Terms, asking, plain_arguments, shown_arguments, unasked, verdict, waited
+
+__all__ = ["Approvals"]
+
+DOOR = "pydantic-ai"
+Keep = Callable[[Sequence[ModelMessage]], object]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Approvals:
+    """How people are asked about the tool calls of one conversation."""
+
+    thread: str
+    """Names the conversation for good: whoever comes back to it finds its questions, and no other does."""
+    terms: Terms = field(default_factory=Terms)
+    editable: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
+    """Which arguments the reviewer may change, by the name of the tool."""
+    timeout: float | None = None
+    """After how many seconds of waiting StillWaiting is raised; the questions stay."""
+
+    async def results(
+        self, client: AsyncAssent, requests: DeferredToolRequests, messages: Sequence[ModelMessage]
+    ) -> DeferredToolResults:
+        """Ask about every call that needs approval, wait for all answers, and return what the next run is given.
+
+        The messages are those that the next run goes on from. Calls that are executed elsewhere are left to the
+        caller. AssentError is raised where somebody could not be asked; nothing has run then.
+        """
+        return await client.perform(self._decided(client.calls, requests, messages))
+
+    def results_sync(
+        self, client: Assent, requests: DeferredToolRequests, messages: Sequence[ModelMessage]
+    ) -> DeferredToolResults:
+        """Do what `results` does, for who runs agents with run_sync."""
+        return client.perform(self._decided(client.calls, requests, messages))
+
+    def inline(self, client: AsyncAssent, *, keep: Keep | None = None) -> HandleDeferredToolCalls[Any]:
+        """Return the capability of an agent that waits for people in the middle of a run.
+
+        Whatever keeps people from being asked is a denial, which the model is told of. `keep` is given the messages
+        before anybody is asked: a run that starts from them comes back to the same questions.
+        """
+
+        async def handler(ctx: RunContext[Any], requests: DeferredToolRequests) -> DeferredToolResults | None:
+            if not requests.approvals:
+                return None
+            if keep is not None:
+                keep(ctx.messages)
+            try:
+                return await self.results(client, requests, ctx.messages)
+            except AssentError as error:
+                denied = _result(unasked(error), None)
+                return DeferredToolResults(approvals={each.tool_call_id: denied for each in requests.approvals})
+
+        return HandleDeferredToolCalls(handler)
+
+    def _decided(
+        self, calls: Calls, requests: DeferredToolRequests, messages: Sequence[ModelMessage]
+    ) -> Flow[DeferredToolResults]:
+        asked = [self._call(each, messages) for each in requests.approvals]
+        raised: list[str] = []
+        for part, call in zip(requests.approvals, asked, strict=True):
+            said = _asking(call, self.terms, metadata=requests.metadata.get(part.tool_call_id))
+            raised.append((yield from calls.create(call.question, idempotency_key=call.key, **said)).id)
+        ended = yield from waited(calls, raised, timeout=self.timeout)
+        verdicts = [(call, verdict(call, status)) for call, status in zip(asked, ended, strict=True)]
+        results = [_result(given, call) for call, given in verdicts]
+        ids = [each.tool_call_id for each in requests.approvals]
+        return DeferredToolResults(approvals=dict(zip(ids, results, strict=True)))
+
+    def _call(self, part: ToolCallPart, messages: Sequence[ModelMessage]) -> ToolCall:
+        plain = plain_arguments(part.args)
+        if not _made(part, messages):
+            raise InvalidRequest(f"The messages do not end with this call of {part.tool_name}; nothing was run.")
+        return ToolCall(
+            door=DOOR,
+            tool=part.tool_name,
+            arguments=shown_arguments(part.args),
+            thread=self.thread,
+            call_id=_call_id(part.tool_call_id, messages),
+            editable=[name for name in self.editable.get(part.tool_name, ()) if plain is not None and name in plain],
+        )
+
+
+def _asking(call: ToolCall, terms: Terms, *, metadata: Mapping[str, Any] | None) -> Asking:
+    said = asking(call, terms)
+    if metadata:
+        said["payload"] = {**call.payload, "metadata": described(metadata)}
+    return said
+
+
+def _made(part: ToolCallPart, messages: Sequence[ModelMessage]) -> bool:
+    """Whether the last response makes this very call: what people approve is what the next run will run."""
+    responses = [each for each in messages if isinstance(each, ModelResponse)]
+    return bool(responses) and _named(part) in [_named(each) for each in responses[-1].tool_calls]
+
+
+def _named(part: ToolCallPart) -> tuple[str, str, str]:
+    # As text: in Python, True is 1.
+    return part.tool_call_id, part.tool_name, part.args_as_json_str()
+
+
+def _call_id(call_id: str, messages: Sequence[ModelMessage]) -> str:
+    """Return a name for a call that no other call of the conversation has."""
+    # A model that counts its calls from one again would find the answer to the call before. What came before may have
+    # been dropped from the messages since; when it was said stays with what was said.
+    responses = [each for each in messages if isinstance(each, ModelResponse)]
+    times = sum(call.tool_call_id == call_id for each in responses for call in each.tool_calls)
+    return f"{call_id}.{times}.{responses[-1].timestamp.isoformat()}"
+
+
+def _result(given: Verdict, call: ToolCall | None) -> ToolApproved | ToolDenied:
+    if not given.approved or call is None:
+        return ToolDenied(given.reason)
+    changed = canonical(dict(given.arguments)) != canonical(dict(call.arguments))
+    return ToolApproved(override_args=dict(given.arguments) if changed else None)

@@ -1,0 +1,102 @@
+"""Asking the person at the agent's own client, in both eras of the protocol, and what their answer counts for."""
+
+import contextlib
+
+import anyio
+from mcp.shared.exceptions import MCPError
+from mcp_types import ElicitRequest, ElicitRequestFormParams, ElicitResult, InputRequiredResult
+from mcp_types.version import is_version_at_least
+from pydantic import ValidationError
+
+from assent.mcp.callers import Call, Caller
+from assent.mcp.forms import NOTHING, Filled, filled
+from assent.sdk.aio import AsyncAssent
+from assent.sdk.errors import AlreadyEnded, AssentError
+from assent.sdk.values import Breakpoint
+
+ROUNDS_SINCE = "2026-07-28"
+"""From here on a server sends no requests: a call ends with its questions and is made again with the answers."""
+FIELD = "answer"
+
+
+def can_elicit(call: Call) -> bool:
+    """Whether the client says that it can show a form."""
+    declared = call.client_capabilities
+    elicitation = declared.elicitation if declared else None
+    shows = elicitation is not None and (elicitation.form is not None or elicitation.url is None)
+    return shows and (in_rounds(call) or call.session.can_send_request)
+
+
+def in_rounds(call: Call) -> bool:
+    return is_version_at_least(call.session.protocol_version, ROUNDS_SINCE)
+
+
+def first_round(shown: ElicitRequestFormParams, asked: Breakpoint) -> InputRequiredResult:
+    """End the call with the form; the state says which breakpoint it is about, sealed by the transport."""
+    return InputRequiredResult(input_requests={FIELD: ElicitRequest(params=shown)}, request_state=asked.id)
+
+
+def second_round(call: Call) -> Filled:
+    """Return what the client brings back when it makes the call again."""
+    result = (call.input_responses or {}).get(FIELD)
+    return filled(result) if isinstance(result, ElicitResult) else NOTHING
+
+
+async def in_one_call(call: Call, assent: AsyncAssent, shown: ElicitRequestFormParams, asked: Breakpoint) -> Filled:
+    """Show the form while the call waits; when somebody decides in the inbox meanwhile, it is taken away."""
+    answers: list[Filled] = []
+    async with anyio.create_task_group() as group:
+
+        async def elicit() -> None:
+            answers.append(await _elicited(call, shown))
+            group.cancel_scope.cancel()
+
+        group.start_soon(elicit)
+        # While the inbox is out of reach the form stays: what is filled in may well arrive.
+        with contextlib.suppress(AssentError):
+            await assent.wait(asked.id)
+            group.cancel_scope.cancel()
+    return answers[0] if answers else NOTHING
+
+
+async def _elicited(call: Call, shown: ElicitRequestFormParams) -> Filled:
+    try:
+        result = await call.session.elicit_form(shown.message, shown.requested_schema, call.request_id)
+    except (MCPError, ValidationError):
+        # A client that cannot, after all, or answers with something else: the inbox goes on waiting.
+        return NOTHING
+    return filled(result)
+
+
+async def settled(assent: AsyncAssent, caller: Caller, asked: Breakpoint, answer: Filled) -> str:
+    """Let an answer count for what it is worth, and say in a sentence what it counted for.
+
+    With a person's own token it is that person's decision. Without one nobody knows who answered: it is a comment.
+    """
+    if answer.approved is None:
+        return ""
+    try:
+        if caller.reviewer_token is None:
+            await assent.comment(asked.id, f"Answered where the agent runs, by nobody we know: {answer.words}")
+            return "The answer was passed on as a comment; people decide in the inbox."
+        return await _decided(caller, asked, answer)
+    except AlreadyEnded:
+        return "Somebody else was first."
+
+
+async def _decided(caller: Caller, asked: Breakpoint, answer: Filled) -> str:
+    body = {
+        "release": True,
+        "approved": answer.approved,
+        "option": answer.option if answer.approved else None,
+        "comment": answer.comment,
+        "digest": asked.digest,
+    }
+    try:
+        async with AsyncAssent(caller.url, caller.reviewer_token) as person:
+            await person.feedback(asked.id, body)
+    except AlreadyEnded:
+        raise
+    except AssentError as error:
+        return f"The answer did not count: {error.message.rstrip('.')}."
+    return ""

@@ -1,0 +1,81 @@
+"""A question as a form in the agent's own client, and what somebody filled in there."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from mcp_types import ElicitRequestFormParams, ElicitResult
+
+from assent.sdk.values import Breakpoint
+from assent.sdk.visible import visible
+
+LONGEST_SHOWN = 4_000
+APPROVE, REJECT = "approve", "reject"
+_SAID_ELSEWHERE = frozenset({"question", "title", "options", "breakpointId", "tags"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filled:
+    """What came back: a yes, a no, or nothing that counts."""
+
+    approved: bool | None
+    option: str | None = None
+    comment: str | None = None
+
+    @property
+    def words(self) -> str:
+        """As it is written down where it decides nothing."""
+        if self.approved is None:
+            return ""
+        verdict = APPROVE if self.approved else REJECT
+        chosen = f" ({self.option})" if self.option else ""
+        return f"{verdict}{chosen}{f': {self.comment}' if self.comment else ''}"
+
+
+NOTHING = Filled(approved=None)
+
+
+def form(asked: Breakpoint) -> ElicitRequestFormParams | None:
+    """Return the form for a breakpoint; None where nobody could see there all that they decide about."""
+    message = _message(asked)
+    context: Mapping[str, Any] = asked.payload.get("context") or {}
+    hidden = asked.payload.get("form") or context.get("files") or len(message) > LONGEST_SHOWN
+    if asked.risk == "high" or hidden:
+        return None
+    options = [str(each) for each in asked.payload.get("options") or ()]
+    fields: dict[str, Any] = {"decision": {"type": "string", "title": "Decision", "enum": [APPROVE, REJECT]}}
+    if options:
+        fields["option"] = {"type": "string", "title": "Option, to approve", "enum": options}
+    fields["comment"] = {"type": "string", "title": "Comment for the agent"}
+    schema = {"type": "object", "properties": fields, "required": ["decision"]}
+    return ElicitRequestFormParams(message=message, requested_schema=schema)
+
+
+def _message(asked: Breakpoint) -> str:
+    """Show all there is, with nothing hidden in it, and say who wrote it."""
+    more = {name: value for name, value in asked.payload.items() if name not in _SAID_ELSEWHERE}
+    parts = [
+        f"{asked.agent_id} asks for an approval ({asked.gate}):",
+        asked.title or "",
+        asked.question or "",
+        f"Tags: {', '.join(asked.tags)}" if asked.tags else "",
+        json.dumps(more, ensure_ascii=False, indent=2) if more else "",
+        f"All of this was written by the agent. Breakpoint {asked.id}.",
+    ]
+    return "\n\n".join(visible(part, lines=True) for part in parts if part)
+
+
+def filled(result: ElicitResult | None) -> Filled:
+    """Read what came back; only the exact words are an answer."""
+    if result is None or result.action == "cancel":
+        return NOTHING
+    if result.action == "decline":
+        return Filled(approved=False, comment="Declined where the agent runs.")
+    content = result.content or {}
+    approved = {APPROVE: True, REJECT: False}.get(str(content.get("decision")))
+    return Filled(approved=approved, option=_text(content.get("option")), comment=_text(content.get("comment")))
+
+
+def _text(value: object) -> str | None:
+    return value.strip() or None if isinstance(value, str) else None

@@ -1,0 +1,78 @@
+"""What a model is told of a breakpoint: JSON, with a sentence that says what to do next."""
+
+import json
+from typing import Any
+
+from assent.domain.tool_calls import ended
+from assent.sdk.arguments import agreed
+from assent.sdk.errors import AssentError, NotApproved
+from assent.sdk.values import Breakpoint, Feedback, Status, plain
+
+WAITING = (
+    "Nobody has decided yet. Call wait_for_breakpoint with this breakpointId to go on waiting;"
+    " do not go on without an approval."
+)
+REFUSED = "Do not do it."
+_OUT_OF_REACH = frozenset({"unreachable", "unavailable", "unexpected_answer", "internal", "rate_limited"})
+
+
+def standing(found: Breakpoint) -> Status:
+    """Return how a breakpoint stands."""
+    return Status(
+        status=found.status,
+        updated_at=found.updated_at,
+        decision=found.decision,
+        feedback=found.feedback,
+        result=found.result,
+    )
+
+
+def outcome(breakpoint_id: str, status: Status, *, remark: str = "") -> dict[str, Any]:
+    """Return how a breakpoint stands; `approved` is true only after an explicit approval that can be acted on."""
+    approved, message, more = _read(status)
+    return {
+        "breakpointId": breakpoint_id,
+        "status": status.status,
+        "approved": approved,
+        "message": f"{remark} {message}".strip(),
+        **more,
+        "comments": [_comment(each) for each in status.feedback or () if not each.author.startswith("agent:")],
+    }
+
+
+def _read(status: Status) -> tuple[bool, str, dict[str, Any]]:
+    result = status.result
+    if not status.ended:
+        return False, WAITING, {}
+    by, said = (result.responded_by, result.feedback) if result is not None else (None, None)
+    more = {"respondedBy": by, "feedback": said}
+    if result is None or not status.approved:
+        return False, f"{ended(status.status, by=by, said=said)} {REFUSED}", more
+    try:
+        edits = agreed(result)
+    except NotApproved as error:
+        return False, f"{error.message} {REFUSED}", more
+    chosen = {"option": result.option, "answers": result.answers, "edits": dict(edits) or None, "auto": result.auto}
+    message = "Approved, with changes: use the values in edits instead of yours." if edits else "Approved."
+    return True, message, more | chosen
+
+
+def _comment(said: Feedback) -> dict[str, str]:
+    return {"author": said.author, "comment": said.comment, "createdAt": said.created_at}
+
+
+def whole(found: Breakpoint) -> dict[str, Any]:
+    """Return a breakpoint with everything about it, and how it stands."""
+    return {**plain(found), **outcome(found.id, standing(found))}
+
+
+def text(value: dict[str, Any]) -> str:
+    return json.dumps({name: each for name, each in value.items() if each is not None}, ensure_ascii=False)
+
+
+def sentence(error: AssentError) -> str:
+    """Say what went wrong so that nobody takes it for a yes."""
+    if error.code in _OUT_OF_REACH:
+        why = error.message.rstrip(".")
+        return f"Blocked: Assent cannot be asked now ({why}). Nothing is approved; do not go on without an approval."
+    return f"{error.message.rstrip('.')}. Nothing is approved by this."

@@ -1,0 +1,239 @@
+"""The tools: an agent asks, looks, waits, comments, takes back. None of them decides."""
+
+import json
+import uuid
+from typing import Annotated, Any, Literal
+
+from mcp.server.mcpserver.exceptions import ToolError
+from mcp_types import InputRequiredResult
+from pydantic import Field
+
+from assent.domain.canonical import sha256
+from assent.mcp import told
+from assent.mcp.callers import Call, Caller, Callers
+from assent.mcp.eliciting import can_elicit, first_round, in_one_call, in_rounds, second_round, settled
+from assent.mcp.forms import NOTHING, Filled, form
+from assent.mcp.waiting import reached, waited
+from assent.sdk.aio import AsyncAssent
+from assent.sdk.errors import AssentError
+from assent.sdk.protocol import Asking
+from assent.sdk.tool_calls import Terms, ToolCall, Verdict, decided, plain_arguments, refused, unasked
+from assent.sdk.values import Breakpoint
+
+LONGEST_WAIT = 50
+"""Seconds: many clients give up on a call after 60."""
+LONG_PATIENCE = 120.0
+"""Seconds for which a server may be out of reach while Claude Code waits for a permission."""
+MOST_EDITABLE = 100
+
+Id = Annotated[str, Field(description="The breakpointId, bp_…")]
+Question = Annotated[str, Field(description="What people are to decide, in full sentences.")]
+Title = Annotated[str | None, Field(description="A short name for it.")]
+Gate = Annotated[
+    str | None, Field(description="What this kind of question is called across runs, such as deploy.production.")
+]
+Tags = Annotated[list[str] | None, Field(description="Tags that rules and people sort by.")]
+Options = Annotated[list[str] | None, Field(description="Answers to pick from.")]
+Experts = Annotated[list[str] | None, Field(description="People or groups to ask; left out, any reviewer.")]
+Risk = Annotated[Literal["low", "medium", "high"] | None, Field(description="high asks for a typed confirmation.")]
+Ttl = Annotated[int | None, Field(ge=1, description="How many seconds people have; nobody answering is no approval.")]
+Payload = Annotated[
+    dict[str, Any] | None,
+    Field(description="Everything people need to see in order to decide: the command, the arguments, the diff."),
+]
+Key = Annotated[
+    str | None,
+    Field(
+        description="Your own name for it; asking again with the same key finds this question, also after a restart."
+    ),
+]
+Seconds = Annotated[float, Field(ge=0, le=LONGEST_WAIT, description="How long to wait in this call.")]
+
+
+class Tools:
+    """What an agent can do here; each tool answers with one block of JSON."""
+
+    def __init__(self, callers: Callers) -> None:
+        self._callers = callers
+
+    async def create_breakpoint(  # noqa: PLR0913  # what may be said of a question
+        self,
+        call: Call,
+        *,
+        question: Question,
+        title: Title = None,
+        gate: Gate = None,
+        tags: Tags = None,
+        options: Options = None,
+        expert: Experts = None,
+        strategy: Literal["single", "first-response-wins", "collect-all", "quorum"] | None = None,
+        risk: Risk = None,
+        ttl_seconds: Ttl = None,
+        on_timeout: Literal["expire", "reject"] | None = None,
+        editable: Annotated[
+            list[str] | None, Field(description="Names of values in the payload that the reviewer may change.")
+        ] = None,
+        payload: Payload = None,
+        run_id: Annotated[str | None, Field(description="The run this belongs to.")] = None,
+        key: Key = None,
+    ) -> str:
+        """Ask people for an approval, and return at once with a breakpointId.
+
+        Nothing is approved by this. Call wait_for_breakpoint with the breakpointId until status is no longer "waiting",
+        and go on only if approved is true.
+        """
+        caller = self._callers(call)
+        asking = Asking(
+            agent_id=caller.agent_id,
+            title=title,
+            breakpoint_id=gate,
+            tags=tags,
+            options=options,
+            expert=expert,
+            strategy=strategy,
+            risk=risk,
+            ttl_seconds=ttl_seconds or caller.ttl_seconds,
+            on_timeout=on_timeout,
+            editable=editable,
+            payload=payload,
+            run_id=run_id,
+        )
+        async with reached(caller) as assent:
+            asked = await assent.create(question, idempotency_key=_once(key), **asking)
+        warnings = asked.warnings or None
+        return told.text({**told.outcome(asked.id, told.standing(asked)), "gate": asked.gate, "warnings": warnings})
+
+    async def get_breakpoint(self, call: Call, breakpoint_id: Id) -> str:
+        """Return a breakpoint of yours, whole: what was asked, what people said, how it stands."""
+        async with reached(self._callers(call)) as assent:
+            return told.text(told.whole(await assent.get(breakpoint_id)))
+
+    async def wait_for_breakpoint(
+        self,
+        call: Call,
+        breakpoint_id: Id,
+        max_seconds: Seconds = LONGEST_WAIT,
+        comments_seen: Annotated[
+            int | None,
+            Field(ge=0, description="How many comments you know; a new one then ends this call before a decision."),
+        ] = None,
+    ) -> str:
+        """Wait for the decision, 50 seconds at most.
+
+        While status is "waiting" nothing is decided: call this again. Go on only if approved is true. A message
+        of a person stands in comments; answer it with the comment tool.
+        """
+        async with reached(self._callers(call)) as assent:
+            status = await waited(assent, breakpoint_id, seconds=max_seconds, seen=comments_seen)
+        return told.text(told.outcome(breakpoint_id, status))
+
+    async def comment(self, call: Call, breakpoint_id: Id, text: str) -> str:
+        """Say something to the people who look at a breakpoint of yours. This decides nothing."""
+        async with reached(self._callers(call)) as assent:
+            found = await assent.comment(breakpoint_id, text)
+        return told.text(told.outcome(found.id, told.standing(found), remark="Said."))
+
+    async def cancel_breakpoint(self, call: Call, breakpoint_id: Id) -> str:
+        """Take a question back that no longer needs an answer. It counts as not approved."""
+        async with reached(self._callers(call)) as assent:
+            found = await assent.cancel(breakpoint_id)
+        return told.text(told.outcome(found.id, told.standing(found)))
+
+    async def ask_human(  # noqa: PLR0913  # what may be said of a question
+        self,
+        call: Call,
+        *,
+        question: Question,
+        title: Title = None,
+        gate: Gate = None,
+        tags: Tags = None,
+        options: Options = None,
+        risk: Risk = None,
+        ttl_seconds: Ttl = None,
+        payload: Payload = None,
+        key: Key = None,
+        max_seconds: Seconds = LONGEST_WAIT,
+    ) -> str | InputRequiredResult:
+        """Ask people, and wait a while for the answer: where the person at this client can fill in a form, there too.
+
+        If status is "waiting" in the end, call wait_for_breakpoint with the breakpointId. Go on only if approved is
+        true.
+        """
+        caller = self._callers(call)
+        async with reached(caller) as assent:
+            if call.request_state is not None:
+                asked = await assent.get(call.request_state)
+                answer = second_round(call) if form(asked) is not None else NOTHING
+                return await _closing(assent, caller, asked, answer, seconds=max_seconds)
+            asked = await assent.create(
+                question,
+                idempotency_key=_once(key),
+                agent_id=caller.agent_id,
+                title=title,
+                breakpoint_id=gate,
+                tags=tags,
+                options=options,
+                risk=risk,
+                ttl_seconds=ttl_seconds or caller.ttl_seconds,
+                payload=payload,
+            )
+            shown = form(asked) if asked.status == "waiting" and can_elicit(call) else None
+            if shown is not None and in_rounds(call):
+                return first_round(shown, asked)
+            answer = await in_one_call(call, assent, shown, asked) if shown is not None else NOTHING
+            return await _closing(assent, caller, asked, answer, seconds=max_seconds)
+
+    async def permission_prompt(
+        self,
+        call: Call,
+        tool_name: str,
+        input: dict[str, Any],  # noqa: A002  # as Claude Code names it
+        tool_use_id: str | None = None,
+    ) -> str:
+        """Decide nothing: ask people whether Claude Code may run a tool, for --permission-prompt-tool."""
+        caller, arguments = self._callers(call), plain_arguments(input)
+        if arguments is None:
+            verdict = refused("The arguments cannot be shown to people as they are.")
+        else:
+            wanted = ToolCall(
+                door="claude-code",
+                tool=tool_name,
+                arguments=arguments,
+                thread=caller.agent_id,
+                # Some models count their calls from one in every session: no answer of before is one to this call.
+                call_id=f"{tool_use_id or 'call'}.{uuid.uuid4().hex}",
+                editable=tuple(arguments)[:MOST_EDITABLE],
+            )
+            verdict = await _permitted(caller, wanted)
+        if not verdict.approved:
+            return json.dumps({"behavior": "deny", "message": verdict.reason})
+        return json.dumps({"behavior": "allow", "updatedInput": dict(verdict.arguments)})
+
+
+async def _closing(assent: AsyncAssent, caller: Caller, asked: Breakpoint, answer: Filled, *, seconds: float) -> str:
+    """Let an answer count, then wait for the inbox: what stands there is what the agent is told."""
+    try:
+        remark = await settled(assent, caller, asked, answer)
+        status = await waited(assent, asked.id, seconds=seconds)
+    except AssentError as error:
+        msg = f"{told.sentence(error)} The question is {asked.id}."
+        raise ToolError(msg) from error
+    return told.text(told.outcome(asked.id, status, remark=remark))
+
+
+async def _permitted(caller: Caller, wanted: ToolCall) -> Verdict:
+    try:
+        async with AsyncAssent(caller.url, caller.token, patience=LONG_PATIENCE) as assent:
+            return await assent.perform(decided(assent.calls, wanted, _terms(caller)))
+    except AssentError as error:
+        return unasked(error)
+
+
+def _terms(caller: Caller) -> Terms:
+    terms = Terms(agent_id=caller.agent_id)
+    return terms if caller.ttl_seconds is None else terms | Terms(ttl_seconds=caller.ttl_seconds)
+
+
+def _once(key: str | None) -> str | None:
+    """Return the idempotency key for an agent's own; whatever it says, it fits into a header."""
+    return f"mcp-{sha256(key.encode('utf-8', 'surrogatepass'))}" if key else None

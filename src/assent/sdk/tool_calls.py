@@ -1,0 +1,122 @@
+"""Tool calls put before people: asked once however often an agent comes back to them, and what came of it."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, TypedDict, cast
+
+from assent.domain.canonical import Json, is_object, strict_loads
+from assent.domain.tool_calls import ToolCall, Verdict, edited, ended, misfits, refused
+from assent.sdk.arguments import agreed, described
+from assent.sdk.breakpoints import agent_name
+from assent.sdk.calls import Calls
+from assent.sdk.errors import AssentError, MalformedJson, NotApproved
+from assent.sdk.protocol import Asking, Flow
+from assent.sdk.values import Breakpoint, Status
+
+__all__ = [
+    "Terms",
+    "ToolCall",
+    "Verdict",
+    "asking",
+    "decided",
+    "plain_arguments",
+    "raising",
+    "refused",
+    "shown_arguments",
+    "unasked",
+    "verdict",
+    "waited",
+]
+
+
+class Terms(TypedDict, total=False):
+    """How people are asked about the tool calls of an agent."""
+
+    agent_id: str
+    tags: Sequence[str]
+    expert: str | Sequence[str]
+    strategy: str
+    risk: str
+    ttl_seconds: int
+    on_timeout: str
+    priority: str
+    hard_stop: bool
+    auto_approve_after_n: int
+
+
+def asking(call: ToolCall, terms: Terms) -> Asking:
+    """Return what is said when a call is asked about."""
+    return cast(
+        "Asking",
+        {
+            **terms,
+            "agent_id": terms.get("agent_id") or agent_name(),
+            "run_id": call.run_id,
+            "title": call.title,
+            "breakpoint_id": call.gate,
+            "editable": list(call.editable) or None,
+            "payload": call.payload,
+        },
+    )
+
+
+def plain_arguments(arguments: str | Mapping[str, Any] | None) -> Mapping[str, Json] | None:
+    """Return a model's arguments where everybody reads them alike: an object of strict JSON; None for any other."""
+    try:
+        text = arguments if isinstance(arguments, str) else json.dumps(arguments or {})
+        found = strict_loads((text or "{}").encode())
+    except (MalformedJson, TypeError, ValueError):
+        return None
+    return found if is_object(found) else None
+
+
+def shown_arguments(arguments: str | Mapping[str, Any] | None) -> Mapping[str, Json]:
+    """Return a model's arguments as people are shown them; those that can be read in two ways, as the text they are."""
+    plain = plain_arguments(arguments)
+    return {"text": described(arguments)} if plain is None else plain
+
+
+def raising(calls: Calls, call: ToolCall, terms: Terms) -> Flow[Breakpoint]:
+    """Raise the breakpoint of a call; the same call finds the one it has raised before."""
+    return calls.create(call.question, idempotency_key=call.key, **asking(call, terms))
+
+
+def decided(calls: Calls, call: ToolCall, terms: Terms, *, timeout: float | None = None) -> Flow[Verdict]:
+    """Ask about a call, wait for the answer however long it takes, and return what may be done."""
+    raised = yield from raising(calls, call, terms)
+    status = yield from calls.wait(raised.id, timeout=timeout)
+    return verdict(call, status)
+
+
+def waited(calls: Calls, breakpoint_ids: Sequence[str], *, timeout: float | None = None) -> Flow[list[Status]]:
+    """Return how each has ended, once all have; raise StillWaiting when `timeout` seconds were not enough for all."""
+    ends = None if timeout is None else calls.pace.now() + timeout
+    found: list[Status] = []
+    # One after the other is as long as all at once: an answer is kept until somebody asks for it.
+    for each in breakpoint_ids:
+        left = None if ends is None else max(0.0, ends - calls.pace.now())
+        found.append((yield from calls.wait(each, timeout=left)))
+    return found
+
+
+def verdict(call: ToolCall, status: Status) -> Verdict:
+    """Return what may be done after a breakpoint has ended; only an explicit approval lets a call run."""
+    result = status.result
+    if not status.approved or result is None:
+        by, said = (result.responded_by, result.feedback) if result is not None else (None, None)
+        return refused(ended(status.status, by=by, said=said))
+    try:
+        edits = agreed(result)
+    except NotApproved as error:
+        return refused(error.message)
+    if wrong := misfits(call.arguments, edits):
+        return refused(f"The reviewer gave {', '.join(wrong)} another type.")
+    arguments = edited(call, edits)
+    if arguments is None:
+        return refused("The reviewer changed what may not be changed.")
+    return Verdict(approved=True, reason=result.feedback or "Approved.", arguments=arguments)
+
+
+def unasked(error: AssentError) -> Verdict:
+    """Return what a call comes to when nobody could be asked."""
+    return refused(f"Nobody could be asked: {error.message}")

@@ -1,0 +1,244 @@
+"""Checkpoints are told outside, where whoever owns the database cannot take them back: to a file, and to a webhook."""
+
+import asyncio
+import contextlib
+import fcntl
+import json
+import os
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+from assent.domain.canonical import is_object
+from assent.domain.errors import AssentError
+from assent.domain.instants import SECOND, iso
+from assent.outbound import Outbound, Permanent, Transient, Undelivered
+from assent.ports import Clock, Database
+from assent.services.checkpoints import ANCHOR_JOB
+from assent.store.checkpoints import Anchored, StoredCheckpoint
+from assent.store.transaction import Transaction
+from assent.telemetry import Metrics
+
+FILE_SECONDS = 1.0
+TOLD_AT_ONCE = 100
+LONGEST_LINE = 8 * 1024
+WAITS = (5, 30, 120, 600, 1800, 3600)
+"""Seconds until a webhook that failed is tried again; the last one for ever, since nothing else will be told."""
+WEBHOOK = "webhook"
+BEGINNING = '{"number": '
+"""How each line of the file begins, also one that was cut off."""
+_log = structlog.get_logger()
+
+
+class Disagreement(AssentError):
+    """The file holds a checkpoint that the database does not have so: one of the two was changed, or put back."""
+
+    code = "anchor_disagrees"
+
+
+class AnchorFile:
+    """A line of JSON for each checkpoint; only ever appended to, and on the disk before it counts."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def last(self) -> Mapping[str, Any] | None:
+        """Return the newest whole line."""
+        try:
+            with self.path.open("rb") as file:
+                return _last(file.fileno())
+        except FileNotFoundError:
+            return None
+
+    def append(self, checkpoints: Sequence[StoredCheckpoint]) -> int:
+        """Write those that are newer than the last line; return how many."""
+        with self._alone() as file:
+            last = _last(file)
+            newer = [each for each in checkpoints if last is None or each.number > last["number"]]
+            text = "".join(map(line_of, newer))
+            if _torn(file):
+                # Half a line is left as it is: whoever reads it finds the whole one below.
+                text = "\n" + text
+            os.write(file, text.encode())
+            os.fsync(file)
+            return len(newer)
+
+    @contextlib.contextmanager
+    def _alone(self) -> Generator[int, None, None]:
+        file = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o640)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield file
+        finally:
+            os.close(file)
+
+    def lines(self) -> Iterator[tuple[int, Mapping[str, Any] | None]]:
+        """Return every line with its number, None for one that cannot be read; half a line before its whole is none."""
+        torn: tuple[int, str] | None = None
+        with self.path.open(encoding="utf-8", errors="replace") as file:
+            for number, text in enumerate(file, start=1):
+                if torn is not None and not text.startswith(torn[1]):
+                    yield torn[0], None
+                value = _read(text)
+                torn = (number, text.rstrip("\n")) if value is None else None
+                if value is not None:
+                    yield number, value
+        if torn is not None:
+            yield torn[0], None
+
+
+def told(checkpoint: StoredCheckpoint) -> dict[str, Any]:
+    """What is said of a checkpoint outside; the note is what counts, the rest is for reading."""
+    return {
+        "number": checkpoint.number,
+        "size": checkpoint.size,
+        "root": checkpoint.root,
+        "at": iso(checkpoint.at),
+        "note": checkpoint.note,
+    }
+
+
+def line_of(checkpoint: StoredCheckpoint) -> str:
+    return json.dumps(told(checkpoint), ensure_ascii=False) + "\n"
+
+
+class Anchoring:
+    def __init__(
+        self,
+        database: Database[Transaction],
+        outbound: Outbound,
+        *,
+        clock: Clock,
+        file: AnchorFile | None,
+        webhook: str | None,
+        metrics: Metrics,
+    ) -> None:
+        self._database = database
+        self._outbound = outbound
+        self._clock = clock
+        self._file = file
+        self._webhook = webhook
+        self._metrics = metrics
+
+    async def run(self, patient: Callable[[str], AbstractContextManager[None]]) -> None:
+        """Keep the file of this node whole, whichever node makes the checkpoints."""
+        while self._file is not None:
+            with patient("anchor-file"):
+                await self.write_file()
+            await asyncio.sleep(FILE_SECONDS)
+
+    async def write_file(self) -> int:
+        """Append what the file lacks and return how many lines; nothing to a file that tells of another log."""
+        if self._file is None:
+            return 0
+        written = 0
+        while True:
+            last = await asyncio.to_thread(self._file.last)
+            newer = await self._database.read(partial(_continuing, last=last))
+            if not newer:
+                return written
+            written += await asyncio.to_thread(self._file.append, newer)
+            self._metrics.anchored("file", "sent", len(newer))
+
+    async def send(self, job: Mapping[str, Any]) -> None:
+        """Tell the webhook of every checkpoint it has not been told of; what fails is tried again, later and later."""
+        if self._webhook is None:
+            return
+        now = self._clock.now()
+        state, newer = await self._database.read(_untold)
+        waits_for_another = state.next_at is not None and state.next_at > now and not job.get("again")
+        if not newer or waits_for_another:
+            return
+        try:
+            await self._post(self._webhook, newer)
+        except Undelivered as error:
+            await self._again(state, error)
+            return
+        self._metrics.anchored(WEBHOOK, "sent", len(newer))
+        more = len(newer) == TOLD_AT_ONCE
+        await self._database.write(partial(_told, number=newer[-1].number, more=more))
+
+    async def _post(self, webhook: str, newer: Sequence[StoredCheckpoint]) -> None:
+        body = {"type": "audit.checkpoint", "checkpoints": [told(each) for each in newer]}
+        headers = {
+            "content-type": "application/json",
+            "webhook-id": f"checkpoint-{newer[-1].number}",
+            "webhook-timestamp": str(self._clock.now() // SECOND),
+        }
+        await self._outbound.post(webhook, body=json.dumps(body, ensure_ascii=False).encode(), headers=headers)
+
+    async def _again(self, state: Anchored, error: Undelivered) -> None:
+        self._metrics.anchored(WEBHOOK, "failed", 1)
+        attempts = state.attempts + 1
+        wait = WAITS[min(attempts, len(WAITS)) - 1]
+        if isinstance(error, Transient):
+            wait = max(wait, error.retry_after or 0)
+        if isinstance(error, Permanent):
+            # Nobody else is to be told: an operator corrects the address, and what was missed is told then.
+            wait = WAITS[-1]
+        _log.warning("checkpoint_not_told", error=str(error), attempts=attempts, wait=wait)
+        missed = Anchored(state.number, attempts, self._clock.now() + wait * SECOND, str(error))
+        await self._database.write(partial(_later, missed=missed, wait=wait))
+
+
+def _continuing(tx: Transaction, *, last: Mapping[str, Any] | None) -> list[StoredCheckpoint]:
+    if last is None:
+        return tx.checkpoints.after(0, limit=TOLD_AT_ONCE)
+    known = tx.checkpoints.find(last["number"])
+    if known is None or known.note != last["note"]:
+        msg = (
+            f"The anchor file tells of a checkpoint {last['number']} that the database does not have."
+            " Run: assent audit verify. If an older backup was restored on purpose, keep the file and set another one."
+        )
+        raise Disagreement(msg)
+    return tx.checkpoints.after(known.number, limit=TOLD_AT_ONCE)
+
+
+def _untold(tx: Transaction) -> tuple[Anchored, list[StoredCheckpoint]]:
+    state = tx.checkpoints.anchored(WEBHOOK)
+    return state, tx.checkpoints.after(state.number, limit=TOLD_AT_ONCE)
+
+
+def _told(tx: Transaction, *, number: int, more: bool) -> None:
+    tx.checkpoints.note_anchored(WEBHOOK, number=number, now=tx.now())
+    if more:
+        tx.enqueue(ANCHOR_JOB, key=f"more:{number}", payload={"number": number, "again": True})
+
+
+def _later(tx: Transaction, *, missed: Anchored, wait: float) -> None:
+    tx.checkpoints.note_not_anchored(WEBHOOK, missed, now=tx.now())
+    payload = {"number": missed.number, "again": True}
+    tx.enqueue(ANCHOR_JOB, key=f"again:{missed.number}:{missed.next_at}", payload=payload, delay=wait)
+
+
+def _last(file: int) -> Mapping[str, Any] | None:
+    """Return the last line that is whole."""
+    size = os.fstat(file).st_size
+    tail = os.pread(file, 2 * LONGEST_LINE, max(0, size - 2 * LONGEST_LINE)).decode("utf-8", "replace")
+    lines = tail.split("\n")
+    for text in reversed(lines):
+        value = _read(text)
+        if value is not None:
+            return value
+    if not all(BEGINNING.startswith(text[: len(BEGINNING)]) for text in lines):
+        msg = "The anchor file does not end with a checkpoint. Look at it; if it is of something else, set another one."
+        raise Disagreement(msg)
+    return None
+
+
+def _torn(file: int) -> bool:
+    size = os.fstat(file).st_size
+    return size > 0 and os.pread(file, 1, size - 1) != b"\n"
+
+
+def _read(text: str) -> Mapping[str, Any] | None:
+    try:
+        value: Any = json.loads(text)
+    except ValueError:
+        return None
+    whole = is_object(value) and type(value.get("number")) is int and isinstance(value.get("note"), str)
+    return value if whole else None

@@ -1,0 +1,151 @@
+"""Everything an auditor needs in one file: a line of JSON for each thing, so that another program can check all of it.
+
+First what it is and the keys, then the log in its order with each checkpoint after what it covers, then events that no
+checkpoint covers yet, then how every breakpoint and every rule stands, and last how many lines there were, and a hash
+of them.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from assent.domain import merkle
+from assent.domain.audit import SPOKEN, stubbed
+from assent.domain.canonical import canonical
+from assent.domain.checkpoints import verifier_key
+from assent.domain.instants import iso
+from assent.domain.receipts import spelt
+from assent.store.audit_export import LoggedEvent, Standing
+from assent.store.checkpoints import StoredCheckpoint
+from assent.store.transaction import Transaction
+
+VERSION = 1
+BATCH = 1_000
+Write = Callable[[bytes], object]
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    events: int
+    checkpoints: int
+    breakpoints: int
+    lines: int
+
+
+class _Lines:
+    """Writes lines, and remembers how many and their hash."""
+
+    def __init__(self, write: Write) -> None:
+        self._write = write
+        self._hash = hashlib.sha256()
+        self.counts: dict[str, int] = {}
+        self.total = 0
+
+    def add(self, kind: str, **values: Any) -> None:  # noqa: ANN401  # whatever JSON has
+        line = json.dumps({"kind": kind} | values, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+        self._hash.update(line)
+        self._write(line)
+        self.counts[kind] = self.counts.get(kind, 0) + 1
+        self.total += 1
+
+    def end(self) -> None:
+        self.add("end", lines=self.total, sha256=self._hash.hexdigest())
+
+
+def export(tx: Transaction, write: Write, *, project: str | None = None) -> Exported:
+    """Write everything, as of one moment; of one project, its events with a proof each that the log has them."""
+    tx.audit.one_moment()
+    lines, last = _Lines(write), tx.checkpoints.last()
+    size = last.size if last else 0
+    lines.add(
+        "assent-audit-export", version=VERSION, madeAt=iso(tx.now()), project=project, size=size,
+        checkpoint=last.number if last else 0,
+    )  # fmt: skip
+    for key in tx.checkpoints.every_key():
+        vkey = verifier_key(key.origin, key.public)
+        lines.add("key", keyId=key.key_id, origin=key.origin, publicKey=spelt(key.public), verifierKey=vkey)
+    _log(tx, lines, size=size, project=project)
+    for event in _through(lambda after: tx.audit_export.unsigned(after, limit=BATCH, project=project), ("", 0)):
+        lines.add("event", position=None, **_event(event))
+    for each in _through(lambda after: tx.audit_export.breakpoints(after, limit=BATCH, project=project), 0):
+        lines.add("breakpoint", **_standing(each))
+    for rule in tx.audit_export.rules(project=project):
+        lines.add("rule", **rule)
+    lines.end()
+    counted = lines.counts
+    return Exported(counted.get("event", 0), counted.get("checkpoint", 0), counted.get("breakpoint", 0), lines.total)
+
+
+def _log(tx: Transaction, lines: _Lines, *, size: int, project: str | None) -> None:
+    """Write the log; where only some of it is, each event has the path to the root of the last checkpoint."""
+    before: StoredCheckpoint | None = None
+    for first in range(0, size, BATCH):
+        end = min(first + BATCH, size)
+        events = tx.audit_export.logged(first, end, project=project)
+        for each in _merged(events, tx.checkpoints.of_sizes(first, end)):
+            if isinstance(each, StoredCheckpoint):
+                lines.add("checkpoint", **_checkpoint(tx, each, before))
+                before = each
+            else:
+                proof = {} if project is None else {"proof": _proof(tx, each.position, size)}
+                lines.add("event", position=each.position, **_event(each), **proof)
+
+
+def _merged(
+    events: Sequence[LoggedEvent], checkpoints: Iterable[StoredCheckpoint]
+) -> Iterator[LoggedEvent | StoredCheckpoint]:
+    """Put each checkpoint after what it covers."""
+    mixed: list[LoggedEvent | StoredCheckpoint] = [*events, *checkpoints]
+    return iter(sorted(mixed, key=_place))
+
+
+def _place(each: LoggedEvent | StoredCheckpoint) -> tuple[int, int]:
+    return (each.size, 0) if isinstance(each, StoredCheckpoint) else (each.position, 1)
+
+
+def _checkpoint(tx: Transaction, each: StoredCheckpoint, before: StoredCheckpoint | None) -> dict[str, Any]:
+    path = merkle.consistency(tx.checkpoints.kept, before.size, each.size) if before else []
+    return {"number": each.number, "note": each.note, "consistency": [spelt(part) for part in path]}
+
+
+def _proof(tx: Transaction, position: int, size: int) -> list[str]:
+    return [spelt(part) for part in merkle.inclusion(tx.checkpoints.kept, position, size)]
+
+
+def _event(event: LoggedEvent) -> dict[str, Any]:
+    digest = stubbed(event.metadata) if event.type in SPOKEN else None
+    # As text, and in the canonical form: then whoever checks needs nothing but a hash.
+    said = {"purged": digest} if digest else {"metadata": canonical(event.metadata).decode()}
+    return {
+        "of": event.of,
+        "id": event.subject_id,
+        "seq": event.seq,
+        "type": event.type,
+        "actor": event.actor,
+        "at": event.at,
+        **said,
+        "previous": event.previous,
+        "hash": event.hash,
+    }
+
+
+def _standing(each: Standing) -> dict[str, Any]:
+    return {
+        "id": each.id,
+        "project": each.project,
+        "status": each.status,
+        "decision": each.decision,
+        "digest": each.digest,
+        "version": each.version,
+        "head": each.head,
+        "content": None if each.content is None else canonical(each.content).decode(),
+    }
+
+
+def _through(page: Callable[[Any], Sequence[Any]], start: Any) -> Iterator[Any]:  # noqa: ANN401  # a place of any kind
+    after = start
+    while found := page(after):
+        yield from found
+        after = found[-1].place

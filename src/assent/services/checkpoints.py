@@ -1,0 +1,223 @@
+"""Checkpoints over all events: made as events come, signed with the key of this installation, and proven from."""
+
+import base64
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import structlog
+
+from assent.domain import merkle
+from assent.domain.access import Actor, Kind, Permission, Principal
+from assent.domain.checkpoints import BadCheckpoint, Checkpoint, check, entry, key_id, sign
+from assent.domain.errors import Conflict, Forbidden, InvalidRequest, NotFound, Unavailable
+from assent.domain.receipts import KEY_BYTES, public_key, spelt
+from assent.keyring import Keyring, Sealed
+from assent.services.people import DEFAULT_PROJECT
+from assent.store.checkpoints import CheckpointKey, Leaf, StoredCheckpoint
+from assent.store.secrets import StoredSecret
+from assent.store.transaction import Transaction
+
+CHECKPOINT_BATCH = 250
+"""Events that one checkpoint takes in at most: nobody else writes to SQLite meanwhile."""
+SECRET = "checkpoint"  # noqa: S105  # what it is called among the stored secrets
+MAKER = Actor(Kind.SYSTEM, "checkpoints")
+ANCHOR_JOB = "anchor"
+ORIGIN_BYTES = 8
+_log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Included:
+    """That an event is in the log: its place, and the path from it to the root of a checkpoint."""
+
+    leaf: Leaf
+    path: Sequence[bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Inclusion:
+    """What is proven of a breakpoint or a rule, and against which checkpoint."""
+
+    checkpoint: StoredCheckpoint
+    events: Sequence[Included]
+    waiting: int
+    """How many of its events no checkpoint covers yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Consistency:
+    """That the log at one checkpoint is the beginning of the log at another."""
+
+    first: StoredCheckpoint
+    second: StoredCheckpoint
+    path: Sequence[bytes]
+
+
+class CheckpointService:
+    def __init__(self, keyring: Keyring, random: Callable[[int], bytes], *, tells: bool = False) -> None:
+        """With `tells`, each checkpoint becomes a job for the webhook."""
+        self._keyring = keyring
+        self._random = random
+        self._tells = tells
+        self._trouble: str | None = None
+
+    def make(self, tx: Transaction) -> int:
+        """Take events into the log and sign what it is then; return how many. One node at a time does it."""
+        if not tx.checkpoints.alone():
+            return 0
+        events = tx.checkpoints.unsigned(limit=CHECKPOINT_BATCH)
+        if not events:
+            return 0
+        try:
+            key = self._keys(tx)[0]
+            seed = self._seed(tx, key)
+        except Unavailable as error:
+            # A node without keys, say: it is told once, and the figure of unsigned events tells the rest.
+            if self._trouble != error.message:
+                _log.error("checkpoint_not_signed", error=error.message)
+            self._trouble = error.message
+            return 0
+        self._trouble = None
+        self._extend(tx, events, key, seed)
+        return len(events)
+
+    def _extend(self, tx: Transaction, events: Sequence[tuple[str, int, str]], key: CheckpointKey, seed: bytes) -> None:
+        last = tx.checkpoints.last()
+        tree = _tree(tx, last)
+        leaves = [Leaf(subject, seq, tree.size + n, hash_) for n, (subject, seq, hash_) in enumerate(events)]
+        nodes = [whole for each in leaves for whole in tree.add(merkle.leaf(entry(each.hash)))]
+        number = last.number + 1 if last else 1
+        at = max(tx.now(), last.at) if last else tx.now()
+        signed = Checkpoint(origin=key.origin, number=number, size=tree.size, root=tree.root(), at=at)
+        tx.checkpoints.extend(leaves, nodes)
+        tx.checkpoints.add(StoredCheckpoint(number, signed.size, signed.root.hex(), at, key.key_id, sign(signed, seed)))
+        if self._tells:
+            tx.enqueue(ANCHOR_JOB, key=str(number), payload={"number": number})
+
+    def keys(self, tx: Transaction, *, by: Principal) -> list[CheckpointKey]:
+        by.require(Permission.AUDIT)
+        return tx.checkpoints.every_key()
+
+    def rotate(self, tx: Transaction, *, by: Principal) -> list[CheckpointKey]:
+        """Sign with a new key from now on; what older ones signed stays signed."""
+        by.require(Permission.MANAGE)
+        if not by.everywhere:
+            msg = "Checkpoints cover all projects: only an admin of all of them rotates their key."
+            raise Forbidden(msg)
+        found = tx.secrets.newest(DEFAULT_PROJECT, SECRET, limit=1)
+        now = tx.now()
+        if not tx.checkpoints.alone() or (found and not tx.secrets.retire(found[0], now=now)):
+            msg = "A checkpoint is being made, or somebody else rotated the key at this moment; try again."
+            raise Conflict(msg)
+        older = tx.checkpoints.every_key()
+        tx.checkpoints.retire_key(now=now)
+        origin = older[0].origin if older else self._origin()
+        self._add(tx, version=found[0].version + 1 if found else 1, by=by.actor, origin=origin)
+        return tx.checkpoints.every_key()
+
+    def page(self, tx: Transaction, *, by: Principal, before: int, limit: int) -> list[StoredCheckpoint]:
+        """Return checkpoints, newest first."""
+        by.require(Permission.AUDIT)
+        return tx.checkpoints.before(before, limit=limit)
+
+    def inclusion(
+        self, tx: Transaction, subject_id: str, *, by: Principal, seq: int | None = None, number: int | None = None
+    ) -> Inclusion:
+        """Prove that the events of a breakpoint or a rule, or one of them, are in the log of a checkpoint."""
+        by.require(Permission.AUDIT)
+        version = _version(tx, subject_id, project=by.project)
+        checkpoint = _checkpoint(tx, number)
+        leaves = [each for each in tx.checkpoints.places(subject_id) if each.position < checkpoint.size]
+        chosen = [each for each in leaves if seq in (None, each.seq)]
+        if seq is not None and not chosen:
+            msg = f"There is no event {seq} of {subject_id} in checkpoint {checkpoint.number}."
+            raise NotFound(msg)
+        included = [Included(each, _path(tx, each.position, checkpoint.size)) for each in chosen]
+        return Inclusion(checkpoint, included, version - len(leaves))
+
+    def consistency(self, tx: Transaction, first: int, second: int | None, *, by: Principal) -> Consistency:
+        """Prove that the log only grew from one checkpoint to another."""
+        by.require(Permission.AUDIT)
+        one, other = _checkpoint(tx, first), _checkpoint(tx, second)
+        if one.size > other.size:
+            raise InvalidRequest.at("from", "must not be after the other checkpoint")
+        try:
+            path = merkle.consistency(tx.checkpoints.kept, one.size, other.size)
+        except LookupError as error:
+            raise _not_whole() from error
+        return Consistency(one, other, path)
+
+    def _keys(self, tx: Transaction) -> list[CheckpointKey]:
+        found = tx.checkpoints.every_key()
+        if not found:
+            self._add(tx, version=1, by=MAKER, origin=self._origin())
+            found = tx.checkpoints.every_key()
+        if not found or found[0].retired_at is not None:
+            msg = "The keys of checkpoints are not whole in the database. Rotate them: assent audit rotate-key."
+            raise Unavailable(msg)
+        return found
+
+    def _origin(self) -> str:
+        return f"assent.log/{self._random(ORIGIN_BYTES).hex()}"
+
+    def _add(self, tx: Transaction, *, version: int, by: Actor, origin: str) -> None:
+        seed = self._random(KEY_BYTES)
+        sealed = self._keyring.seal(spelt(seed), DEFAULT_PROJECT, SECRET, version)
+        row = StoredSecret(DEFAULT_PROJECT, SECRET, version, sealed.ciphertext, sealed.key_id, tx.now(), str(by))
+        if tx.secrets.add(row):
+            public = public_key(seed)
+            key = CheckpointKey(version, key_id(origin, public), origin, public, row.created_at, row.created_by)
+            tx.checkpoints.add_key(key)
+
+    def _seed(self, tx: Transaction, key: CheckpointKey) -> bytes:
+        """Open what signs, and make sure that it belongs to the key that is told to everybody."""
+        rows = tx.secrets.newest(DEFAULT_PROJECT, SECRET, limit=1)
+        if rows and rows[0].version == key.version:
+            seed = base64.b64decode(self._keyring.open(Sealed(rows[0].key_id, rows[0].ciphertext), *rows[0].place))
+            if public_key(seed) == key.public and key_id(key.origin, key.public) == key.key_id:
+                return seed
+        msg = "The key of checkpoints was changed in the database; it is not used. Rotate it: assent audit rotate-key."
+        raise Unavailable(msg)
+
+
+def _tree(tx: Transaction, last: StoredCheckpoint | None) -> merkle.Growing:
+    """Return the log as it stands; nothing is signed that does not continue what was signed last."""
+    if last is None:
+        return merkle.Growing()
+    keys = {each.key_id: each.public for each in tx.checkpoints.every_key()}
+    try:
+        signed = check(last.note, keys)
+        tree = merkle.grown(tx.checkpoints.kept, last.size)
+    except (BadCheckpoint, LookupError) as error:
+        raise _not_whole() from error
+    if (signed.size, signed.root, signed.number) != (last.size, tree.root(), last.number):
+        raise _not_whole()
+    return tree
+
+
+def _not_whole() -> Unavailable:
+    said = "The log of events is not the one that the last checkpoint signed, so nothing more is signed."
+    return Unavailable(f"{said} Run: assent audit verify")
+
+
+def _checkpoint(tx: Transaction, number: int | None) -> StoredCheckpoint:
+    found = tx.checkpoints.last() if number is None else tx.checkpoints.find(number)
+    if found is None:
+        named = "no checkpoint yet" if number is None else f"no checkpoint {number}"
+        msg = f"There is {named}."
+        raise NotFound(msg)
+    return found
+
+
+def _path(tx: Transaction, position: int, size: int) -> list[bytes]:
+    try:
+        return merkle.inclusion(tx.checkpoints.kept, position, size)
+    except LookupError as error:
+        raise _not_whole() from error
+
+
+def _version(tx: Transaction, subject_id: str, *, project: str) -> int:
+    """Return how many events a breakpoint or a rule of this project has."""
+    if subject_id.startswith("rule-"):
+        return tx.rules.get(subject_id, project=project).version
+    return tx.breakpoints.look(subject_id, project=project).version

@@ -1,0 +1,148 @@
+"""assent.yaml as it lies there: the parts that are set up by it, the line of each, and what is wrong with them."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+from assent.domain.canonical import Json, is_array, is_object
+from assent.domain.errors import AssentError, InvalidRequest
+from assent.domain.yaml_file import LARGEST, Place, Unreadable
+from assent.domain.yaml_file import read as read_yaml
+
+NAME = "assent.yaml"
+PARTS = ("channels", "routes", "sources", "triggers")
+"""What can be set up while a node runs; all other settings count from the next start on."""
+Built = TypeVar("Built")
+
+
+class Misplaced(InvalidRequest):
+    """Something in assent.yaml cannot be used; its message names the place."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigFile:
+    name: str
+    value: Mapping[str, Json]
+    places: Mapping[str, Place]
+
+    def place(self, pointer: str) -> Place | None:
+        """Return where it stands, or the nearest thing around it that is there."""
+        while pointer and pointer not in self.places:
+            pointer = pointer.rpartition("/")[0]
+        return self.places.get(pointer)
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    pointer: str
+    text: str
+    place: Place | None = None
+    file: str | None = None
+
+    def __str__(self) -> str:
+        where = f"{self.file} line {self.place.line}: " if self.place and self.file else ""
+        what = shown(self.pointer)
+        return f"{where}{what}: {self.text}" if what else f"{where}{self.text}"
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What a node is to set up, and the file that says so; other parts were given in another way."""
+
+    parts: Mapping[str, Any]
+    file: ConfigFile | None = None
+    in_file: frozenset[str] = frozenset()
+
+    def place(self, pointer: str) -> Place | None:
+        part = pointer.split("/")[1] if pointer else ""
+        return self.file.place(pointer) if self.file is not None and part in self.in_file else None
+
+
+@dataclass(slots=True)
+class Problems:
+    """Gathers what is wrong, so that all of it is told at once."""
+
+    given: Given
+    found: list[Problem] = field(default_factory=list[Problem])
+
+    def add(self, pointer: str, text: str) -> None:
+        self.found.append(self._problem(pointer, text))
+
+    def told(self) -> list[str]:
+        """Return all of it in sentences, in the order of the file."""
+        return [str(each) for each in sorted(self.found, key=lambda each: each.place.line if each.place else 0)]
+
+    def misplaced(self, pointer: str, text: str) -> Misplaced:
+        return Misplaced(str(self._problem(pointer, text)))
+
+    def listed(self, part: str) -> Sequence[Json]:
+        value: Json = self.given.parts.get(part)
+        if value is None:
+            return ()
+        if not is_array(value):
+            self.add(f"/{part}", "must be a list")
+            return ()
+        return value
+
+    def named(self, part: str) -> Mapping[str, Json]:
+        value: Json = self.given.parts.get(part)
+        if value is None:
+            return {}
+        if not is_object(value):
+            self.add(f"/{part}", "must be a mapping of names")
+            return {}
+        return value
+
+    def made(self, pointer: str, build: Callable[[str, Mapping[str, Json]], Built], given: Json) -> Iterator[Built]:
+        """Yield what was made of it, or nothing where it cannot be used."""
+        if not is_object(given):
+            self.add(pointer, "must be a mapping")
+            return
+        try:
+            yield build(pointer, given)
+        except AssentError as error:
+            self.add(*in_place(pointer, error))
+
+    def _problem(self, pointer: str, text: str) -> Problem:
+        place = self.given.place(pointer)
+        return Problem(pointer, text, place, self.given.file.name if place and self.given.file else None)
+
+
+def read_file(path: Path, name: str = NAME) -> ConfigFile | None:
+    """Read it; None where there is no file. Raises Unreadable, and OSError where it cannot be opened."""
+    try:
+        with path.open("rb") as file:
+            document = read_yaml(file.read(LARGEST + 1))
+    except FileNotFoundError:
+        return None
+    if not is_object(document.value):
+        msg = "must be a mapping of settings"
+        raise Unreadable(msg)
+    return ConfigFile(name, document.value, document.places)
+
+
+def unreadable(name: str, error: Exception) -> Problem:
+    """Tell why a file cannot be read, in the words of all other problems."""
+    if isinstance(error, Unreadable):
+        return Problem("", error.text if error.place else f"{name} {error.text}", error.place, name)
+    said = error.strerror if isinstance(error, OSError) else None
+    return Problem("", f"{name} cannot be read: {said or error}")
+
+
+def in_place(pointer: str, error: AssentError) -> tuple[str, str]:
+    """Return the place inside the file, and what is wrong there."""
+    errors: object = error.details.get("errors")
+    if is_array(errors) and errors and is_object(errors[0]):
+        first = cast("Mapping[str, str]", errors[0])
+        inside = first["pointer"]
+        return pointer if inside == "/" else f"{pointer}{inside}", first["detail"]
+    return pointer, error.message
+
+
+def shown(pointer: str) -> str:
+    """Return a pointer as people read it: triggers[0]/on."""
+    _, _, rest = pointer.partition("/")
+    part, slash, inside = rest.partition("/")
+    number, more, deeper = inside.partition("/")
+    return f"{part}[{number}]{more}{deeper}" if number.isdigit() and part != "sources" else f"{part}{slash}{inside}"

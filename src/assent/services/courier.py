@@ -1,0 +1,129 @@
+"""What a worker does about a delivery: claim it, send it, write down how it went."""
+
+import asyncio
+import random
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import structlog
+
+from assent.channels.webhook.message import message, signed_headers
+from assent.domain.errors import InvalidRequest
+from assent.domain.notes import Purpose
+from assent.outbound import Outbound, Permanent, Transient
+from assent.ports import Database, Incoming, Posted
+from assent.services.delivery import Claim, DeliveryService, DigestClaim, Sent
+from assent.services.switchboard import Switchboard
+from assent.store.channels import StoredChannel
+from assent.store.transaction import Transaction
+from assent.telemetry import Metrics
+
+LONGEST_ATTEMPT = 25.0
+"""Seconds; less than a claim lasts."""
+_log = structlog.get_logger()
+
+
+class Courier:
+    """What a worker does for a `deliver` or a `digest` job."""
+
+    def __init__(
+        self,
+        database: Database[Transaction],
+        service: DeliveryService,
+        outbound: Outbound,
+        *,
+        switchboard: Switchboard,
+        worker: str,
+        metrics: Metrics,
+    ) -> None:
+        self._database = database
+        self._service = service
+        self._outbound = outbound
+        self._switchboard = switchboard
+        self._worker = worker
+        self._metrics = metrics
+        self.on_said: Callable[[StoredChannel, Incoming], Awaitable[object]] | None = None
+        """Who takes what a receiver answers at once."""
+
+    async def deliver(self, payload: Mapping[str, Any]) -> None:
+        """Send what is due in this line, one after the other; stop where somebody else has it or it must wait."""
+        line: Mapping[str, str] = {name: payload[name] for name in ("breakpoint_id", "channel", "recipient")}
+        while claim := await self._database.write(lambda tx: self._service.claim(tx, line, worker=self._worker)):
+            sent = await self._timed(partial(self._send, claim))
+            if sent.said is not None and claim.channel is not None and self.on_said is not None:
+                # Before it is noted as sent: if we die in between, it is asked and answered again, and counts once.
+                await self.on_said(claim.channel, sent.said)
+            await self._record(claim, sent)
+
+    async def digest(self, payload: Mapping[str, Any]) -> None:
+        """Tell somebody in one message what was held back for them."""
+        channel, recipient = payload["channel"], payload["recipient"]
+        claim = await self._database.write(lambda tx: self._service.claim_digest(tx, channel, recipient))
+        if claim is None:
+            return
+        sent = await self._timed(partial(self._send_digest, claim))
+        await self._database.write(
+            lambda tx: self._service.record_digest(tx, claim, sent, jitter=_jitter()),
+        )
+        self._count(claim.channel.type, sent)
+
+    async def _record(self, claim: Claim, sent: Sent) -> None:
+        await self._database.write(lambda tx: self._service.record(tx, claim, sent, jitter=_jitter()))
+        self._count(claim.channel.type if claim.channel else claim.delivery.channel, sent)
+        if sent.error is not None:
+            _log.info("delivery_failed", delivery=claim.delivery.id, attempt=claim.delivery.attempts, error=sent.error)
+
+    def _count(self, channel: str, sent: Sent) -> None:
+        outcome = "sent" if sent.error is None else "dead" if sent.final or sent.gone else "failed"
+        self._metrics.delivery_attempt(channel, outcome, sent.milliseconds / 1000)
+
+    async def _timed(self, send: Callable[[], Awaitable[Sent]]) -> Sent:
+        """Try once, and say how it went; an attempt that would outlive its claim is given up before."""
+        started = time.perf_counter()
+        try:
+            async with asyncio.timeout(LONGEST_ATTEMPT):
+                sent = await send()
+        except Permanent as error:
+            sent = Sent(error.status, str(error), 0, final=True, gone=error.gone)
+        except Transient as error:
+            sent = Sent(error.status, str(error), 0, retry_after=error.retry_after)
+        except InvalidRequest as error:
+            sent = Sent(None, f"The channel's settings cannot be used: {error.message}", 0)
+        except TimeoutError:
+            sent = Sent(None, "It took too long.", 0)
+        return replace(sent, milliseconds=round((time.perf_counter() - started) * 1000))
+
+    async def _send(self, claim: Claim) -> Sent:
+        if claim.channel is None:
+            return await self._call_back(claim)
+        assert claim.note is not None, "a channel is told something"
+        channel = self._switchboard.channel(claim.channel)
+        if claim.note.purpose is Purpose.CLOSE:
+            posted = await channel.close(claim.note)
+        else:
+            posted = await channel.send(claim.note)
+        return _sent(posted)
+
+    async def _send_digest(self, claim: DigestClaim) -> Sent:
+        return _sent(await self._switchboard.channel(claim.channel).digest(claim.digest))
+
+    async def _call_back(self, claim: Claim) -> Sent:
+        if claim.unsigned:
+            return Sent(None, claim.unsigned, 0)
+        sent = message(claim.delivery.id, claim.breakpoint, claim.event)
+        headers = signed_headers(sent.id, sent.body, secrets=claim.secrets, at=claim.at)
+        reply = await self._outbound.post(claim.delivery.recipient, body=sent.body, headers=headers)
+        return Sent(reply.status, None, 0)
+
+
+def _sent(posted: Posted | None) -> Sent:
+    if posted is None:
+        return Sent(None, None, 0)
+    return Sent(posted.status, None, 0, trace=posted.trace, said=posted.said)
+
+
+def _jitter() -> float:
+    return random.uniform(-1, 1)  # noqa: S311  # spreads load, guards nothing

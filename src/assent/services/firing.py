@@ -1,0 +1,304 @@
+"""What a firing goes through on its way to a run: quiet, an approval, room; and then the run itself."""
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from assent.domain.access import Principal
+from assent.domain.breakpoint import Breakpoint, Status
+from assent.domain.errors import AssentError, Conflict, NotFound
+from assent.domain.instants import SECOND
+from assent.domain.runs import Cause
+from assent.domain.strategies import Decision
+from assent.domain.trigger_events import TriggerEvent
+from assent.domain.triggers import (
+    Because,
+    FiringState,
+    TriggerState,
+    WhenFull,
+    asked_of,
+    holds,
+    inputs_of,
+    key_of,
+    once_of,
+    trace,
+)
+from assent.ports import FoundProcess, ProcessRegistry
+from assent.services.breakpoints import BreakpointService
+from assent.services.runs import NewRun, RunService
+from assent.services.trigger_questions import agent_of, ask, principal_of, withdraw
+from assent.store.firings import Firing
+from assent.store.transaction import Transaction
+from assent.store.triggers import StoredTrigger
+
+PAUSES = tuple(each * SECOND for each in (5, 30, 120, 600, 1_800))
+"""How long to wait before each further try to start a run: a node may lack a file for a moment."""
+MOST_GATHERED = 1_000
+MOST_BODIES = 4 * 1024 * 1024
+"""Characters of bodies that a run is given of the events that were gathered for it."""
+MOST_QUEUED = 1_000
+READ_AT_ONCE = 20
+"""How many events that were gathered are held against a changed trigger at a time."""
+NOTHING_CAME = frozenset({Because.BUSY, Because.REPLACED, Because.DISCARDED})
+"""What is skipped so has not fired: others may, for its key."""
+
+
+@dataclass
+class Going:
+    """One firing on its way, as far as it has come in this transaction."""
+
+    firing: Firing
+    stored: StoredTrigger
+    event: TriggerEvent
+    now: int
+    process: FoundProcess | None = None
+
+    @property
+    def by(self) -> Principal:
+        return principal_of(self.stored)
+
+    def held(self, because: Because, *, next_at: int | None = None) -> Firing:
+        return replace(
+            self.firing, state=FiringState.HELD, because=because, next_at=next_at, error=None, updated_at=self.now
+        )
+
+    def skipped(self, because: Because, why: str | None = None) -> Firing:
+        key = None if because in NOTHING_CAME else self.firing.once_key
+        gone = replace(self.firing, state=FiringState.SKIPPED, because=because, once_key=key, next_at=None, error=why)
+        return replace(gone, updated_at=self.now)
+
+
+class Firer:
+    def __init__(self, breakpoints: BreakpointService, runs: RunService, processes: ProcessRegistry) -> None:
+        self._breakpoints = breakpoints
+        self._runs = runs
+        self._processes = processes
+
+    def go_on(self, tx: Transaction, going: Going) -> Firing:
+        """Bring a firing as far as it comes, and return it as it then stands; the caller writes it."""
+        going.process = self._processes.find(going.stored.trigger.run)
+        stages = (_let, _still, _first, _quiet, self._approved, self._room)
+        stopped = next(filter(None, (stage(tx, going) for stage in stages)), None)
+        moved = stopped or self._start(tx, going)
+        if moved.breakpoint_id is not None and moved.because in {Because.DISCARDED, Because.ONCE}:
+            withdraw(tx, self._breakpoints, moved.breakpoint_id, by=going.by)
+        if moved.gathered and (moved.because in NOTHING_CAME or moved.state is FiringState.DEAD):
+            tx.firings.give_up_keys(moved)
+        return moved
+
+    def _approved(self, tx: Transaction, going: Going) -> Firing | None:
+        """Stop until a person has approved this very run, where one must."""
+        firing = going.firing
+        if firing.breakpoint_id is None:
+            if not firing.asks and not holds(going.stored.trigger, going.event):
+                return None
+            asked = None
+        else:
+            asked = tx.breakpoints.look(firing.breakpoint_id, project=going.stored.project)
+        if asked is None or self._is_other(going, asked):
+            try:
+                asked = self._ask(tx, going)
+            except AssentError as error:
+                return later(going.firing, f"Nobody could be asked: {error.message}", now=going.now)
+        if asked.status is Status.WAITING:
+            return going.held(Because.APPROVAL)
+        return None if asked.decision is Decision.APPROVED else going.skipped(Because.NOT_APPROVED, _how(asked))
+
+    def _is_other(self, going: Going, asked: Breakpoint) -> bool:
+        """Whether something else would start by now than what was asked about; what was refused stays refused."""
+        is_open = asked.status is Status.WAITING or asked.decision is Decision.APPROVED
+        return is_open and going.process is not None and going.firing.asked != _about(going)
+
+    def _ask(self, tx: Transaction, going: Going) -> Breakpoint:
+        if going.firing.breakpoint_id is not None:
+            withdraw(tx, self._breakpoints, going.firing.breakpoint_id, by=going.by)
+            going.firing = replace(going.firing, breakpoint_id=None, asked=None, asks=True)
+        raised = ask(tx, self._breakpoints, going.stored, going.event, going.firing)
+        going.firing = replace(going.firing, breakpoint_id=raised, asked=_about(going))
+        return tx.breakpoints.look(raised, project=going.stored.project)
+
+    def _room(self, tx: Transaction, going: Going) -> Firing | None:
+        """Stop where as many run already as may."""
+        room = going.stored.trigger.concurrency
+        if room is None:
+            return None
+        going.firing = firing = replace(going.firing, room_key=key_of(room.key, going.event))
+        running = tx.firings.running(firing)
+        is_full = len(running) >= room.limit or _others_first(tx, going)
+        if not is_full:
+            return None
+        if room.when_full is WhenFull.SKIP:
+            return going.skipped(Because.BUSY, f"{len(running)} of {room.limit} ran already.")
+        if room.when_full is WhenFull.CANCEL:
+            for run_id in running[: len(running) - room.limit + 1]:
+                with contextlib.suppress(Conflict, NotFound):  # it has just ended by itself
+                    self._runs.cancel(tx, run_id, by=going.by)
+            return None
+        if room.when_full is WhenFull.REPLACE:
+            _replace_queued(tx, going)
+        return going.held(Because.ROOM)
+
+    def _start(self, tx: Transaction, going: Going) -> Firing:
+        trigger, event = going.stored.trigger, going.event
+        others = tx.trigger_events.gathered(going.firing.gathered, most=MOST_BODIES)
+        inputs = inputs_of(trigger, event, others)
+        found = going.process
+        wrong = self._processes.problem(trigger.run, inputs, complete=True)
+        if found is None or wrong is not None:
+            return later(going.firing, wrong or f"there is no process {trigger.run}", now=going.now)
+        cause = Cause(event.id, trigger.name, max(event.depth, going.firing.depth))
+        new = NewRun(found.name, found.version, inputs, agent_of(going.stored), cause)
+        try:
+            run = self._runs.start(tx, new, by=going.by, once=None)
+        except AssentError as error:
+            return later(going.firing, error.message, now=going.now)
+        return replace(
+            going.firing,
+            state=FiringState.STARTED,
+            because=None,
+            run_id=run.id,
+            next_at=None,
+            error=None,
+            updated_at=going.now,
+        )
+
+
+def _let(_: Transaction, going: Going) -> Firing | None:
+    """Stop where the trigger does not stand any more, or nothing of it may run for now."""
+    if going.stored.removed_at is not None:
+        return going.skipped(Because.DISCARDED, "The trigger was removed.")
+    if going.stored.state is TriggerState.DISABLED:
+        return going.skipped(Because.DISCARDED, "The trigger was disabled.")
+    return going.held(Because.SUSPENDED) if going.stored.state is TriggerState.SUSPENDED else None
+
+
+def _still(tx: Transaction, going: Going) -> Firing | None:
+    """Hold its events against its trigger again, where that is not the one that they matched."""
+    firing, stored = going.firing, going.stored
+    if firing.trigger_version == stored.version:
+        return None
+    found = trace(stored.trigger, going.event)
+    if found.problem is not None:
+        return later(firing, f"The trigger cannot be read: {found.problem}", now=going.now)
+    matching = [each for each in _events(tx, firing.gathered) if trace(stored.trigger, each).matched]
+    if found.matched:
+        matching.append(going.event)
+    if not matching:
+        return going.skipped(Because.DISCARDED, "The trigger was changed, and does not match any more.")
+    *earlier, going.event = matching
+    going.firing = replace(
+        firing,
+        event_id=going.event.id,
+        gathered=tuple(each.id for each in earlier),
+        asks=any(holds(stored.trigger, each) for each in matching),
+        trigger_version=stored.version,
+    )
+    return None
+
+
+def _events(tx: Transaction, event_ids: Sequence[str]) -> Iterator[TriggerEvent]:
+    for start in range(0, len(event_ids), READ_AT_ONCE):
+        yield from tx.trigger_events.these(event_ids[start : start + READ_AT_ONCE])
+
+
+def _first(tx: Transaction, going: Going) -> Firing | None:
+    """Take its `once` key up again, where it had given it up."""
+    firing = going.firing
+    key = once_of(going.stored.trigger, going.event) if firing.once_key is None else None
+    if key is None:
+        return None
+    if tx.firings.used(firing.trigger_id, key):
+        return going.skipped(Because.ONCE, f"It has fired for {key!r} before.")
+    going.firing = replace(firing, once_key=key)
+    return None
+
+
+def _about(going: Going) -> str:
+    firing, version = going.firing, going.process.version if going.process is not None else ""
+    others = (*firing.gathered, f"{firing.beyond} more")
+    return asked_of(going.stored.trigger, going.event, version=version, agent_id=agent_of(going.stored), others=others)
+
+
+def _quiet(tx: Transaction, going: Going) -> Firing | None:
+    """Stop until no more events of the same key come; those that came before are gathered into the newest."""
+    wanted, firing = going.stored.trigger.debounce, going.firing
+    if wanted is None or firing.debounce_key is not None or firing.breakpoint_id is not None:
+        return None
+    key = key_of(wanted.key, going.event)
+    asks = firing.asks or holds(going.stored.trigger, going.event)
+    going.firing = firing = replace(firing, debounce_key=key, asks=asks)
+    earlier = tx.firings.gathering(firing.trigger_id, key)
+    other = tx.firings.take(earlier.id) if earlier is not None else None
+    if other is None:
+        return going.held(Because.DEBOUNCE, next_at=_until(firing.first_at, wanted.quiet, wanted.most, going.now))
+    older, newer = sorted((other, firing), key=lambda each: each.event_id)
+    merged = _gathered(older, newer)
+    next_at = _until(merged.first_at, wanted.quiet, wanted.most, going.now)
+    if newer is firing:
+        going.firing = merged
+        tx.firings.save(_merged(older, newer, going.now))
+        return going.held(Because.DEBOUNCE, next_at=next_at)
+    tx.firings.save(replace(merged, next_at=next_at, updated_at=going.now))
+    return _merged(firing, newer, going.now)
+
+
+def _until(first_at: int, quiet: int, most: int, now: int) -> int:
+    return min(now + quiet * SECOND, first_at + most * SECOND)
+
+
+def _gathered(older: Firing, newer: Firing) -> Firing:
+    """Return the newer one with all that the older one stands for."""
+    events = sorted({*older.gathered, older.event_id, *newer.gathered})
+    beyond = older.beyond + newer.beyond + max(0, len(events) - MOST_GATHERED)
+    first_at = min(older.first_at, newer.first_at)
+    return replace(
+        newer,
+        gathered=tuple(events[-MOST_GATHERED:]),
+        beyond=beyond,
+        first_at=first_at,
+        depth=max(older.depth, newer.depth),
+        asks=older.asks or newer.asks,
+    )
+
+
+def _merged(older: Firing, newer: Firing, now: int) -> Firing:
+    why = f"It waits for quiet with the event {newer.event_id}."
+    return replace(
+        older, state=FiringState.SKIPPED, because=Because.MERGED, gathered=(), next_at=None, error=why, updated_at=now
+    )
+
+
+def _others_first(tx: Transaction, going: Going) -> bool:
+    """Whether somebody has waited longer for the same room."""
+    firing, room = going.firing, going.stored.trigger.concurrency
+    if room is None or room.when_full is not WhenFull.QUEUE or firing.because is Because.ROOM:
+        return False
+    return bool(tx.firings.queued(firing.trigger_id, firing.room_key or "", limit=1))
+
+
+def _replace_queued(tx: Transaction, going: Going) -> None:
+    firing = going.firing
+    for other in tx.firings.queued(firing.trigger_id, firing.room_key or "", limit=MOST_QUEUED):
+        queued = tx.firings.take(other.id) if other.id != firing.id else None
+        if queued is not None:
+            gone = replace(going, firing=queued).skipped(
+                Because.REPLACED, f"The event {firing.event_id} took its place."
+            )
+            tx.firings.save(gone)
+            tx.firings.give_up_keys(gone)
+
+
+def later(firing: Firing, why: str, *, now: int) -> Firing:
+    """Try again after a pause; when there were enough of them, it is dead, and others may fire for its key."""
+    attempts = firing.attempts + 1
+    tried = replace(firing, attempts=attempts, error=why, updated_at=now)
+    if attempts > len(PAUSES):
+        return replace(tried, state=FiringState.DEAD, because=None, once_key=None, next_at=None)
+    next_at = now + PAUSES[attempts - 1]
+    return replace(tried, state=FiringState.HELD, because=Because.RETRY, next_at=next_at)
+
+
+def _how(asked: Breakpoint) -> str:
+    if asked.status is Status.RELEASED:
+        return f"{asked.ended_by} rejected it."
+    return f"Its breakpoint was {asked.status.value} by {asked.ended_by}."

@@ -1,0 +1,77 @@
+"""Many events, one transaction: what comes in while one commit is being made goes into the next."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from assent.domain.errors import AssentError
+from assent.domain.trigger_events import Arrived
+from assent.ports import Database
+from assent.services.receiving import receive_all
+from assent.store.sources import StoredSource
+from assent.store.transaction import Transaction
+from assent.store.trigger_events import Kept
+
+MOST = 64
+"""How many requests one transaction takes."""
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """What one request brought, and where it waits for what became of it."""
+
+    told: list[tuple[StoredSource, Arrived]]
+    kept: "asyncio.Future[list[Kept]]"
+
+    def settle(self, kept: list[Kept]) -> None:
+        if not self.kept.done():
+            self.kept.set_result(kept)
+
+    def fail(self, error: Exception) -> None:
+        if not self.kept.done():
+            self.kept.set_exception(error)
+
+
+class Gathering:
+    def __init__(self, database: Database[Transaction]) -> None:
+        self._database = database
+        self._waiting: list[_Waiting] = []
+        self._writing: asyncio.Task[None] | None = None
+
+    async def keep(self, source: StoredSource, arrived: Sequence[Arrived]) -> list[Kept]:
+        """Store what a source tells, and return after the commit."""
+        kept: asyncio.Future[list[Kept]] = asyncio.get_running_loop().create_future()
+        self._waiting.append(_Waiting([(source, each) for each in arrived], kept))
+        if self._writing is None:
+            self._writing = asyncio.create_task(self._write())
+        return await kept
+
+    async def _write(self) -> None:
+        try:
+            while self._waiting:
+                taken, self._waiting = self._waiting[:MOST], self._waiting[MOST:]
+                await self._together(taken)
+        finally:
+            self._writing = None
+
+    async def _together(self, taken: Sequence[_Waiting]) -> None:
+        told = [each for waiting in taken for each in waiting.told]
+        try:
+            kept = iter(await self._database.write(partial(receive_all, told=told)))
+        except AssentError as error:
+            for waiting in taken:
+                waiting.fail(error)
+        except Exception as error:  # noqa: BLE001  # whatever it is, each request is told
+            await self._one_by_one(taken, error)
+        else:
+            for waiting in taken:
+                waiting.settle([next(kept) for _ in waiting.told])
+
+    async def _one_by_one(self, taken: Sequence[_Waiting], error: Exception) -> None:
+        """One of them may have spoiled it for the others; what was stored all the same is counted as sent again."""
+        if len(taken) == 1:
+            taken[0].fail(error)
+            return
+        for waiting in taken:
+            await self._together([waiting])

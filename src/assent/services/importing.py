@@ -1,0 +1,280 @@
+"""The data of the original service: read, checked, and told again as breakpoints that have ended."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import PurePosixPath
+from typing import Any
+
+from pydantic import ValidationError
+
+from assent import wire
+from assent.domain import rules_file
+from assent.domain.access import Permission, Principal
+from assent.domain.breakpoint import Status
+from assent.domain.canonical import Json, is_array, is_object, strict_loads
+from assent.domain.draft import Draft, draft
+from assent.domain.errors import AssentError, InvalidRequest
+from assent.domain.importing import Past, Retold, Said, retell
+from assent.domain.instants import from_iso
+from assent.domain.rulebook import RuleAction, RuleMode
+from assent.domain.rules_file import Entry, plan
+from assent.services import rules_file as rules_service
+from assent.services.raising import checked
+from assent.services.rules_file import Import, Imported
+from assent.store.files import FileEntry
+from assent.store.original import Feedback, Found
+from assent.store.people import Person
+from assent.store.transaction import Transaction
+
+UNKNOWN = "unknown"
+WHY = "assent import"
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """Something that is not carried over, and why."""
+
+    kind: str
+    id: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What could be read of a breakpoint, and what is left behind."""
+
+    past: Past | None
+    left: tuple[Left, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """A breakpoint of the original that is here now, or was before."""
+
+    origin: str
+    id: str
+    status: str
+    comments: int
+    is_new: bool
+
+
+def read_past(found: Found) -> Reading:
+    """Read one breakpoint of the original; nothing that it says is believed before it was checked."""
+    origin = str(found.row["id"])
+    try:
+        return _read(found, origin)
+    except _Unfit as error:
+        return Reading(None, (Left("breakpoint", origin, str(error)),))
+
+
+class _Unfit(Exception):
+    """Why a breakpoint cannot be carried over."""
+
+
+def _read(found: Found, origin: str) -> Reading:
+    row, status = found.row, _status(found.row["status"])
+    created_at, ended_at = _moment(row["created_at"]), _moment(row[f"{status}_at"] or row["updated_at"])
+    asked, left = _draft(row, origin)
+    ttl = row["ttl_seconds"]
+    if ttl is not None and not _is_ttl(ttl):
+        left = (*left, Left("ttlSeconds", origin, f"{ttl!r} is no number of seconds that a deadline can have."))
+        ttl = None
+    said, late = _said(found.feedback, origin, ended_at=ended_at)
+    ended_by = next((str(each.actor) for each in reversed(found.endings) if each.type == status), UNKNOWN)
+    past = Past(
+        origin=origin,
+        draft=asked,
+        status=status,
+        created_at=created_at,
+        ended_at=ended_at,
+        ended_by=ended_by,
+        ttl_seconds=ttl,
+        said=said,
+    )
+    return Reading(_with_release(past) if status is Status.RELEASED else past, (*left, *late))
+
+
+def _status(text: object) -> Status:
+    if text not in set(Status):
+        msg = f"Its status {text!r} is not known."
+        raise _Unfit(msg)
+    if text == Status.WAITING:
+        msg = "It still waits, and its agent waits there: answer it there, or let the agent ask here."
+        raise _Unfit(msg)
+    return Status(str(text))
+
+
+def _moment(text: object) -> int:
+    try:
+        return from_iso(str(text))
+    except (ValueError, OverflowError) as error:
+        msg = f"A time of it cannot be read: {text!r}."
+        raise _Unfit(msg) from error
+
+
+def _is_ttl(value: object) -> bool:
+    return isinstance(value, int) and 1 <= value <= wire.MAX_TTL
+
+
+def _with_release(past: Past) -> Past:
+    """Of what was said at the moment of the release, the last is what released it."""
+    last = next((each for each in reversed(past.said) if each.at == past.ended_at), None)
+    if last is None:
+        return replace(past, release=Said(past.ended_by, None, past.ended_at))
+    return replace(past, release=last, said=[each for each in past.said if each is not last])
+
+
+def _said(feedback: Iterable[Feedback], origin: str, *, ended_at: int) -> tuple[list[Said], list[Left]]:
+    said: list[Said] = []
+    left: list[Left] = []
+    for each in feedback:
+        try:
+            at = _moment(each.created_at)
+            comment: str = _checked_comment(each.comment)
+        except _Unfit as error:
+            left.append(Left("comment", origin, str(error)))
+            continue
+        if at > ended_at:
+            left.append(Left("comment", origin, "It was written after the end, and here nothing happens after that."))
+        else:
+            said.append(Said(str(each.author), comment, at))
+    return said, left
+
+
+def _checked_comment(comment: object) -> str:
+    try:
+        body = strict_loads(json.dumps({"comment": comment}, ensure_ascii=False).encode())
+        wire.GiveFeedback.model_validate(body)
+    except (TypeError, ValueError, AssentError) as error:
+        msg = "A comment is too long, or no text."
+        raise _Unfit(msg) from error
+    return str(comment)
+
+
+def _draft(row: Mapping[str, Any], origin: str) -> tuple[Draft, tuple[Left, ...]]:
+    """Read what was asked; where our own fields in the payload are not as ours are, keep it whole beside them."""
+    payload = _json(row["payload"], "Its payload is not JSON that can be kept.")
+    tags: Json = _json(row["tags"], "Its tags are not JSON.") if row["tags"] else None
+    body: dict[str, Json] = {"agentId": row["agent_id"], "payload": payload, "tags": tags if is_array(tags) else []}
+    body |= {name: row[column] for name, column in (("runId", "run_id"), ("title", "title")) if row[column]}
+    if is_object(payload):
+        try:
+            return _drafted(body | {"payload": _with_our_files(payload)}), _files_left(payload, origin)
+        except AssentError:
+            pass
+    try:
+        kept = _drafted(body | {"payload": {"original": payload}})
+    except AssentError as error:
+        raise _Unfit(error.message) from error
+    return kept, (Left("payload", origin, "Its fields are not as ours are; it is kept whole under `original`."),)
+
+
+def _json(text: object, otherwise: str) -> Json:
+    try:
+        return strict_loads(str(text).encode())
+    except (ValueError, AssentError) as error:
+        raise _Unfit(otherwise) from error
+
+
+def _drafted(body: Mapping[str, Json]) -> Draft:
+    return draft(checked(body))
+
+
+def _with_our_files(payload: Mapping[str, Json]) -> dict[str, Json]:
+    """Name the format of each file, as the original guessed it; only what is known of a file is kept."""
+    context = payload.get("context")
+    if not is_object(context) or not is_array(context.get("files")):
+        return dict(payload)
+    files = [_file(each) for each in context["files"] if is_object(each) and isinstance(each.get("path"), str)]
+    return {**payload, "context": {**context, "files": files}}
+
+
+def _file(entry: Mapping[str, Json]) -> dict[str, Json]:
+    path: str = entry["path"]
+    guessed = "markdown" if PurePosixPath(path).suffix.lower() == ".md" else "code"
+    file: dict[str, Json] = {"path": path, "format": entry.get("format") or guessed}
+    return file | ({"language": entry["language"]} if entry.get("language") else {})
+
+
+def _files_left(payload: Mapping[str, Json], origin: str) -> tuple[Left, ...]:
+    context = payload.get("context")
+    files: Sequence[Json] = context.get("files") or context.get("paths") or () if is_object(context) else ()
+    why = "The original keeps the names of files, not what is in them."
+    return (Left("files", origin, why),) if files else ()
+
+
+def foresee(tx: Transaction, pasts: Sequence[Past], *, by: Principal) -> list[Carried]:
+    """Say what `carry` would do, and do nothing."""
+    by.require(Permission.MANAGE)
+    told = [retell(past, project=by.project) for past in pasts]
+    there = tx.imports.known([each.ended.id for each in told])
+    return [
+        Carried(past.origin, each.ended.id, past.status.value, len(each.comments), each.ended.id not in there)
+        for past, each in zip(pasts, told, strict=True)
+    ]
+
+
+def carry(tx: Transaction, pasts: Sequence[Past], *, by: Principal) -> list[Carried]:
+    """Write what is not here yet. Nobody is told of it: it is over."""
+    foreseen = foresee(tx, pasts, by=by)
+    for past, each in zip(pasts, foreseen, strict=True):
+        if each.is_new:
+            _add(tx, past, retell(past, project=by.project))
+    return foreseen
+
+
+def _add(tx: Transaction, past: Past, told: Retold) -> None:
+    people = {told.response.person: _author(tx, told)} if told.response is not None else {}
+    tx.imports.add(told, search=past.draft.search, people=people)
+    files = [FileEntry(n, file.path, file.format, file.language, None, None) for n, file in enumerate(past.draft.files)]
+    if files:
+        tx.files.attach(told.ended.id, files)
+
+
+def _author(tx: Transaction, told: Retold) -> str:
+    """Return the account of whoever released it: one that nobody can sign in with, and that has no rights."""
+    assert told.response is not None, "asked about a release"
+    name, at = told.response.person, told.response.at
+    known = tx.people.find_by_name(name)
+    if known is not None:
+        tx.imports.since(known.id, at)
+        return known.id
+    person = Person(tx.new_id("per"), name, name, None, None, active=False, created_at=at)
+    tx.people.add(person)
+    return person.id
+
+
+def read_rules(document: Mapping[str, Json]) -> list[Entry]:
+    """Read a rules.json, all of it or nothing."""
+    try:
+        wire.RulesFile.model_validate(document)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise InvalidRequest.at("/" + "/".join(map(str, first["loc"])), str(first["msg"])) from error
+    return rules_file.read(document)
+
+
+def carry_rules(
+    tx: Transaction, entries: Sequence[Entry], *, by: Principal, live: bool, dry_run: bool = False
+) -> Imported:
+    """Take rules over. Unless they are to be live, one that approves only watches: somebody here must let it."""
+    wanted = Import(entries=tuple(entries if live else _watching(tx, entries, by.project)), why=WHY)
+    return (rules_service.forecast if dry_run else rules_service.import_rules)(tx, wanted, by=by)
+
+
+def _watching(tx: Transaction, entries: Sequence[Entry], project: str) -> list[Entry]:
+    quiet = [_quiet(each) for each in entries]
+    new = {each.index for each in plan(quiet, tx.rules.standing(project), replacing=False).added}
+    return [
+        replace(each, says={**each.says, "mode": RuleMode.SHADOW.value})
+        if each.index in new and each.says["action"] == RuleAction.AUTO
+        else each
+        for each in quiet
+    ]
+
+
+def _quiet(entry: Entry) -> Entry:
+    """Without what could bring a rule into force that somebody here has taken out of it."""
+    forceful = {"mode", "enabled"} if entry.says.get("enabled") else {"mode"}
+    return replace(entry, says={name: value for name, value in entry.says.items() if name not in forceful})

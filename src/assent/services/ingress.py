@@ -1,0 +1,197 @@
+"""Where the outside world calls: verified, read and stored in one transaction, and nothing more before the answer."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import cast
+
+import structlog
+
+from assent.domain.errors import (
+    AssentError,
+    InvalidRequest,
+    MalformedJson,
+    NotFound,
+    Unauthenticated,
+    Unavailable,
+)
+from assent.domain.trigger_events import Arrived
+from assent.ports import Clock, Database, Hook, Incoming
+from assent.services.gathering import Gathering
+from assent.services.people import DEFAULT_PROJECT
+from assent.sources.fields import MAX_BYTES, PER_MINUTE
+from assent.sources.registry import KINDS, Way
+from assent.sources.tools import SourceTools
+from assent.sources.webhook import UNNAMED
+from assent.store.sources import StoredSource
+from assent.store.transaction import Transaction
+from assent.store.trigger_events import Kept
+
+REMEMBER_SECONDS = 1.0
+PATIENCE_SECONDS = 8.0
+"""GitHub hangs up after ten, and would not know that it may send the event again."""
+LARGE = 256 * 1024
+"""Bytes above which a body is read beside the loop: others are answered meanwhile."""
+_log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Door:
+    """A source that can be called, as it is known here for a moment."""
+
+    source: StoredSource
+    hook: Hook
+    until: float
+
+    @property
+    def max_bytes(self) -> int:
+        return int(self.source.settings.get("max_bytes", MAX_BYTES))
+
+    @property
+    def per_minute(self) -> int:
+        return int(self.source.settings.get("per_minute", PER_MINUTE))
+
+
+@dataclass(slots=True)
+class Refusals:
+    count: int
+    why: str
+    at: int
+
+
+class Ingress:
+    def __init__(self, database: Database[Transaction], tools: SourceTools, clock: Clock) -> None:
+        self._database = database
+        self._tools = tools
+        self._clock = clock
+        self._known: dict[str, Door] = {}
+        self._changes = 0
+        self._looking = asyncio.Lock()
+        self._refusals: dict[str, Refusals] = {}
+        self._gathering = Gathering(database)
+
+    async def door(self, address: str) -> Door:
+        """Return the source at an address: a name in the default project, or an id. Anything else is not there."""
+        found = self._fresh(address)
+        if found is not None:
+            return found
+        with _storing():
+            async with asyncio.timeout(PATIENCE_SECONDS), self._looking:
+                return self._fresh(address) or await self._look_up(address)
+
+    async def take(self, address: str, key: str | None, incoming: Incoming) -> Kept:
+        door = await self.door(address)
+        return await self.keep(door, await self.verified(door, key, incoming))
+
+    async def verified(self, door: Door, key: str | None, incoming: Incoming) -> Sequence[Arrived]:
+        """Verify and read what came in; a stranger is told nothing but that, and what was wrong is noted."""
+        source = door.source
+        try:
+            arrived = await _taken(door.hook, key, incoming)
+        except Unauthenticated as error:
+            # Without the body: it is a stranger's.
+            self._refuse(source, error.message)
+            msg = "It could not be verified that this source sent it."
+            raise Unauthenticated(msg) from error
+        except (InvalidRequest, MalformedJson) as error:
+            self._refuse(source, error.message)
+            raise
+        except Unavailable as error:
+            raise _unusable(source, error.message) from error
+        return [replace(each, type=f"{UNNAMED}.{source.name}") if each.type == UNNAMED else each for each in arrived]
+
+    async def keep(self, door: Door, arrived: Sequence[Arrived]) -> Kept:
+        with _storing():
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                kept = await self._gathering.keep(door.source, arrived)
+        return kept[0]
+
+    def forget(self) -> None:
+        """Look every source up again: one of them was changed."""
+        self._changes += 1
+        self._known.clear()
+
+    async def note_refusals(self) -> None:
+        """Write down what was refused since the last time: once for each source, however much it was."""
+        found, self._refusals = self._refusals, {}
+        if found:
+            await self._database.write(partial(_note, refusals=found))
+
+    def _fresh(self, address: str) -> Door | None:
+        found = self._known.get(address)
+        return found if found is not None and found.until > time.monotonic() else None
+
+    async def _look_up(self, address: str) -> Door:
+        """Ask for it. What is not there is asked for each time: a new source is there at once."""
+        before, changes = self._known.pop(address, None), self._changes
+        source = await self._database.read(partial(_found, address=address))
+        if source is None:
+            raise nothing_here()
+        same = before is not None and before.source.updated_at == source.updated_at and before.source.id == source.id
+        hook = before.hook if before is not None and same else self._made(source)
+        found = Door(source, hook, time.monotonic() + REMEMBER_SECONDS)
+        if changes == self._changes:
+            self._known[address] = found
+        return found
+
+    def _made(self, source: StoredSource) -> Hook:
+        try:
+            return cast("Hook", KINDS[source.kind].make(source.settings, self._tools))
+        except (InvalidRequest, Unavailable) as error:
+            # Without its secrets nothing can be verified, and nothing unverified is believed.
+            raise _unusable(source, error.message) from error
+
+    def _refuse(self, source: StoredSource, why: str) -> None:
+        now = self._clock.now()
+        noted = self._refusals.setdefault(source.id, Refusals(0, why, now))
+        noted.count, noted.why, noted.at = noted.count + 1, why, now
+        if noted.count == 1:
+            _log.warning("hook_refused", source=source.id, kind=source.kind, reason=why)
+
+
+async def _taken(hook: Hook, key: str | None, incoming: Incoming) -> Sequence[Arrived]:
+    if len(incoming.body) > LARGE:
+        return await asyncio.to_thread(hook.take, incoming, key=key)
+    return hook.take(incoming, key=key)
+
+
+def nothing_here() -> NotFound:
+    """Say the same of what never was, what was removed or disabled, and what cannot be called."""
+    return NotFound("There is nothing at this address.")
+
+
+def _found(tx: Transaction, *, address: str) -> StoredSource | None:
+    """Return a source that may be called; the work is the same for all that may not."""
+    known, named = tx.sources.find(address), tx.sources.by_name(DEFAULT_PROJECT, address)
+    # The id first: nobody can name their source so that it takes what another one is sent.
+    found = known or named
+    if found is None or not found.enabled or found.removed_at is not None:
+        return None
+    kind = KINDS.get(found.kind)
+    return found if kind is not None and kind.way is Way.HOOK else None
+
+
+def _note(tx: Transaction, *, refusals: dict[str, Refusals]) -> None:
+    for source_id, each in sorted(refusals.items()):
+        tx.sources.note_refused(source_id, each.why, each.at, count=each.count)
+
+
+def _unusable(source: StoredSource, why: str) -> Unavailable:
+    _log.warning("source_unusable", source=source.id, kind=source.kind, error=why)
+    return Unavailable("This source cannot be used at the moment.")
+
+
+@contextlib.contextmanager
+def _storing() -> Generator[None, None, None]:
+    """Whatever keeps us from storing it, the sender may send it again: it counts once."""
+    try:
+        yield
+    except AssentError:
+        raise
+    except Exception as error:
+        _log.exception("event_not_stored")
+        msg = "The event could not be stored; send it again."
+        raise Unavailable(msg) from error

@@ -1,0 +1,114 @@
+"""Looking over the log of all events: is it what was signed, and told outside, and is every event in it?"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from assent.domain.audit import UNREADABLE, Finding
+from assent.domain.audit_log import LogCheck, about, anchor_findings
+from assent.ports import Database
+from assent.services.anchoring import AnchorFile
+from assent.store.checkpoints import StoredCheckpoint
+from assent.store.transaction import Transaction
+
+BATCH = 2_000
+ANCHORS = 200
+
+
+class LogAudit:
+    """Reads only; each batch is of one moment, and what comes after the first is not looked at."""
+
+    def __init__(self, database: Database[Transaction], anchor_file: Path | None) -> None:
+        self._database = database
+        self._anchor_file = anchor_file
+
+    async def verify(
+        self,
+        found: Callable[[Sequence[Finding], int, int], None],
+        *,
+        keys: Mapping[str, bytes] | None = None,
+        anchors: Path | None = None,
+    ) -> None:
+        """Go through the log; tell what was found, with how many entries and checkpoints were looked at for it.
+
+        Without keys, those of the database are trusted: then only an anchor tells who signed all of it anew.
+        """
+        size, log, findings = await self._database.read(partial(_begin, keys=keys))
+        found(findings, 0, 0)
+        for first in range(0, size, BATCH):
+            found(*await self._database.read(partial(_batch, log=log, first=first, size=size)))
+        where = anchors or self._anchor_file
+        if where is not None:
+            await self._anchors(where, found)
+
+    async def _anchors(self, where: Path, found: Callable[[Sequence[Finding], int, int], None]) -> None:
+        try:
+            lines = AnchorFile(where).lines()
+            while batch := list(islice(lines, ANCHORS)):
+                found(await self._database.read(partial(_anchored, where=where.name, lines=batch)), 0, 0)
+        except OSError as error:
+            if await self._database.read(lambda tx: tx.checkpoints.last()) is not None:
+                found([about(None, None, f"the anchor file {where} cannot be read: {error.strerror}")], 0, 0)
+
+
+def _begin(tx: Transaction, *, keys: Mapping[str, bytes] | None) -> tuple[int, LogCheck, list[Finding]]:
+    """Return how long the log is now, and which events are not in it though they should be."""
+    tx.audit.one_moment()
+    try:
+        known = {each.key_id: each.public for each in tx.checkpoints.every_key()}
+    except UNREADABLE:
+        known = {}
+    last, entries = tx.checkpoints.last(), tx.checkpoints.entries()
+    findings = [about(*each, "it is neither in the log nor about to be") for each in tx.checkpoints.nowhere()]
+    findings += [about(*each, "it was about to be in the log, and is gone") for each in tx.checkpoints.gone()]
+    signed = last.size if last else 0
+    if signed != entries:
+        findings.append(about(None, None, f"the last checkpoint is over {signed} entries, but the log has {entries}"))
+    return max(signed, entries), LogCheck(known if keys is None else keys), findings
+
+
+def _batch(tx: Transaction, *, log: LogCheck, first: int, size: int) -> tuple[list[Finding], int, int]:
+    tx.audit.one_moment()
+    end = min(first + BATCH, size)
+    checkpoints = tx.checkpoints.of_sizes(first, end)
+    rows = [row for row in tx.checkpoints.logged(first=first, limit=BATCH) if row[0] < end]
+    findings = list(_gone_through(log, rows, checkpoints))
+    for made in log.made:
+        findings += log.subtree(_kept(tx, made.level, made.n), made)
+    log.made.clear()
+    return findings, len(rows), len(checkpoints)
+
+
+def _gone_through(
+    log: LogCheck, rows: Sequence[Sequence[Any]], checkpoints: Sequence[StoredCheckpoint]
+) -> Iterator[Finding]:
+    """Take the entries and the checkpoints between them in their order."""
+    waiting = iter(checkpoints)
+    due = next(waiting, None)
+    for row in rows:
+        while due is not None and due.size <= row[0]:
+            yield from log.checkpoint(due)
+            due = next(waiting, None)
+        yield from log.entry(*row)
+    while due is not None:
+        yield from log.checkpoint(due)
+        due = next(waiting, None)
+
+
+def _kept(tx: Transaction, level: int, n: int) -> bytes | None:
+    try:
+        return next(iter(tx.checkpoints.kept(level, n, 1)), None)
+    except ValueError:
+        return None
+
+
+def _anchored(tx: Transaction, *, where: str, lines: Sequence[tuple[int, Mapping[str, Any] | None]]) -> list[Finding]:
+    findings: list[Finding] = []
+    for number, line in lines:
+        if line is None:
+            findings.append(about(None, None, f"line {number} of {where} cannot be read"))
+        else:
+            findings += anchor_findings(where, line, tx.checkpoints.find(line["number"]))
+    return findings

@@ -1,0 +1,199 @@
+"""What assent.yaml sets up is read again while a node runs: all of it is taken over, or nothing."""
+
+import asyncio
+import contextlib
+import os
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TypeAlias
+
+import structlog
+from watchfiles import awatch  # pyright: ignore[reportUnknownVariableType]
+
+from assent.domain.access import Principal
+from assent.domain.canonical import Json
+from assent.domain.yaml_file import Unreadable
+from assent.ports import Database, ProcessRegistry
+from assent.services.channels import ChannelService
+from assent.services.config_file import NAME, PARTS, ConfigFile, Given, Misplaced, Problems, read_file, unreadable
+from assent.services.configuration import Configuration
+from assent.services.sources import SourceService
+from assent.services.trigger_configuration import TriggerConfiguration
+from assent.settings import Settings
+from assent.store.transaction import Transaction
+from assent.telemetry import Metrics
+
+LOOK_SECONDS = 5.0
+"""Not every file system tells of changes, and some tell of them late."""
+QUIET_MS = 200
+"""A file that is being written is read when it has been left alone for so long."""
+_EMPTY: Mapping[str, Json] = {}
+_log = structlog.get_logger()
+Status: TypeAlias = tuple[int, ...]
+
+
+class Setup:
+    """Everything that assent.yaml sets up, read and checked."""
+
+    def __init__(self, given: Given, channels: ChannelService, sources: SourceService) -> None:
+        self.problems = Problems(given)
+        self.told = Configuration(channels, self.problems)
+        self.triggered = TriggerConfiguration(sources, self.problems)
+
+    def unfit(self, processes: ProcessRegistry) -> list[str]:
+        return [str(each) for each in self.triggered.unfit(processes)]
+
+    def apply(self, tx: Transaction, *, triggers: bool = True) -> None:
+        self.told.apply(tx)
+        self.triggered.apply(tx, triggers=triggers)
+
+
+class Reloading:
+    """Watches the file and the folder of processes; `run` until cancelled."""
+
+    def __init__(
+        self,
+        database: Database[Transaction],
+        make: Callable[[Given], Setup],
+        processes: ProcessRegistry,
+        *,
+        settings: Settings,
+        metrics: Metrics,
+        pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._database = database
+        self._make = make
+        self._processes = processes
+        self._settings = settings
+        self._metrics = metrics
+        self._pause = pause
+        self._path = Path(NAME).absolute()
+        self._seen = self._stamp()
+        self._file = read_leniently(self._path)
+        self._elsewhere = elsewhere(settings, self._file)
+        self.setup = make(given(settings, self._file, self._elsewhere))
+        self.problems: list[str] = []
+        """What keeps the file from being taken over, for whoever looks; the old rules stand."""
+        self._failing = False
+        if self.setup.problems.found:
+            raise Misplaced("; ".join(self.setup.problems.told()))
+
+    async def begin(self) -> None:
+        """Make the file stand when a node starts; triggers that their processes could not take change nothing."""
+        self.problems = await asyncio.to_thread(self.setup.unfit, self._processes)
+        await self._database.write(partial(self.setup.apply, triggers=not self.problems))
+        if self.problems:
+            _log.error("triggers_not_taken_over", problems=self.problems)
+
+    async def run(self) -> None:
+        while True:
+            try:
+                await self._watch(self._folders())
+            except Exception:  # noqa: BLE001  # the worker loop
+                if not self._failing:
+                    _log.exception("reloading_failed")
+                self._failing = True
+                await self._pause(LOOK_SECONDS)
+
+    async def look(self) -> None:
+        """Take over what has changed, if anything has."""
+        stamp = await asyncio.to_thread(self._stamp)
+        if stamp == self._seen:
+            return
+        if stamp[0] != self._seen[0] or self.setup.triggered.triggers:
+            await self.reload()
+        self._seen = stamp
+
+    async def reload(self) -> bool:
+        """Read the file, check all of it, and take it over; a bad one changes nothing, and is told."""
+        try:
+            file = await asyncio.to_thread(read_file, self._path)
+        except (Unreadable, OSError) as error:
+            return self._refused([str(unreadable(NAME, error))])
+        if self._file is not None and (file is None or not file.value):
+            return self._refused([f"{NAME} is {'gone' if file is None else 'empty'}; what stood in it still counts."])
+        setup = await asyncio.to_thread(self._make, given(self._settings, file, self._elsewhere))
+        problems = setup.problems.told() or await asyncio.to_thread(setup.unfit, self._processes)
+        if problems:
+            return self._refused(problems)
+        try:
+            await self._database.write(setup.apply)
+        except Misplaced as error:
+            return self._refused([error.message])
+        self.setup, self._file, self.problems = setup, file, []
+        self._metrics.config_reloaded("applied")
+        _log.info("config_reloaded")
+        return True
+
+    def told_to(self, by: Principal) -> list[str]:
+        """Return the problems; the file is about all projects, so others than an admin of all only hear of them."""
+        if by.everywhere or not self.problems:
+            return list(self.problems)
+        return [f"{NAME} cannot be taken over; an admin of all projects sees why."]
+
+    def _refused(self, problems: Sequence[str]) -> bool:
+        self.problems = list(problems)
+        self._metrics.config_reloaded("refused")
+        _log.error("config_refused", problems=self.problems)
+        return False
+
+    async def _watch(self, folders: Sequence[Path]) -> None:
+        """Look whenever something in the folders changes, and now and then; until other folders are to be watched."""
+        changes = awatch(
+            *folders,
+            watch_filter=None,
+            step=QUIET_MS,
+            rust_timeout=round(LOOK_SECONDS * 1000),
+            yield_on_timeout=True,
+            recursive=False,
+        )
+        async with contextlib.aclosing(changes):
+            await self.look()
+            async for _ in changes:
+                self._failing = False
+                await self.look()
+                if self._folders() != folders:
+                    return
+
+    def _folders(self) -> list[Path]:
+        """Return what is there to be watched: a file is replaced more often than written, so its folder is."""
+        return [each for each in (self._path.parent, self._settings.process_folder.absolute()) if each.is_dir()]
+
+    def _stamp(self) -> tuple[Status, list[tuple[str, Status]]]:
+        """Return what differs once the file or a process has changed."""
+        processes = sorted(self._settings.process_folder.glob("*.py"))
+        return _status(self._path), [(each.name, _status(each)) for each in processes]
+
+
+def elsewhere(settings: Settings, file: ConfigFile | None) -> frozenset[str]:
+    """Return the parts that were given by a variable, or with the settings: the file does not change them."""
+    variables = {name.upper() for name in os.environ}
+    in_file = file.value if file is not None else _EMPTY
+    return frozenset(
+        part
+        for part in PARTS
+        if f"ASSENT_{part.upper()}" in variables or (getattr(settings, part) is not None and part not in in_file)
+    )
+
+
+def given(settings: Settings, file: ConfigFile | None, others: frozenset[str]) -> Given:
+    in_file = file.value if file is not None else _EMPTY
+    parts = {part: getattr(settings, part) if part in others else in_file.get(part) for part in PARTS}
+    return Given(parts, file, frozenset(PARTS) - others)
+
+
+def read_leniently(path: Path) -> ConfigFile | None:
+    """The settings have read it already, or were given without it; here it only tells the lines."""
+    try:
+        return read_file(path)
+    except (Unreadable, OSError):
+        return None
+
+
+def _status(path: Path) -> Status:
+    try:
+        found = path.stat()
+    except OSError:
+        return ()
+    return found.st_mtime_ns, found.st_size, found.st_ino

@@ -1,0 +1,142 @@
+"""What people are asked in front of a run: the question, what it is about, and taking it back."""
+
+import contextlib
+import json
+from dataclasses import replace
+
+from assent.domain.access import Kind, Principal
+from assent.domain.canonical import Json, is_array, is_object
+from assent.domain.draft import draft
+from assent.domain.errors import AlreadyEnded
+from assent.domain.gates import MAX_GATE
+from assent.domain.templates import fill, spelt
+from assent.domain.trigger_events import TriggerEvent, seen
+from assent.domain.triggers import Hold
+from assent.services.breakpoints import BreakpointService
+from assent.services.raising import checked
+from assent.store.firings import Firing
+from assent.store.transaction import Transaction
+from assent.store.triggers import StoredTrigger
+
+LONGEST_QUESTION = 2_000
+LONGEST_SUBJECT = 300
+LONGEST_NAME = 200
+DEEPEST = 8
+LARGEST = 2**53 - 1
+MOST_SHOWN = 8 * 1024
+"""Characters of JSON that are shown of an event, and as many of the inputs."""
+CUTS = ((MOST_SHOWN, 1_000), (500, 50), (100, 10))
+"""The longest text and the most members that are shown, the next only if the one before is still too much."""
+GATE = "trigger."
+
+
+def principal_of(stored: StoredTrigger) -> Principal:
+    """Return who starts its runs and asks its questions: with an agent's rights, and never deciding."""
+    return Principal(kind=Kind.TRIGGER, id=stored.id, name=stored.name, project=stored.project)
+
+
+def agent_of(stored: StoredTrigger) -> str:
+    return stored.trigger.agent_id or f"trigger/{stored.name}"
+
+
+def ask(
+    tx: Transaction, breakpoints: BreakpointService, stored: StoredTrigger, event: TriggerEvent, firing: Firing
+) -> str:
+    """Raise the breakpoint in front of a run; what the event says is shown beside the question, and as text."""
+    hold = stored.trigger.hold or Hold()
+    payload: dict[str, Json] = {
+        "question": question_of(stored, event, firing),
+        "breakpointId": gate_of(stored),
+        "context": _context(stored, event, firing),
+    }
+    if hold.expert:
+        payload["expert"] = list(hold.expert)
+    return raised(tx, breakpoints, principal_of(stored), agent_of(stored), payload)
+
+
+def question_of(stored: StoredTrigger, event: TriggerEvent, firing: Firing) -> str:
+    trigger, earlier = stored.trigger, _earlier(firing)
+    more = f" and {earlier} earlier event{'s' * (earlier != 1)}" if earlier else ""
+    own = trigger.hold.question if trigger.hold is not None else ""
+    said = _line(spelt(own, seen(event))[0], LONGEST_QUESTION - LONGEST_NAME)
+    if said:
+        return f"{said} (this{more})" if more else said
+    about = " ".join(filter(None, (event.type, event.arrived.subject)))
+    return f"Start {trigger.run} because of {_line(about, LONGEST_SUBJECT)}{more}?"
+
+
+def gate_of(stored: StoredTrigger) -> str:
+    hold = stored.trigger.hold
+    return ((hold.gate if hold is not None else "") or f"{GATE}{stored.name}")[:MAX_GATE]
+
+
+def _earlier(firing: Firing) -> int:
+    return len(firing.gathered) + firing.beyond
+
+
+def _context(stored: StoredTrigger, event: TriggerEvent, firing: Firing) -> dict[str, Json]:
+    about = {name: value for name, value in seen(event).items() if name != "data" and value is not None}
+    told: dict[str, Json] = {
+        "event": bounded({"id": event.id, **about}),
+        "process": stored.trigger.run,
+        "inputs": bounded(fill(dict(stored.trigger.inputs), seen(event))),
+    }
+    if firing.gathered:
+        told["events"] = _earlier(firing) + 1
+    return told
+
+
+def raised(
+    tx: Transaction, breakpoints: BreakpointService, by: Principal, agent_id: str, payload: dict[str, Json]
+) -> str:
+    """Raise a breakpoint and return its id."""
+    wanted = draft(checked({"agentId": agent_id[:LONGEST_NAME], "payload": payload}))
+    asking = replace(by, policy=tx.projects.get(by.project).policy)
+    made = breakpoints.create(tx, wanted, by=asking, digest=wanted.digest(by.project), once=None)
+    assert not isinstance(made, str), "no key was given"
+    return made.id
+
+
+def withdraw(tx: Transaction, breakpoints: BreakpointService, breakpoint_id: str, *, by: Principal) -> None:
+    with contextlib.suppress(AlreadyEnded):
+        breakpoints.cancel(tx, breakpoint_id, by=by)
+
+
+# ── what is shown of what was sent ──
+
+
+def clean(text: str) -> str:
+    """Return a text as it can be kept: events may hold what is no character."""
+    return text.encode(errors="replace").decode().replace("\x00", "\ufffd")
+
+
+def _line(text: str, longest: int) -> str:
+    """Return a text on one line: nobody puts a second question under ours."""
+    return " ".join(clean(text).split())[:longest]
+
+
+def bounded(value: Json) -> Json:
+    """Return a value of an event as a breakpoint takes it, whatever was sent and however much."""
+    for longest, most in CUTS:
+        found = shown(value, longest, most)
+        if len(json.dumps(found)) <= MOST_SHOWN:
+            return found
+    return _cut(clean(json.dumps(shown(value, *CUTS[-1]), ensure_ascii=False)), MOST_SHOWN // 6)
+
+
+def shown(value: Json, longest: int, most: int, depth: int = 0) -> Json:
+    if is_object(value) and depth < DEEPEST:
+        members = list(value.items())
+        found = {_cut(clean(name), longest): shown(each, longest, most, depth + 1) for name, each in members[:most]}
+        return found | ({"…": f"{len(members) - most} more"} if len(members) > most else {})
+    if is_array(value) and depth < DEEPEST:
+        items = [shown(each, longest, most, depth + 1) for each in value[:most]]
+        return [*items, *([f"… {len(value) - most} more"] if len(value) > most else [])]
+    if isinstance(value, str):
+        return _cut(clean(value), longest)
+    is_small = value is None or isinstance(value, float) or (isinstance(value, int) and abs(value) <= LARGEST)
+    return value if is_small else _cut(clean(str(value)), longest)
+
+
+def _cut(text: str, longest: int) -> str:
+    return text if len(text) <= longest else f"{text[:longest]}…"

@@ -1,0 +1,90 @@
+"""A node as a process: serving until it is told to stop, or only working."""
+
+import asyncio
+import gc
+import signal
+import socket
+from collections.abc import Callable
+from types import FrameType
+
+import structlog
+import uvicorn
+
+from assent.app import Assent
+from assent.http.waiting import Hub
+from assent.settings import Settings
+from assent.telemetry import configure_logging
+
+_log = structlog.get_logger()
+
+
+class DrainingServer(uvicorn.Server):
+    """Answers its waiters as soon as it is told to stop; ASGI's own shutdown comes too late for them."""
+
+    def __init__(self, config: uvicorn.Config, hub: Hub, on_ready: Callable[[], None] = lambda: None) -> None:
+        super().__init__(config)
+        self._hub = hub
+        self._on_ready = on_ready
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            self._on_ready()
+
+    async def serve(self, sockets: list[socket.socket] | None = None) -> None:
+        self._loop = asyncio.get_running_loop()
+        await super().serve(sockets)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._hub.drain)
+        super().handle_exit(sig, frame)
+
+
+def serve(settings: Settings, *, on_ready: Callable[[], None] = lambda: None) -> None:
+    """Run a node until it is told to stop; say so once it takes requests."""
+    configure_logging(settings.log_format, settings.log_level)
+    node = Assent(settings, worker=True)
+    config = uvicorn.Config(
+        node.application(),
+        host=settings.host,
+        port=settings.port,
+        loop="uvloop",
+        http="httptools",
+        timeout_keep_alive=75,
+        timeout_graceful_shutdown=round(settings.drain_seconds),
+        access_log=False,
+        log_config=None,
+        log_level="warning",
+        proxy_headers=True,
+        forwarded_allow_ips=settings.trusted_proxies,
+        server_header=False,
+        lifespan="on",
+        backlog=4096,
+    )
+    # What was built stays: keep the collector from walking it again and again.
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 50)
+    DrainingServer(config, node.hub, on_ready).run()
+
+
+def work(settings: Settings, *, on_ready: Callable[[str], None] = lambda _: None) -> None:
+    """Run a worker without HTTP until it is told to stop; tell its id once it takes jobs."""
+    configure_logging(settings.log_format, settings.log_level)
+    asyncio.run(_work(settings, on_ready))
+
+
+async def _work(settings: Settings, on_ready: Callable[[str], None]) -> None:
+    node = Assent(settings, worker=True)
+    told = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, told.set)
+    await node.start()
+    assert node.worker is not None, "asked for above"
+    _log.info("worker_started", worker=node.worker.id)
+    on_ready(node.worker.id)
+    await told.wait()
+    await node.stop()

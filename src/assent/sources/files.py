@@ -1,0 +1,171 @@
+"""Files in a folder of this machine: what was added, changed and removed, told together once there is quiet."""
+
+import asyncio
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from assent.domain.errors import Conflict, InvalidRequest
+from assent.domain.trigger_events import Arrived, Trust
+from assent.ports import WatchDesk
+from assent.sources import local, reading, snapshots
+from assent.sources.notices import Notices, notices
+from assent.sources.snapshots import Batch, Snapshot, Wanted
+from assent.sources.tools import SourceTools
+
+TYPE = "fs.changed"
+KNOWN = frozenset({"path", "include", "exclude", "quiet", "poll", "catchup"})
+QUIET = "2s"
+LONGEST_QUIET = 3600
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What was told last."""
+
+    files: Snapshot
+    turn: int
+    """Counts what was told, so that the same change at another time is another event."""
+
+
+class FilesSource:
+    def __init__(self, settings: Mapping[str, Any], tools: SourceTools) -> None:
+        found = local.fields(settings, tools, known=KNOWN)
+        self._path = local.folder(found, tools)
+        self._quiet = found.length("quiet", QUIET)
+        if not 0 < self._quiet <= LONGEST_QUIET:
+            raise InvalidRequest.at("/settings/quiet", "must be between 1s and 1h")
+        self._poll = found.flag("poll")
+        self._catches_up = found.one_of("catchup", "changed", "none") == "changed"
+        self._trust = local.trust(settings, Trust.TRUSTED)
+        include, exclude = local.texts(settings, "include"), local.texts(settings, "exclude")
+        self._wanted = _wanted(include, exclude)
+        self._of = sha256(repr((str(self._path), include, exclude)).encode()).hexdigest()[:16]
+
+    async def watch(self, desk: WatchDesk) -> None:
+        while True:
+            root = await asyncio.to_thread(_folder, self._path)
+            async with notices(root, poll=self._poll) as heard:
+                await self._watch(root, heard, desk)
+
+    async def _watch(self, root: Path, heard: Notices, desk: WatchDesk) -> None:
+        """Tell what changes until the folder is another one."""
+        identity = await asyncio.to_thread(_identity, root)
+        known = await self._caught_up(root, desk)
+        await desk.watching()
+        while await asyncio.to_thread(_identity, root) == identity:
+            paths = await heard.gathered(self._quiet)
+            if paths:
+                after = await asyncio.to_thread(snapshots.rescan, root, self._wanted, known.files, paths)
+                known = await self._told(root, desk, known, after)
+
+    async def _caught_up(self, root: Path, desk: WatchDesk) -> _Known:
+        """Tell what changed while nobody was there; the first time there is nothing to compare with."""
+        while True:
+            kept = self._read(await desk.memory())
+            after = await asyncio.to_thread(snapshots.scan, root, self._wanted, kept.files if kept else {})
+            if kept is not None and self._catches_up:
+                return await self._told(root, desk, kept, after)
+            begun = _Known(after, kept.turn + 1 if kept else desk.now())
+            try:
+                await desk.tell([], self._memory(begun))
+            except Conflict:
+                continue
+            return begun
+
+    async def _told(self, root: Path, desk: WatchDesk, known: _Known, after: Snapshot) -> _Known:
+        """Tell what is different, unless another node has; then what it did not tell."""
+        while True:
+            batch = snapshots.difference(known.files, after)
+            if not batch.paths:
+                return _Known(after, known.turn)
+            told = _Known(after, known.turn + 1)
+            try:
+                await desk.tell([await self._arrived(root, desk, batch, (known, told))], self._memory(told))
+            except Conflict:
+                kept = self._read(await desk.memory())
+                if kept is None:  # its settings are others now: whoever changed them begins anew
+                    raise
+                known = kept
+                after = await asyncio.to_thread(snapshots.scan, root, self._wanted, after)
+            else:
+                return told
+
+    def _memory(self, known: _Known) -> dict[str, Any]:
+        return {"of": self._of, "turn": known.turn, "files": known.files}
+
+    def _read(self, memory: Any) -> _Known | None:  # noqa: ANN401  # what was kept
+        """Return what is remembered of this very folder and choice of files."""
+        if memory is None or memory["of"] != self._of:
+            return None
+        return _Known(snapshots.read(memory["files"]), memory["turn"])
+
+    async def _arrived(self, root: Path, desk: WatchDesk, batch: Batch, states: tuple[_Known, _Known]) -> Arrived:
+        paths = batch.paths
+        return Arrived(
+            type=TYPE,
+            key=_key(paths, *states),
+            data={"folder": str(self._path), "count": len(paths), **_told(batch)},
+            view={"paths": [*paths[: local.MOST_SHOWN]]},
+            subject=self._path.name or str(self._path),
+            occurred_at=desk.now(),
+            verified=local.VERIFIED,
+            trust=self._trust,
+            marks=await _authors(desk, [f"{root}{os.sep}{path}" for path in paths]),
+        )
+
+
+def _wanted(include: tuple[str, ...], exclude: tuple[str, ...]) -> Wanted:
+    try:
+        return Wanted(include, exclude)
+    except ValueError as error:
+        name = "include" if include else "exclude"
+        raise InvalidRequest.at(f"/settings/{name}", f"has a pattern that cannot be read: {error}") from error
+
+
+def _folder(path: Path) -> Path:
+    if not path.is_dir():
+        msg = f"There is no folder {path}."
+        raise FileNotFoundError(msg)
+    return path.resolve()
+
+
+def _identity(root: Path) -> tuple[int, int]:
+    try:
+        found = root.stat()
+    except FileNotFoundError:
+        msg = f"There is no folder {root} any more."
+        raise FileNotFoundError(msg) from None
+    return found.st_dev, found.st_ino
+
+
+def _key(paths: list[str], before: _Known, after: _Known) -> str:
+    content = [before.turn, [(path, _content(before, path), _content(after, path)) for path in paths]]
+    return f"fs:{sha256(msgspec.json.encode(content)).hexdigest()}"
+
+
+def _content(known: _Known, path: str) -> Any:  # noqa: ANN401  # anything that can be written down
+    entry = known.files.get(path)
+    return entry and (entry[0], entry[2] or entry[1])
+
+
+def _told(batch: Batch) -> dict[str, Any]:
+    """Return the paths by what became of them, as many as an event may have."""
+    room = local.MOST_KEPT
+    told: dict[str, Any] = {}
+    for name in ("added", "changed", "removed"):
+        told[name] = getattr(batch, name)[:room]
+        room -= len(told[name])
+    return told
+
+
+async def _authors(desk: WatchDesk, paths: list[str]) -> tuple[str, ...]:
+    """Return the runs that said they write these, the newest if there are many; none if nobody said so of one file."""
+    runs = await desk.written_by(paths)
+    found = sorted(set(runs.values())) if all(path in runs for path in paths) else []
+    return tuple(found[-reading.MOST_MARKS :])

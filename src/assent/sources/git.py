@@ -1,0 +1,247 @@
+"""A git repository on this machine: what was merged, pushed and received there, as its hooks wrote it down."""
+
+import asyncio
+import contextlib
+import fcntl
+import os
+import re
+import stat
+from collections.abc import AsyncGenerator, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+from assent.domain.canonical import Json
+from assent.domain.errors import InvalidRequest
+from assent.domain.instants import SECOND
+from assent.domain.trigger_events import Arrived, Trust
+from assent.ports import WatchDesk
+from assent.sources import git_spool, local, reading
+from assent.sources.git_commands import Place, git, place
+from assent.sources.git_spool import MERGED, PUSHED, RECEIVED, BadRecord, Move, Record
+from assent.sources.notices import notices
+from assent.sources.tools import SourceTools
+
+KNOWN = frozenset({"path", "events", "poll"})
+EVENTS = (MERGED, PUSHED, RECEIVED)
+QUIET = 0.2
+STANDBY_SECONDS = 3.0
+AT_ONCE = 200
+MOST_COMMITS = 200
+REMOTES, HEADS = "refs/remotes/", "refs/heads/"
+BY_PUSH = "update by push"
+LONGEST_ID = 100
+_SOURCE = re.compile(rb"(?:src_[0-9A-Za-z]{1,90})?")
+_WHEN = re.compile(r"@\{(\d+)\}$")
+_log = structlog.get_logger()
+
+
+class GitSource:
+    def __init__(self, settings: Mapping[str, Any], tools: SourceTools) -> None:
+        found = local.fields(settings, tools, known=KNOWN)
+        self._path = local.folder(found, tools)
+        self._poll = found.flag("poll")
+        self._events = local.texts(settings, "events") or EVENTS
+        if not set(self._events) <= set(EVENTS):
+            raise InvalidRequest.at("/settings/events", f"must be among {', '.join(EVENTS)}")
+        # Branches are named and commits are worded by whoever makes them.
+        self._trust = local.trust(settings, Trust.UNTRUSTED)
+
+    async def watch(self, desk: WatchDesk) -> None:
+        found = await asyncio.to_thread(place, self._path)
+        if found.spool.is_symlink() or not found.spool.is_dir():
+            msg = f"Assent's hooks are not installed in {self._path}: run `assent hooks install --repo {self._path}`."
+            raise OSError(msg)
+        async with _alone(found.spool, desk.source_id), notices(found.spool, poll=self._poll, recursive=False) as heard:
+            await self._drain(found, desk)
+            await desk.watching()
+            while found.spool.is_dir():
+                await heard.gathered(QUIET)
+                await self._drain(found, desk)
+
+    async def _drain(self, found: Place, desk: WatchDesk) -> None:
+        """Tell what was written down; a file goes when what it says is stored."""
+        for path in await asyncio.to_thread(_waiting, found.spool):
+            arrived = await asyncio.to_thread(self._read, found, path)
+            for start in range(0, len(arrived), AT_ONCE):
+                await desk.tell(arrived[start : start + AT_ONCE])
+            path.unlink(missing_ok=True)
+
+    def _read(self, found: Place, path: Path) -> list[Arrived]:
+        try:
+            record = git_spool.read(path)
+        except FileNotFoundError:
+            return []
+        except BadRecord as error:
+            _log.warning("spool_file_put_aside", repository=str(found.common), file=path.name, error=str(error))
+            with contextlib.suppress(FileNotFoundError):
+                path.rename(path.with_name(f".bad-{path.name}"))
+            return []
+        if record.event not in self._events or record.is_squash:
+            return []
+        read = {MERGED: _merged, PUSHED: _pushed, RECEIVED: _received}[record.event]
+        told = [each for move in record.moves for each in read(found, record, move)]
+        return [_arrived(found, record, each, self._trust) for each in told]
+
+
+@contextlib.asynccontextmanager
+async def _alone(spool: Path, source_id: str) -> AsyncGenerator[None]:
+    """Wait until no other node of this machine reads the spool; another source that does is a mistake."""
+    with os.fdopen(_lock_file(spool / ".lock"), "r+") as lock:
+        while not _locked(lock.fileno()):
+            lock.seek(0)
+            other = lock.read()
+            if other and other != source_id:
+                msg = f"Another source of Assent, {other}, tells what happens in this repository; one is enough."
+                raise OSError(msg)
+            await asyncio.sleep(STANDBY_SECONDS)
+        lock.seek(0)
+        lock.truncate(0)
+        lock.write(source_id)
+        lock.flush()
+        yield
+
+
+def _lock_file(path: Path) -> int:
+    """Open the file that says who reads the spool: a file of its own, never what a link leads to."""
+    msg = f"{path} is not a file that Assent made; remove it."
+    try:
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise OSError(msg) from error
+    seen = os.fstat(file)
+    said = os.pread(file, LONGEST_ID + 1, 0) if stat.S_ISREG(seen.st_mode) and seen.st_nlink == 1 else None
+    if said is None or not _SOURCE.fullmatch(said):
+        os.close(file)
+        raise OSError(msg)
+    return file
+
+
+def _locked(file: int) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _waiting(spool: Path) -> list[Path]:
+    try:
+        return git_spool.waiting(spool)
+    except FileNotFoundError:
+        return []
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """What happened to a ref, before it is an event."""
+
+    ref: str
+    """Empty where no branch was checked out."""
+    before: str | None
+    sha: str | None
+    action: str | None = None
+    more: Mapping[str, Json] = field(default_factory=dict[str, Json])
+
+    @property
+    def branch(self) -> str | None:
+        return self.ref.removeprefix(HEADS) if self.ref.startswith(HEADS) else None
+
+
+def _merged(_: Place, __: Record, move: Move) -> Iterator[_Told]:
+    if move.new != move.old:
+        yield _Told(move.ref if move.ref != "HEAD" else "", move.old, move.new)
+
+
+def _received(_: Place, __: Record, move: Move) -> Iterator[_Told]:
+    action = "created" if move.old is None else "deleted" if move.new is None else "updated"
+    more: dict[str, Json] = {"created": move.old is None, "deleted": move.new is None}
+    yield _Told(move.ref, move.old, move.new, action, more)
+
+
+def _pushed(found: Place, record: Record, move: Move) -> Iterator[_Told]:
+    """Tell a remote branch that a push has moved: a fetch moves it too, and only the reflog says which it was."""
+    if not move.ref.startswith(REMOTES) or move.new is None:
+        return
+    remote, branch = _split(found, move.ref.removeprefix(REMOTES))
+    if not branch or branch == "HEAD":
+        return
+    entries = _reflog(found, move.ref)
+    at = (record.at or 0) // SECOND
+    same = [n for n, entry in enumerate(entries) if entry[0] == move.new]
+    nearest = min(same, key=lambda n: abs(entries[n][2] - at), default=None)
+    if nearest is None or entries[nearest][1] != BY_PUSH:
+        return
+    before = entries[nearest + 1][0] if nearest + 1 < len(entries) else move.old
+    yield _Told(f"{HEADS}{branch}", before, move.new, more={"remote": remote})
+
+
+def _reflog(found: Place, ref: str) -> list[tuple[str, str, int]]:
+    """Return the commits that a ref has had, newest first, each with why and when it moved there."""
+    said = git(found.folder, "log", "-g", "-n", "1000", "--format=%H%x00%gs%x00%gd", "--date=unix", ref, "--") or ""
+    entries: list[tuple[str, str, int]] = []
+    for line in said.splitlines():
+        sha, why, selector = [*line.split("\0"), "", ""][:3]
+        when = _WHEN.search(selector)
+        entries.append((sha, why, int(when[1]) if when else 0))
+    return entries
+
+
+def _split(found: Place, rest: str) -> tuple[str, str]:
+    """Return remote and branch; both may have slashes in their names."""
+    names = (git(found.folder, "remote") or "").splitlines()
+    remote = max((each for each in names if rest.startswith(f"{each}/")), key=len, default=rest.partition("/")[0])
+    return remote, rest.removeprefix(f"{remote}/")
+
+
+def _arrived(found: Place, record: Record, told: _Told, trust: Trust) -> Arrived:
+    paths = _paths(found, told.before, told.sha)
+    view = reading.view(
+        repo=found.name,
+        branch=told.branch,
+        ref=told.ref,
+        sha=told.sha,
+        before=told.before,
+        action=told.action,
+        paths=[*paths[: local.MOST_SHOWN]],
+        **_facts(found, told.sha),
+    )
+    return Arrived(
+        type=f"git.{record.event}",
+        key=f"git:{record.name}:{told.ref}:{told.before or ''}:{told.sha or ''}",
+        data={"repository": str(found.common), **view, **told.more, **_counted(paths)},
+        view=view,
+        subject=reading.place(found.name, reading.after("@", told.branch or told.ref or told.sha)),
+        occurred_at=record.at,
+        verified=local.VERIFIED,
+        trust=trust,
+        marks=reading.marks(_messages(found, told.before, told.sha)),
+    )
+
+
+def _counted(paths: list[str]) -> dict[str, Json]:
+    return {"paths": [*paths[: local.MOST_KEPT]], "count": len(paths)} if paths else {}
+
+
+def _facts(found: Place, sha: str | None) -> dict[str, Json]:
+    """Return what the newest commit says, as its authors wrote it."""
+    said = git(found.folder, "log", "-1", "--format=%cn%x00%s", sha, "--") if sha else None
+    actor, _, title = (said or "").strip("\n").partition("\0")
+    return {name: text[: reading.LONGEST] for name, text in {"actor": actor, "title": title}.items() if text}
+
+
+def _paths(found: Place, before: str | None, sha: str | None) -> list[str]:
+    if not before or not sha:
+        return []
+    names = ("diff-tree", "-r", "-z", "--name-only", "--no-renames", "--no-ext-diff", "--no-textconv")
+    said = git(found.folder, *names, before, sha, "--") or ""
+    return sorted(filter(None, said.split("\0")))
+
+
+def _messages(found: Place, before: str | None, sha: str | None) -> str:
+    if not sha:
+        return ""
+    wanted = (f"{before}..{sha}", "-n", str(MOST_COMMITS)) if before else (sha, "-n", "1")
+    return git(found.folder, "log", "--format=%B", *wanted, "--") or ""

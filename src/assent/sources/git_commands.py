@@ -1,0 +1,97 @@
+"""Running git on somebody's repository: a clean environment, no hooks, no pager, no network, and never for long."""
+
+import os
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+PATIENCE = 20.0
+LARGEST = 32 * 1024 * 1024
+_QUIETLY = (
+    "--no-pager", "-c", "core.pager=cat", "-c", "core.fsmonitor=false", "-c", "log.showSignature=false",
+    "-c", "gpg.program=false", "-c", "protocol.allow=never",
+)  # fmt: skip
+"""A repository names programs in its configuration; none of them is run."""
+_WITHOUT_HOOKS = ("-c", "core.hooksPath=/dev/null")
+_KEPT = ("PATH", "HOME", "XDG_CONFIG_HOME", "SYSTEMROOT")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A repository, as seen from a folder in it."""
+
+    folder: Path
+    common: Path
+    """The folder that all its worktrees share."""
+    is_bare: bool
+
+    @property
+    def name(self) -> str:
+        own = self.common if self.is_bare or self.common.name != ".git" else self.common.parent
+        return own.name.removesuffix(".git") or own.name
+
+    @property
+    def spool(self) -> Path:
+        return self.common / "assent-spool"
+
+    @property
+    def script(self) -> Path:
+        return self.common / "assent-hook"
+
+
+def place(folder: Path) -> Place:
+    """Find the repository of a folder; raises OSError, whose text says what to do."""
+    if not folder.is_dir():
+        msg = f"There is no folder {folder}."
+        raise FileNotFoundError(msg)
+    done = _run(folder, [*_WITHOUT_HOOKS, "rev-parse", "--git-common-dir", "--is-bare-repository"])
+    if done.returncode:
+        said = done.stderr.decode(errors="replace").strip().splitlines()
+        msg = f"There is no git repository in {folder} that can be read: {said[0] if said else 'git does not say why'}"
+        raise OSError(msg)
+    common, is_bare = os.fsdecode(done.stdout).rstrip("\n").rsplit("\n", 1)
+    return Place(folder, (folder / common).resolve(), is_bare == "true")
+
+
+def git(folder: Path, *arguments: str) -> str | None:
+    """Return what a command prints, None if it fails; raises OSError if it does not end."""
+    done = _run(folder, [*_WITHOUT_HOOKS, *arguments])
+    return None if done.returncode else done.stdout[:LARGEST].decode(errors="backslashreplace")
+
+
+def plainly(folder: Path, *arguments: str) -> str | None:
+    """The same where the hooks of the repository stay where they are, for whoever asks about them."""
+    done = _run(folder, [*arguments])
+    return None if done.returncode else os.fsdecode(done.stdout)
+
+
+def version(folder: Path) -> tuple[int, int]:
+    said = (plainly(folder, "version") or "").split()
+    numbers = [part for part in (said[2] if len(said) > 2 else "").split(".") if part.isdigit()]  # noqa: PLR2004
+    return (int(numbers[0]), int(numbers[1])) if len(numbers) > 1 else (0, 0)
+
+
+def _run(folder: Path, arguments: list[str]) -> subprocess.CompletedProcess[bytes]:
+    environment = {name: os.environ[name] for name in _KEPT if name in os.environ}
+    environment |= {
+        "LC_ALL": "C",
+        "GIT_TERMINAL_PROMPT": "0",
+        "GIT_OPTIONAL_LOCKS": "0",
+        "GIT_NO_LAZY_FETCH": "1",
+        "GIT_PAGER": "cat",
+    }
+    try:
+        return subprocess.run(  # noqa: S603  # no shell; refs and commits are checked by whoever reads them
+            ["git", "-C", str(folder), *_QUIETLY, *arguments],  # noqa: S607  # the git that its user has
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=PATIENCE,
+            check=False,
+        )
+    except FileNotFoundError:
+        msg = "There is no git on this machine."
+        raise OSError(msg) from None
+    except subprocess.TimeoutExpired:
+        msg = f"git did not answer within {PATIENCE:.0f} seconds in {folder}."
+        raise OSError(msg) from None

@@ -1,0 +1,142 @@
+"""A source that calls us: verified over the raw bytes, then read, then put into the words that all sources share."""
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+from urllib.parse import parse_qs
+
+from assent.domain.canonical import Json, is_object, strict_loads
+from assent.domain.errors import InvalidRequest, MalformedJson
+from assent.domain.instants import SECOND
+from assent.domain.templates import fill, gaps
+from assent.domain.trigger_events import WINDOW, Arrived
+from assent.ports import Incoming
+from assent.sources.fields import Fields
+from assent.sources.reading import Told, marks
+from assent.sources.signatures import Check, Proof
+
+FORM = "application/x-www-form-urlencoded"
+LONGEST_HEADER = 500
+LONGEST_KEY = 300
+ALWAYS_KEPT = ("content-type", "user-agent")
+
+Headers: TypeAlias = Mapping[str, str]
+Reader: TypeAlias = Callable[[Headers, Json], Told]
+
+
+@dataclass(frozen=True, slots=True)
+class Provider:
+    """What is the same for all sources of one kind."""
+
+    name: str
+    read: Reader
+    ids: tuple[str, ...] = ()
+    """The headers that name a delivery, the same when it is sent again; the first that is there counts."""
+    kept: tuple[str, ...] = ()
+    """The headers that are stored, beside its kind of body and who says to have sent it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """How an event came: its bytes, and what its sender calls it."""
+
+    proof: Proof
+    body: bytes
+    key: str | None
+    delivery: str | None
+    headers: Headers
+
+
+class ProviderHook:
+    def __init__(self, provider: Provider, fields: Fields, check: Check) -> None:
+        self._provider = provider
+        self._fields = fields
+        self._check = check
+
+    def take(self, incoming: Incoming, *, key: str | None) -> list[Arrived]:
+        proof = self._check(incoming, key)
+        body = json_of(incoming)
+        data = strict_loads(body)
+        if not is_object(data):
+            raise InvalidRequest.at("/", "must be an object")
+        headers = incoming.headers
+        told = self._provider.read(headers, data)
+        delivery = proof.id or next((headers[each] for each in self._provider.ids if headers.get(each)), None)
+        named = delivery or told.id
+        found = f"{self._provider.name}:{named}" if named else None
+        kept = kept_headers(headers, self._provider.kept)
+        return [arrived(told, data, Sent(proof, body, found, delivery, kept), self._fields)]
+
+
+def arrived(told: Told, data: Json, sent: Sent, fields: Fields) -> Arrived:
+    """Put an event together. Without a name of its own, equal bytes are the same event for a while."""
+    own = sent.key or _filled(told, data, sent, fields)
+    return Arrived(
+        type=told.type,
+        key=_short(own) if own else f"sha256:{hashed(sent.body)}",
+        data=data,
+        view=told.view,
+        subject=told.subject,
+        occurred_at=told.occurred_at,
+        verified=sent.proof.how,
+        trust=fields.trust,
+        delivery_id=_printable(sent.delivery or told.id),
+        headers=sent.headers,
+        marks=marks(*told.said) if told.said is not None else marks(sent.body.decode("latin-1")),
+        # What may be said again for longer, as its signed time may be early or late, is known for as long.
+        window=None if own else max(WINDOW, 2 * sent.proof.tolerance * SECOND),
+    )
+
+
+def json_of(incoming: Incoming) -> bytes:
+    """Return the JSON of a body; GitHub and its likes may send it inside a form."""
+    if not incoming.headers.get("content-type", "").startswith(FORM):
+        return incoming.body
+    try:
+        found = parse_qs(incoming.body.decode("ascii"), strict_parsing=True, max_num_fields=10)
+        return found["payload"][0].encode("utf-8")
+    except (ValueError, KeyError) as error:
+        msg = "The form has no field payload that holds JSON."
+        raise MalformedJson(msg) from error
+
+
+def hashed(body: bytes) -> str:
+    return hashlib.sha256(body).hexdigest()
+
+
+def kept_headers(headers: Headers, names: tuple[str, ...]) -> dict[str, str]:
+    wanted = {name: _printable(headers.get(name)) for name in (*ALWAYS_KEPT, *names)}
+    return {name: value for name, value in wanted.items() if value}
+
+
+def _filled(told: Told, data: Json, sent: Sent, fields: Fields) -> str | None:
+    if fields.dedup is None:
+        return None
+    seen = {
+        **told.view,
+        # Keys count for one source, and nobody knows yet how deep an event is.
+        "source": "-",
+        "depth": 0,
+        "type": told.type,
+        "subject": told.subject,
+        "trust": fields.trust.value,
+        "verified": sent.proof.how,
+        "data": data,
+    }
+    # Events that lack what tells them apart are not all the same one.
+    return None if gaps(fields.dedup, seen) else f"dedup:{fill(fields.dedup, seen)}"
+
+
+def _short(key: str) -> str:
+    """A sender may name its events at any length; an index may not."""
+    fits = len(key) <= LONGEST_KEY and key.isprintable()
+    return key if fits else f"{key[:100] if key.isascii() and key.isprintable() else 'id'}#{_digest(key)}"
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _printable(value: str | None) -> str | None:
+    return value[:LONGEST_HEADER] if value and value.isprintable() else None

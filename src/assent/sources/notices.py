@@ -1,0 +1,130 @@
+"""What changes in a folder, as the system tells it: gathered until there is quiet."""
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+from watchfiles import watch
+
+STEP = 50
+"""Milliseconds between two looks at what the system has told."""
+BREATH = 200
+LONGEST_NOISE = 30.0
+"""Seconds after which a change is told although there is still no quiet."""
+LOOK_SECONDS = 30.0
+"""Without any change, somebody looks after so many seconds whether the folder is still the same."""
+
+
+class Notices:
+    """The paths that the system says have changed; `gathered` waits for them."""
+
+    def __init__(self) -> None:
+        self._paths: set[str] = set()
+        self._bell = asyncio.Event()
+        self._failed: Exception | None = None
+
+    def ring(self, paths: set[str]) -> None:
+        self._paths |= paths
+        self._bell.set()
+
+    def fail(self, error: Exception) -> None:
+        self._failed = error
+        self._bell.set()
+
+    async def gathered(self, quiet: float) -> set[str]:
+        """Wait until something has changed and nothing more does; nothing is returned after a long silence."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LOOK_SECONDS):
+                await self._bell.wait()
+        if self._bell.is_set():
+            await self._until_quiet(quiet)
+        self.check()
+        found, self._paths = self._paths, set()
+        self._bell.clear()
+        return found
+
+    def check(self) -> None:
+        if self._failed is not None:
+            raise self._failed
+
+    async def _until_quiet(self, quiet: float) -> None:
+        last = asyncio.get_running_loop().time() + LONGEST_NOISE
+        while self._failed is None:
+            self._bell.clear()
+            until = min(asyncio.get_running_loop().time() + quiet, last)
+            try:
+                async with asyncio.timeout_at(until):
+                    await self._bell.wait()
+            except TimeoutError:
+                return
+
+
+@contextlib.asynccontextmanager
+async def notices(folder: Path, *, poll: bool, recursive: bool = True) -> AsyncGenerator[Notices]:
+    """Watch a folder in a thread of its own; when this is entered, no change is missed any more.
+
+    Raises OSError where the system cannot watch.
+    """
+    loop = asyncio.get_running_loop()
+    found, begun, stopped = Notices(), asyncio.Event(), threading.Event()
+
+    def tell(paths: set[str]) -> None:
+        begun.set()
+        if paths:
+            found.ring(paths)
+
+    def failed(error: Exception) -> None:
+        found.fail(error)
+        begun.set()
+
+    def run() -> None:
+        try:
+            changes = watch(
+                folder,
+                watch_filter=None,
+                debounce=BREATH,
+                step=STEP,
+                rust_timeout=BREATH,
+                yield_on_timeout=True,
+                force_polling=poll or None,
+                recursive=recursive,
+                raise_interrupt=False,
+            )
+            for batch in changes:
+                if stopped.is_set():
+                    return
+                loop.call_soon_threadsafe(tell, {path for _, path in batch})
+        except Exception as error:  # noqa: BLE001  # raised again where somebody waits for it
+            with contextlib.suppress(RuntimeError):  # the loop may be gone
+                loop.call_soon_threadsafe(failed, _words(error, folder))
+
+    thread = threading.Thread(target=run, name="watching", daemon=True)
+    thread.start()
+    try:
+        await begun.wait()
+        found.check()
+        yield found
+    finally:
+        stopped.set()
+
+
+def _words(error: Exception, folder: Path) -> OSError:
+    """Say what a person can do about it."""
+    text = str(error)
+    if "watch limit" in text or "No space left" in text or "os error 28" in text:
+        msg = (
+            f"The system cannot watch as many folders as there are in {folder}: raise fs.inotify.max_user_watches, "
+            "watch a smaller folder, or set `poll: true`."
+        )
+        return OSError(msg)
+    if "os error 24" in text or "Too many open files" in text:
+        msg = f"The system has no watch left for {folder}: raise fs.inotify.max_user_instances, or set `poll: true`."
+        return OSError(msg)
+    if isinstance(error, FileNotFoundError):
+        return FileNotFoundError(f"There is no folder {folder}.")
+    if isinstance(error, PermissionError):
+        msg = f"{folder}, or a folder in it, may not be read by the user that Assent runs as."
+        return PermissionError(msg)
+    return OSError(f"{folder} cannot be watched: {text}.")

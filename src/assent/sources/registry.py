@@ -1,0 +1,55 @@
+"""The sources there are: a new one is a file beside this one, and a line here."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from assent.ports import Hook, Watcher
+from assent.sources import bitbucket, circleci, files, git, gitea, github, gitlab, jenkins, jira, schedule, webhook
+from assent.sources.fields import COMMON
+from assent.sources.tools import SourceTools
+
+__all__ = ["COMMON", "KINDS", "SourceKind", "Way"]
+
+
+class Way(StrEnum):
+    """How its events come."""
+
+    HOOK = "hook"
+    """It calls /hooks/{source}."""
+    WATCH = "watch"
+    """It is on this machine and watched by one node."""
+    CLOCK = "clock"
+    """Time itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceKind:
+    """One kind of source, before it has settings."""
+
+    name: str
+    way: Way
+    make: Callable[[Mapping[str, Any], SourceTools], Hook | Watcher | None]
+    """Read the settings and return the source, or raise InvalidRequest.at("/settings/…", …) for what is wrong.
+
+    Nothing is returned for a schedule, whose settings are only checked.
+    """
+    secrets: frozenset[str] = frozenset()
+    """The settings that must be references to secrets."""
+
+
+KINDS: dict[str, SourceKind] = {
+    "bitbucket": SourceKind("bitbucket", Way.HOOK, bitbucket.make, bitbucket.SECRETS),
+    "circleci": SourceKind("circleci", Way.HOOK, circleci.make, circleci.SECRETS),
+    "forgejo": SourceKind("forgejo", Way.HOOK, gitea.make_forgejo, gitea.SECRETS),
+    "gitea": SourceKind("gitea", Way.HOOK, gitea.make_gitea, gitea.SECRETS),
+    "github": SourceKind("github", Way.HOOK, github.make, github.SECRETS),
+    "gitlab": SourceKind("gitlab", Way.HOOK, gitlab.make, gitlab.SECRETS),
+    "jenkins": SourceKind("jenkins", Way.HOOK, jenkins.make, jenkins.SECRETS),
+    "jira": SourceKind("jira", Way.HOOK, jira.make, jira.SECRETS),
+    "webhook": SourceKind("webhook", Way.HOOK, webhook.WebhookSource, webhook.SECRETS),
+    "files": SourceKind("files", Way.WATCH, files.FilesSource),
+    "git": SourceKind("git", Way.WATCH, git.GitSource),
+    "schedule": SourceKind("schedule", Way.CLOCK, schedule.make),
+}

@@ -1,0 +1,127 @@
+"""What goes into an export for auditors: events with what they say, and how everything stands."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from assent.domain.canonical import Json
+from assent.ports import Session
+from assent.store.sql import Row
+
+_SAID = "{e}.type, {e}.actor, {e}.at, {e}.metadata, {e}.previous, {e}.hash"
+_BREAKPOINTS = f"""
+    SELECT l.position, l.subject_id, l.seq, {_SAID.format(e="e")} FROM assent_leaves l
+    JOIN assent_events e ON e.breakpoint_id = l.subject_id AND e.seq = l.seq"""
+_RULES = f"""
+    SELECT l.position, l.subject_id, l.seq, {_SAID.format(e="e")} FROM assent_leaves l
+    JOIN assent_rule_events e ON e.rule_id = l.subject_id AND e.seq = l.seq"""
+_RANGE = " WHERE l.position >= :first AND l.position < :upto"
+_OF_PROJECT = " AND EXISTS (SELECT 1 FROM assent_{table} p WHERE p.id = {subject} AND p.project_id = :project_id)"
+_UNSIGNED = f"""
+    SELECT NULL, u.subject_id, u.seq, {_SAID.format(e="e")} FROM assent_unsigned_events u
+    JOIN {{table}} e ON e.{{subject}} = u.subject_id AND e.seq = u.seq
+    WHERE (u.subject_id, u.seq) > (:after_id, :after_seq)"""
+_STANDING = """
+    SELECT ordinal, id, project_id, status, decision, digest, version, head, purged_at, agent_id, run_id, title, gate,
+           tags, payload
+    FROM assent_breakpoints WHERE ordinal > :after"""
+_RULE_COLUMNS = ("id", "project", "pattern", "action", "version", "head")
+_RULE_ROWS = "SELECT id, project_id, pattern, action, version, head FROM assent_rules"
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedEvent:
+    """An event of a breakpoint or of a rule, and its place in the log if it has one."""
+
+    of: str
+    position: int
+    subject_id: str
+    seq: int
+    type: str
+    actor: str
+    at: int
+    metadata: Mapping[str, Json]
+    previous: str
+    hash: str
+
+    @property
+    def place(self) -> tuple[str, int]:
+        return self.subject_id, self.seq
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How a breakpoint stands, and the content that its digest is of, unless it was purged."""
+
+    place: int
+    id: str
+    project: str
+    status: str
+    decision: str | None
+    digest: str
+    version: int
+    head: str
+    content: Mapping[str, Json] | None
+
+
+class AuditExport:
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def logged(self, first: int, end: int, *, project: str | None) -> list[LoggedEvent]:
+        """Return the events of a part of the log, in its order."""
+        params = {"first": first, "upto": end, "project_id": project}
+        found = self._both(_BREAKPOINTS + _RANGE, _RULES + _RANGE, params, project, "l.subject_id")
+        return sorted(found, key=lambda each: each.position)
+
+    def unsigned(self, after: tuple[str, int], *, limit: int, project: str | None) -> list[LoggedEvent]:
+        """Return events that no checkpoint covers yet, those of one thing after the other."""
+        params = {"after_id": after[0], "after_seq": after[1], "limit": limit, "project_id": project}
+        end = " ORDER BY u.subject_id, u.seq LIMIT :limit"
+        breakpoints = _UNSIGNED.format(table="assent_events", subject="breakpoint_id")
+        rules = _UNSIGNED.format(table="assent_rule_events", subject="rule_id")
+        found = self._both(breakpoints, rules, params, project, "u.subject_id", end)
+        return sorted(found, key=lambda each: each.place)[:limit]
+
+    def _both(  # the two kinds of events, alike
+        self, breakpoints: str, rules: str, params: Mapping[str, Any], project: str | None, subject: str, end: str = ""
+    ) -> list[LoggedEvent]:
+        found: list[LoggedEvent] = []
+        for of, statement in (("breakpoint", breakpoints), ("rule", rules)):
+            test = "" if project is None else _OF_PROJECT.format(table=f"{of}s", subject=subject)
+            found += [_event(of, row) for row in self._session.all(statement + test + end, params)]
+        return found
+
+    def breakpoints(self, after: int, *, limit: int, project: str | None) -> list[Standing]:
+        test = "" if project is None else " AND project_id = :project_id"
+        params = {"after": after, "limit": limit, "project_id": project}
+        rows = self._session.all(f"{_STANDING}{test} ORDER BY ordinal LIMIT :limit", params)
+        return [_standing(row) for row in rows]
+
+    def rules(self, *, project: str | None) -> list[dict[str, Any]]:
+        test = "" if project is None else " WHERE project_id = :project_id"
+        rows = self._session.all(f"{_RULE_ROWS}{test} ORDER BY id", {"project_id": project})
+        return [dict(zip(_RULE_COLUMNS, row, strict=True)) for row in rows]
+
+
+def _event(of: str, row: Row) -> LoggedEvent:
+    position, subject_id, seq, kind, actor, at, metadata, *chain = row
+    return LoggedEvent(of, position or 0, subject_id, seq, kind, actor, at, msgspec.json.decode(metadata), *chain)
+
+
+def _standing(row: Sequence[Any]) -> Standing:
+    place, id_, project, status, decision, digest, version, head, *rest = row
+    purged_at, agent_id, run_id, title, gate, tags, payload = rest
+    content = {
+        "project": project,
+        "agentId": agent_id,
+        "runId": run_id,
+        "title": title,
+        "gate": gate,
+        "tags": msgspec.json.decode(tags),
+        "payload": msgspec.json.decode(payload),
+    }
+    kept = content if purged_at is None else None
+    return Standing(place, id_, project, status, decision, digest, version, head, kept)

@@ -1,0 +1,61 @@
+"""What came from elsewhere: written as it ended, without telling anybody of it."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from assent.domain.access import Actor, Kind
+from assent.domain.importing import Retold, name_of
+from assent.ports import Session
+from assent.store.breakpoints import (
+    INSERT,
+    INSERT_EVENT,
+    INSERT_LABEL,
+    INSERT_SEARCH,
+    UPDATE,
+    UPDATE_LABELS,
+    Breakpoints,
+    NewRows,
+    row_of,
+)
+from assent.store.sql import among
+
+_MOVED = (
+    "id", "status", "decision", "updated_at", "ended_at", "ended_by", "result", "version", "head", "comments", "votes",
+)  # fmt: skip
+# Nobody answers before they have an account: the account of an author is as old as the first thing they said.
+UPDATE_SINCE = "UPDATE assent_people SET created_at = :at WHERE id = :id AND created_at > :at"
+
+
+class Imports:
+    def __init__(self, session: Session, breakpoints: Breakpoints, new_id: Callable[[str], str]) -> None:
+        self._session = session
+        self._breakpoints = breakpoints
+        self._new_id = new_id
+
+    def known(self, ids: Sequence[str]) -> frozenset[str]:
+        """Return which of these are there already."""
+        test, params = among("id", ids, self._session.dialect)
+        return frozenset(row[0] for row in self._session.all(f"SELECT id FROM assent_breakpoints WHERE {test}", params))
+
+    def since(self, person_id: str, at: int) -> None:
+        self._session.change(UPDATE_SINCE, {"id": person_id, "at": at})
+
+    def add(self, retold: Retold, *, search: str, people: Mapping[str, str]) -> None:
+        """Write it as it was raised, then what was said, then its end: an answer to what has ended is refused."""
+        session, ended = self._session, retold.ended
+        rows = NewRows.of(retold.raised, retold.events, search=search)
+        session.write(INSERT, [rows.row])
+        if session.dialect == "sqlite":
+            session.write(INSERT_SEARCH, [{"search": search}])
+        session.write(INSERT_EVENT, rows.events)
+        if rows.labels:
+            session.write(INSERT_LABEL, rows.labels)
+        for said in retold.comments:
+            author = Actor(Kind.PERSON, name_of(said.author))
+            self._breakpoints.add_comment(
+                self._new_id("fb"), ended.id, author=author, comment=said.comment or "", at=said.at
+            )
+        if retold.response is not None:
+            self._breakpoints.put_response(ended.id, retold.response, person_id=people[retold.response.person])
+        after = row_of(ended)
+        session.write(UPDATE, [{name: after[name] for name in _MOVED} | {"expected": retold.raised.version}])
+        session.write(UPDATE_LABELS, [{"id": ended.id, "status": ended.status.value}])

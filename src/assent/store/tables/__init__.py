@@ -1,0 +1,6 @@
+"""Every table, once, for both databases; the migrations must add up to exactly this."""
+
+from assent.store.tables import audit, breakpoints, delegation, people, policy, runs, triggers
+from assent.store.tables.base import metadata
+
+__all__ = ["audit", "breakpoints", "delegation", "metadata", "people", "policy", "runs", "triggers"]

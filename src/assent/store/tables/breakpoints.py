@@ -1,0 +1,289 @@
+"""Breakpoints, and all that is said and decided about them."""
+
+import sqlalchemy as sa
+from sqlalchemy import BigInteger, CheckConstraint, Column, ForeignKey, Index, Integer, LargeBinary, Table, Text
+
+from assent.store.tables.base import metadata, number, text
+
+# SQLite makes an INTEGER PRIMARY KEY the row's own number, which full-text search points at.
+_Ordinal = BigInteger().with_variant(Integer, "sqlite")
+
+breakpoints = Table(
+    "assent_breakpoints",
+    metadata,
+    Column("ordinal", _Ordinal, primary_key=True, autoincrement=True),
+    Column("id", Text, nullable=False, unique=True),
+    Column("project_id", Text, ForeignKey("assent_projects.id"), nullable=False),
+    text("status"),
+    text("decision", null=True),
+    text("agent_id"),
+    text("run_id", null=True),
+    text("title", null=True),
+    text("question", null=True),
+    text("gate"),
+    text("payload"),
+    text("tags"),
+    text("seats"),
+    text("strategy"),
+    text("risk", null=True),
+    text("priority"),
+    number("attempt", null=True),
+    text("on_timeout"),
+    number("ttl_seconds", null=True),
+    text("callback_url", null=True),
+    text("digest"),
+    number("created_at"),
+    text("created_by"),
+    text("created_by_id"),
+    number("due_at"),
+    text("auto_approval"),
+    text("warnings"),
+    number("updated_at"),
+    number("ended_at", null=True),
+    text("ended_by", null=True),
+    text("result", null=True),
+    number("version"),
+    text("head"),
+    number("comments"),
+    number("votes"),
+    text("search"),
+    number("purged_at", null=True),
+    CheckConstraint("status IN ('waiting','released','expired','cancelled')", name="status"),
+    CheckConstraint("(status = 'released') = (decision IS NOT NULL)", name="decision"),
+    CheckConstraint("decision IN ('approved','rejected')", name="decision_word"),
+    CheckConstraint("(status = 'waiting') = (ended_by IS NULL)", name="ended"),
+    # Fail closed in the database too: only a person or a rule approves, and nobody approves what they created.
+    CheckConstraint(
+        "decision IS NULL OR decision <> 'approved' OR ended_by LIKE 'person:%' OR ended_by LIKE 'rule:%'",
+        name="approver",
+    ),
+    CheckConstraint("decision IS NULL OR ended_by NOT LIKE 'agent:%'", name="no_agent_decides"),
+    CheckConstraint("decision IS NULL OR ended_by <> created_by", name="not_own"),
+    Index("ix_assent_breakpoints_status_created", "project_id", "status", "created_at", "id"),
+    Index("ix_assent_breakpoints_agent", "project_id", "agent_id", "status", "created_at", "id"),
+    Index("ix_assent_breakpoints_status_due", "project_id", "status", "due_at", "id"),
+    Index("ix_assent_breakpoints_status_updated", "project_id", "status", "updated_at", "id"),
+    Index("ix_assent_breakpoints_gate", "project_id", "gate", "status", "created_at", "id"),
+    Index(
+        "ix_assent_breakpoints_run",
+        "project_id",
+        "run_id",
+        "created_at",
+        "id",
+        sqlite_where=sa.text("run_id IS NOT NULL"),
+        postgresql_where=sa.text("run_id IS NOT NULL"),
+    ),
+    Index(
+        "ix_assent_breakpoints_waiting_due",
+        "due_at",
+        sqlite_where=sa.text("status = 'waiting'"),
+        postgresql_where=sa.text("status = 'waiting'"),
+    ),
+    # What may be purged some day, oldest end first.
+    Index(
+        "ix_assent_breakpoints_unpurged",
+        "project_id",
+        "ended_at",
+        sqlite_where=sa.text("ended_at IS NOT NULL AND purged_at IS NULL"),
+        postgresql_where=sa.text("ended_at IS NOT NULL AND purged_at IS NULL"),
+    ),
+    # How often people approved in a row: what rules decided does not count.
+    Index(
+        "ix_assent_breakpoints_streak",
+        "project_id",
+        "gate",
+        "agent_id",
+        "ended_at",
+        "decision",
+        "ended_by",
+        sqlite_where=sa.text("decision IS NOT NULL AND ended_by NOT LIKE 'rule:%'"),
+        postgresql_where=sa.text("decision IS NOT NULL AND ended_by NOT LIKE 'rule:%'"),
+    ),
+)
+
+# Tags ("t:…") and experts ("e:…") with what a filtered page needs, so that its key alone serves filter and order.
+labels = Table(
+    "assent_labels",
+    metadata,
+    Column("project_id", Text, primary_key=True),
+    Column("label", Text, primary_key=True),
+    Column("status", Text, primary_key=True),
+    Column("created_at", BigInteger, primary_key=True),
+    Column("id", Text, ForeignKey("assent_breakpoints.id"), primary_key=True),
+    text("agent_id"),
+    Index("ix_assent_labels_id", "id"),
+    # A frequent tag with an agent that never carries it: without this, every row of the tag is looked at.
+    Index("ix_assent_labels_agent", "project_id", "label", "agent_id", "status", "created_at", "id"),
+    sqlite_with_rowid=False,
+)
+
+responses = Table(
+    "assent_responses",
+    metadata,
+    Column("breakpoint_id", Text, ForeignKey("assent_breakpoints.id"), primary_key=True),
+    # A response belongs to a person: the foreign key is what keeps agents from deciding.
+    Column("person_id", Text, ForeignKey("assent_people.id"), primary_key=True),
+    text("person"),
+    number("approved"),
+    number("at"),
+    number("first_at"),
+    text("via"),
+    text("comment", null=True),
+    text("option", null=True),
+    text("answers", null=True),
+    text("edits", null=True),
+    text("seat", null=True),
+    text("in_place_of"),
+    number("override"),
+    text("digest", null=True),
+    sqlite_with_rowid=False,
+)
+
+comments = Table(
+    "assent_comments",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("breakpoint_id", Text, ForeignKey("assent_breakpoints.id"), nullable=False),
+    text("author"),
+    text("comment"),
+    number("created_at"),
+    Index("ix_assent_comments_breakpoint", "breakpoint_id", "created_at", "id"),
+)
+
+events = Table(
+    "assent_events",
+    metadata,
+    Column("breakpoint_id", Text, ForeignKey("assent_breakpoints.id"), primary_key=True),
+    Column("seq", BigInteger, primary_key=True, autoincrement=False),
+    text("type"),
+    text("actor"),
+    number("at"),
+    text("metadata"),
+    text("previous"),
+    text("hash"),
+    # The second lock on "decided once": one terminal event per breakpoint, whatever the code does.
+    Index(
+        "uq_assent_events_terminal",
+        "breakpoint_id",
+        unique=True,
+        sqlite_where=sa.text("type IN ('released','expired','cancelled')"),
+        postgresql_where=sa.text("type IN ('released','expired','cancelled')"),
+    ),
+    Index("ix_assent_events_at", "at", "breakpoint_id", "seq"),
+    sqlite_with_rowid=False,
+)
+
+files = Table(
+    "assent_files",
+    metadata,
+    Column("project_id", Text, ForeignKey("assent_projects.id"), primary_key=True),
+    Column("sha256", Text, primary_key=True),
+    number("size"),
+    Column("content", LargeBinary, nullable=False),
+    number("created_at"),
+)
+
+breakpoint_files = Table(
+    "assent_breakpoint_files",
+    metadata,
+    Column("breakpoint_id", Text, ForeignKey("assent_breakpoints.id"), primary_key=True),
+    Column("n", BigInteger, primary_key=True, autoincrement=False),
+    text("path"),
+    text("format"),
+    text("language", null=True),
+    text("sha256", null=True),
+    number("size", null=True),
+    Index(
+        "ix_assent_breakpoint_files_sha256",
+        "sha256",
+        sqlite_where=sa.text("sha256 IS NOT NULL"),
+        postgresql_where=sa.text("sha256 IS NOT NULL"),
+    ),
+    sqlite_with_rowid=False,
+)
+
+# While a hold stands, nothing it covers is purged: one breakpoint, or without one the whole project.
+holds = Table(
+    "assent_holds",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("project_id", Text, ForeignKey("assent_projects.id"), nullable=False),
+    Column("breakpoint_id", Text, ForeignKey("assent_breakpoints.id"), nullable=True),
+    text("reason"),
+    text("placed_by"),
+    number("placed_at"),
+    text("lifted_by", null=True),
+    number("lifted_at", null=True),
+    CheckConstraint("(lifted_by IS NULL) = (lifted_at IS NULL)", name="lifted"),
+    Index(
+        "ix_assent_holds_standing",
+        "project_id",
+        "breakpoint_id",
+        sqlite_where=sa.text("lifted_at IS NULL"),
+        postgresql_where=sa.text("lifted_at IS NULL"),
+    ),
+)
+
+# An answer given on a page, until its undo window ends; nobody but the person who gave it sees it.
+held_answers = Table(
+    "assent_held_answers",
+    metadata,
+    Column("breakpoint_id", Text, ForeignKey("assent_breakpoints.id"), primary_key=True),
+    Column("person_id", Text, ForeignKey("assent_people.id"), primary_key=True),
+    text("project_id"),
+    text("answer"),
+    number("override"),
+    text("via"),
+    text("batch", null=True),
+    number("due_at"),
+    number("created_at"),
+    Index("ix_assent_held_answers_due", "due_at"),
+    Index("ix_assent_held_answers_person", "person_id", "batch"),
+    sqlite_with_rowid=False,
+)
+
+# Who looks after it: a label that gives no right and takes none.
+claims = Table(
+    "assent_claims",
+    metadata,
+    Column("breakpoint_id", Text, ForeignKey("assent_breakpoints.id"), primary_key=True),
+    text("project_id"),
+    Column("person_id", Text, ForeignKey("assent_people.id"), nullable=False),
+    text("by"),
+    number("at"),
+    sqlite_with_rowid=False,
+)
+
+snoozes = Table(
+    "assent_snoozes",
+    metadata,
+    Column("person_id", Text, ForeignKey("assent_people.id"), primary_key=True),
+    Column("breakpoint_id", Text, ForeignKey("assent_breakpoints.id"), primary_key=True),
+    number("until"),
+    Index("ix_assent_snoozes_breakpoint", "breakpoint_id"),
+    sqlite_with_rowid=False,
+)
+
+# Named lists: the part of the inbox's address behind the question mark.
+views = Table(
+    "assent_views",
+    metadata,
+    Column("person_id", Text, ForeignKey("assent_people.id"), primary_key=True),
+    Column("project_id", Text, ForeignKey("assent_projects.id"), primary_key=True),
+    Column("name", Text, primary_key=True),
+    text("query"),
+    number("at"),
+    sqlite_with_rowid=False,
+)
+
+idempotency = Table(
+    "assent_idempotency",
+    metadata,
+    Column("principal_id", Text, primary_key=True),
+    Column("key", Text, primary_key=True),
+    text("fingerprint"),
+    text("breakpoint_id"),
+    number("created_at"),
+    Index("ix_assent_idempotency_created", "created_at"),
+    sqlite_with_rowid=False,
+)

@@ -1,0 +1,121 @@
+"""People, tokens, projects, and how they come in."""
+
+import sqlalchemy as sa
+from sqlalchemy import BigInteger, CheckConstraint, Column, ForeignKey, Index, Table, Text
+
+from assent.store.tables.base import metadata, number, text
+
+projects = Table(
+    "assent_projects",
+    metadata,
+    Column("id", Text, primary_key=True),
+    text("name"),
+    Column("owner_id", Text, ForeignKey("assent_people.id"), nullable=True),
+    text("policy"),
+    number("created_at"),
+    # Counts every change of the rules and the policy: whoever keeps them read knows whether they still stand.
+    Column("rulebook", BigInteger, nullable=False, server_default="0"),
+)
+
+people = Table(
+    "assent_people",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("name", Text, nullable=False, unique=True),
+    text("display_name"),
+    text("email", null=True),
+    text("password_hash", null=True),
+    number("active"),
+    number("created_at"),
+)
+
+grants = Table(
+    "assent_grants",
+    metadata,
+    Column("person_id", Text, ForeignKey("assent_people.id"), primary_key=True),
+    Column("project_id", Text, primary_key=True),
+    Column("role", Text, primary_key=True),
+    CheckConstraint("role IN ('viewer','reviewer','rule-admin','auditor','admin')", name="role"),
+)
+
+groups = Table(
+    "assent_groups",
+    metadata,
+    Column("project_id", Text, ForeignKey("assent_projects.id"), primary_key=True),
+    Column("name", Text, primary_key=True),
+    number("created_at"),
+)
+
+group_members = Table(
+    "assent_group_members",
+    metadata,
+    Column("project_id", Text, primary_key=True),
+    Column("group_name", Text, primary_key=True),
+    Column("person_id", Text, ForeignKey("assent_people.id"), primary_key=True),
+    sa.ForeignKeyConstraint(
+        ["project_id", "group_name"],
+        ["assent_groups.project_id", "assent_groups.name"],
+        ondelete="CASCADE",
+        name="fk_assent_group_members_group",
+    ),
+)
+
+tokens = Table(
+    "assent_tokens",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("project_id", Text, ForeignKey("assent_projects.id"), nullable=False),
+    text("kind"),
+    text("name"),
+    Column("person_id", Text, ForeignKey("assent_people.id"), nullable=True),
+    text("roles"),
+    text("gates"),
+    text("agent_ids"),
+    number("creates_per_minute", null=True),
+    Column("secret_hash", Text, nullable=False, unique=True),
+    number("created_at"),
+    text("created_by"),
+    number("expires_at", null=True),
+    number("last_used_at", null=True),
+    number("revoked_at", null=True),
+    CheckConstraint("kind IN ('agent','person','service')", name="kind"),
+    # An agent token can carry neither a person nor a role: nothing it holds could ever decide.
+    CheckConstraint("(kind = 'person') = (person_id IS NOT NULL)", name="person"),
+    CheckConstraint("kind = 'person' OR roles = '[]'", name="roles"),
+)
+
+sessions = Table(
+    "assent_sessions",
+    metadata,
+    Column("id_hash", Text, primary_key=True),
+    Column("person_id", Text, ForeignKey("assent_people.id"), nullable=False),
+    text("csrf"),
+    number("created_at"),
+    number("seen_at"),
+    number("expires_at"),
+    text("project_id", null=True),
+    Index("ix_assent_sessions_person", "person_id"),
+)
+
+# Who a person is at an identity provider: its own name for them, never their e-mail address.
+identities = Table(
+    "assent_identities",
+    metadata,
+    Column("issuer", Text, primary_key=True),
+    Column("subject", Text, primary_key=True),
+    Column("person_id", Text, ForeignKey("assent_people.id"), nullable=False),
+    number("linked_at"),
+    text("linked_by"),
+    Index("ix_assent_identities_person", "person_id"),
+    sqlite_with_rowid=False,
+)
+
+sign_in_links = Table(
+    "assent_sign_in_links",
+    metadata,
+    Column("secret_hash", Text, primary_key=True),
+    Column("person_id", Text, ForeignKey("assent_people.id"), nullable=False),
+    text("purpose"),
+    number("expires_at"),
+    number("used_at", null=True),
+)

@@ -1,0 +1,225 @@
+"""Triggers as they stand; those that were removed stay, so that what they started can be explained."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import msgspec
+
+from assent.domain.errors import Conflict, InvalidRequest, NotFound
+from assent.domain.triggers import Trigger, TriggerState
+from assent.domain.triggers_file import checked, written
+from assent.ports import Session
+from assent.store.sql import among, insert
+
+LONGEST_REASON = 500
+COLUMNS = (
+    "id", "project_id", "name", "content", "state", "because", "version", "origin", "created_by", "created_at",
+    "updated_by", "updated_at", "removed_at", "fired_at", "alarm_id",
+)  # fmt: skip
+INSERT = insert("assent_triggers", COLUMNS, suffix="ON CONFLICT (project_id, name) WHERE removed_at IS NULL DO NOTHING")
+SELECT = f"SELECT {', '.join(COLUMNS)} FROM assent_triggers"
+UPDATE = """
+    UPDATE assent_triggers
+    SET content = :content, state = :state, because = :because, version = version + 1,
+        updated_by = :updated_by, updated_at = :now
+    WHERE id = :id AND version = :version AND removed_at IS NULL"""
+REMOVE = """
+    UPDATE assent_triggers SET removed_at = :now, updated_by = :by, updated_at = :now
+    WHERE id = :id AND removed_at IS NULL"""
+SET_STATE = """
+    UPDATE assent_triggers
+    SET state = :state, because = :because, alarm_id = COALESCE(:alarm_id, alarm_id), version = version + 1,
+        updated_by = :by, updated_at = :now
+    WHERE id = :id AND state <> :state AND removed_at IS NULL"""
+# A breakpoint that has ended, or that asks about what somebody has settled already.
+ANSWERED = f"""
+    SELECT {", ".join(f"t.{name}" for name in COLUMNS)}
+    FROM assent_triggers t JOIN assent_breakpoints b ON b.id = t.alarm_id
+    WHERE b.status <> 'waiting' OR t.state <> 'suspended' OR t.removed_at IS NOT NULL ORDER BY t.id LIMIT :limit"""
+VERSIONS = """
+    SELECT id, version, updated_at FROM assent_triggers
+    WHERE project_id = :project_id AND removed_at IS NULL ORDER BY name"""
+ALARMED = "UPDATE assent_triggers SET alarm_id = :alarm_id WHERE id = :id"
+NOTE_FIRED = "UPDATE assent_triggers SET fired_at = :now WHERE id = :id"
+# Two people who write the triggers of one project wait for each other.
+WAIT = "SELECT pg_advisory_xact_lock(hashtextextended(:project_id, 7241003))"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredTrigger:
+    id: str
+    project: str
+    trigger: Trigger
+    said: TriggerState = TriggerState.ENABLED
+    """The state that its text asks for; whoever suspended or resumed it since has changed only `state`."""
+    because: str | None = None
+    version: int = 1
+    origin: str = "api"
+    created_by: str = "system"
+    created_at: int = 0
+    updated_by: str = "system"
+    updated_at: int = 0
+    removed_at: int | None = None
+    fired_at: int | None = None
+    alarm_id: str | None = None
+
+    @property
+    def name(self) -> str:
+        return self.trigger.name
+
+    @property
+    def edition(self) -> tuple[int, int]:
+        """Differs whenever it says something else; a version alone may have been taken back with its transaction."""
+        return self.version, self.updated_at
+
+    @property
+    def state(self) -> TriggerState:
+        return self.trigger.state
+
+
+class Triggers:
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def wait_for_others(self, project: str) -> None:
+        if self._session.dialect == "postgresql":
+            self._session.all(WAIT, {"project_id": project})
+
+    def add(self, stored: StoredTrigger) -> None:
+        if self._session.change(INSERT, _row(stored)) != 1:
+            msg = f"A trigger called {stored.name} exists already."
+            raise Conflict(msg)
+
+    def save(self, stored: StoredTrigger, *, now: int) -> StoredTrigger:
+        """Write what it says and its state, if it is still the version that was read; return it as it is now."""
+        self._session.news = True
+        row = _row(stored)
+        params = {name: row[name] for name in ("id", "content", "state", "because", "version", "updated_by")} | {
+            "now": now
+        }
+        if self._session.change(UPDATE, params) != 1:
+            msg = f"The trigger {stored.name} was changed or removed by somebody else; read it again."
+            raise Conflict(msg)
+        return self.get(stored.id, project=stored.project)
+
+    def set_state(
+        self,
+        trigger_id: str,
+        state: TriggerState,
+        *,
+        because: str | None,
+        alarm_id: str | None,
+        now: int,
+        by: str = "system",
+    ) -> bool:
+        """Switch it; False if it was so already. Without a new alarm the one there is stays, until it is over."""
+        self._session.news = True
+        reason = because and because[:LONGEST_REASON]
+        params = {"id": trigger_id, "state": state.value, "because": reason, "alarm_id": alarm_id, "now": now, "by": by}
+        return self._session.change(SET_STATE, params) == 1
+
+    def remove(self, trigger_id: str, *, now: int, by: str = "system") -> bool:
+        self._session.news = True
+        return self._session.change(REMOVE, {"id": trigger_id, "now": now, "by": by}) == 1
+
+    def find(self, trigger_id: str) -> StoredTrigger | None:
+        """Return a trigger, also one that was removed."""
+        rows = self._session.all(f"{SELECT} WHERE id = :id", {"id": trigger_id})
+        return _trigger(rows[0]) if rows else None
+
+    def current(self, trigger_id: str, known: StoredTrigger | None) -> StoredTrigger | None:
+        """Return a trigger, also one that was removed; its text is read only if it is not the version that is known."""
+        rows = self._session.all(f"{SELECT} WHERE id = :id", {"id": trigger_id})
+        if not rows:
+            return None
+        found = dict(zip(COLUMNS, rows[0], strict=True))
+        if known is None or known.edition != (found["version"], found["updated_at"]):
+            return _readable(rows[0])
+        return replace(known, removed_at=found["removed_at"], alarm_id=found["alarm_id"])
+
+    def get(self, trigger_id: str, *, project: str) -> StoredTrigger:
+        """Return one that stands, by its id or its name."""
+        # An id never leads to another trigger that is named so.
+        statement = (
+            f"{SELECT} WHERE (id = :id OR name = :id) AND project_id = :project_id AND removed_at IS NULL"
+            " ORDER BY CASE WHEN id = :id THEN 0 ELSE 1 END"
+        )
+        rows = self._session.all(statement, {"id": trigger_id, "project_id": project})
+        if not rows:
+            msg = f"There is no trigger {trigger_id} in this project."
+            raise NotFound(msg)
+        return _trigger(rows[0])
+
+    def in_project(self, project: str) -> list[StoredTrigger]:
+        statement = f"{SELECT} WHERE project_id = :project_id AND removed_at IS NULL ORDER BY name"
+        return [_trigger(row) for row in self._session.all(statement, {"project_id": project})]
+
+    def projects(self, origin: str) -> set[str]:
+        statement = "SELECT DISTINCT project_id FROM assent_triggers WHERE origin = :origin AND removed_at IS NULL"
+        return {row[0] for row in self._session.all(statement, {"origin": origin})}
+
+    def versions(self, project: str) -> dict[str, tuple[int, int]]:
+        """Return the ids of what stands, in their order, with the `edition` of each: reading them takes far longer."""
+        return {row[0]: (row[1], row[2]) for row in self._session.all(VERSIONS, {"project_id": project})}
+
+    def these(self, trigger_ids: Sequence[str]) -> list[StoredTrigger]:
+        """Return triggers by their ids; one that cannot be read any more is there, and matches nothing."""
+        test, params = among("id", list(trigger_ids), self._session.dialect)
+        return [_readable(row) for row in self._session.all(f"{SELECT} WHERE {test}", params)]
+
+    def answered(self, *, limit: int) -> list[StoredTrigger]:
+        """Return those whose alarm is over, one way or another."""
+        return [_readable(row) for row in self._session.all(ANSWERED, {"limit": limit})]
+
+    def asks(self) -> bool:
+        """Whether any waits for a person."""
+        return bool(self._session.all("SELECT 1 FROM assent_triggers WHERE alarm_id IS NOT NULL LIMIT 1", {}))
+
+    def alarmed(self, trigger_id: str, alarm_id: str | None) -> None:
+        """Note which breakpoint asks whether it may go on; none, when that is over."""
+        self._session.write(ALARMED, [{"id": trigger_id, "alarm_id": alarm_id}])
+
+    def note_fired(self, trigger_id: str, now: int) -> None:
+        self._session.write(NOTE_FIRED, [{"id": trigger_id, "now": now}])
+
+
+def _row(stored: StoredTrigger) -> dict[str, Any]:
+    content = written(replace(stored.trigger, state=stored.said))
+    return {
+        "id": stored.id,
+        "project_id": stored.project,
+        "name": stored.name,
+        "content": msgspec.json.encode(content).decode(),
+        "state": stored.state.value,
+        "because": stored.because,
+        "version": stored.version,
+        "origin": stored.origin,
+        "created_by": stored.created_by,
+        "created_at": stored.created_at,
+        "updated_by": stored.updated_by,
+        "updated_at": stored.updated_at,
+        "removed_at": stored.removed_at,
+        "fired_at": stored.fired_at,
+        "alarm_id": stored.alarm_id,
+    }
+
+
+def _trigger(row: Sequence[Any]) -> StoredTrigger:
+    found = dict(zip(COLUMNS, row, strict=True))
+    del found["name"]
+    content, state, project = found.pop("content"), found.pop("state"), found.pop("project_id")
+    as_written = checked(msgspec.json.decode(content))
+    trigger = replace(as_written, state=TriggerState(state))
+    return StoredTrigger(**found, project=project, trigger=trigger, said=as_written.state)
+
+
+def _readable(row: Sequence[Any]) -> StoredTrigger:
+    try:
+        return _trigger(row)
+    except InvalidRequest as error:
+        found = dict(zip(COLUMNS, row, strict=True))
+        name, state, project = found.pop("name"), found.pop("state"), found.pop("project_id")
+        del found["content"]
+        trigger = Trigger(name=name, on="", run="", state=TriggerState(state), note=error.message)
+        return StoredTrigger(**found, project=project, trigger=trigger)

@@ -1,0 +1,190 @@
+"""One event: what it is, why each trigger did or did not match, what came of it; and the ways to try it again."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+from starlette.responses import Response
+from starlette.routing import Route
+
+from assent.domain.canonical import Json, is_array, is_object
+from assent.domain.errors import AssentError
+from assent.domain.runs import Run
+from assent.domain.trigger_events import EventState, TriggerEvent, envelope
+from assent.domain.triggers import FiringState
+from assent.http.addresses import known_event_id
+from assent.services.triggering import WholeEvent
+from assent.store.firings import Firing
+from assent.store.transaction import Transaction
+from assent.store.triggers import StoredTrigger
+from assent.web import render, rendering
+from assent.web.admin.frame import text
+from assent.web.frame import Site, Visit, redirect, route
+from assent.web.triggers.frame import plural, reading, ruling, said, trigger_page
+from assent.web.triggers.trials import Told, Tried, shown, told_trace
+
+RUN = "run_"
+LISTED = ("id", "data", "specversion", "datacontenttype")
+"""What of the envelope is told elsewhere on the page, or says nothing."""
+
+
+def routes(site: Site) -> list[Route]:
+    one = "/events/{event_id}"
+    return [
+        route(one, reading(event_page), site),
+        route(one + "/test", reading(test), site),
+        route(one + "/replay", ruling(replay), site, method="POST"),
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """An event or a run in the chain of what led to what."""
+
+    event: TriggerEvent | None = None
+    run: Run | None = None
+    here: bool = False
+    below: "list[Link]" = field(default_factory=list["Link"])
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """An event and all that is known about it, of one moment."""
+
+    whole: WholeEvent
+    runs: Mapping[str, Run]
+    triggers: Sequence[StoredTrigger]
+    source_stands: bool
+    titles: Mapping[str, str]
+    """Of the breakpoints that hold its firings."""
+
+
+def look(tx: Transaction, *, visit: Visit, event_id: str) -> Sight:
+    whole = visit.site.triggering.event(tx, event_id, by=visit.who)
+    runs = dict(whole.runs)
+    # The runs between the events of the chain.
+    wanted = {each.causation_id for each in (*whole.chain, whole.event) if (each.causation_id or "").startswith(RUN)}
+    for run_id in sorted(each for each in wanted if each and each not in runs):
+        found = tx.runs.find(run_id, project=visit.who.project)
+        if found is not None:
+            runs[run_id] = found
+    source = tx.sources.find(whole.event.source_id)
+    held = [each.breakpoint_id for each in whole.firings if each.breakpoint_id]
+    return Sight(
+        whole,
+        runs,
+        visit.site.triggers.listed(tx, by=visit.who),
+        source is not None and source.removed_at is None,
+        tx.deliveries.titles(held) if held else {},
+    )
+
+
+def sentence(event: TriggerEvent, firings: Sequence[Firing]) -> str:
+    """Say what became of an event."""
+    if event.state is EventState.RECEIVED:
+        return "It has not been held against the triggers yet."
+    if event.state is EventState.FAILED:
+        return "It could not be handled. Replay it, or have it sent again, once the reason is gone."
+    if not firings:
+        return "No trigger matched, so it started nothing."
+    started = len({each.run_id for each in firings if each.run_id})
+    held = sum(each.state is FiringState.HELD for each in firings)
+    dead = sum(each.state is FiringState.DEAD for each in firings)
+    parts = [f"started {plural(started, 'run')}"] if started else []
+    parts += [f"{plural(held, 'firing')} {'waits' if held == 1 else 'wait'}"] if held else []
+    parts += [f"{plural(dead, 'firing')} {'was' if dead == 1 else 'were'} given up"] if dead else []
+    matched = plural(len({each.trigger_id for each in firings}), "trigger")
+    return f"{matched} matched: it {'; '.join(parts)}." if started else _not_started(matched, parts)
+
+
+def _not_started(matched: str, parts: Sequence[str]) -> str:
+    return f"{matched} matched: {'; '.join(parts)}." if parts else f"{matched} matched, but nothing was started."
+
+
+def chain(sight: Sight) -> list[Link]:
+    """Order the chain as a tree, the first event at its root; what led to an event stands above it."""
+    events = {each.id: each for each in (*sight.whole.chain, sight.whole.event)}
+    if len(events) == 1 and not sight.whole.runs and not sight.whole.event.causation_id:
+        return []
+    nodes = {each.id: Link(event=each, here=each.id == sight.whole.event.id) for each in events.values()}
+    nodes |= {each.id: Link(run=each) for each in sight.runs.values()}
+    roots: list[Link] = []
+    for node_id, parent_id in _parents(sight, events):
+        parent = nodes.get(parent_id or "")
+        (parent.below if parent is not None else roots).append(nodes[node_id])
+    return roots
+
+
+def _parents(sight: Sight, events: Mapping[str, TriggerEvent]) -> Iterator[tuple[str, str | None]]:
+    """Yield what stands in the chain, in order of time, and what it came from."""
+    found = [(each.received_at, each.id, each.causation_id) for each in events.values()]
+    found += [(each.created_at, each.id, each.cause.event_id if each.cause else None) for each in sight.runs.values()]
+    for _, node_id, parent_id in sorted(found, key=lambda each: (each[0], each[1])):
+        yield node_id, parent_id
+
+
+def traces(event: TriggerEvent) -> list[Told]:
+    """Those that matched first, then those that nearly did."""
+    kept = event.trace if is_array(event.trace) else []
+    found = [told_trace(dict(each)) for each in kept if is_object(each)]
+    return sorted(found, key=lambda each: (not each.matched, bool(each.problem), each.missed, each.trigger))
+
+
+async def event_page(visit: Visit) -> Response:
+    return await _event_page(visit)
+
+
+async def _event_page(visit: Visit, error: AssentError | None = None) -> Response:
+    event_id = known_event_id(visit.request.path_params["event_id"])
+    sight = await visit.site.database.read(partial(look, visit=visit, event_id=event_id))
+    event = sight.whole.event
+    facts = {name: value for name, value in envelope(event).items() if name not in LISTED}
+    body = render.pretty(event.arrived.data)
+    return await trigger_page(
+        "trigger_event.html",
+        "events",
+        visit=visit,
+        error=error,
+        problem=said(error) if error else None,
+        event=event,
+        outcome=sentence(event, sight.whole.firings),
+        sight=sight,
+        facts=facts,
+        view={name: _plain(value) for name, value in event.arrived.view.items()},
+        traces=traces(event),
+        ids={each.name: each.id for each in sight.triggers},
+        firings=sight.whole.firings,
+        roots=chain(sight),
+        data_tree=partial(rendering.json_tree, body),
+        data_text=body,
+    )
+
+
+def _plain(value: Json) -> str:
+    return ", ".join(map(str, value)) if is_array(value) else str(value)
+
+
+async def replay(visit: Visit) -> Response:
+    """Repeat it as a new event, held against all triggers or one."""
+    event_id = known_event_id(visit.request.path_params["event_id"])
+    only = text(visit.form, "trigger")
+    use_case = partial(visit.site.triggering.replay, event_id=event_id, by=visit.who, trigger=only)
+    try:
+        made = await visit.site.database.write(use_case)
+    except AssentError as error:
+        return await _event_page(visit, error)
+    return redirect(f"/events/{made.id}?done=replayed")
+
+
+async def test(visit: Visit) -> Response:
+    """Hold it against the triggers as they stand now; nothing is started."""
+    event_id = known_event_id(visit.request.path_params["event_id"])
+
+    def use_case(tx: Transaction) -> tuple[TriggerEvent, list[Tried]]:
+        event = visit.site.triggering.event(tx, event_id, by=visit.who).event
+        trials = visit.site.triggering.try_out(tx, by=visit.who, event=event)
+        return event, [shown(event, each) for each in trials]
+
+    event, tried = await visit.site.database.read(use_case)
+    tried.sort(key=lambda each: (not each.told.matched, each.told.missed, each.told.trigger))
+    return await trigger_page("trigger_event_test.html", "events", visit=visit, event=event, tried=tried)

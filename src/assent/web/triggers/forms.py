@@ -1,0 +1,164 @@
+"""A trigger as it stands in a form, and the way between the form and the file's shape."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from assent.domain.canonical import Json, is_array, strict_loads
+from assent.domain.errors import AssentError, InvalidRequest, MalformedJson, PatternError
+from assent.domain.triggers import WhenFull
+from assent.web.triggers.frame import Fault, pointer_of, said
+
+FIELDS = (
+    "id", "on", "run", "inputs", "once", "debounce-quiet", "debounce-max", "debounce-key", "concurrency-limit",
+    "concurrency-when_full", "concurrency-key", "hold", "hold-gate", "hold-question", "hold-expert", "hold-when",
+    "breaker-limit", "breaker-within", "max_depth", "agent_id", "enabled", "note",
+)  # fmt: skip
+"""The controls of the form; those with a dash belong to the part in front of it."""
+STATES = {
+    "true": "On: it starts runs",
+    "suspended": "Suspended: events queue, and nothing runs",
+    "false": "Off: events pass by",
+}
+WHEN_FULL = {
+    WhenFull.QUEUE.value: "wait in a queue",
+    WhenFull.SKIP.value: "skip the new one",
+    WhenFull.REPLACE.value: "keep only the newest waiting",
+    WhenFull.CANCEL.value: "cancel what runs, start the new one",
+}
+LABELS = {
+    "id": "Name", "on": "On", "run": "Process", "inputs": "Inputs", "once": "Only once for", "enabled": "State",
+    "debounce-quiet": "Quiet for", "debounce-max": "At most", "debounce-key": "Quiet for each",
+    "concurrency-limit": "At the same time", "concurrency-when_full": "When that is full",
+    "concurrency-key": "Counted for each", "hold-gate": "Gate", "hold-question": "Question",
+    "hold-expert": "Experts", "hold-when": "Only for events", "breaker-limit": "Suspend it after",
+    "breaker-within": "Within", "max_depth": "Most runs in a chain", "agent_id": "Agent", "note": "Note",
+}  # fmt: skip
+_PARTS = {
+    "debounce": ("quiet", "max", "key"),
+    "concurrency": ("limit", "when_full", "key"),
+    "hold": ("gate", "question", "expert", "when"),
+    "breaker": ("limit", "within"),
+}
+_FIRST = {"debounce": "debounce-quiet", "concurrency": "concurrency-limit", "hold": "hold-gate"} | {
+    "breaker": "breaker-limit"
+}
+_NUMBERS = frozenset({"concurrency-limit", "breaker-limit", "max_depth"})
+_ENABLED: dict[str, Json] = {"true": True, "false": False, "suspended": "suspended"}
+
+
+@dataclass(frozen=True, slots=True)
+class Typed:
+    """What stands in the controls."""
+
+    values: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    @classmethod
+    def of(cls, form: Mapping[str, str]) -> "Typed":
+        return cls({name: form.get(name, "").strip() for name in FIELDS})
+
+    @classmethod
+    def from_body(cls, body: Mapping[str, Any]) -> "Typed":
+        """Take a trigger as it is written in the file."""
+        found = {name: _shown(body[name]) for name in ("id", "on", "run", "once", "agent_id", "note") if name in body}
+        found["inputs"] = "\n".join(f"{name} = {_as_line(value)}" for name, value in body.get("inputs", {}).items())
+        found["max_depth"] = _shown(body.get("max_depth"))
+        found["enabled"] = {True: "true", False: "false"}.get(body.get("enabled", True), "suspended")
+        for part, names in _PARTS.items():
+            held = body.get(part)
+            if isinstance(held, Mapping):
+                found |= {f"{part}-{name}": _shown(held[name]) for name in names if name in held}
+        found["hold"] = "yes" if body.get("hold") else ""
+        return cls(found)
+
+    def __getitem__(self, name: str) -> str:
+        return self.values.get(name, "")
+
+    def body(self) -> dict[str, Any]:
+        """Return it as the file would say it; nothing for what was left empty."""
+        found: dict[str, Any] = {name: self[name] for name in ("id", "on", "run")}
+        found["inputs"] = inputs(self["inputs"])
+        found |= {name: self[name] for name in ("once", "agent_id", "note") if self[name]}
+        if self["max_depth"]:
+            found["max_depth"] = _number("max_depth", self["max_depth"])
+        found |= {part: given for part in ("debounce", "concurrency", "breaker") if (given := self._part(part))}
+        if self["hold"]:
+            found["hold"] = self._part("hold") or True
+        found["enabled"] = _ENABLED.get(self["enabled"], True)
+        return found
+
+    def _part(self, part: str) -> dict[str, Any]:
+        typed = {name: self[f"{part}-{name}"] for name in _PARTS[part]}
+        if part == "concurrency" and not typed["limit"] and not typed["key"]:
+            return {}
+        given: dict[str, Any] = {name: value for name, value in typed.items() if value}
+        numbers = [name for name in given if f"{part}-{name}" in _NUMBERS]
+        given |= {name: _number(f"{part}/{name}", given[name]) for name in numbers}
+        if "expert" in given:
+            given["expert"] = [each.strip() for each in given["expert"].replace(",", "\n").splitlines() if each.strip()]
+        return given
+
+    @property
+    def more(self) -> bool:
+        """Whether anything is set of what is rarely needed."""
+        return any(self[name] for name in ("breaker-limit", "breaker-within", "max_depth", "agent_id"))
+
+
+def inputs(typed: str) -> dict[str, Json]:
+    """Read lines `name = value`: a value that reads as JSON is what it says, anything else is text."""
+    found: dict[str, Json] = {}
+    for n, line in enumerate(typed.splitlines(), start=1):
+        if not line.strip():
+            continue
+        name, equals, value = line.partition("=")
+        name = name.strip()
+        if not equals or not name:
+            raise InvalidRequest.at(
+                "/inputs", f"line {n} must be a name, = and a value, as in repo = {{{{ event.repo }}}}"
+            )
+        if name in found:
+            raise InvalidRequest.at("/inputs", f"line {n}: {name} stands there already")
+        found[name] = _read(value.strip())
+    return found
+
+
+def _read(text: str) -> Json:
+    try:
+        return strict_loads(text.encode())
+    except (MalformedJson, UnicodeEncodeError):
+        return text
+
+
+def _as_line(value: Json) -> str:
+    """Write a value so that it is read as the same again."""
+    if isinstance(value, str) and value == value.strip() and len(value.splitlines()) == 1 and _read(value) == value:
+        return value
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _shown(value: Json) -> str:
+    if value is None:
+        return ""
+    return "\n".join(map(str, value)) if is_array(value) else str(value)
+
+
+def _number(pointer: str, typed: str) -> int:
+    if not (typed.isascii() and typed.isdigit() and len(typed) < 10):  # noqa: PLR2004  # more than any limit of ours
+        raise InvalidRequest.at(f"/{pointer}", "must be a whole number")
+    return int(typed)
+
+
+def fault(error: AssentError) -> Fault:
+    """Lead from the place in a trigger to the control that it was typed in."""
+    if isinstance(error, PatternError):
+        return Fault(error.message, "on")
+    pointer, detail = pointer_of(error)
+    parts = pointer.strip("/").split("/")
+    control = f"{parts[0]}-{parts[1]}" if len(parts) > 1 and parts[0] in _PARTS else _FIRST.get(parts[0], parts[0])
+    if control not in LABELS:
+        control = _FIRST.get(parts[0], "")
+    if not control:
+        return Fault(said(error))
+    inside = f" {parts[1]}" if parts[0] == "inputs" and len(parts) > 1 else ""
+    return Fault(f"{LABELS[control]}{inside}: {detail}", control)

@@ -1,0 +1,17 @@
+"""Every page about triggers and its address."""
+
+from starlette.routing import Route
+
+from assent.web.frame import Site
+from assent.web.triggers import event, events, firings, schedule, sources, triggers
+
+
+def routes(site: Site) -> list[Route]:
+    return [
+        *triggers.routes(site),
+        *events.routes(site),  # before one event: /events/live is none
+        *event.routes(site),
+        *firings.routes(site),
+        *sources.routes(site),
+        *schedule.routes(site),
+    ]

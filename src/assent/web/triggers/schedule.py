@@ -1,0 +1,131 @@
+"""The schedule: when each schedule ticks next, in its own time zone and in UTC, and what it missed."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from itertools import islice, takewhile
+from zoneinfo import ZoneInfo
+
+from starlette.responses import Response
+from starlette.routing import Route
+
+from assent.domain import schedules
+from assent.domain.errors import InvalidRequest
+from assent.domain.schedules import ON_TIME, Missed, Schedule
+from assent.domain.trigger_events import TriggerEvent
+from assent.services.channels import FROM_FILE
+from assent.store.sources import StoredSource
+from assent.store.transaction import Transaction
+from assent.web.frame import Site, Visit, route
+from assent.web.runs import duration
+from assent.web.triggers.frame import pointer_of, reading, trigger_page
+
+KIND = "schedule"
+AHEAD = 5
+LAST = 5
+MOST_MISSED = 1_000
+"""Where counting what was missed stops."""
+MEANS = {
+    Missed.LAST: "of those missed, the last is made up for",
+    Missed.SKIP: "those missed are left out",
+    Missed.ALL: "all those missed are made up for",
+}
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def routes(site: Site) -> list[Route]:
+    return [route("/schedule", reading(schedule), site)]
+
+
+@dataclass(frozen=True, slots=True)
+class Instant:
+    at: int
+    local: str
+    utc: str
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """A tick that came, and how many before it did not."""
+
+    event: TriggerEvent
+    instant: Instant
+    late: int
+    missed: int
+
+    @property
+    def on_time(self) -> bool:
+        return self.late <= ON_TIME
+
+    @property
+    def lateness(self) -> str:
+        return duration(self.late)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    source: StoredSource
+    zone: str = ""
+    cron: str = ""
+    means: str = ""
+    ahead: Sequence[Instant] = ()
+    ticks: Sequence[Tick] = ()
+    overdue: bool = False
+    problem: str | None = None
+    fixed: bool = False
+
+
+def instant(at: int, zone: ZoneInfo) -> Instant:
+    moment = _EPOCH + timedelta(microseconds=at)
+    return Instant(
+        at, moment.astimezone(zone).strftime("%a %Y-%m-%d %H:%M:%S %Z"), moment.strftime("%Y-%m-%d %H:%M:%S")
+    )
+
+
+def entry(tx: Transaction, source: StoredSource, *, visit: Visit) -> Entry:
+    fixed = source.origin == FROM_FILE
+    try:
+        found = schedules.read(source.settings)
+    except InvalidRequest as error:
+        return Entry(source=source, problem=pointer_of(error)[1], fixed=fixed)
+    zone = ZoneInfo(str(source.settings.get("timezone", "UTC")))
+    now = visit.site.clock.now()
+    events = visit.site.triggering.events(tx, {"source_id": source.id}, by=visit.who, before=None, limit=LAST + 1)
+    return Entry(
+        source=source,
+        zone=zone.key,
+        cron=found.cron,
+        means=MEANS[found.missed],
+        ahead=[instant(each, zone) for each in islice(found.after(now), AHEAD)] if source.enabled else (),
+        ticks=ticks(found, [each for each in events if each.replay_of is None], zone),
+        overdue=source.enabled and source.next_at is not None and source.next_at < now - ON_TIME,
+        problem=source.problem,
+        fixed=fixed,
+    )
+
+
+def ticks(found: Schedule, events: Sequence[TriggerEvent], zone: ZoneInfo) -> list[Tick]:
+    """Tell the last ticks, newest first, each with how many instants before it passed in silence."""
+    told: list[Tick] = []
+    for n, event in enumerate(events[:LAST]):
+        at = event.arrived.occurred_at or event.received_at
+        earlier = events[n + 1].arrived.occurred_at if n + 1 < len(events) else None
+        missed = _between(found, earlier, at) if earlier is not None else 0
+        told.append(Tick(event, instant(at, zone), max(0, event.received_at - at), missed))
+    return told
+
+
+def _between(found: Schedule, earlier: int, later: int) -> int:
+    passed = takewhile(lambda each: each < later, found.after(earlier))
+    return sum(1 for _ in islice(passed, MOST_MISSED))
+
+
+def look(tx: Transaction, *, visit: Visit) -> list[Entry]:
+    sources = visit.site.sources.listed(tx, by=visit.who)
+    return [entry(tx, each, visit=visit) for each in sources if each.kind == KIND]
+
+
+async def schedule(visit: Visit) -> Response:
+    entries = await visit.site.database.read(partial(look, visit=visit))
+    return await trigger_page("trigger_schedule.html", "schedule", visit=visit, entries=entries, most=MOST_MISSED)

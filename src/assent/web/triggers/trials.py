@@ -1,0 +1,108 @@
+"""What a trigger would do with events that came: tried without any effect."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from assent.domain.canonical import Json, is_array, is_object
+from assent.domain.trigger_events import TriggerEvent
+from assent.domain.triggers import Trace, Trigger, told
+from assent.services.triggering import Trial
+from assent.store.transaction import Transaction
+from assent.web import render
+from assent.web.frame import Visit
+
+MOST = 20
+"""How many of the newest events a draft is held against."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One predicate, what it met, and whether it held."""
+
+    part: str
+    actual: str
+    sign: str
+    word: str
+    note: str = ""
+
+
+_SIGNS = {True: ("✓", "held"), False: ("✗", "did not hold"), None: ("?", "cannot be said")}
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """Why one trigger did or did not match."""
+
+    trigger: str
+    matched: bool
+    parts: Sequence[Part]
+    problem: str = ""
+    note: str = ""
+
+    @property
+    def missed(self) -> int:
+        return sum(each.sign != "✓" for each in self.parts)
+
+
+def parts_of(findings: Json) -> list[Part]:
+    """Read the findings of a kept trace; what is odd in it is left out."""
+    found: list[Part] = []
+    for each in findings if is_array(findings) else ():
+        if not is_object(each):
+            continue
+        held = each.get("held")
+        sign, word = _SIGNS[held if isinstance(held, bool) else None]
+        note = str(each.get("note") or "")
+        actual = "" if note == "not given" else _actual(each.get("actual"))
+        found.append(Part(str(each.get("part", "")), actual, sign, word, note))
+    return found
+
+
+def _actual(value: Json) -> str:
+    return value if isinstance(value, str) else render.pretty(value).replace("\n", " ")
+
+
+def told_trace(kept: Mapping[str, Json]) -> Told:
+    return Told(
+        str(kept.get("trigger", "")),
+        kept.get("matched") is True,
+        parts_of(kept.get("findings")),
+        str(kept.get("problem") or ""),
+        str(kept.get("note") or ""),
+    )
+
+
+def told_of(found: Trace) -> Told:
+    return told_trace(told(found))
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """One event, and what a trigger would do with it."""
+
+    event: TriggerEvent
+    trial: Trial
+    told: Told
+    inputs: str
+
+    @property
+    def starts(self) -> bool:
+        return self.told.matched and not self.trial.problem
+
+
+def shown(event: TriggerEvent, trial: Trial) -> Tried:
+    given = {name: value for name, value in (trial.inputs or {}).items() if name not in {"event", "events"}}
+    return Tried(event, trial, told_of(trial.trace), render.pretty(given) if given else "")
+
+
+def against_newest(tx: Transaction, *, visit: Visit, draft: Trigger, first: str = "") -> list[Tried]:
+    """Hold a draft against an event that was asked for, and against the newest ones."""
+    newest = visit.site.triggering.events(tx, {}, by=visit.who, before=None, limit=MOST)
+    ids = [*([first] if first else []), *(each.id for each in newest if each.id != first)]
+    found: list[Tried] = []
+    for event_id in ids:
+        event = tx.trigger_events.get(event_id, project=visit.who.project)
+        found += [
+            shown(event, each) for each in visit.site.triggering.try_out(tx, by=visit.who, event=event, drafts=[draft])
+        ]
+    return found

@@ -1,0 +1,97 @@
+"""What the doctor says of Claude Code's settings is what the real client does with them when a gate fails."""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import claude_agent_sdk
+import pytest
+
+from assent.domain.checkup import Document, Machine, Severity
+from assent.domain.claude_checkup import claude_findings
+from tests.support.messages_api import Asked, Turn, has_tool, heard, messages_api
+
+CLAUDE = Path(claude_agent_sdk.__file__).parent / "_bundled" / "claude"
+QUIET = {
+    "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+    "DISABLE_AUTOUPDATER": "1",
+    "DISABLE_ERROR_REPORTING": "1",
+    "DISABLE_TELEMETRY": "1",
+    # It skips its permissions for root only where it is told that nothing can come of it.
+    "IS_SANDBOX": "1",
+}
+BLOCKS: dict[str, Any] = {"onFailure": "block", "timeout": 3720}
+ALLOWED = {"permissions": {"allow": ["Bash"]}}
+BYPASSED = {"permissions": {"defaultMode": "bypassPermissions"}}
+
+
+def script(asked: Asked) -> Turn:
+    if heard(asked) or not has_tool(asked, "Bash"):
+        return Turn("Done.")
+    return Turn(calls=[("Bash", {"command": "touch ran", "description": "Leave a file"})])
+
+
+def settings(
+    gate: dict[str, Any], more: dict[str, Any], *, event: str = "PreToolUse", matcher: str = "*"
+) -> dict[str, Any]:
+    return {"hooks": {event: [{"matcher": matcher, "hooks": [gate]}]}} | more
+
+
+CASES: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any], bool]] = {
+    "a gate that blocks": (BLOCKS, ALLOWED, {}, False),
+    "a gate that blocks, without permissions": (BLOCKS, BYPASSED, {}, False),
+    "no onFailure": ({"timeout": 3720}, ALLOWED, {}, True),
+    "in the background": (BLOCKS | {"async": True}, ALLOWED, {}, True),
+    "swallowed by the shell": (BLOCKS | {"shell line": "|| true"}, ALLOWED, {}, True),
+    "switched off": (BLOCKS, ALLOWED | {"disableAllHooks": True}, {}, True),
+    "allowed, so no dialog": (BLOCKS, ALLOWED, {"event": "PermissionRequest"}, True),
+    "without permissions, so no dialog": (BLOCKS, BYPASSED, {"event": "PermissionRequest"}, True),
+    "another tool's": (BLOCKS, ALLOWED, {"matcher": "Edit|Write"}, True),
+    "a matcher that is no pattern": (BLOCKS, ALLOWED, {"matcher": "("}, True),
+}
+
+
+@pytest.mark.parametrize(("gate", "more", "where", "opens"), CASES.values(), ids=CASES)
+def test_a_failing_gate_lets_a_call_through_exactly_where_the_doctor_says_so(
+    tmp_path: Path, gate: dict[str, Any], more: dict[str, Any], where: dict[str, str], *, opens: bool
+) -> None:
+    broken = tmp_path / "assent"
+    broken.write_text("#!/bin/sh\nexit 1\n")
+    broken.chmod(0o755)
+    line = gate.get("shell line")
+    command = (
+        {"command": f"{broken} hook claude {line}"} if line else {"command": str(broken), "args": ["hook", "claude"]}
+    )
+    hook = {"type": "command"} | command | {name: value for name, value in gate.items() if name != "shell line"}
+    content = settings(hook, more, **where)
+    assert says_it_opens(content) == opens
+    assert runs(tmp_path, content) == opens
+
+
+def says_it_opens(content: dict[str, Any]) -> bool:
+    found = claude_findings([Document(path="settings.json", content=content)], Machine(runs=lambda _: True))
+    return any(each.severity is Severity.PROBLEM for each in found)
+
+
+def runs(folder: Path, content: dict[str, Any]) -> bool:
+    """Have the real client make the call, and return whether it was made."""
+    project, home, file = folder / "project", folder / "home", folder / "settings.json"
+    project.mkdir()
+    home.mkdir()
+    file.write_text(json.dumps(content))
+    with messages_api(script) as model:
+        env = {"PATH": os.environ["PATH"], "HOME": str(home), "CLAUDE_CONFIG_DIR": str(home / ".claude")} | QUIET
+        done = subprocess.run(
+            [str(CLAUDE), "-p", "Leave a file.", "--settings", str(file), "--output-format", "json"],
+            env=env | {"ANTHROPIC_BASE_URL": model, "ANTHROPIC_API_KEY": "sk-ant-of-nobody"},
+            cwd=project,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=240,
+            check=False,
+        )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return (project / "ran").exists()

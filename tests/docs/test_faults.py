@@ -1,0 +1,14 @@
+"""The page about faults lists every long search there is."""
+
+from tests.docs.pages import code_words, read, rows, sections
+from tests.soak.searches import SOAKS
+
+
+def test_every_search_is_listed() -> None:
+    listed = {
+        word
+        for row in rows(sections(read("explanation/faults.md"), 2)["What a number of trials proves"])
+        for word in code_words(row[0])
+    }
+
+    assert listed == set(SOAKS)

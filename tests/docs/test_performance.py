@@ -1,0 +1,77 @@
+"""The page about performance says what was measured, and nothing else."""
+
+import xml.etree.ElementTree as ET
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bench import page, results
+from bench.report import Line
+from bench.results import Result
+
+SVG = "{http://www.w3.org/2000/svg}"
+KEPT = results.load()
+MEASURED = Result(
+    "growth", "sqlite", "2026-01-01", "abc1234", "2 × a processor", "make bench",
+    (Line("growth", "sqlite", "get", "90/s", "100/s", "1.11×", "≤ 1.3×", met=True, number=1.11),
+     Line("growth", "sqlite", "list <50> & more", "9/s", "900/s", "100.00×", "≤ 1.3×", met=False, number=100.0)),
+)  # fmt: skip
+
+
+def test_the_page_is_made_of_the_kept_results() -> None:
+    assert page.PAGE.read_text() == page.page(KEPT)
+
+
+def test_the_plots_are_made_of_the_kept_results() -> None:
+    drawn = {path.name: path.read_text() for path in page.IMAGES.glob("performance-*.svg")}
+
+    assert drawn == page.plots(KEPT)
+
+
+def test_every_part_that_is_kept_has_a_section() -> None:
+    assert {result.part for result in KEPT} - set(page.SECTIONS) == set()
+
+
+def test_every_line_stands_in_the_page_with_its_date_and_its_commit() -> None:
+    text = page.page([MEASURED])
+
+    assert "| sqlite | get | 90/s | 100/s | 1.11× | ≤ 1.3× | yes |" in text
+    assert "| sqlite | list <50> & more | 9/s | 900/s | 100.00× | ≤ 1.3× | NO |" in text
+    assert "Measured 2026-01-01, commit abc1234, 2 × a processor, by `make bench`." in text
+
+
+def test_a_part_that_was_not_measured_again_keeps_its_date() -> None:
+    other = replace(MEASURED, database="postgresql", date="2026-02-02")
+
+    assert results.merged([MEASURED], [other]) == [other, MEASURED]
+
+
+def test_a_part_that_was_measured_again_replaces_what_was_kept() -> None:
+    again = replace(MEASURED, date="2026-02-02")
+
+    assert results.merged([MEASURED], [again]) == [again]
+
+
+def test_what_is_kept_comes_back_as_it_was(tmp_path: Path) -> None:
+    results.save([MEASURED], tmp_path / "results.json")
+
+    assert results.load(tmp_path / "results.json") == [MEASURED]
+
+
+@pytest.mark.parametrize("drawn", [*page.plots([MEASURED]).values(), *page.plots(KEPT).values()])
+def test_a_plot_can_be_read_without_seeing_it_and_in_the_dark(drawn: str) -> None:
+    root = ET.fromstring(drawn)
+
+    named = {element.get("id"): element.text for element in root}
+    assert root.get("role") == "img"
+    assert all(named[each] for each in (root.get("aria-labelledby") or "").split())
+    assert "prefers-color-scheme:dark" in (root.findtext(f"{SVG}style") or "")
+
+
+def test_a_plot_tells_every_number_in_words_too() -> None:
+    (drawn,) = page.plots([MEASURED]).values()
+
+    assert ET.fromstring(drawn).findtext(f"{SVG}desc") == (
+        "get: 1.11×; list <50> & more: 100.0×. The scale is logarithmic."
+    )

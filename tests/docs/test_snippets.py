@@ -1,0 +1,55 @@
+"""Pages whose steps need a world no test has: their programs compile, their files read, their commands exist."""
+
+import shlex
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import yaml
+from typer.main import get_group
+
+from assent.cli.main import app
+from tests.docs.pages import fences, read
+
+PAGES = (
+    "check-your-gates", "claude-code", "deploy", "import", "langgraph", "mcp", "openai-agents", "pydantic-ai",
+    "receive-webhooks", "run-behind-nginx",
+)  # fmt: skip
+
+
+def commands(page: str) -> Iterator[list[str]]:
+    """Every line of shell that calls us, as words."""
+    for code in fences(read(f"how-to/{page}.md"), "sh"):
+        for line in code.replace("\\\n", " ").splitlines():
+            words = shlex.split(line, comments=True)
+            if "assent" in words[:1]:
+                yield words[1:]
+
+
+def called(words: list[str]) -> tuple[Any, list[str]]:
+    """Return the command that these words call, and what is left of them."""
+    command: Any = get_group(app)
+    while words and hasattr(command, "get_command") and (found := command.get_command(None, words[0])) is not None:
+        command, words = found, words[1:]
+    return command, words
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_program_on_the_page_compiles(page: str) -> None:
+    for code in fences(read(f"how-to/{page}.md"), "python"):
+        compile(code, page, "exec")
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_file_on_the_page_can_be_read(page: str) -> None:
+    for code in fences(read(f"how-to/{page}.md"), "yaml"):
+        assert isinstance(yaml.safe_load(code), dict | list)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_command_on_the_page_exists_with_its_options(page: str) -> None:
+    for words in commands(page):
+        command, rest = called(words)
+        known = {name for param in command.params for name in (*param.opts, *param.secondary_opts)}
+        assert command.name in words, f"assent {' '.join(words)}"
+        assert [word for word in rest if word.startswith("--") and word.partition("=")[0] not in known] == [], words

@@ -1,0 +1,77 @@
+"""A checkpoint is a signed note: it is read one way only, and only by its key."""
+
+import base64
+import hashlib
+
+import pytest
+
+from assent.domain import checkpoints
+from assent.domain.checkpoints import BadCheckpoint, Checkpoint
+from assent.domain.receipts import public_key
+
+SEED = bytes(range(32))
+PUBLIC = public_key(SEED)
+ORIGIN = "assent.log/0011223344556677"
+SIGNED = Checkpoint(origin=ORIGIN, number=3, size=17, root=hashlib.sha256(b"").digest(), at=1_800_000_000_000_000)
+NOTE = checkpoints.sign(SIGNED, SEED)
+KEYS = {checkpoints.key_id(ORIGIN, PUBLIC): PUBLIC}
+
+
+def test_a_note_is_what_other_programs_expect() -> None:
+    text, signature = NOTE.split("\n\n")
+    assert text.splitlines() == [
+        ORIGIN,
+        "17",
+        base64.b64encode(SIGNED.root).decode(),
+        "number 3",
+        "time 2027-01-15T08:00:00.000000Z",
+    ]
+    dash, name, spelt = signature.removesuffix("\n").split(" ")
+    named = hashlib.sha256(ORIGIN.encode() + b"\n\x01" + PUBLIC).digest()[:4]
+    assert (dash, name) == ("\u2014", ORIGIN)
+    assert base64.b64decode(spelt)[:4] == named
+    assert checkpoints.verifier_key(ORIGIN, PUBLIC) == (
+        f"{ORIGIN}+{named.hex()}+{base64.b64encode(bytes([1]) + PUBLIC).decode()}"
+    )
+
+
+def test_what_was_signed_is_read_again() -> None:
+    assert checkpoints.check(NOTE, KEYS) == SIGNED
+    assert checkpoints.read(NOTE) == (SIGNED, next(iter(KEYS)))
+
+
+def test_a_note_with_any_other_character_is_refused() -> None:
+    for n, character in enumerate(NOTE):
+        changed = NOTE[:n] + ("1" if character != "1" else "2") + NOTE[n + 1 :]
+        with pytest.raises(BadCheckpoint):
+            checkpoints.check(changed, KEYS)
+
+
+@pytest.mark.parametrize("text", ["", NOTE[:-1], NOTE + "\n", NOTE + NOTE, NOTE.replace("\n\n", "\n"), f" {NOTE}"])
+def test_what_is_more_or_less_than_a_note_is_refused(text: str) -> None:
+    with pytest.raises(BadCheckpoint):
+        checkpoints.check(text, KEYS)
+
+
+def test_a_size_is_written_one_way_only() -> None:
+    with pytest.raises(BadCheckpoint):
+        checkpoints.read(NOTE.replace("\n17\n", "\n017\n"))
+
+
+def test_another_key_is_refused_even_under_the_same_id() -> None:
+    other = public_key(bytes(32))
+    with pytest.raises(BadCheckpoint, match="not among those known"):
+        checkpoints.check(NOTE, {checkpoints.key_id(ORIGIN, other): other})
+    with pytest.raises(BadCheckpoint, match="not among those known"):
+        checkpoints.check(NOTE, dict.fromkeys(KEYS, other))
+
+
+def test_a_key_that_people_pass_on_is_read_again() -> None:
+    written = checkpoints.verifier_key(ORIGIN, PUBLIC)
+    assert dict([checkpoints.read_verifier_key(f" {written}\n")]) == KEYS
+
+
+@pytest.mark.parametrize("text", ["", "a+b", "a+00000000+AAAA", checkpoints.verifier_key(ORIGIN, PUBLIC)[:-4] + "AAA="])
+def test_what_is_no_key_is_refused(text: str) -> None:
+    with pytest.raises(BadCheckpoint):
+        checkpoints.read_verifier_key(text)

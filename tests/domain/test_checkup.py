@@ -1,0 +1,646 @@
+"""What a look at settings finds, and that it finds nothing where nothing is wrong."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from assent.domain.checkup import (
+    Access,
+    Document,
+    Finding,
+    Machine,
+    Place,
+    Severity,
+    access_findings,
+    counted,
+    effective,
+    same_server,
+    whole_number,
+    worst_first,
+)
+from assent.domain.claude_checkup import claude_accesses, claude_findings
+from assent.domain.claude_settings import covers, shell_words
+from assent.domain.mcp_checkup import mcp_accesses, mcp_findings
+from assent.domain.secrets import secret
+from assent.domain.server_checkup import Seen, clock, reached, skew, versions
+
+AGENT, PERSON, SERVICE = (secret(kind, bytes(range(32))) for kind in ("agent", "person", "service"))
+COMMAND = {"type": "command", "command": "assent", "args": ["hook", "claude"], "timeout": 3600, "onFailure": "block"}
+HTTP = {
+    "type": "http",
+    "url": "https://assent.example.com/api/hooks/claude",
+    "timeout": 3600,
+    "onFailure": "block",
+    "headers": {"Authorization": "Bearer $ASSENT_TOKEN"},
+    "allowedEnvVars": ["ASSENT_TOKEN"],
+}
+HERE = Machine(env={"ASSENT_TOKEN": AGENT}, runs=lambda _: True, project="/app")
+
+
+def settings(
+    *gates: Mapping[str, Any], event: str = "PreToolUse", matcher: str | None = "*", **more: Any
+) -> dict[str, Any]:
+    entry = {"hooks": [dict(each) for each in gates]} | ({"matcher": matcher} if matcher is not None else {})
+    return {"hooks": {event: [entry]}} | more
+
+
+def looked(*contents: Any, machine: Machine = HERE) -> list[Finding]:
+    documents = [Document(path=f"/{n}.json", content=content) for n, content in enumerate(contents)]
+    return list(claude_findings(documents, machine))
+
+
+def bad(findings: Sequence[Finding]) -> list[tuple[str, str]]:
+    return [(each.check, each.severity.value) for each in findings if each.severity is not Severity.OK]
+
+
+def resolved(document: Any, pointer: str) -> Any:
+    """Follow a JSON pointer, as RFC 6901 has it."""
+    for step in pointer.split("/")[1:]:
+        key = step.replace("~1", "/").replace("~0", "~")
+        document = document[int(key)] if isinstance(document, list) else document[key]
+    return document
+
+
+@pytest.mark.parametrize("event", ["PreToolUse", "PermissionRequest"])
+@pytest.mark.parametrize("gate", [COMMAND, HTTP])
+def test_a_gate_that_blocks_is_fine(gate: Mapping[str, Any], event: str) -> None:
+    (found,) = looked(settings(gate, event=event))
+    assert (found.check, found.severity) == ("gate", Severity.OK)
+    assert found.place == Place("/0.json", f"/hooks/{event}/0/hooks/0")
+
+
+WRONG: list[tuple[str, Mapping[str, Any], dict[str, Any], list[tuple[str, str]]]] = [
+    ("no onFailure", COMMAND, {"onFailure": None}, [("hook-on-failure", "problem")]),
+    ("goes on", HTTP, {"onFailure": "continue"}, [("hook-on-failure", "problem")]),
+    ("a word nobody knows", COMMAND, {"onFailure": "Block"}, [("hook-on-failure", "problem")]),
+    ("in the background", COMMAND, {"async": True}, [("hook-async", "problem")]),
+    ("woken later", COMMAND, {"asyncRewake": True}, [("hook-async", "problem")]),
+    ("once", COMMAND, {"once": True}, [("hook-once", "problem")]),
+    ("without a timeout", COMMAND, {"timeout": None}, [("hook-timeout", "problem")]),
+    ("shorter than an hour", COMMAND, {"timeout": 3599}, [("hook-timeout", "problem")]),
+    ("too short", COMMAND, {"args": ["hook", "claude", "--ttl", "3601"]}, [("hook-timeout", "problem")]),
+    ("too short, in one word", COMMAND, {"args": ["hook", "claude", "--ttl=3601"]}, [("hook-timeout", "problem")]),
+    ("too short over HTTP", HTTP, {"url": f"{HTTP['url']}?ttl=3601"}, [("hook-timeout", "problem")]),
+    (
+        "the default is too short",
+        COMMAND,
+        {"args": ["hook", "claude", "--ttl", "601"], "timeout": None},
+        [("hook-timeout", "problem")],
+    ),
+    ("narrowed", COMMAND, {"if": "Bash(git push *)"}, [("hook-if", "warning")]),
+    ("in the clear", HTTP, {"url": "http://10.0.0.7:7373/api/hooks/claude"}, [("hook-url", "warning")]),
+    ("no token", HTTP, {"headers": {}}, [("hook-token", "problem")]),
+    ("not a bearer", HTTP, {"headers": {"Authorization": "Basic eA=="}}, [("hook-token", "problem")]),
+    ("not allowed", HTTP, {"allowedEnvVars": ["OTHER"]}, [("hook-variable", "problem")]),
+    (
+        "not set",
+        HTTP,
+        {"headers": {"authorization": "Bearer ${OTHER}"}, "allowedEnvVars": ["OTHER"]},
+        [("hook-variable", "problem")],
+    ),
+    (
+        "swallowed",
+        COMMAND,
+        {"command": "assent hook claude || true", "args": None},
+        [("hook-swallowed", "problem")],
+    ),
+    ("a line goes on", COMMAND, {"command": "assent hook claude; true", "args": None}, [("hook-swallowed", "problem")]),
+    ("left alone", COMMAND, {"command": "assent hook claude & wait", "args": None}, [("hook-swallowed", "problem")]),
+    ("a pipe", COMMAND, {"command": "assent hook claude | tee log", "args": None}, [("hook-swallowed", "problem")]),
+]
+
+
+@pytest.mark.parametrize(("gate", "changes", "expected"), [each[1:] for each in WRONG], ids=[each[0] for each in WRONG])
+def test_what_is_wrong_with_a_gate_is_found(
+    gate: Mapping[str, Any], changes: dict[str, Any], expected: list[tuple[str, str]]
+) -> None:
+    changed = {name: value for name, value in {**gate, **changes}.items() if value is not None}
+    content = settings(changed)
+    found = looked(content)
+    assert bad(found) == expected
+    assert all(each.what.endswith(".") and each.todo for each in found)
+    assert all(resolved(content, each.place.pointer or "") for each in found)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"args": ["hook", "claude", "--ttl", "3600"]},
+        {"args": ["hook", "claude", "--ttl", "soon"]},
+        {"args": ["hook", "claude", "--ttl", "9" * 5000]},
+        {"args": ["hook", "claude", "--ttl", "600"], "timeout": None},
+        {"args": ["hook", "claude", "--ttl", "9", "--ttl", "86400"], "timeout": 86520},
+        {"command": "/opt/assent/bin/assent hook claude", "args": None},
+        {"command": "cd /srv && ASSENT_URL=http://127.0.0.1:1 assent hook claude 2>>log", "args": None},
+        {"command": "uv", "args": ["run", "assent", "hook", "claude"]},
+        {"command": "python", "args": ["-m", "assent", "hook", "claude"]},
+        {"command": "C:\\bin\\assent.exe", "args": ["hook", "claude"]},
+        {"once": False, "async": False},
+        {"command": "true || /opt/a@b/assent hook claude", "args": None},
+    ],
+)
+def test_a_gate_is_known_by_its_shape_and_nothing_is_made_up(changes: dict[str, Any]) -> None:
+    found = looked(settings({name: value for name, value in {**COMMAND, **changes}.items() if value is not None}))
+    assert [(each.check, each.severity) for each in found] == [("gate", Severity.OK)]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"type": "command", "command": "echo assent hook"},
+        {"type": "command", "command": "assent", "args": ["ask", "claude"]},
+        {"type": "command", "command": "my-assent hook claude"},
+        {"type": "http", "url": "https://assent.example.com/hooks/claude"},
+        {"type": "http", "url": 7},
+        {"type": "http", "url": "http://[/api/hooks/claude"},
+        {"type": "prompt", "prompt": "assent hook claude"},
+    ],
+)
+def test_a_hook_of_others_is_no_gate(other: dict[str, Any]) -> None:
+    assert bad(looked(settings(other))) == [("no-gate", "warning")]
+
+
+@pytest.mark.parametrize(("on_failure", "so"), [("block", "it blocks every call"), (None, "every call passes it")])
+def test_a_gate_that_cannot_start_is_a_problem(on_failure: str | None, so: str) -> None:
+    machine = Machine(env=HERE.env, runs=lambda program: program != "assent")
+    found = looked(settings({**COMMAND, "onFailure": on_failure}), machine=machine)
+    (finding,) = (each for each in found if each.check == "hook-command")
+    assert (finding.severity, finding.place.pointer) == (Severity.PROBLEM, "/hooks/PreToolUse/0/hooks/0/command")
+    assert so in finding.what
+
+
+def test_what_only_a_shell_can_tell_is_not_looked_for() -> None:
+    machine = Machine(env=HERE.env, runs=lambda _: False)
+    gate = {**COMMAND, "command": "$HOME/bin/assent hook claude"}
+    del gate["args"]
+    assert bad(looked(settings(gate), machine=machine)) == []
+
+
+def test_a_gate_on_an_event_that_decides_nothing_is_no_gate() -> None:
+    found = looked(settings(COMMAND, event="PostToolUse"))
+    assert bad(found) == [("hook-event", "problem"), ("no-gate", "warning")]
+
+
+@pytest.mark.parametrize(
+    ("matcher", "tool", "seen"),
+    [
+        ("", "Bash", True),
+        ("*", "mcp__a__b", True),
+        ("Bash", "Bash", True),
+        ("Bash", "BashOutput", False),
+        ("Bash|Edit", "Edit", True),
+        ("Bash, Edit", "Edit", True),
+        ("Edit|Write", "NotebookEdit", False),
+        ("mcp__.*", "mcp__a__b", True),
+        ("mcp__a", "mcp__a__b", False),
+        ("mcp__a__.*", "mcp__b__c", False),
+        ("Bash|mcp__.*", "BashOutput", True),
+        ("^(Bash|Edit)$", "BashOutput", False),
+        ("[", "Bash", False),
+    ],
+)
+def test_a_matcher_sees_what_claude_code_says_it_sees(matcher: str, tool: str, *, seen: bool) -> None:
+    assert covers(matcher, tool) is seen
+
+
+def test_a_gate_without_a_matcher_sees_everything() -> None:
+    assert bad(looked(settings(COMMAND, matcher=None))) == []
+
+
+def test_what_no_gate_sees_is_named_once_at_the_first_gate() -> None:
+    narrow = settings(COMMAND, COMMAND, matcher="Bash|Edit|Write")
+    (found,) = (each for each in looked(narrow) if each.severity != "ok")
+    assert (found.check, found.severity) == ("matcher-misses", Severity.WARNING)
+    assert found.place == Place("/0.json", "/hooks/PreToolUse/0/hooks/0")
+    assert "NotebookEdit, WebFetch, MCP tools" in found.what
+
+
+def test_two_gates_see_together_what_neither_sees_alone() -> None:
+    one, other = settings(COMMAND, matcher="Bash|Edit|Write|NotebookEdit"), settings(HTTP, matcher="WebFetch|mcp__.*")
+    assert bad(looked(one, other)) == []
+
+
+@pytest.mark.parametrize(
+    ("matcher", "severity"), [("(", "problem"), ("mcp__github", "warning"), ("Bash|mcp__github", "warning")]
+)
+def test_a_matcher_that_matches_nothing_is_found(matcher: str, severity: str) -> None:
+    assert ("hook-matcher", severity) in bad(looked(settings(COMMAND, matcher=matcher)))
+
+
+@pytest.mark.parametrize(
+    ("event", "matcher", "rule", "expected"),
+    [
+        ("PreToolUse", "*", "Bash", []),
+        ("PreToolUse", "*", "mcp__github", []),
+        ("PermissionRequest", "*", "Bash", [("allow-rule", "problem")]),
+        ("PermissionRequest", "*", "Bash(*)", [("allow-rule", "problem")]),
+        ("PermissionRequest", "*", "*", [("allow-rule", "problem")]),
+        ("PermissionRequest", "*", "Bash(:*)", [("allow-rule", "problem")]),
+        ("PermissionRequest", "*", "Write( ** )", [("allow-rule", "problem")]),
+        ("PermissionRequest", "*", "PowerShell", [("allow-rule", "problem")]),
+        ("PermissionRequest", "*", "MultiEdit", [("allow-rule", "problem")]),
+        ("PermissionRequest", "*", "Bash(npm test:*)", [("allow-rule", "warning")]),
+        ("PermissionRequest", "*", "mcp__github", [("allow-rule", "problem")]),
+        ("PermissionRequest", "*", "mcp__github__*", [("allow-rule", "problem")]),
+        ("PermissionRequest", "*", "mcp__assent__ask_human", []),
+        ("PermissionRequest", "*", "Read", []),
+        ("PermissionRequest", "*", "no (rule", []),
+        ("PreToolUse", "Bash|mcp__.*", "Edit", [("matcher-misses", "warning"), ("allow-rule", "problem")]),
+        ("PreToolUse", "Bash|mcp__.*", "Write(docs/**)", [("matcher-misses", "warning"), ("allow-rule", "warning")]),
+    ],
+)
+def test_rules_that_let_a_call_past_the_gate_are_found(
+    event: str, matcher: str, rule: str, expected: list[tuple[str, str]]
+) -> None:
+    content = settings(COMMAND, event=event, matcher=matcher, permissions={"allow": ["Glob", rule]})
+    found = looked(content)
+    assert bad(found) == expected
+    assert all(each.place.pointer == "/permissions/allow/1" for each in found if each.check == "allow-rule")
+
+
+def test_a_rule_in_one_file_is_held_against_the_gates_of_all() -> None:
+    mine, theirs = {"permissions": {"allow": ["Bash"]}}, settings(COMMAND, event="PermissionRequest")
+    assert [each.place for each in looked(mine, theirs) if each.check == "allow-rule"] == [
+        Place("/0.json", "/permissions/allow/0")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("event", "mode", "expected"),
+    [
+        ("PreToolUse", "default", []),
+        ("PreToolUse", "plan", []),
+        ("PreToolUse", "bypassPermissions", [("mode", "warning")]),
+        ("PreToolUse", "acceptEdits", [("mode", "warning")]),
+        ("PreToolUse", "yolo", [("mode", "warning")]),
+        ("PermissionRequest", "bypassPermissions", [("mode", "problem")]),
+        ("PermissionRequest", "acceptEdits", [("mode", "problem")]),
+        ("PermissionRequest", "auto", [("mode", "problem")]),
+        ("PermissionRequest", "dontAsk", []),
+    ],
+)
+def test_modes_in_which_nobody_is_asked_are_found(event: str, mode: str, expected: list[tuple[str, str]]) -> None:
+    assert bad(looked(settings(COMMAND, event=event, permissions={"defaultMode": mode}))) == expected
+
+
+@pytest.mark.parametrize(
+    ("matcher", "mode", "named"),
+    [
+        ("Bash|WebFetch|mcp__.*", "acceptEdits", "about Edit, Write, NotebookEdit."),
+        ("Edit|Write|NotebookEdit", "acceptEdits", None),
+        ("Edit|Write|NotebookEdit|WebFetch", "bypassPermissions", "about Bash, MCP tools."),
+    ],
+)
+def test_a_mode_is_a_problem_for_what_no_gate_sees_before(matcher: str, mode: str, named: str | None) -> None:
+    content = settings(COMMAND, matcher=matcher, permissions={"defaultMode": mode})
+    (found,) = (each for each in looked(content) if each.check == "mode")
+    assert found.place == Place("/0.json", "/permissions/defaultMode")
+    assert (found.severity is Severity.PROBLEM, named is None or found.what.endswith(named)) == (
+        named is not None,
+        True,
+    )
+
+
+@pytest.mark.parametrize(
+    ("event", "more", "expected"),
+    [
+        ("PreToolUse", {"disableAllHooks": True}, [("hooks-disabled", "problem")]),
+        ("PreToolUse", {"disableAllHooks": False}, []),
+        ("PreToolUse", {"allowManagedHooksOnly": True}, []),
+        ("PreToolUse", {"skipDangerousModePermissionPrompt": True}, [("mode-skips", "warning")]),
+        ("PermissionRequest", {"sandbox": {"autoAllowBashIfSandboxed": True}}, [("mode-skips", "problem")]),
+        ("PreToolUse", {"sandbox": {"autoAllowBashIfSandboxed": True}}, []),
+    ],
+)
+def test_switches_that_take_the_gates_away_are_found(
+    event: str, more: dict[str, Any], expected: list[tuple[str, str]]
+) -> None:
+    content = settings(COMMAND, event=event, **more)
+    found = looked(content)
+    assert bad(found) == expected
+    assert all(resolved(content, each.place.pointer or "") is True for each in found if each.severity != Severity.OK)
+
+
+def test_the_stronger_file_has_the_last_word() -> None:
+    off, on = {"disableAllHooks": True}, {"disableAllHooks": False}
+    assert bad(looked(settings(COMMAND), off, on)) == []
+    assert bad(looked(settings(COMMAND), on, off)) == [("hooks-disabled", "problem")]
+    documents = [Document(path="a", content={"x": {"y": 1}}), Document(path="b", content={"x": {}})]
+    assert effective(documents, "x", "y") == (Place("a", "/x/y"), 1)
+
+
+@pytest.mark.parametrize("managed_gate", [True, False])
+def test_an_organisation_may_allow_only_its_own_hooks(*, managed_gate: bool) -> None:
+    own = Document(path="u", content=settings(COMMAND))
+    content = {"allowManagedHooksOnly": True} | (settings(COMMAND) if managed_gate else {})
+    managed = Document(path="m", content=content, managed=True)
+    found = list(claude_findings([own, managed], HERE))
+    places = [each.place for each in found if each.check == "hooks-disabled"]
+    assert places == ([] if managed_gate else [Place("m", "/allowManagedHooksOnly")])
+    assert bad(found) == ([] if managed_gate else [("hooks-disabled", "problem")])
+
+
+@pytest.mark.parametrize(
+    ("more", "expected"),
+    [
+        ({"allowedHttpHookUrls": ["https://assent.example.com/*"]}, []),
+        ({"allowedHttpHookUrls": ["https://other.example.com/*"]}, [("hook-url", "problem")]),
+        ({"allowedHttpHookUrls": []}, [("hook-url", "problem")]),
+        ({"httpHookAllowedEnvVars": ["ASSENT_TOKEN"]}, []),
+        ({"httpHookAllowedEnvVars": ["PATH"]}, [("hook-variable", "problem")]),
+    ],
+)
+def test_what_an_organisation_says_of_http_hooks_counts(more: dict[str, Any], expected: list[tuple[str, str]]) -> None:
+    assert bad(looked(settings(HTTP), more)) == expected
+    assert bad(looked(settings(COMMAND), more)) == []
+
+
+def test_variables_of_the_settings_count_as_set() -> None:
+    machine = Machine(runs=HERE.runs)
+    assert bad(looked(settings(HTTP), machine=machine)) == [("hook-variable", "problem")]
+    assert bad(looked(settings(HTTP, env={"ASSENT_TOKEN": AGENT}), machine=machine)) == []
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        {"hooks": []},
+        {"hooks": {"PreToolUse": {}}},
+        {"hooks": {"PreToolUse": [7]}},
+        {"hooks": {"PreToolUse": [{"matcher": "*"}]}},
+        {"hooks": {"PreToolUse": [{"matcher": "*", "hooks": ["assent hook claude"]}]}},
+        [],
+    ],
+)
+def test_hooks_that_cannot_be_loaded_are_a_problem(content: Any) -> None:
+    assert bad(looked(content)) == [("shape", "problem"), ("no-gate", "warning")]
+
+
+def test_each_hook_that_cannot_be_loaded_is_named() -> None:
+    content = {"hooks": {"PreToolUse": 1, "PermissionRequest": [{"hooks": []}, 2], "Stop": 3}}
+    assert [each.place.pointer for each in looked(content) if each.check == "shape"] == [
+        *("/hooks/PreToolUse", "/hooks/PermissionRequest/1", "/hooks/Stop")
+    ]
+
+
+def test_a_file_that_cannot_be_read_is_a_problem() -> None:
+    document = Document(path="/x.json", trouble="it is not JSON at line 1, column 2")
+    found = list(claude_findings([document], HERE))
+    assert bad(found) == [("unreadable", "problem"), ("no-gate", "warning")]
+    assert found[0].place == Place("/x.json")
+    assert bad(list(mcp_findings([document], [], HERE))) == [("unreadable", "problem")]
+
+
+def test_no_settings_are_nothing_to_speak_of() -> None:
+    assert looked() == []
+
+
+_KEYS = st.sampled_from(
+    """hooks PreToolUse matcher type command args url headers env permissions allow defaultMode timeout mcpServers
+    ASSENT_TOKEN projects /app sandbox""".split()  # noqa: SIM905  # a list of words, not of quotes
+)
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_KEYS, inner, max_size=4),
+    max_leaves=20,
+)
+
+
+@given(_JSON)
+def test_whatever_the_file_holds_something_can_be_said(content: Any) -> None:
+    document = Document(path="f", content=content)
+    found = [
+        *claude_findings([document], HERE),
+        *mcp_findings([document], [document], HERE),
+        *(each for access in claude_accesses([document], HERE) for each in access_findings(access)),
+        *(each for access in mcp_accesses([document], HERE) for each in access_findings(access)),
+    ]
+    assert all(each.what and (each.todo or each.severity is Severity.OK) for each in found)
+
+
+@given(st.text(alphabet="assent hokcld|&;\"' $()<>\\", max_size=40))
+def test_any_command_line_can_be_read(command: str) -> None:
+    assert all(isinstance(word, str) for word in shell_words(command))
+
+
+def test_a_pointer_is_escaped_as_it_must_be() -> None:
+    assert Place("f", "").at("a/b", "c~d", 0) == Place("f", "/a~1b/c~0d/0")
+
+
+MCP: dict[str, Any] = {"command": "assent", "args": ["mcp"], "env": {"ASSENT_TOKEN": AGENT}}
+
+
+def mcp(server: Any, name: str = "assent") -> dict[str, Any]:
+    return {"mcpServers": {name: server}}
+
+
+def mcp_looked(content: Any, *, machine: Machine = HERE, settings: Any = None) -> list[Finding]:
+    found = Document(path="/.mcp.json", content=content)
+    return list(mcp_findings([found], [Document(path="/s.json", content=settings or {})], machine))
+
+
+NO_ENV = Machine(runs=lambda _: True, project="/app")
+
+
+@pytest.mark.parametrize(
+    ("server", "expected"),
+    [
+        (MCP, []),
+        ({**MCP, "timeout": 60_000}, []),
+        ({**MCP, "timeout": 59_999}, [("mcp-timeout", "problem")]),
+        ({**MCP, "timeout": 60}, [("mcp-timeout", "warning")]),
+        ({**MCP, "env": {}}, [("mcp-token", "problem")]),
+        ({**MCP, "env": {"ASSENT_TOKEN": "${MINE}"}}, [("mcp-token", "problem")]),
+        ({**MCP, "env": {"ASSENT_TOKEN": f"${{MINE:-{AGENT}}}"}}, []),
+        ({**MCP, "env": MCP["env"] | {"ASSENT_REVIEWER_TOKEN": PERSON}}, [("mcp-person", "warning")]),
+        ({"url": "https://a.example.com/mcp", "headers": {"authorization": f"Bearer {AGENT}"}}, []),
+        ({"url": "https://a.example.com/mcp"}, [("mcp-token", "problem")]),
+        (
+            {"url": "https://a.example.com/mcp", "headers": {"Authorization": f"Bearer {AGENT}", "X-P": PERSON}},
+            [("mcp-person", "warning")],
+        ),
+        ({"command": "npx", "args": ["other"], "timeout": 5000}, []),
+        ({"command": "npx", "args": ["other"], "env": {"X": PERSON}}, [("mcp-person", "warning")]),
+        ("assent mcp", []),
+    ],
+)
+def test_what_is_wrong_with_an_mcp_server_is_found(server: Any, expected: list[tuple[str, str]]) -> None:
+    content = mcp(server)
+    found = mcp_looked(content, machine=NO_ENV)
+    assert bad(found) == expected
+    assert all(resolved(content, each.place.pointer or "") for each in found)
+
+
+def test_a_token_of_the_environment_is_good_enough_for_a_server_that_is_started() -> None:
+    assert bad(mcp_looked(mcp({**MCP, "env": {}}), machine=HERE)) == []
+    assert bad(mcp_looked(mcp({"url": "https://a.example.com/mcp"}), machine=HERE)) == [("mcp-token", "problem")]
+
+
+def test_an_mcp_server_that_cannot_start_is_a_problem() -> None:
+    found = mcp_looked(mcp(MCP), machine=Machine(runs=lambda program: program != "assent"))
+    assert bad(found) == [("mcp-command", "problem")]
+    assert "no program assent on" in found[0].what
+
+
+def test_an_mcp_server_with_which_all_is_well_is_said_to_be_so() -> None:
+    (found,) = mcp_looked(mcp(MCP))
+    assert (found.check, found.severity, found.place.pointer) == ("mcp", Severity.OK, "/mcpServers/assent")
+
+
+def test_it_is_said_how_long_a_call_may_take_and_how_to_hide_a_token() -> None:
+    (short,) = mcp_looked(mcp({**MCP, "timeout": 5000}))
+    assert "cut off after 5000 ms" in short.what
+    (lying, _) = mcp_looked(mcp({**MCP, "env": MCP["env"] | {"my-token": PERSON}}))
+    assert "${MY_TOKEN}" in lying.todo
+
+
+def test_a_server_for_another_project_is_not_looked_at() -> None:
+    wrong = mcp({**MCP, "env": {}})
+    assert bad(mcp_looked({"projects": {"/app": wrong}}, machine=NO_ENV)) == [("mcp-token", "problem")]
+    assert mcp_looked({"projects": {"/other": wrong}}, machine=NO_ENV) == []
+
+
+@pytest.mark.parametrize("name", ["MCP_TOOL_TIMEOUT", "CLAUDE_CODE_MCP_TOOL_IDLE_TIMEOUT"])
+@pytest.mark.parametrize(("value", "short"), [("30000", True), ("60000", False), ("0", False), ("never", False)])
+def test_timeouts_for_all_tools_count_wherever_they_are_set(name: str, value: str, *, short: bool) -> None:
+    expected = [("mcp-timeout", "problem")] if short else []
+    (*found,) = mcp_looked(mcp(MCP), machine=Machine(env={name: value}, runs=HERE.runs))
+    assert bad(found) == expected
+    (*found,) = mcp_looked(mcp(MCP), machine=NO_ENV, settings={"env": {name: value}})
+    assert bad(found) == expected
+    assert not short or Place("/s.json", f"/env/{name}") in [each.place for each in found]
+    assert mcp_looked(mcp({"command": "other"}), settings={"env": {name: value}}) == []
+
+
+def test_each_token_an_agent_is_given_is_known_with_its_server() -> None:
+    content = settings(HTTP, env={"ASSENT_TOKEN": PERSON, "ASSENT_URL": "http://127.0.0.1:1"})
+    from_env, from_hook = claude_accesses([Document(path="s", content=content)], HERE)
+    assert from_env == Access(Place("s", "/env/ASSENT_TOKEN"), PERSON, "http://127.0.0.1:1")
+    assert from_hook == Access(Place("s", "/hooks/PreToolUse/0/hooks/0/headers"), PERSON, str(HTTP["url"]))
+    document = Document(path="m", content=mcp({**MCP, "env": MCP["env"] | {"ASSENT_URL": "${U}"}}))
+    assert list(mcp_accesses([document], Machine(env={"U": "http://u"}))) == [
+        Access(Place("m", "/mcpServers/assent/env/ASSENT_TOKEN"), AGENT, "http://u")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("server", "url"), [("http://127.0.0.1:7373", None), ("https://b.example.com", "http://127.0.0.1:7374/mcp")]
+)
+def test_an_mcp_server_on_the_same_host_is_taken_to_hand_tokens_on_to_ours(server: str, url: str | None) -> None:
+    content = mcp({"url": "http://127.0.0.1:7374/mcp", "headers": {"Authorization": f"Bearer {AGENT}"}})
+    (access,) = mcp_accesses([Document(path="m", content=content)], Machine(server=server))
+    assert access == Access(Place("m", "/mcpServers/assent"), AGENT, url)
+
+
+@pytest.mark.parametrize(
+    ("token", "expected"),
+    [
+        (AGENT, []),
+        (PERSON, [("token-kind", "warning")]),
+        (SERVICE, [("token-kind", "problem")]),
+        (AGENT[:-1], [("token-form", "problem")]),
+        ("hunter2", [("token-form", "problem")]),
+    ],
+)
+def test_a_token_is_known_by_its_looks_and_never_shown(token: str, expected: list[tuple[str, str]]) -> None:
+    found = list(access_findings(Access(Place("ASSENT_TOKEN"), token)))
+    assert bad(found) == expected
+    assert not any(token in f"{each.what}{each.todo}" for each in found)
+
+
+@pytest.mark.parametrize(
+    ("url", "other", "same"),
+    [
+        ("http://h:1/api/hooks/claude", "http://h:1", True),
+        ("https://h/x", "https://h:443", True),
+        ("http://h", "https://h", False),
+        ("http://h:1", "http://h:2", False),
+        ("http://H:1", "http://h:1", True),
+        ("http://h:x", "http://h", False),
+        ("http://[", "http://h", False),
+        ("http://h:x", "http://g:x", False),
+        ("http://h:80", "http://h", True),
+        ("ftp://h:80", "ftp://h", False),
+    ],
+)
+def test_a_server_is_its_scheme_host_and_port(url: str, other: str, *, same: bool) -> None:
+    assert same_server(url, other) is same
+
+
+def dated(date: str, *, sent: float = 1_000_000_000.0, took: float = 0.5) -> Seen:
+    return Seen(url="http://s", status=200, detail="ready\n", date=date, sent=sent, received=sent + took)
+
+
+def test_the_clocks_are_compared_as_closely_as_an_answer_allows() -> None:
+    at = "Sun, 09 Sep 2001 01:46:40 GMT"  # a thousand million seconds
+    assert skew(dated(at)) == 0
+    assert skew(dated(at, sent=1_000_000_001.9)) == 0
+    assert skew(dated(at, sent=1_000_000_010.0)) == -8
+    assert skew(dated(at, sent=999_999_990.0)) == 9.5
+    assert skew(dated(at, sent=999_999_990.0, took=20)) == 0
+    assert skew(dated("yesterday")) is None
+
+
+@pytest.mark.parametrize(
+    ("sent", "severity", "said"),
+    [
+        *((0, "ok", "same time"), (30, "warning", "28 s behind"), (-30, "warning", "30 s ahead"), (4, "ok", "same")),
+        *((7, "ok", "same time"), (7.5, "warning", "behind"), (-5, "ok", "same"), (-5.5, "warning", "ahead")),
+    ],
+)
+def test_clocks_that_differ_by_more_than_five_seconds_are_a_warning(sent: float, severity: str, said: str) -> None:
+    (found,) = clock(dated("Sun, 09 Sep 2001 01:46:40 GMT", sent=1_000_000_000 + sent, took=0))
+    assert (found.check, found.severity, said in found.what) == ("clock", severity, True), found.what
+    assert found.place == Place("http://s")
+
+
+def test_a_server_without_a_time_is_a_warning() -> None:
+    assert bad(list(clock(dated("")))) == [("clock", "warning")]
+
+
+@pytest.mark.parametrize(
+    ("status", "detail", "severity"),
+    [
+        (200, "ready\n", "ok"),
+        (200, "<html>", "problem"),
+        (503, "", "problem"),
+        (404, "", "problem"),
+        (None, "x", "problem"),
+    ],
+)
+def test_only_a_server_that_says_so_is_ready(status: int | None, detail: str, severity: str) -> None:
+    found = reached(Seen(url="http://s", status=status, detail=detail))
+    assert (found.check, found.severity, found.place) == ("server", severity, Place("http://s"))
+
+
+def test_a_server_may_say_why_it_is_not_ready() -> None:
+    assert "The disk is full." in reached(Seen(url="http://s", status=503, detail="The disk is full.")).what
+    assert "it does not say why" in reached(Seen(url="http://s", status=503)).what
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours", "severity"),
+    [("0.1.0", "0.1.7", "ok"), ("0.2.0", "0.1.0", "warning"), ("1.1", "0.1", "warning"), (None, "0.1", "warning")],
+)
+def test_versions_must_agree_in_their_first_two_numbers(theirs: str | None, ours: str, severity: str) -> None:
+    (found,) = versions("http://s", theirs, ours)
+    assert (found.check, found.severity, found.place) == ("version", severity, Place("http://s"))
+
+
+def test_the_worst_comes_first_and_the_rest_keeps_its_order() -> None:
+    def one(check: str, severity: Severity) -> Finding:
+        return Finding(check=check, severity=severity, place=Place("f"), what="w")
+
+    given_ = [one("a", Severity.OK), one("b", Severity.WARNING), one("c", Severity.PROBLEM), one("d", Severity.WARNING)]
+    assert "".join(each.check for each in worst_first(given_)) == "cbda"
+    assert [counted(given_, each) for each in Severity] == [1, 2, 1]
+
+
+@pytest.mark.parametrize(
+    ("text", "number"), [("60", 60), ("9" * 12, 10**12 - 1), ("9" * 13, None), ("-1", None), ("٣", None), ("", None)]
+)
+def test_only_plain_digits_are_a_number(text: str, number: int | None) -> None:
+    assert whole_number(text) == number

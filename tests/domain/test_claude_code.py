@@ -1,0 +1,164 @@
+"""Claude Code's JSON: read strictly, asked about faithfully, answered in its own words."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from assent.domain.claude_code import (
+    SOMETHING_ELSE,
+    again,
+    answered,
+    choices,
+    deferred,
+    read_hook,
+    same_question,
+    spoken,
+    terms_of,
+    tool_call,
+)
+from assent.domain.errors import InvalidRequest
+from assent.domain.terms import check_answers, check_form
+from assent.domain.tool_calls import Verdict, refused
+
+BASH: dict[str, Any] = {
+    "hook_event_name": "PreToolUse",
+    "session_id": "b29bee4d",
+    "prompt_id": "p1",
+    "cwd": "/srv/shop",
+    "tool_name": "Bash",
+    "tool_input": {"command": "git push", "timeout": 1},
+    "tool_use_id": "toolu_1",
+}
+DIALOG = {name: value for name, value in BASH.items() if name != "tool_use_id"} | {
+    "hook_event_name": "PermissionRequest"
+}
+REGION = {"question": "Which region?", "header": "Region", "options": [{"label": "eu"}, {"label": "us"}]}
+SHOPS = {"question": "Which shops?", "options": [{"label": "a"}, {"label": "b"}, {"label": "c"}], "multiSelect": True}
+
+
+def ask(*questions: Any) -> dict[str, Any]:
+    return BASH | {"tool_name": "AskUserQuestion", "tool_input": {"questions": list(questions)}}
+
+
+def approval(**arguments: Any) -> Verdict:
+    return Verdict(approved=True, reason="Approved.", arguments=arguments)
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        None,
+        [],
+        "PreToolUse",
+        {},
+        BASH | {"hook_event_name": "Stop"},
+        BASH | {"hook_event_name": ["PreToolUse"]},
+        BASH | {"tool_input": "rm -rf /"},
+        BASH | {"tool_name": ""},
+        BASH | {"session_id": 7},
+        BASH | {"tool_use_id": None},
+        {name: value for name, value in BASH.items() if name != "cwd"},
+    ],
+)
+def test_what_is_not_a_tool_call_is_refused(sent: Any) -> None:
+    with pytest.raises(InvalidRequest):
+        read_hook(sent)
+
+
+@given(st.recursive(st.none() | st.booleans() | st.text(), lambda inner: st.dictionaries(st.text(), inner)))
+def test_nothing_but_a_tool_call_is_ever_read_as_one(sent: Any) -> None:
+    with pytest.raises(InvalidRequest):
+        read_hook(sent)
+
+
+def test_a_call_is_asked_about_with_all_its_arguments() -> None:
+    call = tool_call(read_hook(BASH), editable=["command", "nothing"], nonce="n")
+    assert (call.question, call.gate, call.run_id) == ("Bash: git push", "tool.bash", "b29bee4d")
+    assert (call.payload["arguments"], call.editable) == (BASH["tool_input"], ("command",))
+
+
+def test_a_call_without_an_id_is_never_taken_for_another() -> None:
+    hook = read_hook(DIALOG)
+    assert tool_call(hook, nonce="1").key != tool_call(hook, nonce="2").key
+    assert tool_call(read_hook(BASH), nonce="1").key == tool_call(read_hook(BASH), nonce="2").key
+
+
+def test_a_used_approval_leads_to_another_question() -> None:
+    call = tool_call(read_hook(BASH), nonce="n")
+    assert again(call, "bp_1").key != call.key
+    assert again(call, "bp_1").digest == call.digest
+
+
+def test_the_same_question_is_one_that_shows_the_same() -> None:
+    call = tool_call(read_hook(BASH), nonce="n")
+    other = tool_call(read_hook(BASH | {"tool_use_id": "toolu_2"}), nonce="n")
+    assert same_question(call.payload, other.payload)
+    assert not same_question(call.payload, other.payload | {"arguments": {"command": "git push --force"}})
+    assert not same_question(call.payload, other.payload | {"editable": ["command"]})
+
+
+def test_a_verdict_is_told_in_the_words_of_each_event() -> None:
+    before, dialog = read_hook(BASH), read_hook(DIALOG)
+    same = approval(**BASH["tool_input"])
+    assert spoken(before, same)["hookSpecificOutput"] == {
+        "hookEventName": "PreToolUse",
+        "permissionDecision": "allow",
+        "permissionDecisionReason": "Approved.",
+    }
+    assert spoken(dialog, same)["hookSpecificOutput"]["decision"] == {"behavior": "allow"}
+    no = refused("Rejected by olga: Not on a Friday.")
+    assert spoken(before, no)["hookSpecificOutput"]["permissionDecision"] == "deny"
+    denial = {"behavior": "deny", "message": "Rejected by olga: Not on a Friday. It was not run."}
+    assert spoken(dialog, no)["hookSpecificOutput"]["decision"] == denial
+    assert deferred(before, breakpoint_id="bp_1")["hookSpecificOutput"]["permissionDecision"] == "defer"
+
+
+def test_a_change_from_1_to_true_is_a_change() -> None:
+    changed = approval(command="git push", timeout=True)
+    assert spoken(read_hook(BASH), changed)["hookSpecificOutput"]["updatedInput"]["timeout"] is True
+
+
+def test_one_question_of_the_model_is_answered_with_a_click() -> None:
+    hook = read_hook(ask(REGION))
+    assert terms_of(hook) == {"hard_stop": True, "options": ["eu", "us"]}
+    said = answered(hook, approval(), option="eu", answers=None)
+    assert said.arguments == {"questions": [REGION], "answers": {"Which region?": "eu"}}
+
+
+def test_several_questions_of_the_model_are_a_form() -> None:
+    hook = read_hook(ask(REGION, SHOPS))
+    form = terms_of(hook)["form"]
+    check_form(form)
+    given_answers = {"answer1": "us", "answer2.1": True, "answer2.3": True, "other2": "and the new one"}
+    check_answers(form, given_answers)
+    said = answered(hook, approval(), option=None, answers=given_answers)
+    assert said.arguments["answers"] == {"Which region?": "us", "Which shops?": "a, c, and the new one"}
+
+
+def test_something_else_is_an_answer_in_its_own_words() -> None:
+    hook = read_hook(ask(REGION, SHOPS))
+    answers = {"answer1": SOMETHING_ELSE, "other1": "Mars", "answer2.2": True}
+    said = answered(hook, approval(), option=None, answers=answers)
+    assert said.arguments["answers"] == {"Which region?": "Mars", "Which shops?": "b"}
+
+
+@pytest.mark.parametrize("answers", [None, {}, {"answer1": "us"}, {"answer1": SOMETHING_ELSE, "answer2.1": True}])
+def test_a_question_left_open_is_no_answer(answers: dict[str, Any] | None) -> None:
+    said = answered(read_hook(ask(REGION, SHOPS)), approval(), option=None, answers=answers)
+    assert not said.approved
+    assert "not every question was answered" in said.reason
+
+
+def test_an_approval_by_a_rule_answers_no_question() -> None:
+    assert not answered(read_hook(ask(REGION)), approval(), option=None, answers=None).approved
+    assert terms_of(read_hook(ask(REGION)))["hard_stop"] is True
+
+
+@pytest.mark.parametrize(
+    "questions", [None, [], ["?"], [{"question": "?"}], [{"question": "?", "options": ["a"]}], [REGION, REGION]]
+)
+def test_questions_that_cannot_be_shown_are_refused(questions: Any) -> None:
+    with pytest.raises(InvalidRequest):
+        choices({"questions": questions})

@@ -1,0 +1,21 @@
+"""An MCP server over stdio with one tool, which writes down each time that it really runs."""
+
+import json
+import sys
+from pathlib import Path
+
+from mcp.server import MCPServer
+
+server = MCPServer("door")
+
+
+@server.tool(structured_output=False)
+def deploy(target: str, version: str) -> str:
+    """Bring a version to where it runs."""
+    with Path(sys.argv[1]).open("a") as file:
+        file.write(json.dumps({"target": target, "version": version}) + "\n")
+    return "deployed"
+
+
+if __name__ == "__main__":
+    server.run()

@@ -1,0 +1,14 @@
+"""The door of the OpenAI Agents SDK: interruptions of a run."""
+
+from tests.doors.kit import Door
+
+DOORS = [
+    Door(
+        name="openai-agents",
+        package="openai-agents",
+        program="examples/agents/openai_agent.py",
+        edits=False,
+        how="the run stops, its state waits on the server",
+        lacks={"edits": "no: a call can only be approved or rejected"},
+    )
+]

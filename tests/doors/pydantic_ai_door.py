@@ -1,0 +1,20 @@
+"""The doors of Pydantic AI: deferred tools, which end a run, and the handler that waits inside of one."""
+
+from tests.doors.kit import Door
+
+_PROGRAM = "examples/agents/pydantic_ai_agent.py"
+DOORS = [
+    Door(
+        name="pydantic-ai",
+        package="pydantic-ai-slim",
+        program=_PROGRAM,
+        how="the run ends with the requests, another one goes on with the results",
+    ),
+    Door(
+        name="pydantic-ai-inline",
+        package="pydantic-ai-slim",
+        program=_PROGRAM,
+        options=("--inline",),
+        how="the run waits in a capability",
+    ),
+]

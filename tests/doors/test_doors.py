@@ -1,0 +1,116 @@
+"""One suite for all front doors: each with the real package, an agent in its own process, and a live server."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from assent.sdk.client import Assent
+from assent.settings import Settings
+from tests.doors.doors import DOORS
+from tests.doors.kit import ARGUMENTS, Desk, Door
+from tests.support.nodes import free_port, prepared, server
+
+pytestmark = pytest.mark.parametrize("door", DOORS, ids=lambda door: door.name)
+
+
+@pytest.fixture
+def desk(sqlite_settings: Settings, tmp_path: Path) -> Iterator[Desk]:
+    agent, reviewer = prepared(sqlite_settings, "agent", "admin")
+    state = tmp_path / "agent"
+    state.mkdir()
+    with server(sqlite_settings) as process, Assent(process.url, reviewer) as client:
+        yield Desk(process.url, agent, client, state)
+
+
+def test_an_approval_lets_it_run_as_it_was_asked(door: Door, desk: Desk) -> None:
+    with desk.agent(door) as agent:
+        asked = desk.asked(agent)
+        desk.answer(asked, approved=True)
+
+        assert agent.ended() == 0, agent.lines
+        assert agent.ran == [ARGUMENTS]
+        assert asked.payload["arguments"] == ARGUMENTS
+
+
+def test_a_rejection_runs_nothing_and_its_reason_reaches_the_model(door: Door, desk: Desk) -> None:
+    with desk.agent(door) as agent:
+        desk.answer(desk.asked(agent), approved=False, comment="Not on a Friday, ask Olga.")
+
+        assert agent.ended() == 0, agent.lines
+        assert agent.ran == []
+        assert "Not on a Friday, ask Olga." in agent.heard
+
+
+def test_a_reviewers_changes_are_what_runs_or_cannot_be_made(door: Door, desk: Desk) -> None:
+    with desk.agent(door) as agent:
+        asked = desk.asked(agent)
+        if not door.edits:
+            assert asked.payload.get("editable") is None
+            return
+        desk.answer(asked, approved=True, edits={"version": "1.5"})
+
+        assert agent.ended() == 0, agent.lines
+        assert agent.ran == [ARGUMENTS | {"version": "1.5"}]
+
+
+def test_a_deadline_is_no_approval(door: Door, desk: Desk) -> None:
+    with desk.agent(door, "--ttl", "1") as agent:
+        assert agent.ended() == 0, agent.lines
+        assert agent.ran == []
+        assert "Nobody answered in time" in agent.heard
+
+
+def test_a_question_taken_back_is_no_approval(door: Door, desk: Desk) -> None:
+    with desk.agent(door) as agent:
+        desk.reviewer.cancel(desk.asked(agent).id)
+
+        assert agent.ended() == 0, agent.lines
+        assert agent.ran == []
+        assert "taken back" in agent.heard
+
+
+def test_a_server_out_of_reach_blocks(door: Door, desk: Desk) -> None:
+    with desk.agent(door, url=f"http://127.0.0.1:{free_port()}") as agent:
+        agent.ended()
+
+        assert agent.ran == []
+        assert desk.questions() == 0
+
+
+def test_a_token_nobody_knows_blocks(door: Door, desk: Desk) -> None:
+    stranger = Desk(desk.url, desk.token[:-8] + "00000000", desk.reviewer, desk.state)
+    with stranger.agent(door) as agent:
+        agent.ended()
+
+        assert agent.ran == []
+
+
+def test_an_agent_killed_while_it_waits_goes_on_with_the_same_question(door: Door, desk: Desk) -> None:
+    with desk.agent(door) as first:
+        asked = desk.asked(first)
+        first.kill()
+        assert first.ran == []
+    with desk.agent(door) as second:
+        if not door.resumes:
+            assert desk.asked(second, number=2).id != asked.id
+            return
+        desk.answer(asked, approved=True)
+
+        assert second.ended() == 0, second.lines
+        assert second.ran == [ARGUMENTS]
+        assert desk.questions() == 1
+
+
+def test_an_answer_given_while_the_agent_was_dead_is_kept(door: Door, desk: Desk) -> None:
+    with desk.agent(door) as first:
+        asked = desk.asked(first)
+        first.kill()
+    desk.answer(asked, approved=True)
+    with desk.agent(door) as second:
+        if not door.resumes:
+            assert desk.asked(second).id != asked.id
+            return
+        assert second.ended() == 0, second.lines
+        assert second.ran == [ARGUMENTS]
+        assert desk.questions() == 1

@@ -1,0 +1,266 @@
+"""Claude Code's command hook as the client starts it: only an approval, used once, lets a call run."""
+
+import contextlib
+import json
+import signal
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from assent.sdk.client import Assent
+from assent.sdk.values import Breakpoint
+from assent.settings import Settings
+from tests.cli.commands import COMMAND, environment, here
+from tests.support.nodes import free_port, prepared, server
+
+CALL: dict[str, Any] = {
+    "hook_event_name": "PreToolUse",
+    "session_id": "a-session",
+    "cwd": "/srv/shop",
+    "tool_name": "Bash",
+    "tool_input": {"command": "git push", "timeout": 5},
+    "tool_use_id": "toolu_1",
+}
+DIALOG = {name: value for name, value in CALL.items() if name != "tool_use_id"} | {
+    "hook_event_name": "PermissionRequest",
+    "permission_suggestions": [],
+}
+BLOCKED = 2
+
+
+class Hook:
+    """A hook that the client has started."""
+
+    def __init__(self, popen: "subprocess.Popen[bytes]") -> None:
+        self.popen = popen
+
+    def told(self) -> dict[str, Any]:
+        """What it says in the end."""
+        said, why = self.popen.communicate(timeout=240)
+        assert self.popen.returncode == 0, why
+        output: dict[str, Any] = json.loads(said)["hookSpecificOutput"]
+        return output
+
+    def blocked(self) -> str:
+        said, why = self.popen.communicate(timeout=240)
+        assert (self.popen.returncode, said) == (BLOCKED, b"")
+        return why.decode()
+
+
+@dataclass
+class Place:
+    """A server, a reviewer, and hooks that ask there."""
+
+    env: dict[str, str]
+    reviewer: Assent
+
+    @contextlib.contextmanager
+    def hook(self, call: Any, *options: str, **env: str) -> Iterator[Hook]:
+        popen = subprocess.Popen(
+            [*COMMAND, "hook", "claude", *options],
+            env=self.env | env,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+        assert popen.stdin is not None
+        popen.stdin.write(json.dumps(call).encode())
+        popen.stdin.close()
+        popen.stdin = None
+        with popen:
+            try:
+                yield Hook(popen)
+            finally:
+                popen.kill()
+
+    def asked(self, *, number: int = 1) -> list[Breakpoint]:
+        while len(waiting := self.reviewer.list(status="waiting").items) < number:
+            pass
+        return [self.reviewer.get(each.id) for each in waiting]
+
+    def answer(self, approved: bool = True, **more: Any) -> str:  # noqa: FBT001, FBT002  # yes or no
+        (asked,) = self.asked()
+        self.reviewer.feedback(asked.id, {"approved": approved, "digest": asked.digest, **more})
+        return asked.id
+
+    def questions(self) -> int:
+        return len(self.reviewer.list().items)
+
+
+@pytest.fixture
+def place(sqlite_settings: Settings) -> Iterator[Place]:
+    agent, reviewer = prepared(sqlite_settings, "agent", "admin")
+    with server(sqlite_settings) as process, Assent(process.url, reviewer) as client:
+        yield Place(environment(ASSENT_URL=process.url, ASSENT_TOKEN=agent), client)
+
+
+@pytest.fixture
+def without_receipts(postgres_settings: Settings) -> Iterator[Place]:
+    settings = postgres_settings.model_copy(update={"secret_keys": None})
+    agent, reviewer = prepared(settings, "agent", "admin")
+    with server(settings) as process, Assent(process.url, reviewer) as client:
+        yield Place(environment(ASSENT_URL=process.url, ASSENT_TOKEN=agent), client)
+
+
+@pytest.mark.parametrize("stdin", ["", "{", "[]", "null", json.dumps(CALL | {"hook_event_name": "Stop"}), "{}{}"])
+def test_what_is_not_understood_blocks(stdin: str) -> None:
+    done = here("hook", "claude", stdin=stdin)
+    assert (done.exit_code, done.stdout) == (BLOCKED, "")
+    assert "It was not run." in done.stderr
+
+
+@pytest.mark.parametrize("options", [["--ttl", "0"], ["--ttl", "9999999"], ["--no-such-option"]])
+def test_a_hook_that_is_set_up_wrongly_blocks(options: list[str]) -> None:
+    assert here("hook", "claude", *options, stdin=json.dumps(CALL)).exit_code == BLOCKED
+
+
+def test_a_server_out_of_reach_and_a_token_nobody_knows_block(place: Place) -> None:
+    with place.hook(CALL, "--patience", "0", ASSENT_URL=f"http://127.0.0.1:{free_port()}") as hook:
+        assert "It was not run." in hook.blocked()
+    with place.hook(CALL, ASSENT_TOKEN=place.env["ASSENT_TOKEN"][:-4] + "0000") as hook:
+        assert "It was not run." in hook.blocked()
+    assert place.questions() == 0
+
+
+def test_an_approval_with_changes_is_told_as_the_client_reads_it(place: Place) -> None:
+    with place.hook(
+        CALL, "--editable", "command", "--tag", "git", "--risk", "low", "--agent-id", "claude-of-olga"
+    ) as hook:
+        (asked,) = place.asked()
+        place.answer(edits={"command": "git push --dry-run"})
+        assert hook.told() == {
+            "hookEventName": "PreToolUse",
+            "permissionDecision": "allow",
+            "permissionDecisionReason": "Approved.",
+            "updatedInput": {"command": "git push --dry-run", "timeout": 5},
+        }
+    assert (asked.agent_id, asked.run_id, asked.tags, asked.risk) == ("claude-of-olga", "a-session", ["git"], "low")
+    assert (asked.question, asked.payload["directory"]) == ("Bash: git push", "/srv/shop")
+
+
+def test_an_approval_lets_one_call_run_and_not_the_next(place: Place) -> None:
+    for number in range(5):
+        with place.hook(CALL | {"tool_use_id": f"toolu_{number}"}) as hook:
+            place.answer()
+            assert hook.told()["permissionDecision"] == "allow"
+    for call in (CALL, CALL | {"tool_use_id": "toolu_6"}):
+        with place.hook(call) as hook:
+            place.answer(False, comment="Once was enough.")
+            assert hook.told() == {
+                "hookEventName": "PreToolUse",
+                "permissionDecision": "deny",
+                "permissionDecisionReason": "Rejected by owner: Once was enough. It was not run.",
+            }
+    assert place.questions() == 7
+
+
+def test_two_like_calls_at_once_do_not_share_an_approval(place: Place) -> None:
+    with place.hook(CALL) as first:
+        place.asked()
+        with place.hook(CALL | {"tool_use_id": "toolu_2"}) as second:
+            place.answer()
+            place.answer(False)
+            decisions = [first.told()["permissionDecision"], second.told()["permissionDecision"]]
+    assert sorted(decisions) == ["allow", "deny"]
+
+
+def test_a_hook_that_is_killed_leaves_its_question_to_the_next(place: Place) -> None:
+    with place.hook(CALL) as hook:
+        (asked,) = place.asked()
+        hook.popen.kill()
+    with place.hook(CALL | {"tool_use_id": "toolu_2", "prompt_id": "p2"}) as hook:
+        assert place.answer() == asked.id
+        assert hook.told()["permissionDecision"] == "allow"
+    assert place.questions() == 1
+
+
+@pytest.mark.parametrize(
+    "change", [{"session_id": "another"}, {"cwd": "/"}, {"tool_input": {"command": "git push -f"}}]
+)
+def test_another_call_gets_a_question_of_its_own(place: Place, change: dict[str, Any]) -> None:
+    with place.hook(CALL) as first, place.hook(CALL | {"tool_use_id": "toolu_2"} | change) as second:
+        assert len(place.asked(number=2)) == 2
+        first.popen.kill()
+        second.popen.kill()
+
+
+def test_a_hook_whose_client_was_killed_ends_and_uses_nothing(place: Place) -> None:
+    with place.hook(CALL) as hook:
+        place.asked()
+        assert hook.popen.stdout is not None
+        hook.popen.stdout.close()
+        assert hook.popen.wait(240) == BLOCKED
+    place.answer()
+    with place.hook(CALL | {"tool_use_id": "toolu_2"}) as hook:
+        assert hook.told()["permissionDecision"] == "allow"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_hook_that_is_stopped_takes_its_question_back(place: Place, number: signal.Signals) -> None:
+    with place.hook(CALL) as hook:
+        (asked,) = place.asked()
+        hook.popen.send_signal(number)
+        assert "is cancelled" in hook.blocked()
+    assert place.reviewer.get(asked.id).status == "cancelled"
+
+
+def test_a_permission_dialog_is_answered_in_the_inbox(place: Place) -> None:
+    with place.hook(DIALOG, "--defer") as hook:
+        place.answer(False, comment="Ask Olga.")
+        denial = {"behavior": "deny", "message": "Rejected by owner: Ask Olga. It was not run."}
+        assert hook.told() == {"hookEventName": "PermissionRequest", "decision": denial}
+    with place.hook(DIALOG) as hook:
+        place.answer()
+        assert hook.told()["decision"] == {"behavior": "allow"}
+
+
+def test_a_question_of_the_model_is_answered_in_the_inbox(place: Place) -> None:
+    question = {"question": "Which region?", "header": "Region", "options": [{"label": "eu"}, {"label": "us"}]}
+    call = CALL | {"tool_name": "AskUserQuestion", "tool_input": {"questions": [question]}}
+    with place.hook(call) as hook:
+        (asked,) = place.asked()
+        place.answer(option="us")
+        told = hook.told()
+    assert (asked.question, asked.payload["options"]) == ("Which region?", ["eu", "us"])
+    assert told["updatedInput"] == call["tool_input"] | {"answers": {"Which region?": "us"}}
+
+
+def test_a_deferred_call_is_asked_about_once_and_answered_when_it_comes_back(place: Place) -> None:
+    for _ in range(2):
+        with place.hook(CALL, "--defer", CLAUDE_CODE_SESSION_ATTENDED="0") as hook:
+            assert hook.told()["permissionDecision"] == "defer"
+    place.answer()
+    with place.hook(CALL, "--defer") as hook:
+        assert hook.told()["permissionDecision"] == "allow"
+    assert place.questions() == 1
+
+
+def test_a_session_that_somebody_sits_before_is_not_deferred(place: Place) -> None:
+    with place.hook(CALL, "--defer", CLAUDE_CODE_SESSION_ATTENDED="1") as hook:
+        place.answer()
+        assert hook.told()["permissionDecision"] == "allow"
+
+
+def test_without_receipts_an_approval_counts_for_the_call_that_asked(without_receipts: Place) -> None:
+    place = without_receipts
+    with place.hook(CALL) as hook:
+        asked = place.answer()
+        assert hook.told()["permissionDecision"] == "allow"
+    with place.hook(CALL | {"tool_use_id": "toolu_2"}) as hook:
+        assert place.answer(False) != asked
+        assert hook.told()["permissionDecision"] == "deny"
+
+
+def test_without_receipts_two_like_calls_at_once_do_not_share_an_approval(without_receipts: Place) -> None:
+    place = without_receipts
+    with place.hook(CALL) as first:
+        place.asked()
+        with place.hook(CALL | {"tool_use_id": "toolu_2"}) as second:
+            place.answer()
+            assert first.told()["permissionDecision"] == "allow"
+            place.answer(False)
+            assert second.told()["permissionDecision"] == "deny"

@@ -1,0 +1,141 @@
+"""Claude Code's settings: our hooks go in and out, and everything else stays as it is."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from assent.domain.claude_code import TTL_SECONDS
+from assent.domain.errors import InvalidRequest
+from assent.integrations.claude_code_settings import Gate, has_hooks, installed, read, uninstalled, write
+from tests.cli.commands import here, here_json
+
+FOREIGN = {"type": "command", "command": "echo", "args": ["hook", "claude"], "timeout": 5}
+OTHERS = {
+    "model": "opus",
+    "permissions": {"allow": ["Bash(ls:*)"], "deny": []},
+    "hooks": {
+        "PreToolUse": [{"matcher": "Bash", "hooks": [FOREIGN, {"type": "http", "url": "https://example.test/hooks"}]}],
+        "Stop": [{"hooks": [{"type": "command", "command": "say 'assent hook claude is done'"}]}],
+    },
+    "env": {"Ä": "\u2028", "n": 1.5},
+}
+GATES = [
+    Gate(),
+    Gate(defer=True, ttl=60, matcher="mcp__.*", options=[("editable", "version"), ("tag", "a b")]),
+    Gate(url="https://assent.example/", options=[("agent-id", "claude"), ("editable", "command")]),
+    Gate(program="/opt/assent/bin/assent"),
+]
+WORDS = st.text(max_size=3)
+any_json = st.recursive(
+    st.none() | st.booleans() | st.text(max_size=3),
+    lambda inner: st.lists(inner, min_size=1, max_size=3) | st.dictionaries(WORDS, inner, min_size=1, max_size=3),
+    max_leaves=4,
+)
+EVENTS = st.sampled_from(["PreToolUse", "PermissionRequest", "Stop"])
+a_hook = st.just(FOREIGN) | st.fixed_dictionaries({"type": WORDS, "command": WORDS}) | any_json
+a_group = st.fixed_dictionaries({"matcher": WORDS, "hooks": st.lists(a_hook, max_size=3)}) | any_json
+some_settings = st.dictionaries(WORDS, any_json, max_size=3) | st.fixed_dictionaries(
+    {
+        "hooks": st.dictionaries(EVENTS, st.lists(a_group, min_size=1, max_size=3), min_size=1, max_size=3),
+        "other": any_json,
+    }
+)
+
+
+@pytest.mark.parametrize("gate", GATES)
+def test_what_is_put_in_blocks_on_failure_and_waits_longer_than_people_have(gate: Gate) -> None:
+    for groups in installed({}, gate)["hooks"].values():
+        (hook,) = groups[0]["hooks"]
+        assert hook["onFailure"] == "block"
+        assert hook["timeout"] > gate.ttl
+
+
+@pytest.mark.parametrize("gate", GATES)
+def test_putting_in_twice_is_putting_in_once(gate: Gate) -> None:
+    once = installed(OTHERS, gate)
+    assert installed(once, gate) == once
+    assert installed(installed(OTHERS, GATES[0]), gate) == once
+
+
+@given(gate=st.sampled_from(GATES), settings=some_settings)
+def test_taking_out_leaves_what_was_there_before(gate: Gate, settings: dict[str, Any]) -> None:
+    put_in = installed(settings, gate)
+    assert has_hooks(put_in)
+    assert json.dumps(uninstalled(put_in)) == json.dumps(settings)
+    assert uninstalled(settings) == settings
+
+
+def test_a_hook_of_ours_in_a_group_of_others_goes_alone() -> None:
+    group = {"matcher": "*", "hooks": [FOREIGN, Gate().hook], "note": 1}
+    left = uninstalled({"hooks": {"PreToolUse": [group, {"matcher": "x", "hooks": []}]}})
+    assert left == {
+        "hooks": {"PreToolUse": [{"matcher": "*", "hooks": [FOREIGN], "note": 1}, {"matcher": "x", "hooks": []}]}
+    }
+
+
+@pytest.mark.parametrize("hooks", [[], "no", {"PreToolUse": {}}, {"PreToolUse": None}])
+def test_hooks_of_another_shape_are_not_guessed_at(hooks: Any) -> None:
+    with pytest.raises(InvalidRequest):
+        installed({"hooks": hooks}, Gate())
+
+
+@pytest.mark.parametrize(
+    "text", ["{", '{"a": 1, "a": 2}', "[]", "null", '{"a": NaN}', '{"a": 1e999}', "{} // mine", "\ufeff{}", "[" * 5000]
+)
+def test_settings_that_would_not_come_back_the_same_are_left_alone(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "settings.json"
+    path.write_text(text)
+    for command in ("install", "uninstall"):
+        assert here("hook", "claude", command, "--settings", str(path)).exit_code != 0
+    assert path.read_text() == text
+
+
+def test_settings_are_written_whole_where_a_link_leads(tmp_path: Path) -> None:
+    kept = tmp_path / "dotfiles.json"
+    kept.write_text(json.dumps(OTHERS))
+    kept.chmod(0o600)
+    link = tmp_path / "settings.json"
+    link.symlink_to(kept)
+    write(link, installed(read(link), Gate()))
+    assert link.is_symlink()
+    assert kept.stat().st_mode & 0o777 == 0o600
+    assert read(kept) == installed(OTHERS, Gate())
+    assert set(tmp_path.iterdir()) == {kept, link}
+
+
+def test_the_commands_write_the_settings_that_were_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("CLAUDE_CONFIG_DIR", raising=False)
+    places = {
+        ("--user",): tmp_path / "home" / ".claude" / "settings.json",
+        ("--local",): Path(".claude/settings.local.json"),
+        (): Path(".claude/settings.json"),
+        ("--settings", "mine.json"): Path("mine.json"),
+    }
+    for options, path in places.items():
+        told = {"settings": str(path), "installed": True, "changed": True}
+        assert here_json("hook", "claude", "install", *options) == told
+        assert read(path) == installed({}, Gate())
+        written = path.read_bytes()
+        assert here_json("hook", "claude", "install", *options) == told | {"changed": False}
+        assert path.read_bytes() == written
+        assert here_json("hook", "claude", "uninstall", *options) == told | {"installed": False}
+        assert read(path) == {}
+
+
+def test_two_places_at_once_are_refused(tmp_path: Path) -> None:
+    done = here("hook", "claude", "install", "--local", "--settings", str(tmp_path / "x"))
+    assert done.exit_code != 0
+    assert not (tmp_path / "x").exists()
+
+
+def test_an_http_hook_names_the_token_and_never_holds_it() -> None:
+    hook = Gate(url="https://assent.example/", ttl=TTL_SECONDS, options=[("agent-id", "me"), ("tag", "a b")]).hook
+    assert hook["url"] == f"https://assent.example/api/hooks/claude?ttl={TTL_SECONDS}&agentId=me&tag=a+b"
+    assert hook["headers"] == {"Authorization": "Bearer $ASSENT_TOKEN"}
+    assert hook["allowedEnvVars"] == ["ASSENT_TOKEN"]

@@ -1,0 +1,205 @@
+"""What an agent can do over MCP, and what no tool of it does."""
+
+import asyncio
+
+import pytest
+
+from assent.mcp import told
+from assent.sdk.values import BreakpointResult, Status
+from tests.mcp.seats import ERAS, Place
+from tests.support.nodes import free_port
+
+TOOLS = {
+    "create_breakpoint",
+    "get_breakpoint",
+    "wait_for_breakpoint",
+    "comment",
+    "cancel_breakpoint",
+    "ask_human",
+    "permission_prompt",
+}
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_there_is_no_tool_that_decides(place: Place, era: str) -> None:
+    async with place.seat(era=era) as seat:
+        listed = (await seat.client.list_tools()).tools
+
+        assert {tool.name for tool in listed} == TOOLS
+        for tool in listed:
+            assert not {"approved", "release", "decision", "confirm"} & set(tool.input_schema["properties"]), tool.name
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_an_agent_asks_and_waits_for_what_people_decide(place: Place, era: str) -> None:
+    async with place.seat(era=era) as seat:
+        asked = (await seat.call("create_breakpoint", question="Deploy?", title="Deploy", tags=["prod"])).json
+        assert (asked["status"], asked["approved"]) == ("waiting", False)
+
+        waiting = asyncio.create_task(seat.call("wait_for_breakpoint", breakpoint_id=asked["breakpointId"]))
+        shown = await place.waiting()
+        await place.answer(shown, approved=True, comment="Go on.")
+
+        said = (await waiting).json
+        assert (said["approved"], said["feedback"], said["respondedBy"]) == (True, "Go on.", "owner")
+        assert (shown.agent_id, shown.tags, shown.question) == ("robot", ["prod"], "Deploy?")
+
+
+async def test_a_wait_that_is_over_says_that_nothing_is_decided(place: Place) -> None:
+    async with place.seat() as seat:
+        asked = (await seat.call("create_breakpoint", question="Deploy?")).json
+        said = (await seat.call("wait_for_breakpoint", breakpoint_id=asked["breakpointId"], max_seconds=0)).json
+
+        assert (said["status"], said["approved"], said["message"]) == ("waiting", False, told.WAITING)
+
+
+async def test_nobody_waits_for_longer_than_a_client_does(place: Place) -> None:
+    async with place.seat() as seat:
+        asked = (await seat.call("create_breakpoint", question="Deploy?")).json
+
+        assert (await seat.call("wait_for_breakpoint", breakpoint_id=asked["breakpointId"], max_seconds=51)).failed
+
+
+async def test_what_a_person_says_ends_the_wait_of_an_agent_that_listens(place: Place) -> None:
+    async with place.seat() as seat:
+        breakpoint_id = (await seat.call("create_breakpoint", question="Deploy?")).json["breakpointId"]
+        await seat.call("comment", breakpoint_id=breakpoint_id, text="It is urgent.")
+        waiting = asyncio.create_task(seat.call("wait_for_breakpoint", breakpoint_id=breakpoint_id, comments_seen=0))
+        await place.answer(await place.waiting(), comment="Which version?")
+
+        said = (await waiting).json
+        assert (said["status"], said["approved"]) == ("waiting", False)
+        assert [(each["author"], each["comment"]) for each in said["comments"]] == [("person:owner", "Which version?")]
+        again = await seat.call("wait_for_breakpoint", breakpoint_id=breakpoint_id, comments_seen=1, max_seconds=0)
+        assert again.json["status"] == "waiting"
+
+
+async def test_a_question_taken_back_is_no_approval(place: Place) -> None:
+    async with place.seat() as seat:
+        asked = (await seat.call("create_breakpoint", question="Deploy?")).json
+        said = (await seat.call("cancel_breakpoint", breakpoint_id=asked["breakpointId"])).json
+
+        assert (said["status"], said["approved"]) == ("cancelled", False)
+        assert "taken back" in said["message"]
+
+
+async def test_a_breakpoint_can_be_read_whole(place: Place) -> None:
+    async with place.seat() as seat:
+        asked = (await seat.call("create_breakpoint", question="Deploy?", payload={"diff": "+1"}, run_id="r1")).json
+        said = (await seat.call("get_breakpoint", breakpoint_id=asked["breakpointId"])).json
+
+        assert (said["question"], said["payload"]["diff"], said["runId"]) == ("Deploy?", "+1", "r1")
+
+
+async def test_the_same_key_finds_the_same_question_for_a_restarted_agent(place: Place) -> None:
+    async with place.seat() as first:
+        asked = (await first.call("create_breakpoint", question="Deploy?", key="run 7, step ü")).json
+    async with place.seat() as second:
+        found = (await second.call("create_breakpoint", question="Deploy?", key="run 7, step ü")).json
+        other = (await second.call("create_breakpoint", question="Deploy?")).json
+
+        assert found["breakpointId"] == asked["breakpointId"] != other["breakpointId"]
+
+
+async def test_a_key_is_never_good_for_another_question(place: Place) -> None:
+    async with place.seat() as seat:
+        await seat.call("create_breakpoint", question="Deploy?", key="k1")
+
+        assert (await seat.call("create_breakpoint", question="Delete it all?", key="k1")).failed
+
+
+async def test_options_and_edits_of_a_reviewer_reach_the_agent(place: Place) -> None:
+    async with place.seat() as seat:
+        asked = (
+            await seat.call(
+                "create_breakpoint",
+                question="Where?",
+                options=["blue", "green"],
+                editable=["version"],
+                payload={"arguments": {"version": "1.4"}},
+            )
+        ).json
+        await place.answer(await place.waiting(), approved=True, option="green", edits={"version": "1.5"})
+
+        said = (await seat.call("wait_for_breakpoint", breakpoint_id=asked["breakpointId"])).json
+        assert (said["approved"], said["option"], said["edits"]) == (True, "green", {"version": "1.5"})
+
+
+def test_an_approval_whose_reviewers_changed_different_things_is_none() -> None:
+    responses = [{"approved": True, "edits": {"n": 1}}, {"approved": True, "edits": {"n": 2}}]
+    result = BreakpointResult(
+        approved=True, status="released", auto=False, decision="approved", all_responses=responses, edits={"n": 2}
+    )
+    said = told.outcome("bp_1", Status(status="released", updated_at="", decision="approved", result=result))
+
+    assert said["approved"] is False
+
+
+def test_a_status_that_contradicts_itself_is_no_approval() -> None:
+    result = BreakpointResult(approved=True, status="expired", auto=False)
+    said = told.outcome("bp_1", Status(status="expired", updated_at="", result=result))
+
+    assert said["approved"] is False
+
+
+@pytest.mark.parametrize("tool", ["create_breakpoint", "ask_human"])
+async def test_a_server_out_of_reach_blocks(place: Place, tool: str) -> None:
+    async with place.seat(ASSENT_URL=f"http://127.0.0.1:{free_port()}") as seat:
+        said = await seat.call(tool, question="Deploy?")
+
+        assert said.failed
+        assert "Blocked" in said.text
+        assert "Nothing is approved" in said.text
+
+
+async def test_a_token_nobody_knows_asks_nobody(place: Place) -> None:
+    async with place.seat(ASSENT_TOKEN=place.agent[:-8] + "00000000") as seat:
+        assert (await seat.call("create_breakpoint", question="Deploy?")).failed
+
+
+async def test_an_agent_sees_only_what_it_asked_itself(place: Place) -> None:
+    async with place.seat() as seat, place.seat(ASSENT_TOKEN=place.other_agent) as other:
+        breakpoint_id = (await seat.call("create_breakpoint", question="Deploy?")).json["breakpointId"]
+
+        for tool in ("get_breakpoint", "wait_for_breakpoint", "cancel_breakpoint"):
+            assert (await other.call(tool, breakpoint_id=breakpoint_id)).failed
+        assert (await place.found(breakpoint_id)).status == "waiting"
+
+
+async def test_claude_code_may_run_what_people_allow_as_they_changed_it(place: Place) -> None:
+    async with place.seat() as seat:
+        asking = {"tool_name": "Bash", "input": {"command": "rm -r logs", "timeout": 5}, "tool_use_id": "toolu_1"}
+        prompt = asyncio.create_task(seat.call("permission_prompt", **asking))
+        shown = await place.waiting()
+        await place.answer(shown, approved=True, edits={"command": "rm -r old-logs"})
+
+        allowed = {"behavior": "allow", "updatedInput": {"command": "rm -r old-logs", "timeout": 5}}
+        assert (await prompt).json == allowed
+        assert shown.payload["arguments"] == asking["input"]
+
+
+async def test_an_approval_is_no_answer_to_a_session_that_numbers_its_calls_alike(place: Place) -> None:
+    asking = {"tool_name": "Bash", "input": {"command": "rm -r logs"}, "tool_use_id": "call_0"}
+    for approved in (True, False):
+        async with place.seat() as seat:
+            prompt = asyncio.create_task(seat.call("permission_prompt", **asking))
+            await place.answer(await place.waiting(), approved=approved)
+
+            assert (await prompt).json["behavior"] == ("allow" if approved else "deny")
+
+
+async def test_claude_code_is_told_why_it_may_not(place: Place) -> None:
+    async with place.seat() as seat:
+        prompt = asyncio.create_task(seat.call("permission_prompt", tool_name="Bash", input={"command": "rm"}))
+        await place.answer(await place.waiting(), approved=False, comment="Keep the logs.")
+
+        said = (await prompt).json
+        assert said["behavior"] == "deny"
+        assert "Keep the logs." in said["message"]
+
+
+async def test_claude_code_may_run_nothing_that_cannot_be_shown(place: Place) -> None:
+    async with place.seat() as seat:
+        said = (await seat.call("permission_prompt", tool_name="Pay", input={"cents": 2**60})).json
+
+        assert said["behavior"] == "deny"

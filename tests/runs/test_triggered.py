@@ -1,0 +1,47 @@
+"""From an event to a finished run, on a node that does everything by itself."""
+
+from typing import Any
+
+from assent.domain.runs import Run
+from tests.runs.conftest import Works
+from tests.services.triggering import arrived, come, source, trigger
+from tests.support.until import until
+
+
+async def _started(works: Works) -> list[Run]:
+    return await works.node.assent.database.read(lambda tx: tx.runs.page("default", {}, before=None, limit=9))
+
+
+async def test_an_event_starts_a_run_that_asks_a_person_and_ends(works: Works) -> None:
+    works.write(
+        "fix",
+        """
+        @process
+        async def fix(inputs, ctx):
+            asked = await ctx.breakpoint(f"Fix {inputs['repo']}?")
+            return {"approved": asked.approved, "because": inputs["event"]["id"], "mark": ctx.mark}
+        """,
+    )
+    ci = await source(works.node)
+    await trigger(works.node, inputs={"repo": "{{ event.repo }}"}, hold=True)
+    [event_id] = await come(works.node, ci, arrived(repo="acme/shop"))
+    [held] = await until(lambda: _asked(works), lambda found: len(found) == 1)
+    await works.answer({"breakpointId": held["id"]})
+    [run] = await until(lambda: _started(works), lambda found: len(found) == 1)
+    [_, asked] = await until(lambda: _asked(works, "*"), lambda found: len(found) == 2)
+    assert asked["agentId"] == "trigger/fixer"
+    await works.answer({"breakpointId": asked["id"]})
+
+    async def ended() -> Run:
+        return await works.node.assent.database.read(lambda tx: tx.runs.get(run.id, project="default"))
+
+    done = await until(ended, lambda found: found.ended)
+    assert done.output == {"approved": True, "because": event_id, "mark": f"assent-run:{run.id}"}
+
+
+async def _asked(works: Works, status: str = "waiting") -> list[dict[str, Any]]:
+    wanted = {} if status == "*" else {"status": status}
+    answer = await works.node.call("GET", "/api/breakpoints", works.reviewer, params=wanted)
+    assert answer.status_code == 200, answer.text
+    items: list[dict[str, Any]] = answer.json()["items"]
+    return sorted(items, key=lambda each: each["id"])

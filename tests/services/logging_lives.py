@@ -1,0 +1,93 @@
+"""A log of lives: events of every kind, taken into checkpoints a few at a time, and told to a file outside."""
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from assent.domain.audit import Finding
+from assent.services.audit_export import export
+from assent.settings import Settings
+from tests.services.living import live, live_by_rules
+from tests.store.making import create
+from tests.support.nodes import ManualClock, Node, running_node
+from tests.support.tampering import resting
+
+VERIFIER = Path(__file__).parents[2] / "tools" / "verify_export.py"
+
+
+@dataclass(frozen=True)
+class Logged:
+    """Where it is, and who is in it."""
+
+    settings: Settings
+    anchors: Path
+    ids: dict[str, str]
+
+    def found(self, *, anchors: bool = True, **options: object) -> list[Finding]:
+        """Look everything over, with the file outside or without."""
+        told = {} if anchors else {"checkpoint_file": None}
+
+        async def run() -> list[Finding]:
+            async with resting(self.settings.model_copy(update=told)) as node:
+                return (await node.audit.verify(**options)).findings  # type: ignore[arg-type]
+
+        return asyncio.run(run())
+
+    def exported(self, *, project: str | None = None) -> Path:
+        path = self.anchors.with_name("export.jsonl")
+
+        async def run() -> None:
+            async with resting(self.settings) as node:
+                with path.open("wb") as file:
+                    await node.database.read(lambda tx: export(tx, file.write, project=project))
+
+        asyncio.run(run())
+        return path
+
+    def second_opinion(self, *, project: str | None = None, anchors: bool = True) -> list[str]:
+        return second_opinion(self.exported(project=project), anchors=self.anchors if anchors else None)
+
+
+def second_opinion(export: Path, *, keys: Sequence[str] = (), anchors: Path | None = None) -> list[str]:
+    """Run the verifier as an auditor would, who has nothing of ours; return what it found."""
+    options = [option for key in keys for option in ("--key", key)]
+    options += ["--anchors", str(anchors)] if anchors else []
+    command = [sys.executable, "-I", str(VERIFIER), str(export), *options]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    *found, told = done.stdout.splitlines()
+    assert done.returncode == (1 if found else 0), done.stderr
+    assert told.endswith(f"{len(found) or 'no'} findings.")
+    return found
+
+
+async def sign(node: Node) -> int:
+    return await node.assent.database.write(node.assent.checkpoints.make)
+
+
+def with_anchors(settings: Settings, folder: Path) -> Settings:
+    """Checkpoints are made when a test says so, and told to a file."""
+    return settings.model_copy(update={"checkpoint_seconds": 0, "checkpoint_file": folder / "anchors.jsonl"})
+
+
+def lived(settings: Settings, folder: Path) -> Logged:
+    settings, clock = with_anchors(settings, folder), ManualClock()
+
+    async def run() -> dict[str, str]:
+        async with running_node(settings, clock=clock) as node:
+            ids = dict((await live(node, clock)).ids)
+            await sign(node)
+            clock.advance(1)
+            ids |= (await live_by_rules(node, clock)).rules
+            await sign(node)
+            clock.advance(1)
+            ids["last signed"] = await create(node)
+            await sign(node)
+            ids["unsigned"] = await create(node)
+            await node.assent.anchoring.write_file()
+            return ids
+
+    assert settings.checkpoint_file is not None
+    return Logged(settings, settings.checkpoint_file, asyncio.run(run()))

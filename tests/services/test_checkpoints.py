@@ -1,0 +1,298 @@
+"""Checkpoints take in every event once, whoever commits late, and continue one another."""
+
+import asyncio
+import base64
+import itertools
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assent.domain import checkpoints, merkle
+from assent.domain.access import Kind, Principal, Role
+from assent.domain.errors import Forbidden, InvalidRequest, NotFound
+from assent.services.anchoring import AnchorFile, Disagreement, line_of
+from assent.services.checkpoints import CHECKPOINT_BATCH
+from assent.settings import Settings
+from assent.store.checkpoints import StoredCheckpoint
+from assent.store.transaction import Transaction
+from tests.services.logging_lives import sign, with_anchors
+from tests.store.making import adding, create, rows
+from tests.support.nodes import ManualClock, Node, running_node
+from tests.support.receiver import Answer, Call, receiving
+from tests.support.tampering import raw, resting, unlocked
+from tests.support.until import until
+
+AUDITOR = Principal(kind=Kind.PERSON, id="per_1", name="una", project="default", roles=frozenset({Role.AUDITOR}))
+OPERATOR = Principal(
+    kind=Kind.SYSTEM, id="system:test", name="test", project="default", roles=frozenset({Role.ADMIN}), everywhere=True
+)
+
+
+async def stored(node: Node) -> list[StoredCheckpoint]:
+    return await node.assent.database.read(lambda tx: tx.checkpoints.after(0, limit=100))
+
+
+async def keys(node: Node) -> dict[str, bytes]:
+    found = await node.assent.database.read(lambda tx: tx.checkpoints.every_key())
+    return {each.key_id: each.public for each in found}
+
+
+async def holds(node: Node, **options: Any) -> bool:
+    return not (await node.assent.audit.verify(**options)).findings
+
+
+async def test_every_event_is_taken_in_once_and_every_checkpoint_continues_the_one_before(node: Node) -> None:
+    assert await sign(node) == 0
+    signed = []
+    for count in (1, 3, 2):
+        for _ in range(count):
+            await create(node)
+        signed.append(await sign(node))
+        assert await sign(node) == 0
+    await node.assent.database.write(adding(node, "gate.*", "auto-approve"))
+    signed.append(await sign(node))
+    found = await stored(node)
+
+    assert [each.number for each in found] == [1, 2, 3, 4]
+    assert [each.size for each in found] == [sum(signed[: n + 1]) for n in range(4)]
+    events = "SELECT (SELECT count(*) FROM assent_events) + (SELECT count(*) FROM assent_rule_events)"
+    assert await rows(node, events) == [(found[-1].size,)]
+    assert await rows(node, "SELECT * FROM assent_unsigned_events") == []
+    for first, second in itertools.pairwise(found):
+        proven = await node.assent.database.read(
+            partial(node.assent.checkpoints.consistency, first=first.number, second=second.number, by=AUDITOR)
+        )
+        assert merkle.continues(first.size, first.root_hash, second.size, second.root_hash, proven.path)
+    for each in found:
+        assert checkpoints.check(each.note, await keys(node)).size == each.size
+    assert await holds(node)
+
+
+async def test_a_long_backlog_is_taken_in_batch_by_batch_and_proven(node: Node) -> None:
+    def fill(tx: Transaction) -> None:
+        tx.session.write(
+            """INSERT INTO assent_rule_events (rule_id, seq, type, actor, at, metadata, previous, hash)
+            VALUES (:rule_id, :seq, 'x', 'x', 1, '{}', '', :hash)""",
+            [{"rule_id": rule, "seq": n, "hash": f"{n:064}"} for n in range(2, CHECKPOINT_BATCH + 300)],
+        )
+
+    rule = (await node.assent.database.write(adding(node, "gate.*", "auto-approve"))).id
+    await node.assent.database.write(fill)
+    assert [await sign(node) for _ in range(4)] == [CHECKPOINT_BATCH, CHECKPOINT_BATCH, 49, 0]
+    last = (await stored(node))[-1]
+    assert await rows(node, "SELECT level, n FROM assent_nodes ORDER BY level, n") == [(8, 0), (8, 1)]
+    for seq in (2, 256, 257, CHECKPOINT_BATCH + 299):
+        proven = await node.assent.database.read(
+            partial(node.assent.checkpoints.inclusion, subject_id=rule, by=AUDITOR, seq=seq)
+        )
+        (event,) = proven.events
+        entry = merkle.leaf(checkpoints.entry(f"{seq:064}"))
+        assert merkle.includes(entry, event.leaf.position, last.size, event.path, last.root_hash)
+
+
+async def test_whoever_commits_late_is_not_skipped(postgres_settings: Settings) -> None:
+    async with running_node(postgres_settings) as node:
+        first = await create(node)
+        with raw(postgres_settings) as late:
+            late.run("BEGIN")
+            late.run(
+                """INSERT INTO assent_events (breakpoint_id, seq, type, actor, at, metadata, previous, hash)
+                VALUES (:id, 9, 'warned', 'x', 1, '{}', '', 'late')""",
+                id=first,
+            )
+            await create(node)
+            await sign(node)
+            late.run("COMMIT")
+        assert await sign(node) == 1
+        taken = await rows(node, "SELECT position FROM assent_leaves WHERE hash = 'late'")
+        assert taken == [((await stored(node))[-1].size - 1,)]
+
+
+async def test_one_node_at_a_time_extends_the_log(postgres_settings: Settings) -> None:
+    async with running_node(postgres_settings) as node:
+        await create(node)
+        with raw(postgres_settings) as other:
+            other.run("BEGIN")
+            other.run("SELECT pg_advisory_xact_lock(7373012)")
+            assert await sign(node) == 0
+            other.run("ROLLBACK")
+        for _ in range(20):
+            await create(node)
+        async with running_node(postgres_settings) as second:
+            await asyncio.gather(*(sign(each) for each in (node, second) * 4))
+        assert await sign(node) == 0
+        assert await holds(node)
+
+
+async def test_a_new_key_signs_from_then_on_and_older_ones_still_vouch(node: Node) -> None:
+    await create(node)
+    await sign(node)
+    with pytest.raises(Forbidden):
+        await node.assent.database.write(partial(node.assent.checkpoints.rotate, by=AUDITOR))
+    found = await node.assent.database.write(partial(node.assent.checkpoints.rotate, by=OPERATOR))
+    await create(node)
+    await sign(node)
+
+    assert [each.version for each in found] == [2, 1]
+    assert {each.origin for each in found} == {found[0].origin}
+    assert [each.key_id for each in await stored(node)] == [found[1].key_id, found[0].key_id]
+    assert await holds(node)
+    assert not await holds(node, keys={found[0].key_id: found[0].public})
+
+
+async def test_without_a_key_nothing_is_signed_and_nothing_fails(postgres_settings: Settings) -> None:
+    async with running_node(postgres_settings.model_copy(update={"secret_keys": None})) as node:
+        await create(node)
+        assert await sign(node) == 0
+        assert await stored(node) == []
+        assert await holds(node)
+        await node.assent.measure()
+        assert "assent_unsigned_events 1.0" in (await node.call("GET", "/metrics")).text
+
+
+@pytest.mark.parametrize("change", ["public_key", "secret"])
+async def test_a_key_that_was_exchanged_in_the_database_does_not_sign(settings: Settings, change: str) -> None:
+    async with running_node(settings) as node:
+        await create(node)
+        await sign(node)
+        with unlocked(settings) as opened:
+            if change == "secret":
+                opened.run("UPDATE assent_secrets SET ciphertext = :x WHERE name = 'checkpoint'", x=b"\x01" + bytes(60))
+            else:
+                opened.run("UPDATE assent_checkpoint_keys SET public_key = :key", key="A" * 43 + "=")
+        await create(node)
+        assert await sign(node) == 0
+        assert len(await stored(node)) == 1
+
+
+async def test_what_is_not_there_cannot_be_proven(node: Node) -> None:
+    service, read = node.assent.checkpoints, node.assent.database.read
+    breakpoint_id = await create(node)
+    with pytest.raises(NotFound, match="no checkpoint yet"):
+        await read(partial(service.inclusion, subject_id=breakpoint_id, by=AUDITOR))
+    await sign(node)
+    later = await create(node)
+    waiting = await read(partial(service.inclusion, subject_id=later, by=AUDITOR))
+    assert (waiting.events, waiting.waiting) == ([], 1)
+    known: dict[str, Any] = {"subject_id": breakpoint_id, "by": AUDITOR}
+    for unknown in ({"seq": 5}, {"number": 9}, {"subject_id": "bp_none"}, {"subject_id": "rule-none"}):
+        with pytest.raises(NotFound):
+            await read(partial(service.inclusion, **(known | unknown)))
+    await sign(node)
+    with pytest.raises(InvalidRequest):
+        await read(partial(service.consistency, first=2, second=1, by=AUDITOR))
+
+
+async def test_the_loop_signs_by_itself_and_the_file_gets_every_checkpoint(settings: Settings, tmp_path: Path) -> None:
+    anchored = with_anchors(settings, tmp_path).model_copy(update={"checkpoint_seconds": 0.05})
+    file = AnchorFile(tmp_path / "anchors.jsonl")
+
+    async def notes() -> list[str]:
+        return [line["note"] for _, line in file.lines() if line is not None] if file.path.exists() else []
+
+    async with running_node(anchored) as node:
+        await create(node)
+        await until(notes, lambda told: len(told) == 1)
+        await create(node)
+        found = await until(notes, lambda told: len(told) > 1)
+        assert found == [each.note for each in await stored(node)]
+
+
+async def test_a_file_is_continued_after_half_a_line_and_never_with_another_log(
+    settings: Settings, tmp_path: Path
+) -> None:
+    anchored = with_anchors(settings, tmp_path)
+    path = tmp_path / "anchors.jsonl"
+    async with resting(anchored) as assent:
+        await assent.database.write(assent.people.bootstrap)
+        node = Node(assent, None)  # type: ignore[arg-type]
+        for _ in range(2):
+            await create(node)
+            await sign(node)
+        whole = "".join(map(line_of, await stored(node)))
+        for torn in (0, 10, len(whole) // 2, len(whole) - 5):
+            path.write_text(whole[:torn])
+            await assent.anchoring.write_file()
+            assert await holds(node)
+            assert await assent.anchoring.write_file() == 0
+        path.write_text(whole.replace("number 2", "number 7"))
+        with pytest.raises(Disagreement):
+            await assent.anchoring.write_file()
+        path.write_text("something else\n")
+        with pytest.raises(Disagreement):
+            await assent.anchoring.write_file()
+        assert path.read_text() == "something else\n"
+
+
+def telling(settings: Settings, url: str) -> Settings:
+    return settings.model_copy(update={"checkpoint_webhook": url, "outbound_allow": ("127.0.0.0/8",)})
+
+
+async def test_the_webhook_is_told_again_until_it_takes_every_checkpoint(settings: Settings) -> None:
+    clock = ManualClock()
+    with receiving() as outside:
+        outside.answer("/hook", Answer(503), Answer(204))
+        async with running_node(telling(settings, outside.url("/hook")), clock=clock) as node:
+            for _ in range(2):
+                await create(node)
+                await sign(node)
+            await node.assent.anchoring.send({"number": 1})
+            state = await node.assent.database.read(lambda tx: tx.checkpoints.anchored("webhook"))
+            assert (state.number, state.attempts) == (0, 1)
+            await node.assent.anchoring.send({"number": 2})
+            assert len(outside.calls) == 1, "the second waits for the first one's turn"
+            clock.advance(3600)
+            await node.assent.anchoring.send({"number": 1, "again": True})
+            await node.assent.anchoring.send({"number": 2})
+            told = [each["note"] for each in outside.calls[-1].json["checkpoints"]]
+            assert told == [each.note for each in await stored(node)]
+            assert len(outside.calls) == 2
+            state = await node.assent.database.read(lambda tx: tx.checkpoints.anchored("webhook"))
+            assert (state.number, state.attempts, state.error) == (2, 0, None)
+
+
+async def test_a_worker_tells_the_webhook_by_itself(settings: Settings) -> None:
+    with receiving() as outside:
+
+        async def calls() -> list[Call]:
+            return list(outside.calls)
+
+        told = telling(settings, outside.url("/hook"))
+        async with running_node(told.model_copy(update={"checkpoint_seconds": 0.05}), worker=True) as node:
+            await create(node)
+            (call,) = await until(calls, bool)
+            (checkpoint,) = call.json["checkpoints"]
+            assert checkpoints.check(checkpoint["note"], await keys(node)).number == 1
+            assert call.id == "checkpoint-1"
+
+
+async def test_an_auditor_gets_proofs_that_hold_over_http(node: Node) -> None:
+    una = await node.person("una", "auditor")
+    breakpoint_id = await create(node)
+    await create(node)
+    await sign(node)
+    await create(node)
+    await sign(node)
+    page = (await node.call("GET", "/api/audit/checkpoints?limit=1", una)).json()
+    known = (await node.call("GET", "/api/audit/keys", una)).json()["items"]
+    trusted = dict(checkpoints.read_verifier_key(each["verifierKey"]) for each in known)
+    proof = (await node.call("GET", f"/api/audit/proofs/{breakpoint_id}", una)).json()
+    grown = (await node.call("GET", "/api/audit/consistency?from=1", una)).json()
+
+    signed = checkpoints.check(page["items"][0]["note"], trusted)
+    assert (signed.number, page["nextBefore"], proof["waiting"]) == (2, 2, 0)
+    assert proof["checkpoint"] == page["items"][0] == grown["second"]
+    (event,) = proof["events"]
+    path = [_bytes(each) for each in event["path"]]
+    entry = merkle.leaf(checkpoints.entry(event["hash"]))
+    assert merkle.includes(entry, event["position"], signed.size, path, signed.root)
+    first = checkpoints.check(grown["first"]["note"], trusted)
+    path = [_bytes(each) for each in grown["path"]]
+    assert merkle.continues(first.size, first.root, signed.size, signed.root, path)
+    assert (await node.call("GET", "/api/audit/checkpoints", await node.token("agent"))).status_code == 403
+
+
+def _bytes(text: str) -> bytes:
+    return base64.b64decode(text)

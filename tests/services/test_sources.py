@@ -1,0 +1,258 @@
+"""Sources, set up by people: checked by their kind, timed, and never with a secret that is not theirs."""
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assent.domain.access import Role
+from assent.domain.durations import seconds
+from assent.domain.errors import Conflict, Forbidden, InvalidRequest, NotFound
+from assent.domain.instants import SECOND
+from assent.services.channels import Reach
+from assent.services.sources import MOST, SourceService
+from assent.services.ticking import first_tick
+from assent.settings import resolve
+from assent.sources.registry import KINDS
+from assent.sources.tools import SourceTools
+from assent.store.sources import StoredSource
+from assent.store.transaction import Transaction
+from tests.services.triggers_setup import SCHEDULE, person, processes
+from tests.support.nodes import ManualClock, Node
+
+HOOK = {"secrets": ["env:HOOK_SECRET"]}
+ADMIN = person(Role.ADMIN, everywhere=True)
+OF_THE_PROJECT = person(Role.ADMIN, name="bob")
+
+
+@pytest.fixture(autouse=True)
+def _secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOOK_SECRET", "a secret that nobody guesses")
+    monkeypatch.setenv("OTHER_SECRET", "another one")
+
+
+@pytest.fixture
+def sqlite_sources(tmp_path: Path) -> SourceService:
+    """For what needs no data."""
+    return SourceService(SourceTools(resolve, lambda: 0, tmp_path), Reach(tmp_path))
+
+
+async def made(node: Node, name: str = "nightly", kind: str = "schedule", **given: Any) -> StoredSource:
+    settings = given.pop("settings", SCHEDULE)
+    by = given.pop("by", ADMIN)
+    return await node.assent.database.write(
+        lambda tx: node.assent.sources.create(tx, name, kind, settings, by=by, **given)
+    )
+
+
+async def changed(node: Node, source: str, by: Any = ADMIN, **changes: Any) -> StoredSource:
+    return await node.assent.database.write(lambda tx: node.assent.sources.change(tx, source, changes, by=by))
+
+
+async def test_what_is_made_stands_with_who_made_it(node: Node) -> None:
+    source = await made(node)
+    (listed,) = await node.assent.database.read(partial(node.assent.sources.listed, by=ADMIN))
+    assert listed == source
+    assert (source.created_by, source.updated_by, source.origin) == ("person:ann", "person:ann", "api")
+
+
+async def test_it_is_known_by_its_id_and_by_its_name_in_its_project_only(node: Node) -> None:
+    source = await made(node)
+
+    def known(tx: Transaction) -> list[StoredSource]:
+        return [node.assent.sources.known(tx, each, by=ADMIN) for each in (source.id, "nightly")]
+
+    assert await node.assent.database.read(known) == [source, source]
+    stranger = person(Role.ADMIN, project="other")
+    with pytest.raises(NotFound):
+        await node.assent.database.read(lambda tx: node.assent.sources.known(tx, source.id, by=stranger))
+
+
+async def test_a_schedule_ticks_first_as_its_line_says_and_not_while_it_is_disabled(
+    node: Node, clock: ManualClock
+) -> None:
+    source = await made(node)
+    assert source.next_at == first_tick(SCHEDULE, clock.now(), source.id)
+    off = await changed(node, source.id, enabled=False)
+    assert off.next_at is None
+    clock.advance(10 * 86_400)
+    on = await changed(node, source.id, enabled=True)
+    assert on.next_at == first_tick(SCHEDULE, clock.now(), source.id)
+
+
+async def test_silence_is_told_from_when_it_was_set_up(node: Node, clock: ManualClock) -> None:
+    source = await made(node, settings=SCHEDULE | {"expect_every": "2d"})
+    assert source.silent_at == clock.now() + seconds("2d") * SECOND
+
+
+async def test_what_is_changed_is_merged_and_null_takes_it_away(node: Node) -> None:
+    source = await made(node, settings=SCHEDULE | {"expect_every": "2d"})
+    after = await changed(node, source.id, by=person(Role.ADMIN, name="bob"), settings={"expect_every": None})
+    assert after.settings == SCHEDULE
+    assert (after.silent_at, after.updated_by) == (None, "person:bob")
+    assert after.updated_at > source.updated_at
+
+
+async def test_a_change_that_changes_nothing_is_none(node: Node) -> None:
+    source = await made(node)
+    assert await changed(node, source.id, settings=SCHEDULE, enabled=True) == source
+
+
+@pytest.mark.parametrize("change", [{"kind": "github"}, {"name": "other"}, {"colour": 1}])
+async def test_its_kind_and_its_name_stay(node: Node, change: dict[str, Any]) -> None:
+    source = await made(node)
+    with pytest.raises(InvalidRequest, match="cannot be changed"):
+        await changed(node, source.id, **change)
+
+
+async def test_two_of_one_name_are_one_too_many_until_the_first_is_removed(node: Node) -> None:
+    source = await made(node)
+    with pytest.raises(Conflict):
+        await made(node)
+    await node.assent.database.write(partial(node.assent.sources.remove, source_id=source.id, by=ADMIN))
+    again = await made(node)
+    assert again.id != source.id
+
+
+async def test_whoever_removes_one_is_told_which_triggers_name_it(node: Node) -> None:
+    source = await made(node)
+    processes(node.assent.settings)
+
+    def use_case(tx: Transaction) -> list[str]:
+        for name, pattern in (
+            ("one", "schedule.tick(source = 'nightly')"),
+            ("two", "*(source in ('nightly', 'b'))"),
+            ("three", "schedule.tick(source = 'weekly')"),
+        ):
+            node.assent.triggers.create(tx, {"id": name, "on": pattern, "run": "anything"}, by=ADMIN)
+        return node.assent.sources.remove(tx, source.id, by=ADMIN)
+
+    assert await node.assent.database.write(use_case) == ["one", "two"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"trust": "blind"}, "/settings/trust"),
+        ({"expect_every": "soon"}, "/settings/expect_every"),
+        ({"expect_every": 60}, "/settings/expect_every"),
+        ({"max_bytes": 25 * 1024 * 1024 + 1}, "/settings/max_bytes"),
+        ({"max_bytes": True}, "/settings/max_bytes"),
+        ({"per_minute": 0}, "/settings/per_minute"),
+        ({"dedup": "{{ event.nothing }}"}, "/settings/dedup"),
+        ({"dedup": " "}, "/settings/dedup"),
+        ({"colour": "red"}, "/settings/colour"),
+        ({"note": "x" * 20_000}, "/settings"),
+    ],
+)
+@pytest.mark.parametrize(("kind", "base"), [("schedule", SCHEDULE), ("github", HOOK), ("files", {"path": "."})])
+def test_what_all_kinds_have_in_common_is_checked_for_all(
+    sqlite_sources: SourceService, kind: str, base: dict[str, Any], settings: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        sqlite_sources.check(kind, base | settings)
+    assert refused.value.message.startswith(said)
+
+
+def test_a_kind_that_there_is_not_is_refused_with_those_there_are(sqlite_sources: SourceService) -> None:
+    with pytest.raises(InvalidRequest, match=r"/kind: must be one of .*github.*schedule"):
+        sqlite_sources.check("pigeon", {})
+
+
+def test_a_secret_itself_is_refused(sqlite_sources: SourceService) -> None:
+    with pytest.raises(InvalidRequest, match="/settings/secrets/0: must be env:NAME or file:PATH"):
+        sqlite_sources.check("github", {"secrets": ["a secret that nobody guesses"]})
+
+
+@pytest.mark.parametrize("name", ["", "Nightly", "-a", "a b", "a/b", "x" * 61])
+async def test_a_name_is_one_that_fits_into_an_address(node: Node, name: str) -> None:
+    with pytest.raises(InvalidRequest, match=r"^/name: must be 1 to 60"):
+        await made(node, name)
+
+
+async def test_an_admin_of_one_project_names_no_secret_that_is_not_theirs(node: Node) -> None:
+    with pytest.raises(Forbidden, match="HOOK_SECRET"):
+        await made(node, "hook", "github", settings=HOOK, by=OF_THE_PROJECT)
+    source = await made(node, "hook", "github", settings=HOOK)
+    with pytest.raises(Forbidden, match="OTHER_SECRET"):
+        await changed(node, source.id, by=OF_THE_PROJECT, settings={"secrets": ["env:OTHER_SECRET"]})
+
+
+async def test_only_an_admin_of_all_projects_watches_files(node: Node) -> None:
+    with pytest.raises(Forbidden, match="lies on this machine"):
+        await made(node, "specs", "files", settings={"path": "."}, by=OF_THE_PROJECT)
+
+
+@pytest.mark.parametrize(
+    "use_case",
+    [
+        lambda service, tx, by: service.create(tx, "x", "schedule", SCHEDULE, by=by),
+        lambda service, tx, by: service.change(tx, "x", {}, by=by),
+        lambda service, tx, by: service.remove(tx, "x", by=by),
+    ],
+)
+@pytest.mark.parametrize("role", [Role.VIEWER, Role.REVIEWER, Role.RULE_ADMIN, Role.AUDITOR])
+async def test_only_admins_set_up_sources(node: Node, use_case: Callable[..., Any], role: Role) -> None:
+    with pytest.raises(Forbidden):
+        await node.assent.database.write(lambda tx: use_case(node.assent.sources, tx, person(role)))
+
+
+async def test_what_stands_in_the_file_is_changed_there(node: Node) -> None:
+    stored = StoredSource(id="src_1", project="default", name="filed", kind="schedule", settings={}, origin="file")
+    await node.assent.database.write(lambda tx: tx.sources.add(stored))
+    with pytest.raises(Conflict, match=r"assent\.yaml"):
+        await changed(node, "src_1", enabled=False)
+    with pytest.raises(Conflict, match=r"assent\.yaml"):
+        await node.assent.database.write(partial(node.assent.sources.remove, source_id="src_1", by=ADMIN))
+
+
+async def test_a_project_has_so_many_sources_at_most(node: Node) -> None:
+    def use_case(tx: Transaction) -> None:
+        for n in range(MOST):
+            tx.sources.add(
+                StoredSource(id=f"src_{n}", project="default", name=f"s{n}", kind="schedule", settings=SCHEDULE)
+            )
+
+    await node.assent.database.write(use_case)
+    with pytest.raises(InvalidRequest, match="at most 200 sources"):
+        await made(node)
+
+
+def test_a_hook_is_called_by_name_in_the_default_project_and_by_id_elsewhere(sqlite_sources: SourceService) -> None:
+    hook = StoredSource(id="src_1", project="default", name="hook", kind="github", settings=HOOK)
+    other = StoredSource(id="src_2", project="team", name="hook", kind="github", settings=HOOK)
+    clock = StoredSource(id="src_3", project="default", name="c", kind="schedule", settings=SCHEDULE)
+    found = [sqlite_sources.address(each, "https://a.test") for each in (hook, other, clock)]
+    assert found == ["https://a.test/hooks/hook", "https://a.test/hooks/src_2", ""]
+
+
+def test_what_keeps_it_from_working_is_told(sqlite_sources: SourceService, monkeypatch: pytest.MonkeyPatch) -> None:
+    hook = StoredSource(id="src_1", project="default", name="hook", kind="github", settings=HOOK)
+    assert sqlite_sources.problem(hook) is None
+    monkeypatch.delenv("HOOK_SECRET")
+    assert "HOOK_SECRET" in (sqlite_sources.problem(hook) or "")
+
+
+def test_every_kind_that_has_secrets_says_which() -> None:
+    assert {each.name for each in KINDS.values() if each.secrets} >= {"github", "gitlab", "webhook"}
+
+
+@pytest.mark.parametrize("name", ["src_1", "trg_0123456789"])
+async def test_a_source_is_not_called_like_an_id(node: Node, name: str) -> None:
+    with pytest.raises(InvalidRequest, match="must not begin with src_ or trg_"):
+        await node.assent.database.write(
+            partial(node.assent.sources.create, name=name, kind="schedule", settings=SCHEDULE, by=ADMIN)
+        )
+
+
+async def test_the_id_of_a_source_never_leads_to_another_one(node: Node) -> None:
+    """Whatever a source could once be called."""
+    create, known = node.assent.sources.create, node.assent.sources.known
+    first = await node.assent.database.write(lambda tx: create(tx, "first", "schedule", SCHEDULE, by=ADMIN))
+    other = StoredSource(id="src_other", project="default", name=first.id, kind="schedule", settings=SCHEDULE)
+    await node.assent.database.write(lambda tx: tx.sources.add(other))
+    assert (await node.assent.database.read(lambda tx: known(tx, first.id, by=ADMIN))).name == "first"
+    await node.assent.database.write(lambda tx: tx.sources.remove(first.id, now=tx.now()))
+    assert (await node.assent.database.read(lambda tx: known(tx, first.id, by=ADMIN))).id == "src_other"

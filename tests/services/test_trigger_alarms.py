@@ -1,0 +1,137 @@
+"""Somebody is told: of a trigger that fires too often, and of a source that has fallen silent."""
+
+import pytest
+
+from assent.domain.access import Principal
+from assent.domain.breakpoint import Breakpoint, Status
+from assent.domain.triggers import TriggerState
+from assent.services.trigger_alarms import BREAKER, SILENT
+from assent.store.transaction import Transaction
+from tests.services.triggering import arrived, come, process, runs, settle, source, stood, stored, trigger
+from tests.store.making import adding, person, respond, rows
+from tests.store.making import stored as breakpoint_of
+from tests.support.nodes import ManualClock, Node
+
+
+@pytest.fixture
+async def ann(node: Node) -> Principal:
+    return await person(node, "ann", "reviewer")
+
+
+async def gone_wild(node: Node, clock: ManualClock) -> Breakpoint:
+    """Let a trigger fire more often than it may, and return the alarm."""
+    await process(node)
+    ci = await source(node)
+    await trigger(node, breaker={"limit": 3, "within": "1m"})
+    for _ in range(5):
+        clock.advance(1)
+        await come(node, ci, arrived())
+        await settle(node)
+    alarm = (await stored(node)).alarm_id
+    assert alarm is not None
+    return await breakpoint_of(node, alarm)
+
+
+async def test_a_trigger_that_fires_too_often_is_suspended_and_somebody_is_asked(
+    node: Node, clock: ManualClock
+) -> None:
+    alarm = await gone_wild(node, clock)
+    found = await stored(node)
+    assert (found.state, found.because) == (
+        TriggerState.SUSPENDED,
+        "It fired 4 times within 1m; 3 are allowed.",
+    )
+    assert await stood(node) == [("started", None)] * 3 + [("held", "suspended")] * 2
+    assert (alarm.status, alarm.gate) == (Status.WAITING, BREAKER)
+    assert alarm.payload["question"] == "Trigger fixer fired 4 times within 1m and was suspended. Resume it?"
+    assert len(await rows(node, "SELECT 1 FROM assent_breakpoints")) == 1, "told once"
+
+
+async def test_a_person_lets_it_go_on_with_what_has_queued(node: Node, clock: ManualClock, ann: Principal) -> None:
+    alarm = await gone_wild(node, clock)
+    await respond(node, alarm.id, ann)
+    await settle(node)
+    found = await stored(node)
+    assert (found.state, found.because, found.alarm_id) == (TriggerState.ENABLED, None, None)
+    assert found.updated_by == "person:ann"
+    assert len(await runs(node)) == 5
+
+
+async def test_no_rule_lets_it_go_on(node: Node, clock: ManualClock) -> None:
+    await node.assent.database.write(adding(node, "*"))
+    alarm = await gone_wild(node, clock)
+    assert alarm.status is Status.WAITING
+    assert alarm.auto_approval["recommended"] is False
+
+
+async def test_a_trigger_that_a_person_wants_stopped_stays_so(node: Node, clock: ManualClock, ann: Principal) -> None:
+    alarm = await gone_wild(node, clock)
+    await respond(node, alarm.id, ann, approved=False)
+    await settle(node)
+    found = await stored(node)
+    assert (found.state, found.alarm_id) == (TriggerState.SUSPENDED, None)
+    assert len(await runs(node)) == 3
+
+
+async def test_the_question_is_withdrawn_when_somebody_resumes_it_by_hand(node: Node, clock: ManualClock) -> None:
+    alarm = await gone_wild(node, clock)
+
+    def resume(tx: Transaction) -> None:
+        known = tx.triggers.get("fixer", project="default")
+        tx.triggers.set_state(known.id, TriggerState.ENABLED, because=None, alarm_id=None, now=tx.now())
+
+    await node.assent.database.write(resume)
+    await settle(node)
+    assert (await breakpoint_of(node, alarm.id)).status is Status.CANCELLED
+    assert (await stored(node)).alarm_id is None
+    assert len(await runs(node)) == 5
+
+
+async def test_once_resumed_it_trips_again_only_by_what_is_new(node: Node, clock: ManualClock, ann: Principal) -> None:
+    alarm = await gone_wild(node, clock)
+    await respond(node, alarm.id, ann)
+    await settle(node)
+    clock.advance(1)
+    ci = await node.assent.database.read(lambda tx: tx.sources.by_name("default", "ci"))
+    assert ci is not None
+    await come(node, ci, *(arrived() for _ in range(3)))
+    await settle(node)
+    assert (await stored(node)).state is TriggerState.ENABLED
+    await come(node, ci, arrived())
+    await settle(node)
+    assert (await stored(node)).state is TriggerState.SUSPENDED
+
+
+async def test_silence_is_told_once_and_over_when_the_source_is_heard(node: Node, clock: ManualClock) -> None:
+    ci = await source(node, expect_every="1h")
+    await source(node, "quiet")
+    await come(node, ci, arrived())
+    clock.advance(3_601)
+    for _ in range(2):
+        await node.assent.database.write(node.assent.silence.look)
+        clock.advance(3_601)
+    [[alarm]] = await rows(node, "SELECT alarm_id FROM assent_sources WHERE alarm_id IS NOT NULL")
+    asked = await breakpoint_of(node, alarm)
+    assert (asked.status, asked.gate) == (Status.WAITING, SILENT)
+    assert asked.payload["question"] == (
+        "The source ci has said nothing for 1h; it is expected every 1h. Look into it?"
+    )
+    assert len(await rows(node, "SELECT 1 FROM assent_breakpoints")) == 1
+    await come(node, ci, arrived())
+    await node.assent.database.write(node.assent.silence.look)
+    assert (await breakpoint_of(node, alarm)).status is Status.CANCELLED
+    assert await rows(node, "SELECT 1 FROM assent_sources WHERE alarm_id IS NOT NULL") == []
+    clock.advance(3_601)
+    await node.assent.database.write(node.assent.silence.look)
+    assert len(await rows(node, "SELECT 1 FROM assent_breakpoints")) == 2, "the next silence is told again"
+
+
+async def test_a_source_that_was_never_heard_is_told_of_too(node: Node, clock: ManualClock) -> None:
+    await node.assent.database.write(adding(node, "*"))
+    await source(node, expect_every="10m")
+    clock.advance(601)
+    await node.assent.database.write(node.assent.silence.look)
+    [[alarm]] = await rows(node, "SELECT alarm_id FROM assent_sources")
+    asked = await breakpoint_of(node, alarm)
+    assert asked.status is Status.WAITING
+    assert "has said nothing since it was set up" in str(asked.payload["question"])

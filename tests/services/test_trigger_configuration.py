@@ -1,0 +1,226 @@
+"""The sources and triggers of assent.yaml: checked before a node starts, and standing once it has."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assent.app import Assent
+from assent.domain.access import Role
+from assent.domain.triggers import TriggerState
+from assent.services.config_file import Misplaced
+from assent.services.ticking import first_tick
+from assent.services.trigger_configuration import SAYS_SO
+from assent.settings import Settings
+from assent.store.sources import StoredSource
+from assent.store.transaction import Transaction
+from assent.store.triggers import StoredTrigger
+from tests.services.triggers_setup import BODY, SCHEDULE, TICK, person, processes
+from tests.support.nodes import ManualClock, Node, running_node
+
+NIGHTLY: dict[str, Any] = {"kind": "schedule", **SCHEDULE}
+Standing = tuple[list[StoredSource], list[StoredTrigger]]
+ANN = person(Role.ADMIN, everywhere=True)
+
+
+def configured(settings: Settings, *, sources: Any = None, triggers: Any = (TICK,)) -> Settings:
+    given = {"nightly": NIGHTLY} if sources is None else sources
+    return settings.model_copy(update={"sources": given, "triggers": triggers})
+
+
+async def applied(node: Node, settings: Settings, **parts: Any) -> Standing:
+    """Do what the start of a node with these parts does, and return what stands then."""
+    setup = Assent(configured(settings, **parts)).reloading.setup
+
+    def use_case(tx: Transaction) -> Standing:
+        setup.apply(tx)
+        return tx.sources.in_project("default"), tx.triggers.in_project("default")
+
+    return await node.assent.database.write(use_case)
+
+
+async def test_what_stands_in_the_file_stands_in_the_data_once_a_node_has_started(settings: Settings) -> None:
+    processes(settings)
+    async with running_node(settings):
+        pass
+    async with running_node(configured(settings, triggers=(BODY, TICK)), worker=True) as node:
+        sources = await node.assent.database.read(lambda tx: tx.sources.in_project("default"))
+        triggers = await node.assent.database.read(lambda tx: tx.triggers.in_project("default"))
+        assert node.assent.reloading.problems == []
+    assert [(each.name, each.kind, each.settings, each.origin) for each in sources] == [
+        ("nightly", "schedule", SCHEDULE, "file")
+    ]
+    assert [(each.name, each.origin, each.created_by) for each in triggers] == [
+        ("audit", "file", "system:assent.yaml"),
+        ("fix-red-main", "file", "system:assent.yaml"),
+    ]
+
+
+async def test_a_second_start_changes_nothing(node: Node, settings: Settings, clock: ManualClock) -> None:
+    whole = TICK | {"debounce": "30s", "concurrency": 2, "hold": True, "note": "", "enabled": "suspended"}
+    first = await applied(node, settings, triggers=[whole])
+    clock.advance(3600)
+    assert await applied(node, settings, triggers=[whole]) == first
+
+
+async def test_what_is_gone_from_the_file_is_removed_and_the_rest_left_alone(node: Node, settings: Settings) -> None:
+    processes(node.assent.settings)
+    await applied(node, settings)
+
+    def write(tx: Transaction) -> None:
+        node.assent.sources.create(tx, "own", "schedule", SCHEDULE, by=ANN)
+        node.assent.triggers.create(tx, TICK | {"id": "own"}, by=ANN)
+
+    await node.assent.database.write(write)
+    sources, triggers = await applied(node, settings, sources={}, triggers=())
+    assert ([each.name for each in sources], [each.name for each in triggers]) == (["own"], ["own"])
+
+
+async def test_what_changed_in_the_file_changes_in_the_data_and_is_a_new_version(
+    node: Node, settings: Settings, clock: ManualClock
+) -> None:
+    (source,), (trigger,) = await applied(node, settings)
+    clock.advance(86_400)
+    sources, triggers = await applied(
+        node, settings, sources={"nightly": NIGHTLY | {"cron": "0 4 * * *"}}, triggers=[TICK | {"note": "New."}]
+    )
+    assert [(each.id, each.version, each.trigger.note) for each in triggers] == [(trigger.id, 2, "New.")]
+    assert [(each.id, each.settings["cron"]) for each in sources] == [(source.id, "0 4 * * *")]
+    assert sources[0].next_at == first_tick(SCHEDULE | {"cron": "0 4 * * *"}, clock.now(), source.id)
+
+
+async def test_a_schedule_that_did_not_change_keeps_its_next_tick(
+    node: Node, settings: Settings, clock: ManualClock
+) -> None:
+    (source,), _ = await applied(node, settings)
+    clock.advance(10 * 86_400)
+    (after,), _ = await applied(node, settings, triggers=[TICK | {"note": "New."}])
+    assert after == source
+
+
+async def test_another_kind_under_the_same_name_is_another_source(
+    node: Node, settings: Settings, tmp_path: Path
+) -> None:
+    (source,), _ = await applied(node, settings)
+    (after,), _ = await applied(node, settings, sources={"nightly": {"kind": "files", "path": str(tmp_path)}})
+    assert (after.kind, after.id != source.id, after.next_at) == ("files", True, None)
+
+
+async def test_a_source_that_is_disabled_in_the_file_does_not_tick(node: Node, settings: Settings) -> None:
+    (source,), _ = await applied(node, settings, sources={"nightly": NIGHTLY | {"enabled": False}})
+    assert (source.enabled, source.next_at) == (False, None)
+
+
+async def switched(node: Node, state: str) -> StoredTrigger:
+    service = node.assent.triggers
+    switch = service.suspend if state == "suspended" else service.resume
+    return await node.assent.database.write(lambda tx: switch(tx, "audit", by=ANN))
+
+
+async def test_a_suspension_survives_the_file_as_long_as_that_says_nothing_of_it(
+    node: Node, settings: Settings
+) -> None:
+    await applied(node, settings)
+    before = await switched(node, "suspended")
+    _, (after,) = await applied(node, settings, sources={})
+    assert after == before
+    changed = TICK | {"note": "It is fixed."}
+    _, (after,) = await applied(node, settings, triggers=[changed])
+    assert (after.state, after.because, after.trigger.note) == (before.state, before.because, "It is fixed.")
+    _, (off,) = await applied(node, settings, triggers=[changed | {"enabled": False}])
+    assert (off.state, off.because) == (TriggerState.DISABLED, None)
+    _, (on,) = await applied(node, settings, triggers=[changed])
+    assert (on.state, on.because) == (TriggerState.ENABLED, None)
+
+
+async def test_the_file_suspends_and_a_person_resumes_until_the_file_says_something_else(
+    node: Node, settings: Settings
+) -> None:
+    off = TICK | {"enabled": "suspended"}
+    _, (first,) = await applied(node, settings, triggers=[off])
+    assert (first.state, first.because) == (TriggerState.SUSPENDED, SAYS_SO)
+    await switched(node, "resumed")
+    _, (still,) = await applied(node, settings, triggers=[off])
+    assert still.state is TriggerState.ENABLED
+    await switched(node, "suspended")
+    _, (on,) = await applied(node, settings)
+    assert (on.state, on.because) == (TriggerState.ENABLED, None)
+
+
+async def test_triggers_of_other_projects_stand_there(node: Node, settings: Settings) -> None:
+    await node.call("POST", "/api/projects", await node.token("admin"), json={"id": "team", "name": "Team"})
+    _, triggers = await applied(node, settings, triggers=[TICK, TICK | {"project": "team"}])
+    theirs = await node.assent.database.read(lambda tx: tx.triggers.in_project("team"))
+    assert ([each.name for each in triggers], [each.name for each in theirs]) == (["audit"], ["audit"])
+
+
+@pytest.mark.parametrize(
+    ("parts", "said"),
+    [
+        ({"sources": {"Nightly": NIGHTLY}}, "sources/Nightly/name: must be 1 to 60"),
+        ({"sources": {"n": {"kind": "pigeon"}}}, "sources/n/kind: must be one of"),
+        ({"sources": {"n": NIGHTLY | {"cron": "61 * * * *"}}}, "sources/n/cron: "),
+        ({"sources": {"n": NIGHTLY | {"colour": 1}}}, "sources/n/colour: "),
+        ({"sources": {"n": NIGHTLY | {"enabled": "yes"}}}, "sources/n/enabled: must be true or false"),
+        ({"sources": {"n": 7}}, "sources/n: must be a mapping"),
+        ({"triggers": [TICK, TICK]}, "triggers[1]/id: audit is also the id of triggers[0]"),
+        ({"triggers": [TICK | {"on": "schedule.tick(sorce = 'x')"}]}, "triggers[0]/on: Line 1, column 15: "),
+        ({"triggers": [TICK | {"inputs": {"a": {"b": "{{ event.x }}"}}}]}, "triggers[0]/inputs/a/b: events have no x"),
+        ({"triggers": [TICK | {"project": 7}]}, "triggers[0]/project: must be the name of a project"),
+        ({"triggers": [TICK | {"a/b": 7}]}, "triggers[0]/a/b: is not known here"),
+    ],
+)  # fmt: skip
+def test_a_file_that_cannot_be_used_stops_the_start_and_names_the_place(
+    sqlite_settings: Settings, parts: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(Misplaced) as refused:
+        Assent(configured(sqlite_settings, **parts))
+    assert refused.value.message.startswith(said)
+
+
+def test_all_that_is_wrong_is_told_at_once(sqlite_settings: Settings) -> None:
+    broken = {"id": "a b", "on": "x(", "run": "", "once": "", "max_depth": 99, "colour": 1}
+    with pytest.raises(Misplaced) as refused:
+        Assent(configured(sqlite_settings, sources={"n": 7}, triggers=[broken, TICK | {"on": ""}]))
+    for place in ("sources/n", *(f"triggers[0]/{name}" for name in broken), "triggers[1]/on"):
+        assert f"{place}: " in refused.value.message
+
+
+@pytest.mark.parametrize(
+    ("parts", "said"),
+    [
+        ({"sources": {"own": NIGHTLY}}, "sources/own: a source called own was made elsewhere already"),
+        ({"triggers": [TICK | {"id": "own"}]}, "triggers[0]/id: a trigger called own was made elsewhere already"),
+        ({"triggers": [TICK | {"project": "none"}]}, "triggers[0]: There is no project none."),
+    ],
+)
+async def test_what_only_the_data_can_tell_stops_the_start_too_and_changes_nothing(
+    node: Node, settings: Settings, parts: dict[str, Any], said: str
+) -> None:
+    processes(node.assent.settings)
+
+    def write(tx: Transaction) -> None:
+        node.assent.sources.create(tx, "own", "schedule", SCHEDULE, by=ANN)
+        node.assent.triggers.create(tx, TICK | {"id": "own"}, by=ANN)
+
+    await node.assent.database.write(write)
+    with pytest.raises(Misplaced) as refused:
+        await applied(node, settings, **parts)
+    assert refused.value.message.startswith(said)
+    sources = await node.assent.database.read(lambda tx: tx.sources.every())
+    assert [each.origin for each in sources] == ["api"]
+
+
+async def test_a_start_with_triggers_that_do_not_fit_leaves_those_that_stood_and_tells_of_it(
+    settings: Settings,
+) -> None:
+    processes(settings)
+    async with running_node(settings) as node:
+        await applied(node, settings)
+    wrong = [BODY | {"inputs": {"repo": "x"}}, TICK | {"run": "gone"}]
+    async with running_node(configured(settings, sources={}, triggers=wrong), worker=True) as node:
+        sources = await node.assent.database.read(lambda tx: tx.sources.in_project("default"))
+        triggers = await node.assent.database.read(lambda tx: tx.triggers.in_project("default"))
+        problems = node.assent.reloading.problems
+    assert ([each.name for each in sources], [each.name for each in triggers]) == ([], ["audit"])
+    assert [each.split(": ")[0] for each in problems] == ["triggers[0]/inputs", "triggers[1]/run"]

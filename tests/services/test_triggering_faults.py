@@ -1,0 +1,217 @@
+"""What goes wrong on the way: one bad event, a start that is taken back, two nodes at once."""
+
+import asyncio
+
+import pytest
+
+from assent.domain.access import Kind, Principal
+from assent.domain.trigger_events import EventState
+from assent.domain.triggers import FiringState
+from assent.services.receiving import receive
+from assent.settings import Settings
+from assent.store.firings import Firing
+from assent.store.transaction import Transaction
+from tests.services.triggering import (
+    RITA,
+    arrived,
+    come,
+    event,
+    firings,
+    process,
+    runs,
+    settle,
+    source,
+    stood,
+    trigger,
+)
+from tests.store.making import rows
+from tests.support.nodes import ManualClock, Node, running_node
+from tests.support.until import until
+
+
+async def policy(node: Node, text: str) -> None:
+    await node.assent.database.write(
+        lambda tx: tx.session.write("UPDATE assent_projects SET policy = :policy", [{"policy": text}])
+    )
+
+
+async def test_an_event_that_cannot_be_handled_is_put_off_and_then_failed(node: Node, clock: ManualClock) -> None:
+    await process(node)
+    ci = await source(node)
+    # Received, but not yet looked at by anybody.
+    clock.advance(-100)
+    [bad] = await come(node, ci, arrived(key="same"))
+    await settle(node)
+    await node.assent.database.write(
+        lambda tx: tx.session.write(
+            "UPDATE assent_trigger_events SET view = '[1]', state = 'received', next_at = :now", [{"now": clock.now()}]
+        )
+    )
+    await trigger(node)
+    [good] = await come(node, ci, arrived())
+    for pause in (1, 10, 60, 300):
+        await settle(node)
+        found = await event(node, bad)
+        assert (found.state, found.error is not None) == (EventState.RECEIVED, True)
+        clock.advance(pause)
+    await settle(node)
+    assert (await event(node, bad)).state is EventState.FAILED
+    assert [run.cause.event_id for run in await runs(node) if run.cause] == [good]
+    # Sent again, it is handled again.
+    await node.assent.database.write(lambda tx: tx.session.write("UPDATE assent_trigger_events SET view = '{}'", [{}]))
+    assert await come(node, ci, arrived(key="same")) == [bad]
+    await settle(node)
+    assert (await event(node, bad)).state is EventState.MATCHED
+
+
+async def test_a_failed_event_is_handled_again_when_somebody_replays_it(node: Node) -> None:
+    ci = await source(node)
+    [bad] = await come(node, ci, arrived())
+    await settle(node)
+    await node.assent.database.write(lambda tx: tx.trigger_events.put_off(bad, "It broke.", next_at=None))
+    again = await node.assent.database.write(lambda tx: node.assent.triggering.replay(tx, bad, by=RITA))
+    assert again.id == bad
+    await settle(node)
+    assert (await event(node, bad)).state is EventState.UNMATCHED
+
+
+async def test_what_breaks_half_way_is_taken_back_and_keeps_no_other_from_being_handled(
+    node: Node, clock: ManualClock
+) -> None:
+    await process(node)
+    ci = await source(node)
+    await trigger(node, "a-plain")
+    await trigger(node, "b-held", on="ci.bad", hold=True)
+    # Whoever asks reads the policy: the first trigger has started its run by then.
+    await policy(node, "[]")
+    came = await come(node, ci, arrived("ci.bad"), arrived("ci.good"), arrived("ci.bad"), arrived("ci.good"))
+    await settle(node)
+    assert [run.cause.event_id for run in await runs(node) if run.cause] == [came[1], came[3]]
+    assert [(await event(node, each)).state.value for each in came] == ["received", "matched", "received", "matched"]
+    await policy(node, "{}")
+    clock.advance(1)
+    await settle(node)
+    assert [run.cause.event_id for run in await runs(node) if run.cause] == came
+    assert sorted(map(str, await stood(node, state="held"))) == ["('held', 'approval')"] * 2
+
+
+async def test_a_start_that_is_taken_back_leaves_the_firing_held(node: Node, clock: ManualClock) -> None:
+    await process(node)
+    ci = await source(node)
+    await trigger(node, debounce="1h")
+    await come(node, ci, arrived())
+    await settle(node)
+
+    def dies(tx: Transaction) -> None:
+        assert tx.trigger_events.alone()
+        clock.advance(3_600)
+        try:
+            assert node.assent.triggering.advance_due(tx) == 1
+            [firing] = tx.firings.page("default", {}, before=None, limit=9)
+            assert firing.state is FiringState.STARTED
+        finally:
+            clock.advance(-3_600)
+        msg = "The machine lost power."
+        raise RuntimeError(msg)
+
+    with pytest.raises(RuntimeError, match="lost power"):
+        await node.assent.database.write(dies)
+    assert await stood(node) == [("held", "debounce")]
+    assert await runs(node) == []
+    clock.advance(3_600)
+    await settle(node)
+    assert await stood(node) == [("started", None)]
+    assert len(await runs(node)) == 1
+
+
+async def test_a_firing_that_is_discarded_while_it_is_looked_at_starts_nothing(node: Node, clock: ManualClock) -> None:
+    await process(node)
+    ci = await source(node)
+    await trigger(node, debounce="1s")
+    await come(node, ci, *(arrived() for _ in range(10)))
+    await settle(node)
+    [firing] = await firings(node, state="held")
+    clock.advance(1)
+
+    async def discard() -> str:
+        try:
+            await node.assent.database.write(lambda tx: node.assent.triggering.discard(tx, firing.id, by=RITA))
+        except Exception as error:  # noqa: BLE001  # whoever comes second is told so
+            return type(error).__name__
+        return "discarded"
+
+    said, _ = await asyncio.gather(discard(), settle(node))
+    [found] = [each for each in await firings(node) if each.id == firing.id]
+    started = len(await runs(node))
+    assert (said, found.state.value, started) in {("discarded", "skipped", 0), ("Conflict", "started", 1)}
+
+
+async def test_two_nodes_start_each_run_once(postgres_settings: Settings) -> None:
+    async with running_node(postgres_settings) as one, running_node(postgres_settings) as two:
+        await process(one)
+        await process(two)
+        ci = await source(one)
+        await trigger(one, "each")
+        await trigger(one, "once", once="{{ event.sha }}")
+
+        async def tell(node: Node, n: int) -> None:
+            # Each is sent twice, as providers do, once to each node.
+            told = arrived(key=f"delivery-{n}", sha=f"sha-{n % 2}")
+            await node.assent.database.write(lambda tx: receive(tx, ci, [told]))
+
+        await asyncio.gather(*(tell(node, n) for n in range(20) for node in (one, two)))
+        await until(lambda: _unhandled(one), lambda left: left == 0)
+        found = await firings(one)
+        states = [(each.trigger_name, each.state.value) for each in found]
+        assert states.count(("each", "started")) == 20
+        assert states.count(("once", "started")) == 2
+        assert states.count(("once", "skipped")) == 18
+        assert len(await runs(one)) == 22
+
+
+async def _unhandled(node: Node) -> int:
+    [[left]] = await rows(node, "SELECT count(*) FROM assent_trigger_events WHERE state = 'received'")
+    [[kept]] = await rows(node, "SELECT count(*) FROM assent_trigger_events")
+    return int(left) if kept == 20 else -1
+
+
+async def test_a_once_key_is_won_by_one_of_twenty_transactions(node: Node) -> None:
+    ci = await source(node)
+    made = await trigger(node, enabled=False)
+    [event_id] = await come(node, ci, arrived())
+    await settle(node)
+
+    def claim(tx: Transaction) -> bool:
+        now = tx.now()
+        return tx.firings.add(
+            Firing(
+                id=tx.new_id("fir"),
+                project="default",
+                event_id=event_id,
+                trigger_id=made.id,
+                trigger_name=made.name,
+                trigger_version=1,
+                state=FiringState.SKIPPED,
+                once_key="the same",
+                first_at=now,
+                created_at=now,
+                updated_at=now,
+            )
+        )
+
+    won = await asyncio.gather(*(node.assent.database.write(claim) for _ in range(20)))
+    assert won.count(True) == 1
+
+
+async def test_a_trigger_decides_nothing(node: Node) -> None:
+    await process(node)
+    ci = await source(node)
+    made = await trigger(node, hold=True)
+    await come(node, ci, arrived())
+    await settle(node)
+    [firing] = await firings(node)
+    by = Principal(kind=Kind.TRIGGER, id=made.id, name=made.name, project="default")
+    with pytest.raises(Exception, match="may not"):
+        await node.assent.database.read(
+            lambda tx: node.assent.breakpoints.standing(tx, str(firing.breakpoint_id), by=by)
+        )

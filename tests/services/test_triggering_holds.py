@@ -1,0 +1,306 @@
+"""What a person approves is what starts, and nothing that wants an approval starts without one."""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from assent.domain.access import Principal
+from assent.domain.breakpoint import Status
+from assent.domain.trigger_events import Trust
+from assent.domain.triggers import TriggerState
+from tests.services.triggering import (
+    PLAIN,
+    RITA,
+    arrived,
+    come,
+    end,
+    firings,
+    process,
+    runs,
+    settle,
+    source,
+    stood,
+    trigger,
+)
+from tests.store.making import person, respond
+from tests.store.making import stored as breakpoint_of
+from tests.support.nodes import ManualClock, Node
+
+
+@pytest.fixture
+async def ann(node: Node) -> Principal:
+    return await person(node, "ann", "reviewer")
+
+
+async def edit(node: Node, **changes: Any) -> None:
+    await node.assent.database.write(lambda tx: node.assent.triggers.change(tx, "fixer", changes, by=RITA))
+
+
+async def test_an_approval_of_one_process_never_starts_another_one(node: Node, ann: Principal) -> None:
+    await process(node)
+    await process(node, "destroy")
+    ci = await source(node)
+    await trigger(node, hold=True)
+    await come(node, ci, arrived())
+    await settle(node)
+    [firing] = await firings(node)
+    await edit(node, run="destroy")
+    await respond(node, str(firing.breakpoint_id), ann)
+    await settle(node)
+    assert [each.process for each in await runs(node)] == [], "ann was asked about fix"
+
+
+async def test_an_approval_of_some_inputs_never_starts_a_run_with_others(node: Node, ann: Principal) -> None:
+    await process(node)
+    ci = await source(node)
+    await trigger(node, hold=True, inputs={"target": "staging"})
+    await come(node, ci, arrived())
+    await settle(node)
+    [firing] = await firings(node)
+    await edit(node, inputs={"target": "production"})
+    await respond(node, str(firing.breakpoint_id), ann)
+    await settle(node)
+    assert [each.inputs["target"] for each in await runs(node)] == [], "ann was shown staging"
+
+
+async def test_what_is_approved_and_waits_for_room_does_not_become_something_else(node: Node, ann: Principal) -> None:
+    await process(node)
+    await process(node, "destroy")
+    ci = await source(node)
+    await trigger(node, hold={"when": "actor = 'stranger'"}, concurrency=1)
+    await come(node, ci, arrived(actor="friend"), arrived(actor="stranger"))
+    await settle(node)
+    [first] = await runs(node)
+    [_, waiting] = await firings(node)
+    await respond(node, str(waiting.breakpoint_id), ann)
+    await settle(node)
+    assert await stood(node) == [("started", None), ("held", "room")]
+    await edit(node, run="destroy")
+    await end(node, first.id)
+    await settle(node)
+    assert [each.process for each in await runs(node)] == ["fix"]
+
+
+async def test_an_event_that_wants_an_approval_is_not_carried_in_by_one_that_wants_none(
+    node: Node, clock: ManualClock
+) -> None:
+    await process(node)
+    ci = await source(node)
+    await trigger(node, debounce="5s", hold={"when": "trust = 'untrusted'"})
+    await come(node, ci, arrived(trust=Trust.UNTRUSTED, data={"n": "evil"}), arrived(trust=Trust.TRUSTED))
+    await settle(node)
+    clock.advance(6)
+    await settle(node)
+    given = [each["data"] for run in await runs(node) for each in run.inputs.get("events", [])]
+    assert {"n": "evil"} not in given, "it started without anybody's approval"
+
+
+async def test_a_question_whose_trigger_is_gone_is_taken_back(node: Node) -> None:
+    await process(node)
+    ci = await source(node)
+    await trigger(node, hold=True)
+    await come(node, ci, arrived())
+    await settle(node)
+    [firing] = await firings(node)
+    await node.assent.database.write(lambda tx: node.assent.triggers.remove(tx, "fixer", by=RITA))
+    await settle(node)
+    assert (await breakpoint_of(node, str(firing.breakpoint_id))).status is not Status.WAITING
+
+
+async def test_what_queued_and_does_not_match_the_mended_trigger_is_not_started(node: Node) -> None:
+    """A pattern that was too wide is suspended, narrowed and resumed: that was the point."""
+    await process(node)
+    ci = await source(node)
+    await trigger(node, enabled="suspended")
+    await come(node, ci, arrived(branch="main"), arrived(branch="dev"))
+    await settle(node)
+    await edit(node, on="*(branch = 'main')")
+    await node.assent.database.write(lambda tx: node.assent.triggers.resume(tx, "fixer", by=RITA))
+    await settle(node)
+    assert [each.inputs["event"]["branch"] for each in await runs(node)] == ["main"]
+
+
+async def test_what_is_asked_anew_takes_the_first_question_back_and_starts_when_that_is_approved(
+    node: Node, ann: Principal
+) -> None:
+    await process(node)
+    ci = await source(node)
+    await trigger(node, hold=True, inputs={"target": "staging"})
+    await come(node, ci, arrived())
+    await settle(node)
+    [first] = await firings(node)
+    await edit(node, inputs={"target": "production"})
+    await settle(node)
+    [second] = await firings(node)
+    assert (second.because, second.trigger_version) == ("approval", 2)
+    assert (await breakpoint_of(node, str(first.breakpoint_id))).status is Status.CANCELLED
+    asked = await breakpoint_of(node, str(second.breakpoint_id))
+    assert asked.payload["context"]["inputs"] == {"target": "production"}
+    await respond(node, asked.id, ann)
+    await settle(node)
+    assert [each.inputs["target"] for each in await runs(node)] == ["production"]
+
+
+async def test_an_approval_stands_where_nothing_of_what_was_asked_has_changed(node: Node, ann: Principal) -> None:
+    await process(node)
+    ci = await source(node)
+    await trigger(node, hold=True)
+    await come(node, ci, arrived())
+    await settle(node)
+    [first] = await firings(node)
+    await edit(node, note="Ask Ann.")
+    await settle(node)
+    [second] = await firings(node)
+    assert second.breakpoint_id == first.breakpoint_id
+    await respond(node, str(first.breakpoint_id), ann)
+    await settle(node)
+    assert await stood(node) == [("started", None)]
+
+
+async def test_a_process_that_was_written_anew_since_is_asked_about_again(node: Node, ann: Principal) -> None:
+    await process(node)
+    ci = await source(node)
+    await trigger(node, hold=True)
+    await come(node, ci, arrived())
+    await settle(node)
+    [first] = await firings(node)
+    before = node.assent.processes.find("fix")
+    await process(node, source=f"DANGER = True\n{PLAIN}")
+    assert before is not None
+    assert node.assent.processes.find("fix") != before
+    await respond(node, str(first.breakpoint_id), ann)
+    await settle(node)
+    [second] = await firings(node)
+    assert (second.because, second.breakpoint_id != first.breakpoint_id) == ("approval", True)
+    await respond(node, str(second.breakpoint_id), ann)
+    await settle(node)
+    assert await stood(node) == [("started", None)]
+
+
+async def test_what_a_person_refused_stays_refused_whatever_the_trigger_says_now(node: Node, ann: Principal) -> None:
+    await process(node)
+    ci = await source(node)
+    await trigger(node, hold=True)
+    await come(node, ci, arrived())
+    await settle(node)
+    [firing] = await firings(node)
+    await respond(node, str(firing.breakpoint_id), ann, approved=False)
+    await edit(node, inputs={"target": "production"})
+    await settle(node)
+    assert await stood(node) == [("skipped", "not-approved")]
+
+
+async def test_a_question_says_how_many_events_it_is_about(node: Node, clock: ManualClock) -> None:
+    await process(node)
+    ci = await source(node)
+    await trigger(node, debounce="5s", hold=True)
+    await trigger(node, "own", debounce="5s", hold={"question": "Fix {{ event.repo }}?"})
+    await trigger(node, "blank", hold={"question": "{{ event.title }}"})
+    await come(node, ci, arrived("ci.a", repo="a"), arrived("ci.b", repo="b"), arrived("ci.c", repo="c"))
+    await settle(node)
+    clock.advance(6)
+    await settle(node)
+    asked = {
+        each.trigger_name: (await breakpoint_of(node, each.breakpoint_id)).payload
+        for each in await firings(node, because="approval")
+        if each.breakpoint_id is not None
+    }
+    assert asked["fixer"]["question"] == "Start fix because of ci.c and 2 earlier events?"
+    assert asked["own"]["question"] == "Fix c? (this and 2 earlier events)"
+    assert asked["own"]["context"]["events"] == 3
+    assert asked["blank"]["question"] == "Start fix because of ci.c?"
+
+
+async def test_a_gathered_event_that_wants_an_approval_has_the_whole_asked_about(
+    node: Node, clock: ManualClock, ann: Principal
+) -> None:
+    await process(node)
+    ci = await source(node)
+    await trigger(node, debounce="5s", hold={"when": "trust = 'untrusted'"})
+    await come(node, ci, arrived(trust=Trust.UNTRUSTED), arrived(trust=Trust.TRUSTED))
+    await settle(node)
+    clock.advance(6)
+    await settle(node)
+    [_, firing] = await firings(node)
+    await respond(node, str(firing.breakpoint_id), ann)
+    await settle(node)
+    [run] = await runs(node)
+    assert len(run.inputs["events"]) == 2
+
+
+async def test_what_nobody_verified_is_asked_about_though_no_trigger_says_so(node: Node, ann: Principal) -> None:
+    await process(node)
+    ci = await source(node)
+    await trigger(node)
+    await come(node, ci, replace(arrived(), verified="none"))
+    await settle(node)
+    [firing] = await firings(node)
+    assert firing.because == "approval"
+    assert (await breakpoint_of(node, str(firing.breakpoint_id))).gate == "trigger.fixer"
+    await respond(node, str(firing.breakpoint_id), ann)
+    await settle(node)
+    assert await stood(node) == [("started", None)]
+
+
+async def test_however_much_an_event_says_it_can_be_asked_about(node: Node) -> None:
+    await process(node)
+    ci = await source(node)
+    inputs = {"all": "{{ event.data }}", "title": "{{ event.title }}"}
+    await trigger(node, hold=True, inputs=inputs)
+    wide = {f"{'k' * 40}{n}": [[str(n)] * 20] * 20 for n in range(2_000)}
+    await come(node, ci, arrived(title="\u00e9" * 5_000, data={"text": "x" * 300_000}), arrived(data=wide))
+    await settle(node)
+    for firing in await firings(node):
+        assert firing.because == "approval"
+        asked = await breakpoint_of(node, str(firing.breakpoint_id))
+        assert len(json.dumps(asked.payload["context"])) < 17 * 1024
+
+
+async def test_a_question_whose_trigger_is_disabled_is_taken_back(node: Node) -> None:
+    await process(node)
+    ci = await source(node)
+    await trigger(node, hold=True)
+    await come(node, ci, arrived())
+    await settle(node)
+    [firing] = await firings(node)
+    await edit(node, enabled=False)
+    await settle(node)
+    assert await stood(node) == [("skipped", "discarded")]
+    assert (await breakpoint_of(node, str(firing.breakpoint_id))).status is Status.CANCELLED
+
+
+async def test_of_what_was_gathered_only_what_still_matches_goes_on(node: Node, clock: ManualClock) -> None:
+    await process(node)
+    ci = await source(node)
+    await trigger(node, debounce="5s")
+    several = [arrived(branch=each) for each in ("main", "dev", "main", "dev")]
+    [first, _, third, _] = await come(node, ci, *several)
+    await settle(node)
+    await edit(node, on="*(branch = 'main')")
+    clock.advance(6)
+    await settle(node)
+    [run] = await runs(node)
+    assert [each["id"] for each in run.inputs["events"]] == [first, third]
+    assert run.inputs["event"]["id"] == third
+
+
+async def test_what_waits_for_a_person_and_was_suspended_meanwhile_goes_on_where_it_was(
+    node: Node, ann: Principal
+) -> None:
+    await process(node)
+    ci = await source(node)
+    await trigger(node, hold=True)
+    await come(node, ci, arrived())
+    await settle(node)
+    [firing] = await firings(node)
+    await node.assent.database.write(lambda tx: node.assent.triggers.suspend(tx, "fixer", by=RITA))
+    await settle(node)
+    await respond(node, str(firing.breakpoint_id), ann)
+    await settle(node)
+    assert await stood(node) == [("held", "suspended")]
+    resumed = await node.assent.database.write(lambda tx: node.assent.triggers.resume(tx, "fixer", by=RITA))
+    assert resumed.state is TriggerState.ENABLED
+    await settle(node)
+    assert await stood(node) == [("started", None)]

@@ -1,0 +1,318 @@
+"""What firings wait for: quiet, a person, the trigger to be resumed, room; and how each goes on."""
+
+import pytest
+
+from assent.domain.access import Principal
+from assent.domain.breakpoint import Status
+from assent.domain.runs import RunState
+from assent.domain.triggers import TriggerState
+from assent.services.firing import MOST_GATHERED
+from assent.services.trigger_questions import principal_of
+from assent.store.transaction import Transaction
+from tests.services.triggering import (
+    RITA,
+    arrived,
+    come,
+    end,
+    event,
+    firings,
+    process,
+    runs,
+    settle,
+    source,
+    stood,
+    stored,
+    trigger,
+)
+from tests.store.making import adding, person, respond
+from tests.store.making import stored as breakpoint_of
+from tests.support.nodes import ManualClock, Node
+
+
+async def switch(node: Node, state: TriggerState, name: str = "fixer") -> None:
+    def use_case(tx: Transaction) -> None:
+        known = tx.triggers.get(name, project="default")
+        tx.triggers.set_state(known.id, state, because=None, alarm_id=None, now=tx.now())
+
+    await node.assent.database.write(use_case)
+
+
+# ── quiet ──
+
+
+async def test_events_of_one_key_are_gathered_until_there_is_quiet(node: Node, clock: ManualClock) -> None:
+    await process(node)
+    ci = await source(node)
+    await trigger(node, debounce={"quiet": "30s", "key": "{{ event.branch }}"})
+    [first] = await come(node, ci, arrived(branch="main", n=1))
+    await settle(node)
+    clock.advance(20)
+    [other, second] = await come(node, ci, arrived(branch="dev"), arrived(branch="main"))
+    await settle(node)
+    assert await stood(node) == [("skipped", "merged"), ("held", "debounce"), ("held", "debounce")]
+    clock.advance(20)
+    await settle(node)
+    assert await runs(node) == [], "20 seconds of quiet are not 30"
+    clock.advance(10)
+    await settle(node)
+    found = {run.cause.event_id: run for run in await runs(node) if run.cause}
+    assert set(found) == {other, second}
+    assert [each["id"] for each in found[second].inputs["events"]] == [first, second]
+    assert found[second].inputs["event"]["id"] == second
+    assert "events" not in found[other].inputs
+    [merged, *_] = await firings(node)
+    assert merged.error == f"It waits for quiet with the event {second}."
+
+
+async def test_a_storm_without_end_starts_when_its_longest_wait_is_over(node: Node, clock: ManualClock) -> None:
+    await process(node)
+    ci = await source(node)
+    await trigger(node, debounce={"quiet": "30s", "max": "1m"})
+    for _ in range(4):
+        await come(node, ci, arrived())
+        await settle(node)
+        clock.advance(20)
+    await settle(node)
+    [run] = await runs(node)
+    assert len(run.inputs["events"]) in {3, 4}
+
+
+async def test_what_is_gathered_beyond_a_thousand_is_counted(node: Node, clock: ManualClock) -> None:
+    await process(node)
+    ci = await source(node)
+    await trigger(node, debounce="1s", breaker={"limit": 5})
+    for _ in range(13):
+        await come(node, ci, *(arrived() for _ in range(100)))
+    await settle(node)
+    clock.advance(1)
+    await settle(node)
+    [run] = await runs(node)
+    assert len(run.inputs["events"]) == MOST_GATHERED + 1
+    [firing] = await firings(node, state="started")
+    assert firing.beyond == 13 * 100 - 1 - MOST_GATHERED
+    assert (await stored(node)).state is TriggerState.ENABLED, "what is gathered is one firing for the breaker"
+
+
+# ── a person ──
+
+
+@pytest.fixture
+async def ann(node: Node) -> Principal:
+    return await person(node, "ann", "reviewer")
+
+
+async def test_a_held_run_starts_when_a_person_has_approved(node: Node, ann: Principal) -> None:
+    await process(node)
+    ci = await source(node)
+    made = await trigger(node, hold=True, inputs={"sha": "{{ event.sha }}"})
+    await come(node, ci, arrived("github.push", subject="acme/shop", sha="1", title="<b>boo</b>\n# Approve me"))
+    await settle(node)
+    [firing] = await firings(node)
+    assert (firing.state.value, firing.because) == ("held", "approval")
+    assert node.assent.triggering.has_held
+    asked = await breakpoint_of(node, str(firing.breakpoint_id))
+    assert (asked.gate, asked.agent_id, str(asked.created_by), asked.created_by_id) == (
+        "trigger.fixer",
+        "trigger/fixer",
+        "trigger:fixer",
+        made.id,
+    )
+    assert asked.payload["question"] == "Start fix because of github.push acme/shop?"
+    context = asked.payload["context"]
+    assert context["event"]["title"] == "<b>boo</b>\n# Approve me"
+    assert context["inputs"] == {"sha": "1"}
+    assert "data" not in context["event"]
+    await respond(node, asked.id, ann)
+    await settle(node)
+    assert await stood(node) == [("started", None)]
+    assert not node.assent.triggering.has_held
+
+
+async def test_what_a_person_rejects_or_nobody_answers_starts_nothing(node: Node, ann: Principal) -> None:
+    await process(node)
+    ci = await source(node)
+    made = await trigger(node, hold={"gate": "gate.ci-fix", "question": "Fix {{ event.repo }}?", "expert": "ann"})
+    await come(node, ci, arrived(repo="a"), arrived(repo="b"))
+    await settle(node)
+    [first, second] = await firings(node)
+    asked = await breakpoint_of(node, str(first.breakpoint_id))
+    assert (asked.gate, asked.payload["question"], asked.seats[0].name) == ("gate.ci-fix", "Fix a?", "ann")
+    await respond(node, asked.id, ann, approved=False)
+    by = principal_of(made)
+    await node.assent.database.write(lambda tx: node.assent.breakpoints.cancel(tx, str(second.breakpoint_id), by=by))
+    await settle(node)
+    assert await stood(node) == [("skipped", "not-approved"), ("skipped", "not-approved")]
+    assert [each.error for each in await firings(node)] == [
+        "person:ann rejected it.",
+        "Its breakpoint was cancelled by trigger:fixer.",
+    ]
+    assert await runs(node) == []
+
+
+async def test_only_what_the_hold_is_for_is_held(node: Node) -> None:
+    await process(node)
+    ci = await source(node)
+    await trigger(node, hold={"when": "actortype = 'bot'"})
+    await come(node, ci, arrived(actortype="user"), arrived(actortype="bot"), arrived())
+    await settle(node)
+    assert await stood(node) == [("started", None), ("held", "approval"), ("held", "approval")]
+
+
+async def test_a_rule_may_answer_a_hold(node: Node) -> None:
+    await process(node)
+    ci = await source(node)
+    await node.assent.database.write(adding(node, "trigger.fixer"))
+    await trigger(node, hold=True)
+    await come(node, ci, arrived())
+    await settle(node)
+    assert await stood(node) == [("started", None)]
+
+
+async def test_a_question_that_cannot_be_asked_starts_nothing(node: Node) -> None:
+    await process(node)
+    ci = await source(node)
+    await trigger(node, hold={"expert": ["no\nname"]})
+    await come(node, ci, arrived())
+    await settle(node)
+    [firing] = await firings(node)
+    assert (firing.state.value, firing.because) == ("held", "retry")
+    assert str(firing.error).startswith("Nobody could be asked: ")
+
+
+async def test_a_held_firing_that_is_discarded_takes_its_question_back(node: Node) -> None:
+    await process(node)
+    ci = await source(node)
+    await trigger(node, hold=True)
+    await come(node, ci, arrived())
+    await settle(node)
+    [firing] = await firings(node)
+    await node.assent.database.write(lambda tx: node.assent.triggering.discard(tx, firing.id, by=RITA))
+    assert (await breakpoint_of(node, str(firing.breakpoint_id))).status is Status.CANCELLED
+
+
+# ── suspended ──
+
+
+async def test_what_a_suspended_trigger_matches_queues_and_goes_on_in_its_order(node: Node) -> None:
+    await process(node)
+    ci = await source(node)
+    await trigger(node, enabled="suspended", breaker={"limit": 2})
+    came = await come(node, ci, *(arrived() for _ in range(5)))
+    await settle(node)
+    assert await stood(node) == [("held", "suspended")] * 5
+    await switch(node, TriggerState.ENABLED)
+    await settle(node)
+    assert await stood(node) == [("started", None)] * 5
+    assert [run.cause.event_id for run in await runs(node) if run.cause] == came
+    assert (await stored(node)).state is TriggerState.ENABLED, "the backlog does not trip the breaker"
+
+
+async def test_what_is_approved_while_suspended_starts_when_resumed_and_asks_once(node: Node, ann: Principal) -> None:
+    await process(node)
+    ci = await source(node)
+    await trigger(node, hold=True)
+    await come(node, ci, arrived())
+    await settle(node)
+    [firing] = await firings(node)
+    await switch(node, TriggerState.SUSPENDED)
+    await respond(node, str(firing.breakpoint_id), ann)
+    await settle(node)
+    assert await stood(node) == [("held", "suspended")]
+    await switch(node, TriggerState.ENABLED)
+    await settle(node)
+    [started] = await firings(node)
+    assert (started.state.value, started.breakpoint_id) == ("started", firing.breakpoint_id)
+
+
+async def test_a_backlog_of_a_trigger_that_debounces_is_gathered_when_resumed(node: Node, clock: ManualClock) -> None:
+    await process(node)
+    ci = await source(node)
+    await trigger(node, enabled="suspended", debounce="5s")
+    came = await come(node, ci, *(arrived() for _ in range(3)))
+    await settle(node)
+    await switch(node, TriggerState.ENABLED)
+    await settle(node)
+    assert await stood(node) == [("skipped", "merged"), ("skipped", "merged"), ("held", "debounce")]
+    clock.advance(5)
+    await settle(node)
+    [run] = await runs(node)
+    assert [each["id"] for each in run.inputs["events"]] == came
+
+
+async def test_what_waits_for_a_trigger_that_is_removed_is_let_go(node: Node) -> None:
+    await process(node)
+    ci = await source(node)
+    made = await trigger(node, enabled="suspended")
+    await come(node, ci, arrived())
+    await settle(node)
+    await node.assent.database.write(lambda tx: tx.triggers.remove(made.id, now=tx.now()))
+    await settle(node)
+    assert await stood(node) == [("skipped", "discarded")]
+
+
+# ── room ──
+
+
+async def test_what_finds_no_room_queues_and_the_oldest_goes_first(node: Node) -> None:
+    await process(node)
+    ci = await source(node)
+    await trigger(node, concurrency={"limit": 1, "key": "{{ event.repo }}"})
+    came = await come(node, ci, arrived(repo="a"), arrived(repo="a"), arrived(repo="a"), arrived(repo="b"))
+    await settle(node)
+    assert await stood(node) == [("started", None), ("held", "room"), ("held", "room"), ("started", None)]
+    [first, _] = await runs(node)
+    await end(node, first.id)
+    await settle(node)
+    assert await stood(node) == [("started", None), ("started", None), ("held", "room"), ("started", None)]
+    late = await come(node, ci, arrived(repo="a"))
+    await end(node, (await runs(node))[1].id)
+    await settle(node)
+    assert [run.cause.event_id for run in await runs(node) if run.cause] == came
+    assert await stood(node, event_id=late[0]) == [("held", "room")]
+
+
+async def test_what_finds_no_room_is_skipped(node: Node) -> None:
+    await process(node)
+    ci = await source(node)
+    await trigger(node, concurrency={"limit": 2, "when_full": "skip"})
+    await come(node, ci, arrived(), arrived(), arrived())
+    await settle(node)
+    assert await stood(node) == [("started", None), ("started", None), ("skipped", "busy")]
+
+
+async def test_the_newest_takes_the_place_of_what_queues(node: Node) -> None:
+    await process(node)
+    ci = await source(node)
+    await trigger(node, concurrency={"when_full": "replace"})
+    came = await come(node, ci, arrived(), arrived(), arrived())
+    await settle(node)
+    assert await stood(node) == [("started", None), ("skipped", "replaced"), ("held", "room")]
+    await end(node, (await runs(node))[0].id)
+    await settle(node)
+    assert [run.cause.event_id for run in await runs(node) if run.cause] == [came[0], came[2]]
+
+
+async def test_the_newest_starts_and_what_runs_is_cancelled(node: Node) -> None:
+    await process(node)
+    ci = await source(node)
+    await trigger(node, concurrency={"when_full": "cancel", "key": "{{ event.repo }}"})
+    await come(node, ci, arrived(repo="b"), arrived(repo="a"), arrived(repo="a"))
+    await settle(node)
+    assert [run.state for run in await runs(node)] == [RunState.QUEUED, RunState.CANCELLED, RunState.QUEUED]
+    assert await stood(node) == [("started", None)] * 3
+
+
+async def test_waiting_for_room_survives_a_suspension(node: Node) -> None:
+    await process(node)
+    ci = await source(node)
+    await trigger(node, concurrency=1)
+    await come(node, ci, arrived(), arrived())
+    await settle(node)
+    await switch(node, TriggerState.SUSPENDED)
+    await end(node, (await runs(node))[0].id)
+    await settle(node)
+    assert await stood(node) == [("started", None), ("held", "suspended")]
+    await switch(node, TriggerState.ENABLED)
+    await settle(node)
+    assert await stood(node) == [("started", None), ("started", None)]
+    assert (await event(node, (await firings(node))[1].event_id)).handled_at is not None

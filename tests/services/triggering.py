@@ -1,0 +1,151 @@
+"""Short ways to set up sources, processes and triggers, to let events come, and to look at what became of them."""
+
+import asyncio
+import itertools
+import textwrap
+from functools import partial
+from typing import Any
+
+from assent.domain.access import Kind, Principal, Role
+from assent.domain.runs import Run
+from assent.domain.trigger_events import Arrived, TriggerEvent, Trust
+from assent.domain.triggers_file import checked
+from assent.services.receiving import receive, silent_at
+from assent.services.triggering import TriggeringService, Unhandled
+from assent.store.firings import Firing
+from assent.store.sources import StoredSource
+from assent.store.transaction import Transaction
+from assent.store.triggers import StoredTrigger
+from tests.support.nodes import ManualClock, Node
+from tests.support.until import until
+
+RITA = Principal(kind=Kind.PERSON, id="per_rita", name="rita", project="default", roles=frozenset({Role.RULE_ADMIN}))
+PLAIN = "async def process(inputs, ctx):\n    return inputs\n"
+_numbers = itertools.count(1)
+
+
+async def process(node: Node, name: str = "fix", source: str = PLAIN) -> None:
+    """Put a process into the node's folder, and have the node see it."""
+    folder = node.assent.settings.process_folder
+    await asyncio.to_thread(folder.mkdir, parents=True, exist_ok=True)
+    await asyncio.to_thread((folder / f"{name}.py").write_text, textwrap.dedent(source))
+    await asyncio.to_thread(node.assent.processes.every)
+
+
+async def source(node: Node, name: str = "ci", project: str = "default", **settings: Any) -> StoredSource:
+    def use_case(tx: Transaction) -> StoredSource:
+        now = tx.now()
+        new = StoredSource(
+            id=tx.new_id("src"),
+            project=project,
+            name=name,
+            kind="webhook",
+            settings=settings,
+            created_at=now,
+            updated_at=now,
+            silent_at=silent_at(settings, now),
+        )
+        tx.sources.add(new)
+        return new
+
+    return await node.assent.database.write(use_case)
+
+
+async def trigger(node: Node, name: str = "fixer", project: str = "default", **body: Any) -> StoredTrigger:
+    """Write a trigger that runs `fix` for every event, unless told otherwise."""
+    made = checked({"id": name, "on": "*", "run": "fix"} | body)
+
+    def use_case(tx: Transaction) -> StoredTrigger:
+        # A moment ago: what comes at the very instant of a change is not counted as after it.
+        now = tx.now() - 1_000_000
+        new = StoredTrigger(
+            id=tx.new_id("trg"), project=project, trigger=made, said=made.state, created_at=now, updated_at=now
+        )
+        tx.triggers.add(new)
+        return new
+
+    return await node.assent.database.write(use_case)
+
+
+def arrived(kind: str = "ci.done", *, key: str | None = None, **more: Any) -> Arrived:
+    known = {name: more.pop(name) for name in ("data", "subject", "trust", "occurred_at") if name in more}
+    mark: str | None = more.pop("mark", None)
+    return Arrived(
+        type=kind,
+        key=key or f"key-{next(_numbers)}",
+        data=known.pop("data", {"n": 1}),
+        trust=known.pop("trust", Trust.UNTRUSTED),
+        verified="bearer",
+        view=more,
+        marks=(mark,) if mark else (),
+        **known,
+    )
+
+
+async def come(node: Node, at: StoredSource, *several: Arrived) -> list[str]:
+    """Let events come in one after the other, and return their ids."""
+    found: list[str] = []
+    for each in several:
+        [kept] = await node.assent.database.write(partial(receive, source=at, arrived=[each]))
+        found.append(kept.id)
+        if isinstance(node.assent.clock, ManualClock):
+            node.assent.clock.advance(0.001)  # ids tell milliseconds apart
+    return found
+
+
+async def settle(node: Node, service: TriggeringService | None = None) -> None:
+    """Bring forward whatever is due, together with the node's own timekeeper, until there is nothing more."""
+    machine = service or node.assent.triggering
+
+    def use_case(tx: Transaction) -> int:
+        return machine.advance_due(tx) if tx.trigger_events.alone() else -1
+
+    async def look() -> int:
+        try:
+            return await node.assent.database.write(use_case)
+        except Unhandled:
+            return -1
+
+    await until(look, lambda done: done == 0)
+
+
+async def firings(node: Node, **filters: str) -> list[Firing]:
+    """Return firings, in the order in which their events came."""
+    found = await node.assent.database.read(lambda tx: tx.firings.page("default", filters, before=None, limit=3_000))
+    return sorted(found, key=lambda each: each.event_id)
+
+
+async def stood(node: Node, **filters: str) -> list[tuple[str, str | None]]:
+    """Return the states of firings with their reasons, in the order in which their events came."""
+    return [(each.state.value, each.because and each.because.value) for each in await firings(node, **filters)]
+
+
+async def runs(node: Node) -> list[Run]:
+    """Return whole runs, in the order in which their events came."""
+
+    def use_case(tx: Transaction) -> list[Run]:
+        found = tx.runs.page("default", {}, before=None, limit=3_000)
+        found.sort(key=lambda each: each.cause.event_id if each.cause else "")
+        return [tx.runs.get(each.id, project="default") for each in found]
+
+    return await node.assent.database.read(use_case)
+
+
+async def event(node: Node, event_id: str) -> TriggerEvent:
+    return await node.assent.database.read(lambda tx: tx.trigger_events.get(event_id, project="default"))
+
+
+async def stored(node: Node, name: str = "fixer") -> StoredTrigger:
+    return await node.assent.database.read(lambda tx: tx.triggers.get(name, project="default"))
+
+
+async def end(node: Node, run_id: str) -> None:
+    """End a run that no worker has taken up, by cancelling it."""
+    admin = Principal(
+        kind=Kind.PERSON,
+        id="per_boss",
+        name="boss",
+        project="default",
+        roles=frozenset({Role.ADMIN, Role.REVIEWER}),
+    )
+    await node.assent.database.write(lambda tx: node.assent.runs.cancel(tx, run_id, by=admin))

@@ -1,0 +1,1 @@
+"""Sources: what each of them hears and tells."""

@@ -1,0 +1,76 @@
+"""What a watched source is given in a test: it remembers what it was told, and says when."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from assent.domain.errors import Conflict
+from assent.domain.trigger_events import Arrived
+from assent.ports import Watcher
+from assent.sources.tools import SourceTools
+
+
+def tools(base: Path = Path()) -> SourceTools:
+    return SourceTools(resolve=str, now=lambda: 0, base=base)
+
+
+@dataclass
+class PlainDesk:
+    """One source's events and memory, as a database would keep them."""
+
+    source_id: str = "src_1"
+    kept: Any = None
+    keys: set[str] = field(default_factory=set[str])
+    told: asyncio.Queue[Arrived] = field(default_factory=asyncio.Queue[Arrived])
+    remembered: asyncio.Queue[Any] = field(default_factory=asyncio.Queue[Any])
+    begun: asyncio.Event = field(default_factory=asyncio.Event)
+    writers: dict[str, str] = field(default_factory=dict[str, str])
+    stolen: int = 0
+    """How often another node is first."""
+    failing: Exception | None = None
+
+    async def tell(self, arrived: Sequence[Arrived], memory: object = None) -> None:
+        if self.failing is not None:
+            failing, self.failing = self.failing, None
+            raise failing
+        if memory is not None and self.stolen:
+            self.stolen -= 1
+            msg = "another node was first"
+            raise Conflict(msg)
+        for each in arrived:
+            if each.key not in self.keys:
+                self.keys.add(each.key)
+                self.told.put_nowait(each)
+        if memory is not None:
+            self.kept = memory
+            self.remembered.put_nowait(memory)
+
+    async def memory(self) -> Any:
+        return self.kept
+
+    async def written_by(self, paths: Sequence[str]) -> Mapping[str, str]:
+        return {path: self.writers[path] for path in paths if path in self.writers}
+
+    async def watching(self) -> None:
+        self.begun.set()
+
+    def now(self) -> int:
+        return 1_800_000_000_000_000
+
+
+@contextlib.asynccontextmanager
+async def watched(watcher: Watcher, desk: PlainDesk) -> AsyncGenerator[asyncio.Task[None]]:
+    """Watch until the end of the block, which begins when the source says that it watches."""
+    desk.begun.clear()
+    task = asyncio.create_task(watcher.watch(desk))
+    begun = asyncio.create_task(desk.begun.wait())
+    await asyncio.wait([task, begun], return_when=asyncio.FIRST_COMPLETED)
+    begun.cancel()
+    try:
+        yield task
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)

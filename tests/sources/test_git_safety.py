@@ -1,0 +1,140 @@
+"""Repositories that mean harm: none of their links is written through, and none of their programs is run."""
+
+import os
+import subprocess
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from assent.ports import Watcher
+from assent.sources import git_hooks, git_spool
+from assent.sources.git_commands import git, place, plainly, version
+from assent.sources.registry import KINDS
+from tests.sources.desks import PlainDesk, tools, watched
+from tests.sources.repositories import Repository, repository
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Repository:
+    made = repository(tmp_path / "work")
+    made.commit("first")
+    git_hooks.install(made.folder)
+    return made
+
+
+@pytest.fixture
+def precious(tmp_path: Path) -> Path:
+    path = tmp_path / "precious.txt"
+    path.write_text("do not touch")
+    return path
+
+
+def source(work: Repository) -> Watcher:
+    made: Any = KINDS["git"].make({"path": str(work.folder)}, tools())
+    return cast("Watcher", made)
+
+
+async def refused(work: Repository) -> str:
+    async with watched(source(work), PlainDesk()) as task:
+        assert task.done()
+        return str(task.exception())
+
+
+@pytest.mark.parametrize("link", [Path.symlink_to, Path.hardlink_to])
+async def test_the_lock_of_a_spool_writes_over_no_file_elsewhere(work: Repository, precious: Path, link: Any) -> None:
+    (work.spool / ".lock").unlink(missing_ok=True)
+    link(work.spool / ".lock", precious)
+    assert "not a file that Assent made" in await refused(work)
+    assert precious.read_text() == "do not touch"  # noqa: ASYNC240  # a test
+
+
+async def test_a_lock_that_is_not_ours_stays_as_it_is(work: Repository) -> None:
+    (work.spool / ".lock").write_text("somebody's notes")
+    assert "not a file that Assent made" in await refused(work)
+    assert (work.spool / ".lock").read_text() == "somebody's notes"
+
+
+async def test_a_lock_that_is_a_pipe_keeps_nobody_waiting(work: Repository) -> None:
+    (work.spool / ".lock").unlink(missing_ok=True)
+    os.mkfifo(work.spool / ".lock")
+    assert "not a file that Assent made" in await refused(work)
+
+
+async def test_a_lock_of_an_earlier_source_is_taken_over(work: Repository) -> None:
+    (work.spool / ".lock").write_text("src_0123456789abcdef")
+    desk = PlainDesk()
+    async with watched(source(work), desk):
+        assert desk.begun.is_set()
+        assert (work.spool / ".lock").read_text() == desk.source_id
+
+
+async def test_a_spool_that_is_a_link_is_none(work: Repository, tmp_path: Path) -> None:
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    (theirs / "file").write_text("do not touch")
+    git_hooks.uninstall(work.folder)
+    spool = place(work.folder).spool
+    spool.symlink_to(theirs)
+    assert "not installed" in await refused(work)
+    with pytest.raises(OSError, match="is a link"):
+        git_hooks.install(work.folder)
+    git_hooks.uninstall(work.folder)
+    assert (theirs / "file").read_text() == "do not touch"
+
+
+def signed_commit(work: Repository) -> str:
+    """Write a commit with a signature, which git would have checked by a program of the repository's choice."""
+    text = work.git("cat-file", "commit", "HEAD").stdout
+    head, _, message = text.partition("\n\n")
+    body = f"{head}\ngpgsig -----BEGIN PGP SIGNATURE-----\n \n aaaa\n -----END PGP SIGNATURE-----\n\n{message}"
+    made = subprocess.run(
+        ["git", "hash-object", "-t", "commit", "-w", "--stdin"],
+        cwd=work.folder,
+        input=body,
+        capture_output=True,
+        text=True,
+        check=True,
+        env={"PATH": os.environ["PATH"], "HOME": str(work.folder.parent)},
+    )
+    return made.stdout.strip()
+
+
+def test_no_program_that_a_repository_names_is_run(work: Repository, tmp_path: Path) -> None:
+    ran, program = tmp_path / "ran", tmp_path / "evil"
+    program.write_text(f"#!/bin/sh\ntouch {ran}\n")
+    program.chmod(0o755)
+    signed = signed_commit(work)
+    work.git("config", "log.showSignature", "true")
+    for name in ("gpg.program", "core.fsmonitor", "core.pager", "pager.log", "diff.external", "core.sshCommand"):
+        work.git("config", name, str(program))
+    first = work.head()
+    for run in (git, plainly):
+        assert run(work.folder, "log", "-1", "--format=%cn%x00%s", signed, "--")
+        assert run(work.folder, "rev-parse", "HEAD")
+    git(work.folder, "diff-tree", "-r", "-z", "--name-only", "--no-ext-diff", "--no-textconv", first, signed, "--")
+    assert place(work.folder).name == "work"
+    assert version(work.folder) > (0, 0)
+    assert not ran.exists()
+
+
+def test_two_containers_that_count_alike_write_two_files(work: Repository, tmp_path: Path) -> None:
+    """Each has its own processes: they have the same numbers in the same second."""
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    (programs / "date").write_text("#!/bin/sh\necho 1800000000\n")
+    (programs / "date").chmod(0o755)
+    script = (work.folder / ".git" / "assent-hook").read_text().replace("$$", "7")
+    moved = f"{'0' * 40} {work.head()} refs/remotes/origin/main\n"
+    for _ in range(3):
+        subprocess.run(
+            ["sh", "-c", script, "assent-hook", "reference-transaction", "committed"],
+            cwd=work.folder,
+            input=moved,
+            text=True,
+            check=True,
+            env={"PATH": f"{programs}:{os.environ['PATH']}"},
+        )
+    found = [git_spool.read(each) for each in git_spool.waiting(work.spool)]
+    assert [each.at for each in found] == [1_800_000_000_000_000] * 3
+    assert [each.name for each in work.spool.iterdir() if each.name.startswith(".1")] == []

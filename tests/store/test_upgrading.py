@@ -1,0 +1,181 @@
+"""Data of every earlier version comes up to date with everything in it."""
+
+import asyncio
+import json
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from alembic.script import ScriptDirectory
+
+from assent.app import migrate, schema
+from assent.settings import Settings
+from assent.store import migrations
+from tests.cli.commands import here_json
+from tests.faults.migrating import empty
+from tests.store.test_schema import engine_of
+from tests.support.keys import key_reference
+from tests.support.nodes import Node, running_node
+from tests.support.postgres import new_database
+
+SCRIPTS = ScriptDirectory(str(Path(migrations.__file__).parent))
+EARLIER = [each.revision for each in SCRIPTS.walk_revisions()][:0:-1]
+FIRST_WITH_RULES = "0005"
+Rows = dict[str, list[dict[str, Any]]]
+
+
+async def lived(node: Node) -> None:
+    """One of every outcome, with files, tags, experts and what people said."""
+    ann = await node.person("ann", "reviewer")
+    bob = await node.person("bob", "reviewer")
+    agent = await node.token("agent")
+    files = {"files": [{"path": "plan.md", "format": "markdown", "content": "# Plan"}]}
+    await node.create(tags=["prod"], payload={"question": "Still there?", "context": files})
+    approved = await node.create(title="Größe ändern", tags=["prod", "web"], ttlSeconds=86_400)
+    await node.feedback(approved["id"], bob, comment="Why?")
+    await node.feedback(approved["id"], ann, approved=True, comment="Because.")
+    rejected = await node.create(payload={"question": "Both?", "expert": ["ann", "bob"], "strategy": "collect-all"})
+    await node.feedback(rejected["id"], ann, approved=True)
+    await node.feedback(rejected["id"], bob, approved=False, comment="No.")
+    half = await node.create(payload={"question": "All?", "expert": ["ann", "bob"], "strategy": "quorum"})
+    await node.feedback(half["id"], ann, approved=True)
+    cancelled, expired = await node.create(), await node.create()
+    await node.call("POST", f"/api/breakpoints/{cancelled['id']}/cancel", agent, json={})
+    await node.call("POST", f"/api/breakpoints/{expired['id']}/expire", await node.token("admin"), json={})
+
+
+async def ruled(node: Node) -> None:
+    admin = await node.token("admin")
+    new = {"pattern": "confirm.*", "action": "auto-approve"}
+    assert (await node.call("POST", "/api/rules", admin, json=new)).status_code == 201
+    made = await node.create(payload={"question": "Sure?", "breakpointId": "confirm.it"})
+    assert made["decision"] == "approved"
+
+
+def rows_of(path: Path) -> Rows:
+    with closing(sqlite3.connect(path)) as connection:
+        connection.row_factory = sqlite3.Row
+        names = [
+            name
+            for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+            if name.startswith("assent_") and not name.startswith("assent_search") and name != "assent_version"
+        ]
+        return {name: [dict(row) for row in connection.execute(f'SELECT * FROM "{name}"')] for name in names}
+
+
+@pytest.fixture(scope="module")
+def living(tmp_path_factory: pytest.TempPathFactory) -> dict[bool, Rows]:
+    """What a life leaves in the tables, without rules and with them."""
+
+    async def live(settings: Settings, *, rules: bool) -> None:
+        async with running_node(settings) as node:
+            await lived(node)
+            if rules:
+                await ruled(node)
+
+    found: dict[bool, Rows] = {}
+    for rules in (False, True):
+        settings = Settings(data_dir=tmp_path_factory.mktemp("lived"))
+        migrate(settings)
+        asyncio.run(live(settings, rules=rules))
+        found[rules] = rows_of(settings.sqlite_path)
+    return found
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Settings]:
+    """Somewhere with nothing in it."""
+    if request.param == "sqlite":
+        with empty(None) as settings:
+            yield settings
+        return
+    with new_database(request.getfixturevalue("postgres_url")) as url:
+        yield Settings(data_dir=tmp_path, database_url=url, secret_keys=(key_reference(tmp_path),))
+
+
+def as_of(settings: Settings, version: str, rows: Rows) -> Rows:
+    """Make the tables of a version and put into them what they have room for; return what was put there."""
+    settings.data_dir.mkdir(exist_ok=True)
+    engine, old, put = engine_of(settings), sa.MetaData(), Rows()
+    with engine.begin() as connection:
+        migrations.upgrade_inside(connection, version)
+        old.reflect(connection, only=lambda name, _: name.startswith("assent_") and "search" not in name)
+        if settings.database_url:
+            # As a restore would: what was refused once was allowed when it happened.
+            connection.execute(sa.text("SET session_replication_role = replica"))
+        # Answers first: to what has ended nobody answers any more.
+        names = sorted(rows.keys() & old.tables.keys(), key=lambda name: (name != "assent_responses", name))
+        for name in names:
+            there = set(old.tables[name].columns.keys())
+            put[name] = [{key: value for key, value in row.items() if key in there} for row in rows[name]]
+            if put[name]:
+                connection.execute(sa.insert(old.tables[name]), put[name])
+        _number_on(connection, put["assent_breakpoints"])
+    return put
+
+
+def _number_on(connection: sa.Connection, breakpoints: list[dict[str, Any]]) -> None:
+    """What the database itself would have noted beside the rows."""
+    if connection.dialect.name == "postgresql":
+        sequence = "pg_get_serial_sequence('assent_breakpoints', 'ordinal')"
+        connection.execute(sa.text(f"SELECT setval({sequence}, max(ordinal)) FROM assent_breakpoints"))
+        return
+    statement = sa.text("INSERT INTO assent_search (rowid, search) VALUES (:ordinal, :search)")
+    for row in breakpoints:
+        connection.execute(statement, {"ordinal": row["ordinal"], "search": row["search"]})
+
+
+def found_again(settings: Settings, put: Rows) -> None:
+    tables = sa.MetaData()
+    with engine_of(settings).connect() as connection:
+        tables.reflect(connection, only=lambda name, _: name in put)
+        for name, rows in put.items():
+            stored = [dict(row._mapping) for row in connection.execute(sa.select(tables.tables[name]))]
+            kept = [{key: row[key] for key in (rows[0] if rows else ())} for row in stored]
+            assert sorted(map(_text, kept)) == sorted(map(_text, rows)), name
+
+
+def _text(row: dict[str, Any]) -> str:
+    return json.dumps(row, sort_keys=True, default=lambda value: bytes(value).hex())
+
+
+@pytest.mark.parametrize("version", EARLIER)
+def test_data_of_an_earlier_version_is_all_there_after_the_upgrade(
+    place: Settings, living: dict[bool, Rows], version: str
+) -> None:
+    rules = version >= FIRST_WITH_RULES
+    put = as_of(place, version, living[rules])
+    assert schema(place)[0] == version
+    env = {"ASSENT_DATA_DIR": str(place.data_dir)} | (
+        {"ASSENT_DATABASE_URL": place.database_url} if place.database_url else {}
+    )
+    done = here_json("migrate", **env)
+    assert (done["before"], done["after"]) == (version, migrations.newest())
+    found_again(place, put)
+    assert here_json("audit", "verify", **env)["findings"] == []
+    checks = here_json("fsck", **env)
+    assert checks["ok"], checks
+    asyncio.run(goes_on(place, breakpoints=len(put["assent_breakpoints"])))
+
+
+async def goes_on(settings: Settings, *, breakpoints: int) -> None:
+    """What waited can be answered, what is new can be raised and found."""
+    async with running_node(settings) as node:
+        admin, reviewer = await node.token("admin"), await node.token("reviewer")
+        listed = (await node.call("GET", "/api/breakpoints?counts=true", admin)).json()
+        assert sum(listed["counts"].values()) == breakpoints
+        (waiting,) = (await node.call("GET", "/api/breakpoints?q=there&status=waiting", admin)).json()["items"]
+        answered = await node.feedback(waiting["id"], reviewer, approved=True)
+        assert answered.json()["status"] == "released"
+        await node.create()
+
+
+def test_data_of_a_newer_version_is_refused_in_a_sentence(settings: Settings) -> None:
+    with engine_of(settings).begin() as connection:
+        connection.execute(sa.text("UPDATE assent_version SET version_num = 'from_the_future'"))
+    with pytest.raises(migrations.TooNew, match="from_the_future"):
+        migrate(settings)

@@ -1,0 +1,1 @@
+"""Programs beside the package, which need nothing of it."""

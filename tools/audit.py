@@ -1,0 +1,191 @@
+"""Looks for known faults in what Assent is made of: advisories, dangerous code, and a list of all components.
+
+python -m tools.audit
+Exit code 0 if nothing was found, 1 with a line for each finding, 2 where a tool is missing or broke, 3 where nothing
+was found but advisories could not be asked for. Needs pip-audit, bandit and cyclonedx-bom.
+"""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+SBOM = ROOT / "build" / "sbom.json"
+CLEAN, FOUND, BROKEN, UNASKED = range(4)
+
+SKIPPED = {
+    "B101": "an assert tells the type checker and the reader what holds; nothing depends on it",
+    "B404": "importing subprocess does nothing; each call is looked at by itself",
+    "B608": "statements are built of our own names of tables and columns, and every value is bound",
+}
+"""Tests of bandit that say nothing here, and why."""
+
+ANSWERS: dict[tuple[str, str], str] = {
+    ("B105", "src/assent/channels/slack/api.py"): "a sentence about tokens",
+    ("B105", "src/assent/channels/slack/manifest.py"): "the name of a switch",
+    ("B105", "src/assent/cli/main.py"): "the name of a command",
+    ("B105", "src/assent/web/account.py"): "a sentence about passwords",
+    ("B113", "src/assent/integrations/pydantic_ai.py"): "the requests of an agent, not the library of that name",
+    (
+        "B607",
+        "src/assent/sources/git_commands.py",
+    ): "the git that the operator has on the PATH is the one that is meant",
+}
+"""Findings that ruff does not make, and what is to be said about them; ruff's have their reason where they stand."""
+
+
+class Broken(Exception):
+    """A tool is missing, or did not say what it was asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    test: str
+    file: str
+    line: int
+    says: str
+
+    @property
+    def reason(self) -> str | None:
+        """Why it is none; bandit's B603 is ruff's S603."""
+        text = (ROOT / self.file).read_text().splitlines()[self.line - 1]
+        noted = re.search(rf"# noqa: [^#]*\bS{self.test[1:]}\b[^#]*  # (.+)", text)
+        return noted[1] if noted else ANSWERS.get((self.test, self.file))
+
+
+def tool(name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    beside = Path(sys.executable).with_name(name)
+    found = str(beside) if beside.is_file() else shutil.which(name)
+    if found is None:
+        msg = f"{name} is not installed: make setup"
+        raise Broken(msg)
+    return subprocess.run([found, *arguments], cwd=ROOT, capture_output=True, text=True, check=False)  # noqa: S603  # our own
+
+
+def answer(done: subprocess.CompletedProcess[str]) -> dict[str, Any] | None:
+    try:
+        found: dict[str, Any] = json.loads(done.stdout)
+    except ValueError:
+        return None
+    return found
+
+
+def findings(told: Mapping[str, Any]) -> list[Finding]:
+    """Read what bandit tells, leaving out nothing."""
+    return [
+        Finding(each["test_id"], Path(each["filename"]).as_posix(), each["line_number"], each["issue_text"])
+        for each in told["results"]
+    ]
+
+
+def judged(found: Sequence[Finding]) -> list[str]:
+    """Return a line for each finding without a reason, and for each reason without a finding."""
+    open_ones = [f"{each.file}:{each.line} {each.test} {each.says}" for each in found if each.reason is None]
+    met = {(each.test, each.file) for each in found}
+    return open_ones + [
+        f"{file} {test} has an answer in {Path(__file__).name} but is not found any more"
+        for test, file in ANSWERS
+        if (test, file) not in met
+    ]
+
+
+def dangerous_code() -> list[str]:
+    told = answer(tool("bandit", "-q", "-r", "src", "-f", "json", "--skip", ",".join(SKIPPED)))
+    if told is None or told["errors"]:
+        msg = "bandit did not look at everything"
+        raise Broken(msg)
+    return judged(findings(told))
+
+
+def vulnerable(told: Mapping[str, Any]) -> list[str]:
+    return [
+        f"{each['name']} {each['version']}: {advisory['id']}, mended in {', '.join(advisory['fix_versions']) or 'none'}"
+        for each in told["dependencies"]
+        for advisory in each.get("vulns", ())
+    ]
+
+
+def unasked(told: Mapping[str, Any] | None) -> str | None:
+    """Say why not every component was looked up: one that was passed over is not one without advisories."""
+    if told is None:
+        return "the advisory service cannot be reached"
+    passed_over = [each for each in told["dependencies"] if "skip_reason" in each]
+    if not passed_over:
+        return None
+    return f"{len(passed_over)} of {len(told['dependencies'])} components, such as: {passed_over[0]['skip_reason']}"
+
+
+def advisories() -> tuple[list[str], str | None]:
+    told = answer(
+        tool(
+            "pip-audit",
+            "--disable-pip",
+            "--require-hashes",
+            "-r",
+            "requirements.txt",
+            "-f",
+            "json",
+            "--progress-spinner",
+            "off",
+        )
+    )
+    return vulnerable(told) if told else [], unasked(told)
+
+
+def scripts(lock: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The libraries of our pages, which the wheel holds and pip knows nothing of."""
+    return [
+        {
+            "type": "library",
+            "bom-ref": f"npm-{path}",
+            "name": path.removeprefix("node_modules/"),
+            "version": each["version"],
+            "purl": f"pkg:npm/{path.removeprefix('node_modules/').replace('@', '%40')}@{each['version']}",
+        }
+        for path, each in lock["packages"].items()
+        if path and not each.get("dev")
+    ]
+
+
+def list_components() -> int:
+    """Write the list of all components; return how many there are."""
+    SBOM.parent.mkdir(exist_ok=True)
+    wanted = ("--pyproject", "pyproject.toml", "--output-reproducible", "--of", "JSON")
+    done = tool("cyclonedx-py", "requirements", *wanted, "requirements.txt")
+    bill = answer(done)
+    if bill is None:
+        raise Broken(done.stderr.strip() or "cyclonedx-py wrote no list")
+    bill["components"] += scripts(json.loads((ROOT / "package-lock.json").read_text()))
+    SBOM.write_text(json.dumps(bill, indent=2, sort_keys=True) + "\n")
+    return len(bill["components"])
+
+
+def say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+
+
+def main() -> int:
+    try:
+        say(f"components  {list_components()} in {SBOM.relative_to(ROOT)}")
+        code = dangerous_code()
+        known, why = advisories()
+    except Broken as error:
+        say(f"broken      {error}")
+        return BROKEN
+    say(f"code        {len(code)} findings without a reason, {len(SKIPPED)} tests of bandit left out, each with one")
+    say(f"advisories  NOT CHECKED: {why}" if why else f"advisories  {len(known)} for what requirements.txt pins")
+    for line in (*code, *known):
+        say(f"  {line}")
+    if code or known:
+        return FOUND
+    return UNASKED if why else CLEAN
+
+
+if __name__ == "__main__":
+    sys.exit(main())
