@@ -94,9 +94,23 @@ CLAUDE_CALL = {
     "tool_input": {},
     "tool_use_id": "toolu_{number}",
 }
-QUERIES = {
-    ("DELETE", LINKS): "?identity={number}",
-    ("POST", CLAUDE): "?defer=true",  # without it, the answer comes when people have given theirs
+NOBODYS = {
+    "number": "0",
+    "n": "0",
+    "project_id": "default",
+    "name": "nobody-here",
+    "token_id": "tok_" + "0" * 26,
+    "hold_id": "hold_" + "0" * 26,
+    "delivery_id": "dlv_" + "0" * 26,
+    "rule_id": "rule-" + "0" * 26,
+    "channel_id": "ch_" + "0" * 26,
+    "route_id": "rt_" + "0" * 26,
+    "source_id": "src_" + "0" * 26,
+    "trigger_id": "trg_" + "0" * 26,
+    "event_id": "evt_" + "0" * 26,
+    "firing_id": "fir_" + "0" * 26,
+    "run_id": "run_" + "0" * 26,
+    "path": "kept.txt",
 }
 MADE: dict[str, tuple[str, Any]] = {
     "source_id": ("/api/sources", SOURCE),
@@ -434,17 +448,15 @@ async def test_every_route_stands_in_the_table(shared: Node) -> None:
 
 @pytest.mark.parametrize("case", TABLE, ids=lambda case: case.name)
 async def test_a_route_answers_each_caller_as_the_table_says(world: World, case: Case) -> None:
-    wrong: dict[str, tuple[int, int]] = {}
-    for who, expected in case.expected.items():
-        target = await world.target(case)
-        must_change_nothing = expected >= 400 and case.method != "GET"
-        before = await world.snapshot(target) if must_change_nothing else None
-        answered = await world.answer(who, case, target)
-        if answered != expected:
-            wrong[who] = (answered, expected)
-        if must_change_nothing:
-            assert await world.snapshot(target) == before, f"{who} was refused, but something changed"
-    assert wrong == {}, "answered, expected"
+    answers: dict[str, int] = {}
+    target = await world.target(case)
+    before = await world.snapshot(target)
+    for who in [who for who, expected in case.expected.items() if expected >= 400 or case.method == "GET"]:
+        answers[who] = await world.answer(who, case, target)
+    assert await world.snapshot(target) == before, f"somebody was refused, but something changed: {answers}"
+    for who in case.expected.keys() - answers.keys():
+        answers[who] = await world.answer(who, case, await world.target(case))
+    assert answers == case.expected
 
 
 @pytest.mark.parametrize("who", ["agent", "other agent", "metrics", "viewer", "rule-admin", "auditor"])
@@ -452,27 +464,10 @@ async def test_no_route_lets_a_caller_without_the_right_decide(world: World, who
     stuffed = {"release": True, "approved": True, "decision": "approved", "status": "released", "comment": "Yes."}
     bodies = [stuffed, {"release": True}, {"approved": True}, {"approved": False}, {"option": "yes", "release": True}]
     writing = {(case.method, case.path) for case in TABLE if case.method != "GET"}
-    for (method, path), body in itertools.product(sorted(writing), bodies):
-        target = {
-            "number": "0",
-            "n": "0",
-            "project_id": "default",
-            "name": "nobody-here",
-            "token_id": "tok_" + "0" * 26,
-            "hold_id": "hold_" + "0" * 26,
-            "delivery_id": "dlv_" + "0" * 26,
-            "rule_id": "rule-" + "0" * 26,
-            "channel_id": "ch_" + "0" * 26,
-            "route_id": "rt_" + "0" * 26,
-            "source_id": "src_" + "0" * 26,
-            "trigger_id": "trg_" + "0" * 26,
-            "event_id": "evt_" + "0" * 26,
-            "firing_id": "fir_" + "0" * 26,
-            "run_id": "run_" + "0" * 26,
-            "path": "kept.txt",
-        }
-        target["breakpoint_id"] = await world.raised()
-        await world.call(who, method, path.format(**target), json=body)
+    for method, path in sorted(writing):
+        target = NOBODYS | {"breakpoint_id": await world.raised()}
+        for body in bodies:
+            await world.call(who, method, path.format(**target), json=body)
         after = (await world.call("owner", "GET", f"/api/breakpoints/{target['breakpoint_id']}")).json()
         assert "decision" not in after, f"{method} {path}"
         assert after["responses"] == []

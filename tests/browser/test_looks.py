@@ -11,6 +11,8 @@ from playwright.sync_api import ConsoleMessage, Dialog, Page, Request
 from tests.browser.conftest import Opener, World
 from tests.web.corpus import XSS
 
+# How a page looks does not depend on where its data lie.
+pytestmark = pytest.mark.parametrize("kind", ["sqlite"], indirect=True, scope="package")
 PHONE, DESK = 390, 1280
 LONG = "averylongwordwithoutanyplacetobreakit" * 6
 RICH: dict[str, Any] = {

@@ -198,7 +198,7 @@ def _found(path: str, subject: Subject) -> tuple[bool, Any]:
 
 
 def _compared(operator: str, actual: Any, value: Any, path: str) -> Fraction:
-    if value is None:
+    if value is None and operator == "=":
         return Fraction(actual is None)
     if _sort(actual) != _sort(value) or _sort(value) is None:
         return UNKNOWN

@@ -160,6 +160,13 @@ def test_a_name_the_glob_does_not_fit_is_a_no_whatever_is_unknown() -> None:
     assert match(parse("a(agentId = 'x')"), subject("b")) is False
 
 
+@pytest.mark.parametrize("value", ["a", 1, True, None, {"a": None}])
+def test_whether_null_is_in_what_is_no_list_is_unknown(value: Any) -> None:
+    pattern = parse("*(payload.a contains null)")
+    assert match(pattern, subject("x", payload={"a": value})) is None
+    assert match(pattern, subject("x", payload={"a": [value, None]})) is True
+
+
 @given(st.sampled_from(GLOBS), trees(predicates()), styles, subjects())
 @settings(max_examples=1_000)
 def test_a_pattern_means_what_the_reference_says(glob: str, tree: Node, style: Style, given_to: Subject) -> None:

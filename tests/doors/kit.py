@@ -94,6 +94,8 @@ class Desk:
     token: str
     reviewer: Assent
     state: Path
+    agent_id: str
+    """Of its agents alone: others use the same server."""
 
     @contextlib.contextmanager
     def agent(self, door: Door, *more: str, url: str | None = None) -> Iterator[Agent]:
@@ -101,7 +103,7 @@ class Desk:
         environment = os.environ | {
             "ASSENT_URL": url or self.url,
             "ASSENT_TOKEN": self.token,
-            "ASSENT_AGENT_ID": f"door-{door.name}",
+            "ASSENT_AGENT_ID": self.agent_id,
             "PYTHONUNBUFFERED": "1",
             "PYTHONPATH": str(ROOT),
         }
@@ -124,7 +126,7 @@ class Desk:
     def asked(self, agent: Agent, *, number: int = 1) -> Breakpoint:
         """Wait until the agent has asked this many questions that wait for an answer, and return the newest."""
         deadline = time.monotonic() + PATIENCE
-        while len(waiting := self.reviewer.list(status="waiting").items) < number:
+        while len(waiting := self.reviewer.list(status="waiting", agent_id=self.agent_id).items) < number:
             assert agent.popen.poll() is None, f"It ended without asking: {agent.lines}"
             assert time.monotonic() < deadline, f"It has not asked: {agent.lines}"
             time.sleep(0.05)  # a list tells nobody that it has changed
@@ -135,4 +137,4 @@ class Desk:
         self.reviewer.feedback(asked.id, {"digest": asked.digest, **answer})
 
     def questions(self) -> int:
-        return len(self.reviewer.list().items)
+        return len(self.reviewer.list(agent_id=self.agent_id).items)

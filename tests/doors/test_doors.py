@@ -1,8 +1,11 @@
 """One suite for all front doors: each with the real package, an agent in its own process, and a live server."""
 
+import itertools
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
+import httpx2
 import pytest
 
 from assent.sdk.client import Assent
@@ -12,15 +15,31 @@ from tests.doors.kit import ARGUMENTS, Desk, Door
 from tests.support.nodes import free_port, prepared, server
 
 pytestmark = pytest.mark.parametrize("door", DOORS, ids=lambda door: door.name)
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="module")
+def office(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Assent, str]]:
+    """A live server as an administrator sees it, who reviews too; and their token."""
+    settings = Settings(data_dir=tmp_path_factory.mktemp("office") / "data")
+    (administrator,) = prepared(settings, "admin")
+    with server(settings) as process, Assent(process.url, administrator) as client:
+        yield client, administrator
 
 
 @pytest.fixture
-def desk(sqlite_settings: Settings, tmp_path: Path) -> Iterator[Desk]:
-    agent, reviewer = prepared(sqlite_settings, "agent", "admin")
+def desk(office: tuple[Assent, str], door: Door, tmp_path: Path) -> Desk:
+    """A token and a name of its own for each test's agent."""
+    reviewer, administrator = office
+    name = f"door-{door.name}-{next(_numbers)}"
     state = tmp_path / "agent"
     state.mkdir()
-    with server(sqlite_settings) as process, Assent(process.url, reviewer) as client:
-        yield Desk(process.url, agent, client, state)
+    made = httpx2.post(
+        f"{reviewer.url}/api/tokens",
+        headers={"Authorization": f"Bearer {administrator}"},
+        json={"kind": "agent", "name": name},
+    )
+    return Desk(reviewer.url, made.raise_for_status().json()["token"], reviewer, state, name)
 
 
 def test_an_approval_lets_it_run_as_it_was_asked(door: Door, desk: Desk) -> None:
@@ -79,7 +98,7 @@ def test_a_server_out_of_reach_blocks(door: Door, desk: Desk) -> None:
 
 
 def test_a_token_nobody_knows_blocks(door: Door, desk: Desk) -> None:
-    stranger = Desk(desk.url, desk.token[:-8] + "00000000", desk.reviewer, desk.state)
+    stranger = replace(desk, token=desk.token[:-8] + "00000000")
     with stranger.agent(door) as agent:
         agent.ended()
 

@@ -16,7 +16,7 @@ from assent.store.tables import metadata
 from tests.services.living import Lives, live
 from tests.store.making import create
 from tests.support.nodes import ManualClock, Node, running_node
-from tests.support.tampering import Raw, keys, other, put, resting, unlocked, write
+from tests.support.tampering import Raw, keys, other, put, resting, touched, unlocked, write
 
 DAY = 24 * 3600
 TABLES = {
@@ -65,7 +65,7 @@ def test_every_field_of_every_row_is_guarded(module_settings: Settings, lives: L
     async def run() -> None:
         async with resting(module_settings) as node:
             with unlocked(module_settings) as opened:
-                for key in keys(opened, table):
+                for key in touched(module_settings, keys(opened, table)):
                     old = opened.one(table, **key)[column]
                     new = 77 if old is None and numbers else next(other(old))
                     if column in {"seq", "n"}:
@@ -260,7 +260,7 @@ def test_what_purging_left_is_guarded_as_well(settings: Settings) -> None:
             with unlocked(settings) as opened:
                 for table, column in KEPT:
                     numbers = isinstance(metadata.tables[table].columns[column].type.python_type(), int)
-                    for key in keys(opened, table):
+                    for key in touched(settings, keys(opened, table)):
                         old = opened.one(table, **key)[column]
                         new = 77 if old is None and numbers else next(other(old))
                         write(opened, table, key, {column: new})

@@ -20,7 +20,7 @@ from assent.store.tables import metadata
 from tests.services.living import Ruled, live_by_rules
 from tests.store.making import RITA, adding, create
 from tests.support.nodes import ManualClock, Node, running_node
-from tests.support.tampering import Event, Raw, forge, forge_rule, keys, other, put, resting, unlocked, write
+from tests.support.tampering import Event, Raw, forge, forge_rule, keys, other, put, resting, touched, unlocked, write
 
 DAY = 24 * 3600
 TABLES = ("assent_rules", "assent_rule_events", "assent_shadows")
@@ -71,7 +71,7 @@ def test_every_field_of_every_row_is_guarded(module_settings: Settings, ruled: R
         nonlocal tried
         async with resting(module_settings) as node:
             with unlocked(module_settings) as opened:
-                for key in keys(opened, table):
+                for key in touched(module_settings, keys(opened, table)):
                     old = opened.one(table, **key)[column]
                     for new in [77] if old is None and numbers else list(other(old))[:4]:
                         value = new + 1000 if column == "seq" else new
