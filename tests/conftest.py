@@ -20,8 +20,7 @@ from tests.support.postgres import Databases, postgres, with_database
 hypothesis_settings.register_profile("assent", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 hypothesis_settings.load_profile("assent")
 
-# Under nohup or in a shell's background every process that a test starts would ignore these, and some are told to stop by
-# them.
+# Under nohup, or in the background of a shell, whatever a test starts would ignore the signals that it is stopped by.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
