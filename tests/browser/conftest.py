@@ -23,6 +23,8 @@ from tests.support.postgres import new_database
 PEOPLE = {"ann": {Role.REVIEWER}, "bea": {Role.REVIEWER}, "root": set(Role)}
 # A page on a busy machine may take its time; nothing is asserted about how long.
 expect.set_options(timeout=30_000)
+on_one_database = pytest.mark.parametrize("kind", ["sqlite"], indirect=True, scope="package")
+"""For what looks at pages: how they look does not depend on where their data lie."""
 UNDO_SECONDS = 60
 """Long enough that no test on a busy machine comes too late to undo; others do without."""
 

@@ -6,7 +6,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import Opener, World
+from tests.browser.conftest import Opener, World, on_one_database
 
 PHONE, DESK = 390, 1280
 PATHS = (
@@ -73,6 +73,7 @@ def test_an_auditor_verifies_and_takes_everything_along(world: World, opened: Op
     expect(page.get_by_text("Everything holds.")).to_be_visible(timeout=60_000)
 
 
+@on_one_database
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [DESK, PHONE])
 def test_axe_finds_nothing_and_nothing_scrolls_sideways(

@@ -12,7 +12,7 @@ from playwright.sync_api import Page, expect
 from assent.channels.registry import KINDS
 from assent.store.channels import StoredChannel
 from assent.store.transaction import Transaction
-from tests.browser.conftest import Opener, World
+from tests.browser.conftest import Opener, World, on_one_database
 from tests.support.nodes import Node, running_node
 
 PHONE, DESK = 390, 1280
@@ -124,6 +124,7 @@ async def _offered(node: Node) -> str:
     return await node.assent.database.write(use_case)
 
 
+@on_one_database
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [DESK, PHONE])
 def test_axe_finds_nothing_and_nothing_scrolls_sideways(

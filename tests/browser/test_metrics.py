@@ -6,7 +6,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
 
-from tests.browser.conftest import Opener, World
+from tests.browser.conftest import Opener, World, on_one_database
 
 DESK, PHONE = 1280, 390
 
@@ -17,6 +17,7 @@ def some(world: World) -> None:
         world.create(payload={"question": "Deploy?", "breakpointId": gate})
 
 
+@on_one_database
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_the_plots_are_drawn_in_the_colours_of_the_page(
     world: World, opened: Opener, ann_state: Any, scheme: str
@@ -54,6 +55,7 @@ def test_each_gate_leads_to_its_page(world: World, opened: Opener, ann_state: An
     expect(page.get_by_role("heading", level=1)).to_have_text("metrics.deploy")
 
 
+@on_one_database
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("path", ["/gates", "/gates/metrics.deploy", "/insights", "/insights?period=30d"])
 def test_axe_finds_nothing_and_nothing_scrolls_sideways(

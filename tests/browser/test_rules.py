@@ -11,7 +11,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from assent.domain.access import Role
 from assent.store.transaction import Transaction
-from tests.browser.conftest import Opener, World
+from tests.browser.conftest import Opener, World, on_one_database
 from tests.support.nodes import running_node
 
 DESK, PHONE = 1280, 390
@@ -116,6 +116,7 @@ def test_everything_works_without_scripts(world: World, opened: Opener, rosa_sta
     expect(page.locator(".state.rule-disabled")).to_be_visible()
 
 
+@on_one_database
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_nothing_and_nothing_scrolls_sideways(
     world: World, opened: Opener, rosa_state: Any, scheme: str

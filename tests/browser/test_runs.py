@@ -7,7 +7,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import Opener, World
+from tests.browser.conftest import Opener, World, on_one_database
 
 PHONE, DESK = 390, 1280
 SHIP = """
@@ -78,6 +78,7 @@ def test_a_run_is_cancelled_after_a_last_question(world: World, root: Page) -> N
     expect(root.locator(".run-state")).to_contain_text("cancelled")
 
 
+@on_one_database
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_nothing_and_nothing_scrolls_sideways(
     world: World, root: Page, opened: Opener, states: dict[str, Any], scheme: str

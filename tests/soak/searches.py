@@ -2,13 +2,16 @@
 
 import asyncio
 import contextlib
+import os
 import random
 import sys
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from multiprocessing import get_context
 from pathlib import Path
 from typing import TypeAlias
 
@@ -45,7 +48,7 @@ class Found:
 Soak: TypeAlias = Callable[[str, float], Awaitable[Found]]
 
 SOAKS: dict[str, Soak] = {}
-STEPS_PER_PAIR = 100_000
+STEPS_PER_PAIR = 50_000
 # The model asks whether all agree, not whether the disk keeps it: it waits for no disk.
 MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
 RACES_PER_ARENA = 4_000
@@ -92,22 +95,38 @@ def both(url: str) -> Iterator[list[Settings]]:
 
 @soak("model")
 async def model(url: str, until: float) -> Found:
-    """Model, SQLite and PostgreSQL walk together; a new pair of databases for each stretch."""
+    """Model, SQLite and PostgreSQL walk together, once on each core; a new pair of databases for each stretch."""
+    loop = asyncio.get_running_loop()
     total = made = 0
     wrong: list[str] = []
-    while time.monotonic() < until:
-        seed = random.randrange(2**32)
-        with tempfile.TemporaryDirectory(prefix="assent-soak-", dir=MEMORY) as folder, new_database(url) as database:
-            pair = [Settings(data_dir=Path(folder)), Settings(data_dir=Path(folder), database_url=database)]
-            for settings in pair:
-                migrate(settings)
-            run = await walk(pair, seed=seed, enough=lambda steps: steps >= STEPS_PER_PAIR or time.monotonic() >= until)
-            wrong += [each for settings in pair for each in await asyncio.to_thread(sound, settings)]
-        total, made = total + run.steps, made + len(run.world.breakpoints)
-        say(f"model: seed {seed}, {run.steps} steps; {total} steps and {made} breakpoints so far, 0 divergences")
+
+    async def go_on(pool: ProcessPoolExecutor) -> None:
+        nonlocal total, made, wrong
+        while time.monotonic() < until:
+            seed = random.randrange(2**32)
+            steps, breakpoints, complaints = await loop.run_in_executor(pool, stretch, url, seed, until)
+            total, made, wrong = total + steps, made + breakpoints, wrong + complaints
+            say(f"model: seed {seed}, {steps} steps; {total} steps and {made} breakpoints so far, 0 divergences")
+
+    with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
+        await asyncio.gather(*(go_on(pool) for _ in range(os.cpu_count() or 1)))
     return Found(
         total, f"{total} steps of a model, SQLite and PostgreSQL side by side, {made} breakpoints, 0 divergences", wrong
     )
+
+
+def stretch(url: str, seed: int, until: float) -> tuple[int, int, list[str]]:
+    """Walk in this process, and return the steps, how many breakpoints there were, and what is wrong with the data."""
+
+    def enough(steps: int) -> bool:
+        return steps >= STEPS_PER_PAIR or time.monotonic() >= until
+
+    with tempfile.TemporaryDirectory(prefix="assent-soak-", dir=MEMORY) as folder, new_database(url) as database:
+        pair = [Settings(data_dir=Path(folder)), Settings(data_dir=Path(folder), database_url=database)]
+        for settings in pair:
+            migrate(settings)
+        run = asyncio.run(walk(pair, seed=seed, enough=enough))
+        return run.steps, len(run.world.breakpoints), [each for settings in pair for each in sound(settings)]
 
 
 @soak("races")
