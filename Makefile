@@ -49,7 +49,7 @@ types: setup  ## mypy and pyright, both strict; TypeScript over our scripts
 
 test: setup  ## everything, with a real PostgreSQL and a real browser
 	@$(BIN)/python -m tests.browser.chromium
-	@$(BIN)/pytest -n 4 --dist loadfile $(ARGS)
+	@$(BIN)/pytest -n 4 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 screenshots: setup  ## pictures of every page, light, dark and phone
 	@$(BIN)/python -m tests.browser.screenshots $(ARGS)

@@ -23,12 +23,22 @@ hypothesis_settings.load_profile("assent")
 # Under nohup, or in the background of a shell, whatever a test starts would ignore the signals that it is stopped by.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 
 DIALECTS = ("sqlite", "postgresql")
 TEMPLATE = "assent_template"
 BY_HAND = 0.0
 """Nothing is signed in the middle of a test that looks at what there is, however slow the machine."""
 MEMORY, PLENTY = Path("/dev/shm"), 4 * 1024**3
+SLOW = (
+    "tests/api/test_openapi.py", "tests/docs/test_readme.py", "tests/doors/", "tests/faults/", "tests/conformance/",
+    "tests/browser/", "tests/deploy/", "tests/integrations/test_claude_code", "tests/runs/",
+)  # fmt: skip
+"""What takes minutes begins first, so that nobody is waited for at the end."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: next((n for n, name in enumerate(SLOW) if item.nodeid.startswith(name)), len(SLOW)))
 
 
 # What a test writes needs no disk: a killed process loses nothing of it, and power cuts are made in tests/faults.
