@@ -111,6 +111,7 @@ def _reads(report: Report, rows: int, ours: Side, theirs: Side, seconds: float) 
         "get": lambda side: [f"/{each}" for each in side.ids[:2_000]],
         "status": lambda side: [f"/{each}/status" for each in side.ids[:2_000]],
         "list of 50": lambda _: ["?limit=50"],
+        "lists of 35 to 50": lambda _: [f"?limit={limit}" for limit in range(35, 51)],
         "list of 50 with a tag": lambda _: ["?tag=prod&limit=50"],
     }
     for what, paths in kinds.items():

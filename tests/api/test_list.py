@@ -1,5 +1,6 @@
 """Lists: filters, order, pages, counts, search."""
 
+import asyncio
 import itertools
 from typing import Any
 from urllib.parse import quote
@@ -219,3 +220,27 @@ async def test_a_summary_tells_what_an_inbox_shows(shared: Node, shared_clock: M
     assert (item["priority"], item["risk"], item["attempt"], item["question"]) == ("high", "low", 3, "?")
     assert item["releasedAt"] == item["updatedAt"]
     assert "payload" not in item
+
+
+async def test_whoever_was_told_finds_it_in_every_list_however_many_ask_for_the_same(
+    shared: Node, shared_clock: ManualClock
+) -> None:
+    shared_clock.advance(1)
+    tag = f"list-{next(_numbers)}"
+    agents, busy = 8, True
+
+    async def look() -> None:
+        while busy:
+            await ids(shared, f"tag={tag}&limit=200")
+
+    async def ask() -> None:
+        for _ in range(10):
+            made = (await shared.create(tags=[tag]))["id"]
+            assert made in await ids(shared, f"tag={tag}&limit=200")
+
+    looking = [asyncio.create_task(look()) for _ in range(agents)]
+    try:
+        await asyncio.gather(*(ask() for _ in range(agents)))
+    finally:
+        busy = False
+        await asyncio.gather(*looking)

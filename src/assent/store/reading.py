@@ -1,10 +1,9 @@
 """The read path: get, status and list straight from the driver, many key reads in one statement."""
 
-import asyncio
 import base64
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -12,6 +11,7 @@ from assent.domain.draft import words
 from assent.domain.errors import InvalidRequest
 from assent.ports import Database
 from assent.store.breakpoints import SELECT_COMMENTS
+from assent.store.coalescing import Coalescer, Shared
 from assent.store.sql import Row
 from assent.store.transaction import Transaction
 
@@ -93,47 +93,6 @@ class StatusRow(msgspec.Struct, array_like=True):
     created_by_id: str
 
 
-class Coalescer(Generic[Value]):
-    """Turns the key reads that wait at the same time into one statement."""
-
-    def __init__(self, load: Callable[[list[str]], Any]) -> None:
-        self._load = load
-        self._waiting: dict[str, list[asyncio.Future[Value | None]]] = {}
-        self._running = 0
-
-    async def get(self, key: str) -> Value | None:
-        future: asyncio.Future[Value | None] = asyncio.get_running_loop().create_future()
-        self._waiting.setdefault(key, []).append(future)
-        if self._running < 2:  # noqa: PLR2004  # one statement under way, one being collected
-            self._running += 1
-            task = asyncio.get_running_loop().create_task(self._drain())
-            task.add_done_callback(lambda _: None)
-        return await future
-
-    async def _drain(self) -> None:
-        try:
-            while self._waiting:
-                taken = self._waiting
-                self._waiting = {}
-                await self._answer(taken)
-        finally:
-            self._running -= 1
-
-    async def _answer(self, taken: dict[str, list[asyncio.Future[Value | None]]]) -> None:
-        try:
-            found: Mapping[str, Value] = await self._load(list(taken))
-        except Exception as error:  # noqa: BLE001  # belongs to every reader in the batch
-            for futures in taken.values():
-                for future in futures:
-                    if not future.done():
-                        future.set_exception(error)
-            return
-        for key, futures in taken.items():
-            for future in futures:
-                if not future.done():
-                    future.set_result(found.get(key))
-
-
 @dataclass(frozen=True, slots=True)
 class Mine:
     """What is addressed to somebody by one of these names, or carries their claim."""
@@ -193,6 +152,7 @@ class Reader:
         self._whole: Coalescer[Whole] = Coalescer(lambda ids: self._load(ids, WHOLE_COLUMNS, Whole))
         self._status: Coalescer[StatusRow] = Coalescer(lambda ids: self._load(ids, STATUS_COLUMNS, StatusRow))
         self._coalesce = database.dialect == "postgresql"
+        self._pages: Shared[Query, list[Summary]] = Shared(self._page)
 
     async def whole(self, breakpoint_id: str) -> Whole | None:
         if self._coalesce:
@@ -223,7 +183,13 @@ class Reader:
         return [row[0] for row in await self._database.fetch_page(statement, {"ids": ids})]
 
     async def page(self, query: Query) -> list[Summary]:
-        """Return up to limit + 1 rows: one more than asked tells that there is a next page."""
+        """Return up to limit + 1 rows: one more than asked tells that there is a next page.
+
+        Those who ask the same get the same list: nobody may change it.
+        """
+        return await self._pages.get(query)
+
+    async def _page(self, query: Query) -> list[Summary]:
         plan = await self._plan(query)
         statement, params = page_statement(query, plan, self._database.dialect)
         return [Summary(*row) for row in await self._database.fetch_page(statement, params)]
@@ -287,21 +253,23 @@ def search_words(q: str, dialect: str) -> str:
 
 
 def page_statement(query: Query, plan: Plan, dialect: str) -> tuple[str, dict[str, Any]]:
-    """One keyset branch per status, each read in index order, merged and cut."""
+    """One keyset branch per status, each read in index order, merged and cut; only then the rows themselves."""
     column, direction = SORTS[query.sort]
     params: dict[str, Any] = {"limit": query.limit + 1}
     branches = [
         _branch(query, plan, group, dialect, params, order=(column, direction)) for group in _status_groups(query, plan)
     ]
-    columns = ", ".join(SUMMARY_COLUMNS)
+    columns = ", ".join(f"b.{name}" for name in SUMMARY_COLUMNS)
     if len(branches) == 1:
-        return branches[0].replace("{columns}", ", ".join(f"b.{name}" for name in SUMMARY_COLUMNS)), params
-    inner = " UNION ALL ".join(
-        f"SELECT * FROM ({branch.replace('{columns}', ', '.join(f'b.{name}' for name in SUMMARY_COLUMNS))}) AS s{n}"
+        return branches[0].replace("{columns}", columns), params
+    keys = " UNION ALL ".join(
+        f"SELECT * FROM ({branch.replace('{columns}', f'b.id, b.{column}')}) AS s{n}"
         for n, branch in enumerate(branches)
     )
-    order = f"{column} {direction}, id {direction}"
-    return f"SELECT {columns} FROM ({inner}) AS merged ORDER BY {order} LIMIT :limit", params
+    order = f"k.{column} {direction}, k.id {direction}"
+    chosen = f"SELECT k.id, k.{column} FROM ({keys}) AS k ORDER BY {order} LIMIT :limit"
+    join = "CROSS JOIN" if dialect == "sqlite" else "JOIN"
+    return f"SELECT {columns} FROM ({chosen}) AS k {join} assent_breakpoints b ON b.id = k.id ORDER BY {order}", params
 
 
 def _status_groups(query: Query, plan: Plan) -> list[tuple[str, ...]]:

@@ -1,0 +1,130 @@
+"""Reads done together: nobody gets an answer from before they asked, and nobody's leaving takes another's answer."""
+
+import asyncio
+from dataclasses import dataclass, field
+
+import pytest
+
+from assent.store.coalescing import Shared
+
+
+@dataclass
+class Book:
+    """Something that is written to while it is read; each look ends when it is told to."""
+
+    text: str = "old"
+    looks: list["asyncio.Future[None]"] = field(default_factory=list)
+
+    async def look(self, key: str) -> str:
+        found = f"{key}: {self.text}"
+        gate = asyncio.get_running_loop().create_future()
+        self.looks.append(gate)
+        await gate
+        return found
+
+    def let_go(self, number: int) -> None:
+        self.looks[number].set_result(None)
+
+
+async def settled() -> None:
+    """Let everything that can go on do so."""
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+async def test_many_who_ask_the_same_at_once_are_two_looks() -> None:
+    book = Book()
+    shared = Shared(book.look)
+    asking = [asyncio.create_task(shared.get("a")) for _ in range(20)]
+    await settled()
+    assert len(book.looks) == 1
+    book.let_go(0)
+    await settled()
+    assert len(book.looks) == 2
+    book.let_go(1)
+    assert await asyncio.gather(*asking) == ["a: old"] * 20
+
+
+async def test_whoever_asks_after_a_change_gets_it() -> None:
+    book = Book()
+    shared = Shared(book.look)
+    before = asyncio.create_task(shared.get("a"))
+    await settled()
+    book.text = "new"
+    after = [asyncio.create_task(shared.get("a")) for _ in range(2)]
+    await settled()
+    book.let_go(0)
+    await settled()
+    book.let_go(1)
+    assert (await before, await asyncio.gather(*after)) == ("a: old", ["a: new", "a: new"])
+
+
+async def test_a_change_during_the_second_look_is_for_those_who_ask_then() -> None:
+    book = Book()
+    shared = Shared(book.look)
+    first, second = (asyncio.create_task(shared.get("a")) for _ in range(2))
+    await settled()
+    book.let_go(0)
+    await settled()
+    book.text = "new"
+    third = asyncio.create_task(shared.get("a"))
+    await settled()
+    book.let_go(1)
+    await settled()
+    book.let_go(2)
+    assert [await each for each in (first, second, third)] == ["a: old", "a: old", "a: new"]
+
+
+async def test_other_questions_do_not_wait() -> None:
+    book = Book()
+    shared = Shared(book.look)
+    one, other = asyncio.create_task(shared.get("a")), asyncio.create_task(shared.get("b"))
+    await settled()
+    book.let_go(1)
+    assert await other == "b: old"
+    book.let_go(0)
+    assert await one == "a: old"
+
+
+@pytest.mark.parametrize("leaving", [0, 1])
+async def test_who_leaves_takes_nothing_from_the_others(leaving: int) -> None:
+    book = Book()
+    shared = Shared(book.look)
+    asking = [asyncio.create_task(shared.get("a")) for _ in range(3)]
+    await settled()
+    asking[leaving].cancel()
+    await settled()
+    book.let_go(0)
+    await settled()
+    book.let_go(1)
+    found = await asyncio.gather(*asking, return_exceptions=True)
+    assert [each for n, each in enumerate(found) if n != leaving] == ["a: old"] * 2
+
+
+async def test_what_went_wrong_is_told_to_those_it_concerns_and_forgotten() -> None:
+    answers: list[str | Exception] = [OSError("gone"), "back", "back again"]
+
+    async def look(_: str) -> str:
+        await asyncio.sleep(0)
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    shared = Shared(look)
+    found = await asyncio.gather(*(shared.get("a") for _ in range(3)), return_exceptions=True)
+    assert isinstance(found[0], OSError)
+    assert found[1:] == ["back", "back"]
+    assert await shared.get("a") == "back again"
+
+
+async def test_nothing_is_kept_of_what_is_over() -> None:
+    async def look(key: int) -> int:
+        await asyncio.sleep(0)
+        return key
+
+    shared = Shared(look)
+    await asyncio.gather(*(shared.get(n % 7) for n in range(100)))
+    await settled()
+    assert not shared._under_way  # what could grow
+    assert not shared._following
