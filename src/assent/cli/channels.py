@@ -1,8 +1,7 @@
 """Channels by command, through the API: set up, changed, tried, and who is who on them."""
 
-import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import typer
@@ -10,6 +9,7 @@ import typer
 from assent.channels.slack.channel import manifest
 from assent.cli import output
 from assent.cli.output import Json
+from assent.cli.pairs import settings_of
 from assent.cli.session import session
 from assent.sdk.channel_values import Channel
 from assent.sdk.client import Assent
@@ -112,7 +112,7 @@ def channel_add(
     as_json: Json = False,
 ) -> None:
     """Set up a channel. Secrets are given as env:NAME or file:PATH, which the server reads."""
-    read = _settings(settings)
+    read = settings_of(settings)
     with session() as assent:
         made = assent.add_channel(name, kind, read, enabled=not disabled)
     _print(made, as_json=as_json, done="set up")
@@ -129,7 +129,7 @@ def channel_set(  # the options of the command
     as_json: Json = False,
 ) -> None:
     """Change what is given, and leave the rest."""
-    changes = _settings(settings) | dict.fromkeys(unset or ())
+    changes = settings_of(settings) | dict.fromkeys(unset or ())
     if not changes and rename is None and enable is None:
         msg = "Nothing to change is given; see assent channel set --help."
         raise typer.BadParameter(msg)
@@ -137,24 +137,6 @@ def channel_set(  # the options of the command
         found = _found(assent, name)
         changed = assent.change_channel(found.id, name=rename, settings=changes or None, enabled=enable)
     _print(changed, as_json=as_json, done="changed")
-
-
-def _settings(pairs: Sequence[str] | None) -> dict[str, Any]:
-    read: dict[str, Any] = {}
-    for pair in pairs or ():
-        name, equals, text = pair.partition("=")
-        if not equals or not name:
-            msg = f"{output.visible(pair)!r} is not NAME=VALUE"
-            raise typer.BadParameter(msg, param_hint="--set")
-        read[name] = _value(text)
-    return read
-
-
-def _value(text: str) -> Any:  # noqa: ANN401  # any JSON
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
 
 
 @channel.command("remove")

@@ -1,6 +1,5 @@
 """A reviewer's commands: inbox, show, approve, reject, comment, cancel."""
 
-import json
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -11,6 +10,7 @@ from rich.console import Console
 
 from assent.cli import output
 from assent.cli.output import Json
+from assent.cli.pairs import pairs, value
 from assent.cli.session import gathered, session
 from assent.domain.breakpoint import Status as State
 from assent.sdk.client import Assent
@@ -196,27 +196,15 @@ def _refuse_unseen(*, yes: bool) -> None:
         raise typer.Exit(output.USAGE)
 
 
-def _answers(pairs: Sequence[str] | None, form: Mapping[str, Any] | None) -> dict[str, Any] | None:
+def _answers(given: Sequence[str] | None, form: Mapping[str, Any] | None) -> dict[str, Any] | None:
     """Read name=value; what the form does not call text is read as JSON."""
-    if not pairs:
-        return None
     properties: Mapping[str, Any] = (form or {}).get("properties") or {}
-    answers: dict[str, Any] = {}
-    for pair in pairs:
-        name, equals, text = pair.partition("=")
-        if not equals:
-            msg = f"{pair!r} is not NAME=VALUE"
-            raise typer.BadParameter(msg, param_hint="--answer")
+
+    def read(name: str, text: str) -> Any:  # noqa: ANN401  # any JSON
         field: Mapping[str, Any] = properties.get(name) or {}
-        answers[name] = text if field.get("type", "string") == "string" else _value(text)
-    return answers
+        return text if field.get("type", "string") == "string" else value(text)
 
-
-def _value(text: str) -> Any:  # noqa: ANN401  # any JSON
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
+    return {name: read(name, text) for name, text in pairs(given, "--answer").items()} or None
 
 
 def _print_decided(decided: Breakpoint, *, as_json: bool) -> None:

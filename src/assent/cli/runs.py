@@ -11,6 +11,7 @@ import typer
 from assent.cli import output
 from assent.cli.export import export
 from assent.cli.output import Json
+from assent.cli.pairs import inputs_of
 from assent.cli.session import LONG_PATIENCE, gathered, session
 from assent.sdk.client import Assent
 from assent.sdk.protocol import RunFilters
@@ -73,22 +74,11 @@ def run_start(  # noqa: PLR0913  # the options of the command
 
 def _inputs(text: str | None, values: Sequence[str]) -> Any:  # noqa: ANN401  # any JSON
     given: Any = _read_inputs(text) if text is not None else dict[str, Any]()
-    for each in values:
-        name, equals, value = each.partition("=")
-        if not equals or not name or not isinstance(given, dict):
-            msg = f"{each!r} is not NAME=VALUE"
-            raise typer.BadParameter(msg, param_hint="--input")
-        given[name] = _value(value)
-    return given  # pyright: ignore[reportUnknownVariableType]  # JSON
-
-
-def _value(text: str) -> Any:  # noqa: ANN401  # any JSON
-    """Read JSON, and leave as text what JSON would write otherwise: 1.10 is a version, not 1.1."""
-    try:
-        value = json.loads(text)
-    except ValueError:
-        return text
-    return text if isinstance(value, int | float) and json.dumps(value) != text else value
+    named = inputs_of(values)
+    if named and not isinstance(given, dict):
+        msg = "NAME=VALUE goes into an object, and --inputs is none"
+        raise typer.BadParameter(msg, param_hint="--input")
+    return given | named if named else given  # pyright: ignore[reportUnknownVariableType]  # JSON
 
 
 def _read_inputs(text: str) -> Any:  # noqa: ANN401  # any JSON

@@ -1,14 +1,14 @@
 """Sources by command, through the API: where events come from, and what was heard of each."""
 
-import json
 import time
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from assent.cli import output
 from assent.cli.output import Json
+from assent.cli.pairs import settings_of
 from assent.cli.session import session
 from assent.sdk.trigger_values import Source
 from assent.sdk.values import plain
@@ -95,28 +95,10 @@ def source_add(
     as_json: Json = False,
 ) -> None:
     """Set up a source. Secrets are given as env:NAME or file:PATH, which the server reads."""
-    read = _settings(settings or ())
+    read = settings_of(settings)
     with session() as assent:
         made = assent.add_source(name, kind, read, enabled=not disabled)
     _print(made, as_json=as_json, done="set up")
-
-
-def _settings(pairs: Sequence[str]) -> dict[str, Any]:
-    read: dict[str, Any] = {}
-    for pair in pairs:
-        name, equals, text = pair.partition("=")
-        if not equals or not name:
-            msg = f"{output.visible(pair)!r} is not NAME=VALUE"
-            raise typer.BadParameter(msg, param_hint="--set")
-        read[name] = _value(text)
-    return read
-
-
-def _value(text: str) -> Any:  # noqa: ANN401  # any JSON
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
 
 
 @source.command("remove")

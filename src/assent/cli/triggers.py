@@ -10,6 +10,7 @@ import typer
 
 from assent.cli import output, trigger_events, trigger_send, trigger_validate
 from assent.cli.output import Json
+from assent.cli.pairs import inputs_of
 from assent.cli.session import session
 from assent.sdk.trigger_values import Schedule, Trigger
 from assent.sdk.values import plain
@@ -123,7 +124,7 @@ def trigger_add(  # noqa: PLR0913  # the options of the command
         "id": name,
         "on": on,
         "run": run,
-        "inputs": _inputs(inputs) if inputs else None,
+        "inputs": inputs_of(inputs) if inputs else None,
         "once": once,
         "debounce": debounce,
         "concurrency": _room(concurrency, when_full),
@@ -143,26 +144,6 @@ def trigger_add(  # noqa: PLR0913  # the options of the command
 def _room(limit: int | None, when_full: str | None) -> dict[str, Any] | None:
     given = {"limit": limit, "when_full": when_full}
     return {name: value for name, value in given.items() if value is not None} or None
-
-
-def _inputs(pairs: Sequence[str]) -> dict[str, Any]:
-    read: dict[str, Any] = {}
-    for pair in pairs:
-        name, equals, text = pair.partition("=")
-        if not equals or not name:
-            msg = f"{output.visible(pair)!r} is not NAME=VALUE"
-            raise typer.BadParameter(msg, param_hint="--input")
-        read[name] = _value(text)
-    return read
-
-
-def _value(text: str) -> Any:  # noqa: ANN401  # any JSON
-    """Read JSON, and leave as text what JSON would write otherwise: 1.10 is a version, not 1.1."""
-    try:
-        value = json.loads(text)
-    except ValueError:
-        return text
-    return text if isinstance(value, int | float) and json.dumps(value) != text else value
 
 
 draft = trigger_events.draft

@@ -12,8 +12,9 @@ from assent.domain.errors import InvalidRequest
 from assent.domain.instants import SECOND, from_iso
 from assent.services.checking import Checking
 from assent.store.event_log import Logged, LogQuery, decode_place, encode_place
-from assent.web.admin.frame import admin_page, auditing
+from assent.web.admin.frame import admin_page
 from assent.web.frame import HEADERS, Site, Visit, large_page, redirect, route
+from assent.web.guards import auditing
 
 PAGE = 50
 MAX_FILTER = 200

@@ -22,8 +22,9 @@ from assent.store.links import Link
 from assent.store.transaction import Transaction
 from assent.web import render
 from assent.web.admin.channel_forms import OTHERS, Form, asked, form_of, values
-from assent.web.admin.frame import Question, admin_page, managing, question_page, text, words
+from assent.web.admin.frame import Question, admin_page, question_page, text, words
 from assent.web.frame import Site, Visit, redirect, route
+from assent.web.guards import managing
 
 _ID = re.compile(r"[0-9a-z_]{1,60}", re.ASCII)
 

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from assent.domain.access import Permission, Role
 from assent.domain.errors import AssentError, InvalidRequest
 from assent.http.problems import STATUS, from_validation
-from assent.web.frame import Signed, Visit, large_page, page
+from assent.web.frame import Visit, large_page, page
 
 Model = TypeVar("Model", bound=BaseModel)
 PLACES = (
@@ -38,28 +38,6 @@ DONE = {
     "unlinked": "The link is gone.",
     "moved": "Moved.",
 }
-
-
-def managing(endpoint: Signed) -> Signed:
-    """Let nobody in who may not manage, whatever the page does."""
-    return _with(Permission.MANAGE, endpoint)
-
-
-def ruling(endpoint: Signed) -> Signed:
-    return _with(Permission.RULES, endpoint)
-
-
-def auditing(endpoint: Signed) -> Signed:
-    return _with(Permission.AUDIT, endpoint)
-
-
-def _with(permission: Permission, endpoint: Signed) -> Signed:
-    async def checked_first(visit: Visit) -> Response:
-        visit.who.require(permission)
-        return await endpoint(visit)
-
-    checked_first.__name__ = endpoint.__name__
-    return checked_first
 
 
 async def admin_page(

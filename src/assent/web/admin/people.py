@@ -12,17 +12,9 @@ from assent.domain.access import Principal, Role, roles
 from assent.domain.errors import AssentError, InvalidRequest, NotFound
 from assent.store.people import EVERYWHERE, Person
 from assent.store.transaction import Transaction
-from assent.web.admin.frame import (
-    Question,
-    admin_page,
-    checked,
-    managing,
-    question_page,
-    secret_page,
-    text,
-    ticked,
-)
+from assent.web.admin.frame import Question, admin_page, checked, question_page, secret_page, text, ticked
 from assent.web.frame import Site, Visit, redirect, route
+from assent.web.guards import managing
 
 ROLES = {
     Role.VIEWER: "reads everything",

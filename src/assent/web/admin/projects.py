@@ -12,8 +12,9 @@ from assent.domain.canonical import canonical, sha256
 from assent.domain.errors import AssentError
 from assent.store.projects import Project
 from assent.store.transaction import Transaction
-from assent.web.admin.frame import Question, admin_page, checked, listed, managing, number, question_page, text
+from assent.web.admin.frame import Question, admin_page, checked, listed, number, question_page, text
 from assent.web.frame import Site, Visit, redirect, route
+from assent.web.guards import managing
 
 HOUR = 3600
 _FIELDS = ("maxTtlHours", "unknownExperts", "autoApproveAfterN", "alwaysBreakOn", "ticketTags", "shown")

@@ -12,18 +12,10 @@ from assent.domain.errors import AssentError, NotFound
 from assent.http.addresses import known_id
 from assent.store.retention import Hold
 from assent.store.transaction import Transaction
-from assent.web.admin.frame import (
-    Question,
-    admin_page,
-    auditing,
-    checked,
-    managing,
-    number,
-    question_page,
-    text,
-)
+from assent.web.admin.frame import Question, admin_page, checked, number, question_page, text
 from assent.web.admin.projects import change_policy, mark
 from assent.web.frame import Site, Visit, redirect, route
+from assent.web.guards import auditing, managing
 
 _ID = re.compile(r"hold_[0-9a-z]{26}")
 

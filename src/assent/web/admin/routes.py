@@ -23,8 +23,9 @@ from assent.services.channels import FROM_FILE
 from assent.services.route_check import Forecast, ForecastStep
 from assent.store.routes import StoredRoute
 from assent.store.transaction import Transaction
-from assent.web.admin.frame import Question, admin_page, checked, listed, question_page, ruling, text, words
+from assent.web.admin.frame import Question, admin_page, checked, listed, question_page, text, words
 from assent.web.frame import Site, Visit, redirect, route
+from assent.web.guards import ruling
 
 ROWS = 3
 """How many levels of escalation an empty form offers."""

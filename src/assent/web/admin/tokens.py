@@ -12,18 +12,9 @@ from assent.domain.errors import AssentError, NotFound
 from assent.services.people import NewToken, refuse_unbound
 from assent.store.tokens import Token
 from assent.store.transaction import Transaction
-from assent.web.admin.frame import (
-    Question,
-    admin_page,
-    checked,
-    listed,
-    managing,
-    number,
-    question_page,
-    secret_page,
-    text,
-)
+from assent.web.admin.frame import Question, admin_page, checked, listed, number, question_page, secret_page, text
 from assent.web.frame import Site, Visit, redirect, route
+from assent.web.guards import managing
 
 KINDS = {
     "agent": "raises breakpoints and waits for answers; never decides",

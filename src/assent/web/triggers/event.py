@@ -20,7 +20,8 @@ from assent.store.triggers import StoredTrigger
 from assent.web import render, rendering
 from assent.web.admin.frame import text
 from assent.web.frame import Site, Visit, redirect, route
-from assent.web.triggers.frame import plural, reading, ruling, said, trigger_page
+from assent.web.guards import reading, ruling
+from assent.web.triggers.frame import plural, said, trigger_page
 from assent.web.triggers.trials import Told, Tried, shown, told_trace
 
 RUN = "run_"

@@ -17,7 +17,8 @@ from assent.store.firings import Firing
 from assent.store.sources import StoredSource
 from assent.store.transaction import Transaction
 from assent.web.frame import Site, Visit, page, route
-from assent.web.triggers.frame import cursor, plural, reading, text_filter, trigger_page
+from assent.web.guards import reading
+from assent.web.triggers.frame import cursor, plural, text_filter, trigger_page
 
 PAGE = 50
 STATES = {

@@ -14,7 +14,8 @@ from assent.http.addresses import FIRING_ID, known_firing_id
 from assent.store.firings import Firing
 from assent.store.transaction import Transaction
 from assent.web.frame import Site, Visit, redirect, route
-from assent.web.triggers.frame import MEANS, cursor, reading, ruling, said, text_filter, trigger_page
+from assent.web.guards import reading, ruling
+from assent.web.triggers.frame import MEANS, cursor, said, text_filter, trigger_page
 
 PAGE = 50
 STATES = {each.value: meaning for each, meaning in MEANS.items()}

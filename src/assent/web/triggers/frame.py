@@ -7,12 +7,11 @@ from typing import Any
 
 from starlette.responses import Response
 
-from assent.domain.access import Permission
 from assent.domain.errors import AssentError, InvalidRequest, NotFound
 from assent.domain.triggers import Because, FiringState
 from assent.http.problems import STATUS
 from assent.web.admin.frame import words
-from assent.web.frame import Signed, Visit, large_page
+from assent.web.frame import Visit, large_page
 
 PLACES = (
     ("triggers", "Triggers"),
@@ -56,28 +55,6 @@ MEANS = {
 }
 MAX_FILTER = 200
 _ID = re.compile(r"[0-9A-Za-z_.-]{1,80}", re.ASCII)
-
-
-def reading(endpoint: Signed) -> Signed:
-    """For people only: agents see nothing of it."""
-    return _with(Permission.READ_PEOPLE, endpoint)
-
-
-def ruling(endpoint: Signed) -> Signed:
-    return _with(Permission.RULES, endpoint)
-
-
-def managing(endpoint: Signed) -> Signed:
-    return _with(Permission.MANAGE, endpoint)
-
-
-def _with(permission: Permission, endpoint: Signed) -> Signed:
-    async def checked_first(visit: Visit) -> Response:
-        visit.who.require(permission)
-        return await endpoint(visit)
-
-    checked_first.__name__ = endpoint.__name__
-    return checked_first
 
 
 def known_id(visit: Visit, name: str, what: str) -> str:

@@ -18,8 +18,9 @@ from assent.services.channels import FROM_FILE
 from assent.store.sources import StoredSource
 from assent.store.transaction import Transaction
 from assent.web.frame import Site, Visit, route
+from assent.web.guards import reading
 from assent.web.runs import duration
-from assent.web.triggers.frame import pointer_of, reading, trigger_page
+from assent.web.triggers.frame import pointer_of, trigger_page
 
 KIND = "schedule"
 AHEAD = 5

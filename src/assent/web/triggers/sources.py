@@ -20,7 +20,8 @@ from assent.web import render
 from assent.web.admin.channel_forms import OTHERS, Form, asked, values
 from assent.web.admin.frame import Question, question_page, text
 from assent.web.frame import Site, Visit, redirect, route
-from assent.web.triggers.frame import Fault, known_id, managing, plural, pointer_of, reading, said, trigger_page
+from assent.web.guards import managing, reading
+from assent.web.triggers.frame import Fault, known_id, plural, pointer_of, said, trigger_page
 from assent.web.triggers.source_forms import form_of
 
 UNUSUAL = "Nothing was heard for longer than is usual."

@@ -18,8 +18,9 @@ from assent.store.transaction import Transaction
 from assent.store.triggers import StoredTrigger
 from assent.web.admin.frame import Question, question_page, text
 from assent.web.frame import Site, Visit, redirect, route
+from assent.web.guards import reading, ruling
 from assent.web.triggers.forms import STATES, WHEN_FULL, Typed, fault
-from assent.web.triggers.frame import known_id, reading, ruling, said, trigger_page
+from assent.web.triggers.frame import known_id, said, trigger_page
 from assent.web.triggers.trials import Tried, against_newest
 
 RECENT = 10
