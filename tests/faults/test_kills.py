@@ -71,7 +71,7 @@ async def test_kill_9_under_load_breaks_no_promise(
 def test_a_migration_that_was_killed_is_finished_by_the_next(postgres_url: str, dialect: str) -> None:
     """Killed before every so many of its statements; `make soak` goes through all of them."""
     place = ["--database", postgres_url] if dialect == "postgresql" else []
-    line = [sys.executable, "-m", "tests.faults.migrating", "--first", "7", "--every", "23", *place]
+    line = [sys.executable, "-m", "tests.faults.migrating", "--first", "7", "--every", "61", *place]
     done = subprocess.run(line, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
