@@ -22,6 +22,8 @@ async def test_an_event_starts_a_run_that_asks_a_person_and_ends(works: Works) -
             return {"approved": asked.approved, "because": inputs["event"]["id"], "mark": ctx.mark}
         """,
     )
+    # Whoever writes a trigger over the API is told of unknown processes; so a node has looked before anything fires.
+    await works.node.call("GET", "/api/processes", works.agent)
     ci = await source(works.node)
     await trigger(works.node, inputs={"repo": "{{ event.repo }}"}, hold=True)
     [event_id] = await come(works.node, ci, arrived(repo="acme/shop"))
