@@ -52,6 +52,25 @@ async def test_an_approval_of_one_process_never_starts_another_one(node: Node, a
     assert [each.process for each in await runs(node)] == [], "ann was asked about fix"
 
 
+async def test_nobody_is_asked_about_a_process_that_is_not_there(
+    node: Node, clock: ManualClock, ann: Principal
+) -> None:
+    ci = await source(node)
+    await trigger(node, hold=True)
+    await come(node, ci, arrived())
+    await settle(node)
+    [firing] = await firings(node)
+    assert (firing.breakpoint_id, firing.because) == (None, "retry")
+    assert str(firing.error).startswith("there is no process fix")
+    await process(node)
+    clock.advance(5)
+    await settle(node)
+    [firing] = await firings(node)
+    await respond(node, str(firing.breakpoint_id), ann)
+    await settle(node)
+    assert [each.process for each in await runs(node)] == ["fix"], "asked once, and that counts"
+
+
 async def test_an_approval_of_some_inputs_never_starts_a_run_with_others(node: Node, ann: Principal) -> None:
     await process(node)
     ci = await source(node)

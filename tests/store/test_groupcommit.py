@@ -208,6 +208,23 @@ async def test_the_log_of_sqlite_is_moved_into_the_file_before_it_grows_large(sq
     assert written * 200_000 > 3 * CHECKPOINT_BYTES > size.st_size
 
 
+async def test_a_log_that_was_moved_is_not_moved_again_with_every_commit(sqlite_settings: Settings) -> None:
+    """SQLite keeps the file of its log when it starts over: for ever too large, it would be moved each time."""
+
+    def fill(tx: Transaction) -> None:
+        tx.files.put("default", "0" * 64, bytes(CHECKPOINT_BYTES + 1), at=tx.now())
+
+    async with running_node(sqlite_settings) as node:
+        await node.assent.database.write(fill)
+        await node.assent.database.write(partial(note, name="starts-over"))
+        moved = await asyncio.to_thread(sqlite_settings.sqlite_path.stat)
+        for number in range(20):
+            await node.assent.database.write(partial(note, name=f"small-{number}"))
+        after = await asyncio.to_thread(sqlite_settings.sqlite_path.stat)
+    assert moved.st_size > CHECKPOINT_BYTES
+    assert after.st_mtime_ns == moved.st_mtime_ns
+
+
 class Ledger:
     """A connection whose commits land although the answer gets lost, as when the network breaks at that moment."""
 

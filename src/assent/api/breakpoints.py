@@ -17,6 +17,7 @@ from assent.domain.terms import Answer
 from assent.http import views
 from assent.http.addresses import known_id
 from assent.http.auth import principal_of
+from assent.http.ready import ReadyJson
 from assent.outbound import check_url
 from assent.services.breakpoints import Once, Outcome
 from assent.store.reading import Whole
@@ -173,7 +174,7 @@ async def _whole(services: Services, breakpoint_id: str, who: Principal, *, stat
 
 
 def _answer(body: bytes, row: Whole, *, status: int = 200) -> Response:
-    return Response(body, status, {"ETag": f'"v{row.version}"', "Cache-Control": "no-store"}, JSON)
+    return ReadyJson(body, status, more=((b"etag", b'"v%d"' % row.version),))
 
 
 async def get(request: Request) -> Response:

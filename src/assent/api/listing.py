@@ -8,13 +8,14 @@ from fastapi import Request
 from starlette.datastructures import QueryParams
 from starlette.responses import Response
 
-from assent.api.routing import JSON, Services, services_of
+from assent.api.routing import Services, services_of
 from assent.domain.access import Kind, Permission, Principal
 from assent.domain.errors import InvalidRequest
 from assent.domain.instants import from_iso
 from assent.http import views
 from assent.http.addresses import STATUSES
 from assent.http.auth import principal_of
+from assent.http.ready import ReadyJson
 from assent.store.reading import SORTS, Query, decode_cursor, encode_cursor
 
 MAX_LIMIT = 200
@@ -32,7 +33,7 @@ async def listing(request: Request) -> Response:
         counts = await services.inbox.reader.counts(query)
     next_cursor = encode_cursor(query, rows[-1]) if more else None
     body = views.page(rows, next_cursor=next_cursor, counts=counts, rendered=services.summaries)
-    return Response(body, 200, {"Cache-Control": "no-store"}, JSON)
+    return ReadyJson(body)
 
 
 LIST_PARAMETERS = frozenset(

@@ -7,7 +7,7 @@ from fastapi import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from assent.api.routing import JSON, Services, services_of
+from assent.api.routing import Services, services_of
 from assent.domain.access import Kind, Permission, Principal
 from assent.domain.breakpoint import TERMINAL
 from assent.domain.errors import Forbidden, InvalidRequest, RateLimited, Unauthenticated
@@ -15,11 +15,13 @@ from assent.domain.instants import SECOND
 from assent.http import views
 from assent.http.addresses import known_id
 from assent.http.auth import principal_of
+from assent.http.ready import ReadyJson
 from assent.http.streams import HEARTBEAT, ChangeStream
 from assent.http.waiting import Woken, parked
 from assent.store.reading import StatusRow
 
 MAX_WAIT = 30.0
+DRAINING = ((b"retry-after", b"0"), (b"connection", b"close"))
 TICK = 0.001
 """The loop counts in milliseconds and may wake a fraction of one too early."""
 _NUMBER = re.compile(r"[0-9]{1,20}(?:\.[0-9]{1,30})?(?:[eE][+-]?[0-9]{1,3})?")
@@ -29,16 +31,14 @@ async def status(request: Request) -> Response:
     """Answer now, or with ?wait= as soon as something happens."""
     services, who = services_of(request), principal_of(request)
     breakpoint_id = known_id(request.path_params["breakpoint_id"])
-    wait = _seconds(request.query_params.get("wait"))
+    # Most ask without: what is not there need not be taken apart.
+    wait = _seconds(request.query_params.get("wait")) if request.scope["query_string"] else 0.0
     if wait and not services.hub.draining:
         row = await _wait(request, services, who, breakpoint_id, wait)
     else:
         row = await services.inbox.status(breakpoint_id, who)
     body = views.status(row, await services.inbox.feedback(row))
-    headers = {"Cache-Control": "no-store"}
-    if services.hub.draining:
-        headers |= {"Retry-After": "0", "Connection": "close"}
-    return Response(body, 200, headers, JSON)
+    return ReadyJson(body, more=DRAINING if services.hub.draining else ())
 
 
 def _seconds(text: str | None) -> float:

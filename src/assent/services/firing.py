@@ -95,6 +95,9 @@ class Firer:
             asked = None
         else:
             asked = tx.breakpoints.look(firing.breakpoint_id, project=going.stored.project)
+        if asked is None and going.process is None:
+            # Whoever approved it now would be asked again when it is there: an approval is for one version of it.
+            return later(going.firing, self._missing(going), now=going.now)
         if asked is None or self._is_other(going, asked):
             try:
                 asked = self._ask(tx, going)
@@ -103,6 +106,10 @@ class Firer:
         if asked.status is Status.WAITING:
             return going.held(Because.APPROVAL)
         return None if asked.decision is Decision.APPROVED else going.skipped(Because.NOT_APPROVED, _how(asked))
+
+    def _missing(self, going: Going) -> str:
+        run = going.stored.trigger.run
+        return self._processes.problem(run, {}, complete=False) or f"there is no process {run}"
 
     def _is_other(self, going: Going, asked: Breakpoint) -> bool:
         """Whether something else would start by now than what was asked about; what was refused stays refused."""
@@ -145,7 +152,7 @@ class Firer:
         found = going.process
         wrong = self._processes.problem(trigger.run, inputs, complete=True)
         if found is None or wrong is not None:
-            return later(going.firing, wrong or f"there is no process {trigger.run}", now=going.now)
+            return later(going.firing, wrong or self._missing(going), now=going.now)
         cause = Cause(event.id, trigger.name, max(event.depth, going.firing.depth))
         new = NewRun(found.name, found.version, inputs, agent_of(going.stored), cause)
         try:

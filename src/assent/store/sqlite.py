@@ -79,6 +79,8 @@ def with_pragmas(connection: sqlite3.Connection) -> None:
         "journal_mode = WAL",
         "synchronous = FULL",
         "wal_autocheckpoint = 0",
+        # A log that starts over is cut to this: what is longer has not been moved yet.
+        f"journal_size_limit = {CHECKPOINT_BYTES}",
         "foreign_keys = ON",
         # Else INSERT OR REPLACE would remove a row without asking the triggers that keep it.
         "recursive_triggers = ON",
@@ -162,8 +164,8 @@ class SqliteWriter:
         return False  # the only writer meets nobody
 
     def _checkpoint(self) -> None:
-        # By its size, which never shrinks, though its index would say how much is unmoved: whoever opens and closes one
-        # of SQLite's files drops all the locks this process has on it.
+        # By its size, though its index would say how much is unmoved: whoever opens and closes one of SQLite's files
+        # drops all the locks this process has on it.
         if self._wal.stat().st_size > CHECKPOINT_BYTES:
             self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)").close()
 
