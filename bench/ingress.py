@@ -56,7 +56,7 @@ def ingress(settings: Settings, report: Report, options: argparse.Namespace) -> 
     _report(report, dialect, found, stored, handled)
     bare = _bare(settings, source, body)
     against = "bare insert, asyncpg" if dialect == "postgresql" else "bare insert, sqlite3"
-    report.rate(dialect, "webhook", found.rate, bare, against=against, goal=0.3)
+    report.rate(dialect, "webhook", found.rate, bare, against=against, goal=0.3, part="ingress")
 
 
 def _report(report: Report, dialect: str, found: Load, stored: int, handled: float) -> None:
