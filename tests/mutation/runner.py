@@ -69,7 +69,7 @@ class Module:
 
     def live(self) -> dict[str, FunctionType]:
         """Return the functions of the imported module, also those behind classmethod, property and lru_cache."""
-        return {each.__qualname__: each for each in _functions_in(sys.modules[self.name], self.name)}
+        return {each.__qualname__: each for each in _functions_in(importlib.import_module(self.name), self.name)}
 
 
 def _functions_in(holder: Any, module: str) -> Iterator[FunctionType]:
