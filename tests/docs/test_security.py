@@ -8,7 +8,6 @@ from functools import cache
 import pytest
 from argon2 import PasswordHasher, Type
 
-from assent import wire
 from assent.api.waiting import MAX_WAIT
 from assent.app import SIGN_INS_PER_MINUTE
 from assent.channels.registry import KINDS
@@ -19,6 +18,7 @@ from assent.outbound import Limits
 from assent.services.people import LINK_LIFE, SESSION_LIFE, TOKEN_LIFE, password_hash
 from assent.settings import Settings
 from assent.web.rendering import code, markdown
+from assent.wire import people as wire
 from tests.docs.pages import ROOT, code_words, read, rows, sections
 
 VERDICTS = ("met", "not applicable", "gap")

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 
-from assent import wire
 from assent.domain import errors
 from assent.domain.errors import AssentError, RateLimited
 from assent.http.problems import STATUS, Problem, from_http_exception, from_validation, problem
+from assent.wire import breakpoints as wire
 
 
 def every_error(kind: type[AssentError] = AssentError) -> Iterator[type[AssentError]]:

@@ -6,7 +6,6 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assent import wire
 from assent.domain.access import Actor, Kind
 from assent.domain.breakpoint import (
     NEVER,
@@ -30,6 +29,7 @@ from assent.http import views
 from assent.ports import Hint
 from assent.store.breakpoints import row_of
 from assent.store.reading import STATUS_COLUMNS, SUMMARY_COLUMNS, WHOLE_COLUMNS, StatusRow, Summary, Whole
+from assent.wire import breakpoints as wire
 
 AGENT = Actor(Kind.AGENT, "ci")
 words = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=20)

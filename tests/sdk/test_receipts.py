@@ -14,7 +14,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from assent import wire
 from assent.domain.receipts import key_id, public_key, spelt
 from assent.sdk import protocol, receipts
 from assent.sdk.client import Assent
@@ -32,6 +31,7 @@ from assent.sdk.protocol import Lost, Pace, Reply
 from assent.sdk.receipts import Receipt, ReceiptKey, content_digest
 from assent.sdk.values import Value
 from assent.settings import Settings
+from assent.wire import receipts as wire
 from tests.domain.test_receipts import APPROVAL, ID, KEYS, NOW, issued
 from tests.sdk.test_protocol import World
 from tests.support.nodes import prepared, server

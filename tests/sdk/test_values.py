@@ -6,10 +6,11 @@ import msgspec
 import pytest
 from pydantic import BaseModel
 
-from assent import wire
 from assent.domain import errors as domain_errors
 from assent.http.problems import STATUS
 from assent.sdk import errors, values
+from assent.wire import breakpoints as wire
+from assent.wire.deliveries import AttemptView, DeliveryPage, DeliveryView, DeliveryWithLog
 
 PAIRS: list[tuple[type[values.Value], type[BaseModel]]] = [
     (values.Breakpoint, wire.BreakpointView),
@@ -19,10 +20,10 @@ PAIRS: list[tuple[type[values.Value], type[BaseModel]]] = [
     (values.Page, wire.BreakpointPage),
     (values.Event, wire.EventView),
     (values.UploadedFile, wire.UploadedFile),
-    (values.Delivery, wire.DeliveryView),
-    (values.DeliveryWithLog, wire.DeliveryWithLog),
-    (values.Attempt, wire.AttemptView),
-    (values.DeliveryPage, wire.DeliveryPage),
+    (values.Delivery, DeliveryView),
+    (values.DeliveryWithLog, DeliveryWithLog),
+    (values.Attempt, AttemptView),
+    (values.DeliveryPage, DeliveryPage),
 ]
 
 

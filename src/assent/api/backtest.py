@@ -7,7 +7,6 @@ import msgspec
 from fastapi import Query, Request
 from starlette.responses import StreamingResponse
 
-from assent import wire
 from assent.api.routing import PeopleReader, With, router
 from assent.api.rules import RuleId
 from assent.domain.backtest import Effect, Outcome
@@ -18,6 +17,8 @@ from assent.http.addresses import known_id
 from assent.http.problems import problem
 from assent.services.backtest import BacktestService, Progress, Report, Run, Wanted
 from assent.store.backtest import Named
+from assent.wire import rules as wire
+from assent.wire.backtest import Backtest, BacktestRule
 
 backtests = router("rules")
 NDJSON = "application/x-ndjson"
@@ -26,11 +27,11 @@ _LINES: dict[int | str, dict[str, Any]] = {200: {"content": {NDJSON: {"schema": 
 
 @backtests.post(
     "/rules/backtest",
-    response_model=wire.Backtest,
+    response_model=Backtest,
     responses=_LINES,
     summary="What a rule would have done in the last days",
 )
-async def backtest(body: wire.BacktestRule, request: Request, who: PeopleReader, services: With) -> Any:  # noqa: ANN401
+async def backtest(body: BacktestRule, request: Request, who: PeopleReader, services: With) -> Any:  # noqa: ANN401
     wanted = Wanted(pattern=body.pattern, action=body.action, days=body.days, limit=body.limit)
     run = await services.backtests.prepare(wanted, by=who)
     if NDJSON in request.headers.get("accept", ""):
@@ -104,8 +105,8 @@ def _step(step: Progress | Report) -> dict[str, Any]:
     return {"result": _view(step).model_dump(by_alias=True)}
 
 
-def _view(report: Report) -> wire.Backtest:
-    return wire.Backtest.model_validate(_body(report))
+def _view(report: Report) -> Backtest:
+    return Backtest.model_validate(_body(report))
 
 
 def _body(report: Report) -> dict[str, Any]:

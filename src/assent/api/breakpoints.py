@@ -7,7 +7,6 @@ from functools import partial
 from fastapi import Request
 from starlette.responses import Response
 
-from assent import wire
 from assent.api.routing import JSON, NO_FIELDS, Services, Who, With, checked, read_json, router, services_of
 from assent.domain.access import Permission, Principal
 from assent.domain.canonical import Json, canonical, sha256
@@ -21,6 +20,7 @@ from assent.http.ready import ReadyJson
 from assent.outbound import check_url
 from assent.services.breakpoints import Once, Outcome
 from assent.store.reading import Whole
+from assent.wire import breakpoints as wire
 
 _KEY = re.compile(r"[\x21-\x7e]{1,255}")
 _ETAG = re.compile(r'(?:W/)?"v(\d{1,9})"')

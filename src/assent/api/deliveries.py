@@ -5,7 +5,6 @@ from typing import Any
 
 from fastapi import Request, Response
 
-from assent import wire
 from assent.api.listing import MAX_LIMIT, documented, page_limit, single_filters
 from assent.api.routing import NO_FIELDS, Manager, Who, With, router
 from assent.domain.access import Kind, Permission, Principal
@@ -14,6 +13,7 @@ from assent.domain.instants import iso
 from assent.http.addresses import DELIVERY_ID, known_delivery_id, without_path
 from assent.store.deliveries import STATES, Attempt, Delivery
 from assent.store.transaction import Transaction
+from assent.wire import deliveries as wire
 
 deliveries = router("deliveries")
 

@@ -5,13 +5,13 @@ from typing import Annotated, Any
 
 from fastapi import Path, Request, Response
 
-from assent import wire
 from assent.api.routing import Who, With, router
 from assent.domain.access import Permission
 from assent.domain.canonical import sha256
 from assent.http.addresses import known_id
 from assent.http.files import file_response
 from assent.store.transaction import Transaction
+from assent.wire import breakpoints as wire
 
 files = router("files")
 _BYTES: dict[str, Any] = {

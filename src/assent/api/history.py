@@ -5,13 +5,13 @@ from typing import Any
 
 from fastapi import Request, Response
 
-from assent import wire
 from assent.api.listing import MAX_LIMIT, documented, page_limit, single_filters
 from assent.api.routing import Who, With, router
 from assent.domain.access import Kind, Permission, Principal
 from assent.domain.instants import iso
 from assent.services.history import Past, Standing, is_auto, response_seconds
 from assent.store.reading import Query, decode_cursor, encode_cursor
+from assent.wire import history as wire
 
 history = router("history")
 

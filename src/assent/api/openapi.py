@@ -7,8 +7,8 @@ from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
-from assent import wire
 from assent.api.routing import PROBLEM_SCHEMA, PROBLEMS
+from assent.wire import breakpoints as wire
 
 _TEXT: dict[str, Any] = {"type": "string", "minLength": 1, "maxLength": 1000}
 _MOMENT: dict[str, Any] = {"type": "string", "format": "date-time"}

@@ -5,15 +5,16 @@ from typing import Annotated
 
 from fastapi import Path, Response
 
-from assent import wire
 from assent.api.routing import Manager, PeopleReader, With, router
 from assent.domain.access import roles
 from assent.domain.instants import iso
 from assent.store.people import EVERYWHERE, Person
 from assent.store.transaction import Transaction
+from assent.wire import people as wire
+from assent.wire.common import Handle
 
 people = router("people")
-PersonName = Annotated[wire.Handle, Path()]
+PersonName = Annotated[Handle, Path()]
 
 
 @people.get("/people", summary="Everybody this project knows")

@@ -6,16 +6,17 @@ from typing import Annotated, Any
 
 from fastapi import Path, Response
 
-from assent import wire
 from assent.api.routing import NO_FIELDS, Manager, PeopleReader, With, router
 from assent.domain.access import Principal
 from assent.domain.instants import iso
 from assent.services.secrets import CallbackSecret
 from assent.store.projects import Project
 from assent.store.transaction import Transaction
+from assent.wire import projects as wire
+from assent.wire.common import Handle
 
 projects = router("projects")
-ProjectId = Annotated[wire.Handle, Path()]
+ProjectId = Annotated[Handle, Path()]
 
 
 @projects.get("/projects", summary="The projects you can see")

@@ -6,13 +6,13 @@ from typing import Annotated, Any
 
 from fastapi import Header, Response
 
-from assent import wire
 from assent.api.breakpoints import once_of
 from assent.api.routing import JSON, Manager, Who, With, router
 from assent.domain.instants import iso
 from assent.domain.receipts import parse, spelt
 from assent.http.addresses import known_id
 from assent.store.receipts import StoredKey
+from assent.wire import receipts as wire
 
 receipts = router("receipts")
 Key = Annotated[str | None, Header(alias="Idempotency-Key", pattern=r"^[!-~]{1,255}$")]

@@ -5,11 +5,11 @@ from typing import Annotated, Any
 
 from fastapi import Path, Response
 
-from assent import wire
 from assent.api.routing import Auditor, Manager, With, router
 from assent.domain.instants import iso
 from assent.http.addresses import known_id
 from assent.store.retention import Hold
+from assent.wire import retention as wire
 
 retention = router("retention")
 HoldId = Annotated[str, Path(pattern="^hold_[0-9a-z]{26}$")]

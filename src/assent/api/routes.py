@@ -5,7 +5,6 @@ from typing import Annotated, Any
 
 from fastapi import Path, Response
 
-from assent import wire
 from assent.api.routing import PeopleReader, RuleWriter, Who, With, router
 from assent.domain.draft import draft
 from assent.domain.errors import InvalidRequest
@@ -17,10 +16,11 @@ from assent.http.addresses import known_id
 from assent.services.route_check import Forecast
 from assent.store.routes import StoredRoute
 from assent.wire import channels as shapes
+from assent.wire.common import Handle
 
 routes = router("routes")
 RouteId = Annotated[str, Path(pattern=r"^rt_[0-9a-z]{1,60}$")]
-PersonName = Annotated[wire.Handle, Path()]
+PersonName = Annotated[Handle, Path()]
 _NEEDED = ("pattern", "channels", "to", "quiet", "enabled")
 
 

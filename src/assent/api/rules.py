@@ -6,7 +6,6 @@ from typing import Annotated, Any
 
 from fastapi import Header, Path, Query, Response
 
-from assent import wire
 from assent.api.breakpoints import version_of
 from assent.api.routing import PeopleReader, RuleWriter, Who, With, checked, router
 from assent.domain.access import Permission
@@ -19,6 +18,8 @@ from assent.domain.rulebook import Rule, expiry, problem_of
 from assent.domain.rules import Recommendation
 from assent.services.rules import NewRule, Question
 from assent.store.transaction import Transaction
+from assent.wire import rules as wire
+from assent.wire.breakpoints import CreateBreakpoint
 
 rules = router("rules")
 RuleId = Annotated[str, Path(pattern=r"^rule-[0-9a-z]{1,60}$")]
@@ -126,7 +127,7 @@ def _question(body: wire.CheckRules) -> Question:
         "payload": {**(body.payload or {}), **named},
     }
     run_id = raised["payload"].pop("runId", None)
-    checked(raised | {"runId": run_id}, wire.CreateBreakpoint)
+    checked(raised | {"runId": run_id}, CreateBreakpoint)
     question = Question.of(draft(raised | {"runId": run_id}))
     if body.agent_id is None:
         values = dict(question.subject.values) | {"agentId": None}

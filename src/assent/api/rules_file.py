@@ -8,13 +8,13 @@ from typing import Annotated, Any, Literal
 from fastapi import Query, Request
 from starlette.responses import JSONResponse, Response
 
-from assent import wire
 from assent.api.listing import known_filters
 from assent.api.routing import PeopleReader, RuleWriter, With, router
 from assent.domain.errors import InvalidRequest
 from assent.domain.rulebook import Rule
 from assent.domain.rules_file import Entry, read, written
 from assent.services.rules_file import Import, Imported, forecast, import_rules
+from assent.wire import rules_file as wire
 
 rules_file = router("rules")
 Flag = Literal["true", "false"]

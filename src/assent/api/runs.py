@@ -7,7 +7,6 @@ from typing import Any
 from fastapi import Request
 from starlette.responses import Response
 
-from assent import wire
 from assent.api.breakpoints import once_of
 from assent.api.listing import MAX_LIMIT, documented, page_limit, single_filters
 from assent.api.routing import NO_FIELDS, Services, Who, With, router
@@ -19,6 +18,7 @@ from assent.domain.runs import SETTLED, Cause, Run, RunState, Step, StepKind
 from assent.http.addresses import EVENT_ID, RUN_ID, known_run_id
 from assent.ports import FoundProcess
 from assent.services.runs import NewRun, WholeRun
+from assent.wire import runs as wire
 
 runs = router("runs")
 _LIMIT = {"type": "integer", "minimum": 1, "maximum": MAX_LIMIT, "default": 50}

@@ -5,12 +5,12 @@ from typing import Annotated, Any
 
 from fastapi import Path, Response
 
-from assent import wire
 from assent.api.routing import Manager, With, router
 from assent.domain.instants import iso
 from assent.services.people import NewToken, refuse_unbound
 from assent.store.tokens import Token
 from assent.store.transaction import Transaction
+from assent.wire import tokens as wire
 
 tokens = router("tokens")
 TokenId = Annotated[str, Path(pattern=r"^tok_[0-9a-z]{26}$")]

@@ -10,7 +10,6 @@ from typing import Annotated, Any
 
 import typer
 
-from assent import wire
 from assent.api.retention import hold_body
 from assent.app import Assent
 from assent.cli import checkpoints, output
@@ -24,6 +23,7 @@ from assent.domain.errors import InvalidRequest
 from assent.services.audit import Audited, Check
 from assent.services.people import DEFAULT_PROJECT
 from assent.store.transaction import Transaction
+from assent.wire import retention as wire
 
 app = typer.Typer()
 audit = typer.Typer(no_args_is_help=True, help="Whether the history is what happened.")

@@ -7,7 +7,6 @@ from typing import Annotated, Any, Literal, TypeVar
 import typer
 from pydantic import BaseModel, ValidationError
 
-from assent import wire
 from assent.api.tokens import token_body
 from assent.app import Assent
 from assent.cli import output
@@ -19,6 +18,8 @@ from assent.domain.instants import iso
 from assent.services.people import DEFAULT_PROJECT, NewToken
 from assent.store.people import Person
 from assent.store.transaction import Transaction
+from assent.wire import people as wire
+from assent.wire.tokens import CreateToken
 
 app = typer.Typer()
 token = typer.Typer(no_args_is_help=True, help="Tokens of agents, people and services.")
@@ -63,7 +64,7 @@ def token_create(  # noqa: PLR0913  # the options of the command
 ) -> None:
     """Make a token; its secret is shown this once."""
     asked = checked(
-        wire.CreateToken,
+        CreateToken,
         kind=kind,
         name=name,
         person=person,

@@ -12,7 +12,6 @@ from typing import Any
 import msgspec
 from pydantic import ValidationError
 
-from assent import wire
 from assent.domain.access import Actor, Kind
 from assent.domain.breakpoint import (
     NEVER,
@@ -48,6 +47,7 @@ from assent.sdk.local_talk import Said, talk
 from assent.sdk.local_terminal import Late, Person, open_terminal
 from assent.sdk.user import user
 from assent.sdk.visible import visible
+from assent.wire import breakpoints as wire
 
 PROJECT, VIA = "local", "terminal"
 NO_TERMINAL = Actor(Kind.SYSTEM, "no-terminal")

@@ -10,13 +10,14 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from assent import wire
 from assent.domain.canonical import Json, strict_loads
 from assent.domain.errors import AssentError, InvalidRequest
 from assent.domain.instants import iso
 from assent.domain.rulebook import Rule, RuleAction, Rulebook, checked
 from assent.domain.rules_file import SCHEMA_VERSION, read
 from assent.sdk.local_journal import sole, unusable
+from assent.wire import rules_file as wire
+from assent.wire.projects import Policy
 
 RULES, POLICY = "rules.json", "policy.json"
 _NO_RULES: Mapping[str, Json] = {"schemaVersion": SCHEMA_VERSION, "rules": []}
@@ -34,7 +35,7 @@ class LocalRules:
 def read_rules(folder: Path) -> LocalRules:
     """Read both files; one that cannot be read never approves, and says so."""
     try:
-        policy = _document(folder / POLICY, wire.Policy) or {}
+        policy = _document(folder / POLICY, Policy) or {}
         document = _document(folder / RULES, wire.RulesFile) or _NO_RULES
         rules = _rules(document)
     except AssentError as error:

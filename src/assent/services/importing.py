@@ -8,7 +8,6 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from assent import wire
 from assent.domain import rules_file
 from assent.domain.access import Permission, Principal
 from assent.domain.breakpoint import Status
@@ -26,6 +25,9 @@ from assent.store.files import FileEntry
 from assent.store.original import Feedback, Found
 from assent.store.people import Person
 from assent.store.transaction import Transaction
+from assent.wire import breakpoints as wire
+from assent.wire.common import MAX_TTL
+from assent.wire.rules_file import RulesFile
 
 UNKNOWN = "unknown"
 WHY = "assent import"
@@ -114,7 +116,7 @@ def _moment(text: object) -> int:
 
 
 def _is_ttl(value: object) -> bool:
-    return isinstance(value, int) and 1 <= value <= wire.MAX_TTL
+    return isinstance(value, int) and 1 <= value <= MAX_TTL
 
 
 def _with_release(past: Past) -> Past:
@@ -248,7 +250,7 @@ def _author(tx: Transaction, told: Retold) -> str:
 def read_rules(document: Mapping[str, Json]) -> list[Entry]:
     """Read a rules.json, all of it or nothing."""
     try:
-        wire.RulesFile.model_validate(document)
+        RulesFile.model_validate(document)
     except ValidationError as error:
         first = error.errors()[0]
         raise InvalidRequest.at("/" + "/".join(map(str, first["loc"])), str(first["msg"])) from error

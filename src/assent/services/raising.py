@@ -7,7 +7,6 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from assent import wire
 from assent.domain.access import Principal
 from assent.domain.breakpoint import NEVER, Breakpoint, Event, approve_by_rule, record, terms_of
 from assent.domain.canonical import Json, strict_loads
@@ -21,6 +20,7 @@ from assent.services.rules import Guess
 from assent.store.breakpoints import NewRows
 from assent.store.files import FileEntry
 from assent.store.transaction import Transaction
+from assent.wire import breakpoints as wire
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,6 @@ from typing import Any
 from starlette.responses import Response
 from starlette.routing import Route
 
-from assent import wire
 from assent.domain.access import Permission
 from assent.domain.errors import AssentError, InvalidRequest
 from assent.domain.preferences import Preferences, written
@@ -23,6 +22,7 @@ from assent.store.transaction import Transaction
 from assent.web.admin.frame import checked, text, words
 from assent.web.frame import Site, Visit, page, redirect, route
 from assent.web.signing_in import MAX_PASSWORD
+from assent.wire import people as wire
 
 MOST_SESSIONS = 50
 MOST_CHOICES = 20

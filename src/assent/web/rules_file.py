@@ -8,7 +8,6 @@ from pydantic import ValidationError
 from starlette.responses import Response
 from starlette.routing import Route
 
-from assent import wire
 from assent.domain.access import Permission
 from assent.domain.canonical import strict_loads
 from assent.domain.errors import AssentError, InvalidRequest, MalformedJson
@@ -17,6 +16,7 @@ from assent.http.problems import STATUS, from_validation
 from assent.services.rules_file import Import, Imported, forecast, import_rules
 from assent.web.frame import HEADERS, Site, Visit, page, redirect, route
 from assent.web.rules import limited
+from assent.wire import rules_file as wire
 
 LISTED = 200
 

@@ -5,12 +5,12 @@ from functools import partial
 from starlette.responses import Response
 from starlette.routing import Route
 
-from assent import wire
 from assent.domain.errors import AssentError, InvalidRequest, NotFound
 from assent.store.transaction import Transaction
 from assent.web.admin.frame import Question, admin_page, checked, listed, question_page, text
 from assent.web.frame import Site, Visit, redirect, route
 from assent.web.guards import managing
+from assent.wire import people as wire
 
 
 def routes(site: Site) -> list[Route]:

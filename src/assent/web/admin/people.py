@@ -7,7 +7,6 @@ from functools import partial
 from starlette.responses import Response
 from starlette.routing import Route
 
-from assent import wire
 from assent.domain.access import Principal, Role, roles
 from assent.domain.errors import AssentError, InvalidRequest, NotFound
 from assent.store.people import EVERYWHERE, Person
@@ -15,6 +14,7 @@ from assent.store.transaction import Transaction
 from assent.web.admin.frame import Question, admin_page, checked, question_page, secret_page, text, ticked
 from assent.web.frame import Site, Visit, redirect, route
 from assent.web.guards import managing
+from assent.wire import people as wire
 
 ROLES = {
     Role.VIEWER: "reads everything",

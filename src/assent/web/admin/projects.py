@@ -7,7 +7,6 @@ from typing import Any
 from starlette.responses import Response
 from starlette.routing import Route
 
-from assent import wire
 from assent.domain.canonical import canonical, sha256
 from assent.domain.errors import AssentError
 from assent.store.projects import Project
@@ -15,6 +14,7 @@ from assent.store.transaction import Transaction
 from assent.web.admin.frame import Question, admin_page, checked, listed, number, question_page, text
 from assent.web.frame import Site, Visit, redirect, route
 from assent.web.guards import managing
+from assent.wire import projects as wire
 
 HOUR = 3600
 _FIELDS = ("maxTtlHours", "unknownExperts", "autoApproveAfterN", "alwaysBreakOn", "ticketTags", "shown")

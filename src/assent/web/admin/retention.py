@@ -6,7 +6,6 @@ from functools import partial
 from starlette.responses import Response
 from starlette.routing import Route
 
-from assent import wire
 from assent.domain.access import Permission
 from assent.domain.errors import AssentError, NotFound
 from assent.http.addresses import known_id
@@ -16,6 +15,8 @@ from assent.web.admin.frame import Question, admin_page, checked, number, questi
 from assent.web.admin.projects import change_policy, mark
 from assent.web.frame import Site, Visit, redirect, route
 from assent.web.guards import auditing, managing
+from assent.wire import projects as wire
+from assent.wire.retention import PlaceHold
 
 _ID = re.compile(r"hold_[0-9a-z]{26}")
 
@@ -88,7 +89,7 @@ async def keep(visit: Visit) -> Response:
 async def place(visit: Visit) -> Response:
     try:
         asked = checked(
-            wire.PlaceHold, breakpointId=text(visit.form, "breakpointId"), reason=text(visit.form, "reason") or ""
+            PlaceHold, breakpointId=text(visit.form, "breakpointId"), reason=text(visit.form, "reason") or ""
         )
         breakpoint_id = known_id(asked.breakpoint_id) if asked.breakpoint_id is not None else None
         use_case = partial(visit.site.retention.place, by=visit.who, reason=asked.reason, breakpoint_id=breakpoint_id)

@@ -9,7 +9,6 @@ from typing import Any
 from starlette.responses import Response
 from starlette.routing import Route as Address
 
-from assent import wire
 from assent.domain.access import Permission
 from assent.domain.draft import Draft, draft
 from assent.domain.durations import duration
@@ -26,6 +25,7 @@ from assent.store.transaction import Transaction
 from assent.web.admin.frame import Question, admin_page, checked, listed, question_page, text, words
 from assent.web.frame import Site, Visit, redirect, route
 from assent.web.guards import ruling
+from assent.wire import breakpoints as wire
 
 ROWS = 3
 """How many levels of escalation an empty form offers."""

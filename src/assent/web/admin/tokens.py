@@ -6,7 +6,6 @@ from functools import partial
 from starlette.responses import Response
 from starlette.routing import Route
 
-from assent import wire
 from assent.domain.access import Principal
 from assent.domain.errors import AssentError, NotFound
 from assent.services.people import NewToken, refuse_unbound
@@ -15,6 +14,7 @@ from assent.store.transaction import Transaction
 from assent.web.admin.frame import Question, admin_page, checked, listed, number, question_page, secret_page, text
 from assent.web.frame import Site, Visit, redirect, route
 from assent.web.guards import managing
+from assent.wire import tokens as wire
 
 KINDS = {
     "agent": "raises breakpoints and waits for answers; never decides",

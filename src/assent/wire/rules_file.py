@@ -1,0 +1,50 @@
+"""Rules as a file."""
+
+from typing import Annotated, Literal
+
+from pydantic import StringConstraints
+
+from assent.wire.common import Moment, Note, Pattern, RuleActionName, Strict
+from assent.wire.rules import Place, RuleModeName
+
+Origin = Annotated[str, StringConstraints(max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")]
+
+
+class FileRule(Strict):
+    """A rule as rules.json has it; ids, people and times are those of where the file was written."""
+
+    pattern: Pattern
+    action: RuleActionName
+    id: Origin | None = None
+    created_at: Moment | None = None
+    created_by: Origin | None = None
+    source: Origin | None = None
+    note: Note | None = None
+    mode: RuleModeName | None = None
+    enabled: bool | None = None
+    expires_at: Moment | None = None
+    order: Place | None = None
+
+
+class RulesFile(Strict):
+    schema_version: Annotated[str, StringConstraints(max_length=100)]
+    rules: list[FileRule]
+
+
+class ImportedRule(Strict):
+    outcome: Literal["added", "changed", "unchanged", "removed"]
+    index: int | None = None
+    file_id: str | None = None
+    id: str | None = None
+    pattern: str
+    action: str
+
+
+class RulesImported(Strict):
+    dry_run: bool
+    added: int
+    changed: int
+    unchanged: int
+    removed: int
+    total_rules: int
+    items: list[ImportedRule]
