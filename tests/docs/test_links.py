@@ -33,3 +33,10 @@ def test_every_page_can_be_reached_from_the_readme() -> None:
         waiting += [(page.parent / link.partition("#")[0]).resolve() for link in links(page.read_text())]
 
     assert set(DOCS.rglob("*.md")) - seen == set()
+
+
+@pytest.mark.parametrize("folder", ["how-to", "reference", "explanation"])
+def test_the_index_lists_every_page(folder: str) -> None:
+    listed = set(links((DOCS / "README.md").read_text()))
+
+    assert {f"{folder}/{page.name}" for page in (DOCS / folder).glob("*.md")} - listed == set()
