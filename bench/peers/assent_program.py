@@ -3,6 +3,7 @@
 import asyncio
 import json
 import sys
+import threading
 import time
 from importlib.metadata import version
 from typing import Any
@@ -10,14 +11,39 @@ from urllib.parse import urlsplit
 
 import uvloop
 
-from assent import AsyncAssent
+from assent import Assent, AsyncAssent
 from bench.load import encoded
 from bench.peers import cycles
 
 ASKING = {"agentId": "agent-1", "payload": {"question": "Deploy?"}}
 
 
-async def by_sdk(plan: cycles.Plan) -> None:
+def by_sdk(plan: cycles.Plan) -> None:
+    agent_token, reviewer_token = plan.tokens
+    with Assent(plan.url, agent_token) as agent, Assent(plan.url, reviewer_token) as reviewer:
+
+        def cycle(pause: float) -> float:
+            started = time.perf_counter()
+            asked = agent.create("Deploy?", agent_id="agent-1")
+            asking = time.perf_counter() - started
+            went_on: list[float] = []
+
+            def resumed() -> None:
+                assert agent.wait(asked.id).result is not None
+                went_on.append(time.perf_counter())
+
+            waiting = threading.Thread(target=resumed)
+            waiting.start()
+            time.sleep(pause)
+            released = time.perf_counter()
+            reviewer.approve(asked.id)
+            waiting.join()
+            return asking + went_on[0] - released
+
+        cycles.in_threads(plan, cycle, version("assent"))
+
+
+async def by_async_sdk(plan: cycles.Plan) -> None:
     agent_token, reviewer_token = plan.tokens
     async with AsyncAssent(plan.url, agent_token) as agent, AsyncAssent(plan.url, reviewer_token) as reviewer:
 
@@ -87,5 +113,16 @@ async def by_http(plan: cycles.Plan) -> None:
     await cycles.in_tasks(plan, cycle, version("assent"))
 
 
+def main() -> None:
+    plan = cycles.given()
+    match sys.argv[1]:
+        case "sdk":
+            by_sdk(plan)
+        case "async":
+            uvloop.run(by_async_sdk(plan))
+        case _:
+            uvloop.run(by_http(plan))
+
+
 if __name__ == "__main__":
-    uvloop.run({"sdk": by_sdk, "http": by_http}[sys.argv[1]](cycles.given()))
+    main()

@@ -186,6 +186,7 @@ def _program(
 US = "Assent by its SDK"
 PEERS = (
     Peer(US, "HTTP, tokens, audit", _assent("sdk")),
+    Peer("Assent by its async SDK", "HTTP, tokens, audit", _assent("async")),
     Peer("Assent by plain HTTP", "HTTP, tokens, audit", _assent("http")),
     Peer("LangGraph", "interrupt and Command, in its process", _in_its_process("langgraph")),
     Peer("DBOS", "recv and send, in its process, looks every second", _in_its_process("dbos"), ("sqlite",),

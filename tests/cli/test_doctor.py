@@ -182,6 +182,13 @@ def test_gates_that_fail_open_are_found_where_they_stand(patient: Home) -> None:
     assert "3600" in found["do"]
 
 
+def test_a_program_in_the_home_of_nobody_is_not_there(patient: Home) -> None:
+    patient.write("project/.claude/settings.json", settings({**GATE, "command": "~nosuchuser/assent"}))
+    told = patient.doctor("--no-live")
+    assert told.code == 1
+    assert told.of("hook-command")["what"].startswith("There is no program ~nosuchuser/assent on the PATH")
+
+
 def test_every_file_of_settings_counts_and_the_stronger_has_the_last_word(patient: Home) -> None:
     user = patient.write(".claude/settings.json", settings(disableAllHooks=True))
     patient.write("project/.claude/settings.json", {"disableAllHooks": False})

@@ -34,7 +34,7 @@ def script(asked: Asked) -> Turn:
 
 
 def settings(
-    gate: dict[str, Any], more: dict[str, Any], *, event: str = "PreToolUse", matcher: str = "*"
+    gate: dict[str, Any], more: dict[str, Any], *, event: str = "PreToolUse", matcher: Any = "*"
 ) -> dict[str, Any]:
     return {"hooks": {event: [{"matcher": matcher, "hooks": [gate]}]}} | more
 
@@ -50,16 +50,15 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any], bool]] = 
     "without permissions, so no dialog": (BLOCKS, BYPASSED, {"event": "PermissionRequest"}, True),
     "another tool's": (BLOCKS, ALLOWED, {"matcher": "Edit|Write"}, True),
     "a matcher that is no pattern": (BLOCKS, ALLOWED, {"matcher": "("}, True),
+    "a second line that always succeeds": (BLOCKS | {"shell line": "\nexit 0"}, ALLOWED, {}, True),
 }
 
 
 @pytest.mark.parametrize(("gate", "more", "where", "opens"), CASES.values(), ids=CASES)
 def test_a_failing_gate_lets_a_call_through_exactly_where_the_doctor_says_so(
-    tmp_path: Path, gate: dict[str, Any], more: dict[str, Any], where: dict[str, str], *, opens: bool
+    tmp_path: Path, gate: dict[str, Any], more: dict[str, Any], where: dict[str, Any], *, opens: bool
 ) -> None:
-    broken = tmp_path / "assent"
-    broken.write_text("#!/bin/sh\nexit 1\n")
-    broken.chmod(0o755)
+    broken = failing(tmp_path)
     line = gate.get("shell line")
     command = (
         {"command": f"{broken} hook claude {line}"} if line else {"command": str(broken), "args": ["hook", "claude"]}
@@ -70,12 +69,28 @@ def test_a_failing_gate_lets_a_call_through_exactly_where_the_doctor_says_so(
     assert runs(tmp_path, content) == opens
 
 
+def test_a_matcher_that_is_no_text_is_as_good_as_no_gate(tmp_path: Path) -> None:
+    hook = {"type": "command", "command": str(failing(tmp_path)), "args": ["hook", "claude"]} | BLOCKS
+    content = settings(hook, {}, matcher=["Bash"])
+    assert says_it_opens(content)
+    # The client reads nothing of such a file, so that what it allows has to be said elsewhere.
+    assert runs(tmp_path, content, "--allowedTools", "Bash")
+
+
+def failing(folder: Path) -> Path:
+    """A gate that never gets to ask."""
+    gate = folder / "assent"
+    gate.write_text("#!/bin/sh\nexit 1\n")
+    gate.chmod(0o755)
+    return gate
+
+
 def says_it_opens(content: dict[str, Any]) -> bool:
     found = claude_findings([Document(path="settings.json", content=content)], Machine(runs=lambda _: True))
     return any(each.severity is Severity.PROBLEM for each in found)
 
 
-def runs(folder: Path, content: dict[str, Any]) -> bool:
+def runs(folder: Path, content: dict[str, Any], *more: str) -> bool:
     """Have the real client make the call, and return whether it was made."""
     project, home, file = folder / "project", folder / "home", folder / "settings.json"
     project.mkdir()
@@ -84,7 +99,7 @@ def runs(folder: Path, content: dict[str, Any]) -> bool:
     with messages_api(script) as model:
         env = {"PATH": os.environ["PATH"], "HOME": str(home), "CLAUDE_CONFIG_DIR": str(home / ".claude")} | QUIET
         done = subprocess.run(
-            [str(CLAUDE), "-p", "Leave a file.", "--settings", str(file), "--output-format", "json"],
+            [str(CLAUDE), "-p", "Leave a file.", "--settings", str(file), "--output-format", "json", *more],
             env=env | {"ANTHROPIC_BASE_URL": model, "ANTHROPIC_API_KEY": "sk-ant-of-nobody"},
             cwd=project,
             stdin=subprocess.DEVNULL,

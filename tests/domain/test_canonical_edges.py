@@ -12,6 +12,7 @@ from assent.domain.canonical import (
     is_array,
     is_object,
     link,
+    pointer_step,
     seal,
     sha256,
     strict_loads,
@@ -116,3 +117,8 @@ def test_hostile_text_is_found_in_values_keys_and_lists_at_any_depth() -> None:
 def test_objects_are_dictionaries_and_arrays_are_lists_or_tuples() -> None:
     assert (is_object({}), is_object([]), is_object("")) == (True, False, False)
     assert (is_array([]), is_array(()), is_array({}), is_array("")) == (True, True, False, False)
+
+
+@pytest.mark.parametrize(("key", "step"), [("a", "a"), ("a/b", "a~1b"), ("~1/~", "~01~1~0"), ("", ""), (3, "3")])
+def test_a_step_of_a_pointer_leads_to_one_key_only(key: str | int, step: str) -> None:
+    assert pointer_step(key) == step

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from assent.domain.instants import SECOND
-from assent.domain.routes import Escalation, Route, StepKind, Timeout, chosen, named, people, steps
+from assent.domain.routes import Escalation, Route, Step, StepKind, Timeout, chosen, named, people, steps
 from assent.domain.routing import Directory, Seat
 from tests.domain.test_lifecycle import NOW, waiting
 
@@ -78,3 +78,39 @@ def test_the_names_that_have_to_be_looked_up_are_told_once() -> None:
     asked = waiting(seats=(Seat("bob"), Seat("ops", ("legal",))))
     found = named(["experts", "group:ops", "person:ann", "owner", "person:ann"], asked)
     assert found == ("bob", "ops", "legal", "ann", "owner")
+
+
+def test_the_words_of_steps_are_the_ones_that_databases_have() -> None:
+    assert {"ask", "remind", "escalate", "time-out"} <= set(StepKind)
+
+
+def test_a_route_that_says_little_asks_the_experts_and_respects_quiet_hours() -> None:
+    little = Route(id="rt_1", pattern="*", channels=("chat",))
+    assert (little.to, little.quiet) == (("experts",), True)
+    assert (little.fallback, little.remind, little.escalate, little.timeout, little.note) == ((), (), (), None, None)
+    assert Escalation(60, ("owner",)).channels == ()
+
+
+def test_seconds_are_counted_from_when_it_was_raised() -> None:
+    made = route(remind=(1,), escalate=(Escalation(2, ("owner",)),), timeout=Timeout(3, "reject"))
+    assert steps(made, NOW) == (
+        Step(NOW, StepKind.ASK, 0),
+        Step(NOW + 1_000_000, StepKind.REMIND, 0),
+        Step(NOW + 2_000_000, StepKind.ESCALATE, 0),
+        Step(NOW + 3_000_000, StepKind.TIME_OUT, 0),
+    )
+
+
+def test_what_falls_on_the_same_second_as_the_end_comes_before_it() -> None:
+    made = route(remind=(60,), escalate=(Escalation(60, ("owner",)),), timeout=Timeout(60, "reject"))
+    assert [each.kind for each in steps(made, NOW)][-1] is StepKind.TIME_OUT
+
+
+def test_without_a_route_none_is_taken() -> None:
+    assert chosen([], waiting()) is None
+
+
+@pytest.mark.parametrize("target", ["person:owner", "group:owner", "owner"])
+def test_the_owner_is_meant_however_they_are_named(target: str) -> None:
+    assert named([target], waiting()) == ("owner",)
+    assert people([target], waiting(), PROJECT) == ("cid",)

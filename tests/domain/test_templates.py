@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assent.domain.errors import InvalidRequest
-from assent.domain.templates import LONGEST, check, fill
+from assent.domain.expressions import Attribute, Kind
+from assent.domain.templates import LONGEST, Hole, check, cut, fill, gaps, holes, spelt
 from assent.domain.trigger_events import EVENT_ATTRIBUTES
 
 SEEN: dict[str, Any] = {
@@ -52,6 +53,11 @@ def test_true_in_a_text_is_written_as_in_json() -> None:
     assert fill("{{ event.data.yes }}!", {"data": {"yes": True}}) == "true!"
 
 
+def test_nothing_in_a_list_is_an_empty_part_of_a_text() -> None:
+    assert fill("in {{ event.paths }}", {"paths": ["a", None, "b"]}) == "in a,,b"
+    assert fill("in {{ event.paths }}", {"paths": [None]}) == "in "
+
+
 def test_what_an_event_says_is_not_read_again() -> None:
     assert fill("{{ event.repo }}!", {"repo": "{{ event.title }}", "title": "secret"}) == "{{ event.title }}!"
 
@@ -86,3 +92,113 @@ def test_templates_that_could_never_be_filled_are_refused(template: object, plac
 @given(st.text(), st.dictionaries(st.sampled_from(["repo", "title", "data"]), st.text()))
 def test_filling_never_fails(text: str, seen: dict[str, Any]) -> None:
     fill(text, seen)
+
+
+FEW = {
+    "repo": Attribute(kind=Kind.TEXT),
+    "paths": Attribute(kind=Kind.LIST),
+    "data": Attribute(kind=Kind.OBJECT),
+    "attempt": Attribute(kind=Kind.NUMBER),
+}
+
+
+def test_every_place_in_a_text_is_found_with_its_path() -> None:
+    assert holes("a {{ event.repo }} b {{event.data.x-y[12].z}} {{\tevent.paths[0]\n}}", FEW) == [
+        Hole("event.repo", ("repo",)),
+        Hole("event.data.x-y[12].z", ("data", "x-y", 12, "z")),
+        Hole("event.paths[0]", ("paths", 0)),
+    ]
+    assert holes("no place at all, not even { here }", FEW) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{{ event.rep }}", "events have no rep; they have attempt, data, paths, repo"),
+        ("{{ event[0] }}", "events have no 0; they have attempt, data, paths, repo"),
+        ("{{ event.repo[0] }}", "repo is a single value: nothing is inside it"),
+        ("{{ event.attempt.x.y }}", "attempt is a single value: nothing is inside it"),
+        ("{{ event.data[12345] }}", "{{ event.data[12345] }} is not a path such as {{ event.repo }} or "),
+        ("{{ event.data.1 }}", "{{ event.data.1 }} is not a path such as {{ event.repo }} or "),
+        ("{{}}", "{{}} is not a path such as {{ event.repo }} or "),
+        ("{{ event.repo }} }}", "has a {{ or }} without its other half"),
+        ("{{ event.repo }} {{", "has a {{ or }} without its other half"),
+    ],
+)
+def test_a_refusal_says_what_is_wrong_with_the_path(text: str, said: str) -> None:
+    with pytest.raises(ValueError, match=r".+") as refused:
+        holes(text, FEW)
+    assert str(refused.value).startswith(said)
+
+
+@pytest.mark.parametrize("value", [None, 7, True, [], {}, [1, {"a": None}], ("{{ event.repo }}",)])
+def test_what_holds_no_text_is_no_template(value: object) -> None:
+    check(value, FEW, "/inputs")
+    assert fill(value, {"repo": "r"}) == (["r"] if isinstance(value, tuple) else value)
+
+
+def test_one_wrong_text_among_many_is_found_wherever_it_stands() -> None:
+    for wrong, place in (
+        ({"a": 1, "b": "{{ x }}"}, "/b"),
+        ([1, ["{{ x }}"]], "/1/0"),
+        ([{"a": {"b": "{{ x }}"}}], "/0/a/b"),
+    ):
+        with pytest.raises(InvalidRequest) as refused:
+            check(wrong, FEW, "")
+        assert refused.value.message.startswith(f"{place}: {{{{ x }}}} is not a path")
+
+
+def test_a_text_of_an_event_fills_in_four_thousand_characters() -> None:
+    assert cut("x" * 4_000) == "x" * 4_000
+    assert cut("x" * 4_001) == "x" * 4_000 + "…"
+    assert cut(["x" * 5_000]) == ["x" * 5_000]
+
+
+@pytest.mark.parametrize(
+    ("text", "missing"),
+    [
+        ("plain", []),
+        ("{{ event.repo }}@{{ event.attempt }}", []),
+        ("{{ event.title }}", ["event.title"]),
+        ("{{ event.repo }}/{{ event.data.x }}/{{ event.paths[2] }}", ["event.data.x", "event.paths[2]"]),
+        ("{{ event.data.draft }}{{ event.data.zero }}", []),
+        ("{{ event.data.none }}{{ event.data.text }}{{ event.data.list }}{{ event.data.object }}",
+         ["event.data.none", "event.data.text", "event.data.list", "event.data.object"]),
+    ],
+)  # fmt: skip
+def test_what_an_event_lacks_of_a_text_is_told_by_its_path(text: str, missing: list[str]) -> None:
+    empty: dict[str, Any] = {"none": None, "text": "", "list": [], "object": {}, "zero": 0}
+    assert gaps(text, SEEN | {"data": SEEN["data"] | empty}) == missing
+
+
+@pytest.mark.parametrize(
+    ("text", "filled", "whole"),
+    [
+        ("plain", "plain", True),
+        ("", "", True),
+        ("{{ event.repo }}@{{ event.attempt }}", "acme/shop@2", True),
+        ("{{ event.title }}", "", False),
+        ("{{ event.repo }}@{{ event.title }}", "acme/shop@", False),
+        ("{{ event.title }}@{{ event.repo }}", "@acme/shop", False),
+        ("{{ event.data.draft }}", "false", True),
+        ("{{ event.paths }}", "a.md,b.md", True),
+        ("  {{ event.attempt }} ", "  2 ", True),
+    ],
+)
+def test_a_text_is_spelt_out_and_it_is_said_whether_anything_lacks(text: str, filled: str, *, whole: bool) -> None:
+    assert spelt(text, SEEN) == (filled, whole)
+
+
+def test_what_is_spelt_out_is_cut_nowhere_and_not_read_again() -> None:
+    long = "x" * 9_000
+    assert spelt("{{ event.title }}", {"title": long}) == (long, True)
+    assert spelt("{{ event.title }}!", {"title": "{{ event.repo }}", "repo": "r"}) == ("{{ event.repo }}!", True)
+
+
+@given(st.text(st.characters(exclude_characters="{}")), st.text())
+def test_what_stands_around_a_place_stays_as_it_is(around: str, title: str) -> None:
+    assert spelt(f"{around}{{{{ event.title }}}}{around}", {"title": title}) == (
+        f"{around}{title}{around}",
+        bool(title),
+    )
+    assert fill(f"-{around}{{{{ event.title }}}}", {"title": title}) == f"-{around}{title}"

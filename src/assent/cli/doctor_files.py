@@ -47,7 +47,10 @@ def machine() -> Machine:
 
 
 def _runs(program: str) -> bool:
-    return shutil.which(Path(program).expanduser()) is not None
+    try:
+        return shutil.which(Path(program).expanduser()) is not None
+    except RuntimeError:  # the home of somebody who is not here
+        return False
 
 
 def _claude_folder(env: Mapping[str, str]) -> Path:

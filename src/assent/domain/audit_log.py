@@ -6,7 +6,7 @@ from typing import Protocol
 
 from assent.domain import merkle
 from assent.domain.audit import Finding, Part
-from assent.domain.checkpoints import BadCheckpoint, check, entry
+from assent.domain.checkpoints import BadCheckpoint, check, entry, read
 
 
 class SignedSize(Protocol):
@@ -76,11 +76,12 @@ class LogCheck:
         self.number = stored.number
         try:
             signed = check(stored.note, self.keys)
+            _, key_id = read(stored.note)
         except BadCheckpoint as error:
             yield _said(f"{name} is not ours: {error}")
             return
-        said = (signed.number, signed.size, signed.root.hex(), signed.at)
-        if said != (stored.number, stored.size, stored.root, stored.at) or stored.key_id not in self.keys:
+        said = (signed.number, signed.size, signed.root.hex(), signed.at, key_id)
+        if said != (stored.number, stored.size, stored.root, stored.at, stored.key_id):
             yield _said(f"{name} is stored otherwise than it was signed")
         if signed.at < self.at:
             yield _said(f"{name} is older than the one before it")

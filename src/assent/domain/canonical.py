@@ -31,6 +31,11 @@ def is_array(value: Json) -> TypeGuard[list[Json]]:
     return isinstance(value, (list, tuple))
 
 
+def pointer_step(key: str | int) -> str:
+    """Return a key as it stands in a JSON pointer (RFC 6901)."""
+    return str(key).replace("~", "~0").replace("/", "~1")
+
+
 def strict_loads(body: bytes) -> Json:
     """Parse JSON as both databases and every browser will read it, or raise MalformedJson.
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from urllib.parse import SplitResult, urlsplit
 
-from assent.domain.canonical import Json, is_array, is_object
+from assent.domain.canonical import Json, is_array, is_object, pointer_step
 from assent.domain.secrets import PREFIXES, well_formed
 
 TOKEN, URL = "ASSENT_TOKEN", "ASSENT_URL"
@@ -26,8 +26,7 @@ class Place:
     pointer: str | None = None
 
     def at(self, *keys: str | int) -> "Place":
-        steps = (str(key).replace("~", "~0").replace("/", "~1") for key in keys)
-        return replace(self, pointer="".join([self.pointer or "", *(f"/{step}" for step in steps)]))
+        return replace(self, pointer="".join([self.pointer or "", *(f"/{pointer_step(key)}" for key in keys)]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

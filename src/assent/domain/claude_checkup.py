@@ -31,6 +31,7 @@ from assent.domain.claude_settings import (
     hooks,
     is_broken,
     misshapen,
+    named_tools,
 )
 from assent.domain.globs import glob_matches
 
@@ -38,11 +39,11 @@ RISKY = ("Bash", "Edit", "Write", "NotebookEdit", "WebFetch", "mcp__server__tool
 """What changes things or sends things out; the last one stands for the tools of all MCP servers."""
 _SOMETIMES = ("PowerShell", "MultiEdit")
 _EDITS = frozenset({"Edit", "Write", "NotebookEdit", "MultiEdit"})
-_OURS = "mcp__assent"
+_OURS = "mcp__assent__"
 _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 _RULE = re.compile(r"\s*([^()\s]+)\s*(?:\((.*)\))?\s*", re.DOTALL)
 _ANYTHING = frozenset({"", "*", ":*", "**"})
-_MODES = frozenset({"default", "manual", "plan", "dontAsk"})
+_MODES = ("default", "manual", "plan", "dontAsk")
 INSTALL = "assent hook claude install writes it right"
 
 
@@ -121,7 +122,7 @@ def _gate_findings(hook: Hook, documents: Sequence[Document], machine: Machine) 
     found += _http_rules(hook, documents)
     yield from found
     if not found:
-        waits = f"waits up to {hook.timeout:g} s for an answer"
+        waits = f"waits up to {hook.timeout} s for an answer"
         yield fine("gate", hook.place, f"The gate on {hook.event} blocks when it fails, and {waits}.")
 
 
@@ -162,7 +163,7 @@ def _timeout(hook: Hook, _: Machine) -> Iterator[Finding]:
         given = "timeout" in hook.settings
         place = hook.place.at("timeout") if given else hook.place
         ends = "gives up after" if given else "is not told how long to wait, and gives up after"
-        what = f"People have {hook.ttl} s to answer, but Claude Code {ends} {hook.timeout:g} s: later answers are lost."
+        what = f"People have {hook.ttl} s to answer, but Claude Code {ends} {hook.timeout} s: later answers are lost."
         yield problem("hook-timeout", place, what, f'Set "timeout" to more than {hook.ttl}, in seconds; {INSTALL}.')
 
 
@@ -176,7 +177,7 @@ def _matcher(hook: Hook, _: Machine) -> Iterator[Finding]:
     if is_broken(hook.matcher):
         what = "The matcher is not a pattern; Claude Code takes it for one that matches nothing."
         yield problem("hook-matcher", hook.place, what, 'Write names with | between them, or "*".')
-    elif re.fullmatch(r"(?:[\w -]+[|,])*mcp__[A-Za-z0-9-]+", hook.matcher):
+    elif any(map(_is_server, named_tools(hook.matcher))):
         what = "A matcher without a pattern is compared with whole names: this one sees no tool of the MCP server."
         yield warning("hook-matcher", hook.place, what, "Write mcp__SERVER__.* for all tools of a server.")
 
@@ -287,7 +288,7 @@ def _modes(documents: Sequence[Document], gates: Gates) -> Iterator[Finding]:
 def _mode(place: Place, mode: object, gates: Gates) -> Finding:
     tools = [tool for tool in RISKY if mode != "acceptEdits" or tool in _EDITS]
     missed = [tool for tool in tools if not gates.before(tool)]
-    if mode not in {"bypassPermissions", "acceptEdits", "auto"}:
+    if mode not in ("bypassPermissions", "acceptEdits", "auto"):
         what = "Claude Code has a permission mode here that Assent does not know."
         return warning("mode", place, what, 'Use "default".')
     if missed:
@@ -325,9 +326,14 @@ def _rule(rule: str, place: Place, gates: Gates) -> Iterator[Finding]:
 
 def _instance(name: str) -> str:
     """Return the name of a tool that a rule is about, where it is about several."""
-    if name.startswith("mcp__") and name.count("__") == 1:
+    if _is_server(name):
         return f"{name}__tool"
     return name.replace("*", "x") if name != "*" else RISKY[0]
+
+
+def _is_server(name: str) -> bool:
+    """Whether it names an MCP server, and none of its tools."""
+    return name.startswith("mcp__") and name.count("__") == 1
 
 
 def _is_risky(tool: str) -> bool:

@@ -69,10 +69,10 @@ def read_hook(sent: Json) -> Hook:
     )
 
 
-def _text(sent: Mapping[str, Json], name: str) -> str:
+def _text(sent: Mapping[str, Json], name: str, *, under: str = "") -> str:
     value: Json = sent.get(name)
     if not isinstance(value, str) or not value:
-        raise InvalidRequest.at(f"/{name}", "must be a text that is not empty")
+        raise InvalidRequest.at(f"{under}/{name}", "must be a text that is not empty")
     return value
 
 
@@ -96,7 +96,7 @@ def again(call: ToolCall, used: str) -> ToolCall:
 
 
 def _question(hook: Hook) -> str:
-    subject: Json = hook.arguments.get(_SUBJECTS.get(hook.tool, ""))
+    subject: Json = hook.arguments.get(_SUBJECTS[hook.tool]) if hook.tool in _SUBJECTS else None
     return _line(f"{hook.tool}: {subject}") if isinstance(subject, str) and subject.strip() else ""
 
 
@@ -129,20 +129,20 @@ def choices(arguments: Mapping[str, Json]) -> list[Choice]:
     questions: Json = arguments.get("questions")
     if not is_array(questions) or not questions:
         raise InvalidRequest.at("/tool_input/questions", "must be a list of questions")
-    found = [_choice(each) for each in questions]
+    found = [_choice(each, f"/tool_input/questions/{n}") for n, each in enumerate(questions)]
     if len({each.question for each in found}) != len(found):
         raise InvalidRequest.at("/tool_input/questions", "must differ: the answers are told apart by them")
     return found
 
 
-def _choice(given: Json) -> Choice:
+def _choice(given: Json, pointer: str) -> Choice:
     question = given if is_object(given) else {}
     options: Json = question.get("options")
     labels = [each.get("label") for each in options if is_object(each)] if is_array(options) else []
     texts = tuple(each for each in labels if isinstance(each, str) and each.strip())
     if not texts or len(set(texts)) != len(options):
-        raise InvalidRequest.at("/tool_input/questions", "need options, each with a label of its own")
-    return Choice(_text(question, "question"), texts, question.get("multiSelect") is True)
+        raise InvalidRequest.at(pointer, "needs options, each with a label of its own")
+    return Choice(_text(question, "question", under=pointer), texts, question.get("multiSelect") is True)
 
 
 def _asked(arguments: Mapping[str, Json]) -> str:

@@ -22,6 +22,11 @@ _PROGRAM = re.compile(r"(?:.*[/\\])?assent(?:\.exe)?")
 _VARIABLE = re.compile(r"\$\{([A-Z_][A-Z0-9_]*)\}|\$([A-Z_][A-Z0-9_]*)")
 # What lets a shell go on, with an end of its own, after the command before it has failed.
 _GOES_ON = frozenset({"||", ";", "|", "&", "|&"})
+_BETWEEN_COMMANDS = re.compile(r"[();|&]+")
+_OF_SHELL = frozenset({"exec", "command", "!", "{", "if", "then"})
+# The end of a line ends a command; behind && or a pipe the command goes on.
+_END_OF_LINE = re.compile(r"(?<![&|\s])\s*\n")
+_NO_PATTERN = (re.error, OverflowError, RecursionError)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,13 +69,16 @@ class Hook:
     @property
     def program(self) -> str:
         """What is started; nothing where only a shell could tell."""
-        words = [word for word in self.words if not (self.by_shell and _ASSIGNMENT.match(word))]
+        words = _last_command(self.words[: self._at + 1]) if self.by_shell else self.words
         return words[0] if words and "$" not in words[0] else ""
 
     @property
     def swallows_failure(self) -> bool:
-        after = self.words[_command_at(self.words, "hook", "claude") or 0 :]
-        return self.by_shell and any(word in _GOES_ON for word in after)
+        return self.by_shell and any(word.strip("()") in _GOES_ON for word in self.words[self._at :])
+
+    @property
+    def _at(self) -> int:
+        return _command_at(self.words, "hook", "claude") or 0
 
     @property
     def timeout(self) -> float:
@@ -112,13 +120,21 @@ def _command_at(words: Sequence[str], *command: str) -> int | None:
 
 
 def shell_words(command: str) -> Sequence[str]:
-    lexer = shlex.shlex(command, posix=True, punctuation_chars=True)
+    line = _END_OF_LINE.sub(" ; ", command.replace("\\\n", "").strip())
+    lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
     lexer.whitespace_split = True
     lexer.commenters = ""
     try:
         return list(lexer)
     except ValueError:  # a quote that is never closed
         return command.split()
+
+
+def _last_command(words: Sequence[str]) -> list[str]:
+    """Return the last of a shell's commands, without what the shell itself makes of it."""
+    starts = [n for n, word in enumerate(words, 1) if _BETWEEN_COMMANDS.fullmatch(word)]
+    command = words[max(starts, default=0) :]
+    return [word for word in command if word not in _OF_SHELL and not _ASSIGNMENT.match(word)]
 
 
 def _options(words: Sequence[str], name: str) -> list[str]:
@@ -130,18 +146,24 @@ def covers(matcher: str, tool: str) -> bool:
     """Return whether Claude Code runs a hook for a tool: a list of names, else a pattern found anywhere in its name."""
     if matcher in {"", "*"}:
         return True
-    if _NAMES.fullmatch(matcher):
-        return tool in (name.strip() for name in re.split("[|,]", matcher))
+    listed = named_tools(matcher)
+    if listed:
+        return tool in listed
     try:
         return re.search(matcher, tool) is not None
-    except re.error:
+    except _NO_PATTERN:
         return False
+
+
+def named_tools(matcher: str) -> Sequence[str]:
+    """Return the tools that a matcher names one by one; a pattern names none."""
+    return [name.strip() for name in re.split("[|,]", matcher)] if _NAMES.fullmatch(matcher) else ()
 
 
 def is_broken(matcher: str) -> bool:
     try:
         re.compile(matcher)
-    except re.error:
+    except _NO_PATTERN:
         return matcher != "*"
     return False
 
@@ -156,13 +178,12 @@ def hooks(document: Document) -> Iterator[Hook]:
     events = at(document.content, "hooks")
     for event, entries in events.items() if is_object(events) else ():
         for n, entry in enumerate(items(entries)):
-            matcher = at(entry, "matcher")
-            for m, settings in enumerate(items(at(entry, "hooks"))):
+            for m, settings in enumerate(items(at(entry, "hooks")) if _has_matcher(entry) else ()):
                 if is_object(settings):
                     yield Hook(
                         place=document.place.at("hooks", event, n, "hooks", m),
                         event=event,
-                        matcher=matcher if isinstance(matcher, str) else "",
+                        matcher=at(entry, "matcher") or "",
                         settings=settings,
                         managed=document.managed,
                     )
@@ -181,8 +202,14 @@ def misshapen(document: Document) -> Iterator[Finding]:
             continue
         for n, entry in enumerate(entries):
             inner = at(entry, "hooks")
-            if not is_array(inner) or not all(map(is_object, inner)):
+            if not is_array(inner) or not all(map(is_object, inner)) or not _has_matcher(entry):
                 yield _shape(place.at(n))
+
+
+def _has_matcher(entry: Json) -> bool:
+    """Whether it says for which tools, or nothing of it; Claude Code reads only text."""
+    matcher = at(entry, "matcher")
+    return matcher is None or isinstance(matcher, str)
 
 
 def _shape(place: Place) -> Finding:

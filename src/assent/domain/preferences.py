@@ -99,7 +99,7 @@ def _shown(at: int | None) -> str | None:
 
 
 def _channels(given: Json) -> tuple[str, ...]:
-    listed: Json = given or []
+    listed: Json = [] if given is None else given
     if not is_array(listed) or len(listed) > MOST_CHANNELS:
         raise InvalidRequest.at("/channels", f"must be a list of at most {MOST_CHANNELS} names of channels")
     return tuple(dict.fromkeys(_name(each, f"/channels/{n}") for n, each in enumerate(listed)))

@@ -8,6 +8,7 @@ import binascii
 import json
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
@@ -322,14 +323,11 @@ class _Fields:
 
     def moment(self, name: str) -> int:
         text = self.text(name)
-        try:
+        with suppress(ValueError, OverflowError):
             at = from_iso(text)
-            written = iso(at)
-        except (ValueError, OverflowError):
-            written, at = "", 0
-        if written != text:
-            raise InvalidReceipt(f"The {name} of this receipt is not a moment as Assent writes it.")
-        return at
+            if iso(at) == text:
+                return at
+        raise InvalidReceipt(f"The {name} of this receipt is not a moment as Assent writes it.")
 
 
 def _approval(fields: _Fields) -> Approval:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from itertools import pairwise
 from typing import TypeVar
 
-from assent.domain.canonical import Json, is_array, is_object
+from assent.domain.canonical import Json, is_array, is_object, pointer_step
 from assent.domain.durations import duration, seconds
 from assent.domain.errors import InvalidRequest
 from assent.domain.patterns import parse
@@ -111,11 +111,7 @@ def _refuse_unknown(body: Mapping[str, Json], known: frozenset[str], pointer: st
     for name in body:
         if name not in known:
             what = f"is not known here; there are {', '.join(sorted(known))}"
-            raise InvalidRequest.at(f"{pointer}/{_escaped(str(name))}", what)
-
-
-def _escaped(name: str) -> str:
-    return name.replace("~", "~0").replace("/", "~1")
+            raise InvalidRequest.at(f"{pointer}/{pointer_step(name)}", what)
 
 
 def _list(given: Json, pointer: str, of: Callable[[Json, str], Value], *, at_least: int = 0) -> tuple[Value, ...]:

@@ -1,11 +1,12 @@
 """When a schedule ticks: cron lines in a time zone, daylight saving, jitter, and what was missed."""
 
+from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 from enum import StrEnum
 from hashlib import sha256
-from itertools import islice, takewhile
+from itertools import takewhile
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -189,9 +190,9 @@ def _newest(schedule: Schedule, since: int, until: int, *, most: int) -> list[in
     length = 3600 * SECOND
     while True:
         begin = max(since, until - length)
-        found = list(islice(takewhile(lambda each: each <= until, schedule.after(begin - 1)), 100 * most))
-        if len(found) >= most or begin <= since:
-            return found[-most:]
+        found = deque(takewhile(lambda each: each <= until, schedule.after(begin - 1)), maxlen=most)
+        if len(found) == most or begin <= since:
+            return list(found)
         length *= 2
 
 

@@ -40,7 +40,7 @@ def skew(seen: Seen) -> float | None:
     """Return by how many seconds the server is ahead, as far as an answer can tell; None when it does not say."""
     try:
         date = email.utils.parsedate_to_datetime(seen.date).timestamp()
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
     # It was some time between sending and receiving; the header leaves out the fraction, and may be a second old.
     if date - seen.received > 0:

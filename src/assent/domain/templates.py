@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from assent.domain.canonical import Json, is_array, is_object
+from assent.domain.canonical import Json, is_array, is_object, pointer_step
 from assent.domain.errors import InvalidRequest
 from assent.domain.expressions import Attributes, Kind
 
@@ -58,7 +58,7 @@ def check(value: Json, attributes: Attributes, pointer: str) -> None:
             raise InvalidRequest.at(pointer, str(error)) from error
     elif is_object(value):
         for name, each in value.items():
-            check(each, attributes, f"{pointer}/{name}")
+            check(each, attributes, f"{pointer}/{pointer_step(name)}")
     elif is_array(value):
         for n, each in enumerate(value):
             check(each, attributes, f"{pointer}/{n}")

@@ -178,7 +178,8 @@ def inputs_of(trigger: Trigger, event: TriggerEvent, others: Sequence[TriggerEve
 
 
 def _whole(event: TriggerEvent) -> dict[str, Json]:
-    return {"id": event.id, "time": event.arrived.occurred_at or event.received_at, **seen(event)}
+    occurred_at = event.arrived.occurred_at
+    return {"id": event.id, "time": event.received_at if occurred_at is None else occurred_at, **seen(event)}
 
 
 def key_of(template: str | None, event: TriggerEvent) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from assent.domain import templates
-from assent.domain.canonical import Json, is_array, is_object
+from assent.domain.canonical import Json, is_array, is_object, pointer_step
 from assent.domain.durations import duration, seconds
 from assent.domain.errors import InvalidRequest, PatternError
 from assent.domain.patterns import parse
@@ -131,13 +131,18 @@ def _key(value: Json, pointer: str) -> str:
 def _debounce(value: Json, pointer: str) -> Debounce:
     if isinstance(value, str):
         quiet = _length(value, pointer)
-        return Debounce(quiet, quiet * 10)
+        return Debounce(quiet, _most(quiet))
     body = _mapping(value, pointer, {"quiet", "max", "key"})
     quiet = _length(body.get("quiet"), f"{pointer}/quiet")
-    most = _length(body["max"], f"{pointer}/max") if "max" in body else quiet * 10
+    most = _length(body["max"], f"{pointer}/max") if "max" in body else _most(quiet)
     if most < quiet:
         raise InvalidRequest.at(f"{pointer}/max", "must not be shorter than quiet")
     return Debounce(quiet, most, _key(body["key"], f"{pointer}/key") if "key" in body else "")
+
+
+def _most(quiet: int) -> int:
+    """Return ten times as long, and no longer than can be written: what is stored has to be read again."""
+    return min(quiet * 10, LONGEST_WAIT)
 
 
 def _concurrency(value: Json, pointer: str) -> Concurrency:
@@ -209,7 +214,7 @@ def _note(value: Json, pointer: str) -> str:
 def _state(value: Json) -> TriggerState:
     if isinstance(value, bool):
         return TriggerState.ENABLED if value else TriggerState.DISABLED
-    if value in {"enabled", "suspended", "disabled"}:
+    if value in [each.value for each in TriggerState]:
         return TriggerState(value)
     raise InvalidRequest.at("/enabled", "must be true, false or suspended")
 
@@ -235,5 +240,7 @@ def _mapping(value: Json, pointer: str, known: set[str]) -> Mapping[str, Json]:
         raise InvalidRequest.at(pointer, f"must be a mapping with {', '.join(sorted(known))}")
     for name in value:
         if name not in known:
-            raise InvalidRequest.at(f"{pointer}/{name}", f"is not known here; there are {', '.join(sorted(known))}")
+            raise InvalidRequest.at(
+                f"{pointer}/{pointer_step(name)}", f"is not known here; there are {', '.join(sorted(known))}"
+            )
     return value

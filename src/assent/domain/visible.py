@@ -32,12 +32,12 @@ def _unheaped(found: re.Match[str]) -> str:
 
 
 def _written_out(found: re.Match[str]) -> str:
-    mark = found.group()
-    before = found.string[found.start() - 1 : found.start()] if found.start() else ""
+    mark, start = found.group(), found.start()
+    before = found.string[max(start - 2, 0) : start]
     after = found.string[found.end() : found.end() + 1]
-    if mark == _EMOJI_STYLE and (_is_emoji(before) or after == _KEYCAP):
+    if mark == _EMOJI_STYLE and (_is_emoji(before[-1:]) or after == _KEYCAP):
         return mark
-    if mark == _JOINER and (_is_emoji(before) or before == _EMOJI_STYLE) and _is_emoji(after):
+    if mark == _JOINER and _is_emoji(before.removesuffix(_EMOJI_STYLE)[-1:]) and _is_emoji(after):
         return mark
     return f"⟦U+{ord(mark):04X}⟧"
 

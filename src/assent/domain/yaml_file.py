@@ -14,7 +14,7 @@ from yaml.reader import Reader
 from yaml.resolver import BaseResolver
 from yaml.scanner import Scanner
 
-from assent.domain.canonical import Json, is_object
+from assent.domain.canonical import Json, is_object, pointer_step
 
 LARGEST = 1024 * 1024
 MOST_VALUES = 100_000
@@ -135,7 +135,7 @@ class _Builder:
             if first is not place:
                 msg = f"{name} is there twice, first on line {first.line}"
                 raise Unreadable(msg, place)
-            inside = f"{pointer}/{escaped(name)}"
+            inside = f"{pointer}/{pointer_step(name)}"
             self._forget(inside)
             self.places[inside] = place
             found[name] = self.value(each, inside, depth + 1)
@@ -162,24 +162,24 @@ def place_of(node: Node) -> Place:
     return Place(node.start_mark.line + 1, node.start_mark.column + 1)
 
 
-def escaped(name: str) -> str:
-    """Return a key as it stands in a JSON pointer."""
-    return name.replace("~", "~0").replace("/", "~1")
-
-
 def _key(node: Node) -> str:
     if not isinstance(node, ScalarNode):
         msg = "a key must be a plain word"
         raise Unreadable(msg, place_of(node))
-    return str(node.value)
+    return _text(node)
 
 
-def _scalar(node: ScalarNode) -> Json:
+def _text(node: ScalarNode) -> str:
     text: str = node.value
-    kind = node.tag.removeprefix(_TAG)
     if _UNSTORABLE.search(text):
         msg = "holds a character that cannot be stored"
         raise Unreadable(msg, place_of(node))
+    return text
+
+
+def _scalar(node: ScalarNode) -> Json:
+    text = _text(node)
+    kind = node.tag.removeprefix(_TAG)
     if kind in {"str", "merge"}:
         return text
     if kind == "null":

@@ -6,11 +6,10 @@ from typing import Any
 
 import structlog
 
-from assent.domain.canonical import Json, is_object
+from assent.domain.canonical import Json, is_object, pointer_step
 from assent.domain.errors import AssentError, InvalidRequest
 from assent.domain.triggers import Trigger, TriggerState
 from assent.domain.triggers_file import checked, written
-from assent.domain.yaml_file import escaped
 from assent.ports import ProcessRegistry
 from assent.services.channels import FROM_FILE
 from assent.services.config_file import Problem, Problems, in_place, shown
@@ -60,7 +59,7 @@ class TriggerConfiguration:
         self.sources = [
             made
             for name, each in problems.named("sources").items()
-            for made in problems.made(f"/sources/{escaped(name)}", self._source, each)
+            for made in problems.made(f"/sources/{pointer_step(name)}", self._source, each)
         ]
         self._written = problems.listed("triggers")
         self.triggers = [

@@ -1,0 +1,223 @@
+"""An audit of the log: whatever is not as it was logged and signed is said, of whom it is, and said once."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+
+from assent.domain import checkpoints, merkle
+from assent.domain.audit import Finding, Part
+from assent.domain.audit_log import LogCheck, about, anchor_findings
+from assent.domain.checkpoints import Checkpoint
+from assent.domain.receipts import public_key
+
+SEED, LATER_SEED, STRANGE_SEED = bytes(range(32)), b"\x07" * 32, b"\x09" * 32
+ORIGIN = "assent.log/0011223344556677"
+NOW = 1_800_000_000_000_000
+EVENTS = [f"{n:064x}" for n in range(600)]
+
+
+def key(seed: bytes) -> str:
+    return checkpoints.key_id(ORIGIN, public_key(seed))
+
+
+KEYS = {key(seed): public_key(seed) for seed in (SEED, LATER_SEED)}
+
+
+@dataclass(frozen=True)
+class Row:
+    """A checkpoint as a database has it."""
+
+    number: int
+    size: int
+    root: str
+    at: int
+    key_id: str
+    note: str
+
+
+def signed(number: int, events: Sequence[str], *, at: int | None = None, seed: bytes = SEED) -> Row:
+    """Return the checkpoint that was signed when the log consisted of these events."""
+    tree = merkle.Growing()
+    for each in events:
+        tree.add(merkle.leaf(each.encode()))
+    moment = NOW + number if at is None else at
+    made = Checkpoint(origin=ORIGIN, number=number, size=len(events), root=tree.root(), at=moment)
+    return Row(number, len(events), made.root.hex(), moment, key(seed), checkpoints.sign(made, seed))
+
+
+def entries(log: LogCheck, first: int, end: int, **happened: str | None) -> list[Finding]:
+    """Go through a part of the log, of which each event is the first of a breakpoint; some happened otherwise."""
+    found: list[Finding] = []
+    for n in range(first, end):
+        found += log.entry(n, f"bp_{n}", 1, EVENTS[n], happened.get(f"bp_{n}", EVENTS[n]))
+    return found
+
+
+def after(count: int, keys: Mapping[str, bytes] = KEYS) -> LogCheck:
+    """Return a check that has gone through so many entries, all of them good."""
+    log = LogCheck(keys)
+    assert entries(log, 0, count) == []
+    return log
+
+
+def said(*whats: str) -> list[Finding]:
+    return [Finding(Part.LOG, None, None, what) for what in whats]
+
+
+def test_a_log_that_nobody_touched_is_as_it_was_signed_however_often() -> None:
+    log = LogCheck(KEYS)
+    for number, (first, end) in enumerate([(0, 2), (2, 3), (3, 7), (7, 7), (7, 300)], 1):
+        assert entries(log, first, end) == []
+        seed = SEED if number < 4 else LATER_SEED
+        assert list(log.checkpoint(signed(number, EVENTS[:end], seed=seed))) == []
+
+
+def test_a_log_may_be_signed_before_anything_happened_and_at_any_moment() -> None:
+    log = LogCheck(KEYS)
+    assert list(log.checkpoint(signed(1, [], at=0))) == []
+    assert entries(log, 0, 1) == []
+    assert list(log.checkpoint(signed(2, EVENTS[:1], at=0))) == [], "two in one moment are in order"
+
+
+@pytest.mark.parametrize(
+    ("subject", "finding"),
+    [
+        ("bp_1", Finding(Part.LOG, "bp_1", 3, "x")),
+        ("bp_rule-1", Finding(Part.LOG, "bp_rule-1", 3, "x")),
+        ("rule-1", Finding(Part.LOG, None, 3, "x", rule_id="rule-1")),
+        (None, Finding(Part.LOG, None, 3, "x")),
+    ],
+)
+def test_a_finding_is_about_a_breakpoint_or_a_rule_or_the_whole_log(subject: str | None, finding: Finding) -> None:
+    assert about(subject, 3, "x") == finding
+
+
+@pytest.mark.parametrize(
+    ("happened", "what"),
+    [
+        (EVENTS[9], "it is not the event that is number 1 of the log"),
+        ("", "it is not the event that is number 1 of the log"),
+        (None, "it is number 1 of the log, but it is not there any more"),
+    ],
+)
+def test_an_event_that_is_another_or_gone_is_named_and_the_log_still_holds(happened: str | None, what: str) -> None:
+    log = LogCheck(KEYS)
+    assert entries(log, 0, 3, bp_1=happened) == [Finding(Part.LOG, "bp_1", 1, what)]
+    assert list(log.checkpoint(signed(1, EVENTS[:3]))) == [], "what was signed is what was logged"
+
+
+def test_an_event_of_a_rule_is_named_as_one() -> None:
+    found = list(LogCheck(KEYS).entry(0, "rule-7", 4, EVENTS[0], None))
+    what = "it is number 0 of the log, but it is not there any more"
+    assert found == [Finding(Part.LOG, None, 4, what, rule_id="rule-7")]
+
+
+@pytest.mark.parametrize(("before", "first"), [(0, 1), (2, 3), (2, 9), (3, 1)])
+def test_entries_that_are_missing_are_said_once_where_the_log_goes_on(before: int, first: int) -> None:
+    log = after(before)
+    what = f"the log lacks what was before it, from position {before} on"
+    assert entries(log, first, first + 3) == [Finding(Part.LOG, f"bp_{first}", 1, what)]
+
+
+def test_a_log_without_one_of_its_entries_is_not_the_one_that_was_signed() -> None:
+    log = after(2)
+    entries(log, 3, 5)
+    what = "checkpoint 1 was signed over another log than the one that is there"
+    assert list(log.checkpoint(signed(1, EVENTS[:5]))) == said(what)
+
+
+@pytest.mark.parametrize("numbers", [(2, 3), (1, 3, 4), (1, 2, 9, 10), (1, 1, 2), (1, 2, 1, 2)], ids=str)
+def test_a_gap_between_checkpoints_is_said_once_with_its_ends(numbers: tuple[int, ...]) -> None:
+    log, before, found, expected = after(3), 0, list[Finding](), list[Finding]()
+    for number in numbers:
+        found += log.checkpoint(signed(number, EVENTS[:3], at=NOW))
+        if number != before + 1:
+            expected += said(f"the checkpoints between number {before} and number {number} are missing")
+        before = number
+    assert len(expected) == 1
+    assert found == expected
+
+
+@pytest.mark.parametrize(
+    ("note", "why"),
+    [
+        (signed(1, EVENTS[:3], seed=STRANGE_SEED).note, f"it is signed with the key {key(STRANGE_SEED)}, which is not"),
+        (signed(1, EVENTS[:3]).note.replace("\n3\n", "\n4\n"), f"the key {key(SEED)} did not sign it"),
+        ("", "this is not a checkpoint"),
+    ],
+    ids=["a stranger", "altered", "nothing"],
+)
+def test_a_checkpoint_that_we_did_not_sign_is_said_not_to_be_ours_and_vouches_for_nothing(note: str, why: str) -> None:
+    log = after(3)
+    (found,) = log.checkpoint(replace(signed(1, EVENTS[:2], at=NOW + 99), note=note))
+    assert found.what.startswith(f"checkpoint 1 is not ours: {why}")
+    assert found == about(None, None, found.what)
+    assert list(log.checkpoint(signed(2, EVENTS[:3]))) == [], "it is neither missing, nor a time to be compared with"
+
+
+@pytest.mark.parametrize(
+    "change", [{"size": 2}, {"root": "00" * 32}, {"at": NOW}, {"key_id": "00000000"}, {"key_id": key(LATER_SEED)}],
+    ids=str,
+)  # fmt: skip
+def test_a_checkpoint_that_the_database_tells_otherwise_is_found(change: dict[str, Any]) -> None:
+    stored = replace(signed(1, EVENTS[:3]), **change)
+    assert list(after(3).checkpoint(stored)) == said("checkpoint 1 is stored otherwise than it was signed")
+
+
+def test_a_checkpoint_in_the_place_of_another_is_found() -> None:
+    log, later = after(3), signed(3, EVENTS[:3])
+    assert list(log.checkpoint(signed(1, EVENTS[:3]))) == []
+    assert list(log.checkpoint(replace(later, number=2))) == said("checkpoint 2 is stored otherwise than it was signed")
+
+
+def test_a_checkpoint_is_never_older_than_any_before_it() -> None:
+    log, found = after(3), list[Finding]()
+    for number, at in enumerate([NOW, NOW + 9, NOW + 3, NOW + 8, NOW + 9, NOW + 10], 1):
+        found += log.checkpoint(signed(number, EVENTS[:3], at=at))
+    assert found == said(*(f"checkpoint {number} is older than the one before it" for number in (3, 4)))
+
+
+@pytest.mark.parametrize("other", [EVENTS[:2], EVENTS[:4], EVENTS[1:4], [EVENTS[1], EVENTS[0], EVENTS[2]]], ids=len)
+def test_a_log_that_is_another_than_was_signed_is_said_once(other: list[str]) -> None:
+    log = after(3)
+    first, second, third = (signed(number, other) for number in (1, 2, 3))
+    assert list(log.checkpoint(first)) == said("checkpoint 1 was signed over another log than the one that is there")
+    assert list(log.checkpoint(second)) == []
+    assert list(log.checkpoint(replace(third, at=NOW))) == said("checkpoint 3 is stored otherwise than it was signed")
+
+
+def test_every_subtree_that_became_whole_waits_to_be_compared_with_what_is_kept() -> None:
+    log = after(255)
+    assert log.made == []
+    entries(log, 255, 600)
+    assert [(each.level, each.n) for each in log.made] == [(8, 0), (8, 1)]
+    assert log.made[0].hash.hex() == signed(1, EVENTS[:256]).root
+
+
+@pytest.mark.parametrize("kept", [None, b"", bytes(32)])
+def test_a_hash_that_is_kept_and_is_not_that_of_the_log_is_found(kept: bytes | None) -> None:
+    log, made = after(3), merkle.Subtree(8, 5, b"\x01" * 32)
+    what = "the hash that is kept of level 8 number 5 is not that of the log below it"
+    assert list(log.subtree(kept, made)) == said(what)
+    assert list(log.subtree(made.hash, made)) == []
+
+
+def test_of_a_log_that_is_another_the_hashes_that_are_kept_are_not_told_one_by_one() -> None:
+    log = after(3)
+    assert len(list(log.checkpoint(signed(1, EVENTS[:2])))) == 1
+    made = merkle.Subtree(8, 5, b"\x01" * 32)
+    assert list(log.subtree(None, made)) == list(log.subtree(made.hash, made)) == []
+
+
+def test_what_was_told_outside_must_be_what_the_database_has() -> None:
+    stored, other = signed(4, EVENTS[:3]), signed(4, EVENTS[:2])
+    told = {"number": 4, "note": stored.note}
+    assert list(anchor_findings("anchors.jsonl", told, stored)) == []
+    assert list(anchor_findings("anchors.jsonl", told, other)) == said(
+        "checkpoint 4 is another one in anchors.jsonl than in the database"
+    )
+    assert list(anchor_findings("anchors.jsonl", told, None)) == said(
+        "checkpoint 4 stands in anchors.jsonl, but is not in the database: removed, or put back to before it"
+    )

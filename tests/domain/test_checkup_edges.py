@@ -1,0 +1,205 @@
+"""The words that every look at settings uses: where something stands, what a text is taken for, and what is said."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from assent.domain.checkup import (
+    TOKEN,
+    URL,
+    Access,
+    Document,
+    Finding,
+    Machine,
+    Place,
+    Severity,
+    access_findings,
+    at,
+    effective,
+    fine,
+    is_persons,
+    items,
+    problem,
+    same_host,
+    same_server,
+    split,
+    texts,
+    unreadable,
+    warning,
+    whole_number,
+)
+from tests.domain.test_checkup import AGENT, PERSON, SERVICE, resolved
+
+HERE = Place("/s.json", "/hooks")
+
+
+def test_the_names_that_people_set_are_these() -> None:
+    assert (TOKEN, URL) == ("ASSENT_TOKEN", "ASSENT_URL")
+    assert [each.value for each in Severity] == ["problem", "warning", "ok"]
+
+
+@given(st.lists(st.text(max_size=6), min_size=1, max_size=4))
+def test_a_pointer_leads_to_what_it_was_made_for(keys: list[str]) -> None:
+    content: Any = "found"
+    for key in reversed(keys):
+        content = {key: content}
+    pointer = Document(path="f", content=content).place.at(*keys).pointer
+    assert pointer is not None
+    assert resolved(content, pointer) == "found"
+
+
+@pytest.mark.parametrize(
+    ("place", "keys", "pointer"),
+    [
+        (Place("f"), ("a",), "/a"),
+        (Place("f", ""), ("a", 1, "b"), "/a/1/b"),
+        (Place("f", "/x/0"), ("y",), "/x/0/y"),
+        (Place("f"), ("~/x/~",), "/~0~1x~1~0"),
+        (Place("f", "/x"), (), "/x"),
+    ],
+)
+def test_a_place_goes_on_from_where_it_is(place: Place, keys: tuple[str | int, ...], pointer: str) -> None:
+    assert place.at(*keys) == Place("f", pointer)
+
+
+def test_a_document_begins_at_its_root_and_says_nothing_that_it_was_not_told() -> None:
+    bare = Document(path="f")
+    assert (bare.place, bare.content, bare.managed, bare.trouble) == (Place("f", ""), None, False, "")
+
+
+def test_a_machine_of_which_nothing_is_known_has_nothing() -> None:
+    bare = Machine()
+    assert (bare.env, bare.server, bare.project) == ({}, "", "")
+
+
+@pytest.mark.parametrize(("make", "severity"), [(problem, Severity.PROBLEM), (warning, Severity.WARNING)])
+def test_what_is_wrong_is_said_with_its_place_and_a_remedy(make: Any, severity: Severity) -> None:
+    told = make("some-check", HERE, "It is wrong.", "Mend it.")
+    assert told == Finding(check="some-check", severity=severity, place=HERE, what="It is wrong.", todo="Mend it.")
+
+
+def test_what_is_fine_needs_no_remedy() -> None:
+    told = fine("some-check", HERE, "It is right.")
+    assert (told.check, told.severity, told.place, told.what, told.todo) == (
+        *("some-check", Severity.OK, HERE, "It is right."),
+        "",
+    )
+
+
+@pytest.mark.parametrize(
+    ("keys", "found"),
+    [((), {"a": {"b": 1}}), (("a",), {"b": 1}), (("a", "b"), 1), (("a", "c"), None), (("a", "b", "c"), None)],
+)
+def test_what_stands_under_keys_is_found_or_is_none(keys: tuple[str, ...], found: Any) -> None:
+    assert at({"a": {"b": 1}}, *keys) == found
+    assert at([1], *keys) == ([1] if not keys else None)
+
+
+@pytest.mark.parametrize("other", [None, 7, "text", [["a", "b"]], True])
+def test_what_is_no_object_has_no_members_and_what_is_no_list_no_items(other: Any) -> None:
+    assert texts(other) == {}
+    assert list(items(other)) == (other if isinstance(other, list) else [])
+    assert list(items({"a": 1})) == []
+
+
+def test_only_members_that_are_text_are_texts() -> None:
+    assert texts({"a": "1", "b": 2, "c": None, "d": "", "e": ["x"]}) == {"a": "1", "d": ""}
+
+
+def test_a_setting_is_what_the_last_document_says_that_says_anything() -> None:
+    said: list[Any] = [{"x": 1}, {"x": 2}, {"x": None}, {}, 7]
+    documents = [Document(path=str(n), content=content) for n, content in enumerate(said)]
+    assert effective(documents, "x") == (Place("1", "/x"), 2)
+    assert effective(documents, "y") is None
+    assert effective([], "x") is None
+    assert effective([Document(path="f", content={"x": False})], "x") == (Place("f", "/x"), False)
+
+
+@pytest.mark.parametrize(
+    ("url", "other", "same"),
+    [
+        ("http://h", "http://h:80", True),
+        ("http://h", "http://h:81", False),
+        ("http://h", "http://h:79", False),
+        ("http://h", "http://h:443", False),
+        ("https://h", "https://h:443", True),
+        ("https://h", "https://h:444", False),
+        ("https://h", "https://h:442", False),
+        ("http://h:1", "http://g:1", False),
+        ("http://h:99999", "http://h:99999", True),
+        ("http://h:99999", "http://h", False),
+    ],
+)
+def test_each_scheme_has_its_own_port(url: str, other: str, *, same: bool) -> None:
+    assert same_server(url, other) is same
+    assert same_server(other, url) is same
+
+
+@pytest.mark.parametrize(
+    ("url", "other", "same"),
+    [
+        ("http://h:1/mcp", "https://h", True),
+        ("http://H", "http://h", True),
+        ("http://h", "http://g", False),
+        ("http://127.0.0.1:7374/mcp", "http://127.0.0.1:7373", True),
+        ("http://127.0.0.1", "http://localhost", False),
+        ("http://[", "http://h", False),
+    ],
+)
+def test_a_host_is_the_same_whatever_the_port(url: str, other: str, *, same: bool) -> None:
+    assert same_host(url, other) is same
+
+
+@pytest.mark.parametrize("url", ["http://[", "http://[::1", "//[x]y"])
+def test_what_is_no_address_has_no_parts(url: str) -> None:
+    parts = split(url)
+    assert (parts.scheme, parts.netloc, parts.path, parts.query) == ("", "", "", "")
+    assert split("https://h/p?q=1")[:4] == ("https", "h", "/p", "q=1")
+
+
+@given(st.text(max_size=30))
+def test_any_text_can_be_held_against_an_address(url: str) -> None:
+    assert same_server(url, url)
+    assert same_host(url, url)
+
+
+@given(st.text(max_size=16) | st.integers(0, 10**13).map(str))
+def test_a_number_is_what_it_says_or_none(text: str) -> None:
+    number = whole_number(text)
+    assert (number is not None) == (0 < len(text) <= 12 and all(sign in "0123456789" for sign in text))
+    assert number is None or number == int(text)
+
+
+@pytest.mark.parametrize("text", ["²", "1²", "1.0", "1e3", " 1", "1_000", "+1", "0x1", "9" * 5000, "abc"])
+def test_what_only_looks_like_a_number_is_none(text: str) -> None:
+    assert whole_number(text) is None
+
+
+@pytest.mark.parametrize(("token", "persons"), [(PERSON, True), ("astp_", True), (AGENT, False), (SERVICE, False)])
+def test_a_persons_token_is_known_by_how_it_begins(token: str, *, persons: bool) -> None:
+    assert is_persons(token) is persons
+
+
+@pytest.mark.parametrize(
+    ("token", "what", "todo"),
+    [
+        (PERSON[:-1], "not a token of Assent", "Copy the token again"),
+        (PERSON, "a person's token", "assent token create --kind agent"),
+        (SERVICE, "is not an agent's", "assent token create --kind agent"),
+    ],
+    ids=["cut off", "person", "service"],
+)
+def test_a_wrong_token_is_told_where_it_stands_and_with_what_to_do(token: str, what: str, todo: str) -> None:
+    (found,) = access_findings(Access(HERE, token))
+    assert found.place == HERE
+    assert what in found.what
+    assert todo in found.todo
+
+
+def test_a_file_that_cannot_be_read_is_named_with_the_reason() -> None:
+    found = unreadable(Document(path="/x.json", trouble="it is not a file"))
+    assert (found.check, found.severity, found.place) == ("unreadable", Severity.PROBLEM, Place("/x.json"))
+    assert "(it is not a file)" in found.what
+    assert "one JSON object" in found.todo

@@ -1,0 +1,403 @@
+"""What is said of Claude Code's gates: at which place, in which words, and what is left unsaid."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from assent.domain.checkup import Access, Document, Finding, Machine, Place, Severity
+from assent.domain.claude_checkup import RISKY, Gates, claude_accesses, claude_findings, environment
+from assent.domain.claude_settings import Hook
+from tests.domain.test_checkup import AGENT, COMMAND, HERE, HTTP, bad, looked, resolved, settings
+
+GATE = "/hooks/PreToolUse/0/hooks/0"
+DIALOG = "PermissionRequest"
+UNKNOWN: list[Any] = ["yolo", "", 7, True, [], {}, ["default"]]
+
+
+def one(check: str, *contents: Any, machine: Machine = HERE) -> Finding:
+    """The only finding of this kind, where there must be one."""
+    (found,) = (each for each in looked(*contents, machine=machine) if each.check == check)
+    return found
+
+
+def gate(of: Any = COMMAND, **changes: Any) -> dict[str, Any]:
+    return {name: value for name, value in {**of, **changes}.items() if value is not None}
+
+
+def gates(*seen: tuple[str, str]) -> Gates:
+    return Gates([Hook(place=Place("f"), event=event, matcher=matcher, settings={}) for event, matcher in seen])
+
+
+def test_what_changes_things_or_sends_them_out_is_risky() -> None:
+    assert RISKY == ("Bash", "Edit", "Write", "NotebookEdit", "WebFetch", "mcp__server__tool")
+
+
+def test_a_gate_sees_what_its_matcher_names_at_its_own_event() -> None:
+    both = gates(("PreToolUse", "Bash"), (DIALOG, "Edit|Write"), ("Stop", "*"))
+    assert [tool for tool in RISKY if both.before(tool)] == ["Bash"]
+    assert [tool for tool in RISKY if both.instead_of_dialog(tool)] == ["Edit", "Write"]
+    assert both.unseen() == ["NotebookEdit", "WebFetch", "mcp__server__tool"]
+    assert gates().unseen() == list(RISKY)
+
+
+@pytest.mark.parametrize(
+    ("changes", "check", "below", "words"),
+    [
+        ({"onFailure": None}, "hook-on-failure", "", ("without an answer", '"onFailure": "block"')),
+        ({"async": True}, "hook-async", "/async", ("in the background", 'Take "async" out.')),
+        ({"asyncRewake": True}, "hook-async", "/asyncRewake", ("in the background", 'Take "asyncRewake" out.')),
+        ({"once": True}, "hook-once", "/once", ("after its first call", 'Take "once" out.')),
+        ({"timeout": 60}, "hook-timeout", "/timeout", ("have 3600 s", "gives up after 60 s", "more than 3600")),
+        ({"timeout": 0.5}, "hook-timeout", "/timeout", ("have 3600 s", "gives up after 0.5 s", "more than 3600")),
+        ({"timeout": None}, "hook-timeout", "", ("is not told how long to wait, and gives up after 600 s",)),
+        ({"if": "Bash(git *)"}, "hook-if", "/if", ("only about the calls", 'Take "if" out')),
+        (
+            {"args": None, "command": "assent hook claude; true"},
+            "hook-swallowed",
+            "/command",
+            ("goes on", "||, ; or |"),
+        ),
+    ],
+)
+def test_what_is_wrong_is_said_where_it_stands_with_what_to_do(
+    changes: dict[str, Any], check: str, below: str, words: tuple[str, ...]
+) -> None:
+    content = settings(gate(**changes))
+    found = one(check, content)
+    assert bad(looked(content)) == [(check, found.severity.value)]
+    assert found.place == Place("/0.json", f"{GATE}{below}")
+    assert all(word in f"{found.what} {found.todo}" for word in words), found
+    assert "gate" not in [each.check for each in looked(content)], "what is wrong is not said to be fine"
+
+
+@pytest.mark.parametrize("name", ["async", "asyncRewake", "once"])
+def test_a_setting_that_undoes_the_gate_is_to_be_taken_out(name: str) -> None:
+    (found,) = looked(settings(gate(**{name: True})))
+    assert (found.place.pointer, found.todo) == (f"{GATE}/{name}", f'Take "{name}" out.')
+
+
+@pytest.mark.parametrize("changes", [{"async": 1}, {"async": "true"}, {"once": 1}, {"asyncRewake": False}])
+def test_only_true_is_true(changes: dict[str, Any]) -> None:
+    assert bad(looked(settings(gate(**changes)))) == []
+
+
+@pytest.mark.parametrize("timeout", [3600, 86_520, 2_000_120, 10**400], ids=lambda given: str(given)[:12])
+def test_a_gate_that_is_fine_says_how_long_it_waits_in_full(timeout: int) -> None:
+    found = one("gate", settings(gate(timeout=timeout)))
+    assert found.what == f"The gate on PreToolUse blocks when it fails, and waits up to {timeout} s for an answer."
+
+
+def test_all_that_is_wrong_with_a_gate_is_said() -> None:
+    wrong = gate(HTTP, onFailure="continue", once=True, timeout=1, url="http://a.example.com/api/hooks/claude")
+    more: dict[str, Any] = {"allowedHttpHookUrls": [], "httpHookAllowedEnvVars": []}
+    assert [each.check for each in looked(settings(wrong), more)] == [
+        *("hook-on-failure", "hook-once", "hook-timeout", "hook-url", "hook-url", "hook-variable"),
+    ]
+
+
+def test_a_gate_on_another_event_is_told_where_to_go() -> None:
+    found = one("hook-event", settings(COMMAND, event="PostToolUse"))
+    assert found.place.pointer == "/hooks/PostToolUse/0/hooks/0"
+    assert "A gate on PostToolUse decides nothing" in found.what
+    assert "PreToolUse or PermissionRequest" in found.todo
+    assert bad(looked(settings(COMMAND, event="PostToolUse", disableAllHooks=True))) == [
+        *(("hook-event", "problem"), ("no-gate", "warning")),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("matcher", "severity"),
+    [
+        *(("(", "problem"), ("a{99999999999}", "problem")),
+        *(("mcp__git-hub", "warning"), ("Bash|mcp__github", "warning"), ("Bash, mcp__github", "warning")),
+        *(("mcp__github|Bash", "warning"), ("Bash|mcp__my_server|Edit", "warning")),
+        *(("mcp__github__push", None), ("mcp__github__.*", None), ("Bash", None), ("xmcp__github", None)),
+    ],
+)
+def test_a_matcher_that_can_match_nothing_is_said_at_its_hook(matcher: str, severity: str | None) -> None:
+    found = [each for each in looked(settings(COMMAND, matcher=matcher)) if each.check == "hook-matcher"]
+    assert [(each.severity.value, each.place.pointer) for each in found] == ([(severity, GATE)] if severity else [])
+
+
+@pytest.mark.parametrize(
+    ("on_failure", "so"), [("block", "it blocks every call."), ("continue", "every call passes it.")]
+)
+def test_a_program_that_is_not_there_is_named_in_sixty_characters(on_failure: str, so: str) -> None:
+    nowhere = Machine(runs=lambda _: False)
+    wrong = gate(command=f"/{'x' * 100}/assent", onFailure=on_failure)
+    found = one("hook-command", settings(wrong), machine=nowhere)
+    assert (found.severity, found.place.pointer) == (Severity.PROBLEM, f"{GATE}/command")
+    assert f"no program /{'x' * 59} on the PATH: the gate cannot start, and {so}" in found.what
+    assert bad(looked(settings(HTTP), machine=Machine(env=HERE.env, runs=lambda _: False))) == []
+
+
+def test_a_shell_that_goes_elsewhere_first_is_no_reason_to_look_for_cd() -> None:
+    machine = Machine(runs=lambda program: program == "assent")
+    line = 'cd "$CLAUDE_PROJECT_DIR" && assent hook claude'
+    assert bad(looked(settings(gate(command=line, args=None)), machine=machine)) == []
+
+
+@pytest.mark.parametrize(
+    ("address", "clear"),
+    [
+        *(("https://a.example.com", False), ("http://a.example.com", True), ("http://10.0.0.7:7373", True)),
+        *(("http://127.0.0.1:7373", False), ("http://localhost:7373", False), ("http://[::1]:7373", False)),
+        *(("http://localhost.example.com", True), ("HTTPS://a.example.com", False)),
+    ],
+)
+def test_only_to_this_machine_a_token_may_go_in_the_clear(address: str, *, clear: bool) -> None:
+    found = looked(settings(gate(HTTP, url=f"{address}/api/hooks/claude")))
+    assert bad(found) == ([("hook-url", "warning")] if clear else [])
+    assert not clear or (found[0].place.pointer, "https://" in found[0].todo) == (f"{GATE}/url", True)
+
+
+@pytest.mark.parametrize(
+    ("headers", "sends"),
+    [
+        *(({"Authorization": "Bearer $ASSENT_TOKEN"}, True), ({"AUTHORIZATION": "bearer $ASSENT_TOKEN"}, True)),
+        *(({"X-Token": "Bearer $ASSENT_TOKEN"}, False), ({"Authorization": "Basic $ASSENT_TOKEN"}, False)),
+        *(({"Authorization": "Bearer"}, False), ({}, False), (None, False)),
+        ({"authorization": "Basic x", "Authorization": "Bearer $ASSENT_TOKEN"}, True),
+        ({"authorization": "Bearer $ASSENT_TOKEN", "Authorization": "Basic x"}, False),
+        ({"authorization": "Basic y", "AUTHORIZATION": "Basic x", "Authorization": "Bearer $ASSENT_TOKEN"}, True),
+    ],
+    ids=str,
+)
+def test_a_hook_over_http_sends_its_token_as_a_bearer(headers: Any, *, sends: bool) -> None:
+    """Of several headers of one name, the last counts."""
+    content = settings(gate(HTTP, headers=headers))
+    assert bad(looked(content)) == ([] if sends else [("hook-token", "problem")])
+    tokens = [each.token for each in claude_accesses([Document(path="f", content=content)], HERE)]
+    assert tokens == ([AGENT] if sends else [])
+    if not sends:
+        found = one("hook-token", content)
+        assert found.place.pointer == GATE
+        assert found.todo == (
+            'Add "headers": {"Authorization": "Bearer $ASSENT_TOKEN"} and "allowedEnvVars": ["ASSENT_TOKEN"].'
+        )
+
+
+@pytest.mark.parametrize(
+    ("allowed", "env", "words"),
+    [
+        (["MINE"], {"MINE": "x"}, None),
+        (["OTHER", 7, "MINE"], {"MINE": "x"}, None),
+        (["OTHER"], {"MINE": "x"}, ("MINE is not in allowedEnvVars", 'Add "allowedEnvVars": ["MINE"]')),
+        (None, {"MINE": "x"}, ("MINE is not in allowedEnvVars", 'Add "allowedEnvVars": ["MINE"]')),
+        (["MINE"], {}, ("MINE is not set here", "Set MINE where Claude Code is started")),
+        (["MINE"], {"MINE": ""}, ("MINE is not set here", "Set MINE where Claude Code is started")),
+    ],
+    ids=str,
+)
+def test_a_variable_in_a_header_must_be_allowed_and_set(
+    allowed: Any, env: dict[str, str], words: tuple[str, str] | None
+) -> None:
+    content = settings(gate(HTTP, headers={"Authorization": "Bearer ${MINE}"}, allowedEnvVars=allowed))
+    machine = Machine(env=env, runs=HERE.runs)
+    found = looked(content, machine=machine)
+    assert bad(found) == ([] if words is None else [("hook-variable", "problem")])
+    assert words is None or (words[0] in found[0].what, words[1] in found[0].todo) == (True, True)
+    assert words is None or found[0].place.pointer == f"{GATE}/headers/Authorization"
+    accesses = list(claude_accesses([Document(path="f", content=content)], machine))
+    assert [each.token for each in accesses] == (["x"] if words is None else [])
+
+
+def test_an_organisations_lists_count_together() -> None:
+    url, name = str(HTTP["url"]), "ASSENT_TOKEN"
+    neither, both = ["https://b.example.com/*", 7], [url]
+    assert bad(looked(settings(HTTP), {"allowedHttpHookUrls": neither}, {"allowedHttpHookUrls": both})) == []
+    assert bad(looked(settings(HTTP), {"httpHookAllowedEnvVars": ["X"]}, {"httpHookAllowedEnvVars": [name]})) == []
+    wrong = one("hook-url", settings(HTTP), {"allowedHttpHookUrls": neither})
+    assert (wrong.severity, wrong.place.pointer) == (Severity.PROBLEM, f"{GATE}/url")
+    assert "allowedHttpHookUrls" in wrong.what
+    unset = one("hook-variable", settings(HTTP), {"httpHookAllowedEnvVars": ["X", 7]})
+    assert unset.place.pointer == f"{GATE}/headers/Authorization"
+    assert "Add ASSENT_TOKEN to httpHookAllowedEnvVars" in unset.todo
+
+
+def test_the_variables_of_later_files_stand_before_those_of_earlier_ones_and_of_the_machine() -> None:
+    files = [{"env": {"A": "1", "B": "1"}}, {"env": {"B": "2", "C": 7}}, {"env": ["A"]}, {"A": "no"}]
+    documents = [Document(path="f", content=content) for content in files]
+    assert environment(documents, {"A": "0", "D": "0"}) == {"A": "1", "B": "2", "D": "0"}
+
+
+def test_tokens_are_known_by_where_they_are_given() -> None:
+    first = Document(path="a", content={"env": {"ASSENT_TOKEN": "one"}})
+    second = Document(path="b", content=settings(HTTP, COMMAND, gate(HTTP, url="https://b.example.com/else")))
+    third = Document(path="c", content={"env": {"ASSENT_URL": "http://u"}})
+    assert list(claude_accesses([first, second, third], HERE)) == [
+        Access(Place("a", "/env/ASSENT_TOKEN"), "one", None),
+        Access(Place("b", f"{GATE}/headers"), "one", str(HTTP["url"])),
+    ]
+
+
+@pytest.mark.parametrize(("header", "token"), [("Bearer asta_x", "asta_x"), ("bearer   asta_x ", "asta_x")])
+def test_a_token_that_is_written_into_a_header_is_read_without_its_first_word(header: str, token: str) -> None:
+    content = settings(gate(HTTP, headers={"Authorization": header}))
+    assert [each.token for each in claude_accesses([Document(path="f", content=content)], HERE)] == [token]
+
+
+@pytest.mark.parametrize("switch", ["disableAllHooks", "skipDangerousModePermissionPrompt"])
+@pytest.mark.parametrize("value", [False, 1, "true", None, {}])
+def test_a_switch_that_is_not_true_is_off(switch: str, value: Any) -> None:
+    assert bad(looked(settings(COMMAND, **{switch: value}))) == []
+
+
+def test_a_switch_is_named_where_it_was_thrown() -> None:
+    off = one("hooks-disabled", settings(COMMAND), {"disableAllHooks": True})
+    assert (off.severity, off.place) == (Severity.PROBLEM, Place("/1.json", "/disableAllHooks"))
+    assert off.todo == 'Take "disableAllHooks" out.'
+    skip = one("mode-skips", settings(COMMAND), {"skipDangerousModePermissionPrompt": True})
+    assert (skip.severity, skip.place) == (Severity.WARNING, Place("/1.json", "/skipDangerousModePermissionPrompt"))
+    assert '"disableBypassPermissionsMode": "disable"' in skip.todo
+
+
+@pytest.mark.parametrize(
+    ("event", "matcher", "value", "found"),
+    [
+        *(("PreToolUse", "Bash", True, False), ("PreToolUse", "Edit", True, True), (DIALOG, "*", True, True)),
+        *((DIALOG, "*", False, False), (DIALOG, "*", 1, False), (DIALOG, "*", None, False)),
+    ],
+)
+def test_a_sandbox_that_allows_commands_needs_a_gate_before_them(
+    event: str, matcher: str, value: Any, *, found: bool
+) -> None:
+    content = settings(COMMAND, event=event, matcher=matcher, sandbox={"autoAllowBashIfSandboxed": value})
+    told = [each for each in looked(content) if each.check == "mode-skips"]
+    assert [(each.severity, each.place.pointer) for each in told] == (
+        [(Severity.PROBLEM, "/sandbox/autoAllowBashIfSandboxed")] if found else []
+    )
+
+
+@pytest.mark.parametrize(
+    ("said", "managed", "own", "found"),
+    [
+        *((True, True, False, True), (True, True, True, False), (True, False, False, False)),
+        *((False, True, False, False), (1, True, False, False), (None, True, False, False)),
+    ],
+)
+def test_only_an_organisation_can_allow_its_own_hooks_only(said: Any, *, managed: bool, own: bool, found: bool) -> None:
+    rules = Document(path="m", content={"allowManagedHooksOnly": said}, managed=managed)
+    gated = Document(path="g", content=settings(COMMAND), managed=own)
+    told = list(claude_findings([gated, rules], HERE))
+    assert bad(told) == ([("hooks-disabled", "problem")] if found else [])
+    assert not found or told[-1].place == Place("m", "/allowManagedHooksOnly")
+
+
+@pytest.mark.parametrize(
+    ("mode", "matcher", "severity", "said"),
+    [
+        *((mode, "*", None, "") for mode in ("default", "manual", "plan", "dontAsk")),
+        *((mode, "*", "warning", f"In the mode {mode} ") for mode in ("bypassPermissions", "acceptEdits", "auto")),
+        *((mode, "*", "warning", "does not know") for mode in UNKNOWN),
+        (
+            "auto",
+            "Bash|Edit|Write",
+            "problem",
+            "In the mode auto nobody is asked about NotebookEdit, WebFetch, MCP tools.",
+        ),
+        ("acceptEdits", "Bash", "problem", "nobody is asked about Edit, Write, NotebookEdit."),
+        ("acceptEdits", "Edit|Write|NotebookEdit", "warning", "only the gates on PreToolUse are left"),
+        ("yolo", "Bash", "warning", "does not know"),
+    ],
+    ids=str,
+)
+def test_a_mode_is_told_with_what_it_leaves_unasked(mode: Any, matcher: str, severity: str | None, said: str) -> None:
+    content = settings(COMMAND, matcher=matcher, permissions={"defaultMode": mode})
+    found = [each for each in looked(content) if each.check == "mode"]
+    assert [(each.severity.value, each.place.pointer) for each in found] == (
+        [(severity, "/permissions/defaultMode")] if severity else []
+    )
+    assert all(said in each.what and '"default"' in each.todo for each in found)
+
+
+def test_a_mode_that_nobody_knows_has_a_plain_remedy() -> None:
+    assert one("mode", settings(COMMAND, permissions={"defaultMode": "yolo"})).todo == 'Use "default".'
+
+
+@pytest.mark.parametrize(
+    ("rule", "severity"),
+    [
+        *((rule, "problem") for rule in ("Bash", " Bash ", "Bash()", "Bash( * )", "Edit(**)", "WebFetch(:*)")),
+        *((rule, "problem") for rule in ("Write", "NotebookEdit", "PowerShell", "MultiEdit", "*")),
+        *(
+            (rule, "problem")
+            for rule in ("mcp__github", "mcp__github__push", "mcp__git_hub__*", "mcp__*", "mcp__assentx")
+        ),
+        *((rule, "warning") for rule in ("Bash(git status)", "Bash (ls)", "Edit(a\nb)", "mcp__github__push(x)")),
+        *((rule, None) for rule in ("Read", "Glob(*)", "mcp__assent", "mcp__assent__ask", "Bash(", "", "Bash x", "x*")),
+        *((rule, None) for rule in (7, None, ["Bash"])),
+    ],
+    ids=str,
+)
+def test_what_is_allowed_past_the_dialog_is_a_problem_as_far_as_it_goes(rule: Any, severity: str | None) -> None:
+    content = settings(COMMAND, event=DIALOG, permissions={"allow": [rule]})
+    found = [each for each in looked(content) if each.check == "allow-rule"]
+    assert [each.severity.value for each in found] == ([severity] if severity else [])
+    assert all(resolved(content, each.place.pointer or "") == rule for each in found)
+    assert all("the gate on PermissionRequest is never asked" in each.what for each in found)
+
+
+@pytest.mark.parametrize(
+    ("matcher", "rule", "seen"),
+    [
+        *(("Bash", "*", True), ("Edit", "*", False), ("Bash", "Bash(ls)", True), ("Edit", "Bash(ls)", False)),
+        *(("mcp__.*", "mcp__github", True), ("mcp__github__.*", "mcp__github", True)),
+        *(("mcp__github__.*", "mcp__github__push", True), ("mcp__other__.*", "mcp__github", False)),
+        *(("^mcp__github__tool$", "mcp__github", True), ("^mcp__github__x$", "mcp__github__*", True)),
+        *(("mcp__github__push", "mcp__github__push", True), ("mcp__github__push", "mcp__github", False)),
+    ],
+)
+def test_what_is_allowed_is_no_matter_where_a_gate_sees_it_before(matcher: str, rule: str, *, seen: bool) -> None:
+    content = settings(COMMAND, matcher=matcher, permissions={"allow": [rule]})
+    found = [each for each in looked(content) if each.check == "allow-rule"]
+    assert (found == []) is seen
+    assert all("no gate sees it" in each.what for each in found)
+    assert all(f"that sees {rule.partition('(')[0]}." in each.todo for each in found)
+
+
+def test_a_rule_is_shown_in_sixty_characters() -> None:
+    rule = f"Bash({'x' * 100})"
+    found = one("allow-rule", settings(COMMAND, event=DIALOG, permissions={"allow": [rule]}))
+    assert found.what.startswith(f"{rule[:60]} is allowed")
+
+
+def test_what_no_gate_sees_is_said_once_in_words() -> None:
+    found = one("matcher-misses", settings(COMMAND, matcher="WebFetch"), settings(COMMAND, matcher="Write"))
+    assert found.place == Place("/0.json", GATE)
+    assert "No gate sees Bash, Edit, NotebookEdit, MCP tools:" in found.what
+
+
+def test_without_a_gate_the_strongest_file_is_named_and_nothing_else_is_said() -> None:
+    rest = {"disableAllHooks": True, "permissions": {"defaultMode": "auto", "allow": ["Bash"]}}
+    (found,) = looked({}, {}, rest)
+    assert (found.check, found.severity, found.place) == ("no-gate", Severity.WARNING, Place("/2.json"))
+    assert "assent hook claude install" in found.todo
+
+
+def test_a_file_that_cannot_be_read_is_told_and_the_others_are_looked_at() -> None:
+    documents = [Document(path="/x", trouble="it is not a file"), Document(path="/y", content=settings(COMMAND))]
+    found = list(claude_findings(documents, HERE))
+    assert [(each.check, each.place.where) for each in found] == [("unreadable", "/x"), ("gate", "/y")]
+
+
+_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.sampled_from(["*", "Bash", "auto", "block", "(", "$X", "mcp__a"]),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from(["allow", "defaultMode"]), inner),
+    max_leaves=5,
+)
+_SETTINGS = st.sampled_from(
+    ["permissions", "sandbox", "env", "disableAllHooks", "allowedHttpHookUrls", "httpHookAllowedEnvVars", "other"]
+)
+_HOOK = st.sampled_from(["timeout", "onFailure", "headers", "allowedEnvVars", "if", "async", "once", "args", "url"])
+
+
+@given(st.dictionaries(_SETTINGS, _VALUES), st.dictionaries(_HOOK, _VALUES), st.sampled_from([COMMAND, HTTP]))
+def test_whatever_stands_beside_a_gate_something_can_be_said(
+    more: dict[str, Any], changes: dict[str, Any], of: dict[str, Any]
+) -> None:
+    found = looked(settings({**of, **changes}, matcher="Bash", **more))
+    assert found
+    assert all(each.what and (each.todo or each.severity is Severity.OK) for each in found)

@@ -1,0 +1,327 @@
+"""Claude Code's JSON to the letter: what is refused and where, what people are shown, and what the client is told."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from assent.domain.claude_code import (
+    LONGEST_TTL,
+    TTL_SECONDS,
+    Choice,
+    Event,
+    Hook,
+    again,
+    answered,
+    choices,
+    deferred,
+    read_hook,
+    same_question,
+    shown,
+    spoken,
+    terms_of,
+    tool_call,
+)
+from assent.domain.errors import InvalidRequest
+from assent.domain.tool_calls import Verdict, refused
+from tests.domain.test_claude_code import BASH, DIALOG, REGION, SHOPS, approval, ask
+
+
+def refusal(read: Callable[[Any], object], sent: Any) -> tuple[str, str]:
+    """Where something is wrong with what was sent, and what."""
+    with pytest.raises(InvalidRequest) as raised:
+        read(sent)
+    errors: Any = raised.value.details["errors"]
+    (error,) = errors
+    return error["pointer"], error["detail"]
+
+
+def called(tool: str, arguments: dict[str, Any]) -> Hook:
+    return read_hook(BASH | {"tool_name": tool, "tool_input": arguments})
+
+
+def question(tool: str, arguments: dict[str, Any]) -> str:
+    return tool_call(called(tool, arguments), nonce="n").question
+
+
+def test_people_have_an_hour_and_at_most_what_the_clients_timers_can_count() -> None:
+    assert TTL_SECONDS == 60 * 60
+    assert LONGEST_TTL == 2_000_000
+    assert LONGEST_TTL * 1000 < 2**31
+
+
+def test_a_hook_is_read_with_all_that_it_says() -> None:
+    assert read_hook(BASH) == Hook(
+        event=Event.PRE_TOOL_USE,
+        session="b29bee4d",
+        tool="Bash",
+        arguments={"command": "git push", "timeout": 1},
+        directory="/srv/shop",
+        tool_use_id="toolu_1",
+    )
+    dialog = read_hook(DIALOG | {"tool_use_id": "toolu_9"})
+    assert (dialog.event, dialog.tool_use_id) == (Event.PERMISSION_REQUEST, None)
+
+
+UNREAD: list[tuple[Any, str, str]] = [
+    ([], "/", "the JSON object that Claude Code gives"),
+    (BASH | {"hook_event_name": ""}, "/hook_event_name", "a text that is not empty"),
+    (BASH | {"hook_event_name": "Stop"}, "/hook_event_name", "must be PreToolUse or PermissionRequest;"),
+    (BASH | {"tool_input": []}, "/tool_input", "must be an object"),
+    (BASH | {"tool_input": None}, "/tool_input", "must be an object"),
+    *((BASH | {name: 7}, f"/{name}", "a text") for name in ("session_id", "tool_name", "cwd", "tool_use_id")),
+    *((BASH | {name: ""}, f"/{name}", "a text") for name in ("session_id", "tool_name", "cwd", "tool_use_id")),
+    (DIALOG | {"session_id": None}, "/session_id", "a text"),
+]
+
+
+@pytest.mark.parametrize(("sent", "pointer", "words"), UNREAD)
+def test_a_refusal_says_where_and_what_is_wrong(sent: Any, pointer: str, words: str) -> None:
+    where, message = refusal(read_hook, sent)
+    assert where == pointer
+    assert words in message
+
+
+@pytest.mark.parametrize(
+    ("hook", "may"),
+    [
+        (read_hook(BASH), True),
+        (replace(read_hook(BASH), tool_use_id=None), False),
+        (read_hook(DIALOG), False),
+        (replace(read_hook(DIALOG), tool_use_id="toolu_1"), False),
+    ],
+    ids=["before a tool", "without an id", "a dialog", "a dialog with an id"],
+)
+def test_only_a_call_that_can_be_found_again_may_be_deferred(hook: Hook, *, may: bool) -> None:
+    assert hook.may_defer is may
+
+
+def test_a_call_is_named_by_its_door_its_session_and_its_id() -> None:
+    call = tool_call(read_hook(BASH), nonce="n")
+    assert (call.door, call.tool, call.thread, call.call_id) == ("claude-code", "Bash", "b29bee4d", "toolu_1")
+    assert tool_call(read_hook(DIALOG), nonce="n").call_id == "n"
+    assert again(call, "bp_1").call_id == "toolu_1/bp_1"
+    assert shown(read_hook(BASH)) == {"directory": "/srv/shop"}
+
+
+def test_only_what_a_call_has_can_be_changed_and_nothing_in_the_models_own_questions() -> None:
+    assert tool_call(read_hook(BASH), editable=["timeout", "x", "command"], nonce="n").editable == (
+        *("timeout", "command"),
+    )
+    assert tool_call(read_hook(BASH), nonce="n").editable == ()
+    assert tool_call(read_hook(ask(REGION)), editable=["questions"], nonce="n").editable == ()
+
+
+@pytest.mark.parametrize(
+    ("tool", "name"),
+    [
+        *(("Bash", "command"), ("Edit", "file_path"), ("MultiEdit", "file_path"), ("Write", "file_path")),
+        *(("NotebookEdit", "notebook_path"), ("WebFetch", "url")),
+    ],
+)
+def test_a_question_names_what_the_tool_is_about(tool: str, name: str) -> None:
+    assert question(tool, {"other": "no", name: "this  one\nhere", "": "no"}) == f"{tool}: this one here"
+    for nothing in ({}, {name: " \n"}, {name: 7}, {name: ["x"]}):
+        assert question(tool, nothing) == f"Run {tool}?"
+
+
+def test_a_tool_that_nobody_knows_is_asked_about_by_its_name() -> None:
+    assert question("mcp__github__push", {"command": "x", "": "y", "XX": "z"}) == "Run mcp__github__push?"
+
+
+@pytest.mark.parametrize(("length", "cut"), [(494, False), (495, True), (5000, True)])
+def test_a_question_is_cut_at_five_hundred_characters(length: int, *, cut: bool) -> None:
+    asked = question("Bash", {"command": "x" * length})
+    assert asked == ("Bash: " + "x" * 493 + "…" if cut else "Bash: " + "x" * length)
+    assert len(asked) == 500
+
+
+def test_the_models_own_questions_are_asked_as_they_are() -> None:
+    assert tool_call(read_hook(ask(REGION, SHOPS)), nonce="n").question == "Which region? Which shops?"
+
+
+def test_only_the_name_of_the_call_may_differ_between_the_same_questions() -> None:
+    shows = {"tool": "Bash", "callId": "a"}
+    assert same_question(shows, {"tool": "Bash", "callId": "b"})
+    assert same_question(shows, {"tool": "Bash"})
+    assert not same_question(shows, {"tool": "Edit", "callId": "a"})
+    assert not same_question(shows, shows | {"more": 1})
+    assert not same_question({"n": 1}, {"n": True})
+
+
+def test_a_question_is_read_with_its_answers() -> None:
+    assert choices({"questions": [REGION, SHOPS]}) == [
+        Choice("Which region?", ("eu", "us"), several=False),
+        Choice("Which shops?", ("a", "b", "c"), several=True),
+    ]
+    for other in (False, "true", 1, None):
+        assert choices({"questions": [REGION | {"multiSelect": other}]})[0].several is False
+
+
+@pytest.mark.parametrize(
+    ("questions", "pointer", "words"),
+    [
+        ("?", "/tool_input/questions", "must be a list of questions"),
+        ({"question": "?"}, "/tool_input/questions", "must be a list of questions"),
+        ([], "/tool_input/questions", "must be a list of questions"),
+        ([REGION, SHOPS | {"question": "Which region?"}], "/tool_input/questions", "must differ"),
+        ([REGION | {"options": []}], "/tool_input/questions/0", "each with a label of its own"),
+        ([REGION | {"options": "eu"}], "/tool_input/questions/0", "each with a label of its own"),
+        ([REGION | {"options": [{"label": "eu"}, {"label": "eu"}]}], "/tool_input/questions/0", "a label of its own"),
+        ([REGION | {"options": [{"label": "eu"}, {"label": " "}]}], "/tool_input/questions/0", "a label of its own"),
+        ([REGION | {"options": [{"label": "eu"}, {"label": 7}]}], "/tool_input/questions/0", "a label of its own"),
+        ([REGION | {"options": [{"label": "eu"}, "us"]}], "/tool_input/questions/0", "a label of its own"),
+        ([REGION | {"options": [{"label": "eu"}, {}]}], "/tool_input/questions/0", "a label of its own"),
+        ([REGION | {"question": ""}], "/tool_input/questions/0/question", "a text that is not empty"),
+        ([SHOPS, REGION | {"question": None}], "/tool_input/questions/1/question", "a text that is not empty"),
+        ([REGION, 7], "/tool_input/questions/1", "a label of its own"),
+    ],
+)
+def test_a_question_that_cannot_be_shown_is_refused_with_a_reason(questions: Any, pointer: str, words: str) -> None:
+    where, message = refusal(choices, {"questions": questions})
+    assert where == pointer
+    assert words in message
+
+
+def test_only_the_models_own_questions_have_terms() -> None:
+    assert terms_of(read_hook(BASH)) == {}
+    assert terms_of(called("Bash", {"questions": [REGION]})) == {}
+
+
+def test_a_form_has_a_field_for_every_answer_and_one_for_others() -> None:
+    assert terms_of(read_hook(ask(REGION, SHOPS))) == {
+        "hard_stop": True,
+        "form": {
+            "type": "object",
+            "properties": {
+                "answer1": {"type": "string", "title": "Which region?", "enum": ["eu", "us", "Something else"]},
+                "other1": {"type": "string", "title": "Something else: Which region?"},
+                "answer2.1": {"type": "boolean", "title": "Which shops? a"},
+                "answer2.2": {"type": "boolean", "title": "Which shops? b"},
+                "answer2.3": {"type": "boolean", "title": "Which shops? c"},
+                "other2": {"type": "string", "title": "Something else: Which shops?"},
+            },
+            "required": ["answer1"],
+        },
+    }
+
+
+def test_one_question_with_several_answers_is_a_form_and_one_with_one_answer_is_not() -> None:
+    several = terms_of(read_hook(ask(SHOPS)))
+    assert list(several["form"]["properties"]) == ["answer1.1", "answer1.2", "answer1.3", "other1"]
+    assert (several["form"]["required"], "options" in several) == ([], False)
+    assert terms_of(read_hook(ask(SHOPS | {"multiSelect": False})))["options"] == ["a", "b", "c"]
+    two = terms_of(read_hook(ask(REGION, REGION | {"question": "And then?"})))
+    assert two["form"]["required"] == ["answer1", "answer2"]
+
+
+def test_a_model_that_offers_something_else_itself_gets_it_once() -> None:
+    own = {"question": "Which?", "options": [{"label": "Something else"}, {"label": "x"}]}
+    fields = terms_of(read_hook(ask(own, SHOPS)))["form"]["properties"]
+    assert fields["answer1"]["enum"] == ["Something else", "x"]
+
+
+def answers(*questions: Any, option: str | None = None, **given_: Any) -> Any:
+    named = {name.replace("_", "."): value for name, value in given_.items()}
+    said = answered(read_hook(ask(*questions)), approval(), option=option, answers=named or None)
+    return said.arguments["answers"] if said.approved else None
+
+
+@pytest.mark.parametrize(
+    ("given_", "said"),
+    [
+        ({"answer1_1": True}, "a"),
+        ({"answer1_2": True, "answer1_3": True}, "b, c"),
+        ({"answer1_1": True, "other1": " d "}, "a, d"),
+        ({"other1": "d"}, "d"),
+        ({"other1": " "}, None),
+        ({"answer1_1": False}, None),
+        ({"answer1_1": "true"}, None),
+        ({"answer1_0": True, "answer1_4": True}, None),
+        ({"answer2_1": True, "other2": "x"}, None),
+        ({}, None),
+    ],
+    ids=str,
+)
+def test_of_several_answers_those_that_were_ticked_are_told(given_: dict[str, Any], said: str | None) -> None:
+    assert answers(SHOPS, **given_) == (None if said is None else {"Which shops?": said})
+
+
+@pytest.mark.parametrize(
+    ("given_", "said"),
+    [
+        ({"answer1": "eu"}, "eu"),
+        ({"answer1": "eu", "other1": "Mars"}, "eu"),
+        ({"answer1": "Something else", "other1": " Mars "}, "Mars"),
+        ({"answer1": "Venus", "other1": "Mars"}, "Mars"),
+        ({"other1": "Mars"}, "Mars"),
+        ({"answer1": "Venus"}, None),
+        ({"answer1": None, "other1": None}, None),
+    ],
+    ids=str,
+)
+def test_of_one_answer_the_pick_counts_before_what_else_was_said(given_: dict[str, Any], said: str | None) -> None:
+    told = answers(REGION, SHOPS, answer2_1=True, **given_)
+    assert told == (None if said is None else {"Which region?": said, "Which shops?": "a"})
+
+
+def test_a_click_answers_one_question_and_no_other() -> None:
+    assert answers(REGION, option="us") == {"Which region?": "us"}
+    assert answers(REGION, option="") is None
+    assert answers(REGION, answer1="us") is None
+    assert answers(SHOPS, option="a") is None
+
+
+def test_what_people_said_is_put_into_the_approval_and_into_nothing_else() -> None:
+    hook = read_hook(ask(REGION))
+    said = answered(hook, approval(), option="eu", answers=None)
+    assert (said.approved, said.reason) == (True, "Approved.")
+    no = refused("Rejected by olga: No.")
+    assert answered(hook, no, option="eu", answers=None) == no
+    plain = approval(command="git push")
+    assert answered(read_hook(BASH), plain, option="eu", answers={"answer1": "eu"}) == plain
+    assert answered(read_hook(BASH), no, option=None, answers=None) == no
+
+
+def output(hook: Hook, verdict: Verdict) -> Any:
+    (said,) = spoken(hook, verdict).items()
+    assert said[0] == "hookSpecificOutput"
+    assert said[1].pop("hookEventName") == hook.event.value
+    return said[1]
+
+
+def test_a_verdict_is_spoken_word_for_word() -> None:
+    before, dialog = read_hook(BASH), read_hook(DIALOG)
+    changed, no = approval(command="git push --dry-run"), refused("Rejected: No.")
+    edits = {"updatedInput": {"command": "git push --dry-run"}}
+    assert output(before, changed) == {
+        "permissionDecision": "allow",
+        "permissionDecisionReason": "Approved.",
+        **edits,
+    }
+    assert output(dialog, changed) == {"decision": {"behavior": "allow", **edits}}
+    assert output(before, no) == {
+        "permissionDecision": "deny",
+        "permissionDecisionReason": "Rejected: No. It was not run.",
+    }
+    assert output(dialog, no) == {"decision": {"behavior": "deny", "message": "Rejected: No. It was not run."}}
+
+
+@given(st.dictionaries(st.text(max_size=4), st.none() | st.booleans() | st.integers(-9, 9) | st.text(max_size=4)))
+def test_arguments_that_nobody_changed_are_not_sent_back(arguments: dict[str, Any]) -> None:
+    hook = called("Bash", arguments)
+    assert "updatedInput" not in output(hook, approval(**arguments))
+    assert output(hook, approval(**arguments, changed=True))["updatedInput"] == {**arguments, "changed": True}
+
+
+def test_a_call_that_waits_is_deferred_with_the_name_of_its_question() -> None:
+    assert deferred(read_hook(BASH), breakpoint_id="bp_1") == {
+        "hookSpecificOutput": {
+            "hookEventName": "PreToolUse",
+            "permissionDecision": "defer",
+            "permissionDecisionReason": "People are being asked: bp_1.",
+        }
+    }

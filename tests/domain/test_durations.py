@@ -1,0 +1,64 @@
+"""Lengths of time as people write them."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from assent.domain.durations import duration, seconds
+
+
+@pytest.mark.parametrize(
+    ("text", "length"),
+    [
+        ("0s", 0),
+        ("1s", 1),
+        ("90s", 90),
+        ("1m", 60),
+        ("2h", 7_200),
+        ("1d", 86_400),
+        ("1h30m", 5_400),
+        ("1d2h3m4s", 93_784),
+        ("1d4s", 86_404),
+        ("007m", 420),
+        ("999999d", 999_999 * 86_400),
+        ("999999h", 999_999 * 3_600),
+        ("999999m", 999_999 * 60),
+        ("999999999s", 999_999_999),
+    ],
+)
+def test_a_length_is_read_as_it_is_meant(text: str, length: int) -> None:
+    assert seconds(text) == length
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "5", "m", "soon", "1w", "1M", "-1s", "+1s", "1.5h", "1 h", " 1h", "1h ", "1h\n", "1h, 2m", "1s1m", "30m2h",
+     "1h1h", "١h", "²s", "1000000d", "1000000h", "1000000m", "1000000000s"],
+)  # fmt: skip
+def test_what_is_no_length_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="must be a length of time such as 30m, 2h or 1d"):
+        seconds(text)
+
+
+@pytest.mark.parametrize(
+    ("length", "text"),
+    [
+        (0, "0s"),
+        (59, "59s"),
+        (60, "1m"),
+        (61, "1m1s"),
+        (3_599, "59m59s"),
+        (3_600, "1h"),
+        (86_399, "23h59m59s"),
+        (86_400, "1d"),
+        (604_800, "7d"),
+        (93_784, "1d2h3m4s"),
+    ],
+)
+def test_a_length_is_written_in_the_largest_units_that_fit(length: int, text: str) -> None:
+    assert duration(length) == text
+
+
+@given(st.integers(0, 999_999 * 86_400))
+def test_what_is_written_is_read_as_the_same(length: int) -> None:
+    assert seconds(duration(length)) == length

@@ -1,0 +1,258 @@
+"""A breakpoint of the original service, told again as one of ours: sound to an audit, and approving nothing anew."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from assent.domain.access import Kind
+from assent.domain.audit import Answer, Comment, Stored, findings
+from assent.domain.breakpoint import NEVER, Response, Status
+from assent.domain.draft import draft
+from assent.domain.importing import Past, Retold, Said, id_of, name_of, retell
+from assent.domain.strategies import Decision
+
+SECOND = 1_000_000
+NOW = 1_800_000_000 * SECOND
+BODY = {
+    "agentId": "bot",
+    "runId": "run-7",
+    "title": "Deploy",
+    "tags": ["prod"],
+    "priority": "high",
+    "callbackUrl": "https://bot.example/done",
+    "payload": {"question": "Go?", "risk": "high", "expert": ["ann", "bob"], "strategy": "all"},
+}
+DRAFT = draft(BODY)
+EXPIRED = Past(
+    origin="orig-1", draft=DRAFT, status=Status.EXPIRED, created_at=NOW, ended_at=NOW + 90 * SECOND,
+    ended_by="worker", ttl_seconds=60,
+)  # fmt: skip
+CANCELLED = replace(EXPIRED, status=Status.CANCELLED, ended_by="bot", ended_at=NOW + 30 * SECOND)
+RELEASED = replace(
+    EXPIRED, status=Status.RELEASED, ended_at=NOW + 30 * SECOND, release=Said("Ann", "Yes.", NOW + 30 * SECOND)
+)
+
+
+def stored(told: Retold) -> Stored:
+    """Everything that is written of it."""
+    said = [(f"fb_{n}", name_of(each.author), each.comment or "", each.at) for n, each in enumerate(told.comments)]
+    response = told.response
+    return Stored(
+        breakpoint=told.ended,
+        question=told.ended.payload["question"],
+        attempt=None,
+        search=DRAFT.search,
+        purged_at=None,
+        events=told.events,
+        answers=[Answer(response, "per_1", response.person, response.at)] if response else [],
+        comments=[Comment(name, f"person:{author}", comment, at) for name, author, comment, at in said],
+        files=[],
+    )
+
+
+def metadata(told: Retold, kind: str) -> list[Any]:
+    return [dict(event.metadata) for event in told.events if event.type == kind]
+
+
+@given(
+    st.sampled_from([EXPIRED, CANCELLED, RELEASED]),
+    st.lists(st.tuples(st.text(max_size=8), st.text(max_size=8), st.integers(0, 30 * SECOND)), max_size=5),
+    st.none() | st.integers(1, 120),
+    st.none() | st.text(max_size=8),
+)
+def test_whatever_was_said_and_however_it_ended_an_audit_finds_nothing(
+    past: Past, said: list[tuple[str, str, int]], ttl: int | None, last: str | None
+) -> None:
+    release = replace(past.release, comment=last) if past.release else None
+    spoken = [Said(author, comment, NOW + after) for author, comment, after in said]
+    told = retell(replace(past, said=spoken, ttl_seconds=ttl, release=release), project="default")
+    assert findings(stored(told)) == []
+    assert told.ended.status is past.status
+    assert told.ended.decision == (Decision.APPROVED if past.status is Status.RELEASED else None)
+
+
+@pytest.mark.parametrize(
+    ("project", "origin", "created_at", "same"),
+    [
+        ("default", "orig-1", NOW, True),
+        ("default", "orig-1", NOW + 999, True),
+        ("default", "orig-1", NOW + 1_000, False),
+        ("other", "orig-1", NOW, False),
+        ("default", "orig-2", NOW, False),
+    ],
+)
+def test_a_breakpoint_has_one_id_here_however_often_it_is_imported(
+    project: str, origin: str, created_at: int, *, same: bool
+) -> None:
+    """Whoever imports with a later version of ours must find what an earlier one wrote."""
+    known = "bp_01kcc5ok0000q2pdj1p012nh9n"
+    assert (id_of(project, origin, created_at=created_at) == known) is same
+
+
+def test_an_id_is_in_its_place_in_time() -> None:
+    moments = [0, 1_000, NOW - 1_000, NOW, NOW + 1_000, NOW + 86_400 * SECOND, 253_402_300_799 * SECOND]
+    ids = [id_of("default", f"orig-{n}", created_at=moment) for n, moment in enumerate(moments)]
+    assert ids == sorted(ids)
+    assert {len(each) for each in ids} == {29}
+
+
+@pytest.mark.parametrize(
+    ("author", "name"),
+    [
+        ("Ann", "import/Ann"),
+        ("ann b. @ home", "import/ann b. @ home"),
+        ("Zoë 🔥", "import/Zoë 🔥"),
+        ("", "import/"),
+        ("n" * 100, "import/" + "n" * 100),
+    ],
+)
+def test_a_name_that_can_be_read_stays(author: str, name: str) -> None:
+    assert name_of(author) == name
+
+
+@pytest.mark.parametrize(
+    ("author", "begins"),
+    [
+        ("n" * 101, "import/" + "n" * 100 + "-"),
+        ("a\x00b", "import/ab-"),
+        ("a\nb", "import/ab-"),
+        ("\u202e", "import/-"),
+        ("a\ud800", "import/a-"),
+    ],
+)
+def test_a_name_that_cannot_is_told_apart_from_all_others(author: str, begins: str) -> None:
+    name = name_of(author)
+    assert name.startswith(begins)
+    assert name.isprintable()
+    assert len(name) == len(begins) + 8
+    assert name not in {name_of(begins.removeprefix("import/").removesuffix("-")), name_of(f"{author}\x00")}
+
+
+def test_a_name_is_the_same_in_every_version() -> None:
+    assert name_of("a\nb") == "import/ab-7e18f737"
+
+
+def test_it_is_raised_as_it_was_and_nobody_in_particular_is_asked() -> None:
+    raised = retell(EXPIRED, project="sales").raised
+    assert (raised.project, raised.agent_id, raised.run_id, raised.title) == ("sales", "bot", "run-7", "Deploy")
+    assert (raised.gate, raised.payload, raised.tags) == ("deploy", BODY["payload"], ("prod",))
+    assert (raised.risk, raised.priority, raised.created_at) == ("high", "high", NOW)
+    assert raised.digest == DRAFT.digest("sales")
+    assert (raised.id, raised.status, raised.version) == (
+        id_of("sales", "orig-1", created_at=NOW),
+        Status.WAITING,
+        1,
+    )
+    assert (raised.seats, raised.strategy, raised.on_timeout, raised.warnings) == ((), "single", "expire", ())
+    assert raised.callback_url is None, "nobody is told of what ended long ago"
+    assert (str(raised.created_by), raised.created_by_id) == ("system:import", "system:import")
+    assert raised.auto_approval == {
+        "recommended": False,
+        "reason": "Imported: no rule was asked.",
+        "consecutiveApprovals": 0,
+    }
+
+
+def test_its_creation_tells_where_it_came_from() -> None:
+    told = retell(EXPIRED, project="sales")
+    (created,) = metadata(told, "created")
+    assert {key: created[key] for key in ("agentId", "gate", "via", "imported", "digest", "autoApproval")} == {
+        "agentId": "bot",
+        "gate": "deploy",
+        "via": "import",
+        "imported": {"id": "orig-1", "ttlSeconds": 60},
+        "digest": told.raised.digest,
+        "autoApproval": told.raised.auto_approval,
+    }
+    first = told.events[0]
+    assert (str(first.actor), first.at, first.seq) == ("system:import", NOW, 1)
+
+
+@pytest.mark.parametrize(
+    ("past", "ttl", "kept"),
+    [
+        (EXPIRED, None, None),
+        (EXPIRED, 60, 60),
+        (CANCELLED, 10, 10),
+        (CANCELLED, None, None),
+        (RELEASED, None, None),
+        (RELEASED, 31, 31),
+        (RELEASED, 30, None),
+        (RELEASED, 29, None),
+    ],
+)
+def test_a_deadline_stays_unless_it_was_answered_too_late(past: Past, ttl: int | None, kept: int | None) -> None:
+    told = retell(replace(past, ttl_seconds=ttl), project="default")
+    assert told.raised.ttl_seconds == kept
+    assert told.raised.due_at == (NEVER if kept is None else NOW + kept * SECOND)
+    assert metadata(told, "created")[0]["imported"] == {"id": "orig-1", "ttlSeconds": ttl}
+
+
+SPOKEN = (Said("Bob", "Second.", NOW + 2), Said("Ann", "First.", NOW + 1), Said("Bob", "Third.", NOW + 2))
+
+
+@pytest.mark.parametrize(("past", "end"), [(EXPIRED, "expired"), (CANCELLED, "cancelled")])
+def test_what_nobody_answered_ends_as_it_did_and_by_whom(past: Past, end: str) -> None:
+    told = retell(replace(past, said=SPOKEN), project="default")
+    assert [(event.type, str(event.actor), event.at) for event in told.events[1:]] == [
+        ("commented", "person:import/Ann", NOW + 1),
+        ("commented", "person:import/Bob", NOW + 2),
+        ("commented", "person:import/Bob", NOW + 2),
+        (end, "system:import", past.ended_at),
+    ]
+    assert metadata(told, "commented") == [
+        {"comment": comment, "via": "import"} for comment in ("First.", "Second.", "Third.")
+    ]
+    assert metadata(told, end) == [{"via": "import", "by": past.ended_by}]
+    ended = told.ended
+    assert (ended.status, ended.decision, ended.ended_at, str(ended.ended_by)) == (
+        end,
+        None,
+        past.ended_at,
+        "system:import",
+    )
+    assert ended.result == {"approved": False, "status": end, "auto": False}
+    assert (ended.comments, ended.votes, ended.version) == (3, 0, 5)
+    assert (list(told.comments), told.response) == (list(SPOKEN), None)
+
+
+def test_what_somebody_let_go_was_approved_by_them() -> None:
+    told = retell(replace(RELEASED, said=SPOKEN), project="default")
+    ended, at = told.ended, RELEASED.ended_at
+    assert [(event.type, str(event.actor), event.at) for event in told.events[-2:]] == [
+        ("responded", "person:import/Ann", at),
+        ("released", "person:import/Ann", at),
+    ]
+    assert metadata(told, "responded") == [
+        {"approved": True, "via": "import", "digest": told.raised.digest, "comment": "Yes."}
+    ]
+    assert metadata(told, "released") == [{"decision": "approved", "digest": told.raised.digest}]
+    assert told.response == Response("import/Ann", approved=True, at=at, via="import", comment="Yes.")
+    assert (ended.status, ended.decision, ended.ended_at) == ("released", "approved", at)
+    assert (ended.ended_by and ended.ended_by.kind, ended.comments, ended.votes) == (Kind.PERSON, 4, 1)
+    assert ended.result is not None
+    assert {key: ended.result[key] for key in ("approved", "respondedBy", "via", "auto", "feedback")} == {
+        "approved": True,
+        "respondedBy": "import/Ann",
+        "via": "import",
+        "auto": False,
+        "feedback": "Yes.",
+    }
+    assert list(told.comments) == [*SPOKEN, Said("Ann", "Yes.", at)]
+
+
+def test_what_was_let_go_without_a_word_has_no_comment_of_it() -> None:
+    told = retell(replace(RELEASED, release=Said("Ann", None, NOW)), project="default")
+    assert metadata(told, "responded") == [{"approved": True, "via": "import", "digest": told.raised.digest}]
+    assert (told.ended.comments, told.ended.votes, list(told.comments)) == (0, 1, [])
+    assert told.response is not None
+    assert told.response.comment is None
+    assert told.response.at == RELEASED.ended_at
+
+
+def test_the_words_of_a_release_are_as_old_as_the_release() -> None:
+    told = retell(replace(RELEASED, release=Said("Ann", "Yes.", NOW + 1)), project="default")
+    assert list(told.comments) == [Said("Ann", "Yes.", RELEASED.ended_at)]

@@ -1,0 +1,329 @@
+"""What a receipt vouches for, word for word and field by field, and what a refusal of one tells a program."""
+
+import hashlib
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from assent.domain.access import Actor, Kind
+from assent.domain.breakpoint import NEVER, Breakpoint, Response, answered, approve_by_rule, cancel, record, release
+from assent.domain.errors import AssentError, InvalidReceipt, NoReceipt, ReceiptExpired, ReceiptMismatch, ReceiptUsed
+from assent.domain.importing import VIA
+from assent.domain.instants import iso
+from assent.domain.receipts import (
+    Approval,
+    Approver,
+    Receipt,
+    Use,
+    already_used,
+    approval_of,
+    check,
+    check_time,
+    key_id,
+    loads,
+    nonce,
+    parse,
+    public_key,
+    spelt,
+)
+from assent.domain.strategies import Decision
+from tests.domain.test_receipts import APPROVAL, EVENT, HOUR, ID, KEYS, NOW, OTHER_SEED, PUBLIC, issued
+
+ANN, BOT = Actor(Kind.PERSON, "ann"), Actor(Kind.AGENT, "ci-bot")
+BODY: dict[str, Any] = json.loads(issued(used=Use(NOW - 2, "agent:x")).text())
+TEXT = issued().text().encode()
+MIB = 1024 * 1024
+
+
+def asked(**changes: Any) -> Breakpoint:
+    fields: dict[str, Any] = {
+        "id": ID, "project": "shop", "agent_id": "ci-bot", "run_id": None, "title": None, "gate": "deploy",
+        "payload": {"question": "Go?"}, "tags": (), "seats": (), "strategy": "single", "risk": None,
+        "priority": "normal", "on_timeout": "expire", "ttl_seconds": None, "callback_url": None, "digest": "d" * 64,
+        "created_at": NOW, "created_by": BOT, "created_by_id": "tok_1", "due_at": NEVER, "auto_approval": {},
+        "warnings": (),
+    }  # fmt: skip
+    return record(Breakpoint(**fields | changes), "created", actor=BOT, at=NOW)[0]
+
+
+YES = Response("ann", approved=True, at=NOW + 1, via="slack")
+
+
+def decided(*responses: Response, decision: Decision = Decision.APPROVED, **more: Any) -> Breakpoint:
+    result = answered(decision, responses, last=responses[-1]) | more
+    return release(asked(), decision, actor=ANN, at=NOW + 7, result=result)[0]
+
+
+def refusal(error: type[AssentError], attempt: Any) -> AssentError:
+    with pytest.raises(error) as refused:
+        attempt()
+    assert type(refused.value) is error
+    return refused.value
+
+
+def test_a_receipt_vouches_for_what_was_approved_and_for_the_event_that_released_it() -> None:
+    current = decided(replace(YES, option="10 %", answers={"why": "x"}, edits={"size": 3}))
+    found = approval_of(current, [YES], purged=False)
+    assert found == Approval(
+        breakpoint_id=ID,
+        project="shop",
+        gate="deploy",
+        agent_id="ci-bot",
+        digest="d" * 64,
+        event=current.head,
+        nonce=hashlib.sha256(f"assent-receipt-nonce/1\n{ID}\n{current.head}".encode()).hexdigest(),
+        decision="approved",
+        decided_at=NOW + 7,
+        approvers=(Approver("person:ann", "slack", NOW + 1, None, override=False),),
+        option="10 %",
+        answers={"why": "x"},
+        edits={"size": 3},
+    )
+
+
+def test_what_nobody_chose_or_edited_is_not_in_the_receipt() -> None:
+    body = approval_of(decided(YES), [YES], purged=False).body()
+    assert body.keys().isdisjoint({"option", "answers", "edits"})
+    assert body["approvers"] == [{"by": "person:ann", "via": "slack", "at": iso(NOW + 1)}]
+
+
+def test_only_those_who_approved_stand_in_the_receipt_and_with_what_they_stood_for() -> None:
+    no = Response("bob", approved=False, at=NOW + 2, via="web", seat="ops")
+    also = Response("cem", approved=True, at=NOW + 3, via="api", seat="legal", override=True)
+    found = approval_of(decided(YES, no, also), [YES, no, also], purged=False)
+    assert [each.body() for each in found.approvers] == [
+        {"by": "person:ann", "via": "slack", "at": iso(NOW + 1)},
+        {"by": "person:cem", "via": "api", "at": iso(NOW + 3), "expert": "legal", "override": True},
+    ]
+
+
+def test_what_a_rule_approved_names_the_rule_and_nobody_who_answered_before() -> None:
+    current, _ = approve_by_rule(asked(), "rule-1", at=NOW + 4)
+    assert approval_of(current, [YES], purged=False).approvers == (Approver("rule:rule-1", "rule", NOW + 4),)
+
+
+def test_an_approval_of_which_no_result_is_kept_still_has_a_receipt() -> None:
+    found = approval_of(decided(YES).but(result=None), [YES], purged=False)
+    assert (found.option, found.answers, found.edits) == (None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("current", "word", "standing"),
+    [
+        (asked(), "waiting", {"status": "waiting", "decision": None}),
+        (cancel(asked(), actor=BOT, at=NOW)[0], "cancelled", {"status": "cancelled", "decision": None}),
+        (
+            decided(replace(YES, approved=False), decision=Decision.REJECTED),
+            "rejected",
+            {"status": "released", "decision": "rejected"},
+        ),
+    ],
+    ids=["waiting", "cancelled", "rejected"],
+)
+def test_what_was_not_approved_has_no_receipt_and_its_standing_is_told(
+    current: Breakpoint, word: str, standing: dict[str, Any]
+) -> None:
+    refused = refusal(NoReceipt, lambda: approval_of(current, [], purged=False))
+    assert refused.message == f"{ID} is {word}; only an approval has a receipt."
+    assert refused.details == {"standing": standing}
+
+
+def test_what_was_purged_or_imported_has_no_receipt() -> None:
+    assert "was removed" in refusal(NoReceipt, lambda: approval_of(decided(YES), [YES], purged=True)).message
+    imported = decided(YES, via=VIA)
+    assert "was imported" in refusal(NoReceipt, lambda: approval_of(imported, [YES], purged=False)).message
+
+
+def test_a_receipt_is_written_field_by_field_as_the_documentation_says() -> None:
+    assert {name: value for name, value in BODY.items() if name != "signature"} == {
+        "version": 1,
+        "breakpointId": ID,
+        "project": "default",
+        "gate": "deploy.production",
+        "agentId": "ci-bot",
+        "digest": "d" * 64,
+        "event": EVENT,
+        "nonce": nonce(ID, EVENT),
+        "decision": "approved",
+        "decidedAt": iso(NOW - 5),
+        "approvers": [
+            {"by": "person:ann", "via": "web", "at": iso(NOW - 6)},
+            {"by": "person:bob", "via": "api", "at": iso(NOW - 5), "expert": "ops", "override": True},
+        ],
+        "option": "10 %",
+        "answers": {"why": "x", "n": 1.5},
+        "edits": {"size": 3, "deep": {"list": [True, None, "é"]}},
+        "issuedAt": iso(NOW - 1),
+        "expiresAt": iso(NOW + HOUR),
+        "keyId": "rkey_" + hashlib.sha256(b"assent-receipt-key/1\n" + PUBLIC).hexdigest()[:16],
+        "used": {"at": iso(NOW - 2), "by": "agent:x"},
+    }
+
+
+def test_a_receipt_is_one_line_of_ascii_without_blanks_between() -> None:
+    text = issued().text()
+    assert text.isascii()
+    assert text.replace("10 %", "").split() == [text.replace("10 %", "")]
+    assert text.startswith('{"version":1,"breakpointId":"')
+
+
+PLAIN = Approval(
+    breakpoint_id=ID,
+    project="default",
+    gate="go",
+    agent_id="bot",
+    digest="d" * 64,
+    event=EVENT,
+    nonce=nonce(ID, EVENT),
+    decided_at=NOW - 5,
+    approvers=(Approver("person:ann", "web", NOW - 5),),
+)
+"""An approval that says no more than every approval does."""
+
+
+def test_an_approval_without_anything_more_has_a_receipt_that_says_no_more() -> None:
+    receipt = issued(PLAIN)
+    check(loads(receipt.text().encode()), KEYS, now=NOW)
+    assert PLAIN.body().keys() == APPROVAL.body().keys() - {"option", "answers", "edits"}
+    assert PLAIN.body()["decision"] == "approved"
+    assert PLAIN.approvers[0].body() == {"by": "person:ann", "via": "web", "at": iso(NOW - 5)}
+
+
+def test_approvals_can_be_told_apart_in_a_set_whatever_was_answered() -> None:
+    again = loads(issued().text().encode()).approval
+    assert {APPROVAL, again, PLAIN} == {PLAIN, again}
+
+
+def test_a_receipt_that_nobody_signed_has_an_empty_signature_and_is_refused() -> None:
+    unsigned = Receipt(approval=PLAIN, issued_at=NOW - 1, expires_at=NOW + HOUR, key_id=key_id(PUBLIC))
+    assert unsigned.body()["signature"] == ""
+    assert "altered" in refusal(InvalidReceipt, lambda: check(unsigned, KEYS, now=NOW)).message
+    assert "64 bytes" in refusal(InvalidReceipt, lambda: loads(unsigned.text().encode())).message
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf")])
+def test_what_is_no_number_in_json_is_never_written(number: float) -> None:
+    unsigned = Receipt(approval=replace(PLAIN, edits={"n": number}), issued_at=NOW, expires_at=NOW + 1, key_id="k")
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        unsigned.text()
+
+
+def test_a_receipt_may_be_of_two_mebibytes_and_no_longer() -> None:
+    assert loads(TEXT.ljust(2 * MIB)).approval == APPROVAL
+    refused = refusal(InvalidReceipt, lambda: loads(TEXT.ljust(2 * MIB + 1)))
+    assert refused.message == "This is too large for a receipt."
+
+
+def test_fields_that_no_receipt_has_are_named() -> None:
+    body = BODY | {"zeal": 1, "also": None}
+    assert refusal(InvalidReceipt, lambda: parse(body)).message == "A receipt has no also, zeal."
+    deep = BODY | {"used": BODY["used"] | {"more": 1}}
+    assert refusal(InvalidReceipt, lambda: parse(deep)).message == "A receipt has no such form."
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("breakpointId", "bp_1"),
+        ("breakpointId", ID.upper()),
+        ("project", None),
+        ("gate", 7),
+        ("agentId", []),
+        ("digest", "D" * 64),
+        ("event", "e" * 63),
+        ("nonce", "n" * 64),
+        ("decision", "approved!"),
+        ("keyId", "rkey_1"),
+        ("signature", 7),
+        ("option", None),
+        ("decidedAt", 7),
+    ],
+)
+def test_a_field_that_is_not_what_it_should_be_is_named(field: str, value: Any) -> None:
+    refused = refusal(InvalidReceipt, lambda: parse(BODY | {field: value}))
+    assert refused.message == f"The {field} of this receipt is missing or is not one."
+    without = {name: each for name, each in BODY.items() if name != field}
+    if field != "option":
+        assert refusal(InvalidReceipt, lambda: parse(without)).message == refused.message
+
+
+@pytest.mark.parametrize("field", ["decidedAt", "issuedAt", "expiresAt"])
+@pytest.mark.parametrize("text", ["", "soon", "2027-01-15", "2027-01-15T08:00:00Z", "9999-12-31T23:59:59-23:00"])
+def test_a_moment_that_is_none_or_is_written_otherwise_is_named(field: str, text: str) -> None:
+    refused = refusal(InvalidReceipt, lambda: parse(BODY | {field: text}))
+    assert refused.message == f"The {field} of this receipt is not a moment as Assent writes it."
+
+
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        ({"answers": []}, "The answers of this receipt is not an object."),
+        ({"edits": None}, "The edits of this receipt is not an object."),
+        ({"used": "yes"}, "The used of this receipt is not an object."),
+        ({"approvers": []}, "The approvers of this receipt are missing."),
+        ({"approvers": {"by": "person:ann"}}, "The approvers of this receipt are missing."),
+        ({"approvers": [*BODY["approvers"], 7]}, "The approvers of this receipt are missing."),
+        (
+            {"approvers": [BODY["approvers"][0] | {"override": False}]},
+            "The override of this receipt is not true.",
+        ),
+        ({"approvers": [BODY["approvers"][0] | {"override": 1}]}, "The override of this receipt is not true."),
+        ({"signature": spelt(bytes(63))}, "The signature of this receipt is not 64 bytes in base64."),
+    ],
+)
+def test_what_is_of_another_kind_is_named(change: dict[str, Any], what: str) -> None:
+    assert refusal(InvalidReceipt, lambda: parse(BODY | change)).message == what
+
+
+@pytest.mark.parametrize("value", [None, [], "receipt", 7])
+def test_only_an_object_is_a_receipt(value: Any) -> None:
+    assert refusal(InvalidReceipt, lambda: parse(value)).message == "A receipt is a JSON object."
+
+
+@pytest.mark.parametrize(
+    ("name", "field"), [("project", "project"), ("gate", "gate"), ("agent_id", "agent"), ("digest", "digest")]
+)
+def test_a_mismatch_tells_what_was_expected_and_what_was_found(name: str, field: str) -> None:
+    refused = refusal(ReceiptMismatch, lambda: check(issued(), KEYS, now=NOW, **{name: "other"}))
+    found = getattr(APPROVAL, name)
+    assert refused.details == {"field": field, "expected": "other", "found": found}
+    assert refused.message == f"This receipt is for the {field} {found}, not for other."
+
+
+def test_a_use_tells_when_and_by_whom() -> None:
+    use = Use(NOW - 2, "agent:x")
+    refused = refusal(ReceiptUsed, lambda: check(issued(used=use), KEYS, now=NOW))
+    assert refused.details == already_used(APPROVAL, use).details == {"usedAt": iso(NOW - 2), "usedBy": "agent:x"}
+    assert refused.message == f"The receipt of {ID} was used at {iso(NOW - 2)} by agent:x; ask again."
+
+
+@pytest.mark.parametrize("use", [None, Use(NOW - 2, "agent:x")])
+def test_an_end_tells_when_it_was_and_whether_the_receipt_was_used_before(use: Use | None) -> None:
+    receipt = issued(used=use)
+    check_time(receipt, NOW + HOUR - 1)
+    refused = refusal(ReceiptExpired, lambda: check_time(receipt, NOW + HOUR))
+    told = {"decidedAt": iso(NOW - 5), "expiresAt": iso(NOW + HOUR)}
+    assert refused.details == told | ({"used": {"at": iso(NOW - 2), "by": "agent:x"}} if use else {})
+    assert refused.message == f"The receipt of {ID} expired at {iso(NOW + HOUR)}; ask again."
+
+
+def test_a_key_that_is_not_trusted_is_named() -> None:
+    other = key_id(public_key(OTHER_SEED))
+    refused = refusal(InvalidReceipt, lambda: check(issued(seed=OTHER_SEED), KEYS, now=NOW))
+    assert refused.details == {"keyId": other}
+    assert other in refused.message
+
+
+@pytest.mark.parametrize(("behind", "right"), [(300_000_000, True), (300_000_001, False)])
+def test_a_clock_may_be_five_minutes_behind(behind: int, *, right: bool) -> None:
+    receipt = issued()
+    if right:
+        check(receipt, KEYS, now=receipt.issued_at - behind)
+    else:
+        refusal(InvalidReceipt, lambda: check(receipt, KEYS, now=receipt.issued_at - behind))
+
+
+def test_a_receipt_may_be_issued_in_the_moment_of_the_decision_and_be_good_for_a_microsecond() -> None:
+    check(issued(issued_at=APPROVAL.decided_at, expires_at=APPROVAL.decided_at + 1), KEYS, now=APPROVAL.decided_at)

@@ -1,0 +1,50 @@
+"""What somebody may keep as a view, and what is kept of it."""
+
+import pytest
+
+from assent.domain.errors import InvalidRequest
+from assent.domain.saved_views import MOST, SavedView, saved_view
+
+AT = 1_800_000_000_000_000
+
+
+@pytest.mark.parametrize(
+    ("name", "query", "kept"),
+    [
+        ("prod", "tag=prod&mine=1", ("prod", "tag=prod&mine=1")),
+        ("  to do \n", "?tag=prod", ("to do", "tag=prod")),
+        ("x", "", ("x", "")),
+        ("Zölle 🔥", "q=%C3%B6", ("Zölle 🔥", "q=%C3%B6")),
+        ("x", "??a", ("x", "?a")),
+        ("x", "!a~", ("x", "!a~")),
+    ],
+)
+def test_blanks_around_the_name_and_the_question_mark_are_not_kept(
+    name: str, query: str, kept: tuple[str, str]
+) -> None:
+    assert saved_view(name, query, at=AT) == SavedView(*kept, AT)
+
+
+def test_a_name_has_sixty_characters_at_most_and_a_query_two_thousand() -> None:
+    view = saved_view(" " + "n" * 60 + " ", "?" + "q" * 2_000, at=AT)
+    assert (len(view.name), len(view.query)) == (60, 2_000)
+
+
+@pytest.mark.parametrize("name", ["", " ", "\n", "n" * 61, "a\nb", "a\u200bb", "a\x00", "a\u202eb", "a\ud800"])
+def test_a_name_that_cannot_be_read_is_refused(name: str) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        saved_view(name, "tag=x", at=AT)
+    what = "must be 1 to 60 characters that can be seen"
+    assert refused.value.details == {"errors": [{"pointer": "/name", "detail": what}]}
+
+
+@pytest.mark.parametrize("query", ["q" * 2_001, "a b", "a#b", "#", "a\n", "ö", "a\x7f", "a\x00", "\ud800", " "])
+def test_a_query_that_is_no_part_of_an_address_is_refused(query: str) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        saved_view("x", query, at=AT)
+    what = "must be the part of an address behind the question mark, 2000 characters at most"
+    assert refused.value.details == {"errors": [{"pointer": "/query", "detail": what}]}
+
+
+def test_there_is_room_for_fifty_of_one_person() -> None:
+    assert MOST == 50

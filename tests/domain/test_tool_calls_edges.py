@@ -1,0 +1,159 @@
+"""A tool call to the letter: its digest and key, what fits where, and what is shown of it."""
+
+import hashlib
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from assent.domain.tool_calls import ToolCall, Verdict, edited, ended, misfits, refused
+
+CALL = ToolCall(door="langgraph", tool="deploy", arguments={"b": 1, "a": "é"}, thread="t-1", call_id="c-1")
+
+
+def sha(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+DIGEST = sha('assent-tool-call/1\n{"arguments":{"a":"é","b":1},"tool":"deploy"}')
+
+
+def test_the_digest_and_the_key_are_the_same_in_every_version() -> None:
+    """An agent that was updated while people thought must still find its question."""
+    assert CALL.digest == DIGEST
+    whole = f'["langgraph","t-1","c-1","{DIGEST}"]'
+    assert CALL.key == f"langgraph-{sha(whole)}"
+
+
+def test_the_digest_is_of_the_tool_and_its_arguments_alone() -> None:
+    other = ToolCall(door="x", tool="deploy", arguments=CALL.arguments, thread="y", call_id="z", description="w")
+    assert other.digest == CALL.digest
+
+
+def test_a_call_says_nothing_that_it_was_not_told() -> None:
+    assert (CALL.editable, CALL.description) == ((), "")
+    assert Verdict(approved=True, reason="Yes.").arguments == {}
+
+
+def test_a_key_begins_with_forty_characters_of_its_door() -> None:
+    key = replace(CALL, door="d" * 60).key
+    assert key.startswith(f"{'d' * 40}-")
+    assert len(key) == 40 + 1 + 64
+    assert replace(CALL, door="Claude Code").key.startswith("claude-code-")
+
+
+@pytest.mark.parametrize(
+    ("thread", "kept"),
+    [
+        *(("x", True), ("xy", True), ("x" * 200, True), ("x" * 201, False), ("", False)),
+        *(("a b", True), ("a\tb", False), ("\x00", False), ("é", True), ("\n" + "x" * 300, False)),
+    ],
+)
+def test_a_thread_is_the_run_where_it_can_be_its_name(thread: str, *, kept: bool) -> None:
+    run = replace(CALL, thread=thread).run_id
+    assert (run == thread) is kept
+    assert 0 < len(run) <= 200
+    assert run.isprintable()
+
+
+def test_a_run_that_is_named_by_a_digest_is_always_named_the_same() -> None:
+    assert replace(CALL, thread="").run_id == "thread-" + sha('""')[:16]
+    assert replace(CALL, thread="a\nb").run_id != replace(CALL, thread="a\nc").run_id
+
+
+def test_a_call_is_asked_about_by_its_name_unless_it_is_described() -> None:
+    assert CALL.question == "Run deploy?"
+    assert replace(CALL, description="Shall 1.4 go out?").question == "Shall 1.4 go out?"
+    assert (CALL.gate, CALL.title) == ("tool.deploy", "deploy")
+
+
+def test_a_title_is_at_most_three_hundred_characters() -> None:
+    assert replace(CALL, tool="x" * 300).title == "x" * 300
+    assert replace(CALL, tool="x" * 301).title == "x" * 300
+
+
+def test_people_are_shown_the_call_as_it_would_be_made() -> None:
+    assert CALL.payload == {
+        "tool": "deploy",
+        "arguments": {"a": "é", "b": 1},
+        "callDigest": DIGEST,
+        "door": "langgraph",
+        "callId": "c-1",
+    }
+
+
+def test_a_refusal_is_two_sentences_and_no_approval() -> None:
+    assert refused("Rejected by olga. \n") == Verdict(approved=False, reason="Rejected by olga. It was not run.")
+
+
+@pytest.mark.parametrize(
+    ("by", "said", "sentence"),
+    [
+        ("olga", " Not today.\n", "Rejected by olga: Not today."),
+        (None, "Not today.", "Rejected: Not today."),
+        ("olga", None, "Rejected by olga, without a reason."),
+        ("olga", "", "Rejected by olga, without a reason."),
+        (None, "\n", "Rejected, without a reason."),
+        ("", None, "Rejected, without a reason."),
+    ],
+)
+def test_a_rejection_names_who_and_why_as_far_as_is_known(by: str | None, said: str | None, sentence: str) -> None:
+    assert ended("released", by=by, said=said) == sentence
+
+
+@pytest.mark.parametrize(
+    ("status", "sentence"),
+    [("expired", "Nobody answered in time."), ("cancelled", "The question was taken back.")],
+)
+def test_what_nobody_decided_names_nobody(status: str, sentence: str) -> None:
+    assert ended(status, by="olga", said="Whatever.") == sentence
+
+
+_JSON = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text() | st.lists(st.integers())
+
+
+@given(_JSON, _JSON)
+def test_a_value_of_the_same_type_fits_and_nothing_fits_everywhere(before: Any, after: Any) -> None:
+    assert misfits({"a": before}, {"a": before}) == []
+    assert misfits({"a": None}, {"a": after}) == []
+    if type(before) is type(after):
+        assert misfits({"a": before}, {"a": after}) == []
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "fits"),
+    [
+        *((1.5, 2, True), (1.5, True, False), (1.5, "2", False), (1.5, None, False)),
+        *((1, 2.0, False), (1, "2", False), (True, 1, False), (False, None, False)),
+        *(("a", None, False), ("a", 1, False), ([], {}, False), ({}, {"a": 1}, True), ([1], [], True)),
+    ],
+)
+def test_a_whole_number_fits_where_a_number_was_and_not_the_other_way(before: Any, after: Any, *, fits: bool) -> None:
+    assert misfits({"a": before}, {"a": after}) == ([] if fits else ["a"])
+
+
+def test_every_misfit_is_named_and_what_was_not_there_is_none() -> None:
+    before = {"a": 1, "b": "x", "c": True}
+    assert misfits(before, {"a": "1", "b": "y", "c": "no", "d": 1}) == ["a", "c"]
+    assert misfits(before, {}) == []
+
+
+@pytest.mark.parametrize(
+    ("edits", "result"),
+    [
+        ({}, {"version": "1.4", "target": "eu"}),
+        ({"version": "1.5"}, {"version": "1.5", "target": "eu"}),
+        ({"target": "us"}, None),
+        ({"ghost": 1}, None),
+        ({"other": 1}, None),
+        ({"version": "1.5", "target": "us"}, None),
+        ({"version": "1.5", "ghost": 1}, None),
+    ],
+)
+def test_only_an_argument_that_is_there_and_may_be_changed_is(edits: Any, result: Any) -> None:
+    """The ghost may be changed by its name, but the call has no such argument."""
+    call = replace(CALL, arguments={"version": "1.4", "target": "eu"}, editable=["version", "ghost"])
+    assert edited(call, edits) == result
+    assert call.arguments == {"version": "1.4", "target": "eu"}

@@ -1,0 +1,171 @@
+"""Events of the outside world: their words, what can be asked of them, and the envelope that others read."""
+
+from enum import StrEnum
+from typing import Any
+
+import pytest
+
+from assent.domain.errors import PatternError
+from assent.domain.patterns import match, parse
+from assent.domain.trigger_events import (
+    EVENT_ATTRIBUTES,
+    MARK,
+    VIEW,
+    WINDOW,
+    Arrived,
+    EventState,
+    TriggerEvent,
+    Trust,
+    envelope,
+    seen,
+    subject_of,
+)
+
+AT = 1_700_000_000_000_000
+SINGLE_TEXTS = [
+    "repo", "branch", "ref", "sha", "before", "actor", "actortype", "action", "conclusion", "title", "url", "source",
+    "type", "subject", "trust", "verified",
+]  # fmt: skip
+LISTS_OF_TEXTS = ["paths", "labels", "tags"]
+NUMBERS = ["attempt", "depth"]
+WORDS: dict[type[StrEnum], list[str]] = {
+    Trust: ["untrusted", "trusted"],
+    EventState: ["received", "matched", "unmatched", "failed"],
+}
+
+
+def arrived(**changes: Any) -> Arrived:
+    given: dict[str, Any] = {"type": "github.push", "key": "github:1", "data": {"number": 7}}
+    return Arrived(**(given | changes))
+
+
+def event(*, told: Arrived | None = None, **changes: Any) -> TriggerEvent:
+    given: dict[str, Any] = {
+        "id": "evt_1", "project": "default", "source_id": "src_1", "source": "github", "correlation_id": "evt_0",
+        "received_at": AT,
+    }  # fmt: skip
+    return TriggerEvent(arrived=told or arrived(), **(given | changes))
+
+
+@pytest.mark.parametrize("kind", WORDS, ids=lambda kind: kind.__name__)
+def test_the_words_are_the_ones_that_databases_and_files_have(kind: type[StrEnum]) -> None:
+    assert set(WORDS[kind]) <= set(kind)
+
+
+def test_a_run_marks_what_it_writes_as_it_did_in_every_release() -> None:
+    """Commits and comments with the mark are out in the world: another one would let loops through."""
+    assert MARK == "assent-run:"
+
+
+def test_equal_bytes_are_the_same_event_for_ten_minutes() -> None:
+    assert WINDOW == 600_000_000
+
+
+def test_what_nobody_said_of_an_event_is_nothing_and_it_is_not_trusted() -> None:
+    least = arrived()
+    assert (least.verified, least.trust) == ("none", Trust.UNTRUSTED)
+    assert (least.view, least.headers, least.marks, least.mark) == ({}, {}, (), None)
+    fresh = event()
+    assert (fresh.state, fresh.duplicates, fresh.depth, fresh.attempts) == (EventState.RECEIVED, 0, 0, 0)
+
+
+def test_an_event_is_the_doing_of_the_first_run_whose_mark_it_carries() -> None:
+    assert arrived(marks=("run_1",)).mark == "run_1"
+    assert arrived(marks=("run_2", "run_1", "run_3")).mark == "run_2"
+
+
+def test_what_is_read_out_of_every_body_has_the_same_names() -> None:
+    assert set(VIEW) == {
+        "repo", "branch", "ref", "sha", "before", "actor", "actortype", "action", "conclusion", "paths", "labels",
+        "title", "url", "attempt", "tags",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("names", "taken", "refused"),
+    [
+        (SINGLE_TEXTS, "exists", ["= 1", "contains 1"]),
+        (LISTS_OF_TEXTS, "contains 'x'", ["= 'x'", "> 1", "startswith 'x'"]),
+        (NUMBERS, "> 1", ["= 'x'", "contains 'x'", "matches 'x'"]),
+        (["data"], ".a.b = 1", ["= 1", " exists"]),
+    ],
+    ids=["texts", "lists", "numbers", "objects"],
+)
+def test_each_attribute_is_asked_for_as_what_it_is(names: list[str], taken: str, refused: list[str]) -> None:
+    for name in names:
+        parse(f"*({name}{'' if taken.startswith('.') else ' '}{taken})", EVENT_ATTRIBUTES)
+        for each in refused:
+            with pytest.raises(PatternError):
+                parse(f"*({name} {each})", EVENT_ATTRIBUTES)
+
+
+def test_nothing_else_can_be_asked_for() -> None:
+    assert set(EVENT_ATTRIBUTES) == {*SINGLE_TEXTS, *LISTS_OF_TEXTS, *NUMBERS, "data"}
+    with pytest.raises(PatternError, match=r"there is no attribute color"):
+        parse("*(color = 'red')", EVENT_ATTRIBUTES)
+
+
+def test_an_event_is_trusted_or_not_and_nothing_between() -> None:
+    for trust in ("trusted", "untrusted"):
+        parse(f"*(trust = '{trust}')", EVENT_ATTRIBUTES)
+    with pytest.raises(PatternError, match=r"trust"):
+        parse("*(trust = 'half')", EVENT_ATTRIBUTES)
+
+
+@pytest.mark.parametrize("trust", Trust)
+def test_how_far_an_event_is_trusted_can_be_asked_for(trust: Trust) -> None:
+    subject = subject_of(event(told=arrived(trust=trust)))
+    assert match(parse(f"github.push(trust = '{trust.value}')", EVENT_ATTRIBUTES), subject) is True
+
+
+def test_everything_that_is_said_of_an_event_can_be_named() -> None:
+    told = arrived(view={"repo": "acme/shop"}, subject="main", verified="bearer", trust=Trust.TRUSTED)
+    assert seen(event(told=told, depth=2)) == {
+        "repo": "acme/shop", "source": "github", "type": "github.push", "subject": "main", "trust": "trusted",
+        "verified": "bearer", "depth": 2, "data": {"number": 7},
+    }  # fmt: skip
+    assert event().type == "github.push"
+
+
+def test_an_envelope_says_everything_that_is_known() -> None:
+    told = arrived(
+        view={"actor": "octocat", "actortype": "bot", "repo": "acme/shop"},
+        subject="acme/shop@main",
+        occurred_at=AT - 1_000_000,
+        verified="hmac-sha256",
+        trust=Trust.TRUSTED,
+        delivery_id="d-1",
+    )
+    assert envelope(event(told=told, causation_id="run_1", depth=1)) == {
+        "specversion": "1.0",
+        "id": "evt_1",
+        "source": "/sources/github",
+        "type": "github.push",
+        "subject": "acme/shop@main",
+        "time": "2023-11-14T22:13:19.000000Z",
+        "datacontenttype": "application/json",
+        "deliveryid": "d-1",
+        "dedupkey": "github:1",
+        "verified": "hmac-sha256",
+        "trust": "trusted",
+        "actor": "octocat",
+        "actortype": "bot",
+        "correlationid": "evt_0",
+        "causationid": "run_1",
+        "depth": 1,
+        "receivedat": "2023-11-14T22:13:20.000000Z",
+        "data": {"number": 7},
+    }
+
+
+def test_an_envelope_says_nothing_of_what_is_not_known() -> None:
+    absent = {"subject", "deliveryid", "actor", "actortype", "causationid"}
+    assert not absent & set(envelope(event()))
+    assert envelope(event(told=arrived(data=None))).keys() == envelope(event()).keys() - {"data"}
+
+
+@pytest.mark.parametrize(
+    ("occurred_at", "time"), [(None, "2023-11-14T22:13:20.000000Z"), (0, "1970-01-01T00:00:00.000000Z")]
+)
+def test_the_time_of_an_envelope_is_when_it_occurred_or_else_when_it_came(occurred_at: int | None, time: str) -> None:
+    assert envelope(event(told=arrived(occurred_at=occurred_at)))["time"] == time

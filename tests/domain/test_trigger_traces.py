@@ -1,0 +1,120 @@
+"""What is kept of how a trigger met an event: as much as is worth keeping, and never another answer."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from assent.domain.trigger_events import Arrived, TriggerEvent, subject_of
+from assent.domain.trigger_traces import looked
+from assent.domain.triggers import Trigger, TriggerState, told, trace
+
+PATTERNS = [
+    "*", "github.*", "github.push", "gitlab.push", "*(branch = 'main')", "github.push(branch = 'main')",
+    "github.push(NOT branch = 'main')", "github.push(branch = 'main' AND labels contains 'bug')",
+    "github.push(branch = 'dev' OR attempt > 1)", "gitlab.*(branch = 'main')", "github.push(data.number = 7)",
+    "github.push(", "", "*(colour = 'red')",
+]  # fmt: skip
+
+
+def happened(kind: str = "github.push", data: Any = None, **view: Any) -> TriggerEvent:
+    arrived = Arrived(type=kind, key="k", data=data, view=view)
+    return TriggerEvent(
+        id="evt_1", project="default", source_id="src_1", source="github", arrived=arrived, correlation_id="evt_1",
+        received_at=1,
+    )  # fmt: skip
+
+
+def trigger(on: str, **changes: Any) -> Trigger:
+    return Trigger(name="fix", on=on, run="fix-ci", **changes)
+
+
+def kept(on: str, event: TriggerEvent | None = None, **changes: Any) -> dict[str, Any]:
+    return looked(trigger(on, **changes), subject_of(event or happened(branch="main")))
+
+
+def test_a_match_is_kept_with_every_part_that_was_asked_for() -> None:
+    assert kept("github.*(branch = 'main' AND NOT attempt > 1)", happened(branch="main", attempt=1)) == {
+        "trigger": "fix",
+        "matched": True,
+        "findings": [
+            {"part": "github.*", "actual": "github.push", "held": True},
+            {"part": "branch = 'main'", "actual": "main", "held": True},
+            {"part": "NOT attempt > 1", "actual": 1, "held": True},
+        ],
+    }
+
+
+def test_a_pattern_of_a_type_alone_is_kept_as_that() -> None:
+    finding = {"part": "github.push", "actual": "github.push", "held": True}
+    assert kept("github.push") == {"trigger": "fix", "matched": True, "findings": [finding]}
+
+
+def test_of_another_type_only_the_type_is_kept() -> None:
+    finding = {"part": "gitlab.*", "actual": "github.push", "held": False}
+    assert kept("gitlab.*(branch = 'main')") == {"trigger": "fix", "matched": False, "findings": [finding]}
+
+
+@pytest.mark.parametrize(
+    ("on", "held"), [("*(branch = 'dev')", False), ("*(title = 'x')", None), ("*(NOT title = 'x')", None)]
+)
+def test_what_does_not_hold_and_what_is_not_known_does_not_match(on: str, *, held: bool | None) -> None:
+    found = kept(on)
+    assert found["matched"] is False
+    assert [each["held"] for each in found["findings"]] == [True, held]
+
+
+def test_a_disabled_trigger_is_not_looked_at() -> None:
+    expected: dict[str, Any] = {"trigger": "fix", "matched": False, "findings": [], "note": "disabled: not looked at"}
+    assert kept("*", state=TriggerState.DISABLED) == expected
+    assert kept("github.push(", state=TriggerState.DISABLED) == expected
+
+
+@pytest.mark.parametrize("state", [TriggerState.ENABLED, TriggerState.SUSPENDED])
+def test_a_suspended_trigger_is_looked_at_for_its_events_queue(state: TriggerState) -> None:
+    assert kept("*", state=state)["matched"] is True
+    assert "note" not in kept("*", state=state)
+
+
+def test_a_pattern_that_cannot_be_read_is_kept_with_what_is_wrong() -> None:
+    found = kept("github.push(", note="Ask Ann.")
+    assert (found["trigger"], found["matched"], found["findings"]) == ("fix", False, [])
+    assert found["problem"].startswith("Line 1, column ")
+
+
+def test_a_trigger_that_cannot_be_read_any_more_says_what_was_noted() -> None:
+    problem = "It cannot be read any more: there is no process fix-ci"
+    expected: dict[str, Any] = {"trigger": "fix", "matched": False, "findings": [], "problem": problem}
+    assert kept("", note="there is no process fix-ci") == expected
+
+
+def test_a_match_that_somebody_writes_on_leaves_the_next_as_it_was() -> None:
+    first = kept("github.push")
+    first["note"] = "started"
+    assert "note" not in kept("github.push")
+
+
+@given(
+    on=st.sampled_from(PATTERNS),
+    kind=st.sampled_from(["github.push", "gitlab.push", "github.release"]),
+    view=st.fixed_dictionaries(
+        {},
+        optional={
+            "branch": st.sampled_from(["main", "dev", 7]),
+            "labels": st.sampled_from([[], ["bug"], "bug"]),
+            "attempt": st.sampled_from([1, 2, "2"]),
+        },
+    ),
+    number=st.sampled_from([None, 7, "7"]),
+)
+def test_what_is_kept_is_what_a_trace_says(on: str, kind: str, view: dict[str, Any], number: Any) -> None:
+    """Where the type is another, only the first finding is kept; nothing else is different."""
+    event = happened(kind, {"number": number}, **view)
+    found, said = kept(on, event), told(trace(trigger(on), event))
+    other = bool(said["findings"]) and said["findings"][0]["held"] is False
+    expected = said | {"findings": said["findings"][:1]} if other else said
+    if on:
+        assert found == expected
+    else:
+        assert (found["matched"], found["findings"]) == (False, [])

@@ -1,0 +1,130 @@
+"""What others wrote is read as what it is: nothing in it hides, turns the line around or covers its neighbours."""
+
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from assent.domain.visible import visible
+
+STYLE, JOINER, KEYCAP = "\ufe0f", "\u200d", "\u20e3"
+ACUTE = "\u0301"
+UNSEEN = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})
+# Format characters that are drawn: Arabic number signs, the end of a verse, marks of Syriac and Kaithi.
+DRAWN = frozenset(map(chr, (*range(0x600, 0x606), 0x6DD, 0x70F, 0x890, 0x891, 0x8E2)))
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "plain", "a\tb\nc", "naïve Zölle", "עברית", "العربية", "ไทย", "हिन्दी", "日本語", "x̂́", "+1 ≠ 2 → 3", "1⃣",
+     "❤️", "☎️ 1", "↔️", "←️", "‼️", "⁉️", "〰️", "1️⃣", "#️⃣", "👩‍💻", "👩🏽‍💻", "👩🏿‍💻", "👩🏻‍💻", "❤️‍🔥", "🏳️‍🌈", "👨‍👩‍👧"],
+)  # fmt: skip
+def test_honest_text_stays_as_it_is(text: str) -> None:
+    assert visible(text) == text
+    assert visible(f"before {text} after") == f"before {text} after"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("a\x00b", "a⟦U+0000⟧b"),
+        ("a\rb", "a⟦U+000D⟧b"),
+        ("a\r\nb\r\n", "a\nb\n"),
+        ("a\n\rb", "a\n⟦U+000D⟧b"),
+        ("\x1b[31mred", "⟦U+001B⟧[31mred"),
+        ("user\u202etxt.exe", "user⟦U+202E⟧txt.exe"),
+        ("pay\u200bpal", "pay⟦U+200B⟧pal"),
+        ("\u2028", "⟦U+2028⟧"),
+        ("\ufeffa", "⟦U+FEFF⟧a"),
+        ("\ud800", "⟦U+D800⟧"),
+        ("a\U000e0041", "a⟦U+E0041⟧"),
+        ("\U0010ffff", "⟦U+10FFFF⟧"),
+        ("\u3164\u2800", "⟦U+3164⟧⟦U+2800⟧"),
+    ],
+)
+def test_what_hides_or_misleads_is_written_out_by_its_number(text: str, shown: str) -> None:
+    assert visible(text) == shown
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        (STYLE, "⟦U+FE0F⟧"),
+        (f"a{STYLE}", "a⟦U+FE0F⟧"),
+        (f"X{STYLE}", "X⟦U+FE0F⟧"),
+        (f"+{STYLE}", "+⟦U+FE0F⟧"),
+        (f"\u207a{STYLE}", "\u207a⟦U+FE0F⟧"),
+        (f"❤a{STYLE}", "❤a⟦U+FE0F⟧"),
+        (f"1{STYLE}a{KEYCAP}", f"1⟦U+FE0F⟧a{KEYCAP}"),
+        (f"❤{STYLE}{STYLE}", "❤\ufe0f⟦U+FE0F⟧"),
+        ("❤\ufe0e", "❤⟦U+FE0E⟧"),
+    ],
+)
+def test_a_style_for_emoji_is_let_through_only_where_it_styles_one(text: str, shown: str) -> None:
+    assert visible(text) == shown
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        (JOINER, "⟦U+200D⟧"),
+        (f"a{JOINER}b", "a⟦U+200D⟧b"),
+        (f"👩{JOINER}", "👩⟦U+200D⟧"),
+        (f"👩{JOINER}b", "👩⟦U+200D⟧b"),
+        (f"👩{JOINER}b👩", "👩⟦U+200D⟧b👩"),
+        (f"a{JOINER}👩", "a⟦U+200D⟧👩"),
+        (f"👩a{JOINER}👩", "👩a⟦U+200D⟧👩"),
+        (f"❤{STYLE}{JOINER}b", "❤\ufe0f⟦U+200D⟧b"),
+        (f"{STYLE}{JOINER}👩", "⟦U+FE0F⟧⟦U+200D⟧👩"),
+        (f"a{STYLE}{JOINER}👩", "a⟦U+FE0F⟧⟦U+200D⟧👩"),
+        (f"❤{STYLE}{STYLE}{JOINER}👩", "❤\ufe0f⟦U+FE0F⟧⟦U+200D⟧👩"),
+        (f"👩{JOINER}{JOINER}👩", "👩⟦U+200D⟧⟦U+200D⟧👩"),
+        (f"👩{JOINER}{KEYCAP}", f"👩⟦U+200D⟧{KEYCAP}"),
+        ("👩\u200c👩", "👩⟦U+200C⟧👩"),
+    ],
+)
+def test_a_joiner_is_let_through_only_between_two_emoji(text: str, shown: str) -> None:
+    assert visible(text) == shown
+
+
+@pytest.mark.parametrize("tone", ["\U0001f3fb", "\U0001f3fc", "\U0001f3fd", "\U0001f3fe", "\U0001f3ff"])
+def test_an_emoji_of_any_skin_tone_is_joined(tone: str) -> None:
+    assert visible(f"👩{tone}{JOINER}💻") == f"👩{tone}{JOINER}💻"
+
+
+def test_four_marks_stay_on_a_letter_and_those_on_top_are_written_out() -> None:
+    assert visible("e" + ACUTE * 4 + "x") == "e" + ACUTE * 4 + "x"
+    assert visible("e" + ACUTE * 5 + "x") == "e" + ACUTE * 4 + "⟦U+0301⟧x"
+    assert visible("e" + ACUTE * 4 + "\u0300\u20dd") == "e" + ACUTE * 4 + "⟦U+0300⟧⟦U+20DD⟧"
+    assert visible("e" + ACUTE * 5 + "e" + ACUTE * 5).count("⟦U+0301⟧") == 2
+    assert visible(("e" + ACUTE * 3) * 9) == ("e" + ACUTE * 3) * 9
+
+
+@pytest.mark.parametrize(
+    "mark",
+    ["\u0300", "\u036f", "\u0489", "\u0591", "\u061a", "\u064b", "\u0e31", "\u0e3a", "\u0e4e", "\u1ab0", "\u1dff",
+     "\u20d0", "\u20f0", "\ufe20", "\ufe2f"],
+)  # fmt: skip
+def test_a_heap_of_any_kind_of_mark_is_taken_apart(mark: str) -> None:
+    assert visible("a" + mark * 30) == "a" + mark * 4 + f"⟦U+{ord(mark):04X}⟧" * 26
+
+
+def test_whatever_is_not_a_text_is_shown_as_the_text_it_has() -> None:
+    assert visible(12) == "12"
+    assert visible(None) == "None"
+    assert visible(["\u202e"]) == r"['\u202e']"
+
+
+@given(st.text(st.characters(categories=["Cc", "Cf", "Cs", "Co", "Zl", "Zp"])))
+def test_of_what_cannot_be_seen_only_tabs_and_lines_stay(text: str) -> None:
+    left = {mark for mark in visible(text) if unicodedata.category(mark) in UNSEEN}
+    assert left <= {"\t", "\n"} | DRAWN
+
+
+@given(st.text(st.sampled_from(["a", "❤", "👩", "\U0001f3fd", STYLE, JOINER, KEYCAP, ACUTE, "\r", "\n", "\u202e"])))
+def test_text_that_was_written_out_stays_as_it_is(text: str) -> None:
+    once = visible(text)
+    assert visible(once) == once
+    assert "\u202e" not in once
+    assert "\r" not in once

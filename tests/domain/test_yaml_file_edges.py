@@ -1,0 +1,221 @@
+"""Where exactly YAML stops being what we read, and where in the file a person is sent."""
+
+from typing import Any
+
+import pytest
+
+from assent.domain.yaml_file import Place, Unreadable, read
+
+
+def refused(content: bytes) -> Unreadable:
+    with pytest.raises(Unreadable) as caught:
+        read(content)
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("null", None), ("Null", None), ("NULL", None), ("~", None), ("", None), ("nULL", "nULL"), ("nil", "nil"),
+        ("true", True), ("True", True), ("TRUE", True), ("tRUE", "tRUE"), ("truely", "truely"),
+        ("false", False), ("False", False), ("FALSE", False), ("fALSE", "fALSE"),
+        ("0", 0), ("7", 7), ("-7", -7), ("+7", 7), ("007", 7), ("1_000", "1_000"), ("1 000", "1 000"),
+        ("0o17", 15), ("0o18", "0o18"), ("0O17", "0O17"), ("0x1f", 31), ("0XFF", "0XFF"), ("-0x1F", "-0x1F"),
+        ("0b1", "0b1"), ("9" * 30, int("9" * 30)),
+        ("1.5", 1.5), ("-1.5", -1.5), ("+.5", 0.5), (".5", 0.5), ("1.", 1.0), ("1e3", 1000.0), ("1E-1", 0.1),
+        ("-.5e+1", -5.0), ("5.0", 5.0), (".", "."), ("e3", "e3"), ("1e", "1e"), (".nan", ".nan"),
+        ("<<", "<<"), ("< <", "< <"), ("'null'", "null"), ('"true"', "true"), ("'1'", "1"), ("'<<'", "<<"),
+    ],
+)  # fmt: skip
+def test_a_plain_word_is_read_as_the_core_schema_says(text: str, value: Any) -> None:
+    found = read(f"a: {text}\nb:\n  - {text}".encode()).value
+    assert found == {"a": value, "b": [value]}
+    assert type(found["a"]) is type(value)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("!!str 1", "1"), ("!!str true", "true"), ("!!str", ""), ("!!int '7'", 7), ("!!int 0o17", 15),
+        ("!!int 0x1F", 31), ("!!int 010", 10), ("!!float 1", 1.0), ("!!null x", None), ("!!bool TRUE", True),
+        ("!!bool false", False), ("!!map {b: 1}", {"b": 1}), ("!!seq [1]", [1]),
+    ],
+)  # fmt: skip
+def test_a_value_may_say_what_it_is(text: str, value: Any) -> None:
+    found = read(f"a: {text}".encode()).value["a"]
+    assert (found, type(found)) == (value, type(value))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("!!map [1]", "tag:yaml.org,2002:map is nothing that we read"),
+        ("!!seq {b: 1}", "tag:yaml.org,2002:seq is nothing that we read"),
+        ("!!set {b}", "tag:yaml.org,2002:set is nothing that we read"),
+        ("!!omap [b: 1]", "tag:yaml.org,2002:omap is nothing that we read"),
+        ("!!bool yes", "tag:yaml.org,2002:bool is nothing that we read"),
+        ("!!bool ''", "tag:yaml.org,2002:bool is nothing that we read"),
+        ("!!timestamp 2026-11-16", "tag:yaml.org,2002:timestamp is nothing that we read"),
+        ("!!float nan", "tag:yaml.org,2002:float is nothing that we read"),
+        ("!!float -inf", "tag:yaml.org,2002:float is nothing that we read"),
+        ("!mine 1", "!mine is nothing that we read"),
+        ("!!int 0b1", "0b1 is no number that we read"),
+        ("!!int 1.5", "1.5 is no number that we read"),
+        ("!!int ''", " is no number that we read"),
+        ("!!float x", "x is no number that we read"),
+        ("1" * 5_000, "1" * 40 + " is no number that we read"),
+    ],
+)
+def test_what_a_value_says_it_is_must_be_so(text: str, said: str) -> None:
+    error = refused(f"- 1\n- {text}".encode())
+    assert (error.text, error.place) == (said, Place(2, 3))
+    assert str(error) == f"line 2, column 3: {said}"
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("null", {}), ("~", {}), ("[]", []), ("false", False), ("0", 0), ("a", "a")]
+)
+def test_only_nothing_at_all_is_an_empty_mapping(text: str, value: Any) -> None:
+    document = read(text.encode())
+    assert (document.value, document.places) == (value, {"": Place(1, 1)})
+    assert read(b"").places == {}
+
+
+def test_a_byte_order_mark_is_no_part_of_the_text() -> None:
+    assert read("\ufeffa: 1".encode()).value == {"a": 1}
+
+
+def test_a_file_of_a_mebibyte_is_looked_at_and_one_byte_more_is_not() -> None:
+    assert str(refused(b"\xff" * 1_048_576)) == "is not UTF-8 text"
+    error = refused(b"\xff" * 1_048_577)
+    assert (str(error), error.text, error.place) == ("is larger than 1,024 KiB", "is larger than 1,024 KiB", None)
+
+
+def standing_for(values: int) -> bytes:
+    """A list of lists, most of them the same one: 100 values each, the list itself counted, and one for the whole."""
+    whole, rest = divmod(values - 1, 100)
+    last = f", [{', '.join('0' * (rest - 1))}]" if rest else ""
+    return f"[&a [{', '.join('0' * 99)}]{', *a' * (whole - 1)}{last}]".encode()
+
+
+def test_a_file_may_stand_for_a_hundred_thousand_values() -> None:
+    found = read(standing_for(100_000)).value
+    assert len(found) + sum(map(len, found)) + 1 == 100_000
+
+
+def test_a_file_may_not_stand_for_one_value_more() -> None:
+    assert refused(standing_for(100_001)).text == "stands for more than 100,000 values"
+
+
+@pytest.mark.parametrize(("opening", "closing"), [("[", "]"), ("{a: ", "}")])
+def test_fifty_levels_below_the_first_are_read_and_one_more_is_not(opening: str, closing: str) -> None:
+    def nested(levels: int) -> bytes:
+        return f"{opening * levels}1{closing * levels}".encode()
+
+    read(nested(50))
+    error = refused(nested(51))
+    assert (error.text, error.place) == ("is nested more than 50 deep", Place(1, 51 * len(opening) + 1))
+
+
+def test_what_merges_itself_is_nested_too_deeply() -> None:
+    assert refused(b"x: &x {<<: *x}").text == "is nested more than 50 deep"
+    assert refused(b"x: &x {<<: [*x]}").text == "is nested more than 50 deep"
+
+
+def test_what_is_merged_in_lies_one_level_deeper() -> None:
+    read(f"{'[' * 48}{{<<: {{a: 1}}}}{']' * 48}".encode())
+    error = refused(f"{'[' * 49}{{<<: {{a: 1}}}}{']' * 49}".encode())
+    assert error.text == "is nested more than 50 deep"
+
+
+@pytest.mark.parametrize(
+    ("content", "said", "place"),
+    [
+        (b"a: b: c", "mapping values are not allowed here", Place(1, 5)),
+        (
+            b"a: 1\nb: [",
+            "while parsing a flow node, expected the node content, but found '<stream end>'",
+            Place(2, 5),
+        ),
+        (b"- 1\n- *b", "found undefined alias 'b'", Place(2, 3)),
+        (b"a: 1\n? [1]\n: 2", "a key must be a plain word", Place(2, 3)),
+        (b"a: 1\n<<: [{}, 1]", "<< takes a mapping, or a list of mappings", Place(2, 10)),
+        (b"a: 1\n<<:", "<< takes a mapping, or a list of mappings", Place(2, 4)),
+        (b"a: 1\nb: {c: 1,\n c: 2}", "c is there twice, first on line 2", Place(3, 2)),
+        (b"a: \x01", "unacceptable character #x0001: special characters are not allowed", None),
+        (b"[" * 1000, "is nested too deeply", None),
+    ],
+)
+def test_a_refusal_says_why_and_where(content: bytes, said: str, place: Place | None) -> None:
+    error = refused(content)
+    assert (error.text, error.place) == (said, place)
+    assert str(error) == (f"line {place.line}, column {place.column}: {said}" if place else said)
+
+
+@pytest.mark.parametrize("mark", ["\\0", "\\x00", "\\ud800", "\\udbff", "\\udc00", "\\udfff"])
+def test_what_no_database_stores_is_refused_in_values_and_in_keys(mark: str) -> None:
+    for content, place in (
+        (f'a: "b{mark}"', Place(1, 4)),
+        (f'- ["{mark}"]', Place(1, 4)),
+        (f'"b{mark}": 1', Place(1, 1)),
+        (f'a: 1\nb: {{"{mark}": 1}}', Place(2, 5)),
+    ):
+        error = refused(content.encode())
+        assert (error.text, error.place) == ("holds a character that cannot be stored", place)
+
+
+def test_what_lies_right_beside_is_stored() -> None:
+    assert read(b'"\\x01\\ud7ff\\ue000": "\\x01\\ud7ff\\ue000"').value == {"\x01\ud7ff\ue000": "\x01\ud7ff\ue000"}
+
+
+@pytest.mark.parametrize(
+    ("name", "pointer"), [("a", "a"), ("a/b", "a~1b"), ("a~b", "a~0b"), ("~1", "~01"), ("/~/", "~1~0~1"), ("", "")]
+)
+def test_a_key_is_escaped_as_json_pointers_ask(name: str, pointer: str) -> None:
+    assert read(f'"{name}": 1'.encode()).places == {"": Place(1, 1), f"/{pointer}": Place(1, 1)}
+
+
+def test_a_value_stands_at_its_key_and_an_item_where_it_begins() -> None:
+    assert read(b"\na:\n  - 1\n  -   - x\n      - {b: 2}\nc: 3").places == {
+        "": Place(2, 1),
+        "/a": Place(2, 1),
+        "/a/0": Place(3, 5),
+        "/a/1": Place(4, 7),
+        "/a/1/0": Place(4, 9),
+        "/a/1/1": Place(5, 9),
+        "/a/1/1/b": Place(5, 10),
+        "/c": Place(6, 1),
+    }
+
+
+def test_keys_before_and_after_a_merge_are_read() -> None:
+    document = read(b"x: &x {a: 1, b: 1, c: 1}\ny:\n  b: 2\n  <<: *x\n  c: 3\n  d: 4")
+    assert document.value["y"] == {"a": 1, "b": 2, "c": 3, "d": 4}
+    assert {key: each.line for key, each in document.places.items() if key.startswith("/y/")} == {
+        "/y/a": 1,
+        "/y/b": 3,
+        "/y/c": 5,
+        "/y/d": 6,
+    }
+
+
+@pytest.mark.parametrize("merged", ["<<: [*x, *y]", "<<: *x\n  <<: *y"])
+def test_of_all_that_is_merged_in_the_first_counts_and_is_pointed_at(merged: str) -> None:
+    document = read(f"x: &x {{a: {{x: 1}}}}\ny: &y {{a: {{y: 2}}, b: 2}}\nz:\n  {merged}\n".encode())
+    assert document.value["z"] == {"a": {"x": 1}, "b": 2}
+    assert {key: each.line for key, each in document.places.items() if key.startswith("/z/")} == {
+        "/z/a": 1,
+        "/z/a/x": 1,
+        "/z/b": 2,
+    }
+
+
+def test_a_key_replaces_what_was_merged_in_under_its_own_name_only() -> None:
+    document = read(b"x: &x {b: {c: 1}, bb: {c: 1}}\ny:\n  <<: *x\n  b: {d: 2}\n")
+    assert document.value["y"] == {"b": {"d": 2}, "bb": {"c": 1}}
+    assert sorted(key for key in document.places if key.startswith("/y/")) == ["/y/b", "/y/b/d", "/y/bb", "/y/bb/c"]
+    assert document.places["/y/b/d"] == Place(4, 7)
+
+
+def test_a_quoted_sign_of_a_merge_is_a_key_like_any_other() -> None:
+    assert read(b"'<<': 1").value == {"<<": 1}
