@@ -1,6 +1,8 @@
 """What holds for every command there is."""
 
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
@@ -10,17 +12,16 @@ import pytest
 from typer.core import TyperGroup
 from typer.main import get_group
 
-from assent.cli.main import HOMES, LazyCommands, app
+from assent.cli.commands import HOMES
+from assent.cli.main import loaded
 from tests.cli.commands import environment, here, run
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference" / "cli.md"
 
 
 def commands() -> Iterator[tuple[str, Any]]:
-    group = get_group(app)
-    assert isinstance(group, LazyCommands)
     for name in HOMES:
-        found = group.get_command(None, name)
+        found = loaded(name)
         if isinstance(found, TyperGroup):
             yield from ((f"{name} {sub}", command) for sub, command in found.commands.items())
         else:
@@ -41,9 +42,15 @@ def options(command: Any) -> list[str]:
 
 
 def test_every_command_a_module_has_is_reachable() -> None:
-    homes = {home: set(get_group(import_module(home).app).commands) for home in set(HOMES.values())}
+    modules = {home.module for home in HOMES.values()}
+    homes = {each: set(get_group(import_module(each).app).commands) for each in modules}
 
-    assert homes == {home: {name for name in HOMES if HOMES[name] == home} for home in homes}
+    assert homes == {each: {name for name, home in HOMES.items() if home.module == each} for each in modules}
+
+
+@pytest.mark.parametrize("name", HOMES)
+def test_the_list_says_of_a_command_what_its_own_help_says(name: str) -> None:
+    assert HOMES[name].told == loaded(name).help
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -65,10 +72,23 @@ def test_the_reference_names_no_command_that_does_not_exist() -> None:
     assert set(named) == set(COMMANDS)
 
 
-def test_help_lists_every_command() -> None:
+def test_help_lists_every_command_under_its_heading() -> None:
     shown = here("--help").stdout
 
     assert all(re.search(rf"\b{name}\b", shown) for name in HOMES)
+    assert all(home.heading in shown for home in HOMES.values())
+
+
+def test_help_loads_nothing_of_the_server() -> None:
+    code = "import sys; from assent.cli.main import app; app(['--help'], standalone_mode=False); print([*sys.modules])"
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+
+    assert "assent.cli.main" in told
+    assert not re.search(r"'(assent\.app|fastapi|sqlalchemy|httpx2)'", told)
+
+
+def test_who_mistypes_a_command_is_told_what_there_is() -> None:
+    assert "Did you mean 'approve'" in here("aprove").output
 
 
 def test_the_version_is_told() -> None:

@@ -6,10 +6,9 @@ import shlex
 
 import pytest
 import yaml
-from typer.main import get_group
 
 from assent.app import Assent
-from assent.cli.main import app
+from assent.cli.main import loaded
 from assent.domain.routes_file import _KEYS
 from assent.services.configuration import _CHANNEL_KEYS
 from assent.settings import Settings
@@ -43,10 +42,9 @@ def test_every_example_of_the_file_can_be_used(sqlite_settings: Settings, monkey
 
 
 def test_every_command_exists_with_its_options() -> None:
-    group = get_group(app)
     for text in every("sh"):
         for line in filter(re.compile("assent ").match, re.sub(r"\\\n", "", text).splitlines()):
             name, command, *given = shlex.split(line.removeprefix("assent "))
-            found = group.get_command(None, name).commands[command]  # type: ignore[union-attr,arg-type]
+            found = loaded(name).commands[command]  # type: ignore[union-attr]
             known = {option for param in found.params for option in (*param.opts, *param.secondary_opts)}
             assert {each for each in given if each.startswith("--")} <= known, line

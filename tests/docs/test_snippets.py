@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 import yaml
-from typer.main import get_group
 
-from assent.cli.main import app
+from assent.cli.main import loaded
 from tests.docs.pages import fences, read
 
 PAGES = (
@@ -28,7 +27,8 @@ def commands(page: str) -> Iterator[list[str]]:
 
 def called(words: list[str]) -> tuple[Any, list[str]]:
     """Return the command that these words call, and what is left of them."""
-    command: Any = get_group(app)
+    command: Any = loaded(words[0])
+    words = words[1:]
     while words and hasattr(command, "get_command") and (found := command.get_command(None, words[0])) is not None:
         command, words = found, words[1:]
     return command, words

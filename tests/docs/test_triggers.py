@@ -6,10 +6,9 @@ import shlex
 from pathlib import Path
 
 import pytest
-from typer.main import get_group
 
 from assent.app import setup_of
-from assent.cli.main import app
+from assent.cli.main import loaded
 from assent.domain.triggers_file import _KEYS
 from assent.domain.yaml_file import read as read_yaml
 from assent.services.config_file import PARTS, Given
@@ -58,11 +57,10 @@ def test_every_example_of_the_file_can_be_used(
 
 
 def test_every_command_exists_with_its_options() -> None:
-    group = get_group(app)
     for text in fences(PAGE, "sh"):
         for line in filter(re.compile("assent trigger ").match, text.splitlines()):
             name, command, *given = shlex.split(line.removeprefix("assent "))
-            found = group.get_command(None, name).commands[command]  # type: ignore[union-attr,arg-type]
+            found = loaded(name).commands[command]  # type: ignore[union-attr]
             known = {option for param in found.params for option in param.opts}
             assert {each for each in given if each.startswith("--")} <= known, line
 

@@ -95,8 +95,9 @@ def both(url: str) -> Iterator[list[Settings]]:
 
 @soak("model")
 async def model(url: str, until: float) -> Found:
-    """Model, SQLite and PostgreSQL walk together, once on each core; a new pair of databases for each stretch."""
+    """Model, SQLite and PostgreSQL walk together; a new pair of databases for each stretch."""
     loop = asyncio.get_running_loop()
+    walkers = 2 * (os.cpu_count() or 1)  # each of them waits half of its time for a database
     total = made = 0
     wrong: list[str] = []
 
@@ -108,8 +109,8 @@ async def model(url: str, until: float) -> Found:
             total, made, wrong = total + steps, made + breakpoints, wrong + complaints
             say(f"model: seed {seed}, {steps} steps; {total} steps and {made} breakpoints so far, 0 divergences")
 
-    with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
-        await asyncio.gather(*(go_on(pool) for _ in range(os.cpu_count() or 1)))
+    with ProcessPoolExecutor(walkers, mp_context=get_context("spawn")) as pool:
+        await asyncio.gather(*(go_on(pool) for _ in range(walkers)))
     return Found(
         total, f"{total} steps of a model, SQLite and PostgreSQL side by side, {made} breakpoints, 0 divergences", wrong
     )

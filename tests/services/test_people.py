@@ -1,0 +1,9 @@
+"""What signing in gives away: nothing about who there is."""
+
+from argon2 import PasswordHasher
+
+from assent.services.people import NOBODY
+
+
+def test_to_look_for_nobody_costs_as_much_as_to_check_a_password() -> None:
+    assert not PasswordHasher().check_needs_rehash(NOBODY), "it is made with other parameters than passwords are"
