@@ -29,7 +29,6 @@ SKIPPED = {
 ANSWERS: dict[tuple[str, str], str] = {
     ("B105", "src/assent/channels/slack/api.py"): "a sentence about tokens",
     ("B105", "src/assent/channels/slack/manifest.py"): "the name of a switch",
-    ("B105", "src/assent/cli/main.py"): "the name of a command",
     ("B105", "src/assent/web/account.py"): "a sentence about passwords",
     ("B113", "src/assent/integrations/pydantic_ai.py"): "the requests of an agent, not the library of that name",
     (

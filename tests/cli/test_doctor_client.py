@@ -50,6 +50,13 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any], bool]] = 
     "without permissions, so no dialog": (BLOCKS, BYPASSED, {"event": "PermissionRequest"}, True),
     "another tool's": (BLOCKS, ALLOWED, {"matcher": "Edit|Write"}, True),
     "a matcher that is no pattern": (BLOCKS, ALLOWED, {"matcher": "("}, True),
+    "turned around by the shell": (BLOCKS | {"shell line": "", "before": "!"}, ALLOWED, {}, True),
+    "passed by where it is not installed": (
+        BLOCKS | {"shell line": "", "before": "command -v nosuchprogram || exit 0;"},
+        ALLOWED,
+        {},
+        True,
+    ),
     "a second line that always succeeds": (BLOCKS | {"shell line": "\nexit 0"}, ALLOWED, {}, True),
 }
 
@@ -59,11 +66,13 @@ def test_a_failing_gate_lets_a_call_through_exactly_where_the_doctor_says_so(
     tmp_path: Path, gate: dict[str, Any], more: dict[str, Any], where: dict[str, Any], *, opens: bool
 ) -> None:
     broken = failing(tmp_path)
-    line = gate.get("shell line")
+    line, before = gate.get("shell line"), gate.get("before", "")
     command = (
-        {"command": f"{broken} hook claude {line}"} if line else {"command": str(broken), "args": ["hook", "claude"]}
+        {"command": str(broken), "args": ["hook", "claude"]}
+        if line is None
+        else {"command": f"{before} {broken} hook claude {line}"}
     )
-    hook = {"type": "command"} | command | {name: value for name, value in gate.items() if name != "shell line"}
+    hook = {"type": "command"} | command | {name: gate[name] for name in gate.keys() - {"shell line", "before"}}
     content = settings(hook, more, **where)
     assert says_it_opens(content) == opens
     assert runs(tmp_path, content) == opens

@@ -12,6 +12,7 @@ from assent.domain.canonical import (
     is_array,
     is_object,
     link,
+    pointer_key,
     pointer_step,
     seal,
     sha256,
@@ -122,3 +123,4 @@ def test_objects_are_dictionaries_and_arrays_are_lists_or_tuples() -> None:
 @pytest.mark.parametrize(("key", "step"), [("a", "a"), ("a/b", "a~1b"), ("~1/~", "~01~1~0"), ("", ""), (3, "3")])
 def test_a_step_of_a_pointer_leads_to_one_key_only(key: str | int, step: str) -> None:
     assert pointer_step(key) == step
+    assert pointer_key(step) == str(key)

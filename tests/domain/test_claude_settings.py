@@ -112,6 +112,7 @@ def test_a_command_is_for_a_shell_unless_its_arguments_are_a_list(found: Hook, w
         (shell("assent hook claude && other"), "assent"),
         (shell("$HOME/bin/assent hook claude"), ""),
         (shell("$RUN assent hook claude"), ""),
+        (shell("command -p assent hook claude"), ""),
         (shell("uv run $HOME/assent hook claude"), "uv"),
         (shell(""), ""),
         (started("assent", "hook", "claude"), "assent"),
@@ -135,7 +136,6 @@ def test_the_program_is_the_one_that_calls_the_gate(found: Hook, program: str) -
         (shell("assent hook claude &&\n true"), False),
         (shell("assent hook claude 2>&1 >log"), False),
         (shell("(assent hook claude)"), False),
-        (shell("a; b | c || assent hook claude"), False),
         (shell("cd /srv\nassent hook claude"), False),
         (shell("assent hook claude || true"), True),
         (shell("assent hook claude; true"), True),
@@ -147,6 +147,9 @@ def test_the_program_is_the_one_that_calls_the_gate(found: Hook, program: str) -
         (shell("(assent hook claude)||true"), True),
         (shell("assent hook claude;(true)"), True),
         (shell("(assent hook claude)\ntrue"), True),
+        (shell("(assent hook claude;)|| :"), True),
+        (shell("(assent hook claude)|(cat)"), True),
+        (shell("case x in x) assent hook claude;; esac"), True),
         (started("assent", "hook", "claude", "--tag", ";"), False),
         (started("assent", "hook", "claude", "||", "true"), False),
         (http(), False),
@@ -154,6 +157,46 @@ def test_the_program_is_the_one_that_calls_the_gate(found: Hook, program: str) -
 )
 def test_a_shell_that_goes_on_behind_the_gate_swallows_its_failure(found: Hook, *, swallows: bool) -> None:
     assert found.swallows_failure is swallows
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "! assent hook claude",
+        "true || assent hook claude",
+        "a; b | c || assent hook claude",
+        "command -v assent >/dev/null || exit 0; assent hook claude",
+        "test -f .off && exit 0; assent hook claude",
+        "[ -f .on ] || exit 0\nassent hook claude",
+        "if test -f .on; then assent hook claude; fi",
+        "while false; do assent hook claude; done",
+        "for each in $FILES; do assent hook claude; done",
+        "case $X in y) assent hook claude;; esac",
+        "trap 'exit 0' EXIT; assent hook claude",
+        "(true)||(assent hook claude)",
+    ],
+)
+def test_a_line_that_may_pass_the_gate_by_or_turn_it_around_is_known(line: str) -> None:
+    assert shell(line).may_be_skipped
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        shell("assent hook claude"),
+        shell("cd /srv && assent hook claude"),
+        shell("cd /srv; A=1 exec assent hook claude"),
+        shell("cat | assent hook claude"),
+        shell("{ assent hook claude && true; }"),
+        shell("assent hook claude || exit 0"),
+        shell("assent hook claude --tag !"),
+        started("assent", "hook", "claude"),
+        started("!", "assent", "hook", "claude"),
+        http(),
+    ],
+)
+def test_what_only_prepares_the_gate_does_not_pass_it_by(found: Hook) -> None:
+    assert not found.may_be_skipped
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,7 @@ def test_there_need_be_no_file(tmp_path: Path) -> None:
     ("pointer", "said"),
     [
         ("/triggers/1/on", "assent.yaml line 7: triggers[1]/on: is wrong"),
-        ("/triggers/1/inputs/a~1b", "assent.yaml line 10: triggers[1]/inputs/a~1b: is wrong"),
+        ("/triggers/1/inputs/a~1b", "assent.yaml line 10: triggers[1]/inputs/a/b: is wrong"),
         ("/triggers/1/inputs/none/0", "assent.yaml line 9: triggers[1]/inputs/none/0: is wrong"),
         ("/triggers/1/once", "assent.yaml line 6: triggers[1]/once: is wrong"),
         ("/routes/0", "routes[0]: is wrong"),

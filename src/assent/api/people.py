@@ -11,7 +11,7 @@ from assent.domain.instants import iso
 from assent.store.people import EVERYWHERE, Person
 from assent.store.transaction import Transaction
 from assent.wire import people as wire
-from assent.wire.common import Handle
+from assent.wire.words import Handle
 
 people = router("people")
 PersonName = Annotated[Handle, Path()]

@@ -13,7 +13,7 @@ from assent.services.secrets import CallbackSecret
 from assent.store.projects import Project
 from assent.store.transaction import Transaction
 from assent.wire import projects as wire
-from assent.wire.common import Handle
+from assent.wire.words import Handle
 
 projects = router("projects")
 ProjectId = Annotated[Handle, Path()]

@@ -16,7 +16,7 @@ from assent.http.addresses import known_id
 from assent.services.route_check import Forecast
 from assent.store.routes import StoredRoute
 from assent.wire import channels as shapes
-from assent.wire.common import Handle
+from assent.wire.words import Handle
 
 routes = router("routes")
 RouteId = Annotated[str, Path(pattern=r"^rt_[0-9a-z]{1,60}$")]

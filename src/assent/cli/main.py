@@ -23,12 +23,25 @@ def loaded(name: str) -> TyperCommand | TyperGroup:
     if name == SPACED:
         return get_group(import_module("assent.cli.breakpoint_commands").spaced)
     # Nothing of what is loaded is thrown away again: to look for it would take a sixth of the time.
+    collects = gc.isenabled()
     gc.disable()
-    home: typer.Typer = import_module(HOMES[name].module).app
-    gc.enable()
+    try:
+        home: typer.Typer = import_module(HOMES[name].module).app
+    finally:
+        if collects:
+            gc.enable()
     found = get_group(home).commands[name]
     assert isinstance(found, TyperCommand | TyperGroup), "made by typer"
     return found
+
+
+class Listed(TyperCommand):
+    """A command as the list tells of it; `resolve_command` puts the real one in its place."""
+
+    def invoke(self, ctx: Any) -> Any:  # noqa: ANN401  # the shape typer calls
+        del ctx
+        msg = f"assent {self.name} was called, but never loaded."
+        raise Internal(msg)
 
 
 class LazyCommands(TyperGroup):
@@ -37,8 +50,8 @@ class LazyCommands(TyperGroup):
     def __init__(self, **given: Any) -> None:  # noqa: ANN401  # what typer gives it
         super().__init__(**given)
         for name, home in HOMES.items():
-            self.add_command(TyperCommand(name, help=home.told, rich_help_panel=home.heading))
-        self.add_command(TyperCommand(SPACED, hidden=True))
+            self.add_command(Listed(name, help=home.told, rich_help_panel=home.heading))
+        self.add_command(Listed(SPACED, hidden=True))
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:  # noqa: ANN401  # the shape typer calls
         name, _, rest = super().resolve_command(ctx, args)

@@ -36,6 +36,11 @@ def pointer_step(key: str | int) -> str:
     return str(key).replace("~", "~0").replace("/", "~1")
 
 
+def pointer_key(step: str) -> str:
+    """Return the key that a step of a JSON pointer stands for."""
+    return step.replace("~1", "/").replace("~0", "~")
+
+
 def strict_loads(body: bytes) -> Json:
     """Parse JSON as both databases and every browser will read it, or raise MalformedJson.
 

@@ -29,6 +29,11 @@ class Place:
         return replace(self, pointer="".join([self.pointer or "", *(f"/{pointer_step(key)}" for key in keys)]))
 
 
+def number(value: float) -> str:
+    """Write a number as a person would."""
+    return str(value) if isinstance(value, int) else f"{value:g}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
     """One thing that was looked at: what is the matter with it, or that nothing is."""

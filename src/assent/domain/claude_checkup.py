@@ -16,6 +16,7 @@ from assent.domain.checkup import (
     effective,
     fine,
     items,
+    number,
     problem,
     split,
     texts,
@@ -122,7 +123,7 @@ def _gate_findings(hook: Hook, documents: Sequence[Document], machine: Machine) 
     found += _http_rules(hook, documents)
     yield from found
     if not found:
-        waits = f"waits up to {hook.timeout} s for an answer"
+        waits = f"waits up to {number(hook.timeout)} s for an answer"
         yield fine("gate", hook.place, f"The gate on {hook.event} blocks when it fails, and {waits}.")
 
 
@@ -156,6 +157,10 @@ def _swallowed(hook: Hook, _: Machine) -> Iterator[Finding]:
         what = "The shell goes on after the gate has failed, and Claude Code takes the end of the line for a success."
         todo = f"Let the line end with the gate, without ||, ; or |; {INSTALL}."
         yield problem("hook-swallowed", hook.place.at("command"), what, todo)
+    if hook.may_be_skipped:
+        what = "Something before the gate may end the line well without asking it, or turn its answer around."
+        todo = f"Let nothing stand before the gate but cd and variables, joined by &&; {INSTALL}."
+        yield problem("hook-skipped", hook.place.at("command"), what, todo)
 
 
 def _timeout(hook: Hook, _: Machine) -> Iterator[Finding]:
@@ -163,7 +168,8 @@ def _timeout(hook: Hook, _: Machine) -> Iterator[Finding]:
         given = "timeout" in hook.settings
         place = hook.place.at("timeout") if given else hook.place
         ends = "gives up after" if given else "is not told how long to wait, and gives up after"
-        what = f"People have {hook.ttl} s to answer, but Claude Code {ends} {hook.timeout} s: later answers are lost."
+        over = f"{ends} {number(hook.timeout)} s"
+        what = f"People have {hook.ttl} s to answer, but Claude Code {over}: later answers are lost."
         yield problem("hook-timeout", place, what, f'Set "timeout" to more than {hook.ttl}, in seconds; {INSTALL}.')
 
 

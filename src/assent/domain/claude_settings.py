@@ -23,7 +23,10 @@ _VARIABLE = re.compile(r"\$\{([A-Z_][A-Z0-9_]*)\}|\$([A-Z_][A-Z0-9_]*)")
 # What lets a shell go on, with an end of its own, after the command before it has failed.
 _GOES_ON = frozenset({"||", ";", "|", "&", "|&"})
 _BETWEEN_COMMANDS = re.compile(r"[();|&]+")
+_OPERATOR = re.compile(r"\|\||&&|\|&|[;|&]")
 _OF_SHELL = frozenset({"exec", "command", "!", "{", "if", "then"})
+# What lets a shell pass a gate by, end before it, or turn its answer around.
+_DECIDES = frozenset({"!", "if", "while", "until", "for", "case", "select", "exit", "return", "trap"})
 # The end of a line ends a command; behind && or a pipe the command goes on.
 _END_OF_LINE = re.compile(r"(?<![&|\s])\s*\n")
 _NO_PATTERN = (re.error, OverflowError, RecursionError)
@@ -70,11 +73,17 @@ class Hook:
     def program(self) -> str:
         """What is started; nothing where only a shell could tell."""
         words = _last_command(self.words[: self._at + 1]) if self.by_shell else self.words
-        return words[0] if words and "$" not in words[0] else ""
+        return words[0] if words and "$" not in words[0] and not words[0].startswith("-") else ""
 
     @property
     def swallows_failure(self) -> bool:
-        return self.by_shell and any(word.strip("()") in _GOES_ON for word in self.words[self._at :])
+        return self.by_shell and any(each in _GOES_ON for word in self.words[self._at :] for each in _operators(word))
+
+    @property
+    def may_be_skipped(self) -> bool:
+        """Whether a line may end well though the gate was not asked, or said no."""
+        before = self.words[: self._at]
+        return self.by_shell and any(word in _DECIDES or "||" in _operators(word) for word in before)
 
     @property
     def _at(self) -> int:
@@ -83,7 +92,8 @@ class Hook:
     @property
     def timeout(self) -> float:
         given = self.settings.get("timeout")
-        return given if isinstance(given, int | float) and given > 0 else DEFAULT_TIMEOUT
+        is_number = isinstance(given, int | float) and not isinstance(given, bool)
+        return given if is_number and given > 0 else DEFAULT_TIMEOUT
 
     @property
     def ttl(self) -> int:
@@ -128,6 +138,11 @@ def shell_words(command: str) -> Sequence[str]:
         return list(lexer)
     except ValueError:  # a quote that is never closed
         return command.split()
+
+
+def _operators(word: str) -> Sequence[str]:
+    """Return what stands between commands; several may be run together, with brackets among them."""
+    return _OPERATOR.findall(word) if _BETWEEN_COMMANDS.fullmatch(word) else ()
 
 
 def _last_command(words: Sequence[str]) -> list[str]:

@@ -18,6 +18,7 @@ from assent.domain.checkup import (
     fine,
     is_persons,
     items,
+    number,
     problem,
     same_host,
     texts,
@@ -137,7 +138,9 @@ def _own_timeout(server: Server) -> Iterator[Finding]:
         return
     place = server.place.at("timeout")
     if given < IGNORED_MS:
-        what = f"A timeout of {given} ms is passed over: Claude Code counts in milliseconds, from {IGNORED_MS} on."
+        what = (
+            f"A timeout of {number(given)} ms is passed over: Claude Code counts in milliseconds, from {IGNORED_MS} on."
+        )
         yield warning("mcp-timeout", place, what, f"Take it out, or set it to {SLICE_MS} or more.")
     else:
         yield problem("mcp-timeout", place, _cut_off(given), f"Set it to {SLICE_MS} or more, in milliseconds.")
@@ -152,7 +155,9 @@ def _timeouts(settings: Sequence[Document], machine: Machine) -> Iterator[Findin
 
 
 def _cut_off(limit: float) -> str:
-    return f"A call is cut off after {limit} ms, but one that waits for people may take 50 s: answers are missed."
+    return (
+        f"A call is cut off after {number(limit)} ms, but one that waits for people may take 50 s: answers are missed."
+    )
 
 
 def _lying_tokens(server: Server) -> Iterator[Finding]:

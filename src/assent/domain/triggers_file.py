@@ -40,7 +40,8 @@ def checked(body: Mapping[str, Json]) -> Trigger:
     """Read a trigger, or raise InvalidRequest with the place of what is wrong."""
     for name in body:
         if name not in _KEYS:
-            raise InvalidRequest.at(f"/{name}", f"is not known here; there are {', '.join(sorted(_KEYS))}")
+            what = f"is not known here; there are {', '.join(sorted(_KEYS))}"
+            raise InvalidRequest.at(f"/{pointer_step(name)}", what)
     inputs = body.get("inputs", {})
     if not is_object(inputs):
         raise InvalidRequest.at("/inputs", "must be a mapping of names to values")

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from assent.domain.canonical import Json, is_array, is_object
+from assent.domain.canonical import Json, is_array, is_object, pointer_key
 from assent.domain.errors import AssentError, InvalidRequest
 from assent.domain.yaml_file import LARGEST, Place, Unreadable
 from assent.domain.yaml_file import read as read_yaml
@@ -145,4 +145,5 @@ def shown(pointer: str) -> str:
     _, _, rest = pointer.partition("/")
     part, slash, inside = rest.partition("/")
     number, more, deeper = inside.partition("/")
-    return f"{part}[{number}]{more}{deeper}" if number.isdigit() and part != "sources" else f"{part}{slash}{inside}"
+    read = f"{part}[{number}]{more}{deeper}" if number.isdigit() and part != "sources" else f"{part}{slash}{inside}"
+    return pointer_key(read)

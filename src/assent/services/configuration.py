@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import structlog
 
 from assent.domain.access import Actor, Kind
-from assent.domain.canonical import is_object
+from assent.domain.canonical import is_object, pointer_step
 from assent.domain.errors import AssentError, InvalidRequest
 from assent.domain.routes import Route
 from assent.domain.routes_file import checked, written
@@ -126,7 +126,8 @@ class Configuration:
     def _channel(self, place: str, given: Mapping[str, Any]) -> FileChannel:
         for name in given:
             if name not in _CHANNEL_KEYS:
-                raise InvalidRequest.at(f"/{name}", f"is not known here; there are {', '.join(sorted(_CHANNEL_KEYS))}")
+                what = f"is not known here; there are {', '.join(sorted(_CHANNEL_KEYS))}"
+                raise InvalidRequest.at(f"/{pointer_step(name)}", what)
         settings: object = given.get("settings", {})
         if not is_object(settings):
             raise InvalidRequest.at("/settings", "must be a mapping")

@@ -26,8 +26,8 @@ from assent.store.original import Feedback, Found
 from assent.store.people import Person
 from assent.store.transaction import Transaction
 from assent.wire import breakpoints as wire
-from assent.wire.common import MAX_TTL
 from assent.wire.rules_file import RulesFile
+from assent.wire.words import MAX_TTL
 
 UNKNOWN = "unknown"
 WHY = "assent import"

@@ -6,7 +6,7 @@ from typing import Any
 
 import structlog
 
-from assent.domain.canonical import Json, is_object, pointer_step
+from assent.domain.canonical import Json, is_object, pointer_key, pointer_step
 from assent.domain.errors import AssentError, InvalidRequest
 from assent.domain.triggers import Trigger, TriggerState
 from assent.domain.triggers_file import checked, written
@@ -134,7 +134,7 @@ class TriggerConfiguration:
             raise self._problems.misplaced(*in_place(place, error)) from error
 
     def _source(self, place: str, given: Mapping[str, Json]) -> FileSource:
-        name = place.rpartition("/")[2].replace("~1", "/").replace("~0", "~")
+        name = pointer_key(place.rpartition("/")[2])
         checked_name(name)
         kind = given.get("kind", "")
         settings = {key: value for key, value in given.items() if key not in _OWN}

@@ -1,6 +1,6 @@
 """The JSON shapes of checkpoints and proofs; no behaviour."""
 
-from assent.wire.common import Strict
+from assent.wire.words import Strict
 
 
 class CheckpointView(Strict):

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from assent.wire.common import DecisionName, Pattern, RuleActionName, Strict
+from assent.wire.words import DecisionName, Pattern, RuleActionName, Strict
 
 Days = Annotated[int, Field(ge=1, le=3650)]
 Examples = Annotated[int, Field(ge=0, le=1000)]

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, StringConstraints
 
-from assent.wire.common import (
+from assent.wire.words import (
     MAX_TTL,
     DecisionName,
     Experts,

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, StringConstraints
 
 from assent.wire.breakpoints import CreateBreakpoint
-from assent.wire.common import Handle, Strict
+from assent.wire.words import Handle, Strict
 
 ChannelName = Annotated[str, StringConstraints(min_length=1, max_length=60, pattern=r"^[a-z0-9][a-z0-9_.-]*$")]
 ChannelType = Annotated[str, StringConstraints(min_length=1, max_length=40, pattern=r"^[a-z0-9_-]+$")]

@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from assent.wire.common import Strict
+from assent.wire.words import Strict
 
 DeliveryState = Literal["pending", "sending", "sent", "answered", "superseded", "dead"]
 

@@ -1,6 +1,6 @@
 """What was decided at a gate."""
 
-from assent.wire.common import DecisionName, StatusName, StrategyName, Strict
+from assent.wire.words import DecisionName, StatusName, StrategyName, Strict
 
 
 class HistoryEntry(Strict):

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field, StringConstraints
 
-from assent.wire.common import Handle, RoleName, Strict, Title
+from assent.wire.words import Handle, RoleName, Strict, Title
 
 
 class CreatePerson(Strict):

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from assent.wire.common import MAX_RETENTION, MAX_TTL, Handle, Strict, Tag, Title
+from assent.wire.words import MAX_RETENTION, MAX_TTL, Handle, Strict, Tag, Title
 
 
 class CreateProject(Strict):

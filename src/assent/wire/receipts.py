@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from assent.wire.common import Sha256, Strict
+from assent.wire.words import Sha256, Strict
 
 
 class ApproverView(Strict):

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import StringConstraints
 
-from assent.wire.common import Strict
+from assent.wire.words import Strict
 
 
 class PlaceHold(Strict):

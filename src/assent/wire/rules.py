@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from assent.wire.backtest import Backtest, Days, Examples, PastBreakpoint
-from assent.wire.common import (
+from assent.wire.words import (
     Experts,
     Gate,
     Moment,

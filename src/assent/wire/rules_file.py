@@ -4,8 +4,8 @@ from typing import Annotated, Literal
 
 from pydantic import StringConstraints
 
-from assent.wire.common import Moment, Note, Pattern, RuleActionName, Strict
 from assent.wire.rules import Place, RuleModeName
+from assent.wire.words import Moment, Note, Pattern, RuleActionName, Strict
 
 Origin = Annotated[str, StringConstraints(max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")]
 

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import StringConstraints
 
-from assent.wire.common import Name, Strict
+from assent.wire.words import Name, Strict
 
 RunStateName = Literal["queued", "running", "suspended", "done", "failed", "cancelled"]
 ProcessName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._-]{0,99}$")]

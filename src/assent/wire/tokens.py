@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from assent.wire.common import MAX_TTL, Gate, Handle, Name, RoleName, Strict
+from assent.wire.words import MAX_TTL, Gate, Handle, Name, RoleName, Strict
 
 
 class CreateToken(Strict):

@@ -1,4 +1,4 @@
-"""What the shapes are made of: names, words and lengths that more than one of them uses."""
+"""What shapes are made of: names, lengths and choices that several share, and how strictly a shape is read."""
 
 from typing import Annotated, Literal
 
