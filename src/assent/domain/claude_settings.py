@@ -92,8 +92,9 @@ class Hook:
     @property
     def timeout(self) -> float:
         given = self.settings.get("timeout")
-        is_number = isinstance(given, int | float) and not isinstance(given, bool)
-        return given if is_number and given > 0 else DEFAULT_TIMEOUT
+        if isinstance(given, bool) or not isinstance(given, int | float):
+            return DEFAULT_TIMEOUT
+        return given if given > 0 else DEFAULT_TIMEOUT
 
     @property
     def ttl(self) -> int:
