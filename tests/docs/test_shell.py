@@ -121,7 +121,9 @@ def test_the_hook_lets_a_push_to_main_through_only_when_it_was_approved(
 def test_the_line_of_cron_runs_only_when_it_was_approved(place: Place, approved: bool) -> None:  # noqa: FBT001
     *settings, line = example(GATE, "cron").splitlines()
     assert [each.partition("=")[0] for each in settings] == ["ASSENT_URL", "ASSENT_TOKEN"]
-    command = line.split(maxsplit=5)[5].replace("/srv/app", str(place.folder))
+    command = (
+        line.split(maxsplit=5)[5].replace("/srv/app", str(place.folder)).replace("/opt/assent/bin/assent", "assent")
+    )
     # As bare an environment as cron's.
     env = {name: place.env[name] for name in ("ASSENT_URL", "ASSENT_TOKEN", "PATH")} | {"HOME": str(place.folder)}
     code, said, shown = place.run("/bin/sh", "-c", command, approved=approved, env=env)

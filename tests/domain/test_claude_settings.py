@@ -261,7 +261,7 @@ def test_an_address_and_headers_are_what_is_text() -> None:
 
 @pytest.mark.parametrize(
     ("given_", "seconds"),
-    [(3600, 3600), (0.5, 0.5), (1, 1), (0, 600), (-1, 600), (-0.5, 600), ("3600", 600), (None, 600), ([], 600)],
+    [(3600, 3600), (0.5, 0.5), (True, 600), (0, 600), (-1, 600), (-0.5, 600), ("3600", 600), (None, 600), ([], 600)],
 )
 def test_a_hook_waits_as_long_as_it_says_or_ten_minutes(given_: Any, seconds: float) -> None:
     assert shell("x", timeout=given_).timeout == seconds
