@@ -139,7 +139,7 @@ def test_what_is_wrong_with_a_gate_is_found(
         {"command": "python", "args": ["-m", "assent", "hook", "claude"]},
         {"command": "C:\\bin\\assent.exe", "args": ["hook", "claude"]},
         {"once": False, "async": False},
-        {"command": "true || /opt/a@b/assent hook claude", "args": None},
+        {"command": "umask 077; /opt/a@b/assent hook claude", "args": None},
     ],
 )
 def test_a_gate_is_known_by_its_shape_and_nothing_is_made_up(changes: dict[str, Any]) -> None:
