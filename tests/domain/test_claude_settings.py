@@ -136,6 +136,7 @@ def test_the_program_is_the_one_that_calls_the_gate(found: Hook, program: str) -
         (shell("assent hook claude &&\n true"), False),
         (shell("assent hook claude 2>&1 >log"), False),
         (shell("(assent hook claude)"), False),
+        (shell("a; b | c || assent hook claude"), False),
         (shell("cd /srv\nassent hook claude"), False),
         (shell("assent hook claude || true"), True),
         (shell("assent hook claude; true"), True),
