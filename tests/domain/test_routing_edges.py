@@ -1,6 +1,8 @@
-"""Seats: the one that was added for experts nobody carries."""
+"""Seats: the one that was added for experts nobody carries, and who answers in place of others."""
 
-from assent.domain.routing import Directory, Seat, seats_for
+import pytest
+
+from assent.domain.routing import Deputy, Directory, Seat, eligible, in_place_of, seats_for
 
 DIRECTORY = Directory(frozenset({"ann", "bob"}), {"ops": frozenset({"bob"})}, "ann")
 
@@ -21,3 +23,42 @@ def test_nobody_carries_the_owner_where_the_owner_has_left() -> None:
     gone = Directory(frozenset({"bob"}), {}, "ann")
     assert gone.carriers("owner") == frozenset()
     assert DIRECTORY.carriers("owner") == frozenset({"ann"})
+
+
+MANY = Directory(frozenset({"ann", "bob", "cat", "dan"}), {"ops": frozenset({"bob"})}, "ann")
+OPS = Seat("ops")
+
+
+@pytest.mark.parametrize(
+    ("deputies", "allowed"),
+    [
+        ([], {"bob"}),
+        ([Deputy("cat")], {"bob", "cat"}),
+        ([Deputy("cat", "bob")], {"bob", "cat"}),
+        ([Deputy("cat", "dan")], {"bob"}),
+        ([Deputy("cat", "dan"), Deputy("dan")], {"bob", "dan"}),
+        ([Deputy("eve")], {"bob"}),
+        ([Deputy("eve", "bob")], {"bob"}),
+    ],
+    ids=["nobody", "an escalation", "for who was asked", "for somebody else", "one of two", "left", "left, for bob"],
+)
+def test_a_deputy_answers_for_who_was_asked_or_after_an_escalation(deputies: list[Deputy], allowed: set[str]) -> None:
+    assert eligible(OPS, MANY, deputies) == allowed
+
+
+@pytest.mark.parametrize(
+    ("person", "deputies", "whom"),
+    [
+        ("bob", [], ()),
+        ("bob", [Deputy("bob", "cat")], ()),
+        ("cat", [Deputy("cat", "bob")], ("bob",)),
+        ("cat", [Deputy("cat", "bob"), Deputy("dan", "ann"), Deputy("cat", "bob")], ("bob",)),
+        ("cat", [Deputy("cat", "bob"), Deputy("cat", "ann")], ("bob", "ann")),
+        ("cat", [Deputy("cat")], ("ops",)),
+        ("cat", [Deputy("cat"), Deputy("dan", "bob")], ("ops",)),
+    ],
+)
+def test_an_answer_names_whose_place_it_was_given_in(
+    person: str, deputies: list[Deputy], whom: tuple[str, ...]
+) -> None:
+    assert in_place_of(OPS, person, MANY, deputies) == whom
