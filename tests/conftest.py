@@ -1,5 +1,6 @@
 """Both databases for everybody: a test that asks for `node` runs on SQLite and on PostgreSQL."""
 
+import gc
 import os
 import shutil
 import signal
@@ -15,8 +16,10 @@ from assent.app import migrate
 from assent.settings import Settings
 from tests.support.keys import key_reference
 from tests.support.nodes import ManualClock, Node, running_node
+from tests.support.overdue import Overdue
 from tests.support.postgres import Databases, postgres, with_database
 
+gc.disable()  # nothing that is loaded for the tests is thrown away again, see pytest_collection_finish
 hypothesis_settings.register_profile("assent", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 hypothesis_settings.load_profile("assent")
 
@@ -37,8 +40,19 @@ SLOW = (
 """What takes minutes begins first, so that nobody is waited for at the end."""
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Overdue())
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: next((n for n, name in enumerate(SLOW) if item.nodeid.startswith(name)), len(SLOW)))
+
+
+def pytest_collection_finish() -> None:
+    """Keep the collector from walking through thousands of tests and all that they have loaded, again and again."""
+    gc.freeze()
+    gc.enable()
 
 
 # What a test writes needs no disk: a killed process loses nothing of it, and power cuts are made in tests/faults.

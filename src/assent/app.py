@@ -1,4 +1,4 @@
-"""The composition root: builds everything, connects it, starts and drains it."""
+"""The composition root: builds a node, connects its parts, starts and drains them; `front` puts HTTP before it."""
 
 import asyncio
 import contextlib
@@ -6,61 +6,22 @@ import os
 import secrets
 import socket
 import sys
-from collections.abc import AsyncGenerator, Generator, Sequence
+from collections.abc import Generator, Sequence
 from functools import partial
-from importlib.metadata import version
 from pathlib import Path
 
 import sqlalchemy as sa
 import structlog
-from fastapi import FastAPI, Request
-from fastapi.exceptions import RequestValidationError
-from starlette.exceptions import HTTPException
-from starlette.responses import Response
-from starlette.types import ASGIApp
 
-from assent.api.backtest import backtests
-from assent.api.breakpoints import breakpoints
-from assent.api.callbacks import callbacks
-from assent.api.channels import channels
-from assent.api.checkpoints import checkpoints
-from assent.api.claude_hooks import claude_hooks
-from assent.api.deliveries import deliveries
-from assent.api.fastlane import HOT_ROUTES, FastLane
-from assent.api.files import files
-from assent.api.firings import firings
-from assent.api.history import history
-from assent.api.hooks import HookLane, hooks
-from assent.api.openapi import document
-from assent.api.operations import operations
-from assent.api.people import people
-from assent.api.projects import projects
-from assent.api.receipts import receipts
-from assent.api.retention import retention
-from assent.api.routes import routes
-from assent.api.routing import Services
-from assent.api.rules import rules
-from assent.api.rules_file import rules_file
-from assent.api.runs import runs
-from assent.api.sources import sources
-from assent.api.tokens import tokens
-from assent.api.trigger_events import trigger_events
-from assent.api.triggers import triggers
 from assent.channels.tools import Tools
 from assent.clock import SystemClock
-from assent.domain.errors import AssentError, Internal, MethodNotAllowed
 from assent.domain.instants import SECOND
 from assent.engine import queue
 from assent.engine.processes import FolderOfProcesses, LastSeen
 from assent.engine.running import Runner
 from assent.engine.worker import Worker
-from assent.http.auth import Authenticator, Door
-from assent.http.edge import Edge
-from assent.http.limits import RateLimit
-from assent.http.problems import allowed_methods, from_http_exception, from_validation, problem
+from assent.http.auth import Authenticator
 from assent.http.readiness import Readiness
-from assent.http.sessions import Sessions
-from assent.http.views import Rendered
 from assent.http.waiting import Hub
 from assent.ids import TimeOrderedIds
 from assent.keyring import KeyFile, Keyring
@@ -79,14 +40,12 @@ from assent.services.courier import Courier
 from assent.services.delegation import BATCH as DELEGATE_BATCH
 from assent.services.delegation import DelegationService
 from assent.services.delivery import DeliveryService
-from assent.services.event_log import EventLogService
 from assent.services.history import HistoryService
 from assent.services.holding import GIVE_BATCH, HoldingService
 from assent.services.inbox import InboxService
 from assent.services.ingress import Ingress
 from assent.services.links import LinkService
 from assent.services.listening import Listeners
-from assent.services.metrics import MetricsService
 from assent.services.oidc import OidcService
 from assent.services.people import PeopleService
 from assent.services.preferences import PreferenceService
@@ -94,7 +53,6 @@ from assent.services.probing import Prober
 from assent.services.receipts import ReceiptService
 from assent.services.reloading import Reloading, Setup
 from assent.services.retention import PURGE_BATCH, RetentionService
-from assent.services.route_check import RouteCheck
 from assent.services.routes import RouteService
 from assent.services.rules import RuleService
 from assent.services.runs import WAKE_BATCH, RunService
@@ -131,9 +89,6 @@ from assent.store.sqlite import SqliteDatabase, WriteLock, locked_engine, schema
 from assent.store.transaction import Transaction
 from assent.store.trigger_events import SELECT_NEXT_DUE as SELECT_NEXT_TRIGGER
 from assent.telemetry import Metrics, about, tracing
-from assent.web.frame import error_page, wants_page
-from assent.web.pages import Site
-from assent.web.pages import routes as pages
 
 UPKEEP_SECONDS = 2.0
 RECHECK_SECONDS = 10.0
@@ -147,7 +102,6 @@ NEVER_FULL = sys.maxsize
 KEYS_LIFE = 30 * 24 * 3600 * SECOND
 HEARD_LIFE = 31 * 24 * 3600 * SECOND
 """Longer than any channel says the same thing again: Jira does for 30 days."""
-SIGN_INS_PER_MINUTE = 10
 _log = structlog.get_logger()
 
 
@@ -209,7 +163,7 @@ def setup_of(settings: Settings, given: Given, *, base: Path) -> Setup:
 
 
 class Assent:
-    """One node: the database, the services over it, and the application in front."""
+    """One node: the database, the services over it, and what it does by itself."""
 
     def __init__(  # noqa: PLR0915  # a line for each part of the house
         self, settings: Settings, *, clock: Clock | None = None, ids: Ids | None = None, worker: bool = False
@@ -300,52 +254,15 @@ class Assent:
         self.timekeeper = Timekeeper(self.database, self.clock, self._due_jobs(), patient=self._patient)
         self.ingress = Ingress(self.database, SourceTools(resolve, self.clock.now, Path.cwd()), self.clock)
         self.authenticator = Authenticator(self.database, self.clock)
-        self.services = Services(
-            settings=settings,
-            clock=self.clock,
-            ids=self.ids,
-            database=self.database,
-            breakpoints=self.breakpoints,
-            rules=self.rules,
-            backtests=self.backtests,
-            inbox=self.inbox,
-            history=self.history,
-            people=self.people,
-            retention=self.retention,
-            secrets=self.secrets,
-            receipts=self.receipts,
-            checkpoints=self.checkpoints,
-            runs=self.runs,
-            processes=self.processes,
-            deliveries=self.deliveries,
-            channels=self.channels,
-            prober=self.prober,
-            routes=self.routes,
-            route_check=RouteCheck(self.rules),
-            preferences=self.preferences,
-            links=self.links,
-            sources=self.sources,
-            ingress=self.ingress,
-            triggers=self.triggers,
-            triggering=self.triggering,
-            reloading=self.reloading,
-            authenticator=self.authenticator,
-            hub=self.hub,
-            readiness=Readiness(
-                self.database,
-                self.hub,
-                folder=None if settings.database_url else settings.data_dir,
-                min_free_mb=settings.min_free_mb,
-            ),
-            metrics=self.metrics,
-            creates=RateLimit(settings.creates_per_minute, self.clock.now),
-            sign_ins=RateLimit(SIGN_INS_PER_MINUTE, self.clock.now),
-            rendered=Rendered(entries=4_096, largest=16_384),
-            summaries=Rendered(entries=16_384, largest=4_096),
+        self.readiness = Readiness(
+            self.database,
+            self.hub,
+            folder=None if settings.database_url else settings.data_dir,
+            min_free_mb=settings.min_free_mb,
         )
         self.worker = self._worker() if worker else None
         if self.worker is not None:
-            self.services.readiness.worker_is_well = self.worker.is_well
+            self.readiness.worker_is_well = self.worker.is_well
         self._tasks: list[asyncio.Task[None]] = []
 
     def _database(self, ids: Ids) -> tuple[sa.Engine, Database[Transaction]]:
@@ -496,42 +413,6 @@ class Assent:
     async def measure(self) -> None:
         self.metrics.figures(await read_figures(self.database, self.clock.now()))
 
-    def application(self) -> ASGIApp:
-        app = FastAPI(
-            title="Assent",
-            version=version("assent"),
-            description="Agents stop and ask; people answer.",
-            docs_url=None,
-            redoc_url=None,
-            openapi_url="/openapi.json",
-            lifespan=self._lifespan,
-            redirect_slashes=False,
-        )
-        app.router.routes.extend(HOT_ROUTES)
-        for each in (
-            backtests, breakpoints, channels, checkpoints, deliveries, files, history, people, projects, receipts,
-            retention, routes, rules, rules_file, runs, tokens, operations, sources, triggers, trigger_events, firings,
-            claude_hooks,
-        ):  # fmt: skip
-            app.include_router(each)
-        app.router.routes.extend(callbacks(self.answering, self.clock.now))
-        called = hooks(self.ingress, self.clock.now)
-        app.router.routes.extend(called)
-        app.router.routes.extend(pages(self._site()))
-        app.add_exception_handler(AssentError, _domain_error)
-        app.add_exception_handler(RequestValidationError, _validation_error)
-        app.add_exception_handler(HTTPException, _http_error)
-        app.add_exception_handler(Exception, _internal_error)
-        app.openapi = partial(document, app)  # type: ignore[method-assign]
-        lane = HookLane(FastLane(app, self.services), called)
-        edge = Edge(
-            Door(lane, self.authenticator),
-            metrics=self.metrics,
-            access_log=self.settings.access_log,
-            secure=(self.settings.public_url or "").startswith("https://"),
-        )
-        return self.traces.around(edge)
-
     @contextlib.contextmanager
     def _patient(self, job: str) -> Generator[None, None, None]:
         """A background job that fails is logged, counted and tried again."""
@@ -541,60 +422,6 @@ class Assent:
             except Exception:  # noqa: BLE001  # the worker loop
                 self.metrics.job_failed(job)
                 _log.exception("background_job_failed")
-
-    def _site(self) -> Site:
-        sessions = Sessions(
-            self.database,
-            self.people,
-            clock=self.clock,
-            settings=self.settings,
-            sign_ins=self.services.sign_ins,
-        )
-        return Site(
-            clock=self.clock,
-            database=self.database,
-            breakpoints=self.breakpoints,
-            inbox=self.inbox,
-            people=self.people,
-            sessions=sessions,
-            hub=self.hub,
-            ids=self.ids,
-            runs=self.runs,
-            processes=self.processes,
-            creates=self.services.creates,
-            retention=self.retention,
-            events=EventLogService(self.database),
-            checking=self.checking,
-            authenticator=self.authenticator,
-            public_url=self.settings.public_url,
-            oidc=self.oidc,
-            holding=self.holding,
-            triage=self.triage,
-            views=self.views,
-            rules=self.rules,
-            backtests=self.backtests,
-            history=self.history,
-            metrics=MetricsService(self.database),
-            deliveries=self.deliveries,
-            channels=self.channels,
-            prober=self.prober,
-            routes=self.routes,
-            route_check=self.services.route_check,
-            links=self.links,
-            sources=self.sources,
-            ingress=self.ingress,
-            triggers=self.triggers,
-            triggering=self.triggering,
-            reloading=self.reloading,
-            preferences=self.preferences,
-            base_url=self.settings.base_url,
-        )
-
-    @contextlib.asynccontextmanager
-    async def _lifespan(self, _: FastAPI) -> AsyncGenerator[None, None]:
-        await self.start()
-        yield
-        await self.stop()
 
 
 def _touch(tx: Transaction, *, used: Sequence[tuple[str, int]]) -> None:
@@ -606,26 +433,3 @@ def _forget_keys(tx: Transaction) -> int:
     tx.heard.forget(tx.now() - HEARD_LIFE)
     tx.links.forget_offers(tx.now())
     return tx.idempotency.forget(tx.now() - KEYS_LIFE)
-
-
-async def _domain_error(_: Request, error: Exception) -> Response:
-    assert isinstance(error, AssentError), "registered for it"
-    return problem(error)
-
-
-async def _validation_error(_: Request, error: Exception) -> Response:
-    assert isinstance(error, RequestValidationError), "registered for it"
-    return problem(from_validation(error))
-
-
-async def _http_error(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException), "registered for it"
-    found = from_http_exception(error)
-    headers = allowed_methods(request) if isinstance(found, MethodNotAllowed) else None
-    return error_page(found) if wants_page(request) else problem(found, headers)
-
-
-async def _internal_error(request: Request, _: Exception) -> Response:
-    """Answer before Starlette does in plain text; it raises the error again, and the edge logs it."""
-    request_id: str = request.scope["request_id"]
-    return problem(Internal(f"Something went wrong on our side; the log has it under {request_id}."))

@@ -1,21 +1,18 @@
-"""A node as a process: serving until it is told to stop, or only working."""
+"""A node as a process that serves until it is told to stop."""
 
 import asyncio
 import gc
-import signal
 import socket
 from collections.abc import Callable
 from types import FrameType
 
-import structlog
 import uvicorn
 
 from assent.app import Assent
+from assent.front import application
 from assent.http.waiting import Hub
 from assent.settings import Settings
 from assent.telemetry import configure_logging
-
-_log = structlog.get_logger()
 
 
 class DrainingServer(uvicorn.Server):
@@ -47,7 +44,7 @@ def serve(settings: Settings, *, on_ready: Callable[[], None] = lambda: None) ->
     configure_logging(settings.log_format, settings.log_level)
     node = Assent(settings, worker=True)
     config = uvicorn.Config(
-        node.application(),
+        application(node),
         host=settings.host,
         port=settings.port,
         loop="uvloop",
@@ -68,23 +65,3 @@ def serve(settings: Settings, *, on_ready: Callable[[], None] = lambda: None) ->
     gc.freeze()
     gc.set_threshold(20_000, 20, 50)
     DrainingServer(config, node.hub, on_ready).run()
-
-
-def work(settings: Settings, *, on_ready: Callable[[str], None] = lambda _: None) -> None:
-    """Run a worker without HTTP until it is told to stop; tell its id once it takes jobs."""
-    configure_logging(settings.log_format, settings.log_level)
-    asyncio.run(_work(settings, on_ready))
-
-
-async def _work(settings: Settings, on_ready: Callable[[str], None]) -> None:
-    node = Assent(settings, worker=True)
-    told = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, told.set)
-    await node.start()
-    assert node.worker is not None, "asked for above"
-    _log.info("worker_started", worker=node.worker.id)
-    on_ready(node.worker.id)
-    await told.wait()
-    await node.stop()

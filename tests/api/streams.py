@@ -9,6 +9,7 @@ from typing import Any, Self
 
 from starlette.types import Message
 
+from assent.front import application
 from tests.support.nodes import Node
 
 PATIENCE = 30
@@ -29,7 +30,7 @@ class Stream:
     def __init__(self, node: Node, path: str, token: str | None, *, headers: Mapping[str, str] | None = None) -> None:
         bare, _, query = path.partition("?")
         sent = dict(headers or {}) | ({"authorization": f"Bearer {token}"} if token else {})
-        self._app = node.assent.application()
+        self._app = application(node.assent)
         self._scope: dict[str, Any] = {
             "type": "http",
             "asgi": {"version": "3.0"},

@@ -17,6 +17,7 @@ from assent.domain.runs import RunFile
 from assent.domain.secrets import secret
 from assent.domain.trigger_events import Arrived
 from assent.domain.triggers import FiringState
+from assent.front import application
 from assent.services.receiving import receive
 from assent.store.firings import Firing
 from assent.store.transaction import Transaction
@@ -404,7 +405,7 @@ async def world(shared: Node, shared_clock: ManualClock) -> AsyncIterator[World]
     folder = shared.assent.settings.process_folder
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "idle.py").write_text("async def process(inputs, ctx): ...\n")
-    transport = httpx2.ASGITransport(app=shared.assent.application(), client=("203.0.113.9", 4321))
+    transport = httpx2.ASGITransport(app=application(shared.assent), client=("203.0.113.9", 4321))
     async with httpx2.AsyncClient(transport=transport, base_url="http://assent.test", timeout=60) as client:
         node = Node(shared.assent, client)
         owner = await node.token("admin")

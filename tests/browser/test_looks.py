@@ -5,14 +5,13 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import ConsoleMessage, Dialog, Page, Request
 
 from tests.browser.conftest import Opener, World, on_one_database
+from tests.browser.everybody import DESK, PHONE, fits_everybody, nothing_sideways
 from tests.web.corpus import XSS
 
 pytestmark = on_one_database
-PHONE, DESK = 390, 1280
 LONG = "averylongwordwithoutanyplacetobreakit" * 6
 RICH: dict[str, Any] = {
     "agentId": f"agent-{LONG}"[:200],
@@ -126,25 +125,15 @@ def rich(world: World) -> str:
     return f"/breakpoints/{world.create(**RICH)['id']}"
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(("width", "other"), [(PHONE, 320), (DESK, 768)])
 @pytest.mark.parametrize("name", PAGES)
-def test_axe_finds_nothing(world: World, opened: Opener, ann_state: Any, rich: str, name: str, scheme: str) -> None:
-    for width in (DESK, PHONE):
-        state = None if name in SIGNED_OUT else ann_state
-        page = opened(scripts=True, width=width, color_scheme=scheme, storage_state=state).new_page()
-        PAGES[name](page, world, rich)
-        found = Axe().run(page)
-        assert found.violations_count == 0, found.generate_report()
-
-
-@pytest.mark.parametrize("width", [320, PHONE, 768, DESK])
-@pytest.mark.parametrize("name", PAGES)
-def test_nothing_scrolls_sideways(
-    world: World, opened: Opener, ann_state: Any, rich: str, name: str, width: int
+def test_axe_finds_nothing_and_nothing_scrolls_sideways(  # fixtures and parameters
+    world: World, opened: Opener, ann_state: Any, rich: str, name: str, width: int, other: int
 ) -> None:
     page = opened(scripts=True, width=width, storage_state=None if name in SIGNED_OUT else ann_state).new_page()
     PAGES[name](page, world, rich)
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    fits_everybody(page, name, [width])
+    nothing_sideways(page, name, other)
 
 
 def test_what_can_be_pressed_is_large_enough(world: World, opened: Opener, ann_state: Any, rich: str) -> None:

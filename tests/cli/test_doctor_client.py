@@ -6,14 +6,13 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-import claude_agent_sdk
 import pytest
 
 from assent.domain.checkup import Document, Machine, Severity
 from assent.domain.claude_checkup import claude_findings
+from tests.support.claude import CLAUDE
 from tests.support.messages_api import Asked, Turn, has_tool, heard, messages_api
 
-CLAUDE = Path(claude_agent_sdk.__file__).parent / "_bundled" / "claude"
 QUIET = {
     "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
     "DISABLE_AUTOUPDATER": "1",

@@ -14,7 +14,7 @@ from tests.conformance.walk import Diverged, walk
 STEPS = 20_000
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 async def test_the_model_and_both_databases_never_disagree(
     sqlite_settings: Settings, postgres_settings: Settings, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -9,10 +9,10 @@ import pytest
 from argon2 import PasswordHasher, Type
 
 from assent.api.waiting import MAX_WAIT
-from assent.app import SIGN_INS_PER_MINUTE
 from assent.channels.registry import KINDS
 from assent.domain import canonical, draft, grammar
 from assent.domain.instants import SECOND
+from assent.front import SIGN_INS_PER_MINUTE
 from assent.http import edge, sessions
 from assent.outbound import Limits
 from assent.services.people import LINK_LIFE, SESSION_LIFE, TOKEN_LIFE, password_hash

@@ -8,13 +8,11 @@ import sys
 import uuid
 from pathlib import Path
 
-import claude_agent_sdk
-
 from assent.integrations.claude_code_settings import Gate, installed, write
 from tests.doors.kit import ARGUMENTS
+from tests.support.claude import CLAUDE
 from tests.support.messages_api import Asked, Turn, has_tool, heard, messages_api
 
-CLAUDE = Path(claude_agent_sdk.__file__).parent / "_bundled" / "claude"
 ASSENT = Path(sys.executable).with_name("assent")
 TOOLS = Path(__file__).with_name("claude_code_tools.py")
 TOOL = "mcp__door__deploy"

@@ -7,7 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.doors.claude_code_agent import ASSENT, CLAUDE, TOOLS, environment, script
+from tests.doors.claude_code_agent import ASSENT, TOOLS, environment, script
+from tests.support.claude import CLAUDE
 from tests.support.messages_api import messages_api
 
 PROMPT = "mcp__assent__permission_prompt"

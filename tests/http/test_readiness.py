@@ -60,12 +60,12 @@ async def test_a_full_disk_matters_only_where_the_data_is_on_it(node: Node) -> N
 
 
 async def test_a_worker_without_a_sign_of_life_takes_the_node_out(node: Node) -> None:
-    node.assent.services.readiness.worker_is_well = lambda: False
+    node.assent.readiness.worker_is_well = lambda: False
     answer = await node.call("GET", "/readyz")
     assert (answer.status_code, answer.json()["code"]) == (503, "unavailable")
     assert "worker" in answer.json()["detail"]
     assert (await node.call("GET", "/healthz")).status_code == 200
-    node.assent.services.readiness.worker_is_well = lambda: True
+    node.assent.readiness.worker_is_well = lambda: True
     assert (await node.call("GET", "/readyz")).status_code == 200
 
 

@@ -17,7 +17,8 @@ from assent.integrations.claude_code_settings import Gate, installed, write
 from assent.sdk.client import Assent
 from assent.sdk.values import Breakpoint
 from assent.settings import Settings
-from tests.doors.claude_code_agent import ASSENT, CLAUDE, environment
+from tests.doors.claude_code_agent import ASSENT, environment
+from tests.support.claude import CLAUDE
 from tests.support.messages_api import Asked, Turn, has_tool, heard, messages_api
 from tests.support.nodes import prepared, server
 

@@ -12,6 +12,9 @@ from assent.domain.trigger_events import Arrived
 from assent.ports import Watcher
 from assent.sources.tools import SourceTools
 
+PATIENCE = 120.0
+"""Seconds; a hang is an error that shows."""
+
 
 def tools(base: Path = Path()) -> SourceTools:
     return SourceTools(resolve=str, now=lambda: 0, base=base)
@@ -31,6 +34,10 @@ class PlainDesk:
     stolen: int = 0
     """How often another node is first."""
     failing: Exception | None = None
+
+    async def next(self) -> Arrived:
+        """Wait for an event; a source that has given up tells nothing more."""
+        return await asyncio.wait_for(self.told.get(), PATIENCE)
 
     async def tell(self, arrived: Sequence[Arrived], memory: object = None) -> None:
         if self.failing is not None:

@@ -255,7 +255,7 @@ async def test_what_happens_is_told_while_it_is_watched(pair: Pair) -> None:
         for n in range(3):
             pair.work.commit(f"Number {n}")
             pair.work.git("push", "-q", "origin", "main")
-            assert (await pair.desk.told.get()).view["title"] == f"Number {n}"
+            assert (await pair.desk.next()).view["title"] == f"Number {n}"
 
 
 async def test_a_record_stays_until_it_is_stored(pair: Pair) -> None:
@@ -287,7 +287,7 @@ async def test_only_the_events_that_are_wanted_are_told(pair: Pair) -> None:
     pair.work.git("checkout", "-q", "main")
     pair.work.git("merge", "-q", "topic")
     async with watched(source(pair.work, events=["merged"]), pair.desk):
-        assert (await pair.desk.told.get()).type == "git.merged"
+        assert (await pair.desk.next()).type == "git.merged"
     assert pair.desk.told.empty()
     assert git_spool.waiting(pair.work.spool) == []
 
@@ -298,7 +298,7 @@ async def test_what_is_told_is_not_trusted_unless_somebody_says_so(pair: Pair) -
         pair.work.git("push", "-q", "origin", "main")
         given = {"trust": "trusted"} if trust is Trust.TRUSTED else {}
         async with watched(source(pair.work, **given), pair.desk):
-            arrived = await pair.desk.told.get()
+            arrived = await pair.desk.next()
         assert (arrived.trust, arrived.verified) == (trust, "local")
 
 
@@ -314,13 +314,13 @@ async def test_another_node_of_this_machine_waits_for_its_turn(pair: Pair) -> No
         waits = asyncio.create_task(source(pair.work).watch(standby))
         pair.work.commit("Ship it")
         pair.work.git("push", "-q", "origin", "main")
-        assert (await pair.desk.told.get()).view["title"] == "Ship it"
+        assert (await pair.desk.next()).view["title"] == "Ship it"
         assert not standby.begun.is_set()
     await standby.begun.wait()
     assert standby.told.empty()
     pair.work.commit("Ship more")
     pair.work.git("push", "-q", "origin", "main")
-    assert (await standby.told.get()).view["title"] == "Ship more"
+    assert (await standby.next()).view["title"] == "Ship more"
     waits.cancel()
     await asyncio.gather(waits, return_exceptions=True)
 

@@ -29,7 +29,7 @@ queries = st.fixed_dictionaries(
         "limit": st.sampled_from([1, 2, 7, 50, 200]),
     },
     optional={
-        "tags": st.lists(st.sampled_from([*TAGS, "nosuch"]), max_size=3, unique=True).map(tuple),
+        "tags": st.lists(st.sampled_from([*TAGS, "nosuch"]), max_size=4).map(tuple),
         "experts_any": st.lists(st.sampled_from(["ann", "owner", "ghost", "nosuch"]), max_size=2, unique=True).map(
             tuple
         ),
@@ -152,6 +152,19 @@ async def test_there_is_something_of_everything_to_find(node: Node, clock: Manua
     assert {row["status"] for row in found} == set(STATUSES)
     assert len({row["created_at"] for row in found}) < len(found) / 2, "many share a moment"
     assert {row["due_at"] == NEVER for row in found} == {True, False}
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("sort", ["-created", "updated"])
+async def test_as_many_tags_as_there_can_be_are_asked_for_at_once(node: Node, sort: str) -> None:
+    """PostgreSQL took minutes to plan a join for each of them."""
+    tags = tuple(f"tag {n}" for n in range(50))
+    one = await create(node, tags=list(tags))
+    await create(node, tags=list(tags[1:]))
+    for asked, expected in ((tags, [one]), (tags * 2, [one]), ((*tags, "another"), [])):
+        query = Query(project="default", tags=asked, statuses=STATUSES, sort=sort)
+        assert await walked(node, query) == expected
+        assert sum((await node.assent.inbox.reader.counts(query)).values()) == len(expected)
 
 
 async def test_another_projects_breakpoints_are_in_no_list(node: Node, clock: ManualClock) -> None:

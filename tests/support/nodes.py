@@ -19,6 +19,7 @@ import httpx2
 
 from assent.app import Assent, migrate
 from assent.domain.access import Role
+from assent.front import application
 from assent.ids import TimeOrderedIds
 from assent.services.people import NewToken
 from assent.settings import Settings
@@ -103,7 +104,7 @@ async def running_node(settings: Settings, **parts: Any) -> AsyncIterator[Node]:
         await assent.database.write(assent.people.bootstrap)
         # What it does when it starts, it has done: nothing of it happens in the middle of a test.
         await assent.timekeeper.has_looked.wait()
-        transport = httpx2.ASGITransport(app=assent.application(), client=("127.0.0.1", 1234))
+        transport = httpx2.ASGITransport(app=application(assent), client=("127.0.0.1", 1234))
         async with httpx2.AsyncClient(transport=transport, base_url="http://assent.test", timeout=60) as client:
             yield Node(assent, client)
     finally:

@@ -11,6 +11,7 @@ import pytest
 from starlette.types import Receive, Scope, Send
 
 from assent.domain.secrets import secret
+from assent.front import application
 from assent.http.edge import Edge
 from assent.settings import Settings
 from assent.store.transaction import Transaction
@@ -145,14 +146,15 @@ def test_without_an_address_nothing_is_traced(monkeypatch: pytest.MonkeyPatch) -
 
 async def test_without_an_address_nothing_stands_between(sqlite_settings: Settings) -> None:
     async with running_node(sqlite_settings) as node:
-        assert isinstance(node.assent.application(), Edge)
+        assert isinstance(application(node.assent), Edge)
         assert node.assent.traces.traceparent() is None
 
 
 def test_without_an_address_nothing_is_imported(sqlite_settings: Settings) -> None:
     code = (
         "import sys; from pathlib import Path; from assent.app import Assent; from assent.settings import Settings;"
-        f"Assent(Settings(data_dir=Path({str(sqlite_settings.data_dir)!r}))).application();"
+        "from assent.front import application;"
+        f"application(Assent(Settings(data_dir=Path({str(sqlite_settings.data_dir)!r}))));"
         "print([name for name in sys.modules if name.startswith(('opentelemetry.sdk', 'opentelemetry.exporter'))])"
     )
     found = subprocess.run(

@@ -25,9 +25,9 @@ from assent.keyring import UnusableKeys
 from assent.services.config_file import NAME
 from assent.services.people import DEFAULT_PROJECT, NewToken
 from assent.services.reloading import elsewhere, given, read_leniently
-from assent.serving import serve, work
 from assent.settings import FILE, AssentYaml, Secret, Settings, open_to_others
 from assent.store.transaction import Transaction
+from assent.working import work
 
 app = typer.Typer()
 
@@ -53,6 +53,9 @@ def serve_command(
     as_json: Json = False,
 ) -> None:
     """Run a node: API, web pages and worker."""
+    # The API and the pages take a second to load, which no other command should wait for.
+    from assent.serving import serve  # noqa: PLC0415
+
     settings = listening(settings_with(data, host=host, port=port))
     link, agent_token = on_data(settings, _welcome)
     welcome = {"url": settings.base_url, "signInLink": sign_in_link(settings, link), "agentToken": agent_token}

@@ -22,6 +22,8 @@ TYPE = "fs.changed"
 KNOWN = frozenset({"path", "include", "exclude", "quiet", "poll", "catchup"})
 QUIET = "2s"
 LONGEST_QUIET = 3600
+AWAY_SECONDS = 1.0
+"""For how long a folder that is put in the place of another may be away."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +60,7 @@ class FilesSource:
         identity = await asyncio.to_thread(_identity, root)
         known = await self._caught_up(root, desk)
         await desk.watching()
-        while await asyncio.to_thread(_identity, root) == identity:
+        while await _settled_identity(root) == identity:
             paths = await heard.gathered(self._quiet)
             if paths:
                 after = await asyncio.to_thread(snapshots.rescan, root, self._wanted, known.files, paths)
@@ -142,6 +144,15 @@ def _identity(root: Path) -> tuple[int, int]:
         msg = f"There is no folder {root} any more."
         raise FileNotFoundError(msg) from None
     return found.st_dev, found.st_ino
+
+
+async def _settled_identity(root: Path) -> tuple[int, int]:
+    """Which folder it is; where there is none, it may be about to be another one."""
+    try:
+        return await asyncio.to_thread(_identity, root)
+    except FileNotFoundError:
+        await asyncio.sleep(AWAY_SECONDS)
+        return await asyncio.to_thread(_identity, root)
 
 
 def _key(paths: list[str], before: _Known, after: _Known) -> str:

@@ -211,7 +211,7 @@ class Reader:
 
     async def _plan(self, query: Query) -> "Plan":
         """Choose what drives the query: the rarest label, a rare word, or the order itself."""
-        labels = [f"t:{tag}" for tag in query.tags]
+        labels = [f"t:{tag}" for tag in dict.fromkeys(query.tags)]
         if len(labels) > 1:
             counts = [await self._count_label(query, label) for label in labels]
             labels = [label for _, label in sorted(zip(counts, labels, strict=True))]
@@ -322,11 +322,11 @@ def _branch(  # the parts of one statement
     elif plan.rare_word:
         source = RARE_WORD[dialect]
     params |= {f"label_{i}": label for i, label in enumerate(plan.labels)}
-    where += [_has_label(key, f"label_{i}") for i in range(1 if driven_by_label else 0, len(plan.labels))]
+    where += _has_labels(key, [f":label_{i}" for i in range(1 if driven_by_label else 0, len(plan.labels))])
     if query.experts_any:
-        names = ", ".join(f":expert_{i}" for i in range(len(query.experts_any)))
+        names = [f":expert_{i}" for i in range(len(query.experts_any))]
         params |= {f"expert_{i}": f"e:{name}" for i, name in enumerate(query.experts_any)}
-        where.append(_has_label(key, names, many=True))
+        where.append(f"EXISTS (SELECT 1 {_labels(key, names)})")
     where += _plain_filters(query, key, params)
     if query.mine is not None:
         where.append(_mine(query.mine, key, test, params))
@@ -345,12 +345,19 @@ def _branch(  # the parts of one statement
     return f"SELECT {{columns}} FROM {source} WHERE {' AND '.join(where)} {tail}"
 
 
-def _has_label(key: str, names: str, *, many: bool = False) -> str:
-    test = f"IN ({names})" if many else f"= :{names}"
+def _has_labels(key: str, names: Sequence[str]) -> list[str]:
+    """All of them. Counted when they are many: PostgreSQL takes minutes to plan a join for each."""
+    if len(names) > 1:
+        return [f"(SELECT count(*) {_labels(key, names)}) = {len(names)}"]
+    return [f"EXISTS (SELECT 1 {_labels(key, [name])})" for name in names]
+
+
+def _labels(key: str, names: Sequence[str]) -> str:
+    """A row's labels that are among these; it has each at most once."""
+    test = f"= {names[0]}" if len(names) == 1 else f"IN ({', '.join(names)})"
     return (
-        "EXISTS (SELECT 1 FROM assent_labels x"
-        f" WHERE x.project_id = {key}.project_id AND x.label {test} AND x.status = {key}.status"
-        f" AND x.created_at = {key}.created_at AND x.id = {key}.id)"
+        f"FROM assent_labels x WHERE x.project_id = {key}.project_id AND x.label {test}"
+        f" AND x.status = {key}.status AND x.created_at = {key}.created_at AND x.id = {key}.id"
     )
 
 

@@ -1,0 +1,33 @@
+"""A node as a process that only works: no HTTP, and nothing of it is loaded."""
+
+import asyncio
+import signal
+from collections.abc import Callable
+
+import structlog
+
+from assent.app import Assent
+from assent.settings import Settings
+from assent.telemetry import configure_logging
+
+_log = structlog.get_logger()
+
+
+def work(settings: Settings, *, on_ready: Callable[[str], None] = lambda _: None) -> None:
+    """Run a worker without HTTP until it is told to stop; tell its id once it takes jobs."""
+    configure_logging(settings.log_format, settings.log_level)
+    asyncio.run(_work(settings, on_ready))
+
+
+async def _work(settings: Settings, on_ready: Callable[[str], None]) -> None:
+    node = Assent(settings, worker=True)
+    told = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, told.set)
+    await node.start()
+    assert node.worker is not None, "asked for above"
+    _log.info("worker_started", worker=node.worker.id)
+    on_ready(node.worker.id)
+    await told.wait()
+    await node.stop()
