@@ -1,5 +1,6 @@
 """Terms at their limits: every boundary is tried on both sides."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -161,3 +162,23 @@ def test_an_edit_of_nothing_needs_nothing_to_be_editable() -> None:
 
 def test_a_form_without_required_fields_can_be_approved_without_answers() -> None:
     terms(form=field(type="string")).check(Answer(approved=True))
+
+
+ODD, ODD_STEP = "a/b~c", "a~1b~0c"
+"""A name, and how it stands in a JSON pointer."""
+
+
+@pytest.mark.parametrize(
+    ("refuse", "where"),
+    [
+        (lambda: check_form({"properties": {ODD: {}}}), f"/payload/form/properties/{ODD_STEP}"),
+        (lambda: check_answers({"properties": {ODD: {}}, "required": [ODD]}, {}), f"/answers/{ODD_STEP}"),
+        (lambda: check_answers({"properties": {}}, {ODD: 1}), f"/answers/{ODD_STEP}"),
+        (lambda: check_answers({"properties": {ODD: {"type": "string"}}}, {ODD: 1}), f"/answers/{ODD_STEP}"),
+        (lambda: terms().check(Answer(approved=False, edits={ODD: 1})), f"/edits/{ODD_STEP}"),
+    ],
+)
+def test_a_name_with_a_slash_is_one_step_of_its_place(refuse: Callable[[], None], where: str) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        refuse()
+    assert pointer(refused) == where

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from assent.channels.tools import Tools
-from assent.domain.canonical import is_array
+from assent.domain.canonical import is_array, pointer_step
 from assent.domain.errors import InvalidRequest
 from assent.outbound import Transient
 from assent.settings import is_reference
@@ -19,7 +19,7 @@ class Fields:
         self._tools = tools
         for name in settings:
             if name not in known:
-                raise InvalidRequest.at(f"/settings/{name}", f"is not one of {', '.join(sorted(known))}")
+                raise InvalidRequest.at(f"/settings/{pointer_step(name)}", f"is not one of {', '.join(sorted(known))}")
 
     def text(self, name: str) -> str:
         found = self.optional(name)

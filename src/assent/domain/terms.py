@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from assent.domain.canonical import Json, is_array, is_object
+from assent.domain.canonical import Json, is_array, is_object, pointer_step
 from assent.domain.errors import ConfirmationRequired, InvalidRequest
 
 MAX_FIELDS = 50
@@ -75,7 +75,7 @@ class Terms:
             check_answers(self.form, answer.answers)
         for name in answer.edits or ():
             if name not in self.editable:
-                raise InvalidRequest.at(f"/edits/{name}", "may not be edited here")
+                raise InvalidRequest.at(f"/edits/{pointer_step(name)}", "may not be edited here")
         if answer.approved:
             self._check_approval(answer)
 
@@ -98,7 +98,7 @@ def check_form(form: Mapping[str, Json]) -> None:
     if len(properties) > MAX_FIELDS:
         raise InvalidRequest.at("/payload/form/properties", f"has more than {MAX_FIELDS} fields")
     for name, field in properties.items():
-        _check_field(f"/payload/form/properties/{name}", field)
+        _check_field(f"/payload/form/properties/{pointer_step(name)}", field)
     required: list[Json] | None = form.get("required", [])
     if not isinstance(required, list) or any(name not in tuple(properties) for name in required):
         raise InvalidRequest.at("/payload/form/required", "must list names of properties")
@@ -126,15 +126,20 @@ def _refuse_unknown(pointer: str, schema: Mapping[str, Json], known: frozenset[s
         raise InvalidRequest.at(pointer, f"uses {', '.join(unknown)}, which forms do not have")
 
 
+def answer_place(name: str) -> str:
+    """Where the answer to a field of the form stands, as a JSON pointer."""
+    return f"/answers/{pointer_step(name)}"
+
+
 def check_answers(form: Mapping[str, Json], answers: Mapping[str, Json]) -> None:
     properties: Mapping[str, Mapping[str, Json]] = form["properties"]
     for name in form.get("required", ()):
         if name not in answers:
-            raise InvalidRequest.at(f"/answers/{name}", "is required")
+            raise InvalidRequest.at(answer_place(name), "is required")
     for name, value in answers.items():
         if name not in properties:
-            raise InvalidRequest.at(f"/answers/{name}", "is not a field of the form")
-        _check_value(f"/answers/{name}", properties[name], value)
+            raise InvalidRequest.at(answer_place(name), "is not a field of the form")
+        _check_value(answer_place(name), properties[name], value)
 
 
 def _check_value(pointer: str, field: Mapping[str, Json], value: Json) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from assent.channels.registry import KINDS, ChannelKind
 from assent.channels.tools import Tools
 from assent.domain.access import Permission, Principal
-from assent.domain.canonical import Json, is_array, is_object
+from assent.domain.canonical import Json, is_array, is_object, pointer_step
 from assent.domain.errors import Conflict, Forbidden, InvalidRequest, NotFound
 from assent.domain.globs import glob_matches
 from assent.domain.routes_file import CHANNEL_NAME, CHANNEL_NAME_RULE
@@ -225,7 +225,7 @@ def texts(value: Json, pointer: str) -> Iterator[tuple[str, str]]:
         yield pointer, value
     elif is_object(value):
         for name, each in value.items():
-            yield from texts(each, f"{pointer}/{name}")
+            yield from texts(each, f"{pointer}/{pointer_step(name)}")
     elif is_array(value):
         for n, each in enumerate(value):
             yield from texts(each, f"{pointer}/{n}")

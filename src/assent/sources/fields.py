@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from assent.domain import templates
-from assent.domain.canonical import Json, is_array, is_object
+from assent.domain.canonical import Json, is_array, is_object, pointer_step
 from assent.domain.durations import seconds
 from assent.domain.errors import InvalidRequest, Unavailable
 from assent.domain.trigger_events import EVENT_ATTRIBUTES, Trust
@@ -52,7 +52,7 @@ class Fields:
         every = known | COMMON
         for name in settings:
             if name not in every:
-                raise InvalidRequest.at(f"/settings/{name}", f"is not one of {', '.join(sorted(every))}")
+                raise InvalidRequest.at(f"/settings/{pointer_step(name)}", f"is not one of {', '.join(sorted(every))}")
         self.max_bytes = self.number("max_bytes", MAX_BYTES, least=1, most=MOST_BYTES)
         self.per_minute = self.number("per_minute", PER_MINUTE, least=1, most=MOST_PER_MINUTE)
         self.trust = Trust(self.one_of("trust", *Trust))

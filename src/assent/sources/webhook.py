@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from assent.domain import templates
-from assent.domain.canonical import Json, is_array, is_object, strict_loads
+from assent.domain.canonical import Json, is_array, is_object, pointer_step, strict_loads
 from assent.domain.errors import InvalidRequest
 from assent.domain.trigger_events import EVENT_ATTRIBUTES, VIEW, Arrived, Trust
 from assent.ports import Incoming
@@ -160,9 +160,11 @@ def _view_of(fields: Fields) -> dict[str, Json]:
     found = fields.mapping("view")
     for name, value in found.items():
         if name not in VIEW:
-            raise InvalidRequest.at(f"/settings/view/{name}", f"is not one of {', '.join(VIEW)}")
+            raise InvalidRequest.at(f"/settings/view/{pointer_step(name)}", f"is not one of {', '.join(VIEW)}")
         if not isinstance(value, str):
-            raise InvalidRequest.at(f"/settings/view/{name}", "must be a text such as {{ event.data.branch }}")
+            raise InvalidRequest.at(
+                f"/settings/view/{pointer_step(name)}", "must be a text such as {{ event.data.branch }}"
+            )
         templates.check(value, EVENT_ATTRIBUTES, f"/settings/view/{name}")
     return found
 

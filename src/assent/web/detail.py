@@ -13,7 +13,7 @@ from assent.domain import breakpoint as domain
 from assent.domain.access import Permission
 from assent.domain.errors import AlreadyEnded, AssentError, DigestMismatch, InvalidRequest, NotFound
 from assent.domain.instants import from_iso
-from assent.domain.terms import Terms
+from assent.domain.terms import Terms, answer_place
 from assent.http.addresses import known_id
 from assent.http.files import SANDBOX, file_response
 from assent.http.problems import STATUS
@@ -255,7 +255,7 @@ def _at_control(error: InvalidRequest, payload: Mapping[str, Any]) -> Trouble:
     pointer, text = (found[0]["pointer"], found[0]["detail"]) if found else ("", error.message)
     labels = dict(_LABELS)
     for each in forms.inputs(payload["form"], {}) if payload.get("form") else ():
-        labels[f"/answers/{each.name}"] = (each.label, each.id)
+        labels[answer_place(each.name)] = (each.label, each.id)
     label, control = labels.get(pointer, ("", None))
     return Trouble("Not sent yet", f"{label}: {text}" if label else text, control)
 

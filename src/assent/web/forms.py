@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from assent.domain.canonical import MAX_INTEGER, Json, is_object, strict_loads
+from assent.domain.canonical import MAX_INTEGER, Json, is_object, pointer_step, strict_loads
 from assent.domain.errors import AssentError, InvalidRequest
-from assent.domain.terms import Answer
+from assent.domain.terms import Answer, answer_place
 from assent.domain.visible import visible
 
 SHORT_TEXT = 200
@@ -108,7 +108,7 @@ def answers(form: Mapping[str, Any], typed: Mapping[str, str]) -> dict[str, Json
     for n, (name, field) in enumerate(form["properties"].items()):
         text = typed.get(f"field-{n}", "")
         if text:
-            found[name] = _value(f"/answers/{name}", field, text)
+            found[name] = _value(answer_place(name), field, text)
     return found
 
 
@@ -184,7 +184,9 @@ def edited(payload: Mapping[str, Any], typed: Mapping[str, str]) -> dict[str, Js
             try:
                 found[after.name] = strict_loads(after.value.encode())
             except AssentError as error:
-                raise InvalidRequest.at(f"/edits/{after.name}", "must be JSON; put text in quotes") from error
+                raise InvalidRequest.at(
+                    f"/edits/{pointer_step(after.name)}", "must be JSON; put text in quotes"
+                ) from error
     return found or None
 
 

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, StringConstraints
 
 from assent.wire.breakpoints import CreateBreakpoint
-from assent.wire.words import Handle, Strict
+from assent.wire.words import Handle, Moment, Strict
 
 ChannelName = Annotated[str, StringConstraints(min_length=1, max_length=60, pattern=r"^[a-z0-9][a-z0-9_.-]*$")]
 ChannelType = Annotated[str, StringConstraints(min_length=1, max_length=40, pattern=r"^[a-z0-9_-]+$")]
@@ -14,7 +14,6 @@ Length = Annotated[str, StringConstraints(min_length=2, max_length=20, pattern=r
 Target = Annotated[str, StringConstraints(min_length=1, max_length=110, pattern=r"^[^\x00-\x1f\x7f]+$")]
 ChannelNames = Annotated[list[ChannelName], Field(max_length=20)]
 Targets = Annotated[list[Target], Field(min_length=1, max_length=20)]
-Moment = Annotated[str, StringConstraints(max_length=40)]
 WallTime = Annotated[str, StringConstraints(pattern=r"^([01][0-9]|2[0-3]):[0-5][0-9]$")]
 
 

@@ -13,7 +13,7 @@ from assent.channels.slack.text import DIGEST, Block, fits, plain, section, told
 from assent.domain.breakpoint import Breakpoint
 from assent.domain.canonical import MAX_INTEGER, Json, is_array, is_object
 from assent.domain.errors import InvalidRequest
-from assent.domain.terms import Answer
+from assent.domain.terms import Answer, answer_place
 from assent.domain.visible import visible
 
 APPROVING, REJECTING = "assent_approving", "assent_rejecting"
@@ -69,7 +69,7 @@ def filled(asked: Breakpoint, values: Mapping[str, Any], *, approve: bool, diges
     options: Sequence[str] = asked.payload.get("options") or ()
     chosen = _typed(values, OPTION)
     answers = {
-        name: _value(f"/answers/{name}", field, typed)
+        name: _value(answer_place(name), field, typed)
         for n, (name, field) in enumerate(_fields(asked).items())
         if (typed := _typed(values, f"field-{n}"))
     }
@@ -86,7 +86,7 @@ def errors(asked: Breakpoint | None, problems: Mapping[str, str]) -> dict[str, s
     """Return what is wrong by the input it stands at; the comment, which is always there, has what belongs to none."""
     places = {"/option": OPTION, "/comment": COMMENT}
     if asked is not None:
-        places |= {f"/answers/{name}": f"field-{n}" for n, name in enumerate(_fields(asked))}
+        places |= {answer_place(name): f"field-{n}" for n, name in enumerate(_fields(asked))}
     found: dict[str, str] = {}
     for pointer, problem in problems.items():
         place = places.get(pointer, COMMENT)
