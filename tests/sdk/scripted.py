@@ -1,5 +1,6 @@
 """A server that says what it is told to, over a real socket."""
 
+import asyncio
 import contextlib
 import json
 import threading
@@ -8,6 +9,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, ClassVar, TypeAlias
 
+PATIENCE = 120.0
 RESET = None
 """Instead of an answer: the connection is cut."""
 
@@ -33,6 +35,17 @@ class Hang:
 
     came: threading.Event = field(default_factory=threading.Event)
     left: threading.Event = field(default_factory=threading.Event)
+
+    async def client_came(self) -> None:
+        await _heard(self.came)
+
+    async def client_left(self) -> None:
+        await _heard(self.left)
+
+
+async def _heard(event: threading.Event) -> None:
+    # Not for ever: a loop that closes waits for its threads, and no timeout of a test ends that.
+    assert await asyncio.to_thread(event.wait, PATIENCE)
 
 
 Line: TypeAlias = Say | Stream | Hang | None
@@ -105,12 +118,17 @@ class Handler(BaseHTTPRequestHandler):
         del format, args
 
 
+class Server(ThreadingHTTPServer):
+    request_queue_size = 1024
+    """Where it is short, the system turns away some of those who come together, and they may be too late."""
+
+
 @contextlib.contextmanager
 def scripted(script: Sequence[Line]) -> Generator[Scripted, None, None]:
     """Answer one request after the other as the script says; the last line is repeated."""
     heard = list[Heard]()
     handler = type("Told", (Handler,), {"lines": list(script), "heard": heard})
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+    with Server(("127.0.0.1", 0), handler) as server:
         server.daemon_threads = True
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()

@@ -382,7 +382,7 @@ async def test_who_cancels_an_awaited_call_takes_the_question_back() -> None:
     with scripted([Say(201, WHOLE), hang, Say(200, WHOLE | {"status": "cancelled"})]) as fake:
         async with AsyncAssent(fake.url, "t") as client:
             calling = asyncio.create_task(bank.gated_async(client)(5, "ann"))
-            await asyncio.to_thread(hang.came.wait)
+            await hang.client_came()
             calling.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await calling

@@ -100,11 +100,11 @@ async def test_a_cancelled_wait_closes_its_request() -> None:
     with scripted([hang]) as fake:
         async with AsyncAssent(fake.url, "t") as assent:
             waiting = asyncio.create_task(assent.wait(ID))
-            await asyncio.to_thread(hang.came.wait)
+            await hang.client_came()
             waiting.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await waiting
-            await asyncio.to_thread(hang.left.wait)
+            await hang.client_left()
 
     assert len(fake.heard) == 1
 
@@ -114,7 +114,7 @@ async def test_after_a_cancelled_wait_the_client_goes_on() -> None:
     with scripted([hang, Say(200, WHOLE)]) as fake:
         async with AsyncAssent(fake.url, "t") as assent:
             waiting = asyncio.create_task(assent.wait(ID))
-            await asyncio.to_thread(hang.came.wait)
+            await hang.client_came()
             waiting.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await waiting
@@ -127,7 +127,7 @@ async def test_a_hundred_waits_share_a_client_without_waiting_for_each_other() -
         async with AsyncAssent(fake.url, "t") as assent:
             waits = [asyncio.create_task(assent.wait(ID)) for _ in hangs]
             for each in hangs:
-                await asyncio.to_thread(each.came.wait)
+                await each.client_came()
             assert (await assent.get(ID)).id == ID
             for wait in waits:
                 wait.cancel()
