@@ -78,6 +78,18 @@ def test_tests_wait_on_signals() -> None:
     assert {each.partition(":")[0] for each in asleep} == set(MAY_SLEEP), asleep
 
 
+def test_no_thread_of_a_test_waits_without_an_end() -> None:
+    """A loop that closes waits for its threads, and no timeout of a test ends that."""
+    endless = [
+        f"{name_of(path)}:{call.lineno}"
+        for path in TESTS
+        for call in calls(path)
+        if called(call).rpartition(".")[2] == "to_thread"
+        and [ast.unparse(each).rpartition(".")[2] for each in call.args] == ["wait"]
+    ]
+    assert endless == []
+
+
 def test_a_tests_name_is_a_claim() -> None:
     names = [
         f"{name_of(path)}: {node.name}"
