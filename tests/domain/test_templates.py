@@ -109,6 +109,8 @@ def test_every_place_in_a_text_is_found_with_its_path() -> None:
         Hole("event.paths[0]", ("paths", 0)),
     ]
     assert holes("no place at all, not even { here }", FEW) == []
+    assert holes("}{{ event.repo }}}", FEW) == [Hole("event.repo", ("repo",))]
+    assert fill("}{{ event.repo }}}", {"repo": "shop"}) == "}shop}"
 
 
 @pytest.mark.parametrize(

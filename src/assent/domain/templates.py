@@ -26,8 +26,8 @@ class Hole:
 
 def holes(text: str, attributes: Attributes) -> list[Hole]:
     """Return the places in a text; raises ValueError, whose text says what is wrong with it."""
-    left = _HOLE.sub("", text)
-    if "{{" in left or "}}" in left:
+    around = _HOLE.split(text)[::2]
+    if any("{{" in part or "}}" in part for part in around):
         msg = "has a {{ or }} without its other half"
         raise ValueError(msg)
     return [_hole(found, attributes) for found in _HOLE.findall(text)]
