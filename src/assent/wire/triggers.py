@@ -13,7 +13,7 @@ EventPattern = Annotated[str, StringConstraints(min_length=1, max_length=4000)]
 Process = Annotated[str, StringConstraints(min_length=1, max_length=120)]
 Template = Annotated[str, StringConstraints(min_length=1, max_length=500)]
 Length = Annotated[str, StringConstraints(min_length=2, max_length=20, pattern=r"^[0-9dhms]+$")]
-Note = Annotated[str, StringConstraints(min_length=1, max_length=500)]
+Remark = Annotated[str, StringConstraints(min_length=1, max_length=500)]
 Enabled = bool | Literal["suspended"]
 EventStateName = Literal["received", "matched", "unmatched", "failed"]
 FiringStateName = Literal["held", "started", "skipped", "dead"]
@@ -111,7 +111,7 @@ class TriggerFields(Strict):
     max_depth: Annotated[int, Field(ge=0, le=20)] | None = None
     agent_id: Name | None = None
     enabled: Enabled | None = None
-    note: Note | None = None
+    note: Remark | None = None
 
 
 class CreateTrigger(TriggerFields):
@@ -126,7 +126,7 @@ class ChangeTrigger(TriggerFields):
 
 
 class SuspendTrigger(Strict):
-    because: Note | None = None
+    because: Remark | None = None
 
 
 class TriggerBody(Strict):
