@@ -1,4 +1,4 @@
-"""A node as a process that only works: no HTTP, and nothing of it is loaded."""
+"""A node as a process that only works: neither the API nor the pages are loaded."""
 
 import asyncio
 import signal

@@ -87,6 +87,15 @@ def test_help_loads_nothing_of_the_server() -> None:
     assert not re.search(r"'(assent\.app|fastapi|sqlalchemy|httpx2)'", told)
 
 
+@pytest.mark.parametrize("name", ["token", "audit", "secrets", "worker", "migrate", "backup", "import"])
+def test_a_command_on_the_data_loads_neither_api_nor_pages(name: str) -> None:
+    code = f"import sys; from assent.cli.main import loaded; loaded({name!r}); print([*sys.modules])"
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+
+    assert "'assent.app'" in told
+    assert not re.search(r"'(fastapi|uvicorn|assent\.front|assent\.(api|web)\.\w+)'", told)
+
+
 def test_who_mistypes_a_command_is_told_what_there_is() -> None:
     assert "Did you mean 'approve'" in here("aprove").output
 

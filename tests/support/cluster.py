@@ -12,6 +12,8 @@ from pathlib import Path
 
 import psycopg
 
+STILL_IN_USE = b"is still in use"
+
 
 class Cluster:
     def __init__(self, command: Sequence[str], url: str, log: Path) -> None:
@@ -22,14 +24,19 @@ class Cluster:
 
     def start(self) -> None:
         """Start, and wait until it takes connections; after a crash PostgreSQL replays its log first."""
-        with self._log.open("ab") as log:
-            # Our own child: what nobody collects after its death would look alive to the next one.
-            self._postmaster = subprocess.Popen(self._command, stdout=log, stderr=log)
         deadline = time.monotonic() + 300
-        while time.monotonic() < deadline and self._postmaster.poll() is None:
-            with contextlib.suppress(psycopg.OperationalError), psycopg.connect(self.url, connect_timeout=5):
-                return
-            time.sleep(0.02)
+        while time.monotonic() < deadline:
+            begin = self._log.stat().st_size if self._log.exists() else 0
+            with self._log.open("ab") as log:
+                # Our own child: what nobody collects after its death would look alive to the next one.
+                self._postmaster = subprocess.Popen(self._command, stdout=log, stderr=log)
+            while time.monotonic() < deadline and self._postmaster.poll() is None:
+                with contextlib.suppress(psycopg.OperationalError), psycopg.connect(self.url, connect_timeout=5):
+                    return
+                time.sleep(0.02)
+            # A child of the last one that was born while it was killed notices in its own time.
+            if STILL_IN_USE not in self._log.read_bytes()[begin:]:
+                break
         msg = f"PostgreSQL did not start: {self._log.read_text()[-2000:]}"
         raise RuntimeError(msg)
 

@@ -1,16 +1,12 @@
 """Checkpoints over all events, and proofs from them: for auditors."""
 
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import Query
 
 from assent.api.routing import Who, With, router
-from assent.domain.checkpoints import verifier_key
-from assent.domain.instants import iso
-from assent.domain.receipts import spelt
-from assent.services.checkpoints import Consistency, Inclusion
-from assent.store.checkpoints import CheckpointKey, StoredCheckpoint
+from assent.http.bodies import checkpoint_body, consistency_body, inclusion_body, key_body
 from assent.wire import audit as wire
 
 checkpoints = router("audit")
@@ -52,50 +48,3 @@ async def get_consistency(
 ) -> wire.ConsistencyView:
     use_case = partial(services.checkpoints.consistency, first=first, second=to, by=who)
     return wire.ConsistencyView.model_validate(consistency_body(await services.database.read(use_case)))
-
-
-def checkpoint_body(each: StoredCheckpoint) -> dict[str, Any]:
-    return {
-        "number": each.number,
-        "size": each.size,
-        "root": each.root,
-        "at": iso(each.at),
-        "keyId": each.key_id,
-        "note": each.note,
-    }
-
-
-def key_body(each: CheckpointKey) -> dict[str, Any]:
-    return {
-        "keyId": each.key_id,
-        "origin": each.origin,
-        "publicKey": spelt(each.public),
-        "verifierKey": verifier_key(each.origin, each.public),
-        "createdAt": iso(each.created_at),
-        "createdBy": each.created_by,
-        "retiredAt": iso(each.retired_at) if each.retired_at is not None else None,
-    }
-
-
-def inclusion_body(found: Inclusion) -> dict[str, Any]:
-    return {
-        "checkpoint": checkpoint_body(found.checkpoint),
-        "events": [
-            {
-                "seq": each.leaf.seq,
-                "position": each.leaf.position,
-                "hash": each.leaf.hash,
-                "path": [spelt(part) for part in each.path],
-            }
-            for each in found.events
-        ],
-        "waiting": found.waiting,
-    }
-
-
-def consistency_body(found: Consistency) -> dict[str, Any]:
-    return {
-        "first": checkpoint_body(found.first),
-        "second": checkpoint_body(found.second),
-        "path": [spelt(part) for part in found.path],
-    }

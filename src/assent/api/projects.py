@@ -2,13 +2,14 @@
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import Path, Response
 
 from assent.api.routing import NO_FIELDS, Manager, PeopleReader, With, router
 from assent.domain.access import Principal
 from assent.domain.instants import iso
+from assent.http.bodies import callback_body
 from assent.services.secrets import CallbackSecret
 from assent.store.projects import Project
 from assent.store.transaction import Transaction
@@ -89,16 +90,6 @@ def _policy(tx: Transaction, *, by: Principal) -> wire.Policy:
 def _secrets(found: Sequence[CallbackSecret], response: Response) -> wire.CallbackSecretPage:
     response.headers["Cache-Control"] = "no-store"
     return wire.CallbackSecretPage.model_validate({"items": [callback_body(each) for each in found]})
-
-
-def callback_body(secret: CallbackSecret) -> dict[str, Any]:
-    return {
-        "secret": secret.value,
-        "version": secret.version,
-        "createdAt": iso(secret.created_at),
-        "createdBy": secret.created_by,
-        "validUntil": iso(secret.valid_until) if secret.valid_until is not None else None,
-    }
 
 
 def _view(tx: Transaction, project: Project) -> wire.ProjectView:

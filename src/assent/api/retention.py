@@ -1,13 +1,13 @@
 """Legal holds."""
 
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import Path, Response
 
 from assent.api.routing import Auditor, Manager, With, router
-from assent.domain.instants import iso
 from assent.http.addresses import known_id
+from assent.http.bodies import hold_body
 from assent.store.retention import Hold
 from assent.wire import retention as wire
 
@@ -32,18 +32,6 @@ async def place_hold(body: wire.PlaceHold, who: Manager, services: With) -> wire
 async def lift_hold(hold_id: HoldId, who: Manager, services: With) -> Response:
     await services.database.write(partial(services.retention.lift, hold_id=hold_id, by=who))
     return Response(status_code=204)
-
-
-def hold_body(hold: Hold) -> dict[str, Any]:
-    return {
-        "id": hold.id,
-        "breakpointId": hold.breakpoint_id,
-        "reason": hold.reason,
-        "placedBy": hold.placed_by,
-        "placedAt": iso(hold.placed_at),
-        "liftedBy": hold.lifted_by,
-        "liftedAt": iso(hold.lifted_at) if hold.lifted_at is not None else None,
-    }
 
 
 def _view(hold: Hold) -> wire.HoldView:

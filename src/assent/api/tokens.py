@@ -1,14 +1,13 @@
 """Tokens: made once, shown once, revoked within seconds."""
 
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import Path, Response
 
 from assent.api.routing import Manager, With, router
-from assent.domain.instants import iso
+from assent.http.bodies import token_body
 from assent.services.people import NewToken, refuse_unbound
-from assent.store.tokens import Token
 from assent.store.transaction import Transaction
 from assent.wire import tokens as wire
 
@@ -52,24 +51,3 @@ async def revoke_token(token_id: TokenId, who: Manager, services: With) -> Respo
     services.authenticator.forget()
     services.hub.cut(token_id)
     return Response(status_code=204)
-
-
-def token_body(token: Token, names: dict[str, str]) -> dict[str, Any]:
-    body = {
-        "id": token.id,
-        "kind": token.kind.value,
-        "name": token.name,
-        "person": names.get(token.person_id or ""),
-        "roles": [role.value for role in sorted(token.roles)],
-        "gates": list(token.gates),
-        "agentIds": list(token.agent_ids),
-        "createsPerMinute": token.creates_per_minute,
-        "createdBy": token.created_by,
-    }
-    moments = {
-        "createdAt": token.created_at,
-        "expiresAt": token.expires_at,
-        "lastUsedAt": token.last_used_at,
-        "revokedAt": token.revoked_at,
-    }
-    return body | {name: iso(at) if at is not None else None for name, at in moments.items()}

@@ -10,7 +10,6 @@ from typing import Annotated, Any
 
 import typer
 
-from assent.api.retention import hold_body
 from assent.app import Assent
 from assent.cli import checkpoints, output
 from assent.cli.checkpoints import trusted
@@ -20,6 +19,7 @@ from assent.cli.people import checked
 from assent.domain.audit import Finding
 from assent.domain.canonical import is_object
 from assent.domain.errors import InvalidRequest
+from assent.http.bodies import hold_body
 from assent.services.audit import Audited, Check
 from assent.services.people import DEFAULT_PROJECT
 from assent.store.transaction import Transaction

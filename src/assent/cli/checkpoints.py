@@ -8,13 +8,13 @@ from typing import Annotated, Any
 
 import typer
 
-from assent.api.checkpoints import checkpoint_body, consistency_body, inclusion_body, key_body
 from assent.app import Assent
 from assent.cli import output
 from assent.cli.data import Data, looking_at, on_data, operator, settings_with
 from assent.cli.output import Json
 from assent.domain.checkpoints import BadCheckpoint, read_verifier_key
 from assent.domain.errors import InvalidRequest, NotFound
+from assent.http.bodies import checkpoint_body, consistency_body, inclusion_body, key_body
 from assent.services.audit_export import Exported, export
 from assent.services.checkpoints import CHECKPOINT_BATCH
 from assent.services.people import DEFAULT_PROJECT

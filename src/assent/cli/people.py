@@ -7,7 +7,6 @@ from typing import Annotated, Any, Literal, TypeVar
 import typer
 from pydantic import BaseModel, ValidationError
 
-from assent.api.tokens import token_body
 from assent.app import Assent
 from assent.cli import output
 from assent.cli.data import ACTOR, Data, on_data, operator, settings_with, sign_in_link
@@ -15,6 +14,7 @@ from assent.cli.output import Json
 from assent.domain.access import Role
 from assent.domain.errors import InvalidRequest
 from assent.domain.instants import iso
+from assent.http.bodies import token_body
 from assent.services.people import DEFAULT_PROJECT, NewToken
 from assent.store.people import Person
 from assent.store.transaction import Transaction

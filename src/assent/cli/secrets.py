@@ -7,13 +7,13 @@ from typing import Annotated, Any
 
 import typer
 
-from assent.api.projects import callback_body
 from assent.app import Assent, key_file, keyring_of, migrate
 from assent.cli import output
 from assent.cli.data import Data, Misconfigured, on_data, operator, settings_with
 from assent.cli.output import Json
 from assent.domain.errors import Unavailable
 from assent.domain.instants import iso
+from assent.http.bodies import callback_body
 from assent.services.people import DEFAULT_PROJECT
 from assent.services.secrets import START, Rotated
 from assent.settings import Settings
