@@ -28,6 +28,10 @@ signal.signal(signal.SIGHUP, signal.SIG_DFL)
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 
+# What `make test ARGS=…` was given is not for a `make` that a test runs.
+for _name in ("MAKEFLAGS", "MFLAGS", "ARGS"):
+    os.environ.pop(_name, None)
+
 DIALECTS = ("sqlite", "postgresql")
 TEMPLATE = "assent_template"
 BY_HAND = 0.0
