@@ -15,16 +15,11 @@ from typing import Any
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-UNREADABLE = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 Line = dict[str, Any]
 
 
 def sha(data: bytes) -> bytes:
     return hashlib.sha256(data).digest()
-
-
-def leaf(line: Line) -> bytes:
-    return sha(b"\x00" + line["hash"].encode())
 
 
 def node(left: bytes, right: bytes) -> bytes:
@@ -64,8 +59,7 @@ class Verifier:
         for key in keys:
             self.trust(key)
         self.pinned, self.whole, self.signed, self.size = bool(keys), True, 0, 0
-        self.peaks: list[tuple[int, bytes]] = []
-        self.proofs: list[Line] = []
+        self.proofs, self.peaks = list[Line](), list[tuple[int, bytes]]()
         self.last, self.notes = (0, 0, b""), dict[int, str]()
         self.heads: dict[str, tuple[int, str]] = {}
         self.created, self.ends, self.standing = dict[str, Line](), dict[str, Line](), set[str]()
@@ -91,7 +85,7 @@ class Verifier:
         if "purged" in line and line["type"] not in ("commented", "responded"):
             self.found.append(f"{name} must not be purged")
         body = {each: line[each] for each in ("seq", "type", "actor", "at")} | {"metadata": digest}
-        body["breakpointId" if line["of"] == "breakpoint" else "ruleId"] = line["id"]
+        body[{"breakpoint": "breakpointId", "rule": "ruleId", "admin": "adminChain"}[line["of"]]] = line["id"]
         text = json.dumps(body, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
         if (line["seq"], line["previous"]) != (seq + 1, head):
             self.found.append(f"{name} does not follow event {seq}")
@@ -101,15 +95,13 @@ class Verifier:
         self.created.setdefault(line["id"], line)
         if line["type"] in ("released", "expired", "cancelled"):
             self.ends[line["id"]] = line
-        if line["position"] is not None and self.whole:
-            self.log(line, name)
-        if line["position"] is not None and not self.whole:
-            self.proofs.append({"name": name} | line)
+        if line["position"] is not None:
+            self.log(line, name) if self.whole else self.proofs.append({"name": name} | line)
 
     def log(self, line: Line, name: str) -> None:
         if line["position"] != self.size:
             self.found.append(f"{name} is at position {line['position']} of the log, not at {self.size}")
-        level, found = 0, leaf(line)
+        level, found = 0, sha(b"\x00" + line["hash"].encode())
         while self.peaks and self.peaks[-1][0] == level:
             level, found = level + 1, node(self.peaks.pop()[1], found)
         self.peaks.append((level, found))
@@ -156,12 +148,20 @@ class Verifier:
         if self.heads.get(line["id"]) != (line["version"], line["head"]):
             self.found.append(f"{line['id']} does not end where its events end")
 
+    take_chain = take_rule
+
+    def take_receipt(self, line: Line) -> None:
+        self.standing.add(line["id"])
+        if json.loads(self.created[line["id"]]["metadata"])["after"] != json.loads(line["used"]):
+            self.found.append(f"{line['id']} is not the use that its event recorded")
+
     def close(self, anchors: Path | None) -> None:
         _, size, root = self.last
         if size != self.signed or (self.whole and size != self.size):
             self.found.append(f"the last checkpoint is over {size} entries, the log has {self.size or self.signed}")
         for line in self.proofs:
-            if climb(leaf(line), line["position"], size - 1, [*map(b64decode, line["proof"])])[1] != root:
+            start, path = sha(b"\x00" + line["hash"].encode()), [*map(b64decode, line["proof"])]
+            if climb(start, line["position"], size - 1, path)[1] != root:
                 self.found.append(f"{line['name']} is not proven to be in the log")
         for name in sorted(self.heads.keys() - self.standing):
             self.found.append(f"{name} has events, but is not in the export")
@@ -180,7 +180,7 @@ def verify(export: Path, *, keys: list[str], anchors: Path | None) -> Verifier:
                 whole = line == {"kind": "end", "lines": n, "sha256": before.hexdigest()}
                 if not whole:
                     verifier.take(line)
-            except UNREADABLE as error:
+            except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
                 verifier.found.append(f"line {n + 1} cannot be read: {type(error).__name__}")
             before.update(raw)
     verifier.close(anchors)

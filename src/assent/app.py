@@ -9,6 +9,7 @@ import sys
 from collections.abc import Generator, Sequence
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import sqlalchemy as sa
 import structlog
@@ -16,6 +17,7 @@ import structlog
 from assent.channels.tools import Tools
 from assent.clock import SystemClock
 from assent.domain.instants import SECOND
+from assent.domain.payload_secrets import Redactor
 from assent.engine import queue
 from assent.engine.processes import FolderOfProcesses, LastSeen
 from assent.engine.running import Runner
@@ -27,6 +29,7 @@ from assent.ids import TimeOrderedIds
 from assent.keyring import KeyFile, Keyring
 from assent.outbound import Outbound
 from assent.ports import Clock, Database, Hint, Ids
+from assent.services.account_messages import AccountMessages
 from assent.services.anchoring import AnchorFile, Anchoring
 from assent.services.answering import AnsweringService
 from assent.services.audit import AuditService
@@ -47,9 +50,11 @@ from assent.services.ingress import Ingress
 from assent.services.links import LinkService
 from assent.services.listening import Listeners
 from assent.services.oidc import OidcService
-from assent.services.people import PeopleService
+from assent.services.people import LINK_JOB, RESET_JOB, PeopleService
 from assent.services.preferences import PreferenceService
 from assent.services.probing import Prober
+from assent.services.projects import BATCH as CLOSE_BATCH
+from assent.services.projects import ProjectService
 from assent.services.receipts import ReceiptService
 from assent.services.reloading import Reloading, Setup
 from assent.services.retention import PURGE_BATCH, RetentionService
@@ -83,9 +88,11 @@ from assent.store.postgres import engine as postgres_engine
 from assent.store.routings import SELECT_NEXT_DUE as SELECT_NEXT_STEP
 from assent.store.runs import JOB as RUN_JOB
 from assent.store.runs import SELECT_NEXT_DUE as SELECT_NEXT_RUN
+from assent.store.server_lock import DataInUse, ServerLock, holder_of
 from assent.store.sources import SELECT_NEXT_DUE as SELECT_NEXT_TICK
 from assent.store.sources import SELECT_NEXT_SILENT
-from assent.store.sqlite import SqliteDatabase, WriteLock, locked_engine, schema_engine
+from assent.store.sqlite import SqliteDatabase, WriteLock, create_private, locked_engine, schema_engine
+from assent.store.tables import metadata
 from assent.store.transaction import Transaction
 from assent.store.trigger_events import SELECT_NEXT_DUE as SELECT_NEXT_TRIGGER
 from assent.telemetry import Metrics, about, tracing
@@ -105,13 +112,19 @@ HEARD_LIFE = 31 * 24 * 3600 * SECOND
 _log = structlog.get_logger()
 
 
+class MissingTables(NamedTuple):
+    own: list[str]
+    engine: list[str]
+    """Those of DBOS, which keeps the jobs."""
+
+
 @contextlib.contextmanager
 def _schema_engine(settings: Settings) -> Generator[sa.Engine, None, None]:
     """Open the data outside the database's own connections; on SQLite, as the only writer."""
     if settings.database_url:
         yield sa.create_engine(alchemy_url(settings.database_url), poolclass=sa.NullPool)
         return
-    lock = WriteLock(settings.sqlite_path.with_suffix(".lock"))
+    lock = WriteLock(settings.write_lock_path)
     try:
         with lock:
             yield schema_engine(settings.sqlite_path)
@@ -119,10 +132,25 @@ def _schema_engine(settings: Settings) -> Generator[sa.Engine, None, None]:
         lock.close()
 
 
+def prepare_directory(settings: Settings) -> None:
+    """Create the directory of the SQLite file, for its owner only."""
+    settings.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+
+
+def serving_alone(settings: Settings) -> contextlib.AbstractContextManager[ServerLock | None]:
+    """Take the lock that one server per SQLite directory holds; on PostgreSQL any number of nodes may run."""
+    if settings.database_url:
+        return contextlib.nullcontext()
+    prepare_directory(settings)
+    return ServerLock(settings.server_lock_path)
+
+
 def migrate(settings: Settings) -> None:
     """Bring the data to the newest schema, creating it where there is none."""
     if not settings.database_url:
-        settings.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+        prepare_directory(settings)
+        _refuse_migrating_under_server(settings)
+        create_private(settings.sqlite_path)
     with _schema_engine(settings) as engine:
         migrations.upgrade(engine)
         with migrations.alone(engine):
@@ -135,6 +163,29 @@ def schema(settings: Settings) -> tuple[str | None, str | None]:
         return None, migrations.newest()
     with _schema_engine(settings) as engine:
         return migrations.current(engine), migrations.newest()
+
+
+def _refuse_migrating_under_server(settings: Settings) -> None:
+    """A server that was built for the older tables would go on writing to the newer ones."""
+    holder = holder_of(settings.server_lock_path)
+    if holder is None or holder.pid == os.getpid():
+        return
+    current, newest = schema(settings)
+    if current not in {None, newest}:
+        msg = (
+            f"The data in {settings.data_dir} must be migrated from version {current} to {newest}, but a server of"
+            f" another version uses it ({holder}). Stop that server first."
+        )
+        raise DataInUse(msg)
+
+
+def missing_tables(settings: Settings) -> MissingTables:
+    """Return the tables that the newest schema has and the data has not."""
+    with _schema_engine(settings) as engine, engine.connect() as connection:
+        found = sa.inspect(connection)
+        own = set(found.get_table_names())
+        jobs = set(found.get_table_names(schema=queue.SCHEMA)) if settings.database_url else own
+    return MissingTables(sorted(set(metadata.tables) - own), sorted(queue.TABLES - jobs))
 
 
 def key_file(settings: Settings) -> KeyFile:
@@ -153,12 +204,16 @@ def keyring_of(settings: Settings) -> Keyring:
     return Keyring(file.read, secrets.token_bytes, make=file.make)
 
 
+def source_tools(settings: Settings, clock: Clock, base: Path) -> SourceTools:
+    return SourceTools(resolve, clock.now, base, Redactor(settings.redact_patterns or ()))
+
+
 def setup_of(settings: Settings, given: Given, *, base: Path) -> Setup:
     """Read channels, routes, sources and triggers without a node; what is wrong with them stands in its problems."""
     outbound = Outbound(allow=settings.outbound_networks)
     clock, reach = SystemClock(), Reach(settings.data_dir)
     tools = Tools(outbound, resolve, clock.now, secrets.token_bytes, settings.base_url)
-    sources = SourceService(SourceTools(resolve, clock.now, base), reach)
+    sources = SourceService(source_tools(settings, clock, base), reach)
     return Setup(given, ChannelService(tools, reach), sources)
 
 
@@ -166,7 +221,13 @@ class Assent:
     """One node: the database, the services over it, and what it does by itself."""
 
     def __init__(  # noqa: PLR0915  # a line for each part of the house
-        self, settings: Settings, *, clock: Clock | None = None, ids: Ids | None = None, worker: bool = False
+        self,
+        settings: Settings,
+        *,
+        clock: Clock | None = None,
+        ids: Ids | None = None,
+        worker: bool = False,
+        reads_file: bool = True,
     ) -> None:
         self.settings = settings
         self.hub = Hub()
@@ -182,6 +243,7 @@ class Assent:
         self.triage = TriageService(self.breakpoints)
         self.views = ViewService()
         self.people = PeopleService(secrets.token_bytes)
+        self.projects = ProjectService(self.breakpoints)
         self.retention = RetentionService()
         self.audit = AuditService(self.database, anchor_file=settings.checkpoint_file)
         self.checking = CheckingService(self.audit, clock=self.clock, ids=self.ids)
@@ -224,8 +286,8 @@ class Assent:
         self.listeners = Listeners(self.database, self.switchboard, self.answering, clock=self.clock)
         reach = Reach(settings.data_dir, settings.channel_secrets or ())
         self.channels = ChannelService(tools, reach)
-        self.sources = SourceService(SourceTools(resolve, self.clock.now, Path.cwd()), reach)
-        self.watching = Watching(self.database, SourceTools(resolve, self.clock.now, Path.cwd()), self.clock)
+        self.sources = SourceService(source_tools(settings, self.clock, Path.cwd()), reach)
+        self.watching = Watching(self.database, source_tools(settings, self.clock, Path.cwd()), self.clock)
         self.links = LinkService(self.people, self.channels, secrets.token_bytes)
         self.preferences = PreferenceService(self.people)
         self.routes = RouteService()
@@ -248,22 +310,26 @@ class Assent:
             self.processes,
             settings=settings,
             metrics=self.metrics,
+            reads_file=reads_file,
         )
         desk = Desk(self.database, self.breakpoints, self.clock)
         self.runner = Runner(desk, self.processes, settings.data_dir / "runs")
         self.timekeeper = Timekeeper(self.database, self.clock, self._due_jobs(), patient=self._patient)
-        self.ingress = Ingress(self.database, SourceTools(resolve, self.clock.now, Path.cwd()), self.clock)
+        self.ingress = Ingress(self.database, source_tools(settings, self.clock, Path.cwd()), self.clock)
         self.authenticator = Authenticator(self.database, self.clock)
         self.readiness = Readiness(
             self.database,
             self.hub,
             folder=None if settings.database_url else settings.data_dir,
             min_free_mb=settings.min_free_mb,
+            keys_missing=settings.keys_missing,
         )
         self.worker = self._worker() if worker else None
         if self.worker is not None:
             self.readiness.worker_is_well = self.worker.is_well
         self._tasks: list[asyncio.Task[None]] = []
+        self.start_error: BaseException | None = None
+        """Why `start` failed, for the process that waits for it in vain."""
 
     def _database(self, ids: Ids) -> tuple[sa.Engine, Database[Transaction]]:
         """Our own database, and the connections that DBOS gets to the same one."""
@@ -277,7 +343,7 @@ class Assent:
                 on_commit=self._committed,
                 on_hint=self.hub.wake,
             )
-        lock = WriteLock(self.settings.sqlite_path.with_suffix(".lock"))
+        lock = WriteLock(self.settings.write_lock_path)
         engine = locked_engine(self.settings.sqlite_path, lock)
         return engine, SqliteDatabase(
             self.settings.sqlite_path,
@@ -300,6 +366,7 @@ class Assent:
             metrics=self.metrics,
         )
         courier.on_said = self.answering.take_reply
+        messages = AccountMessages(self.database, self.people, self.switchboard, base_url=self.settings.base_url)
         return Worker(
             self.engine,
             worker_id=worker_id,
@@ -308,6 +375,8 @@ class Assent:
                 "digest": courier.digest,
                 RUN_JOB: self.runner.advance,
                 ANCHOR_JOB: self.anchoring.send,
+                LINK_JOB: messages.mail_link,
+                RESET_JOB: messages.tell_reset,
             },
             presence=WorkerPresence(self.database, host=socket.gethostname(), pid=os.getpid()),
             telemetry=(self.metrics, self.traces),
@@ -360,6 +429,7 @@ class Assent:
             DueJob("schedules", tick_due, batch=TICK_BATCH, next_due=SELECT_NEXT_TICK),
             DueJob("triggers", self.triggering.advance_due, batch=TRIGGER_BATCH, next_due=SELECT_NEXT_TRIGGER),
             DueJob("silence", self.silence.look, batch=SILENCE_BATCH, next_due=SELECT_NEXT_SILENT),
+            DueJob("removed-projects", self.projects.close, batch=CLOSE_BATCH),
             DueJob("heal", self.deliveries.heal, batch=NEVER_FULL, every=HEAL_SECONDS),
             DueJob("purge", self.retention.purge_due, batch=PURGE_BATCH, every=PURGE_SECONDS),
             DueJob("forget-events", self.triggering.forget, batch=FORGET_EVENTS, every=FORGET_SECONDS),

@@ -1,7 +1,7 @@
 """What stands before a node: its API and its pages as one ASGI application."""
 
 import contextlib
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from functools import partial
 from importlib.metadata import version
 
@@ -11,6 +11,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.types import ASGIApp
 
+from assent.api.audit_events import audit_events
 from assent.api.backtest import backtests
 from assent.api.breakpoints import breakpoints
 from assent.api.callbacks import callbacks
@@ -39,12 +40,13 @@ from assent.api.tokens import tokens
 from assent.api.trigger_events import trigger_events
 from assent.api.triggers import triggers
 from assent.app import Assent
-from assent.domain.errors import AssentError, Internal, MethodNotAllowed
+from assent.domain.errors import AssentError, Internal
 from assent.http.auth import Door
 from assent.http.edge import Edge
 from assent.http.limits import RateLimit
-from assent.http.problems import allowed_methods, from_http_exception, from_validation, problem
+from assent.http.problems import from_http_exception, from_validation, problem
 from assent.http.sessions import Sessions
+from assent.http.unmatched import Unmatched
 from assent.http.views import Rendered
 from assent.services.event_log import EventLogService
 from assent.services.metrics import MetricsService
@@ -70,9 +72,9 @@ def application(node: Assent) -> ASGIApp:
     )
     app.router.routes.extend(HOT_ROUTES)
     for each in (
-        backtests, breakpoints, channels, checkpoints, deliveries, files, history, people, projects, receipts,
-        retention, routes, rules, rules_file, runs, tokens, operations, sources, triggers, trigger_events, firings,
-        claude_hooks,
+        audit_events, backtests, breakpoints, channels, checkpoints, deliveries, files, history, people, projects,
+        receipts, retention, routes, rules, rules_file, runs, tokens, operations, sources, triggers, trigger_events,
+        firings, claude_hooks,
     ):  # fmt: skip
         app.include_router(each)
     app.router.routes.extend(callbacks(node.answering, node.clock.now))
@@ -84,7 +86,7 @@ def application(node: Assent) -> ASGIApp:
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(Exception, _internal_error)
     app.openapi = partial(document, app)  # type: ignore[method-assign]
-    lane = HookLane(FastLane(app, services), called)
+    lane = HookLane(FastLane(Unmatched(app, app.routes, _refusal), services), called)
     edge = Edge(
         Door(lane, node.authenticator),
         metrics=node.metrics,
@@ -106,6 +108,7 @@ def _services(node: Assent) -> Services:
         inbox=node.inbox,
         history=node.history,
         people=node.people,
+        projects=node.projects,
         retention=node.retention,
         secrets=node.secrets,
         receipts=node.receipts,
@@ -149,6 +152,7 @@ def _site(node: Assent, services: Services) -> Site:
         breakpoints=node.breakpoints,
         inbox=node.inbox,
         people=node.people,
+        projects=node.projects,
         sessions=sessions,
         hub=node.hub,
         ids=node.ids,
@@ -159,7 +163,6 @@ def _site(node: Assent, services: Services) -> Site:
         events=EventLogService(node.database),
         checking=node.checking,
         authenticator=node.authenticator,
-        public_url=node.settings.public_url,
         oidc=node.oidc,
         holding=node.holding,
         triage=node.triage,
@@ -186,7 +189,11 @@ def _site(node: Assent, services: Services) -> Site:
 
 @contextlib.asynccontextmanager
 async def _lifespan(node: Assent, _: FastAPI) -> AsyncGenerator[None, None]:
-    await node.start()
+    try:
+        await node.start()
+    except BaseException as error:
+        node.start_error = error
+        raise
     yield
     await node.stop()
 
@@ -203,9 +210,11 @@ async def _validation_error(_: Request, error: Exception) -> Response:
 
 async def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException), "registered for it"
-    found = from_http_exception(error)
-    headers = allowed_methods(request) if isinstance(found, MethodNotAllowed) else None
-    return error_page(found) if wants_page(request) else problem(found, headers)
+    return _refusal(request, from_http_exception(error), None)
+
+
+def _refusal(request: Request, error: AssentError, headers: Mapping[str, str] | None) -> Response:
+    return error_page(error) if wants_page(request) else problem(error, headers)
 
 
 async def _internal_error(request: Request, _: Exception) -> Response:

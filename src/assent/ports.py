@@ -3,12 +3,12 @@
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from assent.domain.breakpoint import Breakpoint, Status
 from assent.domain.canonical import Json
 from assent.domain.errors import AssentError
-from assent.domain.notes import Digest, Note
+from assent.domain.notes import Digest, Note, Notice
 from assent.domain.runs import Line, Run, RunFile, Step
 from assent.domain.terms import Answer
 from assent.domain.trigger_events import Arrived
@@ -112,6 +112,8 @@ class Database(Protocol[Tx_co]):
     """Runs use cases: each is a plain function of a transaction."""
 
     dialect: str
+    damaged: bool
+    """Whether the database has reported that its file is damaged."""
 
     async def write(self, use_case: Callable[[Tx_co], Result], *, locks: str = "") -> Result:
         """Run on a database thread, commit (perhaps together with others), then return.
@@ -300,6 +302,13 @@ class Channel(Protocol):
     async def check(self) -> str:
         """Try the settings without telling anybody anything, and say in a line what was found."""
         ...
+
+
+@runtime_checkable
+class Notifier(Protocol):
+    """A channel that reaches one person with a message about their own account."""
+
+    async def notify(self, notice: Notice) -> Posted: ...
 
 
 class Ears(Protocol):

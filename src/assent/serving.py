@@ -10,6 +10,7 @@ import uvicorn
 
 from assent.app import Assent
 from assent.front import application
+from assent.http.connections import ConnectionWatch, WatchedProtocol
 from assent.http.waiting import Hub
 from assent.settings import Settings
 from assent.telemetry import configure_logging
@@ -18,8 +19,16 @@ from assent.telemetry import configure_logging
 class DrainingServer(uvicorn.Server):
     """Answers its waiters as soon as it is told to stop; ASGI's own shutdown comes too late for them."""
 
-    def __init__(self, config: uvicorn.Config, hub: Hub, on_ready: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self, config: uvicorn.Config, hub: Hub, settings: Settings, on_ready: Callable[[], None] = lambda: None
+    ) -> None:
         super().__init__(config)
+        self._watch = ConnectionWatch(
+            lambda: self.server_state.connections,
+            header_timeout=settings.header_timeout_seconds,
+            body_timeout=settings.body_timeout_seconds,
+        )
+        self._watching: asyncio.Task[None] | None = None
         self._hub = hub
         self._on_ready = on_ready
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -27,7 +36,13 @@ class DrainingServer(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         if self.started:
+            self._watching = asyncio.create_task(self._watch.run())
             self._on_ready()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        if self._watching is not None:
+            self._watching.cancel()
+        await super().shutdown(sockets)
 
     async def serve(self, sockets: list[socket.socket] | None = None) -> None:
         self._loop = asyncio.get_running_loop()
@@ -48,7 +63,7 @@ def serve(settings: Settings, *, on_ready: Callable[[], None] = lambda: None) ->
         host=settings.host,
         port=settings.port,
         loop="uvloop",
-        http="httptools",
+        http=WatchedProtocol,
         timeout_keep_alive=75,
         timeout_graceful_shutdown=round(settings.drain_seconds),
         access_log=False,
@@ -64,4 +79,6 @@ def serve(settings: Settings, *, on_ready: Callable[[], None] = lambda: None) ->
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 50)
-    DrainingServer(config, node.hub, on_ready).run()
+    DrainingServer(config, node.hub, settings, on_ready).run()
+    if node.start_error is not None:
+        raise node.start_error

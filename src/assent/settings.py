@@ -19,6 +19,10 @@ from pydantic_settings import (
 
 ENV, FILE = "env:", "file:"
 LARGEST_SECRET = 64 * 1024
+KEYLESS_TEXT = (
+    "ASSENT_SECRET_KEYS is not set: this node can sign no receipt, checkpoint or callback. Set it to the same"
+    " env:NAME or file:PATH on every node."
+)
 OTEL_VARIABLES = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 OTEL_PACKAGES = ("opentelemetry.sdk.trace", "opentelemetry.exporter.otlp.proto.http")
 
@@ -82,7 +86,7 @@ def _content(reference: str) -> str:
 
 
 def open_to_others(path: Path) -> bool:
-    """Tell whether a file can be used by anybody but its owner."""
+    """Tell whether a file or a directory can be used by anybody but its owner."""
     try:
         return path.stat().st_mode & 0o077 != 0
     except OSError:
@@ -112,6 +116,26 @@ def _listed(value: object) -> object:
     if isinstance(value, str):
         return tuple(part for part in map(str.strip, value.split(",")) if part) or None
     return value
+
+
+def _lines(value: object) -> object:
+    """Read regular expressions from a variable: they may hold commas, but no line breaks."""
+    if isinstance(value, str):
+        return tuple(part for part in map(str.strip, value.splitlines()) if part) or None
+    return value
+
+
+def _expressions(patterns: tuple[str, ...] | None) -> tuple[str, ...] | None:
+    for pattern in patterns or ():
+        try:
+            matches_nothing = re.compile(pattern).search("") is not None
+        except re.error as error:
+            msg = f"{pattern!r} is not a regular expression: {error}"
+            raise ValueError(msg) from error
+        if matches_nothing:
+            msg = f"{pattern!r} matches an empty text, and so every text"
+            raise ValueError(msg)
+    return patterns
 
 
 def _key_references(references: tuple[str, ...] | None) -> tuple[str, ...] | None:
@@ -194,6 +218,31 @@ class AssentYaml(YamlConfigSettingsSource):
         return cast("dict[str, Any]", found)
 
 
+LOCATING = ("data_dir", "database_url", "secret_keys")
+NEEDED_BY_DATA = frozenset(
+    {
+        *LOCATING,
+        "host",
+        "port",
+        "public_url",
+        "processes_dir",
+        "receipt_seconds",
+        "checkpoint_seconds",
+        "checkpoint_file",
+        "checkpoint_webhook",
+    }
+)
+"""What commands on the data take from assent.yaml; the rest concerns a running server."""
+
+
+class DataYaml(AssentYaml):
+    """Reads only the settings that commands on the data need, so that a mistake elsewhere does not block them."""
+
+    def _read_file(self, file_path: Any) -> dict[str, Any]:  # noqa: ANN401  # a path of some kind
+        found = super()._read_file(file_path)
+        return {name: value for name, value in found.items() if name in NEEDED_BY_DATA}
+
+
 Role = Literal["viewer", "reviewer", "rule-admin", "auditor", "admin"]
 
 
@@ -264,6 +313,13 @@ class Settings(BaseSettings):
         tuple[dict[str, Any], ...] | None,
         Field(description="Which events start which runs; see the how-to on triggers."),
     ] = None
+    redact_patterns: Annotated[
+        tuple[str, ...] | None,
+        NoDecode,
+        BeforeValidator(_lines),
+        AfterValidator(_expressions),
+        Field(description="Further secrets to take out of events: regular expressions, one per line in a variable."),
+    ] = None
     channel_secrets: Annotated[
         tuple[str, ...] | None,
         NoDecode,
@@ -272,6 +328,13 @@ class Settings(BaseSettings):
         Field(description="Secrets that an admin of one project may name in a channel: env:SLACK_*, comma-separated."),
     ] = None
     drain_seconds: Annotated[float, Field(ge=0, description="How long a stopping server lets requests finish.")] = 10.0
+    header_timeout_seconds: Annotated[
+        float,
+        Field(ge=0, le=3600, description="How long a client may take to send a request's headers; 0 is no limit."),
+    ] = 10.0
+    body_timeout_seconds: Annotated[
+        float, Field(ge=0, le=3600, description="How long a request's body may pause while it arrives; 0 is no limit.")
+    ] = 30.0
     log_format: Annotated[Literal["text", "json"], Field(description="Lines for people or for machines.")] = "text"
     log_level: Annotated[Literal["debug", "info", "warning", "error"], Field(description="How much is logged.")] = (
         "info"
@@ -323,12 +386,34 @@ class Settings(BaseSettings):
         return self
 
     @property
+    def keys_missing(self) -> bool:
+        """Nodes on PostgreSQL share no disk, so each must be given the keys; on SQLite a key file is created."""
+        return self.database_url is not None and not self.secret_keys
+
+    @property
+    def exposed(self) -> list[Path]:
+        """The data directory and the files in it that other accounts of this machine can read or change."""
+        if self.database_url or not open_to_others(self.data_dir):
+            return []
+        files = [self.sqlite_path, *(Path(f"{self.sqlite_path}{end}") for end in ("-wal", "-shm"))]
+        return [self.data_dir, *filter(open_to_others, files)]
+
+    @property
     def oidc_role_mapping(self) -> dict[str, str]:
         return dict(self.oidc_roles or {})
 
     @property
     def sqlite_path(self) -> Path:
         return self.data_dir / "assent.db"
+
+    @property
+    def write_lock_path(self) -> Path:
+        """Beside the real file, so that every spelling of its path and every symbolic link leads to one lock."""
+        return self.sqlite_path.resolve().with_suffix(".lock")
+
+    @property
+    def server_lock_path(self) -> Path:
+        return self.sqlite_path.resolve().with_suffix(".server.lock")
 
     @property
     def key_path(self) -> Path:
@@ -360,3 +445,37 @@ class Settings(BaseSettings):
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         del dotenv_settings, file_secret_settings
         return init_settings, env_settings, AssentYaml(settings_cls)
+
+
+class DataSettings(Settings):
+    """The settings of a command that works on the data, beside a server or without one."""
+
+    @classmethod
+    def settings_customise_sources(  # the shape pydantic-settings calls
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        del dotenv_settings, file_secret_settings
+        return init_settings, env_settings, DataYaml(settings_cls)
+
+
+class EnvironmentSettings(Settings):
+    """The settings without assent.yaml, where that file cannot be read and is not needed."""
+
+    model_config = SettingsConfigDict(yaml_file=None)
+
+    @classmethod
+    def settings_customise_sources(  # the shape pydantic-settings calls
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        del settings_cls, dotenv_settings, file_secret_settings
+        return init_settings, env_settings

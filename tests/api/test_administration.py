@@ -129,7 +129,7 @@ async def test_a_revoked_token_is_refused_at_once(node: Node) -> None:
 
 async def test_a_token_for_somebody_unknown_is_not_made(node: Node) -> None:
     answer = await admin(node, "POST", "/api/tokens", {"kind": "viewer", "name": "x", "person": "nobody"})
-    assert (answer.status_code, answer.json()["code"]) == (404, "not_found")
+    assert (answer.status_code, answer.json()["code"]) == (403, "forbidden")
 
 
 async def test_a_project_is_opened_renamed_and_given_to_another(node: Node) -> None:

@@ -207,7 +207,7 @@ async def test_a_reviewer_is_shown_a_rule_that_only_a_rule_admin_may_save(node: 
     made = await raised(node, "a.b", tags=("prod", "db"))
     found = (await proposed(node, made["id"], await node.token("reviewer"))).json()
     assert (found["action"], found["maySave"]) == ("auto-approve", False)
-    assert found["pattern"] == "a.b(agentId = 'ci' AND tags contains 'prod' AND tags contains 'db')"
+    assert found["pattern"] == "a.b(tags contains 'prod' AND tags contains 'db')"
     assert counts(found["backtest"]) == {"scanned": 3, "matched": 2, "wouldApprove": 2, "rejected": 1, "waiting": 1}
     new = {"pattern": found["pattern"], "action": found["action"]}
     assert (await node.call("POST", RULES, await node.token("reviewer"), json=new)).status_code == 403

@@ -460,7 +460,6 @@ BAD_OTHERS: dict[str, dict[str, dict[str, Any]]] = {
         "no quota": {"kind": "agent", "name": "x", "createsPerMinute": 0},
         "quota a string": {"kind": "agent", "name": "x", "createsPerMinute": "many"},
         "person with capitals": {"kind": "viewer", "name": "x", "person": "Ann"},
-        "more than the person has": {"kind": "auditor", "name": "x", "person": "ann"},
         "roles by hand": {"kind": "viewer", "name": "x", "person": "ann", "roles": ["admin"]},
     },
     "create project": {
@@ -559,6 +558,7 @@ ADDRESSES = [
     ("DELETE", "/api/tokens/{}"),
     ("DELETE", "/api/holds/{}"),
     ("PATCH", "/api/projects/{}"),
+    ("DELETE", "/api/projects/{}"),
 ]
 
 

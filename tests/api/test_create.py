@@ -279,3 +279,29 @@ async def test_a_request_id_is_echoed_and_one_is_made_where_none_was_given(share
         assert given.status_code == expected
         assert given.headers["x-request-id"] == "my-request-1"
         assert made.headers["x-request-id"] not in {"", "my-request-1"}
+
+
+@pytest.mark.parametrize(
+    ("key", "meant"), [("Risk", "risk"), ("hardstop", "hardStop"), ("experts", "expert"), ("ttl_seconds", "ttlSeconds")]
+)
+async def test_a_misspelled_field_is_refused_with_the_suggestion(shared: Node, key: str, meant: str) -> None:
+    body = {"agentId": "agent-1", "payload": {"question": "?", key: "high"}}
+    answer = await shared.call("POST", "/api/breakpoints", await shared.token("agent"), json=body)
+    assert (answer.status_code, answer.json()["code"]) == (422, "invalid_request")
+    assert answer.json()["errors"][0]["pointer"] == f"/payload/{key}"
+    assert f"'{meant}'" in answer.json()["detail"]
+
+
+async def test_a_field_at_the_wrong_place_is_refused_with_the_right_one(shared: Node) -> None:
+    for key, said in (("risk", "Set 'risk' in the payload"), ("ttl", "Did you mean 'ttlSeconds'")):
+        body = {"agentId": "agent-1", "payload": {"question": "?"}, key: "high"}
+        answer = await shared.call("POST", "/api/breakpoints", await shared.token("agent"), json=body)
+        assert answer.status_code == 422
+        assert said in answer.json()["detail"]
+
+
+async def test_another_near_miss_is_created_with_a_warning(shared: Node) -> None:
+    created = await shared.create(payload={"question": "?", "tag": ["a"], "from": "b"})
+    assert created["payload"]["tag"] == ["a"]
+    assert len(created["warnings"]) == 1
+    assert "Did you mean 'tags'?" in created["warnings"][0]

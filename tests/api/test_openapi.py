@@ -15,6 +15,7 @@ from schemathesis.engine.recorder import ScenarioRecorder
 from schemathesis.specs.openapi.definitions import OPENAPI_31_VALIDATOR
 from starlette.routing import Route, compile_path
 
+from assent.api.audit_events import audit_events
 from assent.api.backtest import backtests
 from assent.api.breakpoints import breakpoints
 from assent.api.channels import channels
@@ -101,7 +102,7 @@ async def test_every_route_is_in_the_document_and_the_other_way_round(shared: No
     routers = (
         backtests, breakpoints, channels, deliveries, files, history, people, projects, receipts, retention,
         route_routes, rules, rules_file, runs, tokens, operations, sources, triggers, trigger_events, firings,
-        claude_hooks, checkpoints,
+        claude_hooks, checkpoints, audit_events,
     )  # fmt: skip
     routes = [*HOT_ROUTES, *(each for router in routers for each in router.routes if isinstance(each, Route))]
     registered = {

@@ -140,12 +140,15 @@ async def test_after_its_time_there_is_no_receipt_any_more(node: Node, clock: Ma
         assert refused.json()["expiresAt"] == receipt["expiresAt"]
 
 
-async def test_another_agent_cannot_fetch_a_receipt_but_use_one_it_was_given(node: Node) -> None:
-    breakpoint_id = await approved(node)
-    deployer = await node.token("agent", name="deployer")
+async def test_another_agent_uses_a_receipt_only_where_it_was_named_as_the_consumer(node: Node) -> None:
+    deployer = await node.token("agent", name="deployer", agent_ids=("deploy-bot",))
+    stranger = await node.token("agent", name="stranger")
+    breakpoint_id = await approved(node, payload={"question": "Deploy?", "consumer": "deploy-*"})
     receipt = (await receipt_of(node, breakpoint_id)).json()
 
     assert (await receipt_of(node, breakpoint_id, deployer)).status_code == 404
+    for who in (stranger, await node.person("rey", "reviewer"), await node.token("admin")):
+        assert (await consume(node, receipt, who)).status_code == 403
     assert (await consume(node, receipt, deployer)).json()["usedBy"] == "agent:deployer"
 
 

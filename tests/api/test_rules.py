@@ -96,6 +96,7 @@ STOPS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("stop", STOPS)
 @pytest.mark.parametrize("wish", ["auto rule", "autoApproveAfterN", "both"])
 async def test_every_stop_wins_over_every_wish(node: Node, stop: str, wish: str) -> None:
+    await policy(node, autoApproveFloor=1)
     await answered(node, "pair.gate", approved=True)
     if wish != "autoApproveAfterN":
         await rule(node, "pair.*")
@@ -104,7 +105,7 @@ async def test_every_stop_wins_over_every_wish(node: Node, stop: str, wish: str)
     if stop == "never rule":
         await rule(node, "*.gate", "never-auto-approve")
     if stop == "alwaysBreakOn":
-        await policy(node, alwaysBreakOn=["careful"])
+        await policy(node, alwaysBreakOn=["careful"], autoApproveFloor=1)
     found = await raised(node, "pair.gate", **count, **STOPS[stop])
     assert found["status"] == "waiting"
     assert found["autoApproval"]["recommended"] is False
@@ -120,6 +121,7 @@ async def test_the_first_rule_in_order_is_the_one_that_is_named(node: Node) -> N
 
 async def test_approvals_in_a_row_by_people_for_this_agent(node: Node) -> None:
     gate: dict[str, Any] = {"autoApproveAfterN": 2}
+    await policy(node, autoApproveFloor=1)
     await answered(node, "g", approved=True, **gate)
     await answered(node, "g", approved=True, agent="other", **gate)
     await answered(node, "g", approved=True, **gate)
@@ -135,6 +137,7 @@ async def test_approvals_in_a_row_by_people_for_this_agent(node: Node) -> None:
 
 
 async def test_a_rejection_starts_the_count_again(node: Node) -> None:
+    await policy(node, autoApproveFloor=1)
     for approved in (True, True, False):
         await answered(node, "g", approved=approved)
     found = await raised(node, "g", autoApproveAfterN=1)
@@ -144,6 +147,7 @@ async def test_a_rejection_starts_the_count_again(node: Node) -> None:
 async def test_a_rejection_by_the_deadline_starts_the_count_again(settings: Settings) -> None:
     clock = ManualClock()
     async with running_node(settings, clock=clock) as node:
+        await policy(node, autoApproveFloor=1)
         await answered(node, "g", approved=True)
         asked = {"question": "Go on?", "breakpointId": "g"}
         await node.create(agentId="ci", title=None, payload=asked, ttlSeconds=1, onTimeout="reject")
@@ -154,7 +158,7 @@ async def test_a_rejection_by_the_deadline_starts_the_count_again(settings: Sett
 
 async def test_where_the_policy_ignores_counts_an_agent_cannot_ask_for_them(node: Node) -> None:
     await answered(node, "g", approved=True)
-    await policy(node, autoApproveAfterN="ignore")
+    await policy(node, autoApproveAfterN="ignore", autoApproveFloor=1)
     found = await raised(node, "g", autoApproveAfterN=1)
     assert (found["status"], found["autoApproval"]["consecutiveApprovals"]) == ("waiting", 1)
 

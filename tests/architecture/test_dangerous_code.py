@@ -57,7 +57,7 @@ def test_no_command_goes_through_a_shell() -> None:
         )
     ]
     assert shells == []
-    assert users_of("subprocess") == {"cli/hook.py", "sources/git_commands.py"}
+    assert users_of("subprocess") == {"cli/hook.py", "cli/hook_pins.py", "sources/git_commands.py"}
 
 
 def test_no_weak_hash_and_no_cipher_of_our_own_making() -> None:

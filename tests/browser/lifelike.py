@@ -218,7 +218,7 @@ RULES = (
     {"pattern": "deploy.staging(tags contains 'staging')", "action": "auto-approve",
      "note": "Staging is ours to break."},
     {"pattern": "refund.*", "action": "never-auto-approve", "note": "Money is always looked at."},
-    {"pattern": "docs.publish(agentId = 'docs-writer')", "action": "auto-approve", "mode": "shadow",
+    {"pattern": "docs.publish(tags contains 'docs')", "action": "auto-approve", "mode": "shadow",
      "note": "On trial until the end of the month."},
 )  # fmt: skip
 

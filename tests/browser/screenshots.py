@@ -121,7 +121,7 @@ def _toast(scene: Scene) -> None:
 
 def _undone(scene: Scene) -> None:
     scene.page.locator("#notice").get_by_role("button", name="Undo").click()
-    scene.page.locator("#notice", has_text="Taken back").wait_for()
+    scene.page.locator("#notice", has_text="Undone").wait_for()
 
 
 def _help(scene: Scene) -> None:

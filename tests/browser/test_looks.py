@@ -69,7 +69,7 @@ def _detail(page: Page, world: World, one: str) -> None:
 def _reject_without_reason(page: Page, world: World, one: str) -> None:
     page.goto(world.url + one)
     page.get_by_role("button", name="Reject…").click()
-    page.get_by_text("say why, so that the agent can do better").first.wait_for()
+    page.get_by_text("is required when rejecting").first.wait_for()
 
 
 def _confirm(page: Page, world: World, one: str) -> None:
@@ -84,7 +84,7 @@ def _bulk(page: Page, world: World, one: str) -> None:
     page.goto(f"{world.url}/?tag=prod")
     page.locator(".pick input").first.dispatch_event("click")
     page.get_by_role("button", name="Reject selected…").click()
-    page.get_by_label("Reason, for each of the agents").or_(page.get_by_text("Left out")).first.wait_for()
+    page.get_by_label("Reason, sent to each agent").or_(page.get_by_text("Not included")).first.wait_for()
 
 
 def _help(page: Page, world: World, one: str) -> None:

@@ -1,6 +1,7 @@
 """The e-mail channel against a real mail server: what is written, to whom, and what happens when it fails."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,11 @@ from hypothesis import strategies as st
 
 from assent.channels.email.channel import EmailChannel, personal
 from assent.channels.email.letter import as_html, as_text, of_note
+from assent.channels.email.markup import TAGS
 from assent.domain.errors import InvalidRequest
 from assent.domain.notes import Addressee, Purpose
 from assent.outbound import Permanent, Transient
-from tests.channels.notes import PLACE, REVIEW, TO_ANN, asked, closing, expiring, many, note, tools
+from tests.channels.notes import AT, PLACE, REVIEW, TO_ANN, asked, closing, expiring, many, note, tools
 from tests.outbound.receivers import certificate
 from tests.support.mail import PASSWORD, USER, MailServer, mail_server
 
@@ -44,6 +46,49 @@ async def test_a_letter_has_text_and_html_and_one_link(mail: MailServer) -> None
     assert REVIEW in letter.text
     assert links(letter.html) == [REVIEW]
     assert posted.trace == {"messageId": letter.message["Message-ID"]}
+
+
+async def test_a_letter_has_the_date_of_its_sending(mail: MailServer) -> None:
+    await channel(mail).send(note())
+    (letter,) = mail.letters
+    assert letter.message["Date"].datetime.tzinfo is not None
+
+
+async def test_the_review_link_comes_right_after_the_title(mail: MailServer) -> None:
+    await channel(mail).send(note())
+    (letter,) = mail.letters
+    paragraphs = letter.text.replace("\r\n", "\n").split("\n\n")
+    place = paragraphs.index("Deploy to production")
+    assert paragraphs[place + 1] == f"Review: {REVIEW}"
+    assert letter.html.index("Deploy to production") < letter.html.index("Review</a>") < letter.html.index("Shall I")
+
+
+def test_markdown_is_laid_out_in_the_html_part() -> None:
+    question = "# Plan\n\nShall I **deploy** `7`?\n\n- it passed\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n```\nrm x\n```"
+    html = as_html(of_note(note(asked={"payload": {"question": question}})))
+    for expected in (
+        *("<p><strong>Plan</strong></p>", "<strong>deploy</strong>", "<code>7</code>", "<li>it passed</li>"),
+        *("<td>1</td>", "<pre><code>rm x"),
+    ):
+        assert expected in html
+
+
+def test_links_and_pictures_of_an_agent_are_text() -> None:
+    question = "[Review](https://evil.example/x) ![logo](https://evil.example/p.png) <https://evil.example> <b>x</b>"
+    html = as_html(of_note(note(asked={"payload": {"question": question}})))
+    assert links(html) == [REVIEW]
+    assert "Review (https://evil.example/x)" in html
+    assert "<img" not in html
+    assert "&lt;b&gt;x&lt;/b&gt;" in html
+
+
+@pytest.mark.parametrize("zone", ["Europe/Berlin", "Asia/Kolkata", None, "Not/There"])
+def test_times_are_in_the_readers_time_zone(zone: str | None) -> None:
+    shown = {"Europe/Berlin": "2027-01-15 09:00 CET", "Asia/Kolkata": "2027-01-15 13:30 IST"}
+    expected = shown.get(zone or "", "2027-01-15 08:00 UTC")
+    letter = of_note(note(replace(TO_ANN, zone=zone), asked={"due_at": AT}))
+    assert f"Answer by: {expected}" in as_text(letter)
+    assert expected in as_text(of_note(closing(replace(TO_ANN, zone=zone))))
 
 
 async def test_a_letter_says_that_a_program_wrote_it(mail: MailServer) -> None:
@@ -251,7 +296,8 @@ def test_nothing_an_agent_writes_becomes_markup(title: str, question: str) -> No
     letter = of_note(note(asked={"title": title or None, "payload": {"question": question + "<script>x</script>"}}))
     parser = Tags()
     parser.feed(as_html(letter))
-    assert parser.tags <= {*("html", "head", "meta", "body", "p", "h1", "bdi", "div", "table", "tr", "th", "td", "a")}
+    ours = {*("html", "head", "meta", "body", "p", "h1", "bdi", "div", "table", "tr", "th", "td", "a")}
+    assert parser.tags <= ours | TAGS
     assert parser.links == [REVIEW]
     assert "\r" not in as_text(letter)
 

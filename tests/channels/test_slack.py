@@ -1,7 +1,9 @@
 """Messages in Slack: what they show, where they go, that they come once, and how they end."""
 
 import json
+import re
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -17,12 +19,13 @@ from assent.channels.slack.text import escaped
 from assent.domain.access import Actor, Kind
 from assent.domain.breakpoint import Breakpoint, Response, Status, answered, cancel, expire, release, time_out
 from assent.domain.errors import InvalidRequest
-from assent.domain.notes import Addressee, Digest, Purpose
+from assent.domain.notes import Addressee, Digest, Notice, Purpose
 from assent.domain.strategies import Decision
 from assent.outbound import Limits, Outbound, Permanent, Transient
 from tests.channels.slack_kit import ANN, BASE, DIGEST, LOOPBACK, PERSONS, ROOM, note, now, raised, speaking, tools
 from tests.support.slack import TEAM, FakeSlack, invalid, texts
 
+OUR_DATE = re.compile(r"(Answer by|Ended): <!date\^\d+\^\{date_short_pretty\} \{time\}\|[\d :UTC-]+>")
 HOSTILE = "<!channel> <@U123> <https://evil.example|Approve> *bold* _it_ ~no~ `code` :tada: & \u202egnp.exe"
 FORM: dict[str, Any] = {
     "type": "object",
@@ -56,7 +59,15 @@ async def test_a_message_says_what_is_asked_by_whom_and_until_when() -> None:
     assert sent.delivery_id == "dl_1"
     for expected in (
         *("Deploy to production", "Deploy 1.4.2?", "Gate: deploy.prod", "Agent: agent-1", "Risk: medium"),
-        *("Tags: prod", "Answer by: 2027-01-15 08:00 UTC", "Content: dddddddddddd", "• eu", "• us", "• plan.diff"),
+        *(
+            "Tags: prod",
+            "Answer by: <!date^1800000000^",
+            "|2027-01-15 08:00 UTC>",
+            "Content: dddddddddddd",
+            "• eu",
+            "• us",
+            "• plan.diff",
+        ),
     ):
         assert expected in sent.shown
     assert "Deploy to production" in sent.text
@@ -116,6 +127,16 @@ async def test_medium_risk_asks_twice() -> None:
         assert "confirm" in (await slack.posted()).buttons["Approve"]
 
 
+def marked_up(value: object) -> list[str]:
+    """Return the texts in which Slack reads markup, however deep."""
+    if isinstance(value, list):
+        return [text for each in value for text in marked_up(each)]
+    if not isinstance(value, dict):
+        return []
+    here = [str(value["text"])] if value.get("type") == "mrkdwn" else []
+    return here + [text for each in value.values() for text in marked_up(each)]
+
+
 async def test_no_text_of_an_agent_mentions_links_or_formats() -> None:
     form = {"type": "object", "title": HOSTILE, "properties": {HOSTILE: {"type": "string", "description": HOSTILE}}}
     current = asked(
@@ -138,7 +159,7 @@ async def test_no_text_of_an_agent_mentions_links_or_formats() -> None:
 
     for each in (sent.blocks, closed(note(ended))["blocks"], modal(current, "dl_1", approve=True), total["blocks"]):
         written = json.dumps(each, ensure_ascii=False)
-        assert '"mrkdwn"' not in written
+        assert all(OUR_DATE.fullmatch(text) for text in marked_up(each)), "only dates of our own have markup"
         for harmful in ("<!channel>", "<@U123>", "<https://", "\u202e"):
             assert harmful not in written
     assert "&lt;!channel&gt;" in sent.text
@@ -434,7 +455,8 @@ async def test_a_digest_names_twenty_and_counts_the_rest() -> None:
         sent = await slack.posted()
 
     assert len(slack.messages) == 1
-    links = [block["accessory"]["url"] for block in sent.blocks if "accessory" in block]
+    rows = [block["elements"] for block in sent.blocks if str(block.get("block_id", "")).startswith("digest-")]
+    links = [each["url"] for elements in rows for each in elements]
     assert links == [f"{BASE}/breakpoints/bp_{n}" for n in range(SHOWN)]
     assert "1000 approvals wait" in sent.text
     assert "And 980 more" in sent.shown
@@ -525,3 +547,23 @@ def test_a_message_of_something_that_waits_shows_its_digest_to_whoever_answers()
 
     assert f"digest-{DIGEST}" in ids
     assert asked().status is Status.WAITING
+
+
+async def test_a_notice_about_an_account_goes_to_the_person_and_never_to_the_room() -> None:
+    about = Notice(
+        id="ntc_1",
+        to=Addressee("bob", "Bob", identity=f"{TEAM}:U0BOB"),
+        title="ann changed your access to Assent",
+        text="ann reset your access.",
+        link="https://assent.example/account",
+        link_label="Your account",
+    )
+    async with speaking() as (slack, channel):
+        posted = await channel.notify(about)
+        sent = await slack.posted()
+        with pytest.raises(Permanent, match="has not linked"):
+            await channel.notify(replace(about, to=Addressee("bob")))
+
+    assert ("conversations.open", {"users": "U0BOB"}) in slack.calls
+    assert posted.trace["channel"] != "C0ROOM"
+    assert "ann reset your access." in sent.shown

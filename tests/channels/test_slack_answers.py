@@ -362,6 +362,15 @@ def test_the_form_shows_what_it_asks_for() -> None:
     assert [name for name, may in optional.items() if not may] == ["option", "field-0"]
 
 
+@pytest.mark.parametrize("typed", [None, "", "  \n"])
+def test_a_rejection_needs_a_reason(typed: str | None) -> None:
+    view = modal(asked(), "dl_1", approve=False)
+    assert [block["optional"] for block in view["blocks"] if block["type"] == "input"] == [False]
+    with pytest.raises(InvalidRequest, match="required when rejecting") as caught:
+        filled(asked(), {"comment": typed}, approve=False)
+    assert caught.value.details["errors"][0]["pointer"] == "/comment"  # type: ignore[index]
+
+
 def test_a_default_that_cannot_be_seen_is_nobodys_answer() -> None:
     form = {"type": "object", "properties": {"a": {"type": "string", "default": "x\u200by"}}}
     view = modal(asked(payload={"form": form}), "dl_1", approve=True)

@@ -121,7 +121,7 @@ def test_the_kind_is_known_and_names_its_secrets() -> None:
     kind = KINDS["webhook"]
     made = kind.make({"url": URL, "secrets": ["env:NEW"]}, tools())
     assert isinstance(made, WebhookChannel)
-    assert (kind.personal({}), kind.secrets, kind.follows, kind.paced) == (False, frozenset({"secrets"}), True, False)
+    assert (kind.personal({}), kind.secrets, kind.follows, kind.pacing) == (False, frozenset({"secrets"}), True, None)
 
 
 async def test_a_question_arrives_with_all_that_an_answer_needs(receiver: Receiver, outbound: Outbound) -> None:

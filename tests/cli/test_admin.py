@@ -10,6 +10,7 @@ import httpx2
 import pytest
 
 from assent.cli.admin import print_welcome, strangers, without_password
+from assent.sdk.client import Assent
 from assent.settings import Settings
 from tests.cli.commands import Desk, environment, here, here_json, run, start
 from tests.support.nodes import ready
@@ -56,11 +57,19 @@ def test_a_token_made_beside_a_running_server_works_at_once_and_stops_when_revok
 def test_the_same_commands_work_on_both_databases(settings: Settings) -> None:
     place = {"ASSENT_DATA_DIR": str(settings.data_dir), "ASSENT_DATABASE_URL": settings.database_url}
     env = {name: value for name, value in place.items() if value is not None}
+    env |= {"ASSENT_SECRET_KEYS": ",".join(settings.secret_keys)} if settings.secret_keys else {}
 
     made = here_json("token", "create", "--kind", "agent", "--name", "x", **env)
 
     assert [each["id"] for each in here_json("token", "list", **env)["items"]] == [made["id"]]
     assert here_json("check", **env)["ok"]
+
+
+def test_check_refuses_postgresql_without_secret_keys(postgres_settings: Settings) -> None:
+    done = here("check", ASSENT_DATABASE_URL=str(postgres_settings.database_url))
+
+    assert done.exit_code == 1
+    assert "ASSENT_SECRET_KEYS is not set" in done.stdout
 
 
 def test_a_new_person_gets_a_link_and_a_token_of_their_own(data: str) -> None:
@@ -240,3 +249,30 @@ def test_a_variable_nobody_reads_is_named() -> None:
     assert strangers(["ASSENT_DATADIR"]) == [
         ("ASSENT_DATADIR", "ASSENT_DATADIR is not a setting; did you mean ASSENT_DATA_DIR?")
     ]
+
+
+def test_a_person_creates_their_own_token_signed_in_and_nobody_elses(desk: Desk) -> None:
+    done = run(
+        "token", "create", "--kind", "reviewer", "--name", "laptop", "--signed-in", "--json", env=desk.as_reviewer()
+    )
+    assert done.returncode == 0, done.stderr
+    made = json.loads(done.stdout)
+    assert (made["person"], made["createdBy"], made["roles"]) == ("owner", "person:owner", ["reviewer"])
+    with Assent(desk.url, made["token"]) as own:
+        assert own.list().items is not None
+    for more in (["--person", "ann"], ["--gate", "x"], ["--data", "elsewhere"]):
+        refused = run(
+            "token", "create", "--kind", "viewer", "--name", "x", "--signed-in", *more, env=desk.as_reviewer()
+        )
+        assert refused.returncode == 2
+    assert run("token", "create", "--kind", "viewer", "--name", "x", "--signed-in", env=desk.as_agent()).returncode != 0
+
+
+def test_the_operator_confirms_a_reset_and_moves_a_home(tmp_path: Path) -> None:
+    at = ("--data", str(tmp_path))
+    here_json("user", "create", "bob", "--role", "reviewer", *at)
+    assert here_json("user", "home", "bob", "*", *at) == {"name": "bob", "home": "*"}
+    (bob,) = [each for each in here_json("user", "list", *at)["items"] if each["name"] == "bob"]
+    assert (bob["home"], bob["resetBy"]) == ("*", None)
+    assert here("user", "home", "bob", "nowhere", *at).exit_code != 0
+    assert here("user", "confirm", "bob", *at).exit_code != 0, "there is nothing to confirm"

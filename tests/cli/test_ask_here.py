@@ -1,7 +1,9 @@
 """Asking with no server: in a real terminal, of a real process."""
 
+import base64
 import json
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -49,7 +51,7 @@ def test_the_answer_goes_to_standard_output_and_the_talk_does_not(env: dict[str,
     assert (code, answer["decision"], answer["result"]["option"]) == (0, "approved", "blue")
 
 
-@pytest.mark.parametrize("key", [CTRL_C, CTRL_D, "\n", "sure\n", "no\n"])
+@pytest.mark.parametrize("key", [CTRL_D, "\n", "sure\n", "no\n"])
 def test_anything_but_a_yes_is_exit_code_10(env: dict[str, str], key: str) -> None:
     with Seat(ask(), env=env) as seat:
         seat.presses(key, after="Approve?")
@@ -59,11 +61,52 @@ def test_anything_but_a_yes_is_exit_code_10(env: dict[str, str], key: str) -> No
     assert journal(env) == ["created", "responded", "released"]
 
 
-def test_ctrl_c_after_the_yes_still_rejects(env: dict[str, str]) -> None:
+def test_ctrl_c_after_the_yes_interrupts(env: dict[str, str]) -> None:
     with Seat(ask(), env=env) as seat:
         seat.types("yes", after="Approve?")
         seat.presses(CTRL_C, after="Comment?")
-        assert seat.ended() == 10
+        assert seat.ended() == 130
+    assert journal(env) == ["created", "cancelled"]
+
+
+PROMPTS = """
+import assent
+try:
+    print(assent.breakpoint("Deploy?"))
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+def test_ctrl_c_at_the_prompt_of_a_program_raises_keyboard_interrupt(env: dict[str, str]) -> None:
+    with Seat([sys.executable, "-c", PROMPTS], env=env) as seat:
+        seat.presses(CTRL_C, after="Approve?")
+        assert seat.ended() == 0
+    assert "interrupted" in seat.shown
+    assert journal(env) == ["created", "cancelled"]
+
+
+LOOP = """
+import assent
+attempt = 0
+while True:
+    attempt += 1
+    if assent.breakpoint("Deploy?", attempt=attempt).approved:
+        break
+"""
+
+
+def test_a_retry_loop_without_a_terminal_ends_at_the_first_attempt(env: dict[str, str]) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", LOOP], env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+    )
+    assert "CannotAsk" in done.stderr
+    assert journal(env).count("created") == 1
+
+
+def test_a_gate_without_a_terminal_exits_with_13(env: dict[str, str]) -> None:
+    assert run("gate", "--local", "--", "true", env=env).returncode == 13
+    assert run("gate", "--", "true", env=env).returncode == 13
 
 
 def test_what_was_typed_before_the_question_is_no_answer(env: dict[str, str]) -> None:
@@ -104,28 +147,28 @@ def test_a_deadline_ends_the_question_in_the_terminal(env: dict[str, str]) -> No
     assert journal(env) == ["created", "expired"]
 
 
-def test_without_a_terminal_it_is_rejected(env: dict[str, str]) -> None:
+def test_without_a_terminal_it_is_not_asked(env: dict[str, str]) -> None:
     done = run("ask", "Shall I?", "--local", env=env)
-    assert done.returncode == 10
+    assert done.returncode == 13
     assert done.stdout.startswith("rejected\nNobody was asked: there is no terminal here")
 
 
 def test_without_a_terminal_and_without_a_server_it_says_what_is_missing(env: dict[str, str]) -> None:
     done = run("ask", "Shall I?", env=env)
-    assert done.returncode == 2
+    assert done.returncode == 13
     assert "ASSENT_URL and ASSENT_TOKEN" in done.stderr
 
 
 @pytest.mark.parametrize("streams", ["< /dev/null", "2> /dev/null > /dev/null"])
 def test_half_a_terminal_is_none(env: dict[str, str], streams: str) -> None:
     with Seat(["sh", "-c", f"{sys.executable} -m assent ask 'Shall I?' --local {streams}"], env=env) as seat:
-        assert seat.ended() == 10
+        assert seat.ended() == 13
 
 
 def test_in_the_background_nobody_is_asked(env: dict[str, str]) -> None:
     script = f"set -m; {sys.executable} -m assent ask 'Shall I?' --local < /dev/tty & wait $!"
     with Seat(["bash", "-c", script], env=env) as seat:
-        assert seat.ended() == 10
+        assert seat.ended() == 13
 
 
 def test_local_wins_over_a_server_that_is_set(env: dict[str, str], desk: Desk) -> None:
@@ -150,7 +193,7 @@ def test_a_rule_answers_where_there_is_no_terminal(env: dict[str, str]) -> None:
     assert "Matched auto-approve rule" in done.stderr
     (folder / "rules.json").write_text("{")
     broken = run("ask", "Shall I?", "--gate", "nightly.backup", "--local", env=env)
-    assert broken.returncode == 10
+    assert broken.returncode == 13
     assert "rules.json is not followed" in broken.stderr
 
 
@@ -224,9 +267,10 @@ def test_a_program_without_a_terminal_is_refused(env: dict[str, str], tmp_path: 
     (tmp_path / "plan.md").write_text("# The plan")
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT], env=env, cwd=tmp_path, stdin=subprocess.DEVNULL, capture_output=True, text=True,
-        check=True,
+        check=False,
     )  # fmt: skip
-    assert done.stdout.startswith("stopped: Nobody was asked: there is no terminal here")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "CannotAsk: Nobody was asked: there is no terminal here" in done.stderr
 
 
 def test_the_same_program_asks_a_server_when_one_is_set(desk: Desk, tmp_path: Path) -> None:
@@ -250,6 +294,69 @@ WAITS = """
 import sys
 from assent import breakpoint
 breakpoint("Deploy?", agent_id=sys.argv[1])
+"""
+RUNS = """
+import sys, asyncio
+from assent import abreakpoint
+asyncio.run(abreakpoint("Deploy?", agent_id=sys.argv[1]))
+"""
+APPROVES = """
+import sys
+from assent import approve
+@approve(agent_id=sys.argv[1])
+def deploy(): pass
+deploy()
+"""
+APPROVES_ASYNC = """
+import sys, asyncio
+from assent import approve
+@approve(agent_id=sys.argv[1])
+async def deploy(): pass
+asyncio.run(deploy())
+"""
+TWO = """
+import sys, asyncio
+from assent import abreakpoint
+async def first():
+    await abreakpoint("First?", title="first", agent_id=sys.argv[1])
+    print("answered", flush=True)
+async def main():
+    await asyncio.gather(first(), abreakpoint("Second?", title="second", agent_id=sys.argv[1]))
+asyncio.run(main())
+"""
+BUSY = """
+import os, signal, sys, asyncio
+from assent import abreakpoint
+def said(comment):
+    os.kill(os.getpid(), signal.SIGTERM)  # it arrives while the waiting task runs
+asyncio.run(abreakpoint("Deploy?", agent_id=sys.argv[1], on_comment=said))
+"""
+RAISES = """
+import sys, asyncio
+from assent import abreakpoint, breakpoint
+def said(comment):
+    raise LookupError("on_comment")
+if sys.argv[1].endswith("async"):
+    asyncio.run(abreakpoint("Deploy?", agent_id=sys.argv[1], on_comment=said))
+else:
+    breakpoint("Deploy?", agent_id=sys.argv[1], on_comment=said)
+"""
+HANDLES = """
+import signal, sys
+from assent import breakpoint
+class Leaving(Exception): pass
+def handler(number, frame):
+    print("mine", flush=True)
+    raise Leaving
+signal.signal(signal.SIGTERM, handler)
+breakpoint("Deploy?", agent_id=sys.argv[1])
+"""
+BOUNDED = """
+import assent
+try:
+    assent.breakpoint("Deploy?", timeout=1)
+except assent.AssentError as error:
+    print(f"{type(error).__name__}: {error.message}")
 """
 AWAITS = """
 import sys, anyio
@@ -279,13 +386,86 @@ def started(desk: Desk, program: str, agent: str) -> subprocess.Popen[str]:
     )  # fmt: skip
 
 
-def test_a_program_that_is_interrupted_takes_its_question_back(desk: Desk) -> None:
-    program = started(desk, WAITS, "interrupted")
-    asked = asked_by(desk, "interrupted", program)
-    program.send_signal(signal.SIGINT)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("way", ["plain", "async", "approve", "approve-async"])
+def test_a_program_that_is_stopped_takes_its_question_back(desk: Desk, number: signal.Signals, way: str) -> None:
+    agent = f"stopped-{way}-{number}"
+    programs = {"plain": WAITS, "async": RUNS, "approve": APPROVES, "approve-async": APPROVES_ASYNC}
+    program = started(desk, programs[way], agent)
+    asked = asked_by(desk, agent, program)
+    program.send_signal(number)
     program.communicate(timeout=60)
     assert program.returncode not in {0, None}
     assert desk.found(asked).status == "cancelled"
+
+
+@pytest.mark.parametrize(
+    ("source", "agent"),
+    [(BUSY, "busy"), (RAISES, "raises"), (RAISES, "raises-async")],
+    ids=["signal", "error", "async-error"],
+)
+def test_a_program_that_ends_while_it_hears_a_comment_takes_its_question_back(
+    desk: Desk, source: str, agent: str
+) -> None:
+    program = started(desk, source, agent)
+    asked = asked_by(desk, agent, program)
+    with desk.reviewer() as reviewer:
+        reviewer.comment(asked, "Which version?")
+    program.communicate(timeout=60)
+    assert program.returncode not in {0, None}
+    assert desk.found(asked).status == "cancelled"
+
+
+def test_an_answer_to_one_question_leaves_the_handler_for_the_other(desk: Desk) -> None:
+    program = started(desk, TWO, "two")
+    with desk.reviewer() as reviewer:
+        while len(found := reviewer.list(agent_id="two").items) < 2:
+            assert program.poll() is None
+        asked = {each.title: each.id for each in found}
+        reviewer.approve(asked["first"])
+    assert program.stdout is not None
+    assert program.stdout.readline() == "answered\n"
+    program.send_signal(signal.SIGTERM)
+    program.communicate(timeout=60)
+    assert desk.found(asked["second"]).status == "cancelled"
+
+
+def test_a_programs_own_handler_of_sigterm_stays(desk: Desk) -> None:
+    program = started(desk, HANDLES, "handles")
+    asked = asked_by(desk, "handles", program)
+    program.send_signal(signal.SIGTERM)
+    out, _ = program.communicate(timeout=60)
+    assert out == "mine\n"
+    assert desk.found(asked).status == "cancelled"
+
+
+def test_the_timeout_bounds_the_call_where_no_server_answers(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        env = environment(ASSENT_URL=f"http://127.0.0.1:{silent.getsockname()[1]}", ASSENT_TOKEN="t")
+        done = subprocess.run(
+            [sys.executable, "-c", BOUNDED],
+            env=env,
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=300,
+        )
+    assert done.stdout.startswith("Unreachable")
+    assert "gave up after 1 seconds" in done.stdout
+
+
+@pytest.mark.parametrize(("more", "quiet"), [({}, False), ({"ASSENT_QUIET": "1"}, True)])
+def test_standard_error_says_that_the_server_is_tried_again_unless_it_should_be_quiet(
+    tmp_path: Path, more: dict[str, str], *, quiet: bool
+) -> None:
+    env = environment(ASSENT_URL=f"http://127.0.0.1:{free_port()}", ASSENT_TOKEN="t", **more)
+    done = subprocess.run(
+        [sys.executable, "-c", BOUNDED], env=env, cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.stdout.startswith("Unreachable")
+    notices = [line for line in done.stderr.splitlines() if line.startswith("assent: waiting for the server")]
+    assert len(notices) == (0 if quiet else 1)
 
 
 def test_an_async_program_that_gives_up_takes_its_question_back(desk: Desk) -> None:
@@ -305,3 +485,18 @@ def test_who_is_stopped_while_asking_a_server_that_is_not_there_is_told_so() -> 
     _, err = asking.communicate(timeout=60)
     assert asking.returncode == 130
     assert "whether it was asked cannot be told" in err
+
+
+def test_with_a_pinned_receipt_key_nothing_runs_without_a_server(env: dict[str, str], tmp_path: Path) -> None:
+    key = base64.b64encode(bytes(range(32))).decode()
+    done = subprocess.run(
+        [*COMMAND, "gate", "--", "touch", str(tmp_path / "ran")],
+        env=env | {"ASSENT_RECEIPT_KEY": key},
+        capture_output=True,
+        stdin=subprocess.DEVNULL,
+        text=True,
+        check=False,
+    )
+    assert done.returncode != 0
+    assert "has no receipt" in done.stderr
+    assert not (tmp_path / "ran").exists()

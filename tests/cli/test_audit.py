@@ -100,7 +100,7 @@ def test_fsck_names_every_promise_and_what_it_could_not_check(sqlite_settings: S
     checks = {each["name"]: each for each in here_json("fsck", *place(sqlite_settings))["checks"]}
 
     assert shown.exit_code == 0
-    assert [name for name in checks if name.startswith("I")] == [f"I{n}" for n in range(1, 13)]
+    assert [name for name in checks if name.startswith("I")] == [f"I{n}" for n in range(1, 14)]
     assert all(f" {name} " in shown.stdout for name in checks)
     assert {name for name, each in checks.items() if each["state"] == "nothing to check"} == {"I10", "I11"}
     assert checks["I11"]["why"] == "there are no checkpoints yet"

@@ -20,6 +20,7 @@ from typer.testing import CliRunner
 
 from assent.cli.main import app
 from assent.domain.secrets import secret
+from assent.sdk.client import Assent
 from assent.settings import Settings
 from tests.cli.commands import COMMAND, Desk, environment, here_json, run, start
 from tests.cli.terminal import Seat
@@ -29,7 +30,8 @@ from tests.support.nodes import ManualClock, free_port, running_node
 LONG_AGO = 1_600_000_000_000_000
 PAGE = DOCS / "how-to" / "check-your-gates.md"
 REFERENCE = sections((DOCS / "reference" / "cli.md").read_text(), 2)["`assent doctor`"]
-GATE = {"type": "command", "command": "assent", "args": ["hook", "claude"], "timeout": 3720, "onFailure": "block"}
+PINNED = ["hook", "claude", "--url", "http://127.0.0.1:7373", "--receipt-key", "KEY"]
+GATE = {"type": "command", "command": "assent", "args": PINNED, "timeout": 86520, "onFailure": "block"}
 
 
 @dataclass
@@ -58,7 +60,10 @@ class Home:
         return file
 
     def doctor(self, *arguments: str) -> "Told":
-        """Run it in this process, which has loaded everything before."""
+        """Run it in this process, which has loaded everything before; where there are no settings, with a good gate."""
+        given = self.root / "given" / "settings.json"
+        if all(each == given for each in self.root.rglob("settings*.json")):
+            arguments = (*arguments, "--settings", str(self.write("given/settings.json", settings())))
         away: dict[str, str | None] = dict.fromkeys(os.environ.keys() - self.env.keys())
         with contextlib.chdir(self.project):
             done = CliRunner(env=away | self.env).invoke(app, ["doctor", "--json", *arguments])
@@ -178,8 +183,8 @@ def test_gates_that_fail_open_are_found_where_they_stand(patient: Home) -> None:
     assert told.bad() == [("hook-on-failure", "problem"), ("hook-timeout", "problem"), ("mode", "warning")]
     found = told.of("hook-timeout")
     assert (found["where"], found["pointer"]) == (str(file), "/hooks/PreToolUse/0/hooks/0/timeout")
-    assert found["what"].startswith("People have 3600 s to answer, but Claude Code gives up after 60 s")
-    assert "3600" in found["do"]
+    assert found["what"].startswith("People have 86400 s to answer, but Claude Code gives up after 60 s")
+    assert "86400" in found["do"]
 
 
 def test_a_program_in_the_home_of_nobody_is_not_there(patient: Home) -> None:
@@ -226,8 +231,8 @@ def test_garbage_in_the_settings_is_a_problem_and_no_fault(patient: Home, conten
     patient.write("project/.mcp.json", content)
     told = patient.doctor("--offline")
     assert told.code == 1
-    assert told.bad() == [("unreadable", "problem"), ("unreadable", "problem"), ("no-gate", "warning")]
-    assert all(said in each["what"] for each in told.report["findings"][:2])
+    assert told.bad() == [("unreadable", "problem"), ("no-gate", "problem"), ("unreadable", "problem")]
+    assert all(said in each["what"] for each in told.report["findings"] if each["check"] == "unreadable")
 
 
 def test_what_cannot_be_read_is_a_problem_and_never_waited_for(patient: Home) -> None:
@@ -235,7 +240,7 @@ def test_what_cannot_be_read_is_a_problem_and_never_waited_for(patient: Home) ->
     os.mkfifo(patient.project / ".mcp.json")
     (patient.project / ".claude" / "settings.local.json").symlink_to("nowhere")
     told = patient.doctor("--offline", "--settings", "missing.json", "--mcp-config", "missing.json")
-    assert told.bad() == [("unreadable", "problem")] * 5 + [("no-gate", "warning")]
+    assert told.bad() == [*[("unreadable", "problem")] * 3, ("no-gate", "problem"), *[("unreadable", "problem")] * 2]
 
 
 def test_mcp_servers_are_looked_at_wherever_clients_keep_them(patient: Home) -> None:
@@ -442,13 +447,13 @@ def test_a_stream_that_does_not_arrive_is_a_problem_and_the_test_is_taken_back(p
 def test_a_file_of_a_project_sends_no_token_anywhere(patient: Home, desk: Desk) -> None:
     with listening(behind=desk.url) as fake:
         token = {"headers": {"Authorization": "Bearer $ASSENT_TOKEN"}, "allowedEnvVars": ["ASSENT_TOKEN"]}
-        hook = {"type": "http", "url": f"{fake.url}/api/hooks/claude", "timeout": 3720, "onFailure": "block"} | token
+        hook = {"type": "http", "url": f"{fake.url}/api/hooks/claude", "timeout": 86520, "onFailure": "block"} | token
         server = {"command": "assent", "args": ["mcp"], "env": {"ASSENT_URL": fake.url}}
         patient.write("project/.claude/settings.json", settings(hook, env={"ASSENT_URL": fake.url}))
         patient.write("project/.mcp.json", {"mcpServers": {"assent": server}})
         told = patient.doctor()
         assert fake.asked == []
-    assert (told.code, told.bad()) == (0, [("token", "warning")])
+    assert (told.code, told.bad()) == (0, [("env", "warning"), ("token", "warning")])
     assert told.report["live"]["status"] == "cancelled"
 
 
@@ -464,6 +469,7 @@ def test_a_token_that_may_not_ask_this_is_told_how_to_test_it(patient: Home, des
 
 @pytest.mark.parametrize("approved", [True, False])
 def test_somebody_can_answer_the_test(patient: Home, desk: Desk, *, approved: bool) -> None:
+    patient.write(".claude/settings.json", settings())
     waiting = start("doctor", "--wait", "--json", env=patient.env)
     with waiting, desk.reviewer() as reviewer:
         breakpoint_id = told_of(waiting)
@@ -517,7 +523,22 @@ def test_lines_for_programs_have_tabs_and_no_colour(patient: Home) -> None:
     assert ("\x1b" in done.stdout, "\\x1b[2Jnowhere" in done.stdout) == (False, True)
 
 
+def test_a_rule_of_the_server_that_approves_a_whole_tool_is_a_problem(patient: Home, desk: Desk) -> None:
+    made = here_json("token", "create", "--kind", "admin", "--name", "rules", ASSENT_DATA_DIR=str(desk.data))
+    with Assent(desk.url, made["token"]) as admin:
+        narrow = admin.add_rule("tool.bash(payload.arguments.command = 'git status')", "auto-approve")
+        assert patient.doctor("--no-live").bad() == []
+        wide = admin.add_rule("tool.*", "auto-approve")
+        told = patient.doctor("--no-live")
+        for each in (narrow, wide):
+            admin.remove_rule(each.id)
+    assert (told.code, told.bad()) == (1, [("rule-wide", "problem")])
+    assert wide.id in told.of("rule-wide")["what"]
+
+
 def test_all_is_well_is_said_in_a_word(patient: Home) -> None:
+    assert run("doctor", "--offline", env=patient.env, cwd=patient.project).returncode == 1, "there is no gate"
+    patient.write(".claude/settings.json", settings())
     done = run("doctor", env=patient.env, cwd=patient.project)
     assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "All is well.")
 
@@ -526,7 +547,7 @@ def test_nothing_is_written_and_no_secret_told(patient: Home, desk: Desk) -> Non
     env = {"ASSENT_TOKEN": desk.agent_token, "ASSENT_REVIEWER_TOKEN": desk.reviewer_token}
     patient.write("project/.mcp.json", {"mcpServers": {"assent": {"command": "assent", "args": ["mcp"], "env": env}}})
     literal = {"headers": {"Authorization": f"Bearer {desk.reviewer_token}"}}
-    hook = {"type": "http", "url": f"{desk.url}/api/hooks/claude", "timeout": 3720, "onFailure": "block"} | literal
+    hook = {"type": "http", "url": f"{desk.url}/api/hooks/claude", "timeout": 86520, "onFailure": "block"} | literal
     patient.write("project/.claude/settings.json", settings(hook))
     patient.write(".claude/settings.json", "{")
     before = patient.files()

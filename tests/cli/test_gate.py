@@ -83,6 +83,34 @@ def test_the_reviewer_sees_what_would_run_where_and_as_whom(desk: Desk, tmp_path
     assert found.payload["context"]["files"][0]["path"] == "plan.md"
 
 
+@pytest.mark.parametrize(("options", "seconds"), [((), 24 * 3600), (("--ttl", "60"), 60)])
+def test_a_gate_that_is_killed_leaves_a_question_with_a_deadline(
+    desk: Desk, tmp_path: Path, options: tuple[str, ...], seconds: int
+) -> None:
+    gate = Gate(desk, *options, "--", "touch", "ran", cwd=tmp_path)
+    gate.process.kill()
+    gate.ended()
+    found = gate.found()
+    assert (found.status, found.ttl_seconds) == ("waiting", seconds)
+    assert found.deadline is not None
+    assert not (tmp_path / "ran").exists()
+
+
+def test_the_output_links_to_the_question(desk: Desk, tmp_path: Path) -> None:
+    gate = Gate(desk, "--", "touch", "ran", cwd=tmp_path)
+    assert gate.process.stderr is not None
+    assert gate.process.stderr.readline() == f"Answer it at {desk.url}/breakpoints/{gate.id}\n"
+    gate.decide(approved=False)
+    assert gate.ended()[0] == 10
+
+
+def test_a_gate_without_a_token_asks_for_an_agent_token(tmp_path: Path) -> None:
+    done = run("gate", "--", "touch", "ran", env=environment(ASSENT_URL="http://127.0.0.1:9"), cwd=tmp_path)
+    assert done.returncode not in {0, 10}
+    assert "assent token create --kind agent" in done.stderr
+    assert not (tmp_path / "ran").exists()
+
+
 def test_each_command_has_a_gate_of_its_own(desk: Desk, tmp_path: Path) -> None:
     gates = []
     for words in (["true", "/"], ["true", "*"], ["true", "/"]):
@@ -128,7 +156,10 @@ def test_nobody_there_is_exit_code_13_and_nothing_runs(tmp_path: Path) -> None:
 
 def test_who_gives_up_waiting_takes_the_question_back(desk: Desk, tmp_path: Path) -> None:
     gate = Gate(desk, "--timeout", "0.5", "--", "touch", "ran", cwd=tmp_path)
-    assert gate.ended()[0] == 14
+    code, _, err = gate.ended()
+    assert code == 14
+    assert "No decision within 0.5 seconds; the command was not run." in err
+    assert "still waiting" not in err
     assert gate.found().status == "cancelled"
     assert not (tmp_path / "ran").exists()
 
@@ -308,7 +339,7 @@ def test_a_command_that_is_not_approved_in_the_terminal_does_not_run(tmp_path: P
 
 def test_with_neither_server_nor_terminal_nothing_runs(tmp_path: Path) -> None:
     env = environment(ASSENT_LOCAL_DIR=str(tmp_path / "local"))
-    for more, code in (([], 2), (["--local"], 10)):
+    for more in ([], ["--local"]):
         done = run("gate", *more, "--", "touch", "ran", env=env, cwd=tmp_path)
-        assert (done.returncode, done.stdout) == (code, "")
+        assert (done.returncode, done.stdout) == (13, "")
     assert not (tmp_path / "ran").exists()

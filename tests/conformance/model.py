@@ -38,6 +38,7 @@ LOOK_BACK = 25
 
 Truth = bool | None
 Spec = dict[str, Any]
+FLOOR = 3
 
 
 def at_most(limit: str) -> Callable[[Spec], Truth]:
@@ -90,7 +91,7 @@ class World:
     breakpoints: list[dict[str, Any]] = field(default_factory=list)
     keys: dict[tuple[str, str], tuple[str, int]] = field(default_factory=dict)
     rules: list[dict[str, Any]] = field(default_factory=list)
-    decided: dict[tuple[str, str], list[tuple[int, str]]] = field(default_factory=lambda: defaultdict(list))
+    decided: dict[tuple[str, str, str], list[tuple[int, str]]] = field(default_factory=lambda: defaultdict(list))
     always_break_on: list[str] = field(default_factory=list)
     agents_may_count: bool = True
 
@@ -138,7 +139,7 @@ class World:
         number = len(self.breakpoints)
         if key is not None:
             self.keys[actor, key] = (repr(spec), number)
-        auto = self.recommend(spec)
+        auto = self.recommend(spec, actor)
         self.breakpoints.append(
             {
                 "creator": actor,
@@ -168,14 +169,15 @@ class World:
 
     # ── rules ──
 
-    def recommend(self, spec: Spec) -> dict[str, Any]:
+    def recommend(self, spec: Spec, actor: str) -> dict[str, Any]:
         """Whether a person has to be asked; a rule is called by its number."""
         fitting = [(rule, self.holds(rule, spec)) for rule in self.in_force() if self.fits_gate(rule, spec["gate"])]
         live = [(rule, held) for rule, held in fitting if rule["mode"] == "live"]
         never = [rule for rule, held in live if rule["action"] == "never-auto-approve" and held is not False]
         auto = [rule for rule, held in live if rule["action"] == "auto-approve" and held is True]
-        wanted = spec.get("after_n") if self.agents_may_count else None
-        count = min(self.in_a_row(spec["gate"], spec["agent"]), max(LOOK_BACK, spec.get("after_n") or 0))
+        asked = spec.get("after_n") or 0
+        wanted = max(asked, FLOOR) if self.agents_may_count and asked > 0 else None
+        count = min(self.in_a_row(spec["gate"], spec["agent"], actor), max(LOOK_BACK, wanted or 0))
         stop = self.stop(spec)
         answer: dict[str, Any] = {"recommended": False, "consecutive": count}
         if never:
@@ -218,11 +220,14 @@ class World:
         return PATTERNS[rule["pattern"]][0](gate)
 
     def holds(self, rule: dict[str, Any], spec: Spec) -> Truth:
+        """Tokens here may claim any agent id, so that no rule approves by it."""
+        if rule["action"] == "auto-approve" and "agentId" in rule["pattern"]:
+            return None
         return PATTERNS[rule["pattern"]][1](spec)
 
-    def in_a_row(self, gate: str, agent: str) -> int:
+    def in_a_row(self, gate: str, agent: str, creator: str) -> int:
         """Of two decisions at the same moment, a rejection counts as the later."""
-        latest = sorted(self.decided[gate, agent], reverse=True)
+        latest = sorted(self.decided[gate, agent, creator], reverse=True)
         return sum(1 for _ in takewhile(lambda each: each[1] == "approved", latest))
 
     def write_rule(self, actor: str, new: dict[str, Any]) -> tuple[str, int | None]:
@@ -403,7 +408,7 @@ class World:
         bp["events"].append(status)
         bp["status"], bp["ended_by"], bp["decision"] = status, by, decision
         if decision is not None and not by.startswith("rule:"):
-            self.decided[bp["gate"], bp["agent"]].append((self.now, decision))
+            self.decided[bp["gate"], bp["agent"], bp["creator"]].append((self.now, decision))
 
     def name(self, actor: str) -> str:
         return f"agent:{actor}" if actor in AGENTS else f"person:{actor}"

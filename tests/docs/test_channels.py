@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from assent.app import Assent
+from assent.channels.pacing import DIGEST, MESSAGES, SECONDS
 from assent.cli.main import loaded
 from assent.domain.routes_file import _KEYS
 from assent.services.configuration import _CHANNEL_KEYS
@@ -28,7 +29,7 @@ def first_cells(text: str) -> set[str]:
 
 
 def test_every_key_is_listed() -> None:
-    assert first_cells(CHANNELS) == _CHANNEL_KEYS
+    assert first_cells(CHANNELS) == _CHANNEL_KEYS | {MESSAGES, SECONDS, DIGEST}
     assert first_cells(ROUTES) == _KEYS | {"project", "enabled"}
 
 

@@ -11,6 +11,7 @@ import pytest
 import assent
 from assent import Assent
 from assent.domain.errors import AssentError
+from assent.domain.fields import FIELDS, Place
 from assent.sdk import errors
 from assent.sdk.calls import Calls
 from assent.sdk.gating import Terms
@@ -84,3 +85,12 @@ async def test_the_payment_of_the_how_to_is_made_with_the_reviewers_amount(
 
     assert (found.question, found.gate) == ("Pay 500 to ann?", "call.payments.pay")
     assert re.fullmatch(r"Paid 50 to ann\.\n", said.getvalue())
+
+
+def test_the_table_of_arguments_is_the_declared_one() -> None:
+    table = [row for row in rows(sections(PAGE, 2)["Arguments of a breakpoint"]) if row[0].startswith("`")]
+    assert [row[0].strip("`") for row in table] == [each.name for each in FIELDS]
+    assert [row[3] for row in table] == [each.help for each in FIELDS]
+    assert [row[1].strip("`").removeprefix("payload.") for row in table] == [
+        "–" if each.place is Place.CLIENT else each.wire for each in FIELDS
+    ]

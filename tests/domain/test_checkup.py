@@ -28,11 +28,13 @@ from assent.domain.secrets import secret
 from assent.domain.server_checkup import Seen, clock, reached, skew, versions
 
 AGENT, PERSON, SERVICE = (secret(kind, bytes(range(32))) for kind in ("agent", "person", "service"))
-COMMAND = {"type": "command", "command": "assent", "args": ["hook", "claude"], "timeout": 3600, "onFailure": "block"}
+PINNED = "hook claude --url https://assent.example.com --receipt-key KEY"
+GATED = PINNED.split()
+COMMAND = {"type": "command", "command": "assent", "args": GATED, "timeout": 86400, "onFailure": "block"}
 HTTP = {
     "type": "http",
     "url": "https://assent.example.com/api/hooks/claude",
-    "timeout": 3600,
+    "timeout": 86400,
     "onFailure": "block",
     "headers": {"Authorization": "Bearer $ASSENT_TOKEN"},
     "allowedEnvVars": ["ASSENT_TOKEN"],
@@ -80,14 +82,14 @@ WRONG: list[tuple[str, Mapping[str, Any], dict[str, Any], list[tuple[str, str]]]
     ("woken later", COMMAND, {"asyncRewake": True}, [("hook-async", "problem")]),
     ("once", COMMAND, {"once": True}, [("hook-once", "problem")]),
     ("without a timeout", COMMAND, {"timeout": None}, [("hook-timeout", "problem")]),
-    ("shorter than an hour", COMMAND, {"timeout": 3599}, [("hook-timeout", "problem")]),
-    ("too short", COMMAND, {"args": ["hook", "claude", "--ttl", "3601"]}, [("hook-timeout", "problem")]),
-    ("too short, in one word", COMMAND, {"args": ["hook", "claude", "--ttl=3601"]}, [("hook-timeout", "problem")]),
-    ("too short over HTTP", HTTP, {"url": f"{HTTP['url']}?ttl=3601"}, [("hook-timeout", "problem")]),
+    ("shorter than a day", COMMAND, {"timeout": 86399}, [("hook-timeout", "problem")]),
+    ("too short", COMMAND, {"args": [*GATED, "--ttl", "86401"]}, [("hook-timeout", "problem")]),
+    ("too short, in one word", COMMAND, {"args": [*GATED, "--ttl=86401"]}, [("hook-timeout", "problem")]),
+    ("too short over HTTP", HTTP, {"url": f"{HTTP['url']}?ttl=86401"}, [("hook-timeout", "problem")]),
     (
         "the default is too short",
         COMMAND,
-        {"args": ["hook", "claude", "--ttl", "601"], "timeout": None},
+        {"args": [*GATED, "--ttl", "601"], "timeout": None},
         [("hook-timeout", "problem")],
     ),
     ("narrowed", COMMAND, {"if": "Bash(git push *)"}, [("hook-if", "warning")]),
@@ -104,12 +106,12 @@ WRONG: list[tuple[str, Mapping[str, Any], dict[str, Any], list[tuple[str, str]]]
     (
         "swallowed",
         COMMAND,
-        {"command": "assent hook claude || true", "args": None},
+        {"command": f"assent {PINNED} || true", "args": None},
         [("hook-swallowed", "problem")],
     ),
-    ("a line goes on", COMMAND, {"command": "assent hook claude; true", "args": None}, [("hook-swallowed", "problem")]),
-    ("left alone", COMMAND, {"command": "assent hook claude & wait", "args": None}, [("hook-swallowed", "problem")]),
-    ("a pipe", COMMAND, {"command": "assent hook claude | tee log", "args": None}, [("hook-swallowed", "problem")]),
+    ("a line goes on", COMMAND, {"command": f"assent {PINNED}; true", "args": None}, [("hook-swallowed", "problem")]),
+    ("left alone", COMMAND, {"command": f"assent {PINNED} & wait", "args": None}, [("hook-swallowed", "problem")]),
+    ("a pipe", COMMAND, {"command": f"assent {PINNED} | tee log", "args": None}, [("hook-swallowed", "problem")]),
 ]
 
 
@@ -128,18 +130,18 @@ def test_what_is_wrong_with_a_gate_is_found(
 @pytest.mark.parametrize(
     "changes",
     [
-        {"args": ["hook", "claude", "--ttl", "3600"]},
-        {"args": ["hook", "claude", "--ttl", "soon"]},
-        {"args": ["hook", "claude", "--ttl", "9" * 5000]},
-        {"args": ["hook", "claude", "--ttl", "600"], "timeout": None},
-        {"args": ["hook", "claude", "--ttl", "9", "--ttl", "86400"], "timeout": 86520},
-        {"command": "/opt/assent/bin/assent hook claude", "args": None},
-        {"command": "cd /srv && ASSENT_URL=http://127.0.0.1:1 assent hook claude 2>>log", "args": None},
-        {"command": "uv", "args": ["run", "assent", "hook", "claude"]},
-        {"command": "python", "args": ["-m", "assent", "hook", "claude"]},
-        {"command": "C:\\bin\\assent.exe", "args": ["hook", "claude"]},
+        {"args": [*GATED, "--ttl", "86400"]},
+        {"args": [*GATED, "--ttl", "soon"]},
+        {"args": [*GATED, "--ttl", "9" * 5000]},
+        {"args": [*GATED, "--ttl", "600"], "timeout": None},
+        {"args": [*GATED, "--ttl", "9", "--ttl", "86400"], "timeout": 86520},
+        {"command": f"/opt/assent/bin/assent {PINNED}", "args": None},
+        {"command": f"cd /srv && ASSENT_URL=http://127.0.0.1:1 assent {PINNED} 2>>log", "args": None},
+        {"command": "uv", "args": ["run", "assent", *GATED]},
+        {"command": "python", "args": ["-m", "assent", *GATED]},
+        {"command": "C:\\bin\\assent.exe", "args": GATED},
         {"once": False, "async": False},
-        {"command": "umask 077; /opt/a@b/assent hook claude", "args": None},
+        {"command": f"umask 077; /opt/a@b/assent {PINNED}", "args": None},
     ],
 )
 def test_a_gate_is_known_by_its_shape_and_nothing_is_made_up(changes: dict[str, Any]) -> None:
@@ -160,7 +162,7 @@ def test_a_gate_is_known_by_its_shape_and_nothing_is_made_up(changes: dict[str, 
     ],
 )
 def test_a_hook_of_others_is_no_gate(other: dict[str, Any]) -> None:
-    assert bad(looked(settings(other))) == [("no-gate", "warning")]
+    assert bad(looked(settings(other))) == [("no-gate", "problem")]
 
 
 @pytest.mark.parametrize(("on_failure", "so"), [("block", "it blocks every call"), (None, "every call passes it")])
@@ -174,14 +176,14 @@ def test_a_gate_that_cannot_start_is_a_problem(on_failure: str | None, so: str) 
 
 def test_what_only_a_shell_can_tell_is_not_looked_for() -> None:
     machine = Machine(env=HERE.env, runs=lambda _: False)
-    gate = {**COMMAND, "command": "$HOME/bin/assent hook claude"}
+    gate = {**COMMAND, "command": f"$HOME/bin/assent {PINNED}"}
     del gate["args"]
     assert bad(looked(settings(gate), machine=machine)) == []
 
 
 def test_a_gate_on_an_event_that_decides_nothing_is_no_gate() -> None:
     found = looked(settings(COMMAND, event="PostToolUse"))
-    assert bad(found) == [("hook-event", "problem"), ("no-gate", "warning")]
+    assert bad(found) == [("hook-event", "problem"), ("no-gate", "problem")]
 
 
 @pytest.mark.parametrize(
@@ -376,7 +378,7 @@ def test_variables_of_the_settings_count_as_set() -> None:
     ],
 )
 def test_hooks_that_cannot_be_loaded_are_a_problem(content: Any) -> None:
-    assert bad(looked(content)) == [("shape", "problem"), ("no-gate", "warning")]
+    assert bad(looked(content)) == [("shape", "problem"), ("no-gate", "problem")]
 
 
 def test_each_hook_that_cannot_be_loaded_is_named() -> None:
@@ -389,13 +391,70 @@ def test_each_hook_that_cannot_be_loaded_is_named() -> None:
 def test_a_file_that_cannot_be_read_is_a_problem() -> None:
     document = Document(path="/x.json", trouble="it is not JSON at line 1, column 2")
     found = list(claude_findings([document], HERE))
-    assert bad(found) == [("unreadable", "problem"), ("no-gate", "warning")]
+    assert bad(found) == [("unreadable", "problem"), ("no-gate", "problem")]
     assert found[0].place == Place("/x.json")
     assert bad(list(mcp_findings([document], [], HERE))) == [("unreadable", "problem")]
 
 
-def test_no_settings_are_nothing_to_speak_of() -> None:
-    assert looked() == []
+def test_no_settings_are_no_gate() -> None:
+    (found,) = looked()
+    assert (found.check, found.severity, found.place) == ("no-gate", Severity.PROBLEM, Place("/app"))
+
+
+def test_an_agent_that_may_ask_over_mcp_has_no_gate_but_is_not_alone() -> None:
+    (found,) = claude_findings([], HERE, asks_otherwise=True)
+    assert (found.check, found.severity) == ("no-gate", Severity.WARNING)
+
+
+UNPINNED = {**COMMAND, "args": ["hook", "claude"]}
+ISOLATED = {**COMMAND, "command": "/opt/python", "args": ["-I", "-m", "assent", *GATED, "--token-file", "/t"]}
+
+
+def test_a_gate_that_follows_the_environment_is_found() -> None:
+    assert bad(looked(settings(UNPINNED))) == [("hook-unpinned", "problem")]
+    unsigned = {**COMMAND, "args": ["hook", "claude", "--url=https://assent.example.com"]}
+    assert bad(looked(settings(unsigned))) == [("hook-receipt-key", "warning")]
+
+
+@pytest.mark.parametrize("name", ["ASSENT_URL", "ASSENT_RECEIPT_KEY"])
+def test_settings_that_choose_whom_a_gate_believes_are_found_in_every_file(name: str) -> None:
+    project = {"env": {name: "x"}}
+    for contents in ((settings(UNPINNED), project), (project, settings(UNPINNED)), (settings(UNPINNED) | project,)):
+        (found,) = (each for each in looked(*contents) if each.check == "env")
+        assert (found.severity, found.place.pointer) == (Severity.PROBLEM, f"/env/{name}")
+    assert ("env", "warning") in bad(looked(settings(COMMAND), project))
+
+
+@pytest.mark.parametrize(
+    ("gate", "names"),
+    [
+        (UNPINNED, ["LD_PRELOAD", "PYTHONPATH", "PATH", "ASSENT_TOKEN", "HTTPS_PROXY", "all_proxy", "SSL_CERT_FILE"]),
+        (COMMAND, ["DYLD_INSERT_LIBRARIES", "PYTHONSTARTUP", "PATH", "ASSENT_TOKEN"]),
+        (HTTP, ["LD_PRELOAD", "ASSENT_TOKEN", "HTTPS_PROXY"]),
+        (ISOLATED, ["LD_PRELOAD"]),
+    ],
+)
+def test_variables_of_other_settings_that_reach_a_gate_are_found(gate: dict[str, Any], names: list[str]) -> None:
+    everything = ["LD_PRELOAD", "DYLD_INSERT_LIBRARIES", "PYTHONPATH", "PYTHONSTARTUP", "PATH", "ASSENT_TOKEN"]
+    everything += ["HTTPS_PROXY", "all_proxy", "SSL_CERT_FILE", "EDITOR"]
+    env = dict.fromkeys(everything, AGENT)
+    found = [each for each in looked(settings(gate), {"env": env}) if each.check == "env"]
+    assert set(names) <= {str(each.place.pointer).rpartition("/")[2] for each in found}
+    assert all(each.severity is Severity.PROBLEM for each in found)
+    assert "/env/EDITOR" not in [each.place.pointer for each in found]
+    if gate is ISOLATED:
+        assert [each.place.pointer for each in found] == ["/env/LD_PRELOAD", "/env/DYLD_INSERT_LIBRARIES"]
+    assert [each for each in looked(settings(gate, env=env)) if each.check == "env"] == [], "its own file may"
+
+
+@pytest.mark.parametrize("matcher", ["bash", "Bsh", "^Bash_$", "edit|write"])
+def test_a_matcher_that_sees_no_tool_at_all_is_a_problem(matcher: str) -> None:
+    assert ("hook-matcher", "problem") in bad(looked(settings(COMMAND, matcher=matcher)))
+
+
+@pytest.mark.parametrize("matcher", ["*", "", "Read", "TodoWrite", "mcp__github__.*", "^(Bash|Edit)$"])
+def test_a_matcher_that_sees_a_tool_is_none(matcher: str) -> None:
+    assert "hook-matcher" not in [check for check, _ in bad(looked(settings(COMMAND, matcher=matcher)))]
 
 
 _KEYS = st.sampled_from(

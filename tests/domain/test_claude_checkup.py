@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from assent.domain.checkup import Access, Document, Finding, Machine, Place, Severity
 from assent.domain.claude_checkup import RISKY, Gates, claude_accesses, claude_findings, environment
 from assent.domain.claude_settings import Hook
-from tests.domain.test_checkup import AGENT, COMMAND, HERE, HTTP, bad, looked, resolved, settings
+from tests.domain.test_checkup import AGENT, COMMAND, HERE, HTTP, PINNED, bad, looked, resolved, settings
 
 GATE = "/hooks/PreToolUse/0/hooks/0"
 DIALOG = "PermissionRequest"
@@ -49,12 +49,12 @@ def test_a_gate_sees_what_its_matcher_names_at_its_own_event() -> None:
         ({"async": True}, "hook-async", "/async", ("in the background", 'Take "async" out.')),
         ({"asyncRewake": True}, "hook-async", "/asyncRewake", ("in the background", 'Take "asyncRewake" out.')),
         ({"once": True}, "hook-once", "/once", ("after its first call", 'Take "once" out.')),
-        ({"timeout": 60}, "hook-timeout", "/timeout", ("have 3600 s", "gives up after 60 s", "more than 3600")),
-        ({"timeout": 0.5}, "hook-timeout", "/timeout", ("have 3600 s", "gives up after 0.5 s", "more than 3600")),
+        ({"timeout": 60}, "hook-timeout", "/timeout", ("have 86400 s", "gives up after 60 s", "more than 86400")),
+        ({"timeout": 0.5}, "hook-timeout", "/timeout", ("have 86400 s", "gives up after 0.5 s", "more than 86400")),
         ({"timeout": None}, "hook-timeout", "", ("is not told how long to wait, and gives up after 600 s",)),
         ({"if": "Bash(git *)"}, "hook-if", "/if", ("only about the calls", 'Take "if" out')),
         (
-            {"args": None, "command": "assent hook claude; true"},
+            {"args": None, "command": f"assent {PINNED}; true"},
             "hook-swallowed",
             "/command",
             ("goes on", "||, ; or |"),
@@ -83,7 +83,7 @@ def test_only_true_is_true(changes: dict[str, Any]) -> None:
     assert bad(looked(settings(gate(**changes)))) == []
 
 
-@pytest.mark.parametrize("timeout", [3600, 86_520, 2_000_120, 10**400], ids=lambda given: str(given)[:12])
+@pytest.mark.parametrize("timeout", [86_400, 86_520, 2_000_120, 10**400], ids=lambda given: str(given)[:12])
 def test_a_gate_that_is_fine_says_how_long_it_waits_in_full(timeout: int) -> None:
     found = one("gate", settings(gate(timeout=timeout)))
     assert found.what == f"The gate on PreToolUse blocks when it fails, and waits up to {timeout} s for an answer."
@@ -103,7 +103,7 @@ def test_a_gate_on_another_event_is_told_where_to_go() -> None:
     assert "A gate on PostToolUse decides nothing" in found.what
     assert "PreToolUse or PermissionRequest" in found.todo
     assert bad(looked(settings(COMMAND, event="PostToolUse", disableAllHooks=True))) == [
-        *(("hook-event", "problem"), ("no-gate", "warning")),
+        *(("hook-event", "problem"), ("no-gate", "problem")),
     ]
 
 
@@ -135,7 +135,7 @@ def test_a_program_that_is_not_there_is_named_in_sixty_characters(on_failure: st
 
 def test_a_shell_that_goes_elsewhere_first_is_no_reason_to_look_for_cd() -> None:
     machine = Machine(runs=lambda program: program == "assent")
-    line = 'cd "$CLAUDE_PROJECT_DIR" && assent hook claude'
+    line = f'cd "$CLAUDE_PROJECT_DIR" && assent {PINNED}'
     assert bad(looked(settings(gate(command=line, args=None)), machine=machine)) == []
 
 
@@ -373,7 +373,7 @@ def test_what_no_gate_sees_is_said_once_in_words() -> None:
 def test_without_a_gate_the_strongest_file_is_named_and_nothing_else_is_said() -> None:
     rest = {"disableAllHooks": True, "permissions": {"defaultMode": "auto", "allow": ["Bash"]}}
     (found,) = looked({}, {}, rest)
-    assert (found.check, found.severity, found.place) == ("no-gate", Severity.WARNING, Place("/2.json"))
+    assert (found.check, found.severity, found.place) == ("no-gate", Severity.PROBLEM, Place("/2.json"))
     assert "assent hook claude install" in found.todo
 
 

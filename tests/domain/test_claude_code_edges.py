@@ -18,6 +18,7 @@ from assent.domain.claude_code import (
     answered,
     choices,
     deferred,
+    left_to_prompt,
     read_hook,
     same_question,
     shown,
@@ -47,8 +48,8 @@ def question(tool: str, arguments: dict[str, Any]) -> str:
     return tool_call(called(tool, arguments), nonce="n").question
 
 
-def test_people_have_an_hour_and_at_most_what_the_clients_timers_can_count() -> None:
-    assert TTL_SECONDS == 60 * 60
+def test_people_have_a_day_and_at_most_what_the_clients_timers_can_count() -> None:
+    assert TTL_SECONDS == 24 * 60 * 60
     assert LONGEST_TTL == 2_000_000
     assert LONGEST_TTL * 1000 < 2**31
 
@@ -116,20 +117,37 @@ def test_only_what_a_call_has_can_be_changed_and_nothing_in_the_models_own_quest
 
 
 @pytest.mark.parametrize(
-    ("tool", "name"),
+    ("tool", "name", "sign"),
     [
-        *(("Bash", "command"), ("Edit", "file_path"), ("MultiEdit", "file_path"), ("Write", "file_path")),
-        *(("NotebookEdit", "notebook_path"), ("WebFetch", "url")),
+        *(("Bash", "command", ":"), ("Edit", "file_path", ""), ("MultiEdit", "file_path", "")),
+        *(("Write", "file_path", ""), ("NotebookEdit", "notebook_path", ""), ("WebFetch", "url", ":")),
+        ("mcp__shell__run", "command", ":"),
     ],
 )
-def test_a_question_names_what_the_tool_is_about(tool: str, name: str) -> None:
-    assert question(tool, {"other": "no", name: "this  one\nhere", "": "no"}) == f"{tool}: this one here"
+def test_a_question_names_what_the_tool_is_about(tool: str, name: str, sign: str) -> None:
+    assert question(tool, {"other": "no", name: "this  one\nhere", "": "no"}) == f"{tool}{sign} this one here"
     for nothing in ({}, {name: " \n"}, {name: 7}, {name: ["x"]}):
         assert question(tool, nothing) == f"Run {tool}?"
 
 
 def test_a_tool_that_nobody_knows_is_asked_about_by_its_name() -> None:
-    assert question("mcp__github__push", {"command": "x", "": "y", "XX": "z"}) == "Run mcp__github__push?"
+    assert question("mcp__github__push", {"branch": "x", "": "y", "XX": "z"}) == "Run mcp__github__push?"
+
+
+def test_a_file_below_the_working_directory_is_named_from_there() -> None:
+    assert question("Edit", {"file_path": "/srv/shop/src/app.py"}) == "Edit src/app.py"
+    assert question("Edit", {"file_path": "/srv/shop/src/../../x"}) == "Edit /srv/shop/src/../../x"
+    assert question("Edit", {"file_path": "/srv/shop2/app.py"}) == "Edit /srv/shop2/app.py"
+
+
+def test_a_dialog_is_left_to_the_permission_prompt_that_asks_about_the_same_call() -> None:
+    dialog = read_hook(DIALOG)
+    digest = tool_call(dialog, nonce="n").digest
+    asked = {"callDigest": digest, "askedBy": "permission-prompt"}
+    assert left_to_prompt(dialog, asked)
+    assert not left_to_prompt(read_hook(BASH), asked)
+    assert not left_to_prompt(dialog, {"callDigest": digest})
+    assert not left_to_prompt(dialog, asked | {"callDigest": "x"})
 
 
 @pytest.mark.parametrize(("length", "cut"), [(494, False), (495, True), (5000, True)])

@@ -272,23 +272,23 @@ def test_a_hook_waits_as_long_as_it_says_or_ten_minutes(given_: Any, seconds: fl
 @pytest.mark.parametrize(
     ("options", "seconds"),
     [
-        ([], 3600),
+        ([], 86400),
         (["--ttl", "9"], 9),
         (["--ttl=9"], 9),
         (["--ttl", "9", "--tag", "x"], 9),
         (["--tag", "x=y", "--ttl=9"], 9),
         (["--ttl", "9", "--ttl=8"], 8),
         (["--ttl", "1", "--ttl", "2", "--ttl", "3"], 3),
-        (["--ttl"], 3600),
-        (["--ttl", "0"], 3600),
-        (["--ttl", "soon"], 3600),
-        (["--ttl=9=8"], 3600),
-        (["--ttls=9"], 3600),
-        (["--ttls", "9"], 3600),
-        (["--tag", "9"], 3600),
+        (["--ttl"], 86400),
+        (["--ttl", "0"], 86400),
+        (["--ttl", "soon"], 86400),
+        (["--ttl=9=8"], 86400),
+        (["--ttls=9"], 86400),
+        (["--ttls", "9"], 86400),
+        (["--tag", "9"], 86400),
     ],
 )
-def test_people_have_as_long_as_the_command_says_last_or_an_hour(options: list[str], seconds: int) -> None:
+def test_people_have_as_long_as_the_command_says_last_or_a_day(options: list[str], seconds: int) -> None:
     assert started("assent", "hook", "claude", *options).ttl == seconds
     assert shell(" ".join(["assent hook claude", *options])).ttl == seconds
 
@@ -296,11 +296,11 @@ def test_people_have_as_long_as_the_command_says_last_or_an_hour(options: list[s
 @pytest.mark.parametrize(
     ("query", "seconds"),
     [
-        *(("", 3600), ("?ttl=9", 9), ("?a=b&ttl=9&c=d", 9), ("?ttl=9&ttl=8", 8), ("?ttl=1&ttl=2&ttl=3", 3)),
-        *(("?ttl=", 3600), ("?ttl=x", 3600), ("?tt=9", 3600), ("#ttl=9", 3600)),
+        *(("", 86400), ("?ttl=9", 9), ("?a=b&ttl=9&c=d", 9), ("?ttl=9&ttl=8", 8), ("?ttl=1&ttl=2&ttl=3", 3)),
+        *(("?ttl=", 86400), ("?ttl=x", 86400), ("?tt=9", 86400), ("#ttl=9", 86400)),
     ],
 )
-def test_people_have_as_long_as_the_address_says_last_or_an_hour(query: str, seconds: int) -> None:
+def test_people_have_as_long_as_the_address_says_last_or_a_day(query: str, seconds: int) -> None:
     assert http(f"{URL}{query}").ttl == seconds
     assert http(f"{URL}{query}", command="assent hook claude --ttl 5", args=["--ttl", "5"]).ttl == seconds
 

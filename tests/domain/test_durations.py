@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assent.domain.durations import duration, seconds
+from assent.domain.durations import duration, seconds, whole_seconds
 
 
 @pytest.mark.parametrize(
@@ -24,6 +24,11 @@ from assent.domain.durations import duration, seconds
         ("999999h", 999_999 * 3_600),
         ("999999m", 999_999 * 60),
         ("999999999s", 999_999_999),
+        ("500ms", 0.5),
+        ("1500ms", 1.5),
+        ("1s500ms", 1.5),
+        ("2000ms", 2),
+        ("1m1ms", 60.001),
     ],
 )
 def test_a_length_is_read_as_it_is_meant(text: str, length: int) -> None:
@@ -33,10 +38,10 @@ def test_a_length_is_read_as_it_is_meant(text: str, length: int) -> None:
 @pytest.mark.parametrize(
     "text",
     ["", "5", "m", "soon", "1w", "1M", "-1s", "+1s", "1.5h", "1 h", " 1h", "1h ", "1h\n", "1h, 2m", "1s1m", "30m2h",
-     "1h1h", "١h", "²s", "1000000d", "1000000h", "1000000m", "1000000000s"],
+     "1h1h", "١h", "²s", "1000000d", "1000000h", "1000000m", "1000000000s", "1ms1s", "ms", "1 ms", "1.5ms"],
 )  # fmt: skip
 def test_what_is_no_length_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="must be a length of time such as 30m, 2h or 1d"):
+    with pytest.raises(ValueError, match="must be a length of time such as 500ms, 30s, 30m, 2h or 1d"):
         seconds(text)
 
 
@@ -53,6 +58,9 @@ def test_what_is_no_length_is_refused(text: str) -> None:
         (86_400, "1d"),
         (604_800, "7d"),
         (93_784, "1d2h3m4s"),
+        (0.5, "500ms"),
+        (1.5, "1s500ms"),
+        (60.001, "1m1ms"),
     ],
 )
 def test_a_length_is_written_in_the_largest_units_that_fit(length: int, text: str) -> None:
@@ -62,3 +70,14 @@ def test_a_length_is_written_in_the_largest_units_that_fit(length: int, text: st
 @given(st.integers(0, 999_999 * 86_400))
 def test_what_is_written_is_read_as_the_same(length: int) -> None:
     assert seconds(duration(length)) == length
+
+
+@given(st.integers(0, 10**9))
+def test_milliseconds_are_written_and_read_as_the_same(length: int) -> None:
+    assert seconds(duration(length / 1000)) == length / 1000
+
+
+@pytest.mark.parametrize(("text", "length"), [("500ms", 1), ("1s", 1), ("1s1ms", 2), ("30m", 1_800)])
+def test_where_parts_of_a_second_make_no_difference_they_are_rounded_up(text: str, length: int) -> None:
+    found = whole_seconds(text)
+    assert (found, type(found)) == (length, int)

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from assent.domain.counting import Counting
 from assent.domain.draft import draft
 from assent.domain.rulebook import Rule, Rulebook
 from assent.domain.rules import Recommendation, Source
@@ -59,7 +60,7 @@ def world(speaking: Iterable[str]) -> Recommendation:
     payload: dict[str, Any] = {"question": "Go on?", "breakpointId": "gate.x", "tags": ["prod"], "risk": "low"}
     for row in spoken:
         payload |= row.payload
-    book = Book(1, Rulebook.of(rules, [tag for row in spoken for tag in row.break_on]), agents_may_count=True)
+    book = Book(1, Rulebook.of(rules, [tag for row in spoken for tag in row.break_on]), Counting())
     return follow(book, Question.of(draft({"agentId": "ci", "payload": payload})), Ground(1, 3), now=0)
 
 

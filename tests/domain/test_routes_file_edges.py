@@ -17,7 +17,7 @@ MANY = [f"c{n}" for n in range(20)]
 NAME = "must be 1 to 60 of a-z, 0-9, dot, hyphen and underscore, a letter or digit first"
 TARGET = "must be experts, owner, group:NAME or person:NAME"
 CROWD = {"channels": [*MANY, "x"]}
-NO_LENGTH = "must be a length of time such as 30m, 2h or 1d"
+NO_LENGTH = "must be a length of time such as 500ms, 30s, 30m, 2h or 1d"
 
 
 def refusal(more: dict[str, Any]) -> str:

@@ -31,7 +31,14 @@ def world(voices: frozenset[Source]) -> Recommendation:
     rules = [rule for source, rule in ((Source.AUTO, AUTO), (Source.NEVER, NEVER)) if source in voices]
     return ask(
         Rulebook.of(rules, ["critical"] if Source.ALWAYS_BREAK_ON in voices else []),
-        Subject("gate.x", {"tags": ["critical"], "risk": "high" if Source.RISK in voices else "low"}),
+        Subject(
+            "gate.x",
+            {
+                "tags": ["critical"],
+                "risk": "high" if Source.RISK in voices else "low",
+                "payload": {"arguments": {"path": ".git/config" if Source.PROTECTED in voices else "a.py"}},
+            },
+        ),
         hard_stop=Source.HARD_STOP in voices,
         plain=Source.QUESTIONS not in voices,
         after_n=3 if Source.AFTER_N in voices else -1,
@@ -46,6 +53,7 @@ REASONS = {
     Source.HARD_STOP: (False, "The agent asks for a person (hardStop)."),
     Source.RISK: (False, "It is of high risk, which only a person decides."),
     Source.QUESTIONS: (False, "It asks for a choice or for answers, which only a person gives."),
+    Source.PROTECTED: (False, "It names .git, which configures gates or runs by itself: only a person approves that."),
     Source.AUTO: (True, "Matched auto-approve rule: rule-auto (gate.x)."),
     Source.AFTER_N: (True, "Approved by people 5 times in a row; autoApproveAfterN is 3."),
     Source.PROMPT: (False, "No rule matches gate.x."),

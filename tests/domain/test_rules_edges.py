@@ -108,7 +108,7 @@ def test_enough_of_a_value_is_shown_to_recognise_it(value: Any, shown: Any) -> N
 
 def test_the_stops_are_those_that_no_auto_rule_overrules() -> None:
     assert {
-        Source.NEVER, Source.ALWAYS_BREAK_ON, Source.HARD_STOP, Source.RISK, Source.QUESTIONS,
+        Source.NEVER, Source.ALWAYS_BREAK_ON, Source.HARD_STOP, Source.RISK, Source.QUESTIONS, Source.PROTECTED,
     } == STOPS  # fmt: skip
 
 

@@ -177,3 +177,28 @@ def test_collect_all_waits_for_everybody(ballot: tuple[list[Vote], int]) -> None
 def test_the_first_response_wins(name: str, ballot: tuple[list[Vote], int]) -> None:
     votes, seats = ballot
     assert settled_at(name, votes, seats) is (Decision.APPROVED if votes[0].approved else Decision.REJECTED)
+
+
+@pytest.mark.parametrize(
+    ("votes", "decision"),
+    [
+        ([Vote("ann", True), Vote("bob", True, "ann")], None),
+        ([Vote("bob", True, "ann"), Vote("cem", True, "ann")], None),
+        ([Vote("bob", True, "ann, cem"), Vote("cem", True)], None),
+        ([Vote("bob", True, "ann"), Vote("ann", True, "bob")], None),
+        ([Vote("bob", True, "ann"), Vote("cem", True)], Decision.APPROVED),
+        ([Vote("ann", True), Vote("bob", True)], Decision.APPROVED),
+        ([Vote("ann", True), Vote("bob", False, "ann"), Vote("cem", True)], Decision.REJECTED),
+    ],
+)
+def test_people_whose_access_one_admin_reset_count_as_one_voice_with_that_admin(
+    votes: list[Vote], decision: Decision | None
+) -> None:
+    assert verdict("collect-all", votes, 2) is decision
+    assert verdict("collect-all", votes[::-1], 2) is decision
+
+
+def test_a_quorum_is_not_reached_by_an_admin_and_the_people_they_reset() -> None:
+    together = [Vote("ann", True), Vote("bob", True, "ann"), Vote("cem", True, "ann")]
+    assert verdict("quorum", together, 3) is None
+    assert verdict("quorum", [*together, Vote("dan", True)], 3) is Decision.APPROVED

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import find, given, settings
 from hypothesis import strategies as st
 
+from assent.domain.counting import Counting
 from assent.domain.draft import draft
 from assent.domain.errors import InvalidRequest
 from assent.domain.rulebook import Rule, Rulebook
@@ -26,7 +27,7 @@ def outcome(
     rules: list[Rule], body: Body, *, tags: tuple[str, ...] = (), counts: bool = True, consecutive: int = 0
 ) -> Recommendation:
     """Ask as the server does when a breakpoint is raised."""
-    book = Book(1, Rulebook.of(rules, tags), counts)
+    book = Book(1, Rulebook.of(rules, tags), Counting(allowed=counts, floor=1))
     return follow(book, Question.of(draft(body)), Ground(1, consecutive), now=NOW)
 
 

@@ -6,7 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from assent.domain import hidden_characters
 from assent.domain.visible import visible
+from assent.sdk.visible import visible as visible_in_a_terminal
+from tools.hidden_characters import MODULE, module
 
 STYLE, JOINER, KEYCAP = "\ufe0f", "\u200d", "\u20e3"
 ACUTE = "\u0301"
@@ -17,7 +20,8 @@ DRAWN = frozenset(map(chr, (*range(0x600, 0x606), 0x6DD, 0x70F, 0x890, 0x891, 0x
 
 @pytest.mark.parametrize(
     "text",
-    ["", "plain", "a\tb\nc", "naïve Zölle", "עברית", "العربية", "ไทย", "हिन्दी", "日本語", "x̂́", "+1 ≠ 2 → 3", "1⃣",
+    ["", "plain", "a\tb\nc", "naïve Zölle", "עברית", "العربية", "ไทย", "हिन्दी", "日本語", "東京\u3000大阪",
+     "API-шлюз", "5 μs, 10 kΩ", "x̂́", "+1 ≠ 2 → 3", "1⃣",
      "❤️", "☎️ 1", "↔️", "←️", "‼️", "⁉️", "〰️", "1️⃣", "#️⃣", "👩‍💻", "👩🏽‍💻", "👩🏿‍💻", "👩🏻‍💻", "❤️‍🔥", "🏳️‍🌈", "👨‍👩‍👧"],
 )  # fmt: skip
 def test_honest_text_stays_as_it_is(text: str) -> None:
@@ -41,6 +45,8 @@ def test_honest_text_stays_as_it_is(text: str) -> None:
         ("a\U000e0041", "a⟦U+E0041⟧"),
         ("\U0010ffff", "⟦U+10FFFF⟧"),
         ("\u3164\u2800", "⟦U+3164⟧⟦U+2800⟧"),
+        ("\U00016fe4\U0001d159", "⟦U+16FE4⟧⟦U+1D159⟧"),
+        ("rm\u00a0-rf", "rm⟦U+00A0⟧-rf"),
     ],
 )
 def test_what_hides_or_misleads_is_written_out_by_its_number(text: str, shown: str) -> None:
@@ -128,3 +134,42 @@ def test_text_that_was_written_out_stays_as_it_is(text: str) -> None:
     assert visible(once) == once
     assert "\u202e" not in once
     assert "\r" not in once
+
+
+def codes(ranges: str) -> set[int]:
+    pairs = [each.split("-") for each in ranges.split()]
+    return {code for pair in pairs for code in range(int(pair[0], 16), int(pair[-1], 16) + 1)}
+
+
+def test_the_list_is_what_the_generator_makes_of_this_unicode_version() -> None:
+    assert unicodedata.unidata_version == hidden_characters.UNICODE_VERSION
+    assert MODULE.read_text(encoding="utf-8") == module()
+
+
+@pytest.mark.parametrize("ranges", [hidden_characters.HIDDEN, hidden_characters.FILLERS, hidden_characters.BLANKS])
+def test_pages_and_terminals_mark_every_character_of_the_list(ranges: str) -> None:
+    for code in codes(ranges):
+        assert visible(f"a{chr(code)}b") == f"a⟦U+{code:04X}⟧b"
+        assert chr(code) not in visible_in_a_terminal(f"a{chr(code)}b")
+
+
+@pytest.mark.parametrize(
+    ("word", "shown"),
+    [
+        ("p\u0430ypal", "p⟦\u0430 U+0430⟧ypal"),
+        ("Прив\u0065т", "Прив⟦e U+0065⟧т"),
+        ("r\u03bfot", "r⟦\u03bf U+03BF⟧ot"),
+        ("\u0430\u0301dmin", "⟦\u0430 U+0430⟧\u0301dmin"),
+        ("\u0430d", "⟦\u0430 U+0430⟧d"),
+        ("r\U0001d5c6dir", "r⟦\U0001d5c6 U+1D5C6⟧dir"),
+    ],
+)
+def test_a_word_of_two_scripts_names_its_foreign_letters(word: str, shown: str) -> None:
+    assert visible(word) == shown
+    assert visible(visible(word)) == shown
+    assert visible_in_a_terminal(word) == shown
+
+
+@pytest.mark.parametrize("text", ["Москва и London", "foo_бар", "Ελλάδα 2", "GitHubのリポジトリ", "µs μs kΩ", "Δt"])
+def test_words_of_one_script_beside_each_other_stay(text: str) -> None:
+    assert visible(text) == visible_in_a_terminal(text) == text

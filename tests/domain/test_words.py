@@ -77,8 +77,8 @@ def test_an_action_is_told_by_its_own_event() -> None:
 
 def test_the_owner_and_the_system_go_by_these_names() -> None:
     assert routing.OWNER == "owner"
-    system = (str(access.TIMEOUT), str(access.RETENTION), str(access.UNDO))
-    assert system == ("system:timeout", "system:retention", "system:undo")
+    system = (str(access.TIMEOUT), str(access.RETENTION), str(access.UNDO), str(access.PROJECT_REMOVED))
+    assert system == ("system:timeout", "system:retention", "system:undo", "system:project-removed")
 
 
 def test_a_token_tells_its_kind_by_how_it_begins() -> None:

@@ -9,10 +9,11 @@ from psycopg import connect
 
 from assent.domain.errors import Unavailable
 from assent.http.readiness import Readiness
+from assent.settings import Settings
 from assent.store import migrations
 from assent.store.sqlite import WriteLock
 from assent.store.transaction import Transaction
-from tests.support.nodes import Node
+from tests.support.nodes import Node, running_node
 
 
 def readiness(node: Node, **options: Any) -> Readiness:
@@ -51,6 +52,26 @@ async def test_a_node_whose_tables_are_too_old_is_not_ready(node: Node, version:
 async def test_a_node_stays_ready_while_a_newer_one_is_rolled_out_beside_it(node: Node) -> None:
     await node.assent.database.write(at_version("from_the_future"))
     await readiness(node).check()
+
+
+async def test_a_node_on_postgresql_without_secret_keys_is_not_ready(postgres_settings: Settings) -> None:
+    async with running_node(postgres_settings.model_copy(update={"secret_keys": None})) as keyless:
+        answer = await keyless.call("GET", "/readyz")
+    assert answer.status_code == 503
+    assert "ASSENT_SECRET_KEYS is not set" in answer.json()["detail"]
+
+
+async def test_a_node_on_sqlite_needs_no_secret_keys(sqlite_settings: Settings) -> None:
+    async with running_node(sqlite_settings) as node:
+        assert (await node.call("GET", "/readyz")).status_code == 200
+
+
+async def test_a_node_whose_file_is_damaged_is_not_ready(sqlite_settings: Settings) -> None:
+    async with running_node(sqlite_settings) as node:
+        node.assent.database.damaged = True
+        answer = await node.call("GET", "/readyz")
+    assert answer.status_code == 503
+    assert "damaged" in answer.json()["detail"]
 
 
 async def test_a_full_disk_matters_only_where_the_data_is_on_it(node: Node) -> None:
@@ -93,6 +114,8 @@ async def test_a_database_that_takes_no_writes_takes_the_node_out(node: Node) ->
 
 class Counting:
     """A database that counts what it is asked to write."""
+
+    damaged = False
 
     def __init__(self, database: Any) -> None:
         self.database = database

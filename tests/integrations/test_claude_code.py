@@ -1,15 +1,20 @@
 """Claude Code's command hook as the client starts it: only an approval, used once, lets a call run."""
 
+import base64
 import contextlib
 import json
 import signal
 import subprocess
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from assent.domain.claude_code import TTL_SECONDS, read_hook, tool_call
 from assent.sdk.client import Assent
 from assent.sdk.values import Breakpoint
 from assent.settings import Settings
@@ -29,6 +34,21 @@ DIALOG = {name: value for name, value in CALL.items() if name != "tool_use_id"} 
     "permission_suggestions": [],
 }
 BLOCKED = 2
+
+
+@contextlib.contextmanager
+def rogue() -> Iterator[tuple[str, list[str]]]:
+    """A server that nobody should ask, and what it was asked."""
+    called: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def handle(self) -> None:
+            called.append(self.client_address[0])
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as listening:
+        threading.Thread(target=listening.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{listening.server_port}", called
+        listening.shutdown()
 
 
 class Hook:
@@ -56,12 +76,13 @@ class Place:
 
     env: dict[str, str]
     reviewer: Assent
+    state: Path
 
     @contextlib.contextmanager
     def hook(self, call: Any, *options: str, **env: str) -> Iterator[Hook]:
         popen = subprocess.Popen(
             [*COMMAND, "hook", "claude", *options],
-            env=self.env | env,
+            env={"XDG_STATE_HOME": str(self.state)} | self.env | env,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -92,18 +113,18 @@ class Place:
 
 
 @pytest.fixture
-def place(sqlite_settings: Settings) -> Iterator[Place]:
+def place(sqlite_settings: Settings, tmp_path: Path) -> Iterator[Place]:
     agent, reviewer = prepared(sqlite_settings, "agent", "admin")
     with server(sqlite_settings) as process, Assent(process.url, reviewer) as client:
-        yield Place(environment(ASSENT_URL=process.url, ASSENT_TOKEN=agent), client)
+        yield Place(environment(ASSENT_URL=process.url, ASSENT_TOKEN=agent), client, tmp_path / "state")
 
 
 @pytest.fixture
-def without_receipts(postgres_settings: Settings) -> Iterator[Place]:
+def without_receipts(postgres_settings: Settings, tmp_path: Path) -> Iterator[Place]:
     settings = postgres_settings.model_copy(update={"secret_keys": None})
     agent, reviewer = prepared(settings, "agent", "admin")
     with server(settings) as process, Assent(process.url, reviewer) as client:
-        yield Place(environment(ASSENT_URL=process.url, ASSENT_TOKEN=agent), client)
+        yield Place(environment(ASSENT_URL=process.url, ASSENT_TOKEN=agent), client, tmp_path / "state")
 
 
 @pytest.mark.parametrize("stdin", ["", "{", "[]", "null", json.dumps(CALL | {"hook_event_name": "Stop"}), "{}{}"])
@@ -124,6 +145,74 @@ def test_a_server_out_of_reach_and_a_token_nobody_knows_block(place: Place) -> N
     with place.hook(CALL, ASSENT_TOKEN=place.env["ASSENT_TOKEN"][:-4] + "0000") as hook:
         assert "It was not run." in hook.blocked()
     assert place.questions() == 0
+
+
+def test_a_server_that_was_out_of_reach_is_not_tried_again_at_once(place: Place, tmp_path: Path) -> None:
+    dead = {"ASSENT_URL": f"http://127.0.0.1:{free_port()}", "XDG_STATE_HOME": str(tmp_path)}
+    with place.hook(CALL, "--patience", "0", **dead) as hook:
+        assert "no connection" in hook.blocked()
+    with place.hook(CALL, **dead) as hook:
+        assert "it is tried again in" in hook.blocked()
+    with place.hook(CALL, "--patience", "0", "--remember", "0", **dead) as hook:
+        assert "no connection" in hook.blocked()
+    with place.hook(CALL, XDG_STATE_HOME=str(tmp_path)) as hook:
+        place.answer()
+        assert hook.told()["permissionDecision"] == "allow", "another server is another matter"
+
+
+def test_the_environment_leads_a_hook_to_no_other_server_than_its_own(place: Place) -> None:
+    with rogue() as (address, called):
+        elsewhere = dict.fromkeys(("ASSENT_URL", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "HTTPS_PROXY"), address)
+        with place.hook(CALL, "--url", place.env["ASSENT_URL"], **elsewhere) as hook:
+            place.answer(False)
+            assert hook.told()["permissionDecision"] == "deny"
+        with place.hook(CALL | {"tool_use_id": "toolu_2"}, "--url", place.env["ASSENT_URL"], **elsewhere) as hook:
+            (asked,) = place.asked()
+            hook.popen.terminate()
+            assert "is cancelled" in hook.blocked()
+        assert place.reviewer.get(asked.id).status == "cancelled"
+        assert called == []
+        with place.hook(CALL | {"tool_use_id": "toolu_3"}, "--patience", "0", "--remember", "0", **elsewhere) as hook:
+            hook.blocked()
+        assert called, "a hook without an address of its own still follows the environment"
+
+
+def test_a_token_comes_from_where_the_hook_says(place: Place, tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text(place.env["ASSENT_TOKEN"] + "\n")
+    file.chmod(0o600)
+    given = ["--url", place.env["ASSENT_URL"], "--token-file", str(file)]
+    with place.hook(CALL, *given, ASSENT_TOKEN="asta_of_somebody_else") as hook:
+        place.answer()
+        assert hook.told()["permissionDecision"] == "allow"
+    file.chmod(0o644)
+    with place.hook(CALL, *given) as hook:
+        assert "chmod 600" in hook.blocked()
+    with place.hook(CALL, "--token-env", "NO_SUCH_VARIABLE") as hook:
+        assert "NO_SUCH_VARIABLE" in hook.blocked()
+
+
+def test_with_a_pinned_key_only_a_receipt_that_it_signed_lets_a_call_run(place: Place) -> None:
+    (key,) = place.reviewer.receipt_keys().items
+    other = base64.b64encode(bytes(range(32))).decode()
+    given = ["--url", place.env["ASSENT_URL"], "--receipt-key"]
+    with place.hook(CALL, *given, other, ASSENT_RECEIPT_KEY=key.public_key) as hook:
+        place.answer()
+        assert "It was not run." in hook.blocked()
+    with place.hook(CALL | {"session_id": "another"}, *given, key.public_key, ASSENT_RECEIPT_KEY=other) as hook:
+        place.answer()
+        assert hook.told()["permissionDecision"] == "allow"
+    with place.hook(CALL, *given, "no key") as hook:
+        assert "not a public key" in hook.blocked()
+
+
+@pytest.mark.parametrize("by", ["option", "variable"])
+def test_with_a_pinned_key_a_server_without_receipts_approves_nothing(without_receipts: Place, by: str) -> None:
+    place, key = without_receipts, base64.b64encode(bytes(range(32))).decode()
+    options, env = (["--receipt-key", key], {}) if by == "option" else ([], {"ASSENT_RECEIPT_KEY": key})
+    with place.hook(CALL, *options, **env) as hook:
+        place.answer()
+        assert "cannot be checked" in hook.blocked()
 
 
 def test_an_approval_with_changes_is_told_as_the_client_reads_it(place: Place) -> None:
@@ -172,6 +261,7 @@ def test_a_hook_that_is_killed_leaves_its_question_to_the_next(place: Place) -> 
     with place.hook(CALL) as hook:
         (asked,) = place.asked()
         hook.popen.kill()
+    assert asked.ttl_seconds == TTL_SECONDS, "it does not wait for ever"
     with place.hook(CALL | {"tool_use_id": "toolu_2", "prompt_id": "p2"}) as hook:
         assert place.answer() == asked.id
         assert hook.told()["permissionDecision"] == "allow"
@@ -216,6 +306,19 @@ def test_a_permission_dialog_is_answered_in_the_inbox(place: Place) -> None:
     with place.hook(DIALOG) as hook:
         place.answer()
         assert hook.told()["decision"] == {"behavior": "allow"}
+
+
+def test_a_dialog_that_the_permission_prompt_asks_about_is_asked_about_once(place: Place) -> None:
+    call = tool_call(read_hook(DIALOG), nonce="prompt")
+    payload = call.payload | {"askedBy": "permission-prompt"}
+    with Assent(place.env["ASSENT_URL"], place.env["ASSENT_TOKEN"]) as agent:
+        agent.create(
+            "Bash: git push", agent_id="claude-code", run_id="a-session", breakpoint_id="tool.bash", payload=payload
+        )
+    with place.hook(DIALOG) as hook:
+        said, why = hook.popen.communicate(timeout=240)
+        assert (hook.popen.returncode, json.loads(said)) == (0, {}), why
+    assert place.questions() == 1
 
 
 def test_a_question_of_the_model_is_answered_in_the_inbox(place: Place) -> None:

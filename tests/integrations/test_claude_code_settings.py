@@ -1,6 +1,9 @@
 """Claude Code's settings: our hooks go in and out, and everything else stays as it is."""
 
+import base64
 import json
+import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +13,8 @@ from hypothesis import strategies as st
 
 from assent.domain.claude_code import TTL_SECONDS
 from assent.domain.errors import InvalidRequest
-from assent.integrations.claude_code_settings import Gate, has_hooks, installed, read, uninstalled, write
+from assent.integrations.claude_code_settings import Gate, has_hooks, installed, pinned, read, uninstalled, write
+from assent.sdk.connection import DEFAULT_URL
 from tests.cli.commands import here, here_json
 
 FOREIGN = {"type": "command", "command": "echo", "args": ["hook", "claude"], "timeout": 5}
@@ -28,7 +32,10 @@ GATES = [
     Gate(defer=True, ttl=60, matcher="mcp__.*", options=[("editable", "version"), ("tag", "a b")]),
     Gate(url="https://assent.example/", options=[("agent-id", "claude"), ("editable", "command")]),
     Gate(program="/opt/assent/bin/assent"),
+    Gate(program="/opt/python", before=["-I", "-m", "assent"], pins=[("url", "https://assent.example")]),
 ]
+OWN = Gate(program=sys.executable, before=["-I", "-m", "assent"])
+PINS = [("url", DEFAULT_URL), ("token-env", "ASSENT_TOKEN")]
 WORDS = st.text(max_size=3)
 any_json = st.recursive(
     st.none() | st.booleans() | st.text(max_size=3),
@@ -120,7 +127,8 @@ def test_the_commands_write_the_settings_that_were_named(tmp_path: Path, monkeyp
     for options, path in places.items():
         told = {"settings": str(path), "installed": True, "changed": True}
         assert here_json("hook", "claude", "install", *options) == told
-        assert read(path) == installed({}, Gate())
+        start = OWN if options else Gate()
+        assert read(path) == installed({}, replace(start, pins=PINS, options=[("agent-id", "claude-code")]))
         written = path.read_bytes()
         assert here_json("hook", "claude", "install", *options) == told | {"changed": False}
         assert path.read_bytes() == written
@@ -139,3 +147,41 @@ def test_an_http_hook_names_the_token_and_never_holds_it() -> None:
     assert hook["url"] == f"https://assent.example/api/hooks/claude?ttl={TTL_SECONDS}&agentId=me&tag=a+b"
     assert hook["headers"] == {"Authorization": "Bearer $ASSENT_TOKEN"}
     assert hook["allowedEnvVars"] == ["ASSENT_TOKEN"]
+
+
+def test_an_older_installation_is_replaced_by_one_that_names_its_server(tmp_path: Path) -> None:
+    path = tmp_path / "settings.json"
+    write(path, installed(OTHERS, Gate()))
+    address = "http://127.0.0.1:9"
+    here_json("hook", "claude", "install", "--settings", str(path), "--program", "/opt/assent", ASSENT_URL=address)
+    assert pinned(read(path), "url") == [address]
+    assert uninstalled(read(path)) == OTHERS
+    here_json("hook", "claude", "install", "--settings", str(path), "--program", "/opt/assent")
+    assert pinned(read(path), "url") == [address], "what was pinned stays, unless another address is named"
+
+
+def test_a_pinned_key_stays_while_the_server_cannot_be_asked_for_it(tmp_path: Path) -> None:
+    path = tmp_path / "settings.json"
+    key = base64.b64encode(bytes(range(32))).decode()
+    given = ["hook", "claude", "install", "--settings", str(path), "--url", "http://127.0.0.1:9"]
+    here_json(*given, "--receipt-key", key)
+    assert pinned(read(path), "receipt-key") == [key]
+    here_json(*given)
+    assert pinned(read(path), "receipt-key") == [key]
+    here_json(*given, "--no-pin-key")
+    assert pinned(read(path), "receipt-key") == []
+    assert here(*given, "--receipt-key", "no key").exit_code != 0
+    assert here(*given[:-1], "ftp://nowhere").exit_code != 0
+
+
+def test_a_hook_is_told_what_else_it_was_installed_with(tmp_path: Path) -> None:
+    path = tmp_path / "settings.json"
+    more = ["--token-file", str(tmp_path / "token"), "--ca-file", str(tmp_path / "ca.pem"), "--proxy", "http://p:3128"]
+    here_json("hook", "claude", "install", "--settings", str(path), *more, "--patience", "2", "--remember", "0")
+    (hook,) = read(path)["hooks"]["PreToolUse"][0]["hooks"]
+    words = hook["args"]
+    for name, value in zip(more[::2], more[1::2], strict=True):
+        assert words[words.index(name) + 1] == value
+    assert words[words.index("--patience") + 1] == "2"
+    assert words[words.index("--remember") + 1] == "0"
+    assert "--token-env" not in words

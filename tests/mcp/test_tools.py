@@ -1,9 +1,12 @@
 """What an agent can do over MCP, and what no tool of it does."""
 
 import asyncio
+import base64
+from pathlib import Path
 
 import pytest
 
+from assent.domain.claude_code import TTL_SECONDS
 from assent.mcp import told
 from assent.sdk.values import BreakpointResult, Status
 from tests.mcp.seats import ERAS, Place
@@ -43,6 +46,30 @@ async def test_an_agent_asks_and_waits_for_what_people_decide(place: Place, era:
         said = (await waiting).json
         assert (said["approved"], said["feedback"], said["respondedBy"]) == (True, "Go on.", "owner")
         assert (shown.agent_id, shown.tags, shown.question) == ("robot", ["prod"], "Deploy?")
+
+
+@pytest.mark.parametrize(
+    ("tool", "wrong", "meant"),
+    [
+        ("create_breakpoint", "hardStop", "hard_stop"),
+        ("create_breakpoint", "ttl_second", "ttl_seconds"),
+        ("ask_human", "Risk", "risk"),
+        ("wait_for_breakpoint", "max_second", "max_seconds"),
+        ("get_breakpoint", "breakpointId", "breakpoint_id"),
+        ("comment", "texts", "text"),
+        ("cancel_breakpoint", "breakpoint-id", "breakpoint_id"),
+    ],
+)
+async def test_a_misspelled_argument_is_refused_with_a_suggestion(
+    place: Place, tool: str, wrong: str, meant: str
+) -> None:
+    async with place.seat() as seat:
+        said = await seat.call(tool, **{wrong: "x"})
+
+        assert said.failed
+        assert f"has no argument {wrong!r}. Did you mean {meant!r}" in said.text
+    async with place.reviewer() as person:
+        assert (await person.list(status="waiting")).items == []
 
 
 async def test_a_wait_that_is_over_says_that_nothing_is_decided(place: Place) -> None:
@@ -186,6 +213,42 @@ async def test_an_approval_is_no_answer_to_a_session_that_numbers_its_calls_alik
             await place.answer(await place.waiting(), approved=approved)
 
             assert (await prompt).json["behavior"] == ("allow" if approved else "deny")
+
+
+async def test_a_permission_is_asked_for_with_what_would_run_and_with_a_deadline(place: Place, tmp_path: Path) -> None:
+    session = place.piped(era=ERAS[0], CLAUDE_CODE_SESSION_ID="a-session", CLAUDE_PROJECT_DIR=str(tmp_path))
+    async with session as seat:
+        given = {"tool_name": "Write", "input": {"file_path": str(tmp_path / "a.py"), "content": "x"}}
+        prompt = asyncio.create_task(seat.call("permission_prompt", **given))
+        shown = await place.waiting()
+        await place.answer(shown, approved=True)
+        assert (await prompt).json["behavior"] == "allow"
+    assert (shown.question, shown.run_id) == (f"Write {tmp_path / 'a.py'}", "a-session")
+    assert shown.ttl_seconds == TTL_SECONDS
+    assert shown.payload["realPaths"] == {"file_path": str((tmp_path / "a.py").resolve())}
+
+
+async def test_the_models_own_question_gets_peoples_answer(place: Place) -> None:
+    asked = {"question": "Which region?", "header": "Region", "options": [{"label": "eu"}, {"label": "us"}]}
+    async with place.seat() as seat:
+        given = {"tool_name": "AskUserQuestion", "input": {"questions": [asked]}}
+        prompt = asyncio.create_task(seat.call("permission_prompt", **given))
+        shown = await place.waiting()
+        await place.answer(shown, approved=True, option="us")
+        said = (await prompt).json
+        assert (shown.question, shown.payload["options"]) == ("Which region?", ["eu", "us"])
+        assert said["updatedInput"] == {"questions": [asked], "answers": {"Which region?": "us"}}
+        refused = await seat.call("permission_prompt", tool_name="AskUserQuestion", input={"questions": []})
+        assert refused.json["behavior"] == "deny"
+
+
+async def test_with_a_pinned_key_a_permission_needs_a_receipt_that_it_signed(place: Place) -> None:
+    key = base64.b64encode(bytes(range(32))).decode()
+    async with place.piped(era=ERAS[0], ASSENT_RECEIPT_KEY=key) as seat:
+        given = {"tool_name": "Bash", "input": {"command": "rm"}}
+        prompt = asyncio.create_task(seat.call("permission_prompt", **given))
+        await place.answer(await place.waiting(), approved=True)
+        assert (await prompt).json["behavior"] == "deny"
 
 
 async def test_claude_code_is_told_why_it_may_not(place: Place) -> None:

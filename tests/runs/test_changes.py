@@ -207,3 +207,22 @@ async def test_nobody_decides_what_their_own_run_asks_and_agents_see_their_own_r
     assert (await works.node.call("GET", "/api/runs", other)).json()["items"] == []
     await works.answer(step)
     assert (await works.ended(run_id))["output"] is True
+
+
+async def test_a_token_starts_only_the_processes_it_carries(works: Works) -> None:
+    for name in ("deploy", "report"):
+        works.write(name, f"@process\nasync def {name}(inputs, ctx): ...\n")
+
+    async def start(process: str, **limits: Any) -> tuple[int, str]:
+        token = await works.node.token("agent", name="limited", **limits)
+        answer = await works.node.call("POST", "/api/runs", token, json={"process": process})
+        return answer.status_code, answer.json().get("detail", "")
+
+    refused = "This token may not start the process 'deploy'; it may start none. Create one with --process."
+    assert await start("deploy", gates=("safe.*",)) == (403, refused)
+    assert (await start("deploy", gates=("safe.*",), processes=("rep*",)))[0] == 403
+    assert (await start("report", gates=("safe.*",), processes=("rep*",)))[0] == 201
+    assert (await start("deploy", processes=()))[0] == 403
+    assert (await start("deploy"))[0] == 201
+    runs = await works.node.call("GET", "/api/runs", await works.node.token("admin"))
+    assert sorted(each["process"] for each in runs.json()["items"]) == ["deploy", "report"]

@@ -1,5 +1,6 @@
 """The calls that work anywhere work inside a run as well, and last as long as the run does."""
 
+from assent.http.edge import MAX_BODY
 from tests.runs.conftest import Works
 
 
@@ -69,3 +70,56 @@ async def test_a_call_that_cannot_wait_is_refused_with_the_one_that_can(works: W
     )
     failed = await works.ended(await works.start("sync"))
     assert "abreakpoint" in failed["error"]["message"]
+
+
+async def test_a_result_in_a_run_is_readable_and_can_be_returned(works: Works) -> None:
+    works.write(
+        "returning",
+        """
+        @process
+        async def returning(inputs, ctx):
+            result = await ctx.breakpoint("Deploy?")
+            return [result, result.to_dict(), repr(result)]
+        """,
+    )
+    run_id = await works.start("returning")
+    (step,) = await works.asked(run_id)
+    await works.answer(step, comment="Go on.")
+    returned, as_dict, shown = (await works.ended(run_id))["output"]
+    assert returned == as_dict
+    assert (as_dict["approved"], as_dict["feedback"], as_dict["status"]) == (True, "Go on.", "released")
+    assert shown.startswith("BreakpointResult(approved=True, status='released'")
+
+
+async def test_a_rejection_that_is_only_turned_into_a_dict_was_looked_at(works: Works) -> None:
+    works.write(
+        "returning",
+        """
+        @process
+        async def returning(inputs, ctx):
+            return (await ctx.breakpoint("Deploy?")).to_dict()["approved"]
+        """,
+    )
+    run_id = await works.start("returning")
+    (step,) = await works.asked(run_id)
+    await works.answer(step, approved=False, comment="No.")
+    assert (await works.ended(run_id))["output"] is False
+    assert "unseen" not in await works.types(run_id)
+
+
+async def test_the_largest_payload_of_a_run_is_the_largest_of_the_api(works: Works) -> None:
+    works.write(
+        "large",
+        """
+        @process
+        async def large(inputs, ctx):
+            return (await ctx.breakpoint("Deploy?", payload={"log": "x" * inputs})).approved
+        """,
+    )
+    run_id = await works.start("large", MAX_BODY - 1000)
+    (step,) = await works.asked(run_id)
+    await works.answer(step)
+    assert (await works.ended(run_id))["output"] is True
+    refused = await works.ended(await works.start("large", MAX_BODY))
+    assert (refused["state"], refused["error"]["type"]) == ("failed", "TooLarge")
+    assert f"{MAX_BODY} are allowed" in refused["error"]["message"]

@@ -109,7 +109,7 @@ async def test_asyncio_s_own_groups_work_where_all_is_asked_through_ctx(works: W
 
 
 async def test_a_run_keeps_to_the_limits_of_the_token_that_started_it(works: Works) -> None:
-    works.agent = await works.node.token("agent", gates=("safe.*",))
+    works.agent = await works.node.token("agent", gates=("safe.*",), processes=("limited",))
     works.write(
         "limited",
         """

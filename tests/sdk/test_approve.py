@@ -1,6 +1,7 @@
 """`@approve`: the function runs when this call of it was approved, and never otherwise."""
 
 import asyncio
+import base64
 import contextlib
 import time
 from collections.abc import Callable, Iterator
@@ -19,6 +20,7 @@ from assent.sdk.errors import (
     ArgumentsRefused,
     AssentError,
     Cancelled,
+    CannotAsk,
     DigestMismatch,
     Expired,
     InvalidReceipt,
@@ -91,7 +93,7 @@ def nothing(amount: int, *rest: int, **more: int) -> None:
         ({"editable": ("amount",), "hide": ("amount",)}, ValueError),
         ({"editable": "amount"}, TypeError),
         ({"hide": "password"}, TypeError),
-        ({"ttl_seconds": 5}, TypeError),
+        ({"ttl_second": 5}, TypeError),
         ({"title": "{nobody}"}, ValueError),
         ({"question": "{nobody}"}, ValueError),
         ({"client": object()}, TypeError),
@@ -161,11 +163,11 @@ def test_who_asks_is_the_agent_of_the_environment(monkeypatch: pytest.MonkeyPatc
 async def test_without_a_server_and_without_a_terminal_nothing_is_run() -> None:
     bank = Bank()
 
-    with pytest.raises(Rejected):
+    with pytest.raises(CannotAsk):
         await asyncio.to_thread(bank.gated(), 5, "ann")
-    with pytest.raises(Rejected):
+    with pytest.raises(CannotAsk):
         await bank.gated_async()(5, "ann")
-    with pytest.raises(Rejected):
+    with pytest.raises(CannotAsk):
         await asyncio.to_thread(require_approval, "Shall I?")
     assert bank.paid == []
 
@@ -185,7 +187,7 @@ async def test_a_server_out_of_reach_is_no_approval() -> None:
 def test_only_a_plain_false_lets_a_call_go_by_unasked(said: Any) -> None:
     bank = Bank()
 
-    with pytest.raises(Rejected):
+    with pytest.raises(CannotAsk):
         bank.gated(when=lambda *_, **__: said)(5, "ann")
     assert bank.paid == []
 
@@ -513,3 +515,13 @@ async def test_the_receipt_of_a_call_that_was_run_cannot_be_used_again(at_home: 
         assert receipt.used is not None
         with pytest.raises(ReceiptUsed):
             await agent.consume_receipt(receipt)
+
+
+def test_with_a_pinned_receipt_key_nobody_at_this_terminal_approves(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("ASSENT_URL", "ASSENT_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("ASSENT_RECEIPT_KEY", base64.b64encode(bytes(range(32))).decode())
+    ran: list[str] = []
+    with pytest.raises(InvalidReceipt, match="has no receipt"):
+        approve()(lambda: ran.append("it"))()
+    assert ran == []

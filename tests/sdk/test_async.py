@@ -55,7 +55,7 @@ def test_a_call_takes_the_same_arguments_on_both_clients(name: str) -> None:
 
 @pytest.mark.parametrize("name", CALLS)
 def test_a_call_is_awaited_on_the_async_client_only(name: str) -> None:
-    assert inspect.iscoroutinefunction(getattr(AsyncAssent, name))
+    assert asyncio.iscoroutinefunction(getattr(AsyncAssent, name))
     assert not inspect.iscoroutinefunction(getattr(Assent, name))
 
 

@@ -9,8 +9,9 @@ import pytest
 from assent.sdk import breakpoints
 from assent.sdk.breakpoints import abreakpoint, local_body, server_is_set
 from assent.sdk.context import Context, current
-from assent.sdk.errors import BadAddress, FileRefused, InvalidRequest, Rejected
+from assent.sdk.errors import BadAddress, CannotAsk, FileRefused, InvalidRequest
 from assent.sdk.files import ContextFile
+from assent.sdk.protocol import Asking
 from assent.sdk.values import BreakpointResult
 
 APPROVED = BreakpointResult(approved=True, status="released", auto=False, decision="approved")
@@ -68,13 +69,12 @@ def test_inside_a_run_nothing_waits_without_the_run_knowing(inside: Run) -> None
     assert inside.asked == []
 
 
-async def test_without_a_terminal_both_say_no() -> None:
-    assert not breakpoints.breakpoint("Go?").approved
-    assert not (await abreakpoint("Go?")).approved
-    with pytest.raises(Rejected, match="no terminal"):
-        breakpoints.breakpoint("Go?", require=True)
-    with pytest.raises(Rejected, match="no terminal"):
-        await abreakpoint("Go?", require=True)
+@pytest.mark.parametrize("require", [True, False])
+async def test_without_a_terminal_both_raise_cannot_ask(*, require: bool) -> None:
+    with pytest.raises(CannotAsk, match="no terminal"):
+        breakpoints.breakpoint("Go?", require=require)
+    with pytest.raises(CannotAsk, match="no terminal"):
+        await abreakpoint("Go?", require=require)
 
 
 @pytest.mark.parametrize("path", ["../x", "/etc/passwd", "missing.md"])
@@ -91,7 +91,8 @@ def test_what_is_named_is_read_and_what_is_provided_stays(tmp_path: Path) -> Non
         "runId": "r1",
         "files": [{"path": "a.py", "format": "code"}, {"path": "b", "format": "text", "content": "y"}],
     }
-    read, said = breakpoints._prepared(["a.py"], given, {"agent_id": "bot", "payload": {"cost": 1}})
+    asking: Asking = {"agent_id": "bot", "payload": {"cost": 1}, "context": given}
+    _, read, said = breakpoints._prepared("Go?", ["a.py"], asking)
     assert read == [ContextFile("a.py", "code", b"x = 1", "python")] * 2
     assert said.get("payload") == {"cost": 1, "context": {"runId": "r1", "files": [given["files"][1]]}}
 

@@ -5,6 +5,7 @@ import os
 import stat
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -267,8 +268,36 @@ def test_a_rule_that_cannot_be_written_does_not_undo_the_answer(office: Office) 
 # ── counting ──
 
 
+def streak(office: Office, gate: str) -> Mapping[str, Any]:
+    return Journal(office.folder).streak(gate, "tester", "gate", key=lambda _: "gate")
+
+
+def test_fewer_approvals_than_the_floor_are_not_enough(office: Office) -> None:
+    for _ in range(2):
+        assert office.approve(autoApproveAfterN=1).auto_approval["recommended"] is False
+    assert office.approve(autoApproveAfterN=1).auto_approval["consecutiveApprovals"] == 2
+    assert by_rule(office.ask_nobody(autoApproveAfterN=1)) == "rule:autoApproveAfterN"
+
+
+@pytest.mark.parametrize(
+    ("asked", "approved"),
+    [
+        ({"arguments": {"command": "ls"}, "cwd": "/srv"}, True),
+        ({"arguments": {"command": "rm"}, "cwd": "/srv"}, False),
+        ({"arguments": {"command": "ls"}, "cwd": "/"}, False),
+        ({}, False),
+    ],
+)
+def test_approvals_of_other_arguments_do_not_count(office: Office, asked: dict[str, Any], *, approved: bool) -> None:
+    for _ in range(3):
+        office.approve(arguments={"command": "ls"}, cwd="/srv")
+    assert office.ask_nobody(autoApproveAfterN=3, **asked).result.approved is approved
+
+
 def test_after_n_approvals_in_a_row_nobody_is_asked(office: Office) -> None:
     asks = {"autoApproveAfterN": 2}
+    office.folder.mkdir()
+    (office.folder / "policy.json").write_text('{"autoApproveFloor": 2}')
     assert office.approve(**asks).auto_approval["consecutiveApprovals"] == 0
     assert not office.ask_nobody(breakpointId="another", **asks).result.approved
     assert office.approve(**asks).auto_approval["consecutiveApprovals"] == 1
@@ -281,13 +310,14 @@ def test_after_n_approvals_in_a_row_nobody_is_asked(office: Office) -> None:
 
 def test_a_policy_may_ignore_what_agents_count(office: Office) -> None:
     office.approve()
-    (office.folder / "policy.json").write_text('{"autoApproveAfterN": "ignore"}')
+    (office.folder / "policy.json").write_text('{"autoApproveAfterN": "ignore", "autoApproveFloor": 1}')
     assert not office.ask_nobody(autoApproveAfterN=1).result.approved
 
 
 @pytest.mark.parametrize("damage", ["flip", "remove", "torn", "foreign"])
 def test_a_damaged_journal_counts_from_nothing(office: Office, damage: str) -> None:
     office.approve()
+    (office.folder / "policy.json").write_text('{"autoApproveFloor": 1}')
     path = Journal(office.folder).path
     lines = path.read_bytes().splitlines(keepends=True)
     if damage == "flip":
@@ -366,4 +396,4 @@ def test_two_processes_write_one_chain_without_tearing_a_line(office: Office) ->
     read = list(Journal(office.folder).events())
     assert len(read) == 3 * 40 * 3
     assert None not in read
-    assert [Journal(office.folder).streak(gate, "tester") for gate in ("first", "second", "third")] == [40, 40, 40]
+    assert [len(streak(office, gate)) for gate in ("first", "second", "third")] == [40, 40, 40]

@@ -1,5 +1,6 @@
 """The SDK's values and errors are those of the API, whichever side changes first."""
 
+import json
 from typing import Any
 
 import msgspec
@@ -11,6 +12,7 @@ from assent.http.problems import STATUS
 from assent.sdk import errors, values
 from assent.wire import breakpoints as wire
 from assent.wire.deliveries import AttemptView, DeliveryPage, DeliveryView, DeliveryWithLog
+from assent.wire.tokens import NewTokenView
 
 PAIRS: list[tuple[type[values.Value], type[BaseModel]]] = [
     (values.Breakpoint, wire.BreakpointView),
@@ -20,6 +22,7 @@ PAIRS: list[tuple[type[values.Value], type[BaseModel]]] = [
     (values.Page, wire.BreakpointPage),
     (values.Event, wire.EventView),
     (values.UploadedFile, wire.UploadedFile),
+    (values.CreatedToken, NewTokenView),
     (values.Delivery, DeliveryView),
     (values.DeliveryWithLog, DeliveryWithLog),
     (values.Attempt, AttemptView),
@@ -100,3 +103,25 @@ def test_a_problem_of_a_newer_server_is_still_an_error_of_ours() -> None:
 
     assert isinstance(error, errors.UnexpectedAnswer)
     assert error.details["code"] == "on_fire"
+
+
+RESULT = values.BreakpointResult(
+    approved=True, status="released", auto=False, decision="approved", responded_by="ann", answers={"n": 1}
+)
+
+
+def test_a_result_is_json_with_the_names_of_the_api() -> None:
+    told = json.loads(json.dumps(RESULT.to_dict()))
+
+    assert told == {
+        "approved": True, "status": "released", "auto": False, "decision": "approved", "respondedBy": "ann",
+        "answers": {"n": 1},
+    }  # fmt: skip
+    assert msgspec.convert(told, values.BreakpointResult) == RESULT
+
+
+def test_a_result_prints_what_it_holds() -> None:
+    assert repr(RESULT) == (
+        "BreakpointResult(approved=True, status='released', auto=False, decision='approved', responded_by='ann',"
+        " answers={'n': 1})"
+    )

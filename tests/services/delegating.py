@@ -18,7 +18,7 @@ EMAIL: dict[str, Any] = {"host": "127.0.0.1", "port": 2525, "tls": "none", "from
 WEBHOOK: dict[str, Any] = {"url": "http://127.0.0.1:9/hook", "secrets": ["env:ASSENT_TEST_HOOK"]}
 
 
-async def channel(node: Node, name: str, kind: str = "", **settings: Any) -> str:
+async def channel(node: Node, name: str, kind: str = "", *, in_project: Any = "default", **settings: Any) -> str:
     """Set up a channel and return its id; without settings, one that nobody answers at."""
     kind = kind or name
     given: Mapping[str, Any] = settings or {"email": EMAIL, "webhook": WEBHOOK}[kind]
@@ -27,7 +27,7 @@ async def channel(node: Node, name: str, kind: str = "", **settings: Any) -> str
         now = tx.now()
         new = StoredChannel(
             id=tx.new_id("chn"),
-            project="default",
+            project=in_project,
             name=name,
             type=kind,
             settings=given,
@@ -42,12 +42,12 @@ async def channel(node: Node, name: str, kind: str = "", **settings: Any) -> str
     return made
 
 
-async def route(node: Node, *channels: str, pattern: str = "*", **body: Any) -> str:
+async def route(node: Node, *channels: str, pattern: str = "*", project: Any = "default", **body: Any) -> str:
     def use_case(tx: Transaction) -> str:
         new_id = tx.new_id("rte")
         made = checked({"pattern": pattern, "channels": list(channels)} | body, route_id=new_id)
-        position = len(tx.routes.in_project("default")) + 1
-        tx.routes.add(StoredRoute(id=new_id, project="default", position=position, route=made))
+        position = len(tx.routes.in_project(project)) + 1
+        tx.routes.add(StoredRoute(id=new_id, project=project, position=position, route=made))
         return new_id
 
     return await node.assent.database.write(use_case)
@@ -74,10 +74,10 @@ def _is_left(tx: Transaction) -> bool:
     return bool(tx.session.all(statement, {"now": tx.now()}))
 
 
-async def deliveries(node: Node, breakpoint_id: str | None = None) -> list[Delivery]:
+async def deliveries(node: Node, breakpoint_id: str | None = None, *, project: str = "default") -> list[Delivery]:
     await settle(node)
     filters = {"breakpoint_id": breakpoint_id} if breakpoint_id else {}
-    found = await node.assent.database.read(lambda tx: tx.deliveries.page("default", filters, after="", limit=500))
+    found = await node.assent.database.read(lambda tx: tx.deliveries.page(project, filters, after="", limit=500))
     return sorted(found, key=lambda each: each.id)
 
 

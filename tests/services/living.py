@@ -131,8 +131,9 @@ async def live_by_rules(node: Node, clock: ManualClock) -> Ruled:
     clock.advance(180)
     await changed("shadow never", enabled=True)
     await raised("stopped", "gate.deploy")
-    await raised("answered", "count.me")
-    await respond(node, ids["answered"], ann)
+    for name in ("answered", "answered again", "answered a third time"):
+        await raised(name, "count.me")
+        await respond(node, ids[name], ann)
     clock.advance(180)
     await raised("counted", "count.me", payload={"autoApproveAfterN": 1})
     await changed("auto", enabled=False)

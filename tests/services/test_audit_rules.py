@@ -238,13 +238,13 @@ def test_a_count_that_people_never_reached_is_found(settings: Settings) -> None:
         clock = ManualClock()
         async with running_node(settings, clock=clock) as node:
             await live_by_rules(node, clock)
-            return await create(node, {"breakpointId": "count.me", "autoApproveAfterN": 2})
+            return await create(node, {"breakpointId": "count.me", "autoApproveAfterN": 4})
 
     forged = asyncio.run(run())
     with unlocked(settings) as opened:
         approve(opened, forged, "autoApproveAfterN", None, **COUNTED)
     (what,) = found(settings)
-    assert what.endswith("but it asks for 2 approvals in a row, and there had been 1")
+    assert what.endswith("but it asks for 4 approvals in a row, and there had been 3")
 
 
 def test_a_rule_whose_whole_history_was_rewritten_contradicts_what_it_decided(settings: Settings) -> None:

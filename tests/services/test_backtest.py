@@ -158,11 +158,12 @@ async def plainly(
     acting: defaultdict[str, list[str]] = defaultdict(list)
     for found, attempt, purged in sorted(everyone, key=lambda each: (each[0].created_at, each[0].id), reverse=True):
         counts["scanned"] += 1
-        subject = subject_of(found)
+        subject = subject_of(found, claimed=found.agent_id_claimed)
+        loose = wanted.action == "never-auto-approve"
         if purged:
-            subject, held = _after_purging(pattern, subject, found, attempt)
+            subject, held = _after_purging(pattern, subject, found, attempt, loose=loose)
         else:
-            held = match(pattern, subject)
+            held = match(pattern, subject, loose=loose)
         counts["unknown"] += held is None
         acts = bool(held)
         if wanted.action == "never-auto-approve":
@@ -182,28 +183,36 @@ async def plainly(
 
 
 def _after_purging(
-    pattern: Pattern, subject: Subject, found: Breakpoint, attempt: int | None
+    pattern: Pattern, subject: Subject, found: Breakpoint, attempt: int | None, *, loose: bool
 ) -> tuple[Subject, bool | None]:
     """Return what is left of it, and whether the pattern matches, whatever was taken."""
     names = [name for seat in found.seats for name in seat.names]
-    left = Subject(subject.name, dict(subject.values) | {"attempt": attempt, "expert": names, "payload": {}})
+    values = dict(subject.values) | {"attempt": attempt, "expert": names, "payload": {}}
+    left = Subject(subject.name, values, subject.claimed)
     gone = {"payload", "title"} | ({"expert"} if any(seat.added for seat in found.seats) else set())
-    if not pattern.glob.matches(subject.name):
+    fits = pattern.glob.matches_loosely if loose else pattern.glob.matches
+    if not fits(subject.name):
         return left, False
-    return left, True if pattern.expression is None else _kleene(pattern.expression, left, gone)
+    reading = "loosely" if loose else "exactly"
+    return left, True if pattern.expression is None else _kleene(pattern.expression, left, gone, reading)
 
 
-def _kleene(expression: Expression, subject: Subject, gone: set[str]) -> bool | None:
+UNDER_NOT = {"exactly": "exactly", "loosely": "tightly", "tightly": "loosely"}
+
+
+def _kleene(expression: Expression, subject: Subject, gone: set[str], reading: str) -> bool | None:
     """A second reading of the tree, in which what was purged is unknown even to `exists`."""
     if isinstance(expression, Not):
-        inner = _kleene(expression.operand, subject, gone)
+        inner = _kleene(expression.operand, subject, gone, UNDER_NOT[reading])
         return None if inner is None else not inner
     if isinstance(expression, And | Or):
-        held = [_kleene(each, subject, gone) for each in expression.operands]
+        held = [_kleene(each, subject, gone, reading) for each in expression.operands]
         sure = isinstance(expression, Or)
         return sure if sure in held else None if None in held else not sure
     (asked,) = expression.predicates()
-    return None if asked.path[0] in gone else asked.holds(subject)
+    if asked.path[0] in gone:
+        return None
+    return {"exactly": asked.holds, "loosely": asked.holds_loosely, "tightly": asked.holds_tightly}[reading](subject)
 
 
 def counted(report: Report) -> Counter[str]:

@@ -2,22 +2,25 @@
 
 import asyncio
 from dataclasses import replace
+from functools import partial
 
+import msgspec
 import pytest
 
 from assent.domain.access import Principal
-from assent.domain.breakpoint import Status
+from assent.domain.breakpoint import NEVER, Status
 from assent.domain.errors import AlreadyEnded, NotEligible, TicketRequired
 from assent.domain.instants import SECOND
 from assent.domain.strategies import Decision
-from assent.services.addressing import MOST
 from assent.settings import Settings
 from assent.store.transaction import Transaction
-from tests.services.delegating import channel, deliveries, kinds, route, settle, told, wishes
+from tests.services.delegating import EMAIL, channel, deliveries, kinds, route, settle, told, wishes
 from tests.store.making import adding, create, person, respond, rows, stored
 from tests.support.nodes import ManualClock, Node, running_node
 
 MINUTE, HOUR = 60, 3600
+MOST = 10
+"""Messages to one recipient in a minute by mail, unless the channel says otherwise."""
 
 
 @pytest.fixture
@@ -157,16 +160,82 @@ async def test_a_route_can_end_it_and_never_approves(node: Node, clock: ManualCl
     await route(node, "email", timeout={"after": "4h", "then": then})
     breakpoint_id = await create(node, {"expert": "ann"})
     await settle(node)
+    waiting = await stored(node, breakpoint_id)
+    assert waiting.due_at - waiting.created_at == 4 * HOUR * SECOND
     clock.advance(4 * HOUR)
-    await settle(node)
+    await node.assent.database.write(node.assent.breakpoints.time_out_due)
     ended = await stored(node, breakpoint_id)
-    assert str(ended.ended_by) == "system:route"
+    assert str(ended.ended_by) == "system:timeout"
     assert ended.result is not None
     assert ended.result["approved"] is False
     expected = (Status.EXPIRED, None) if then == "expire" else (Status.RELEASED, Decision.REJECTED)
     assert (ended.status, ended.decision) == expected
     with pytest.raises(AlreadyEnded):
         await respond(node, breakpoint_id, ann)
+    assert await findings(node) == []
+
+
+async def test_the_timeout_of_a_route_counts_only_where_the_agent_set_no_deadline(node: Node) -> None:
+    await channel(node, "email")
+    await route(node, "email", timeout={"after": "1h", "then": "reject"})
+    breakpoint_id = await create(node, ttlSeconds=4 * HOUR)
+    created = await stored(node, breakpoint_id)
+    assert (created.due_at - created.created_at, created.on_timeout) == (4 * HOUR * SECOND, "expire")
+
+
+async def test_a_route_changed_later_moves_no_deadline(node: Node) -> None:
+    await channel(node, "email")
+    made = await route(node, "email", timeout={"after": "1h", "then": "reject"})
+    before = await stored(node, await create(node))
+    await node.assent.database.write(lambda tx: tx.routes.remove(made, project="default"))
+    after = await stored(node, await create(node))
+    assert (before.due_at - before.created_at, after.due_at) == (HOUR * SECOND, NEVER)
+
+
+async def test_the_timeout_is_that_of_the_first_route_that_matches(node: Node) -> None:
+    await channel(node, "email")
+    await route(node, "email", pattern="calm.*")
+    await route(node, "email", timeout={"after": "1h", "then": "expire"})
+    calm = await stored(node, await create(node, {"breakpointId": "calm.deploy"}))
+    other = await stored(node, await create(node))
+    assert (calm.due_at, other.due_at - other.created_at) == (NEVER, HOUR * SECOND)
+
+
+async def test_a_route_that_cannot_be_read_sets_no_deadline_and_stops_nothing(node: Node) -> None:
+    await channel(node, "email")
+    made = await route(node, "email", timeout={"after": "1h", "then": "expire"})
+
+    def damage(tx: Transaction) -> None:
+        tx.session.change("UPDATE assent_routes SET content = '{\"pattern\": 1}' WHERE id = :id", {"id": made})
+        tx.rules.turn_page("default")
+
+    await node.assent.database.write(damage)
+    assert (await stored(node, await create(node))).due_at == NEVER
+
+
+@pytest.mark.parametrize("then", ["expire", "reject"])
+async def test_a_timeout_from_before_it_was_a_deadline_closes_what_was_told(
+    node: Node, clock: ManualClock, ann: Principal, then: str
+) -> None:
+    del ann
+    hook = await channel(node, "hook", "webhook")
+    await route(node, "hook")
+    breakpoint_id = await create(node)
+    await settle(node)
+
+    def as_earlier_releases_kept_it(tx: Transaction) -> None:
+        kept = tx.routings.find(breakpoint_id)
+        assert kept is not None
+        route = msgspec.json.decode(kept.route or "") | {"timeout": {"after": "4h", "then": then}}
+        tx.routings.save(replace(kept, route=msgspec.json.encode(route).decode(), next_at=tx.now()))
+
+    await node.assent.database.write(as_earlier_releases_kept_it)
+    await settle(node)
+    clock.advance(4 * HOUR)
+    await settle(node)
+    assert str((await stored(node, breakpoint_id)).ended_by) == "system:timeout"
+    found = await deliveries(node, breakpoint_id)
+    assert [(each.channel, each.purpose) for each in found] == [(hook, "ask"), (hook, "close")]
     assert await findings(node) == []
 
 
@@ -238,6 +307,42 @@ async def test_too_many_are_told_in_one(node: Node, ann: Principal) -> None:
     assert len({each.next_at for each in found if each.digested}) == 1
     planned = await rows(node, "SELECT count(*) FROM assent_pace WHERE digest_due IS NOT NULL")
     assert planned == [(1,)]
+
+
+async def test_a_single_question_past_the_limit_is_sent_by_itself_when_the_window_allows(
+    node: Node, clock: ManualClock, ann: Principal
+) -> None:
+    del ann
+    await channel(node, "email", **EMAIL, paceMessages=2, paceSeconds=30)
+    await route(node, "email")
+    for _ in range(3):
+        await create(node, {"expert": "ann"})
+    [held] = [each for each in await deliveries(node) if each.digested]
+    assert held.next_at - clock.now() == 30 * SECOND
+    clock.advance(30)
+    digest = partial(node.assent.deliveries.claim_digest, channel=held.channel, recipient=held.recipient)
+    assert await node.assent.database.write(digest) is None
+    claim = await node.assent.database.write(lambda tx: node.assent.deliveries.claim(tx, held.line, worker="w"))
+    assert claim is not None
+    assert (claim.delivery.id, claim.delivery.purpose) == (held.id, "ask")
+
+
+async def test_without_digests_each_question_is_sent_by_itself_as_the_window_allows(
+    node: Node, clock: ManualClock, ann: Principal
+) -> None:
+    del ann
+    await channel(node, "email", **EMAIL, paceMessages=2, paceSeconds=30, digest="never")
+    await route(node, "email")
+    for _ in range(6):
+        await create(node, {"expert": "ann"})
+    found = sorted(await deliveries(node), key=lambda each: each.next_at)
+    assert {each.digested for each in found} == {0}
+    waits = [(each.next_at - clock.now()) // SECOND for each in found]
+    assert waits == [0, 0, 30, 30, 60, 60]
+    clock.advance(30)
+    third = found[2]
+    claim = await node.assent.database.write(lambda tx: node.assent.deliveries.claim(tx, third.line, worker="w"))
+    assert claim is not None, "its place in the window is reserved"
 
 
 async def test_what_needs_a_ticket_is_not_approved_before_there_is_one(node: Node, ann: Principal) -> None:

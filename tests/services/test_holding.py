@@ -12,7 +12,7 @@ from assent.domain.breakpoint import Status
 from assent.domain.errors import AlreadyEnded, AnswerStands, AssentError, ConfirmationRequired, Forbidden, NotFound
 from assent.domain.instants import SECOND
 from assent.domain.terms import Answer
-from assent.services.holding import HoldingService
+from assent.services.holding import HoldingService, Undone
 from assent.settings import Settings
 from assent.store.held_answers import Held
 from assent.store.transaction import Transaction
@@ -159,7 +159,8 @@ async def test_a_batch_is_taken_back_as_one_and_only_by_its_person(node: Node, c
     back = node.assent.holding.take_back_batch
     with pytest.raises(AnswerStands):
         await node.assent.database.write(partial(back, batch="b1", by=bob))
-    assert await node.assent.database.write(partial(back, batch="b1", by=ann)) == ids[:3]
+    undone = await node.assent.database.write(partial(back, batch="b1", by=ann))
+    assert undone == Undone(ids[:3], None)
     with pytest.raises(AnswerStands):
         await node.assent.database.write(partial(back, batch="b1", by=ann))
     clock.advance(6)
@@ -208,7 +209,7 @@ async def test_a_server_that_was_down_past_the_deadline_approves_nothing(node: N
         partial(node.assent.breakpoints.time_out, breakpoint_id=breakpoint_id, project="default")
     )
     assert (await stored(node, breakpoint_id)).status is Status.EXPIRED
-    assert await kinds(node, breakpoint_id) == ["created", "expired"]
+    assert await kinds(node, breakpoint_id) == ["created", "answer-dropped", "expired"]
 
 
 async def lost_role(node: Node, who: Principal) -> None:
@@ -252,7 +253,8 @@ async def test_whoever_may_not_answer_any_more_answers_nothing_and_it_is_told(
     event = (await node.assent.inbox.history(breakpoint_id))[-1]
     assert (event.type, str(event.actor)) == ("answer-dropped", "system:undo")
     assert (event.metadata["person"], event.metadata["code"]) == ("ann", code)
-    assert set(event.metadata) == {"person", "code", "why"}
+    assert event.metadata["approved"] is True
+    assert set(event.metadata) == {"person", "approved", "code", "why"}
     assert await rows(node, "SELECT 1 FROM assent_held_answers") == []
 
 
@@ -269,7 +271,7 @@ async def test_an_answer_given_elsewhere_meanwhile_is_the_one_that_counts(node: 
     assert await kinds(node, breakpoint_id) == ["created", "responded", "answer-dropped", "responded", "released"]
 
 
-async def test_what_ends_otherwise_lets_its_held_answers_go(node: Node, clock: ManualClock) -> None:
+async def test_what_ends_otherwise_lapses_its_held_answers(node: Node, clock: ManualClock) -> None:
     ann, bob = await person(node, "ann", "reviewer"), await person(node, "bob", "reviewer")
     breakpoint_id = await create(node)
     await hold(node, breakpoint_id, ann)
@@ -278,7 +280,7 @@ async def test_what_ends_otherwise_lets_its_held_answers_go(node: Node, clock: M
     clock.advance(6)
     await give_due(node)
     assert (await stored(node, breakpoint_id)).decision == "rejected"
-    assert await kinds(node, breakpoint_id) == ["created", "responded", "released"]
+    assert await kinds(node, breakpoint_id) == ["created", "responded", "answer-dropped", "released"]
     assert await rows(node, "SELECT 1 FROM assent_held_answers") == []
 
 

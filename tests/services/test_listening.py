@@ -19,6 +19,8 @@ from assent.services.answering import AnsweringService
 from assent.services.listening import LOOK_SECONDS, Listeners
 from assent.services.switchboard import Switchboard
 from assent.store.channels import StoredChannel
+from assent.store.projects import Project
+from assent.store.transaction import Transaction
 from tests.services.test_channel_answers import Parrot, add_channel
 from tests.support.nodes import ManualClock, Node
 
@@ -153,6 +155,21 @@ async def test_a_channel_that_goes_is_hung_up(room: Room, end: str) -> None:
         await room.change(channel, enabled=False)
     else:
         await room.node.assent.database.write(lambda tx: tx.channels.remove(channel.id, now=tx.now()))
+    await room.listeners.look()
+    assert radio.log.get_nowait() == "off"
+
+
+async def test_channels_of_a_removed_project_stop_listening_after_a_while(room: Room, clock: ManualClock) -> None:
+    def open_shop(tx: Transaction) -> None:
+        tx.projects.add(Project("shop", "Shop", None, {}, tx.now()))
+
+    await room.node.assent.database.write(open_shop)
+    await add_channel(room.node, "radio", "radio", project="shop")
+    await room.node.assent.database.write(lambda tx: tx.projects.remove("shop", now=tx.now()))
+    await room.listeners.look()
+    (radio,) = room.shop.radios
+    assert await radio.log.get() == "on"
+    clock.advance(3600)
     await room.listeners.look()
     assert radio.log.get_nowait() == "off"
 

@@ -33,7 +33,8 @@ from tests.support.nodes import ManualClock, Node, running_node
 
 HOUR = 3600
 ADMIN = Principal(kind=Kind.PERSON, id="per_o", name="owner", project="default", roles=frozenset({Role.ADMIN}))
-OTHER_AGENT = replace(AGENT, id="tok_other", name="deployer")
+OTHER_AGENT = replace(AGENT, id="tok_other", name="deployer", agent_ids=("deployer",))
+DEPLOYER = {"consumer": "deployer"}
 
 
 async def issue(node: Node, breakpoint_id: str, by: Principal = AGENT) -> Receipt:
@@ -163,7 +164,7 @@ async def test_who_sees_a_breakpoint_gets_its_receipt_and_nobody_else(node: Node
 
 
 async def test_a_receipt_is_used_once_and_tells_by_whom(node: Node, clock: ManualClock) -> None:
-    breakpoint_id = await approved(node)
+    breakpoint_id = await approved(node, DEPLOYER)
     receipt = await issue(node, breakpoint_id)
     use = await consume(node, receipt, OTHER_AGENT)
     clock.advance(1)
@@ -196,7 +197,7 @@ async def test_of_many_that_use_a_receipt_at_once_exactly_one_wins(settings: Set
 
 
 async def test_the_same_request_again_is_the_same_use_and_not_a_second(node: Node, clock: ManualClock) -> None:
-    receipt = await issue(node, await approved(node))
+    receipt = await issue(node, await approved(node, DEPLOYER))
     once = Once("k", "f")
     first = await consume(node, receipt, once=once)
     clock.advance(HOUR)
@@ -220,12 +221,50 @@ async def test_a_refused_use_leaves_nothing_behind(node: Node) -> None:
 
 
 async def test_who_may_not_raise_a_gate_may_not_use_its_receipt(node: Node) -> None:
-    receipt = await issue(node, await approved(node, {"breakpointId": "deploy.production"}))
+    receipt = await issue(node, await approved(node, DEPLOYER | {"breakpointId": "deploy.production"}))
     viewer = replace(ADMIN, roles=frozenset({Role.VIEWER}))
     for who in (viewer, replace(OTHER_AGENT, gates=("deploy.staging",))):
         with pytest.raises(Forbidden):
             await consume(node, receipt, who)
     await consume(node, receipt, replace(OTHER_AGENT, gates=("deploy.*",), agent_ids=("deployer",)))
+
+
+@pytest.mark.parametrize(
+    ("bound", "consumer", "counts"),
+    [
+        (("*",), None, False),
+        (("*",), "*", False),
+        (("agent-1",), None, True),
+        (("agent-*",), None, True),
+        (("deployer",), None, False),
+        (("deployer",), "deployer", True),
+        (("deployer",), "deploy*", True),
+        (("deploy*",), "deployer", True),
+        (("deploy-eu-*",), "deploy-*", True),
+        (("deploy-*",), "deploy-eu-*", False),
+        (("builder", "deployer"), "deployer", True),
+        (("deployer",), "build*", False),
+    ],
+)
+async def test_only_the_asking_agent_or_the_named_consumer_uses_a_receipt(
+    node: Node, bound: tuple[str, ...], consumer: str | None, *, counts: bool
+) -> None:
+    breakpoint_id = await approved(node, {"consumer": consumer} if consumer else None)
+    receipt = await issue(node, breakpoint_id)
+    other = replace(AGENT, id="tok_other", name="other", agent_ids=bound)
+
+    if counts:
+        assert (await consume(node, receipt, other)).by == "agent:other"
+        return
+    with pytest.raises(Forbidden, match="Only the agent that asked"):
+        await consume(node, receipt, other)
+    assert (await consume(node, receipt)).by == "agent:maker"
+
+
+async def test_a_person_uses_no_receipt_of_an_agent(node: Node) -> None:
+    receipt = await issue(node, await approved(node))
+    with pytest.raises(Forbidden, match="Only the agent that asked"):
+        await consume(node, receipt, ADMIN)
 
 
 async def test_a_receipt_of_another_project_is_not_ours(node: Node) -> None:

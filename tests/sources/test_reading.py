@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from assent.sources import bitbucket
 from assent.sources.reading import branch_of, commit, conclusion, moment, named_type, path_of, text, word
 from tests.sources.signing import SETTINGS, golden, take
 
@@ -96,7 +97,8 @@ def test_times_are_read_in_all_their_spellings(given_: Any, read: int | None) ->
 def test_small_parts_are_read_as_people_mean_them() -> None:
     assert [branch_of(each) for each in ("refs/heads/a/b", "refs/tags/v1", "main", None)] == ["a/b", None, "main", None]
     assert [commit(each) for each in ("0" * 40, "abc", None)] == [None, "abc", None]
-    assert [conclusion(each) for each in ("FAILED", "Canceled", "odd", None)] == ["failure", "cancelled", "odd", None]
+    words = ("FAILED", "Canceled", "success", "UNSTABLE", "odd", None)
+    assert [conclusion(each) for each in words] == ["failure", "cancelled", "success", "unstable", None, None]
     assert [text(each) for each in (" a ", 7, "", True, 1.5)] == ["a", "7", None, None, None]
     assert [word(each) for each in ("pull_request", "Merge Request Hook", "(x) y", "..")] == [
         "pull-request", "merge-request-hook", "x-y", "",
@@ -110,3 +112,30 @@ def test_small_parts_are_read_as_people_mean_them() -> None:
 )
 def test_a_repository_is_known_by_any_of_its_addresses(url: str) -> None:
     assert path_of(url) == "acme/shop"
+
+
+@pytest.mark.parametrize(
+    "state",
+    ["in_progress", "INPROGRESS", "queued", "pending", "running", "waiting", "requested", "created", "preparing",
+     "scheduled", "manual", "on_hold", "blocked", "STARTED"],
+)  # fmt: skip
+def test_a_build_that_goes_on_has_no_conclusion(state: str) -> None:
+    assert conclusion(state) is None
+
+
+BITBUCKET_ACTORS: list[tuple[dict[str, str | int], str]] = [
+    ({"account_id": "557058:ada", "nickname": "Ada", "display_name": "Ada L.", "uuid": "{1}"}, "557058:ada"),
+    ({"uuid": "{1}", "nickname": "Ada", "display_name": "Ada L."}, "{1}"),
+    ({"nickname": "ada"}, "ada"),
+    ({"display_name": "Former user"}, "Former user"),
+    ({"name": "ada", "displayName": "Ada L.", "id": 7}, "ada"),
+    ({"slug": "ada", "displayName": "Ada L."}, "ada"),
+    ({"displayName": "Ada L."}, "Ada L."),
+    ({"id": 7}, "7"),
+]
+
+
+@pytest.mark.parametrize(("actor", "expected"), BITBUCKET_ACTORS)
+def test_the_actor_of_bitbucket_is_what_names_the_account_for_good(actor: dict[str, Any], expected: str) -> None:
+    told = bitbucket.read({"x-event-key": "repo:push"}, {"actor": actor})
+    assert told.view["actor"] == expected

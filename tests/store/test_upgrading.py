@@ -25,6 +25,16 @@ from tests.support.postgres import new_database
 SCRIPTS = ScriptDirectory(str(Path(migrations.__file__).parent))
 EARLIER = [each.revision for each in SCRIPTS.walk_revisions()][:0:-1]
 FIRST_WITH_RULES = "0005"
+FIRST_WITH_HOMES = "0015"
+PROJECTS = {"younger": 3, "older": 2}
+"""Projects beside the default one, and when they were created."""
+HOMES = {
+    "nowhere": ("default", ()),
+    "one": ("younger", ("younger",)),
+    "two": ("older", ("younger", "older")),
+    "all": ("*", ("older", "*")),
+}
+"""People of an earlier version: the home that they get, and where they have a role."""
 Rows = dict[str, list[dict[str, Any]]]
 
 
@@ -112,6 +122,9 @@ def as_of(settings: Settings, version: str, rows: Rows) -> Rows:
         for name in names:
             there = set(old.tables[name].columns.keys())
             put[name] = [{key: value for key, value in row.items() if key in there} for row in rows[name]]
+            if name == "assent_unsigned_events":
+                # SQLite's trigger has noted the events that were put in before.
+                connection.execute(sa.delete(old.tables[name]))
             if put[name]:
                 connection.execute(sa.insert(old.tables[name]), put[name])
         _number_on(connection, put["assent_breakpoints"])
@@ -179,3 +192,27 @@ def test_data_of_a_newer_version_is_refused_in_a_sentence(settings: Settings) ->
         connection.execute(sa.text("UPDATE assent_version SET version_num = 'from_the_future'"))
     with pytest.raises(migrations.TooNew, match="from_the_future"):
         migrate(settings)
+
+
+def test_every_person_gets_a_home_project_in_the_upgrade(place: Settings, living: dict[bool, Rows]) -> None:
+    empty_project = {"policy": "{}", "owner_id": None, "rulebook": 0}
+    projects = [{"id": name, "name": name, "created_at": at} | empty_project for name, at in PROJECTS.items()]
+    rows = dict(living[False])
+    rows["assent_projects"] = rows["assent_projects"] + projects
+    made = {"password_hash": None, "email": None, "active": 1, "created_at": 1}
+    rows["assent_people"] = rows["assent_people"] + [
+        {"id": f"per_{name}", "name": name, "display_name": name, **made} for name in HOMES
+    ]
+    rows["assent_grants"] = rows["assent_grants"] + [
+        {"person_id": f"per_{name}", "project_id": project, "role": "viewer"}
+        for name, (_, granted) in HOMES.items()
+        for project in granted
+    ]
+    before = SCRIPTS.get_revision(FIRST_WITH_HOMES).down_revision
+    as_of(place, str(before), rows)
+    migrate(place)
+    with engine_of(place).connect() as connection:
+        rows_found = connection.execute(sa.text("SELECT name, home_project FROM assent_people")).all()
+    found = {str(name): str(home) for name, home in rows_found}
+    assert {name: found[name] for name in HOMES} == {name: home for name, (home, _) in HOMES.items()}
+    assert found["owner"] == "*"

@@ -439,7 +439,7 @@ def _invalid_element(element: dict[str, Any]) -> str | None:
     if kind == "number_input":
         given = [element[key] for key in ("min_value", "max_value") if key in element]
         return None if all(isinstance(each, str) and float(each) is not None for each in given) else kind
-    return None if kind == "plain_text" else f"element {kind}"
+    return None if kind in {"plain_text", "mrkdwn"} else f"element {kind}"
 
 
 def _state(element: Mapping[str, Any], value: str | None) -> dict[str, Any]:

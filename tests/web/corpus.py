@@ -290,6 +290,19 @@ SPOOFS = {
     "shorthand format marks": ("a\U0001bca0b", "a⟦U+1BCA0⟧b"),
     "hieroglyph joiner": ("a\U00013430b", "a⟦U+13430⟧b"),
     "object replacement": ("a\ufff0b", "a⟦U+FFF0⟧b"),
+    "non-breaking space": ("rm\u00a0-rf\u2003/", "rm⟦U+00A0⟧-rf⟦U+2003⟧/"),
+    "wide blank between Latin words": ("rm\u3000-rf", "rm⟦U+3000⟧-rf"),
+    "Khitan filler": ("a\U00016fe4b", "a⟦U+16FE4⟧b"),
+    "null notehead": ("a\U0001d159b", "a⟦U+1D159⟧b"),
+    "noncharacter": ("a\ufdd0b\U0001fffe", "a⟦U+FDD0⟧b⟦U+1FFFE⟧"),
+    "Cyrillic in a Latin word": ("p\u0430yp\u0430l", "p⟦\u0430 U+0430⟧yp⟦\u0430 U+0430⟧l"),
+    "Latin in a Cyrillic word": ("Привeт", "Прив⟦e U+0065⟧т"),
+    "Greek in a Latin word": ("r\u03bfot", "r⟦\u03bf U+03BF⟧ot"),
+    "Armenian, Cherokee and Lisu": (
+        "b\u0585t R\u13aaW L\ua4d3G",
+        "b⟦\u0585 U+0585⟧t R⟦\u13aa U+13AA⟧W L⟦\ua4d3 U+A4D3⟧G",
+    ),
+    "mathematical letters": ("r\U0001d5c6dir", "r⟦\U0001d5c6 U+1D5C6⟧dir"),
     "a heap of marks": ("a" + "\u0301" * 6 + "b", "a" + "\u0301" * 4 + "⟦U+0301⟧⟦U+0301⟧b"),
     "a heap of different marks": (
         "x\u0300\u0316\u0301\u0317\u0302\u0318y",
@@ -325,5 +338,5 @@ HONEST = (
     "اعتماد النشر؟ לאשר?",
     "⚠️ Careful: ✔️ done, 👍🏽, 👩‍💻, 1️⃣",
     "two\nlines\tand a tab",
-    "non-breaking\u00a0space",
+    "東京\u3000大阪, 5 μs at 10 kΩ, Δt, API-шлюз",
 )

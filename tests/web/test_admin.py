@@ -52,11 +52,11 @@ async def test_somebody_is_invited_and_the_link_is_shown_once(node: Node) -> Non
     assert address not in (await ada.page("/admin/people/bea")).text
     bea = visitor(node)
     assert (await bea.post(address, {})).status_code == 303
-    assert (await bea.get("/")).status_code == 200
+    assert (await bea.get("/")).headers["location"].startswith("/account/new-password"), "asked for a password first"
     assert (await visitor(node).post(address, {})).status_code == 401, "once"
     again = await ada.send("/admin/people", "/admin/people", **{"name": "bea", "role-viewer": "1"})
     assert again.status_code == 409
-    assert "exists already" in again.text
+    assert "is not available" in again.text
 
 
 async def test_roles_are_changed_and_hold_within_a_second(node: Node) -> None:
@@ -98,15 +98,17 @@ async def test_an_admin_of_one_project_does_not_reach_into_others(node: Node) ->
     for path in ("link", "close", "open", "roles", "details", "identities"):
         answer = await ada.post(f"/admin/people/stranger/{path}", sent)
         assert answer.status_code == 404, path
-    for path, status in (("link", 403), ("close", 403), ("roles", 403)):
-        assert (await ada.post(f"/admin/people/owner/{path}", sent)).status_code == status, path
+    for path, status in (("link", 403), ("close", 403), ("details", 403)):
+        typed = sent | {"displayName": "Changed"}
+        assert (await ada.post(f"/admin/people/owner/{path}", typed)).status_code == status, path
     assert "elsewhere" not in (await ada.page("/admin/projects")).text
     assert (await ada.post("/admin/projects", sent | {"id": "mine"})).status_code == 403
     assert (await ada.post("/admin/projects/elsewhere", sent | {"name": "X"})).status_code == 404
     roles = await ada.post("/admin/people/ada/roles", sent | {"project": "elsewhere", "role-admin": "1"})
     assert roles.status_code == 403
     token = await ada.post("/admin/tokens", sent | {"kind": "admin", "name": "x", "person": "owner"})
-    assert token.status_code == 403
+    assert token.status_code == 422
+    assert "people create their own tokens" in token.text
 
 
 async def test_groups_are_made_changed_and_removed(node: Node) -> None:
@@ -144,8 +146,8 @@ async def test_a_token_is_shown_once_works_and_is_revoked(node: Node) -> None:
     assert (await node.call("POST", "/api/breakpoints", secret, json=body)).status_code == 401
     assert (await ada.get(revoke)).status_code == 404
     for typed, said in (
-        ({"kind": "reviewer", "gates": "x"}, "limits agent tokens"),
-        ({"kind": "agent", "person": "ada"}, "belongs to nobody"),
+        ({"kind": "metrics", "gates": "x"}, "limits agent tokens"),
+        ({"kind": "reviewer"}, "people create their own tokens"),
         ({"kind": "agent", "expiresInDays": "many"}, "whole number"),
         ({"kind": "odd"}, "Kind"),
     ):
@@ -208,6 +210,40 @@ async def test_projects_are_opened_and_looked_at(node: Node) -> None:
     assert (await ann.post("/account/project", {"csrf": await key(ann), "project": "second"})).status_code == 404
 
 
+async def test_a_project_is_removed_by_typing_its_id(node: Node) -> None:
+    root = await owner(node)
+    assert "/admin/projects/default/remove" not in (await root.page("/admin/projects")).text
+    assert (await root.send("/admin/projects", "/admin/projects", id="shop", name="Shop")).status_code == 303
+    agent = await node.token("agent", project="shop")
+    asked = (await node.create(agent))["id"]
+    await node.person("aud", "auditor", project="shop")
+    aud = visitor(node)
+    assert (await aud.post(f"/sign-in/{await link(node, 'aud')}", {})).status_code == 303
+    mistyped = await root.send("/admin/projects", "/admin/projects/shop/remove", confirmation="Shop")
+    assert (mistyped.status_code, "nothing was removed" in mistyped.text) == (422, True)
+    assert (await node.call("GET", f"/api/breakpoints/{asked}", agent)).json()["status"] == "waiting"
+    done = await root.send("/admin/projects", "/admin/projects/shop/remove", confirmation="shop")
+    assert (done.status_code, done.headers["location"]) == (303, "/admin/projects?done=removed")
+    assert (await node.call("GET", f"/api/breakpoints/{asked}", agent)).json()["status"] == "cancelled"
+    assert "/admin/projects/shop/remove" not in (await root.page("/admin/projects")).text
+    history = await aud.page(f"/breakpoints/{asked}")
+    assert "Assent (project removed)" in history.text
+    assert "project-removed" in (await aud.page("/admin/audit")).text
+
+
+async def test_the_admin_of_a_removed_project_can_still_read_it(node: Node) -> None:
+    root = await owner(node)
+    assert (await root.send("/admin/projects", "/admin/projects", id="shop", name="Shop")).status_code == 303
+    await node.person("ada", "admin", project="shop")
+    ada = visitor(node)
+    assert (await ada.post(f"/sign-in/{await link(node, 'ada')}", {})).status_code == 303
+    done = await ada.send("/admin/projects", "/admin/projects/shop/remove", confirmation="shop")
+    assert (done.status_code, done.headers["location"]) == (303, "/")
+    assert "shop (removed)" in (await ada.page("/")).text
+    assert (await ada.get("/admin/projects")).status_code == 409
+    assert (await ada.get("/admin/audit")).status_code == 200
+
+
 async def test_events_are_listed_filtered_and_paged(node: Node, clock: ManualClock) -> None:
     auditor, reviewer = await signed_in(node, "aud", "auditor"), await node.person("rev", "reviewer")
     first = await node.create(payload={"question": "?", "breakpointId": "deploy.prod"})
@@ -239,16 +275,39 @@ async def test_the_export_holds_every_event_and_no_formula(node: Node, clock: Ma
     clock.advance(1)
     for _ in range(3):
         await node.create()
-    table = await auditor.get("/admin/audit/export.csv")
+    table = await auditor.get("/admin/audit/export.csv?kind=breakpoint")
     assert table.headers["content-disposition"] == 'attachment; filename="assent-events.csv"'
     rows = list(csv.DictReader(io.StringIO(table.text)))
-    whole = json.loads((await auditor.get("/admin/audit/export.json")).text)
+    whole = json.loads((await auditor.get("/admin/audit/export.json?kind=breakpoint")).text)
     assert len(rows) == len(whole) == 6
     assert [row["hash"] for row in rows] == [each["hash"] for each in whole]
     assert not [value for row in rows for value in row.values() if value.startswith(("=", "+", "-", "@"))]
     assert whole[-1]["title"] == '=HYPERLINK("http://evil.example")', "JSON tells it as it is"
     assert len(json.loads((await auditor.get("/admin/audit/export.json?type=released")).text)) == 1
     assert json.loads((await auditor.get("/admin/audit/export.json?type=expired")).text) == []
+
+
+async def test_administrative_acts_are_shown_filtered_and_exported(node: Node) -> None:
+    auditor, admin = await signed_in(node, "aud", "auditor"), await node.person("adm", "admin")
+    changed = await node.call("PUT", "/api/policy", admin, json={"alwaysBreakOn": ["prod"]})
+    assert changed.status_code in {200, 204}, changed.text
+
+    shown = await auditor.page("/admin/audit?kind=admin&type=policy-changed")
+    assert "policy:default" in shown.text
+    assert "alwaysBreakOn" in shown.text
+    assert "person:adm" in shown.text
+    assert "policy:default" not in (await auditor.page("/admin/audit?kind=breakpoint")).text
+
+    table = await auditor.get("/admin/audit/export.csv?kind=admin&type=policy-changed")
+    (row,) = csv.DictReader(io.StringIO(table.text))
+    assert (row["subject"], row["adminChain"], row["breakpointId"]) == ("policy:default", "adm_default", "")
+
+    token = await node.person("aud2", "auditor")
+    listed = (await node.call("GET", "/api/audit/events?kind=admin&type=policy-changed", token)).json()
+    (item,) = listed["items"]
+    assert item["metadata"]["after"] == {"alwaysBreakOn": ["prod"]}
+    assert item["metadata"]["before"] is None
+    assert item["metadata"]["via"].startswith("token:tok_")
 
 
 @pytest.mark.parametrize("text", ["=1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", " =1", "\n=1"])

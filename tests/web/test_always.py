@@ -35,12 +35,12 @@ async def test_the_rule_is_saved_and_the_breakpoint_still_waits(node: Node) -> N
     one = await raised(node)
     page = await browser.page(f"{one}/always")
     text = " ".join(page.text.split())
-    assert "restart.api(agentId = 'ops-bot' AND tags contains 'staging')" in text
+    assert "restart.api(tags contains 'staging')" in text
     assert "does not approve this breakpoint" in text
     assert "2 of 2 breakpoints match" in text
     assert one in page.links(), "it is among what waits and would have matched"
 
-    pattern = "restart.api(agentId = 'ops-bot' AND tags contains 'staging')"
+    pattern = "restart.api(tags contains 'staging')"
     saved = await browser.send(f"{one}/always", "/always", pattern=pattern, note="Routine", do="save")
     assert saved.status_code == 303
     (rule,) = await rules(node)
@@ -108,3 +108,46 @@ async def test_a_wrong_pattern_or_date_saves_nothing_and_keeps_what_was_typed(no
     assert "restart.*" in (await browser.page(tested.headers["location"])).text
     assert (await browser.get("/breakpoints/bp_nothing/always")).status_code == 404
     assert await rules(node) == []
+
+
+BASH = {"breakpointId": "tool.bash", "tool": "Bash", "arguments": {"command": "git status"}, "directory": "/srv/shop"}
+SETTINGS = {"breakpointId": "tool.write", "tool": "Write", "arguments": {"file_path": ".claude/settings.json"}}
+
+
+async def test_a_tool_call_gets_a_rule_for_this_call_only(node: Node) -> None:
+    browser = await signed_in(node, "rita", "rule-admin", "reviewer")
+    one = await raised(node, **BASH)
+    assert f"{one}/always" in (await browser.page(one)).links()
+    assert "payload.arguments.command = 'git status'" in (await browser.page(f"{one}/always")).text
+    proposed = await node.call("POST", f"/api{one}/always-approve", await node.token("admin"), json={})
+    pattern = proposed.json()["pattern"]
+    assert "payload.arguments.command = 'git status' AND payload.directory = '/srv/shop'" in pattern
+    assert (await browser.send(f"{one}/always", "/always", pattern=pattern, do="save")).status_code == 303
+    again = await node.create(agentId="ops-bot", tags=["staging"], payload=BASH)
+    other = await node.create(
+        agentId="ops-bot", tags=["staging"], payload=BASH | {"arguments": {"command": "git push"}}
+    )
+    assert (again["status"], other["status"]) == ("released", "waiting")
+
+
+@pytest.mark.parametrize("payload", [{"breakpointId": "tool.bash"}, SETTINGS])
+async def test_no_rule_is_offered_for_a_whole_tool_or_for_a_file_that_configures_gates(
+    node: Node, payload: dict[str, Any]
+) -> None:
+    browser = await signed_in(node, "rita", "rule-admin", "reviewer")
+    one = await raised(node, **payload)
+    assert f"{one}/always" not in (await browser.page(one)).links()
+    assert (await browser.get(f"{one}/always")).status_code == 422
+    answer = await node.call("POST", f"/api{one}/always-approve", await node.token("admin"), json={})
+    assert answer.status_code == 422
+    assert "No rule is offered" in answer.json()["detail"]
+
+
+async def test_a_rule_for_everything_does_not_release_a_change_to_the_agents_settings(node: Node) -> None:
+    admin = await node.token("admin")
+    await node.call("POST", "/api/rules", admin, json={"pattern": "tool.*", "action": "auto-approve"})
+    asked = await node.create(agentId="ops-bot", payload=SETTINGS | {"autoApproveAfterN": 1})
+    assert asked["status"] == "waiting"
+    whole = (await node.call("GET", f"/api/breakpoints/{asked['id']}", admin)).json()
+    assert whole["autoApproval"]["recommended"] is False
+    assert ".claude" in whole["autoApproval"]["reason"]

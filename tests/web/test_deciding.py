@@ -28,7 +28,7 @@ async def test_the_first_step_changes_nothing_and_says_exactly_what_will_happen(
     page = await confirmation(browser, created["id"], decision="approve", comment="Go ahead.")
     for text in (
         "Approve this?", "deploy.production", "agent-1", "Deploy build 4812?", created["digest"], "Go ahead.",
-        "The agent goes on at once.", "This cannot be undone.",
+        "The agent continues at once. This cannot be undone.",
     ):  # fmt: skip
         assert text in page.text, text
     assert (await seen(node, created["id"]))["version"] == created["version"]
@@ -58,12 +58,12 @@ async def test_the_page_after_a_decision_says_what_was_done_and_what_is_next(nod
     answer = await browser.decide(created["id"], "approve")
     assert answer.headers["location"] == f"/breakpoints/{other['id']}?after={created['id']}"
     page = await browser.page(answer.headers["location"])
-    assert "You approved" in page.text
+    assert "Approved" in page.text
     assert "The next one" in page.text
     answer = await browser.decide(other["id"], "reject", comment="No.")
     page = await browser.page(answer.headers["location"])
-    assert "You rejected" in page.text
-    assert "Nothing waits for an answer" in page.text
+    assert "Rejected" in page.text
+    assert "No pending approvals." in page.text
 
 
 async def test_nobody_can_make_the_page_claim_a_decision_by_its_address(node: Node) -> None:
@@ -83,7 +83,7 @@ async def test_a_rejection_without_a_reason_is_asked_for_one(node: Node) -> None
         answer = await browser.post(path, form | {"decision": "reject", "comment": " \n "})
         page = Page(answer.text)
         assert answer.status_code == 422
-        assert "say why" in page.text
+        assert "is required when rejecting" in page.text
         assert "#comment" in page.links()
     assert (await seen(node, created["id"]))["status"] == "waiting"
 
@@ -188,7 +188,7 @@ async def test_a_digest_that_is_not_the_one_stored_decides_nothing(node: Node, d
             f"/breakpoints/{created['id']}/{action}", form | {"decision": "approve", "digest": digest}
         )
         assert answer.status_code == 412
-        assert "It is not what you were shown" in answer.text
+        assert "The content has changed" in answer.text
     assert (await seen(node, created["id"]))["status"] == "waiting"
 
 
@@ -252,15 +252,15 @@ async def test_a_vote_is_shown_and_can_be_changed_until_the_decision(node: Node)
     browser = await signed_in(node, "ann")
     created = await node.create(payload={"question": "?", "expert": ["ann", "bea", "cem"], "strategy": "quorum"})
     page = await confirmation(browser, created["id"], decision="approve")
-    assert "Your answer counts as one of 3." in page.text
+    assert "Your answer is one of 3 votes." in page.text
     answer = await browser.post(page.form("/decide").action, page.form("/decide").fields)
     page = await browser.page(answer.headers["location"])
     text = " ".join(page.text.split())
-    assert "You answered yes; others are still asked:" in text
+    assert "Other reviewers still have to answer." in text
     page = await browser.page(f"/breakpoints/{created['id']}")
     text = " ".join(page.text.split())
     assert "waiting bea" in text
-    assert "You answered yes" in text
+    assert "You approved this" in text
     await browser.decide(created["id"], "reject", comment="On second thoughts, no.")
     responses = (await seen(node, created["id"]))["responses"]
     assert [(each["respondedBy"], each["approved"]) for each in responses] == [("ann", False)]

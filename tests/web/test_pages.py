@@ -271,9 +271,9 @@ async def test_counts_stand_beside_every_status(node: Node) -> None:
 @pytest.mark.parametrize(
     ("path", "said"),
     [
-        ("/", "Nothing waits for an answer"),
-        ("/?status=released", "Nothing is here yet"),
-        ("/?q=zebra", "Nothing here matches these filters"),
+        ("/", "No pending approvals."),
+        ("/?status=released", "Nothing here yet"),
+        ("/?q=zebra", "No results for “zebra”."),
     ],
 )
 async def test_an_empty_list_says_why(node: Node, path: str, said: str) -> None:

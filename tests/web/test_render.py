@@ -64,6 +64,7 @@ def test_times_are_told_in_one_unit(seconds: int, said: str) -> None:
         ("person:ann", "ann"),
         ("agent:ci", "the agent ci"),
         ("system:timeout", "the deadline"),
+        ("system:project-removed", "Assent (project removed)"),
         ("system:sweep", "Assent (sweep)"),
     ],
 )

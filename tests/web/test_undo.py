@@ -37,13 +37,13 @@ async def test_an_answer_waits_can_be_taken_back_and_stands_in_the_form_again(no
     typed = {"option": "1", "field-0": "5", "field-1": "1", "comment": "My words"}
     answer = await browser.decide(created["id"], "approve", **typed)
     page = await browser.page(answer.headers["location"])
-    assert "It takes effect in 6 s; until then the agent waits." in " ".join(page.text.split())
+    assert "Sending in 6 s." in " ".join(page.text.split())
     meanwhile = await seen(node, created["id"])
     assert (meanwhile["status"], meanwhile["version"], meanwhile["responses"]) == ("waiting", created["version"], [])
     undone = await browser.post(page.form("/undo").action, page.form("/undo").fields)
     assert undone.status_code == 200
     page = Page(undone.text)
-    assert "Taken back: nothing was sent to the agent." in page.text
+    assert "Undone. The agent was not notified." in page.text
     assert "My words" in page.text
     field = next(control for control in page.all("input") if control.get("id") == "field-0")
     assert field["value"] == "5"
@@ -64,17 +64,18 @@ async def test_when_its_time_is_over_an_answer_counts_and_cannot_be_taken_back(n
     assert "It was approved by ann" in late.text
 
 
-async def test_nobody_else_is_told_of_an_answer_that_waits(node: Node) -> None:
+async def test_another_reviewer_sees_a_pending_answer_and_cannot_undo_it(node: Node) -> None:
     ann, bea = await signed_in(node, "ann"), await signed_in(node, "bea")
     created = await node.create()
     await ann.decide(created["id"], "approve")
     assert "approving…" in (await ann.page("/")).text
     page = await bea.page(f"/breakpoints/{created['id']}?after={created['id']}")
-    assert "approving…" not in page.text
-    assert not re.search("You (approve|reject|answered)", page.text)
+    assert "ann is approving, 6 s" in " ".join(page.text.split())
+    assert "Sending" not in page.text
+    assert "ann is approving, 6 s" in " ".join((await bea.page("/")).text.split())
     undo = await bea.post(f"/breakpoints/{created['id']}/undo", {"csrf": await csrf(bea)})
     assert undo.status_code == 200
-    assert "approving…" in (await ann.page("/")).text, "nobody takes back what somebody else answered"
+    assert "approving…" in (await ann.page("/")).text, "only its author undoes an answer"
 
 
 async def test_several_of_one_gate_are_answered_together_and_the_others_are_named(node: Node) -> None:
@@ -92,19 +93,19 @@ async def test_several_of_one_gate_are_answered_together_and_the_others_are_name
     answer = await browser.send("/", "/bulk/confirm", decision="approve", **picks)
     text = " ".join(Page(answer.text).text.split())
     assert "Approve 3 together?" in text
-    for why in ("another gate", "high risk", "a hard stop", "irreversible", "more than a yes"):
+    for why in ("different gate", "high risk", "hard stop", "irreversible", "needs more than an approval"):
         assert why in text, why
     form = Page(answer.text).form("/bulk/decide")
     done = await browser.post(form.action, form.fields)
     page = await browser.page(done.headers["location"])
-    assert "You answered 3 together." in page.text
+    assert "Answered 3 together." in page.text
     assert page.text.count("approving…") == 3
     assert {(await seen(node, each["id"]))["status"] for each in (*same, *alone)} == {"waiting"}
     undone = await browser.post(page.form("/bulk/undo").action, page.form("/bulk/undo").fields)
-    assert "Taken back: nothing was sent" in undone.text
+    assert "Undone. The agent was not notified." in undone.text
     assert "approving…" not in undone.text
     again = await browser.post(page.form("/bulk/undo").action, page.form("/bulk/undo").fields)
-    assert "there is nothing left to take back" in again.text
+    assert "Nothing to undo" in again.text
 
 
 async def test_what_of_a_batch_was_given_already_is_said_to_stand(node: Node) -> None:
@@ -114,9 +115,9 @@ async def test_what_of_a_batch_was_given_already_is_said_to_stand(node: Node) ->
     picks = {f"pick-{each['id']}": each["digest"] for each in (late, calm)}
     done = await browser.post("/bulk/decide", {"csrf": await csrf(browser), "decision": "approve"} | picks)
     page = await browser.page(done.headers["location"])
-    assert "You answered 2 together." in page.text
+    assert "Answered 2 together." in page.text
     undone = await browser.post(page.form("/bulk/undo").action, page.form("/bulk/undo").fields)
-    assert "1 taken back. 1 had been given already: those stand." in undone.text
+    assert "Undone: 1. Already sent: 1." in undone.text
     assert [(await seen(node, each["id"]))["status"] for each in (late, calm)] == ["released", "waiting"]
 
 
@@ -126,7 +127,7 @@ async def test_nobody_overrides_in_bulk(node: Node) -> None:
     created = await node.create(payload={"question": "?", "expert": "bea"})
     picks = {f"pick-{created['id']}": created["digest"]}
     answer = await browser.send("/", "/bulk/confirm", decision="approve", **picks)
-    assert "you would override the people who are asked" in answer.text
+    assert "you would override the reviewers asked" in answer.text
     done = await browser.post("/bulk/decide", {"csrf": await csrf(browser), "decision": "approve"} | picks)
     assert "1 could not be answered" in (await browser.page(done.headers["location"])).text
     assert (await seen(node, created["id"]))["responses"] == []
@@ -137,7 +138,7 @@ async def test_nobody_overrides_in_bulk(node: Node) -> None:
 )
 async def test_an_address_typed_by_hand_claims_nothing(node: Node, query: str) -> None:
     page = await (await signed_in(node)).page(f"/?{query}")
-    assert not re.search("Taken back|You (approve|reject)|undo all", page.text)
+    assert not re.search("Undone|Approved|Rejected|Sending", page.text)
 
 
 async def test_a_page_that_is_stale_answers_nothing_in_bulk(node: Node) -> None:
@@ -155,7 +156,7 @@ async def test_a_bulk_rejection_needs_its_reason(node: Node) -> None:
     created = await node.create()
     form = {"csrf": await csrf(browser), "decision": "reject", f"pick-{created['id']}": created["digest"]}
     answer = await browser.post("/bulk/decide", form)
-    assert "Say why" in answer.text
+    assert "A reason is required" in answer.text
     assert "rejecting…" not in (await browser.page("/")).text
 
 
@@ -230,3 +231,75 @@ async def test_whoever_may_not_decide_changes_nothing_by_any_form(node: Node, ro
     done = await browser.post("/bulk/decide", sent | {f"pick-{created['id']}": created["digest"]})
     assert "1 could not be answered" in (await browser.page(done.headers["location"])).text
     assert (await seen(node, created["id"]))["version"] == created["version"]
+
+
+async def test_a_rejection_stops_a_pending_approval_and_its_author_is_told_until_they_dismiss_it(node: Node) -> None:
+    ann, bea = await signed_in(node, "ann"), await signed_in(node, "bea")
+    created = await node.create(title="Deploy")
+    await ann.decide(created["id"], "approve", comment="Looks fine to me.")
+    confirmed = await bea.send(f"/breakpoints/{created['id']}", "/confirm", decision="reject", comment="Not today.")
+    assert "ann is approving this. Your rejection takes effect at once" in confirmed.text
+    answer = await bea.decide(created["id"], "reject", comment="Not today.")
+    told = " ".join((await bea.page(answer.headers["location"])).text.split())
+    assert "Rejected Deploy." in told
+    assert "This stopped the pending approval by ann." in told
+    assert (await seen(node, created["id"]))["decision"] == "rejected"
+    for path in ("/", f"/breakpoints/{created['id']}", "/rules"):
+        page = await ann.page(path)
+        text = " ".join(page.text.split())
+        assert "Your approval was not sent. Deploy: bea rejected it. Your comment was kept on the breakpoint." in text
+    assert "Looks fine to me." in (await ann.page(f"/breakpoints/{created['id']}")).text
+    assert "was not sent" not in (await bea.page("/")).text
+    form = page.form("/unsent/dismiss")
+    fields = form.fields | {"id": re.findall("unsent-(ua_[a-z0-9]+)", (await ann.get("/")).text)[0]}
+    assert (await ann.post(form.action, fields)).status_code == 303
+    assert "was not sent" not in (await ann.page("/")).text
+
+
+async def test_an_approval_during_a_pending_rejection_is_refused_and_what_was_typed_is_kept(node: Node) -> None:
+    ann, bea = await signed_in(node, "ann"), await signed_in(node, "bea")
+    created = await node.create()
+    await ann.decide(created["id"], "reject", comment="Not today.")
+    answer = await bea.send(f"/breakpoints/{created['id']}", "/confirm", decision="approve", comment="But I agree.")
+    assert answer.status_code == 409
+    assert "ann is rejecting this." in answer.text
+    assert "But I agree." in answer.text
+
+
+async def test_a_reason_that_comes_too_late_is_shown_again(node: Node, clock: ManualClock) -> None:
+    ann, bea = await signed_in(node, "ann"), await signed_in(node, "bea")
+    created = await node.create()
+    page = await bea.page(f"/breakpoints/{created['id']}")
+    await ann.decide(created["id"], "approve")
+    clock.advance(7)
+    while await node.assent.database.write(node.assent.holding.commit_due):
+        pass
+    form = page.form("/confirm")
+    late = await bea.post(form.action, form.fields | {"decision": "reject", "comment": "Stop, wrong version!"})
+    assert late.status_code == 409
+    assert "Your comment was not sent:" in late.text
+    assert "Stop, wrong version!" in late.text
+
+
+async def test_what_fails_in_bulk_is_told_one_by_one_with_its_reason(node: Node) -> None:
+    ann, bea = await signed_in(node, "ann"), await signed_in(node, "bea")
+    star = {"question": "?", "breakpointId": "star"}
+    made = [await node.create(title=f"Star {n}", payload=star) for n in range(2)]
+    await ann.decide(made[0]["id"], "reject", comment="No.")
+    picks = {f"pick-{each['id']}": each["digest"] for each in made}
+    form = {"csrf": await csrf(bea), "decision": "approve", "comment": "All good."} | picks
+    done = await bea.post("/bulk/decide", form)
+    text = " ".join((await bea.page(done.headers["location"])).text.split())
+    assert "Answered 1 together. 1 could not be answered." in text
+    assert "Your approval was not sent. Star 0: ann is rejecting this." in text
+    assert "Your comment: All good." in text
+
+
+async def test_an_undone_batch_gives_its_comment_back(node: Node) -> None:
+    browser = await signed_in(node)
+    created = await node.create()
+    form = {"csrf": await csrf(browser), "decision": "reject", "comment": "A long reason."}
+    done = await browser.post("/bulk/decide", form | {f"pick-{created['id']}": created["digest"]})
+    page = await browser.page(done.headers["location"])
+    undone = await browser.post(page.form("/bulk/undo").action, page.form("/bulk/undo").fields)
+    assert "A long reason." in undone.text

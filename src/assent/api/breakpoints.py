@@ -81,14 +81,15 @@ async def feedback(request: Request) -> Response:
     services, who = services_of(request), principal_of(request)
     breakpoint_id = known_id(request.path_params["breakpoint_id"])
     sent = await read_json(request)
-    body = checked(sent, wire.GiveFeedback)
+    wanted = checked(sent, wire.GiveFeedback)
     once = once_of(request.headers.get("idempotency-key"), sent, "feedback", breakpoint_id)
     if_match = version_of(request.headers.get("if-match"))
-    use_case = _feedback_use_case(services, breakpoint_id, body, who, once, if_match)
+    use_case = _feedback_use_case(services, breakpoint_id, wanted, who, once, if_match)
     outcome = await services.database.write(use_case, locks=breakpoint_id)
     if outcome is None:
         return await _whole(services, breakpoint_id, who)
-    return _answer(views.whole(outcome.row, (), outcome.responses), outcome.row)
+    body = views.whole(outcome.row, (), outcome.responses)
+    return _answer(views.with_pending(body, await services.inbox.pending(outcome.row, who)), outcome.row)
 
 
 def _feedback_use_case(  # the parts of one request
@@ -170,7 +171,7 @@ async def _whole(services: Services, breakpoint_id: str, who: Principal, *, stat
     if body is None:
         body = views.whole(row, await services.inbox.feedback(row), await services.inbox.responses(row))
         services.rendered.keep(row.id, row.version, body)
-    return _answer(body, row, status=status)
+    return _answer(views.with_pending(body, await services.inbox.pending(row, who)), row, status=status)
 
 
 def _answer(body: bytes, row: Whole, *, status: int = 200) -> Response:

@@ -28,6 +28,7 @@ async def list_people(who: PeopleReader, services: With) -> wire.PersonPage:
 @people.post("/people", status_code=201, summary="Add somebody")
 async def create_person(body: wire.CreatePerson, who: Manager, services: With) -> wire.PersonView:
     def use_case(tx: Transaction) -> wire.PersonView:
+        tx.acting(who)
         person = services.people.create_person(
             tx,
             body.name,
@@ -36,6 +37,7 @@ async def create_person(body: wire.CreatePerson, who: Manager, services: With) -
             display_name=body.display_name,
             email=body.email,
             password=body.password,
+            by=who,
         )
         return _view(tx, person, who.project)
 
@@ -58,6 +60,14 @@ async def change_person(name: PersonName, body: wire.ChangePerson, who: Manager,
     changed = await services.database.write(use_case)
     services.authenticator.forget()
     return changed
+
+
+@people.post("/people/{name}/confirm", summary="Confirm access that another admin set up or reset")
+async def confirm_person(name: PersonName, who: Manager, services: With) -> wire.PersonView:
+    def use_case(tx: Transaction) -> wire.PersonView:
+        return _view(tx, services.people.confirm_reset(tx, name, by=who), who.project)
+
+    return await services.database.write(use_case)
 
 
 @people.get("/groups", summary="The groups of this project")
@@ -89,6 +99,8 @@ def _view(tx: Transaction, person: Person, project: str) -> wire.PersonView:
             "email": person.email,
             "roles": [role.value for role in sorted(held)],
             "active": person.active,
+            "home": person.home if person.home in {project, EVERYWHERE} else None,
+            "resetBy": person.reset_by,
             "createdAt": iso(person.created_at),
         }
     )

@@ -50,6 +50,14 @@ async def change_project(
     return await services.database.write(use_case)
 
 
+@projects.delete("/projects/{project_id}", status_code=204, summary="Remove a project")
+async def remove_project(project_id: ProjectId, who: Manager, services: With) -> None:
+    await services.database.write(partial(services.projects.remove, project_id=project_id, by=who))
+    services.authenticator.forget()
+    services.ingress.forget()
+    await services.projects.close_now(services.database)
+
+
 @projects.get("/projects/{project_id}/callback-secret", summary="What its callbacks are signed with")
 async def show_callback_secret(
     project_id: ProjectId, who: Manager, services: With, response: Response
@@ -100,5 +108,6 @@ def _view(tx: Transaction, project: Project) -> wire.ProjectView:
             "name": project.name,
             "owner": owner.name if owner else None,
             "createdAt": iso(project.created_at),
+            "removedAt": iso(project.removed_at) if project.removed_at is not None else None,
         }
     )

@@ -10,9 +10,9 @@ from pydantic import BaseModel, ValidationError
 from starlette.convertors import StringConvertor, register_url_convertor
 from starlette.responses import Response
 
-from assent.domain.access import Permission, Principal
+from assent.domain.access import Kind, Permission, Principal
 from assent.domain.canonical import Json, strict_loads
-from assent.domain.errors import InvalidRequest, MalformedJson
+from assent.domain.errors import Forbidden, InvalidRequest, MalformedJson
 from assent.http.auth import Authenticator, principal_of
 from assent.http.limits import RateLimit
 from assent.http.problems import MEDIA_TYPE, Problem, from_validation
@@ -32,6 +32,7 @@ from assent.services.links import LinkService
 from assent.services.people import PeopleService
 from assent.services.preferences import PreferenceService
 from assent.services.probing import Prober
+from assent.services.projects import ProjectService
 from assent.services.receipts import ReceiptService
 from assent.services.reloading import Reloading
 from assent.services.retention import RetentionService
@@ -103,6 +104,7 @@ class Services:
     inbox: InboxService
     history: HistoryService
     people: PeopleService
+    projects: ProjectService
     retention: RetentionService
     secrets: SecretService
     receipts: ReceiptService
@@ -207,7 +209,8 @@ def checked(sent: Json, model: type[Body]) -> Body:
     try:
         return model.model_validate(sent)
     except ValidationError as error:
-        raise from_validation(error) from error
+        known = [each.alias or name for name, each in model.model_fields.items()]
+        raise from_validation(error, known) from error
 
 
 # Dependencies are async because FastAPI sends plain functions to a thread, which costs more than the request.
@@ -231,6 +234,9 @@ async def manager(request: Request) -> Principal:
 
 async def reader(request: Request) -> Principal:
     principal = principal_of(request)
+    if principal.kind is Kind.AGENT and not principal.may(Permission.READ_PEOPLE):
+        msg = "An agent token cannot read people, rules or routes. Use a token of kind reviewer."
+        raise Forbidden(msg, permission=Permission.READ_PEOPLE)
     principal.require(Permission.READ_PEOPLE)
     return principal
 

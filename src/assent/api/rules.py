@@ -8,12 +8,13 @@ from fastapi import Header, Path, Query, Response
 
 from assent.api.breakpoints import version_of
 from assent.api.routing import PeopleReader, RuleWriter, Who, With, checked, router
-from assent.domain.access import Permission
+from assent.domain.access import Kind, Permission, Principal
 from assent.domain.draft import draft
 from assent.domain.errors import InvalidRequest
 from assent.domain.expressions import Subject
 from assent.domain.instants import iso
 from assent.domain.rule_changes import RuleEvent
+from assent.domain.rule_warnings import warnings
 from assent.domain.rulebook import Rule, expiry, problem_of
 from assent.domain.rules import Recommendation
 from assent.services.rules import NewRule, Question
@@ -56,7 +57,7 @@ async def create_rule(body: wire.CreateRule, who: RuleWriter, services: With) ->
 @rules.post("/rules/check", response_model_exclude_none=True, summary="Whether a person would have to be asked")
 async def check_rules(body: wire.CheckRules, who: Who, services: With) -> wire.RuleCheck:
     who.require(Permission.READ)
-    question = _question(body)
+    question = _question(body, who)
     who.require_speaks_for(body.agent_id, question.gate)
 
     def use_case(tx: Transaction) -> Recommendation:
@@ -66,6 +67,18 @@ async def check_rules(body: wire.CheckRules, who: Who, services: With) -> wire.R
     trace = [step.body() for step in found.trace]
     shadow = [each.body() for each in found.shadow_matches]
     return wire.RuleCheck.model_validate(found.body() | {"trace": trace, "shadow": shadow})
+
+
+@rules.get("/rules/claimed", summary="Live rules that approve by agentId, and tokens that may claim any agent id")
+async def rules_on_claimed_ids(who: PeopleReader, services: With) -> wire.RulesOnClaimedIds:
+    def use_case(tx: Transaction) -> wire.RulesOnClaimedIds:
+        found, tokens = services.rules.on_claimed_ids(tx, who.project, now=tx.now())
+        return wire.RulesOnClaimedIds(
+            items=[_view(rule, None) for rule in found],
+            tokens=[wire.ClaimingToken(id=each.id, name=each.name) for each in tokens],
+        )
+
+    return await services.database.read(use_case)
 
 
 @rules.get("/rules/{rule_id:rule}", summary="One rule, also one that was removed")
@@ -117,8 +130,11 @@ def _changes(body: wire.ChangeRule) -> dict[str, Any]:
     return changes
 
 
-def _question(body: wire.CheckRules) -> Question:
-    """Read it as the breakpoint it stands for, so that nothing is judged here otherwise than there."""
+def _question(body: wire.CheckRules, who: Principal) -> Question:
+    """Read it as the breakpoint it stands for, so that nothing is judged here otherwise than there.
+
+    A person asks about an agent that is who it says it is, and counts the approvals of all its tokens.
+    """
     named = body.model_dump(by_alias=True, exclude_none=True, exclude={"payload", "agent_id", "tags", "priority"})
     raised: dict[str, Any] = {
         "agentId": body.agent_id or "somebody",
@@ -128,7 +144,7 @@ def _question(body: wire.CheckRules) -> Question:
     }
     run_id = raised["payload"].pop("runId", None)
     checked(raised | {"runId": run_id}, CreateBreakpoint)
-    question = Question.of(draft(raised | {"runId": run_id}))
+    question = Question.of(draft(raised | {"runId": run_id}), by=who if who.kind is Kind.AGENT else None)
     if body.agent_id is None:
         values = dict(question.subject.values) | {"agentId": None}
         return replace(question, subject=Subject(question.gate, values), agent_id="")
@@ -156,7 +172,8 @@ def rule_body(rule: Rule, problem: str | None) -> dict[str, Any]:
 
 
 def _view(rule: Rule, problem: str | None) -> wire.RuleView:
-    return wire.RuleView.model_validate(rule_body(rule, problem))
+    told = {"warnings": warnings(rule.pattern, rule.action)}
+    return wire.RuleView.model_validate(rule_body(rule, problem) | told)
 
 
 def _one(rule: Rule) -> wire.RuleView:

@@ -11,6 +11,7 @@ from starlette.responses import JSONResponse, Response
 from assent.api.listing import known_filters
 from assent.api.routing import PeopleReader, RuleWriter, With, router
 from assent.domain.errors import InvalidRequest
+from assent.domain.rule_warnings import warnings
 from assent.domain.rulebook import Rule
 from assent.domain.rules_file import Entry, read, written
 from assent.services.rules_file import Import, Imported, forecast, import_rules
@@ -88,6 +89,7 @@ def _entry_body(outcome: str, entry: Entry, rule: Rule | None) -> dict[str, Any]
         "id": rule.id if rule else None,
         "pattern": pattern,
         "action": action,
+        "warnings": warnings(pattern, action) or None,
     }
 
 

@@ -5,9 +5,8 @@ from typing import Annotated
 
 from fastapi import Path, Response
 
-from assent.api.routing import Manager, With, router
-from assent.http.bodies import token_body
-from assent.services.people import NewToken, refuse_unbound
+from assent.api.routing import Who, With, router
+from assent.http.bodies import asked_token, token_body
 from assent.store.transaction import Transaction
 from assent.wire import tokens as wire
 
@@ -15,27 +14,19 @@ tokens = router("tokens")
 TokenId = Annotated[str, Path(pattern=r"^tok_[0-9a-z]{26}$")]
 
 
-@tokens.get("/tokens", summary="The tokens of this project, without their secrets")
-async def list_tokens(who: Manager, services: With) -> wire.TokenPage:
+@tokens.get("/tokens", summary="List tokens without their secrets: for admins the project's, for others their own")
+async def list_tokens(who: Who, services: With) -> wire.TokenPage:
     def use_case(tx: Transaction) -> list[wire.TokenView]:
         names = {person.id: person.name for person in tx.people.every()}
-        return [wire.TokenView.model_validate(token_body(token, names)) for token in tx.tokens.every(who.project)]
+        found = services.people.tokens_of(tx, by=who)
+        return [wire.TokenView.model_validate(token_body(token, names)) for token in found]
 
     return wire.TokenPage(items=await services.database.read(use_case))
 
 
-@tokens.post("/tokens", status_code=201, summary="Make a token; its secret is shown this once")
-async def create_token(body: wire.CreateToken, who: Manager, services: With) -> wire.NewTokenView:
-    refuse_unbound(body.kind, gates=body.gates, agent_ids=body.agent_ids, person=body.person)
-    new = NewToken(
-        kind=body.kind,
-        name=body.name,
-        person=body.person,
-        gates=tuple(body.gates or ("*",)),
-        agent_ids=tuple(body.agent_ids or ("*",)),
-        creates_per_minute=body.creates_per_minute,
-        expires_in=body.expires_in_seconds,
-    )
+@tokens.post("/tokens", status_code=201, summary="Create a token; its secret is shown only once")
+async def create_token(body: wire.CreateToken, who: Who, services: With) -> wire.NewTokenView:
+    new = asked_token(body)
 
     def use_case(tx: Transaction) -> wire.NewTokenView:
         token, secret = services.people.issue_token(tx, new, project=body.project or who.project, by=who)
@@ -46,7 +37,7 @@ async def create_token(body: wire.CreateToken, who: Manager, services: With) -> 
 
 
 @tokens.delete("/tokens/{token_id}", status_code=204, summary="Revoke a token, and cut what it holds open")
-async def revoke_token(token_id: TokenId, who: Manager, services: With) -> Response:
+async def revoke_token(token_id: TokenId, who: Who, services: With) -> Response:
     await services.database.write(partial(services.people.revoke_token, token_id=token_id, by=who))
     services.authenticator.forget()
     services.hub.cut(token_id)

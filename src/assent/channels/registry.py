@@ -7,6 +7,7 @@ from typing import Any
 from assent.channels import apprise
 from assent.channels.email import channel as email
 from assent.channels.jira import channel as jira
+from assent.channels.pacing import Pacing, pacing_of, without_pacing
 from assent.channels.slack import channel as slack
 from assent.channels.tools import Tools
 from assent.channels.webhook.channel import WebhookChannel
@@ -24,27 +25,49 @@ class ChannelKind:
     """Whether it reaches persons one by one; otherwise it has one place of its own, and messages go there once."""
     secrets: frozenset[str]
     """The settings that must be references to secrets."""
-    paced: bool = True
-    """Whether it is people who get the messages: too many at once are told in one."""
+    pacing: Pacing | None = None
+    """The default limits where people read the messages; None for programs, which get every message at once."""
     edits: bool = False
     """Whether closing changes the message that is there, instead of sending another."""
     follows: bool = False
     """Whether it wants to be told every event, and not only what asks and what ends."""
 
 
+def _paced(make: Callable[[Mapping[str, Any], Tools], Channel]) -> Callable[[Mapping[str, Any], Tools], Channel]:
+    """Check the limits and keep them from the channel itself, which knows nothing of other messages."""
+
+    def made(settings: Mapping[str, Any], tools: Tools) -> Channel:
+        pacing_of(settings, Pacing(1))
+        return make(without_pacing(settings), tools)
+
+    return made
+
+
 KINDS: dict[str, ChannelKind] = {
-    "apprise": ChannelKind("apprise", apprise.AppriseChannel, personal=lambda _: False, secrets=apprise.SECRETS),
-    "email": ChannelKind("email", email.EmailChannel, personal=email.personal, secrets=email.SECRETS),
-    "jira": ChannelKind(
-        "jira", jira.JiraChannel, personal=lambda _: False, secrets=jira.SECRETS, paced=False, edits=True
+    "apprise": ChannelKind(
+        "apprise",
+        _paced(apprise.AppriseChannel),
+        personal=lambda _: False,
+        secrets=apprise.SECRETS,
+        pacing=Pacing(20),
     ),
-    "slack": ChannelKind("slack", slack.SlackChannel, personal=slack.personal, secrets=slack.SECRETS, edits=True),
+    "email": ChannelKind(
+        "email", _paced(email.EmailChannel), personal=email.personal, secrets=email.SECRETS, pacing=Pacing(10)
+    ),
+    "jira": ChannelKind("jira", jira.JiraChannel, personal=lambda _: False, secrets=jira.SECRETS, edits=True),
+    "slack": ChannelKind(
+        "slack",
+        _paced(slack.SlackChannel),
+        personal=slack.personal,
+        secrets=slack.SECRETS,
+        edits=True,
+        pacing=Pacing(30),
+    ),
     "webhook": ChannelKind(
         "webhook",
         WebhookChannel,
         personal=lambda _: False,
         secrets=frozenset({"secrets"}),
-        paced=False,
         follows=True,
     ),
 }

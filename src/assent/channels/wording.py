@@ -1,11 +1,13 @@
 """What a message says in words: the same on every channel that has no form of its own."""
 
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from zoneinfo import ZoneInfo
 
-from assent.domain.access import Actor, Kind
+from assent.domain.access import PROJECT_REMOVED, TIMEOUT, Actor, Kind
 from assent.domain.breakpoint import NEVER, Breakpoint
 from assent.domain.canonical import Json, is_array, is_object
-from assent.domain.instants import iso
+from assent.domain.instants import SECOND
 from assent.domain.notes import Digest, Note, Purpose
 from assent.domain.visible import visible
 
@@ -57,8 +59,8 @@ def lead(note: Note) -> str:
     return _LEADS.get(note.purpose, f"Something happened: {note.event.type}.")
 
 
-def facts(asked: Breakpoint) -> list[Fact]:
-    """Return what a reader wants to know at a glance, as label and value."""
+def facts(asked: Breakpoint, zone: str | None = None) -> list[Fact]:
+    """Return what a reader wants to know at a glance, as label and value; times in the reader's zone."""
     found = [
         ("Gate", asked.gate),
         ("Agent", asked.agent_id),
@@ -67,7 +69,7 @@ def facts(asked: Breakpoint) -> list[Fact]:
         ("Tags", ", ".join(asked.tags)),
         ("Options", ", ".join(_texts(asked.payload.get("options")))),
         ("Files", ", ".join(_files(asked))),
-        ("Answer by", moment(asked.due_at) if asked.due_at != NEVER else ""),
+        ("Answer by", moment(asked.due_at, zone) if asked.due_at != NEVER else ""),
         ("Fingerprint", asked.digest[:12]),
     ]
     return [Fact(label, line(value, LONGEST_VALUE)) for label, value in found if value]
@@ -76,7 +78,7 @@ def facts(asked: Breakpoint) -> list[Fact]:
 def outcome(note: Note) -> str:
     """Say how it ended: what, by whom, over which channel, and when."""
     ended = note.breakpoint
-    at = moment(ended.ended_at or note.event.at)
+    at = moment(ended.ended_at or note.event.at, note.to.zone)
     by = who(ended.ended_by or note.event.actor)
     if ended.decision is None:
         said = (
@@ -88,17 +90,24 @@ def outcome(note: Note) -> str:
     return f"{ended.decision.value.capitalize()} by {by}{way}, {at}."
 
 
+_SYSTEM = {TIMEOUT.name: "the deadline", PROJECT_REMOVED.name: "Assent, because its project was removed"}
+
+
 def who(actor: Actor) -> str:
     if actor.kind is Kind.PERSON:
         return line(actor.name)
     if actor.kind is Kind.SYSTEM:
-        return "the deadline" if actor.name == "timeout" else "Assent"
+        return _SYSTEM.get(actor.name, "Assent")
     return f"the {actor.kind} {line(actor.name)}"
 
 
-def moment(at: int) -> str:
-    text = iso(at)
-    return f"{text[:10]} {text[11:16]} UTC"
+def moment(at: int, zone: str | None = None) -> str:
+    """Write a time in a reader's zone, with the zone; in UTC where none is known."""
+    try:
+        where = ZoneInfo(zone) if zone else UTC
+    except (OSError, ValueError, KeyError):
+        where = UTC
+    return f"{datetime.fromtimestamp(at // SECOND, where):%Y-%m-%d %H:%M %Z}"
 
 
 def totals(digest: Digest) -> str:

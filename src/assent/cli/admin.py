@@ -14,18 +14,32 @@ from urllib.parse import urlsplit
 
 import typer
 
-from assent.app import Assent, keyring_of, migrate, schema, setup_of
+from assent.app import Assent, keyring_of, migrate, schema, serving_alone, setup_of
 from assent.cli import output
-from assent.cli.data import ACTOR, Data, Misconfigured, explained, on_data, settings_with, sign_in_link
+from assent.cli.data import (
+    ACTOR,
+    Data,
+    Misconfigured,
+    damage_explained,
+    explained,
+    on_data,
+    operator,
+    refuse_damage,
+    refuse_missing_tables,
+    server_settings,
+    settings_with,
+    sign_in_link,
+)
 from assent.cli.output import Json
 from assent.domain.access import Kind
 from assent.domain.canonical import is_object
+from assent.domain.errors import AssentError
 from assent.engine.processes import FolderOfProcesses
 from assent.keyring import UnusableKeys
 from assent.services.config_file import NAME
 from assent.services.people import DEFAULT_PROJECT, NewToken
 from assent.services.reloading import elsewhere, given, read_leniently
-from assent.settings import FILE, AssentYaml, Secret, Settings, open_to_others
+from assent.settings import FILE, KEYLESS_TEXT, AssentYaml, Secret, Settings, open_to_others
 from assent.store.transaction import Transaction
 from assent.working import work
 
@@ -56,12 +70,32 @@ def serve_command(
     # The API and the pages take a second to load, which no other command should wait for.
     from assent.serving import serve  # noqa: PLC0415
 
-    settings = listening(settings_with(data, host=host, port=port))
-    link, agent_token = on_data(settings, _welcome)
-    welcome = {"url": settings.base_url, "signInLink": sign_in_link(settings, link), "agentToken": agent_token}
-    # uvicorn raises the interrupt again once it has drained; that is a good end.
-    with contextlib.suppress(KeyboardInterrupt):
-        serve(settings, on_ready=partial(output.emit if as_json else print_welcome, welcome))
+    settings = server_settings(data, host=host, port=port)
+    with contextlib.ExitStack() as held:
+        with explained(settings):
+            lock = held.enter_context(serving_alone(settings))
+        settings = listening(settings)
+        if lock is not None:
+            lock.describe(settings.base_url)
+        for warning in start_warnings(settings):
+            output.remark(f"Warning: {warning}", style="yellow")
+        link, agent_token = on_data(settings, _welcome, reads_file=True)
+        welcome = {"url": settings.base_url, "signInLink": sign_in_link(settings, link), "agentToken": agent_token}
+        # uvicorn raises the interrupt again once it has drained; that is a good end.
+        with contextlib.suppress(KeyboardInterrupt), damage_explained(settings):
+            serve(settings, on_ready=partial(output.emit if as_json else print_welcome, welcome))
+
+
+def start_warnings(settings: Settings) -> list[str]:
+    """Return what an operator should know when a node starts: the log scrolls away, and /readyz is read by machines."""
+    found = [f"Other accounts of this machine can use {path}. Run: {_chmod(path)}" for path in settings.exposed]
+    if settings.keys_missing:
+        found.append(f"{KEYLESS_TEXT} Until then /readyz answers 503.")
+    return found
+
+
+def _chmod(path: Path) -> str:
+    return f"chmod {'700' if path.is_dir() else '600'} {path}"
 
 
 def listening(settings: Settings) -> Settings:
@@ -92,6 +126,7 @@ def _welcome(node: Assent, tx: Transaction) -> tuple[str, str | None]:
     # The start does this again; here what is wrong with assent.yaml is still told in a sentence.
     setup = node.reloading.setup
     setup.apply(tx, triggers=not setup.unfit(node.processes))
+    tx.acting(operator(DEFAULT_PROJECT))
     link = node.people.create_link(tx, node.people.bootstrap(tx).id, purpose="start")
     if any(token.kind is Kind.AGENT for token in tx.tokens.every(DEFAULT_PROJECT)):
         return link, None
@@ -115,15 +150,18 @@ def print_welcome(welcome: Mapping[str, str | None]) -> None:
 @app.command("worker")
 def worker_command(*, data: Data = None, as_json: Json = False) -> None:
     """Run a worker without API and web pages, beside other nodes on PostgreSQL."""
-    settings = settings_with(data)
+    settings = server_settings(data)
     if not settings.database_url:
         msg = (
             "A worker of its own needs PostgreSQL: set ASSENT_DATABASE_URL. On SQLite assent serve does the work"
             " itself; another process could not wake those who wait on the server."
         )
         raise Misconfigured(msg)
+    for warning in start_warnings(settings):
+        output.remark(f"Warning: {warning}", style="yellow")
     with explained(settings):
         migrate(settings)
+        refuse_missing_tables(settings)
     work(settings, on_ready=partial(_worker_ready, as_json=as_json))
 
 
@@ -155,11 +193,12 @@ def migrate_command(*, data: Data = None, as_json: Json = False) -> None:
 @app.command("check")
 def check(*, data: Data = None, as_json: Json = False) -> None:
     """Check the settings, the database and its schema; change nothing."""
-    settings = settings_with(data)
+    settings = server_settings(data)
     listed = [_setting(settings, name, given={"data_dir"} if data else set()) for name in Settings.model_fields]
     checks = [_ok("settings", "Every setting is valid."), _data_check(settings), *secret_checks(settings)]
+    checks += [_warning("data", f"Other accounts can use {path}. Run: {_chmod(path)}") for path in settings.exposed]
     checks += _configuration_checks(settings)
-    checks += [{"name": name, "ok": True, "warning": True, "detail": text} for name, text in strangers(os.environ)]
+    checks += [_warning(name, text) for name, text in strangers(os.environ)]
     good = all(each["ok"] for each in checks)
     if as_json:
         output.emit({"ok": good, "settings": listed, "checks": checks})
@@ -174,6 +213,14 @@ def check(*, data: Data = None, as_json: Json = False) -> None:
 
 def _ok(name: str, detail: str) -> dict[str, Any]:
     return {"name": name, "ok": True, "detail": detail}
+
+
+def _warning(name: str, detail: str) -> dict[str, Any]:
+    return {"name": name, "ok": True, "warning": True, "detail": detail}
+
+
+def _wrong(name: str, detail: str) -> dict[str, Any]:
+    return {"name": name, "ok": False, "detail": detail}
 
 
 def _print_check(each: Mapping[str, Any]) -> None:
@@ -241,17 +288,16 @@ def secret_checks(settings: Settings) -> list[dict[str, Any]]:
     try:
         keys = keyring_of(settings).load()
     except UnusableKeys as error:
-        found.append({"name": "secrets", "ok": False, "detail": error.message})
+        found.append(_wrong("secrets", error.message))
     else:
         if keys:
             found.append(_ok("secrets", f"Stored secrets are encrypted with {keys[0]}; {len(keys)} can be read with."))
         elif settings.database_url is None:
             found.append(_ok("secrets", f"The key for stored secrets is made in {settings.key_path} on first need."))
         else:
-            detail = "No secret can be stored or read: ASSENT_SECRET_KEYS is not set. Everything else works."
-            found.append({"name": "secrets", "ok": True, "warning": True, "detail": detail})
+            found.append(_wrong("secrets", KEYLESS_TEXT))
     return found + [
-        {"name": "secrets", "ok": True, "warning": True, "detail": f"Others can use {path}. Run: chmod 600 {path}"}
+        _warning("secrets", f"Others can use {path}. Run: chmod 600 {path}")
         for path in _secret_files(settings)
         if open_to_others(path)
     ]
@@ -286,14 +332,16 @@ def _data_check(settings: Settings) -> dict[str, Any]:
     try:
         with explained(settings):
             current, newest = schema(settings)
-    except Misconfigured as error:
-        return {"name": "database", "ok": False, "detail": error.message}
+            if current == newest:
+                refuse_missing_tables(settings)
+                refuse_damage(settings)
+    except AssentError as error:
+        return _wrong("database", error.message)
     if current == newest:
         return _ok("database", f"{where} is reachable and at the newest version, {newest}.")
     if current is None and settings.database_url is None and not settings.sqlite_path.exists():
         return _fresh(settings)
-    detail = f"{where} is at version {current or 'none'}, the newest is {newest}. Run: assent migrate"
-    return {"name": "database", "ok": False, "detail": detail}
+    return _wrong("database", f"{where} is at version {current or 'none'}, the newest is {newest}. Run: assent migrate")
 
 
 def _fresh(settings: Settings) -> dict[str, Any]:
@@ -302,4 +350,4 @@ def _fresh(settings: Settings) -> dict[str, Any]:
     if existing.is_dir() and os.access(existing, os.W_OK):
         return _ok("database", f"There is no data in {settings.data_dir} yet; assent serve makes it.")
     detail = f"{settings.data_dir} cannot be made: {existing} is not a writable directory. Choose another with --data."
-    return {"name": "database", "ok": False, "detail": detail}
+    return _wrong("database", detail)

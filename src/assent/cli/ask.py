@@ -12,6 +12,7 @@ from assent.cli import output
 from assent.cli.output import Json
 from assent.cli.session import LONG_PATIENCE, session
 from assent.cli.stopping import raised, stoppable, taken_back
+from assent.domain.fields import BY_NAME
 from assent.sdk.breakpoints import local_body, server_is_set
 from assent.sdk.client import Assent
 from assent.sdk.errors import StillWaiting, Unavailable, Unreachable
@@ -31,30 +32,32 @@ Timeout = Annotated[
     float | None,
     typer.Option(min=0, metavar="SECONDS", help="Stop waiting after this time (exit code 14); the question stays."),
 ]
-Title = Annotated[str | None, typer.Option(help="A short name for it.")]
-Tags = Annotated[list[str] | None, typer.Option(help="A tag; repeat it.")]
-AgentId = Annotated[str, typer.Option(envvar="ASSENT_AGENT_ID", help="Who asks.")]
-RunId = Annotated[str | None, typer.Option(help="The run it belongs to.")]
-Experts = Annotated[list[str] | None, typer.Option(help="A person or group to ask; repeat it.")]
+Title = Annotated[str | None, typer.Option(help=BY_NAME["title"].help)]
+Tags = Annotated[list[str] | None, typer.Option(help=f"{BY_NAME['tags'].help} (repeatable)")]
+AgentId = Annotated[str, typer.Option(envvar="ASSENT_AGENT_ID", help=BY_NAME["agent_id"].help)]
+RunId = Annotated[str | None, typer.Option(help=BY_NAME["run_id"].help)]
+Experts = Annotated[list[str] | None, typer.Option(help=f"{BY_NAME['expert'].help} (repeatable)")]
 Strategy = Annotated[
-    Literal["single", "first-response-wins", "collect-all", "quorum"] | None, typer.Option(help="Who must agree.")
+    Literal["single", "first-response-wins", "collect-all", "quorum"] | None,
+    typer.Option(help=BY_NAME["strategy"].help),
 ]
-Risk = Annotated[Literal["low", "medium", "high"] | None, typer.Option(help="high asks to type the gate.")]
-Ttl = Annotated[int | None, typer.Option(min=1, metavar="SECONDS", help="How long people have to answer.")]
-OnTimeout = Annotated[Literal["expire", "reject"] | None, typer.Option(help="What happens then; never an approval.")]
+Risk = Annotated[Literal["low", "medium", "high"] | None, typer.Option(help=BY_NAME["risk"].help)]
+HardStop = Annotated[bool | None, typer.Option("--hard-stop", help=BY_NAME["hard_stop"].help)]
+Ttl = Annotated[int | None, typer.Option(min=1, metavar="SECONDS", help=BY_NAME["ttl_seconds"].help)]
+OnTimeout = Annotated[Literal["expire", "reject"] | None, typer.Option(help=BY_NAME["on_timeout"].help)]
 Files = Annotated[
     list[str] | None, typer.Option(metavar="PATH[:FORMAT]", help="A file under this directory to show; repeat it.")
 ]
-Payload = Annotated[str | None, typer.Option(metavar="JSON", help="An object with anything more to show.")]
+Payload = Annotated[str | None, typer.Option(metavar="JSON", help=BY_NAME["payload"].help)]
 Local = Annotated[bool, typer.Option("--local", help="Ask in this terminal, whatever server is set.")]
 
 
 @app.command()
 def ask(  # noqa: PLR0913  # the options of the command
-    question: Annotated[str, typer.Argument(help="What to decide.")],
+    question: Annotated[str, typer.Argument(help=BY_NAME["question"].help)],
     *,
     title: Title = None,
-    option: Annotated[list[str] | None, typer.Option(help="An answer to pick from; repeat it.")] = None,
+    option: Annotated[list[str] | None, typer.Option(help=f"{BY_NAME['options'].help} (repeatable)")] = None,
     tag: Tags = None,
     agent_id: AgentId = "assent-cli",
     run_id: RunId = None,
@@ -62,6 +65,7 @@ def ask(  # noqa: PLR0913  # the options of the command
     expert: Experts = None,
     strategy: Strategy = None,
     risk: Risk = None,
+    hard_stop: HardStop = None,
     ttl: Ttl = None,
     on_timeout: OnTimeout = None,
     file: Files = None,
@@ -86,6 +90,7 @@ def ask(  # noqa: PLR0913  # the options of the command
         strategy=strategy,
         options=option,
         risk=risk,
+        hard_stop=hard_stop,
         payload=json_object(payload),
     )
     if local or not server_is_set():
@@ -93,12 +98,13 @@ def ask(  # noqa: PLR0913  # the options of the command
             msg = "needs a server: set ASSENT_URL and ASSENT_TOKEN"
             raise typer.BadParameter(msg, param_hint="--no-wait")
         outcome = ask_here(local_body(creation(question, asking), files, timeout=timeout), chosen=local)
-        print_status(outcome.id, outcome.status, as_json=as_json)
+        if as_json or not outcome.unseen:
+            print_status(outcome.id, outcome.status, as_json=as_json)
         raise typer.Exit(here_code(outcome, chosen=local))
     with session(patience=patience) as assent, stoppable():
         asked = raised(assent, question, files, asking)
         with left_open(asked.id), taken_back(asked.id):
-            announce(asked)
+            announce(asked, assent.url)
             if wait:
                 raise typer.Exit(_answer(assent, asked.id, timeout=timeout, as_json=as_json))
     if as_json:
@@ -123,11 +129,14 @@ def ask_here(body: Mapping[str, Any], *, chosen: bool) -> "Outcome":
 
 
 def here_code(outcome: "Outcome", *, chosen: bool) -> int:
-    """Nobody to ask is a rejection; where nobody chose to ask here, a server was forgotten."""
-    if outcome.unseen and not chosen:
-        output.remark("Set ASSENT_URL and ASSENT_TOKEN (assent token create makes a token), or use a terminal.")
-        return output.USAGE
-    return exit_code(outcome.status)
+    """Return 13 where nobody could be asked; that is not an answer."""
+    if not outcome.unseen:
+        return exit_code(outcome.status)
+    if not chosen:
+        output.remark(
+            "Set ASSENT_URL and ASSENT_TOKEN (assent token create --kind agent makes a token), or use a terminal."
+        )
+    return output.UNREACHABLE
 
 
 @app.command()
@@ -150,8 +159,9 @@ def exit_code(status: Status) -> int:
     return {"expired": output.EXPIRED, "cancelled": output.CANCELLED}.get(status.status, output.REJECTED)
 
 
-def announce(asked: Breakpoint) -> None:
+def announce(asked: Breakpoint, url: str) -> None:
     output.remark(f"Asked as {asked.id} (gate {output.visible(asked.gate)}).")
+    output.remark(f"Answer it at {output.visible(url)}/breakpoints/{asked.id}")
     for warning in asked.warnings:
         output.remark(output.visible(warning), style="yellow")
 

@@ -19,9 +19,12 @@ from assent.cli.people import checked
 from assent.domain.audit import Finding
 from assent.domain.canonical import is_object
 from assent.domain.errors import InvalidRequest
+from assent.domain.instants import iso
 from assent.http.bodies import hold_body
 from assent.services.audit import Audited, Check
+from assent.services.event_log import event_body, subject_of
 from assent.services.people import DEFAULT_PROJECT
+from assent.store.event_log import ADMIN, BREAKPOINT, Logged, LogQuery
 from assent.store.transaction import Transaction
 from assent.wire import retention as wire
 
@@ -90,6 +93,37 @@ def verify(
         raise typer.Exit(output.FAILED)
 
 
+@audit.command("events")
+def events(  # noqa: PLR0913  # its options
+    *,
+    kind: Annotated[str, typer.Option(help="`admin`, `breakpoint`, or `all`.")] = ADMIN,
+    type_: Annotated[str | None, typer.Option("--type", help="Only this type of event.")] = None,
+    actor: Annotated[str | None, typer.Option(help="Only acts of this actor, such as person:ann.")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="How many, newest first.")] = 50,
+    project: Project = DEFAULT_PROJECT,
+    data: Data = None,
+    as_json: Json = False,
+) -> None:
+    """List administrative events and events of breakpoints, newest first"""
+    if kind not in (ADMIN, BREAKPOINT, "all"):
+        msg = f"must be {ADMIN}, {BREAKPOINT} or all"
+        raise typer.BadParameter(msg, param_hint="--kind")
+    query = LogQuery(
+        project=project, everywhere=True, kind=None if kind == "all" else kind, type=type_, actor=actor
+    )  # fmt: skip
+    read = partial(_events, query=query, limit=limit)
+    found = looking_at(settings_with(data), lambda node: node.database.read(read))
+    if as_json:
+        output.emit({"items": [event_body(each) for each in found]})
+        return
+    rows = [(iso(each.at), each.actor, each.type, subject_of(each) or each.breakpoint_id) for each in found]
+    output.table(("at", "actor", "type", "subject"), rows, empty="There are no events.")
+
+
+def _events(tx: Transaction, *, query: LogQuery, limit: int) -> list[Logged]:
+    return tx.event_log.page(query, before=None, limit=limit)
+
+
 def _known(tx: Transaction, *, project: str) -> None:
     tx.projects.get(project)
 
@@ -103,6 +137,7 @@ def _counts(audited: Audited) -> dict[str, Any]:
         "files": audited.files,
         "rules": audited.rules,
         "ruleEvents": audited.rule_events,
+        "adminEvents": audited.admin_events,
         "logEntries": audited.entries,
         "checkpoints": audited.checkpoints,
     }
@@ -112,6 +147,8 @@ def _say_outcome(audited: Audited) -> None:
     looked_at = f"{audited.breakpoints:,} breakpoints with {audited.events:,} events and {audited.files:,} files"
     if audited.rules:
         looked_at += f", {audited.rules:,} rules with {audited.rule_events:,} events"
+    if audited.admin_events:
+        looked_at += f", {audited.admin_events:,} administrative events"
     if audited.checkpoints:
         looked_at += f", {audited.checkpoints:,} checkpoints over {audited.entries:,} events"
     purged = f", of which {audited.purged:,} were purged (their links and hashes hold)" if audited.purged else ""
@@ -123,11 +160,12 @@ def _say_outcome(audited: Audited) -> None:
 
 def _finding(each: Finding) -> dict[str, Any]:
     about = {"breakpointId": each.breakpoint_id} | ({"ruleId": each.rule_id} if each.rule_id else {})
+    about |= {"adminChain": each.admin_chain} if each.admin_chain else {}
     return about | {"seq": each.seq, "part": each.part.value, "what": each.what}
 
 
 def _sentence(each: Finding) -> str:
-    where = each.breakpoint_id or each.rule_id or ""
+    where = each.breakpoint_id or each.rule_id or each.admin_chain or ""
     if each.seq is not None:
         where += f" event {each.seq}"
     return f"{where}: {each.what}." if where else f"{each.what}."

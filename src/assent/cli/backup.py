@@ -12,7 +12,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
 from assent.app import key_file, keyring_of
 from assent.cli import output
-from assent.cli.data import Data, explained, settings_with
+from assent.cli.data import Data, explained, on_data, settings_with
 from assent.cli.output import Json
 from assent.clock import SystemClock
 from assent.domain.instants import iso
@@ -62,18 +62,21 @@ def restore(
 ) -> None:
     """Put a backup back into an empty place; all of it, or nothing."""
     settings = settings_with(data)
-    kind = _kind(settings, iso(SystemClock().now()))
+    now = SystemClock().now()
+    kind = _kind(settings, iso(now))
     expected = "postgresql" if settings.database_url else "sqlite"
     with explained(settings), _progress() as progress:
-        found, aside = backups.restore(kind, source, expected=expected, force=force, progress=progress)
+        found, aside = backups.restore(kind, source, expected=expected, force=force, progress=progress, epoch=now)
         if _embedded(settings) and (keys := backups.keys_in(source)) is not None:
             key_file(settings).add_older(keys)
+    on_data(settings, lambda _, tx: tx.epochs.restored(backup=found.created_at, now=now))
     missing = sorted(set(found.key_ids) - set(keyring_of(settings).load()))
     if as_json:
         put_aside = None if aside is None else str(aside)
         output.emit({"file": str(source), **_body(found), "putAside": put_aside, "missingKeys": missing})
         return
     output.say(f"Everything as of {found.created_at} is back, and was verified. Start it with: assent serve")
+    output.remark("Receipts, sessions, sign-in links and undecided answers from before are void: sign in again.")
     if aside is not None:
         output.remark(f"What was there before is in {aside}.")
     if missing:

@@ -7,8 +7,19 @@ from typing import Annotated
 import typer
 
 from assent.cli import output
+from assent.cli.local_rules import Local, LocalRulebook, rules_session
 from assent.cli.output import Json
-from assent.cli.rules import ActionOption, Gate, Id, Note, PatternArgument, pointing_at, print_rules, print_verdict
+from assent.cli.rules import (
+    ActionOption,
+    Gate,
+    Id,
+    Note,
+    PatternArgument,
+    pointing_at,
+    print_rules,
+    print_verdict,
+    warn,
+)
 from assent.cli.session import gathered, session
 from assent.sdk.client import Assent
 from assent.sdk.errors import NotFound
@@ -20,11 +31,16 @@ spaced = typer.Typer(name="breakpoint", no_args_is_help=True, help="The breakpoi
 
 
 def approve_rule(
-    pattern: PatternArgument, *, action: ActionOption = "auto-approve", note: Note = None, as_json: Json = False
+    pattern: PatternArgument,
+    *,
+    action: ActionOption = "auto-approve",
+    note: Note = None,
+    local: Local = False,
+    as_json: Json = False,
 ) -> None:
     """Add a rule; one that says the same and is in force is kept, with the new note."""
     pattern = pattern.strip()
-    with pointing_at(pattern), session() as assent:
+    with pointing_at(pattern), rules_session(local=local) as assent:
         standing = assent.rules()
         same = [each for each in standing if (each.pattern, each.action) == (pattern, action) and _plain_live(each)]
         made = _noted(assent, same[0], note) if same else assent.add_rule(pattern, action, note=note)
@@ -33,6 +49,7 @@ def approve_rule(
         output.emit({"success": True, "rule": plain(made), "totalRules": total})
     else:
         output.say(f"{made.id}: {made.action} {output.visible(made.pattern)} ({total} in all)")
+        warn(made)
 
 
 def _plain_live(found: Rule) -> bool:
@@ -40,13 +57,13 @@ def _plain_live(found: Rule) -> bool:
     return found.enabled and found.mode == "live" and found.expires_at is None
 
 
-def _noted(assent: Assent, same: Rule, note: str | None) -> Rule:
+def _noted(assent: Assent | LocalRulebook, same: Rule, note: str | None) -> Rule:
     return same if note is None or note == same.note else assent.change_rule(same.id, note=note)
 
 
-def list_rules(*, as_json: Json = False) -> None:
+def list_rules(*, local: Local = False, as_json: Json = False) -> None:
     """List the rules, in the order they are asked."""
-    with session() as assent:
+    with rules_session(local=local) as assent:
         found = assent.rules()
     if as_json:
         output.emit({"rules": plain(found), "count": len(found)})
@@ -54,9 +71,9 @@ def list_rules(*, as_json: Json = False) -> None:
         print_rules(found)
 
 
-def remove_rule(rule_id: Id, *, as_json: Json = False) -> None:
+def remove_rule(rule_id: Id, *, local: Local = False, as_json: Json = False) -> None:
     """Remove a rule; what it decided stays explained."""
-    with session() as assent:
+    with rules_session(local=local) as assent:
         try:
             assent.remove_rule(rule_id)
         except NotFound as error:

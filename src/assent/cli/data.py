@@ -1,8 +1,11 @@
-"""Working directly on the data, beside a running server or without one; and saying what stands in the way."""
+"""Work directly on the data, beside a running server or without one, and explain what prevents it."""
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Generator
+import os
+import re
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, TypeVar
 
@@ -10,11 +13,15 @@ import typer
 from pydantic import ValidationError
 from pydantic_settings import SettingsError
 
-from assent.app import Assent, migrate, schema
+from assent.app import Assent, migrate, missing_tables, schema
+from assent.cli import output
 from assent.domain.access import Kind, Principal, Role
 from assent.domain.errors import AssentError
 from assent.domain.yaml_file import Unreadable
-from assent.settings import Settings
+from assent.services.config_file import NAME
+from assent.services.people import DEFAULT_PROJECT
+from assent.settings import LOCATING, DataSettings, EnvironmentSettings, Settings
+from assent.store.sqlite import damage_in
 from assent.store.transaction import Transaction
 
 Result = TypeVar("Result")
@@ -28,26 +35,78 @@ class Misconfigured(AssentError):
     code = "misconfigured"
 
 
-def settings_with(data: Path | None = None, **changes: object) -> Settings:
-    """Return the settings with what the command line says on top."""
-    given = {name: value for name, value in changes.items() if value is not None}
-    if data is not None:
-        given["data_dir"] = data
+class Damaged(AssentError):
+    """The database lacks something, or cannot be read."""
+
+    code = "damaged"
+
+
+def server_settings(data: Path | None = None, **changes: object) -> Settings:
+    """Return the settings of a server, all of assent.yaml included, with the options of the command line on top."""
     try:
-        return Settings(**given)  # type: ignore[arg-type]
-    except ValidationError as error:
-        raise Misconfigured(_refusals(error)) from error
-    except (SettingsError, Unreadable, OSError) as error:
-        msg = f"assent.yaml cannot be read: {_first_line(error)}. Correct it, or move it away."
+        return _settings(Settings, _given(data, changes))
+    except (Unreadable, OSError) as error:
+        msg = f"{NAME} cannot be read: {_first_line(error)}. Correct it, or move it away."
         raise Misconfigured(msg) from error
 
 
-def _refusals(error: ValidationError) -> str:
-    found = [
-        f"{'.'.join(map(str, each['loc']))} (ASSENT_{str(each['loc'][0]).upper()}): {_lowered(each['msg'])}"
-        for each in error.errors()
+def settings_with(data: Path | None = None, **changes: object) -> Settings:
+    """Return the settings of a command on the data: a mistake in assent.yaml that does not concern it is no obstacle.
+
+    A file that cannot be read at all is left out, unless it may say where the data is.
+    """
+    given = _given(data, changes)
+    try:
+        return _settings(DataSettings, given)
+    except (Unreadable, OSError) as error:
+        why = _first_line(error)
+        if unknown := [name for name in _locating() if name not in given]:
+            msg = (
+                f"{NAME} cannot be read ({why}), and it may set {' and '.join(unknown)}. Correct it, or set"
+                f" {' and '.join(f'ASSENT_{name.upper()}' for name in unknown)}."
+            )
+            raise Misconfigured(msg) from error
+        output.remark(f"{NAME} cannot be read and was left out: {why}.", style="yellow")
+        return _settings(EnvironmentSettings, given)
+
+
+def _given(data: Path | None, changes: Mapping[str, object]) -> dict[str, object]:
+    given = {name: value for name, value in changes.items() if value is not None}
+    return given if data is None else {**given, "data_dir": data}
+
+
+def _settings(kind: type[Settings], given: Mapping[str, object]) -> Settings:
+    try:
+        return kind(**given)  # type: ignore[arg-type]
+    except ValidationError as error:
+        raise Misconfigured(_refusals(error)) from error
+    except SettingsError as error:
+        msg = f"A setting cannot be read: {_first_line(error)}. Correct it and try again."
+        raise Misconfigured(msg) from error
+
+
+def _locating() -> list[str]:
+    """Return the settings that say where the data is, and that a broken assent.yaml may hold."""
+    variables = {name.upper() for name in os.environ}
+    try:
+        text = Path(NAME).read_text("utf-8", "replace")
+    except OSError:
+        text = "\n".join(LOCATING)
+    return [
+        name
+        for name in LOCATING
+        if f"ASSENT_{name.upper()}" not in variables and re.search(rf"^\s*[\"']?{name}\b", text, re.MULTILINE)
     ]
+
+
+def _refusals(error: ValidationError) -> str:
+    found = [f"{_named(each['loc'])}{_lowered(each['msg'])}" for each in error.errors()]
     return f"These settings cannot be used: {'; '.join(found)}. Correct them and try again."
+
+
+def _named(location: tuple[int | str, ...]) -> str:
+    """Name a setting and its variable; what is wrong with several settings together has no name of its own."""
+    return f"{'.'.join(map(str, location))} (ASSENT_{str(location[0]).upper()}): " if location else ""
 
 
 def _lowered(message: str) -> str:
@@ -63,11 +122,32 @@ def _first_line(error: BaseException) -> str:
 def explained(settings: Settings) -> Generator[None, None, None]:
     """Turn what a database or a disk says into a sentence that tells what to do."""
     try:
-        yield
+        with damage_explained(settings):
+            yield
     except AssentError:
         raise
     except Exception as error:  # drivers share no base class, and their names belong to store
         raise Misconfigured(_explanation(settings, error)) from error
+
+
+@contextlib.contextmanager
+def damage_explained(settings: Settings) -> Generator[None, None, None]:
+    """Say plainly that the database file is damaged, wherever that shows; leave everything else alone."""
+    try:
+        yield
+    except Exception as error:
+        if (said := damage_in(error)) is None:
+            raise
+        raise Damaged(damaged(settings, said)) from error
+
+
+def damaged(settings: Settings, said: str) -> str:
+    path = settings.sqlite_path
+    return (
+        f"The database file {path} is damaged: SQLite says {said!r}. Stop the server, keep a copy of {path.parent}, and"
+        f" restore a backup: assent restore FILE --force --data {settings.data_dir}. Without a backup, recover what can"
+        f' still be read: sqlite3 {path} ".recover"'
+    )
 
 
 def _explanation(settings: Settings, error: Exception) -> str:
@@ -78,29 +158,59 @@ def _explanation(settings: Settings, error: Exception) -> str:
     return f"The data in {settings.data_dir} cannot be used: {said}. Choose a writable directory with --data."
 
 
-def on_data(settings: Settings, use_case: Callable[[Assent, Transaction], Result]) -> Result:
+def refuse_missing_tables(settings: Settings, *, engine: bool = True) -> None:
+    """Raise if tables are gone that this version of the schema has; `engine` includes those of the job engine."""
+    missing = missing_tables(settings)
+    found = missing.own + (missing.engine if engine else [])
+    if found:
+        raise Damaged(lacking(found))
+
+
+def refuse_damage(settings: Settings) -> None:
+    """Raise if SQLite finds its own file damaged; this reads all of it."""
+    if said := looking_at(settings, lambda node: node.database.read(lambda tx: tx.audit.damage(quickly=True))):
+        raise Damaged(damaged(settings, said[0]))
+
+
+def lacking(tables: Sequence[str]) -> str:
+    return (
+        f"The database lacks {len(tables)} of its tables: {', '.join(tables)}. Something else than Assent removed them."
+        " Restore a backup with assent restore."
+    )
+
+
+def on_data(
+    settings: Settings, use_case: Callable[[Assent, Transaction], Result], *, reads_file: bool = False
+) -> Result:
     """Run a use case in one transaction on data that is brought up to date first."""
 
     async def run() -> Result:
-        node = Assent(settings)
+        node = Assent(settings, reads_file=reads_file)
         with explained(settings):
             await node.database.start()
         try:
             await node.database.write(node.people.bootstrap)
-            return await node.database.write(lambda tx: use_case(node, tx))
+            return await node.database.write(partial(_operated, node=node, use_case=use_case))
         finally:
             await node.database.stop()
 
     with explained(settings):
         migrate(settings)
-    return asyncio.run(run())
+        refuse_missing_tables(settings)
+    with damage_explained(settings):
+        return asyncio.run(run())
+
+
+def _operated(tx: Transaction, *, node: Assent, use_case: Callable[[Assent, Transaction], Result]) -> Result:
+    tx.acting(operator(DEFAULT_PROJECT))
+    return use_case(node, tx)
 
 
 def looking_at(settings: Settings, look: Callable[[Assent], Awaitable[Result]]) -> Result:
     """Look at the data, beside a server at work or without one; change nothing."""
 
     async def run() -> Result:
-        node = Assent(settings)
+        node = Assent(settings, reads_file=False)
         with explained(settings):
             await node.database.start()
         try:
@@ -110,10 +220,12 @@ def looking_at(settings: Settings, look: Callable[[Assent], Awaitable[Result]]) 
 
     with explained(settings):
         current, newest = schema(settings)
-    if current != newest:
-        msg = f"The data is at version {current or 'none'}, the newest is {newest}. Run: assent migrate"
-        raise Misconfigured(msg)
-    return asyncio.run(run())
+        if current != newest:
+            msg = f"The data is at version {current or 'none'}, the newest is {newest}. Run: assent migrate"
+            raise Misconfigured(msg)
+        refuse_missing_tables(settings, engine=False)
+    with damage_explained(settings):
+        return asyncio.run(run())
 
 
 def operator(project: str) -> Principal:

@@ -11,8 +11,18 @@ from rich.table import Table
 from rich.text import Text
 
 from assent.cli import output
-from assent.cli.doctor_files import Papers, machine, papers
-from assent.cli.doctor_server import TAG, TITLE, TTL, Live, live_findings, server_findings, token_findings
+from assent.cli.doctor_files import Papers, exposed_data, machine, papers
+from assent.cli.doctor_server import (
+    TAG,
+    TITLE,
+    TTL,
+    Live,
+    claim_findings,
+    live_findings,
+    rule_findings,
+    server_findings,
+    token_findings,
+)
 from assent.cli.output import Json
 from assent.domain.checkup import (
     TOKEN,
@@ -30,8 +40,9 @@ from assent.domain.checkup import (
     warning,
     worst_first,
 )
-from assent.domain.claude_checkup import claude_accesses, claude_findings, environment
-from assent.domain.mcp_checkup import mcp_accesses, mcp_findings
+from assent.domain.claude_checkup import claude_accesses, claude_findings, environment, gate_hooks
+from assent.domain.mcp_checkup import asks_over_mcp, mcp_accesses, mcp_findings
+from assent.domain.pin_checkup import agents
 from assent.domain.secrets import well_formed
 from assent.sdk.errors import BadAddress
 from assent.sdk.protocol import Asking
@@ -74,7 +85,8 @@ def doctor(  # noqa: PLR0913  # the options of the command
     if not offline:
         who = agent_id or os.environ.get("ASSENT_AGENT_ID") or "assent-doctor"
         test = _test(gate, who, wait=timeout if wait else None) if live else None
-        tried, more = _of_server(here.server, _accesses(found, here), test, timeout if wait else None)
+        asking = list(agents(gate_hooks(found.settings)))
+        tried, more = _of_server(here.server, _accesses(found, here), test, timeout if wait else None, asking)
         findings += more
     _print(worst_first(findings), found, tried, as_json=as_json)
     if counted(findings, Severity.PROBLEM):
@@ -82,10 +94,14 @@ def doctor(  # noqa: PLR0913  # the options of the command
 
 
 def _of_files(found: Papers, here: Machine) -> Iterable[Finding]:
-    yield from claude_findings(found.settings, here)
+    yield from claude_findings(found.settings, here, asks_otherwise=asks_over_mcp(found.mcp, here))
     yield from mcp_findings(found.mcp, found.settings, _surrounding(found, here))
     for access in _accesses(found, here):
         yield from access_findings(access)
+    for path in exposed_data():
+        mode = "700" if path.is_dir() else "600"
+        what = "Other accounts of this machine can use the data of the server here."
+        yield warning("data", Place(str(path)), what, f"Run: chmod {mode} {path}")
 
 
 def _surrounding(found: Papers, here: Machine) -> Machine:
@@ -119,7 +135,7 @@ def _test(gate: str, agent_id: str, *, wait: float | None) -> Asking:
 
 
 def _of_server(
-    url: str, accesses: Sequence[Access], test: Asking | None, wait: float | None
+    url: str, accesses: Sequence[Access], test: Asking | None, wait: float | None, agents: Sequence[str]
 ) -> tuple[Live | None, list[Finding]]:
     try:
         ready, findings = server_findings(url)
@@ -136,8 +152,9 @@ def _of_server(
         return None, findings
     known = list(token_findings(url, usable))
     good = [each for each, said in zip(usable, known, strict=True) if said.severity is Severity.OK]
+    known += rule_findings(url, good[0], agents) if good else ()
     tried, lived = live_findings(good[0], test, url=url, wait=wait) if test and good else (None, ())
-    return tried, [*findings, *known, *lived]
+    return tried, [*findings, *known, *claim_findings(url, good), *lived]
 
 
 def _elsewhere(access: Access, url: str) -> Finding:

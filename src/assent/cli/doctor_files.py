@@ -46,6 +46,22 @@ def machine() -> Machine:
     return Machine(env=dict(os.environ), runs=_runs, server=server, project=str(Path.cwd()))
 
 
+def exposed_data() -> list[Path]:
+    """Return the data directory of a server on this machine, and its database, where other accounts can use them."""
+    folder = Path(os.environ.get("ASSENT_DATA_DIR") or "data")
+    database = folder / "assent.db"
+    if not database.exists() or not _is_open(folder):
+        return []
+    return [folder, *filter(_is_open, [database])]
+
+
+def _is_open(path: Path) -> bool:
+    try:
+        return path.stat().st_mode & 0o077 != 0
+    except OSError:
+        return False
+
+
 def _runs(program: str) -> bool:
     try:
         return shutil.which(Path(program).expanduser()) is not None

@@ -11,7 +11,10 @@ import msgspec
 
 from assent.cli import output
 from assent.cli.stopping import stoppable
+from assent.domain.canonical import Json
 from assent.domain.checkup import TOKEN, Access, Finding, Place, Severity, fine, problem, warning
+from assent.domain.claude_code import DOOR
+from assent.domain.gates import slug
 from assent.domain.server_checkup import Seen, clock, reached, versions
 from assent.sdk import protocol
 from assent.sdk.client import Assent
@@ -19,6 +22,8 @@ from assent.sdk.errors import AlreadyEnded, AssentError, Forbidden, StillWaiting
 from assent.sdk.protocol import Asking, Flow, Lost, Outcome, Reply
 
 PATIENCE = 2.0
+WHOLE_TOOLS = ("Bash", "Edit", "Write", "WebFetch", "mcp__server__tool")
+"""Tools whose calls differ by their arguments only: a rule that knows none of them approves all."""
 NOBODY = "nobody"
 """Sent in place of a token where none is needed."""
 TAG = "doctor"
@@ -33,6 +38,17 @@ class _About(msgspec.Struct):
 
 class _Description(msgspec.Struct):
     info: _About
+
+
+class _Named(msgspec.Struct):
+    id: str
+    name: str = ""
+    pattern: str = ""
+
+
+class _OnClaimedIds(msgspec.Struct):
+    items: list[_Named]
+    tokens: list[_Named]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +112,50 @@ def token_findings(url: str, accesses: Iterable[Access]) -> Iterator[Finding]:
             yield problem("token", access.place, f"The server refuses this token: {error.message}", todo)
         else:
             yield fine("token", access.place, "The server knows this token.")
+
+
+def rule_findings(url: str, access: Access, agents: Sequence[str]) -> Iterator[Finding]:
+    """Have the server say whether a rule approves whole tools: a call of which nothing is known but the tool."""
+    with Assent(url, access.token, patience=0) as assent:
+        for agent in agents:
+            approved = {each: rule for each in WHOLE_TOOLS if (rule := _approving(assent, each, agent))}
+            for rule in dict.fromkeys(approved.values()):
+                names = ", ".join(each for each, by in approved.items() if by == rule)
+                what = (
+                    f"{rule} approves every call of {names} for {agent}: nobody is asked, whatever the arguments are."
+                )
+                todo = "Narrow the rule to arguments and a directory, or remove it: assent rule list."
+                yield problem("rule-wide", Place(url), what, todo)
+
+
+def _approving(assent: Assent, tool: str, agent: str) -> str:
+    payload: dict[str, Json] = {"tool": tool, "arguments": {}, "door": DOOR}
+    try:
+        found = assent.check_rules(slug(f"tool.{tool}"), agent_id=agent, payload=payload)
+    except AssentError:  # a token that may not ask about this gate or agent cannot get it approved either
+        return ""
+    return (f"The rule {found.matched_rule}" if found.matched_rule else "Something") if found.recommended else ""
+
+
+def claim_findings(url: str, accesses: Iterable[Access]) -> Iterator[Finding]:
+    """Name the rules that approve by an agent id that some token only claims; agents may not read rules."""
+    for access in accesses:
+        with Assent(url, access.token, patience=PATIENCE) as assent:
+            outcome = assent.perform(_once("/api/rules/claimed"))
+        if not isinstance(outcome, Reply) or outcome.status != HTTPStatus.OK:
+            continue
+        found = msgspec.json.decode(outcome.body, type=_OnClaimedIds)
+        if found.items:
+            rules = ", ".join(f"{output.visible(each.pattern[:100])} ({each.id})" for each in found.items)
+            tokens = ", ".join(f"{output.visible(each.name)} ({each.id})" for each in found.tokens)
+            what = (
+                f"These rules name agentId and match no agent of a token that may claim any: {rules}. Tokens: {tokens}."
+            )
+            todo = (
+                "Create those tokens again: assent token create --agent-id ID --same-agent-as OLD, then revoke the old."
+            )
+            yield warning("rule-claimed", Place(url), what, todo)
+        return
 
 
 def live_findings(

@@ -22,6 +22,7 @@ from assent.cli.ask import (
     AgentId,
     Experts,
     Files,
+    HardStop,
     Local,
     OnTimeout,
     Patience,
@@ -57,6 +58,8 @@ from assent.sdk.values import Status, plain
 app = typer.Typer()
 
 CANNOT_RUN, NOT_FOUND = 126, 127
+DEADLINE_SECONDS = 24 * 3600
+"""The default deadline: a gate that was killed leaves no question without one."""
 _LONGEST_QUESTION = 2000
 _CHUNK = 1024 * 1024
 
@@ -100,6 +103,7 @@ def gate(  # noqa: PLR0913  # the options of the command
     expert: Experts = None,
     strategy: Strategy = None,
     risk: Risk = None,
+    hard_stop: HardStop = None,
     ttl: Ttl = None,
     on_timeout: OnTimeout = None,
     file: Files = None,
@@ -119,16 +123,18 @@ def gate(  # noqa: PLR0913  # the options of the command
         run_id=run_id,
         title=title,
         tags=tag,
-        ttl_seconds=ttl,
+        ttl_seconds=ttl or DEADLINE_SECONDS,
         on_timeout=on_timeout,
         breakpoint_id=gate or _gate_of(facts),
         expert=expert[0] if expert and len(expert) == 1 else expert,
         strategy=strategy,
         risk=risk,
+        hard_stop=hard_stop,
         payload=_with(facts, json_object(payload)),
     )
     wanted = Wanted(command, facts, question or _question(command), asking, file or (), _read(file or ()))
     if local or not server_is_set():
+        receipts.refuse_unchecked(os.environ)
         outcome = ask_here(local_body(wanted.body, wanted.files, timeout=timeout), chosen=local)
         _tell(outcome.id, outcome.status, as_json=as_json)
         if not outcome.status.approved:
@@ -146,13 +152,13 @@ def _approved_or_exit(assent: Assent, wanted: Wanted, *, timeout: float | None, 
     assent.receipt_keys()  # and a server that cannot sign must not ask people in vain
     asked = raised(assent, wanted.question, wanted.files, wanted.asking)
     with taken_back(asked.id):
-        announce(asked)
+        announce(asked, assent.url)
         try:
             status = waited(assent, asked.id, timeout=timeout)
         except StillWaiting as error:
-            code = output.fail(error)
+            output.remark(f"No decision within {timeout:g} seconds; the command was not run.", style="red")
             take_back(asked.id)
-            raise typer.Exit(code) from error
+            raise typer.Exit(output.STILL_WAITING) from error
     _tell(asked.id, status, as_json=as_json)
     if not status.approved:
         raise typer.Exit(exit_code(status))

@@ -4,22 +4,39 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from assent.cli import output
+from assent.cli.hook_memory import LONGEST_MEMORY, REMEMBER_SECONDS, Memory
+from assent.cli.hook_pins import (
+    TOKEN_ENV,
+    CaFile,
+    Pins,
+    Proxy,
+    ReceiptKeys,
+    TokenEnv,
+    TokenFile,
+    Url,
+    current_keys,
+    isolated,
+)
 from assent.cli.output import Json
 from assent.cli.session import LONG_PATIENCE, session
-from assent.cli.stopping import Stopped, stoppable, take_back
+from assent.cli.stopping import LAST_WORDS, Stopped, stoppable, take_back
 from assent.domain.claude_code import DOOR, LONGEST_TTL, TTL_SECONDS
 from assent.domain.errors import AssentError, InvalidRequest
 from assent.integrations import claude_code, claude_code_settings
 from assent.integrations.claude_code import BLOCKED, Asked, ClientGone, Wanted, raised, settled, wanted
-from assent.integrations.claude_code_settings import MATCHER, Gate, has_hooks, installed, read, uninstalled
-from assent.sdk.connection import DEFAULT_URL
+from assent.integrations.claude_code_settings import MATCHER, Gate, has_hooks, installed, pinned, read, uninstalled
+from assent.sdk.connection import DEFAULT_URL, Connection
+from assent.sdk.errors import Unreachable
+from assent.sdk.receipts import read_keys
 from assent.sdk.tool_calls import Terms
 
 app = typer.Typer()
@@ -28,8 +45,10 @@ claude = typer.Typer(help="Claude Code's hook.")
 app.add_typer(hook, name="hook")
 hook.add_typer(claude, name="claude")
 
-PATIENCE = 30.0
-"""For how long the server may be out of reach; twice of it fits into what the client waits beyond the deadline."""
+PATIENCE = 5.0
+"""Seconds for which the server may be out of reach before anybody was asked; a call should not be held up for long."""
+LONGEST_PATIENCE = 30.0
+"""Twice of it fits into what the client waits beyond the deadline."""
 
 Ttl = Annotated[int, typer.Option(min=1, max=LONGEST_TTL, metavar="SECONDS", help="How long people have to answer.")]
 Defer = Annotated[
@@ -41,7 +60,18 @@ Tags = Annotated[list[str] | None, typer.Option(help="A tag; repeat it.")]
 Experts = Annotated[list[str] | None, typer.Option(help="A person or group to ask; repeat it.")]
 Patience = Annotated[
     float,
-    typer.Option(min=0, max=PATIENCE, metavar="SECONDS", help="How long to try while the server cannot be reached."),
+    typer.Option(
+        min=0, max=LONGEST_PATIENCE, metavar="SECONDS", help="How long to try while the server cannot be reached."
+    ),
+]
+Remember = Annotated[
+    float,
+    typer.Option(
+        min=0,
+        max=LONGEST_MEMORY,
+        metavar="SECONDS",
+        help="How long to block at once after the server could not be reached; 0 tries each time.",
+    ),
 ]
 Risk = Annotated[str | None, typer.Option(help="low, medium, or high, which asks to type the gate.")]
 User = Annotated[bool, typer.Option("--user", help="The settings of this user, for every project.")]
@@ -62,6 +92,13 @@ def claude_hook(  # noqa: PLR0913  # the options of the command
     expert: Experts = None,
     risk: Risk = None,
     patience: Patience = PATIENCE,
+    remember: Remember = REMEMBER_SECONDS,
+    url: Url = None,
+    receipt_key: ReceiptKeys = None,
+    token_env: TokenEnv = TOKEN_ENV,
+    token_file: TokenFile = None,
+    ca_file: CaFile = None,
+    proxy: Proxy = None,
     as_json: Json = False,
 ) -> None:
     """Ask about the tool call on standard input, as Claude Code writes it; exit code 2 blocks it."""
@@ -77,15 +114,33 @@ def claude_hook(  # noqa: PLR0913  # the options of the command
         terms["risk"] = risk
     # A session that somebody sits before cannot be deferred: it waits.
     alone = os.environ.get("CLAUDE_CODE_SESSION_ATTENDED") != "1"
-    raise typer.Exit(_hooked(terms, editable or (), defer=defer and alone, patience=patience))
+    pins = Pins(
+        url=url,
+        receipt_keys=receipt_key or (),
+        token_env=token_env,
+        token_file=token_file,
+        ca_file=ca_file,
+        proxy=proxy,
+    )
+    server = _Server(pins, patience, Memory(pins.server, remember))
+    raise typer.Exit(_hooked(terms, editable or (), defer=defer and alone, server=server))
 
 
-def _hooked(terms: Terms, editable: Sequence[str], *, defer: bool, patience: float) -> int:
+@dataclass(frozen=True, slots=True)
+class _Server:
+    """Which server is asked, for how long it is tried, and whether it was out of reach a moment ago."""
+
+    pins: Pins
+    patience: float
+    memory: Memory
+
+
+def _hooked(terms: Terms, editable: Sequence[str], *, defer: bool, server: _Server) -> int:
     """Return 0 when the client was told what to do; whatever goes wrong is 2, which blocks."""
     try:
         with stoppable():
             asked = wanted(sys.stdin.buffer.read(), terms, editable=editable, defer=defer)
-            output.emit(_decided(asked, patience=patience))
+            output.emit(_decided(asked, server))
     except typer.Exit:
         return _blocked("The hook was stopped before anybody had answered.")
     except ClientGone:
@@ -102,18 +157,24 @@ def _blocked(why: str) -> int:
     return BLOCKED
 
 
-def _decided(asking: Wanted, *, patience: float) -> dict[str, Any]:
-    asked = Asked(asking)
+def _decided(asking: Wanted, server: _Server) -> dict[str, Any]:
+    asked, keys = Asked(asking), server.pins.keys
+    server.memory.refuse_if_dead()
     reader = sys.stdout.fileno()
     threading.Thread(target=_end_with, args=(reader,), daemon=True).start()
-    with session(patience=patience) as assent:
+    with server.pins.reached(patience=server.patience) as assent:
         try:
-            return assent.perform(
-                settled(assent.calls, asked, still_there=lambda: not claude_code.left(reader, within=0))
+            told = assent.perform(
+                settled(assent.calls, asked, still_there=lambda: not claude_code.left(reader, within=0), keys=keys)
             )
         except Stopped:
-            _take_back(asked)
+            _take_back(asked, server.pins)
             raise
+        except Unreachable:
+            server.memory.remember()
+            raise
+    server.memory.forget()
+    return told
 
 
 def _end_with(reader: int) -> None:
@@ -122,13 +183,13 @@ def _end_with(reader: int) -> None:
         os._exit(BLOCKED)
 
 
-def _take_back(asked: Asked) -> None:
+def _take_back(asked: Asked, pins: Pins) -> None:
     """Take the question back; one whose id has not come yet is asked for once more."""
     try:
         if asked.id is None:
-            with session(patience=0) as again:
+            with pins.reached(patience=0) as again:
                 asked.id = again.perform(raised(again.calls, asked.wanted)).id
-        take_back(asked.id)
+        take_back(asked.id, reach=partial(pins.reached, patience=LAST_WORDS))
     except AssentError as error:
         output.remark(f"Whether it was asked cannot be told: {output.visible(error.message)}")
 
@@ -142,7 +203,20 @@ def claude_install(  # noqa: PLR0913  # the options of the command
     settings: Settings = None,
     http: Annotated[bool, typer.Option("--http", help="Have Claude Code call the server of ASSENT_URL.")] = False,
     matcher: Annotated[str, typer.Option(help="Which tools are asked about, as Claude Code matches them.")] = MATCHER,
-    program: Annotated[str, typer.Option(metavar="PATH", help="What is run as the hook.")] = "assent",
+    program: Annotated[
+        str | None, typer.Option(metavar="PATH", help="What is run as the hook; this very Assent if left out.")
+    ] = None,
+    url: Url = None,
+    receipt_key: ReceiptKeys = None,
+    pin_key: Annotated[
+        bool, typer.Option("--pin-key/--no-pin-key", help="Pin the server's receipt key (default), or do not.")
+    ] = True,
+    token_env: TokenEnv = TOKEN_ENV,
+    token_file: TokenFile = None,
+    ca_file: CaFile = None,
+    proxy: Proxy = None,
+    patience: Patience = PATIENCE,
+    remember: Remember = REMEMBER_SECONDS,
     ttl: Ttl = TTL_SECONDS,
     defer: Defer = False,
     editable: Editable = None,
@@ -152,16 +226,45 @@ def claude_install(  # noqa: PLR0913  # the options of the command
     risk: Risk = None,
     as_json: Json = False,
 ) -> None:
-    """Put the hook into Claude Code's settings, beside what is there; a second time changes nothing."""
+    """Put the hook into Claude Code's settings, beside what is there; an older one of ours is replaced."""
     path = _path(settings, user=user, local=local, project=project)
     lists = {"editable": editable, "tag": tag, "expert": expert}
     options = [(name, value) for name, values in lists.items() for value in values or ()]
-    options += [(name, value) for name, value in (("agent-id", agent_id), ("risk", risk)) if value]
-    url = (os.environ.get("ASSENT_URL") or DEFAULT_URL) if http else None
-    gate = Gate(program=program, url=url, matcher=matcher, ttl=ttl, defer=defer, options=options)
+    who = agent_id or (None if http else os.environ.get("ASSENT_AGENT_ID") or DOOR)
+    options += [(name, value) for name, value in (("agent-id", who), ("risk", risk)) if value]
     before = read(path)
-    after = installed(before, gate)
-    _save(path, before, after, as_json=as_json)
+    address = url or os.environ.get("ASSENT_URL") or next(iter(pinned(before, "url")), None) or DEFAULT_URL
+    Connection(address, "checked-later")  # what cannot be an address is told now
+    gate = Gate(url=address if http else None, matcher=matcher, ttl=ttl, defer=defer, options=options)
+    if not http:
+        whole = Path(token_file).expanduser().absolute() if token_file else None
+        certificates = Path(ca_file).expanduser().absolute() if ca_file else None
+        pins = Pins(url=address, token_env=token_env, token_file=whole, ca_file=certificates, proxy=proxy)
+        keys = _keys(pins, receipt_key or (), before) if pin_key else ()
+        # A file that a project shares with everybody cannot name the path of one machine.
+        shared = not (user or local or settings is not None)
+        start, words = (program, ()) if program else ("assent", ()) if shared else isolated()
+        trying = [(name, f"{value:g}") for name, value, usual in _times(patience, remember) if value != usual]
+        gate = replace(gate, program=start, before=words, pins=[*replace(pins, receipt_keys=keys).words, *trying])
+    _save(path, before, installed(before, gate), as_json=as_json)
+
+
+def _times(patience: float, remember: float) -> list[tuple[str, float, float]]:
+    return [("patience", patience, PATIENCE), ("remember", remember, REMEMBER_SECONDS)]
+
+
+def _keys(pins: Pins, given: Sequence[str], before: Mapping[str, Any]) -> Sequence[str]:
+    """Return the receipt keys to pin: those named, else the server's, else those of the hook that is replaced."""
+    named = list(given) or os.environ.get("ASSENT_RECEIPT_KEY", "").replace(",", " ").split()
+    if named:
+        read_keys(" ".join(named))
+        return named
+    found, why = current_keys(pins)
+    kept = pinned(before, "receipt-key") if pinned(before, "url") == [pins.url] else []
+    if not found and not kept:
+        said = f"No receipt key is pinned: {output.visible(why)} Run this again with ASSENT_TOKEN and the server there."
+        output.remark(said, style="yellow")
+    return found or kept
 
 
 @claude.command("uninstall")

@@ -11,11 +11,14 @@ from assent.app import Assent
 from assent.cli import output
 from assent.cli.data import ACTOR, Data, on_data, operator, settings_with, sign_in_link
 from assent.cli.output import Json
+from assent.cli.session import session
 from assent.domain.access import Role
 from assent.domain.errors import InvalidRequest
 from assent.domain.instants import iso
-from assent.http.bodies import token_body
-from assent.services.people import DEFAULT_PROJECT, NewToken
+from assent.domain.routing import OWNER
+from assent.http.bodies import asked_token, token_body
+from assent.sdk.values import plain
+from assent.services.people import DEFAULT_PROJECT
 from assent.store.people import Person
 from assent.store.transaction import Transaction
 from assent.wire import people as wire
@@ -58,11 +61,21 @@ def token_create(  # noqa: PLR0913  # the options of the command
     project: Project = DEFAULT_PROJECT,
     gate: Annotated[list[str] | None, typer.Option(metavar="PATTERN", help="Gates an agent may raise.")] = None,
     agent_id: Annotated[list[str] | None, typer.Option(metavar="PATTERN", help="Names an agent may use.")] = None,
+    process: Annotated[list[str] | None, typer.Option(metavar="PATTERN", help="Processes an agent may start.")] = None,
+    same_agent_as: Annotated[
+        str | None, typer.Option(metavar="ID", help="Another token of the same agent, for rotation.")
+    ] = None,
     days: Annotated[int | None, typer.Option(min=1, max=366, help="How long it is valid; 90 if left out.")] = None,
+    signed_in: Annotated[
+        bool, typer.Option("--signed-in", help="Create your own on the server (ASSENT_URL, ASSENT_TOKEN).")
+    ] = False,
     data: Data = None,
     as_json: Json = False,
 ) -> None:
-    """Make a token; its secret is shown this once."""
+    """Create a token; its secret is shown only once."""
+    if signed_in:
+        _create_own(kind, name, days, [person, gate, agent_id, process, same_agent_as, data], as_json=as_json)
+        return
     asked = checked(
         CreateToken,
         kind=kind,
@@ -70,16 +83,11 @@ def token_create(  # noqa: PLR0913  # the options of the command
         person=person,
         gates=gate,
         agentIds=agent_id,
+        processes=process,
+        sameAgentAs=same_agent_as,
         expiresInSeconds=days * DAY if days else None,
     )
-    new = NewToken(
-        kind=kind,
-        name=name,
-        person=person,
-        gates=tuple(asked.gates or ("*",)),
-        agent_ids=tuple(asked.agent_ids or ("*",)),
-        expires_in=asked.expires_in_seconds,
-    )
+    new = asked_token(asked)
 
     def use_case(node: Assent, tx: Transaction) -> dict[str, Any]:
         made, secret = node.people.create_token(tx, new, project=project, by=ACTOR)
@@ -91,6 +99,20 @@ def token_create(  # noqa: PLR0913  # the options of the command
     else:
         output.say(made["token"])
         output.remark(f"{made['id']}, valid until {made['expiresAt']}; it is not shown again.")
+
+
+def _create_own(kind: str, name: str, days: int | None, unused: Sequence[object], *, as_json: bool) -> None:
+    """Create a token as the person behind ASSENT_TOKEN, over HTTP."""
+    if any(each is not None for each in unused):
+        msg = "creates your own token on the server; leave out --person, --data and the limits of agents"
+        raise typer.BadParameter(msg, param_hint="--signed-in")
+    with session() as assent:
+        made = assent.create_token(kind, name, expires_in_seconds=days * DAY if days else None)
+    if as_json:
+        output.emit(plain(made))
+    else:
+        output.say(made.token)
+        output.remark(f"{made.id}, valid until {made.expires_at}; it is not shown again.")
 
 
 @token.command("list")
@@ -161,7 +183,7 @@ def user_create(  # noqa: PLR0913  # the options of the command
             email=asked.email,
             password=asked.password,
         )
-        link = node.people.create_link(tx, person.id, purpose="invite")
+        link = node.people.create_link(tx, person.id, purpose="invitation")
         return _person_body(tx, person) | {"signInLink": sign_in_link(settings, link)}
 
     made = on_data(settings, use_case)
@@ -198,7 +220,9 @@ def user_link(name: Name, *, data: Data = None, as_json: Json = False) -> None:
     settings = settings_with(data)
 
     def use_case(node: Assent, tx: Transaction) -> str:
-        return node.people.create_link(tx, tx.people.get_by_name(name).id, purpose="reset")
+        # The owner of a single-user start signs in by such links alone.
+        purpose = "start" if name == OWNER else "reset"
+        return node.people.create_link(tx, tx.people.get_by_name(name).id, purpose=purpose)
 
     link = sign_in_link(settings, on_data(settings, use_case))
     _done({"name": name, "signInLink": link}, link, as_json=as_json)
@@ -217,6 +241,34 @@ def user_password(
 
     on_data(settings_with(data), use_case)
     _done({"name": name, "changed": True}, f"{output.visible(name)} has a new password.", as_json=as_json)
+
+
+@user.command("confirm")
+def user_confirm(name: Name, *, data: Data = None, as_json: Json = False) -> None:
+    """Confirm access that an admin set up or reset, after asking the person."""
+
+    def use_case(node: Assent, tx: Transaction) -> None:
+        node.people.confirm_reset(tx, name, by=operator(DEFAULT_PROJECT))
+
+    on_data(settings_with(data), use_case)
+    _done({"name": name, "confirmed": True}, f"The access of {output.visible(name)} is confirmed.", as_json=as_json)
+
+
+@user.command("home")
+def user_home(
+    name: Name,
+    project: Annotated[str, typer.Argument(help="The project whose admins manage the account; '*' is all projects.")],
+    *,
+    data: Data = None,
+    as_json: Json = False,
+) -> None:
+    """Set the home project of a person, whose admins manage the account."""
+
+    def use_case(node: Assent, tx: Transaction) -> None:
+        node.people.move_home(tx, name, project, by=operator(DEFAULT_PROJECT))
+
+    on_data(settings_with(data), use_case)
+    _done({"name": name, "home": project}, f"{output.visible(name)} is at home in {project}.", as_json=as_json)
 
 
 def _password() -> str:
@@ -296,6 +348,8 @@ def _person_body(tx: Transaction, person: Person) -> dict[str, Any]:
         "displayName": person.display_name,
         "email": person.email,
         "active": person.active,
+        "home": person.home,
+        "resetBy": person.reset_by,
         "roles": {project: sorted(role.value for role in held) for project, held in grants.items()},
         "createdAt": iso(person.created_at),
     }

@@ -11,6 +11,7 @@ from rich.cells import cell_len
 
 from assent.cli import output
 from assent.cli.backtests import print_backtest, print_shadow, progress_bar
+from assent.cli.local_rules import Local, rules_session
 from assent.cli.output import Json
 from assent.cli.session import session
 from assent.domain.canonical import is_object, strict_loads
@@ -71,21 +72,22 @@ def rule_add(  # noqa: PLR0913  # the options of the command
     order: Order = None,
     disabled: Annotated[bool, typer.Option("--disabled", help="Write it down, and follow it once enabled.")] = False,
     why: Why = None,
+    local: Local = False,
     as_json: Json = False,
 ) -> None:
     """Write a rule."""
     fields = _given(note=note, mode=mode, expires_at=expires, order=order, why=why)
     fields |= {"enabled": False} if disabled else {}
     pattern = pattern.strip()
-    with pointing_at(pattern), session() as assent:
+    with pointing_at(pattern), rules_session(local=local) as assent:
         made = assent.add_rule(pattern, action, **fields)
     _print_rule(made, as_json=as_json, done="written")
 
 
 @rule.command("list")
-def rule_list(*, as_json: Json = False) -> None:
+def rule_list(*, local: Local = False, as_json: Json = False) -> None:
     """List the rules, in the order they are asked."""
-    with session() as assent:
+    with rules_session(local=local) as assent:
         found = assent.rules()
     if as_json:
         output.emit({"items": plain(found)})
@@ -112,9 +114,9 @@ def _state(found: Rule, now: float) -> str:
 
 
 @rule.command("show")
-def rule_show(rule_id: Id, *, as_json: Json = False) -> None:
+def rule_show(rule_id: Id, *, local: Local = False, as_json: Json = False) -> None:
     """Show a rule, also one that was removed."""
-    with session() as assent:
+    with rules_session(local=local) as assent:
         found = assent.rule(rule_id)
     _print_rule(found, as_json=as_json)
 
@@ -139,8 +141,14 @@ def _print_rule(found: Rule, *, as_json: bool, done: str = "") -> None:
             "problem": found.problem,
         }
     )
+    warn(found)
     if done:
         output.remark(f"The rule is {done}.")
+
+
+def warn(found: Rule) -> None:
+    for each in found.warnings or ():
+        output.remark(f"Warning: {output.visible(each)}", style="yellow")
 
 
 @rule.command("change")
@@ -156,6 +164,7 @@ def rule_change(  # noqa: PLR0913  # the options of the command
     no_expiry: Annotated[bool, typer.Option("--no-expiry", help="It does not end by itself any more.")] = False,
     order: Order = None,
     why: Why = None,
+    local: Local = False,
     as_json: Json = False,
 ) -> None:
     """Change what is given, and leave the rest."""
@@ -166,24 +175,26 @@ def rule_change(  # noqa: PLR0913  # the options of the command
     if not changes:
         msg = "Nothing to change is given; see assent rule change --help."
         raise typer.BadParameter(msg)
-    _change(rule_id, changes | _given(why=why), as_json=as_json, done="changed", pattern=stripped or "")
+    _change(rule_id, changes | _given(why=why), local=local, as_json=as_json, done="changed", pattern=stripped or "")
 
 
 @rule.command("enable")
-def rule_enable(rule_id: Id, *, why: Why = None, as_json: Json = False) -> None:
+def rule_enable(rule_id: Id, *, why: Why = None, local: Local = False, as_json: Json = False) -> None:
     """Follow a rule again that was disabled."""
-    _change(rule_id, {"enabled": True} | _given(why=why), as_json=as_json, done="enabled")
+    _change(rule_id, {"enabled": True} | _given(why=why), local=local, as_json=as_json, done="enabled")
 
 
 @rule.command("disable")
-def rule_disable(rule_id: Id, *, why: Why = None, as_json: Json = False) -> None:
+def rule_disable(rule_id: Id, *, why: Why = None, local: Local = False, as_json: Json = False) -> None:
     """Stop following a rule, and keep it."""
-    _change(rule_id, {"enabled": False} | _given(why=why), as_json=as_json, done="disabled")
+    _change(rule_id, {"enabled": False} | _given(why=why), local=local, as_json=as_json, done="disabled")
 
 
-def _change(rule_id: str, changes: Mapping[str, Any], *, as_json: bool, done: str, pattern: str = "") -> None:
+def _change(
+    rule_id: str, changes: Mapping[str, Any], *, local: bool, as_json: bool, done: str, pattern: str = ""
+) -> None:
     wanted: RuleChanges = dict(changes)  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]
-    with pointing_at(pattern), session() as assent:
+    with pointing_at(pattern), rules_session(local=local) as assent:
         changed = assent.change_rule(rule_id, **wanted)
     _print_rule(changed, as_json=as_json, done=done)
 
@@ -193,9 +204,9 @@ def _given(**options: object) -> dict[str, Any]:
 
 
 @rule.command("remove")
-def rule_remove(rule_id: Id, *, why: Why = None, as_json: Json = False) -> None:
+def rule_remove(rule_id: Id, *, why: Why = None, local: Local = False, as_json: Json = False) -> None:
     """Remove a rule; what it decided stays explained."""
-    with session() as assent:
+    with rules_session(local=local) as assent:
         assent.remove_rule(rule_id, why=why)
     if as_json:
         output.emit({"removed": rule_id})
@@ -358,6 +369,9 @@ def rule_import(
         output.emit(plain(done))
     else:
         _print_imported(done)
+        for each in done.items:
+            for said in each.warnings or ():
+                output.remark(f"Warning: {output.visible(said)}", style="yellow")
 
 
 def _object(text: str | bytes, where: str) -> dict[str, Any]:

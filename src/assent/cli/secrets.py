@@ -1,6 +1,7 @@
 """Stored secrets, directly on the data: the callback secret of a project, and the keys under which all are kept."""
 
 import contextlib
+import sys
 from collections.abc import Generator
 from functools import partial
 from typing import Annotated, Any
@@ -61,6 +62,40 @@ def callback_secret(
         output.say(each["secret"])
         until = f"valid until {each['validUntil']}" if each["validUntil"] else "current"
         output.remark(f"version {each['version']}, {until}")
+
+
+@project.command("remove")
+def remove_project(
+    name: Annotated[str, typer.Argument(help="The id of the project.")],
+    *,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask again.")] = False,
+    data: Data = None,
+    as_json: Json = False,
+) -> None:
+    """Remove a project: everything open in it is cancelled, and only its history stays."""
+    settings = settings_with(data)
+    if not yes:
+        _confirm_removal(name)
+
+    def use_case(node: Assent, tx: Transaction) -> None:
+        node.projects.remove(tx, name, by=operator(DEFAULT_PROJECT))
+
+    on_data(settings, use_case)
+    if as_json:
+        output.emit({"project": name, "removed": True})
+        return
+    output.say(f"The project {output.visible(name)} is removed.")
+    output.remark("A running server cancels what is open in it within seconds; otherwise the next one to start does.")
+
+
+def _confirm_removal(name: str) -> None:
+    if not sys.stdin.isatty():
+        output.remark("Not removed: there is no terminal to ask on. Add --yes to remove it.", style="red")
+        raise typer.Exit(output.USAGE)
+    output.remark(f"This cancels everything open in {output.visible(name)} and cannot be undone.", style="yellow")
+    if typer.prompt("Type the project's id", err=True) != name:
+        output.remark("Not removed: the id is another one.", style="red")
+        raise typer.Exit(output.FAILED)
 
 
 @secrets.command("list")

@@ -28,8 +28,13 @@ class _Told:
             output.remark(f"Trying again: {output.visible(because)} …", style="yellow")
 
 
+def trouble_teller(*, patience: float) -> Callable[[str], None] | None:
+    """Return what tells the person once that the server is tried again; None where it is not tried for long."""
+    return _Told() if patience > SHORT_PATIENCE else None
+
+
 def session(*, patience: float = SHORT_PATIENCE) -> Assent:
-    return Assent(patience=patience, on_trouble=_Told() if patience > SHORT_PATIENCE else None)
+    return Assent(patience=patience, on_trouble=trouble_teller(patience=patience))
 
 
 def gathered(

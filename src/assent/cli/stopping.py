@@ -3,7 +3,7 @@
 import contextlib
 import signal
 import uuid
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from types import FrameType
 
 import typer
@@ -80,10 +80,10 @@ def taken_back(breakpoint_id: str) -> Generator[None, None, None]:
         raise
 
 
-def take_back(breakpoint_id: str) -> None:
+def take_back(breakpoint_id: str, *, reach: Callable[[], Assent] | None = None) -> None:
     shown = output.visible(breakpoint_id)
     try:
-        with session(patience=LAST_WORDS) as assent:
+        with reach() if reach else session(patience=LAST_WORDS) as assent:
             assent.cancel(breakpoint_id)
     except AlreadyEnded as error:
         output.remark(f"Stopped; {shown} had ended already: {output.visible(error.message)}", style="yellow")

@@ -6,7 +6,7 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import Any
 
-from assent.domain.errors import Forbidden
+from assent.domain.errors import Forbidden, ProjectRemoved
 from assent.domain.globs import glob_matches
 
 
@@ -69,6 +69,8 @@ AGENT_PERMISSIONS = frozenset(
     {Permission.CREATE, Permission.UPLOAD, Permission.READ, Permission.COMMENT, Permission.CANCEL}
 )
 SERVICE_PERMISSIONS = frozenset({Permission.METRICS})
+READ_ONLY = _READS | {Permission.AUDIT, Permission.METRICS}
+"""What is left of anybody's permissions in a project that was removed."""
 EVERY_ROLE = frozenset(Role)
 ANYTHING = ("*",)
 
@@ -94,6 +96,7 @@ TIMEOUT = Actor(Kind.SYSTEM, "timeout")
 RETENTION = Actor(Kind.SYSTEM, "retention")
 UNDO = Actor(Kind.SYSTEM, "undo")
 ROUTE = Actor(Kind.SYSTEM, "route")
+PROJECT_REMOVED = Actor(Kind.SYSTEM, "project-removed")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,10 +111,15 @@ class Principal:
     everywhere: bool = False
     gates: tuple[str, ...] = ANYTHING
     agent_ids: tuple[str, ...] = ANYTHING
+    processes: tuple[str, ...] = ANYTHING
     creates_per_minute: int | None = None
     token_id: str | None = None
+    session_id: str | None = None
+    """The start of the hash of a browser session's id: names the session and opens nothing."""
     expires_at: int | None = None
     policy: Mapping[str, Any] = field(default_factory=dict[str, Any], hash=False)
+    project_removed: bool = False
+    """Whether the project was removed: then nothing in it can be changed."""
 
     @property
     def actor(self) -> Actor:
@@ -122,6 +130,8 @@ class Principal:
 
     def require(self, permission: Permission) -> None:
         if not self.may(permission):
+            if self.project_removed:
+                raise removed_project(self.project)
             who = (
                 "An agent token"
                 if self.kind is Kind.AGENT
@@ -141,9 +151,31 @@ class Principal:
             msg = f"This token may not raise the gate {gate!r}; it is limited to {', '.join(self.gates)}."
             raise Forbidden(msg)
 
+    def require_starts(self, process: str) -> None:
+        """An agent token starts only the processes that its patterns allow."""
+        if not any(glob_matches(pattern, process) for pattern in self.processes):
+            allowed = f"it is limited to {', '.join(self.processes)}" if self.processes else "it may start none"
+            msg = f"This token may not start the process {process!r}; {allowed}. Create one with --process."
+            raise Forbidden(msg)
+
+    @property
+    def claims_agent_id(self) -> bool:
+        """Whether nothing but its own word says for which agent it speaks."""
+        return self.kind in {Kind.AGENT, Kind.PERSON} and self.agent_ids == ANYTHING
+
+
+def system(name: str) -> Principal:
+    """Return the principal under which Assent records what it does by itself, such as `system:oidc`."""
+    return Principal(kind=Kind.SYSTEM, id=f"system:{name}", name=name, project="*")
+
+
+def removed_project(project: str) -> ProjectRemoved:
+    return ProjectRemoved(f"The project {project} was removed. Its history can be read; nothing in it can be changed.")
+
 
 def permissions(principal: Principal) -> frozenset[Permission]:
-    return _permissions(principal.kind, principal.roles)
+    held = _permissions(principal.kind, principal.roles)
+    return held & READ_ONLY if principal.project_removed else held
 
 
 @lru_cache(maxsize=256)

@@ -49,6 +49,7 @@ class Part(StrEnum):
     PEOPLE = "people"
     ROWS = "rows"
     LOG = "log"
+    ADMIN = "admin"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +62,8 @@ class Finding:
     what: str
     rule_id: str | None = None
     """Set instead of the breakpoint where it is about a rule."""
+    admin_chain: str | None = None
+    """Set instead of the breakpoint where it is about administrative acts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +109,8 @@ class Stored:
     answers: Sequence[Answer]
     comments: Sequence[Comment]
     files: Sequence[FileNamed]
+    counts_as: str | None = None
+    """The approvals it counts with; not set in rows from before migration 0016."""
 
 
 def stub(metadata: Mapping[str, Json]) -> dict[str, Json]:
@@ -141,6 +146,8 @@ def kept_digest(
 
 def _kept_answer(answer: Answer) -> list[Json]:
     said = answer.response
+    # Left out where it is empty, so that earlier purges still verify.
+    reset: list[Json] = [said.after_reset_by] if said.after_reset_by is not None else []
     return [
         answer.person_id,
         said.person,
@@ -152,6 +159,7 @@ def _kept_answer(answer: Answer) -> list[Json]:
         list(said.in_place_of),
         said.override,
         said.digest,
+        *reset,
     ]
 
 
@@ -401,7 +409,7 @@ def _decided_rightly(current: Breakpoint, answers: Sequence[Answer]) -> bool:
         return False
     if deciding[0].override:
         return deciding[0].approved is (current.decision is Decision.APPROVED)
-    votes = [Vote(each.person, each.approved) for each in given if not each.override]
+    votes = [Vote(each.person, each.approved, each.after_reset_by) for each in given if not each.override]
     return verdict(current.strategy, votes, len(current.seats)) is current.decision
 
 
@@ -445,6 +453,13 @@ def _terms(stored: Stored, terms: str) -> Iterator[Finding]:
     if stored.events and stored.events[0].metadata.get("terms") != terms:
         what = "who was asked, how, or until when is not what its creation says"
         yield Finding(Part.CONTENT, stored.breakpoint.id, None, what)
+    said: Mapping[str, Json] = stored.events[0].metadata if stored.events else {}
+    if (said.get("agentIdClaimed", False), said.get("countsAs")) != (
+        stored.breakpoint.agent_id_claimed,
+        stored.counts_as,
+    ):
+        what = "whose approvals it counts with is not what its creation says"
+        yield Finding(Part.CONTENT, stored.breakpoint.id, None, what)
 
 
 def _answers(told: _Told, stored: Stored) -> Iterator[Finding]:
@@ -480,6 +495,7 @@ def _events_say(said: _Said) -> Response:
         in_place_of=said.in_place_of,
         override=metadata.get("override", False),
         digest=metadata.get("shownDigest"),
+        after_reset_by=metadata.get("afterResetBy"),
     )
 
 

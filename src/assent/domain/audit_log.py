@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from assent.domain import merkle
+from assent.domain.admin_log import is_admin_chain
 from assent.domain.audit import Finding, Part
 from assent.domain.checkpoints import BadCheckpoint, check, entry, read
 
@@ -32,7 +33,9 @@ class SignedSize(Protocol):
 
 
 def about(subject_id: str | None, seq: int | None, what: str) -> Finding:
-    """Say something of an event, which is one of a breakpoint or of a rule."""
+    """Say something of an event, which is one of a breakpoint, of a rule, or an administrative act."""
+    if subject_id is not None and is_admin_chain(subject_id):
+        return Finding(Part.LOG, None, seq, what, admin_chain=subject_id)
     if subject_id is not None and subject_id.startswith("rule-"):
         return Finding(Part.LOG, None, seq, what, rule_id=subject_id)
     return Finding(Part.LOG, subject_id, seq, what)

@@ -206,7 +206,7 @@ def _fits(text: str, stored: Stored) -> bool:
         return False
     if stored.purged_at is not None:
         return pattern.glob.matches(current.gate)
-    return match(pattern, subject_of(current)) is True
+    return match(pattern, subject_of(current, claimed=current.agent_id_claimed)) is True
 
 
 @lru_cache(maxsize=4096)

@@ -71,7 +71,8 @@ class Trial:
     _partial: dict[frozenset[str], Pattern] = field(default_factory=dict[frozenset[str], Pattern], compare=False)
 
     def effect(self, past: Past) -> Effect:
-        truth = match(self._seen(past.unread | past.gone), past.subject)
+        loose = self.action is RuleAction.NEVER
+        truth = match(self._seen(past.unread | past.gone), past.subject, loose=loose)
         if truth is False:
             return Effect.NONE
         if past.unread and self._has_to_be_read(past, truth):
@@ -127,6 +128,8 @@ class _Unseen(Expression):
     def holds(self, subject: Subject) -> Truth:
         del subject
         return None
+
+    holds_loosely = holds_tightly = holds
 
     def predicates(self) -> Iterator[Predicate]:
         yield self.predicate

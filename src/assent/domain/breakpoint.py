@@ -119,6 +119,8 @@ class Breakpoint(Outline):
     created_by_id: str
     auto_approval: Mapping[str, Json]
     warnings: tuple[str, ...]
+    agent_id_claimed: bool = False
+    """Nothing but the agent's own word says that it is this agent."""
     # ── what happens to it ──
     comments: int = 0
     votes: int = 0
@@ -157,6 +159,8 @@ class Response:
     in_place_of: tuple[str, ...] = ()
     override: bool = False
     digest: str | None = None
+    after_reset_by: str | None = None
+    """The admin who reset this person's access, which was not confirmed when they answered."""
 
 
 def record(
@@ -222,18 +226,27 @@ def advance(
     return changed.but(status=target, ended_at=at, ended_by=actor), event
 
 
-def release(
-    current: Moved, decision: Decision, *, actor: Actor, at: int, result: Mapping[str, Json]
+def release(  # what a release is made of
+    current: Moved,
+    decision: Decision,
+    *,
+    actor: Actor,
+    at: int,
+    result: Mapping[str, Json],
+    why: Mapping[str, Json] | None = None,
 ) -> tuple[Moved, Event]:
-    metadata = {"decision": decision.value, "digest": current.digest}
+    """Return it released, and the event; `why` is kept in the event."""
+    metadata: dict[str, Json] = {"decision": decision.value, "digest": current.digest, **(why or {})}
     changed, event = advance(current, Action.RELEASE, actor=actor, at=at, metadata=metadata)
     return changed.but(decision=decision, result=result), event
 
 
-def approve_by_rule(current: Moved, rule: str, *, at: int) -> tuple[Moved, Event]:
+def approve_by_rule(
+    current: Moved, rule: str, *, at: int, why: Mapping[str, Json] | None = None
+) -> tuple[Moved, Event]:
     """Release a breakpoint that nobody has to be asked about."""
     actor = Actor(Kind.RULE, rule)
-    return release(current, Decision.APPROVED, actor=actor, at=at, result=answered_by_rule(actor))
+    return release(current, Decision.APPROVED, actor=actor, at=at, result=answered_by_rule(actor), why=why)
 
 
 def answered_by_rule(actor: Actor) -> dict[str, Json]:
@@ -335,5 +348,6 @@ def response_body(response: Response) -> dict[str, Any]:
         "expert": response.seat,
         "inPlaceOf": list(response.in_place_of) or None,
         "override": response.override or None,
+        "afterResetBy": response.after_reset_by,
     }
     return body | {key: value for key, value in optional.items() if value is not None}

@@ -35,10 +35,18 @@ from assent.domain.claude_settings import (
     named_tools,
 )
 from assent.domain.globs import glob_matches
+from assent.domain.pin_checkup import environment_findings, unpinned
 
 RISKY = ("Bash", "Edit", "Write", "NotebookEdit", "WebFetch", "mcp__server__tool")
 """What changes things or sends things out; the last one stands for the tools of all MCP servers."""
 _SOMETIMES = ("PowerShell", "MultiEdit")
+KNOWN = (
+    *RISKY, *_SOMETIMES, "AskUserQuestion", "Read", "Grep", "Glob", "LS", "LSP", "NotebookRead", "WebSearch", "Task",
+    "Agent", "TodoWrite", "BashOutput", "KillShell", "KillBash", "TaskOutput", "TaskStop", "Monitor", "Skill",
+    "SlashCommand", "ToolSearch", "EnterPlanMode", "ExitPlanMode", "EnterWorktree", "ListMcpResourcesTool",
+    "ReadMcpResourceTool", "StructuredOutput",
+)  # fmt: skip
+"""Tools of Claude Code that a matcher may be meant for."""
 _EDITS = frozenset({"Edit", "Write", "NotebookEdit", "MultiEdit"})
 _OURS = "mcp__assent__"
 _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
@@ -66,8 +74,13 @@ class Gates:
         return [tool for tool in RISKY if not (self.before(tool) or self.instead_of_dialog(tool))]
 
 
-def claude_findings(documents: Sequence[Document], machine: Machine) -> Iterator[Finding]:
-    """Yield what is to be said of the settings; the later of two documents has the last word."""
+def claude_findings(
+    documents: Sequence[Document], machine: Machine, *, asks_otherwise: bool = False
+) -> Iterator[Finding]:
+    """Yield what is to be said of the settings; the later of two documents has the last word.
+
+    `asks_otherwise`: an MCP server of Assent is set up, so that an agent may ask without a gate.
+    """
     yield from (unreadable(each) for each in documents if each.trouble)
     read = [each for each in documents if not each.trouble]
     for each in read:
@@ -82,10 +95,26 @@ def claude_findings(documents: Sequence[Document], machine: Machine) -> Iterator
         yield from _unseen(gates)
         yield from _modes(read, gates)
         yield from _rules(read, gates)
-    elif documents:
-        place = Place(documents[-1].path)
-        what = "Claude Code has settings here, but no gate of Assent among them: nobody is asked through Assent."
-        yield warning("no-gate", place, what, "Set one up with assent hook claude install.")
+        yield from environment_findings(read, gates.hooks)
+    else:
+        yield _no_gate(documents, machine, asks_otherwise=asks_otherwise)
+
+
+def _no_gate(documents: Sequence[Document], machine: Machine, *, asks_otherwise: bool) -> Finding:
+    todo = "Set one up with assent hook claude install."
+    place = Place(documents[-1].path if documents else machine.project)
+    what = "Claude Code has settings here, but no gate of Assent among them: nobody is asked through Assent."
+    if not documents:
+        what = "There are no settings of Claude Code here, so there is no gate: nobody is asked through Assent."
+    if asks_otherwise:
+        return warning("no-gate", place, f"{what} Only what the agent itself puts to the MCP server is asked.", todo)
+    return problem("no-gate", place, what, todo)
+
+
+def gate_hooks(documents: Sequence[Document]) -> list[Hook]:
+    """Return the gates that decide."""
+    found = [hook for each in documents if not each.trouble for hook in hooks(each)]
+    return [hook for hook in found if hook.is_gate and hook.event in DECIDING]
 
 
 def environment(documents: Sequence[Document], env: Mapping[str, str]) -> Mapping[str, str]:
@@ -186,6 +215,9 @@ def _matcher(hook: Hook, _: Machine) -> Iterator[Finding]:
     elif any(map(_is_server, named_tools(hook.matcher))):
         what = "A matcher without a pattern is compared with whole names: this one sees no tool of the MCP server."
         yield warning("hook-matcher", hook.place, what, "Write mcp__SERVER__.* for all tools of a server.")
+    elif "mcp__" not in hook.matcher and not any(map(hook.sees, KNOWN)):
+        what = "The matcher sees none of Claude Code's tools, so this gate is never asked; case matters."
+        yield problem("hook-matcher", hook.place, what, f'Write names such as {", ".join(RISKY[:3])}, or "*".')
 
 
 def _program(hook: Hook, machine: Machine) -> Iterator[Finding]:
@@ -221,6 +253,10 @@ def _variables(hook: Hook, machine: Machine) -> Iterator[Finding]:
             yield problem("hook-variable", place, what, f"Set {name} where Claude Code is started.")
 
 
+def _pins(hook: Hook, _: Machine) -> Iterator[Finding]:
+    return unpinned(hook)
+
+
 _CHECKS: tuple[Callable[[Hook, Machine], Iterator[Finding]], ...] = (
     _event,
     _on_failure,
@@ -232,6 +268,7 @@ _CHECKS: tuple[Callable[[Hook, Machine], Iterator[Finding]], ...] = (
     _matcher,
     _program,
     _http,
+    _pins,
 )
 
 

@@ -1,29 +1,25 @@
 """What Claude Code tells its hooks and hears from them: its JSON as a question, and the answer as its JSON."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
+from assent.domain.call_digests import CALL_DIGEST, tool_digest
 from assent.domain.canonical import Json, canonical, is_array, is_object
 from assent.domain.errors import InvalidRequest
+from assent.domain.headlines import headline, one_line
+from assent.domain.protected_paths import DIRECTORY, REAL_PATHS
 from assent.domain.tool_calls import ToolCall, Verdict, refused
 
 DOOR = "claude-code"
 ASK = "AskUserQuestion"
-TTL_SECONDS = 3600
+TTL_SECONDS = 24 * 3600
 """How long people have where nobody says; the client kills every hook in the end, so there is always a deadline."""
 LONGEST_TTL = 2_000_000
 """Its timers count milliseconds in 31 bits: one that is set to more fires at once."""
-LONGEST_QUESTION = 500
 SOMETHING_ELSE = "Something else"
-_SUBJECTS = {
-    "Bash": "command",
-    "Edit": "file_path",
-    "MultiEdit": "file_path",
-    "Write": "file_path",
-    "NotebookEdit": "notebook_path",
-    "WebFetch": "url",
-}
+ASKED_BY, PROMPT = "askedBy", "permission-prompt"
+"""Payload field and value of a question that the permission prompt asks."""
 
 
 class Event(StrEnum):
@@ -42,6 +38,8 @@ class Hook:
     directory: str
     tool_use_id: str | None = None
     """Names the call for good; a permission request has none."""
+    real_paths: Mapping[str, Json] = field(default_factory=dict[str, Json])
+    """Where the paths in the arguments lead, if the client resolved them."""
 
     @property
     def may_defer(self) -> bool:
@@ -96,18 +94,19 @@ def again(call: ToolCall, used: str) -> ToolCall:
 
 
 def _question(hook: Hook) -> str:
-    subject: Json = hook.arguments.get(_SUBJECTS[hook.tool]) if hook.tool in _SUBJECTS else None
-    return _line(f"{hook.tool}: {subject}") if isinstance(subject, str) and subject.strip() else ""
+    return headline(hook.tool, hook.arguments, directory=hook.directory)
 
 
-def _line(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= LONGEST_QUESTION else f"{line[: LONGEST_QUESTION - 1]}…"
+def left_to_prompt(hook: Hook, payload: Mapping[str, Json]) -> bool:
+    """Whether a question is the permission prompt's about the same dialog, which then answers it alone."""
+    same = payload.get(CALL_DIGEST) == tool_digest(hook.tool, hook.arguments)
+    return hook.event is Event.PERMISSION_REQUEST and payload.get(ASKED_BY) == PROMPT and same
 
 
 def shown(hook: Hook) -> dict[str, Json]:
-    """Return what is shown beside the call: where it would run."""
-    return {"directory": hook.directory}
+    """Return what is shown beside the call: where it would run, and where its paths lead."""
+    where: dict[str, Json] = {DIRECTORY: hook.directory} if hook.directory else {}
+    return where | ({REAL_PATHS: dict(hook.real_paths)} if hook.real_paths else {})
 
 
 def same_question(payload: Mapping[str, Json], other: Mapping[str, Json]) -> bool:
@@ -146,7 +145,7 @@ def _choice(given: Json, pointer: str) -> Choice:
 
 
 def _asked(arguments: Mapping[str, Json]) -> str:
-    return _line(" ".join(each.question for each in choices(arguments)))
+    return one_line(" ".join(each.question for each in choices(arguments)))
 
 
 def terms_of(hook: Hook) -> dict[str, Json]:

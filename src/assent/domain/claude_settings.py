@@ -99,8 +99,12 @@ class Hook:
     @property
     def ttl(self) -> int:
         """How many seconds people have."""
-        said = parse_qs(split(self.url).query).get("ttl", []) if self.is_http else _options(self.words, "--ttl")
+        said = parse_qs(split(self.url).query).get("ttl", []) if self.is_http else options(self.words, "--ttl")
         return (whole_number(said[-1]) if said else None) or TTL_SECONDS
+
+    def pins(self, option: str) -> list[str]:
+        """Return the values that a command is given for an option."""
+        return options(self.words, f"--{option}")
 
     @property
     def is_gate(self) -> bool:
@@ -153,7 +157,7 @@ def _last_command(words: Sequence[str]) -> list[str]:
     return [word for word in command if word not in _OF_SHELL and not _ASSIGNMENT.match(word)]
 
 
-def _options(words: Sequence[str], name: str) -> list[str]:
+def options(words: Sequence[str], name: str) -> list[str]:
     spread = [part for word in words for part in (word.split("=", 1) if word.startswith(f"{name}=") else [word])]
     return [value for option, value in itertools.pairwise(spread) if option == name]
 

@@ -9,10 +9,13 @@ from typing import Any
 
 from assent.domain.canonical import Json, content_digest, sha256
 from assent.domain.errors import InvalidRequest, TooLarge
+from assent.domain.fields import misspelled
 from assent.domain.gates import slug
 from assent.domain.strategies import NEEDS_EXPERTS
 from assent.domain.terms import check_form
 
+MAX_BODY = 1024 * 1024
+"""Bytes of a breakpoint without its files, over HTTP and in runs."""
 MAX_FILE = 10 * 1024 * 1024
 MAX_FILES = 50 * 1024 * 1024
 _BETWEEN_WORDS = re.compile(r"[\W_]+")
@@ -45,6 +48,8 @@ class Draft:
     ttl_seconds: int | None
     callback_url: str | None
     files: tuple[FileDraft, ...]
+    warnings: tuple[str, ...] = ()
+    """About payload keys that look like misspelled fields."""
 
     def digest(self, project: str) -> str:
         return content_digest(
@@ -77,6 +82,7 @@ def words(text: str) -> str:
 def draft(body: Mapping[str, Any]) -> Draft:
     """Read a checked request body; refuse what contradicts itself."""
     payload: dict[str, Any] = dict(body["payload"])
+    warnings = misspelled(payload)
     context: dict[str, Any] = dict(payload.get("context") or {})
     title = _one_of("title", body.get("title"), payload.get("title"), "/payload/title")
     run_id = _one_of("runId", body.get("runId"), context.get("runId"), "/payload/context/runId")
@@ -109,6 +115,7 @@ def draft(body: Mapping[str, Any]) -> Draft:
         ttl_seconds=body.get("ttlSeconds"),
         callback_url=body.get("callbackUrl"),
         files=files,
+        warnings=warnings,
     )
 
 

@@ -1,25 +1,33 @@
-"""Lengths of time as people write them: 30m, 2h, 1d, 1h30m."""
+"""Lengths of time as people write them: 500ms, 30s, 30m, 2h, 1d, 1h30m."""
 
+import math
 import re
 
-UNITS = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
-_TEXT = re.compile(r"(?:(\d{1,6})d)?(?:(\d{1,6})h)?(?:(\d{1,6})m)?(?:(\d{1,9})s)?", re.ASCII)
+UNITS = {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1_000, "ms": 1}
+_TEXT = re.compile(r"(?:(\d{1,6})d)?(?:(\d{1,6})h)?(?:(\d{1,6})m)?(?:(\d{1,9})s)?(?:(\d{1,9})ms)?", re.ASCII)
 
 
-def seconds(text: str) -> int:
-    """Read a duration; raises ValueError."""
+def seconds(text: str) -> float:
+    """Read a duration; a whole number where it has no milliseconds. Raises ValueError."""
     found = _TEXT.fullmatch(text)
     if not text or found is None:
-        msg = "must be a length of time such as 30m, 2h or 1d"
+        msg = "must be a length of time such as 500ms, 30s, 30m, 2h or 1d"
         raise ValueError(msg)
-    return sum(int(number or 0) * size for number, size in zip(found.groups(), UNITS.values(), strict=True))
+    length = sum(int(number or 0) * size for number, size in zip(found.groups(), UNITS.values(), strict=True))
+    return length / 1_000 if length % 1_000 else length // 1_000
 
 
-def duration(length: int) -> str:
+def whole_seconds(text: str) -> int:
+    """Read a duration where a part of a second makes no difference; rounds up. Raises ValueError."""
+    return math.ceil(seconds(text))
+
+
+def duration(length: float) -> str:
     """Write seconds the way they are read."""
+    left = round(length * 1_000)
     parts: list[str] = []
     for unit, size in UNITS.items():
-        count, length = divmod(length, size)
+        count, left = divmod(left, size)
         if count:
             parts.append(f"{count}{unit}")
     return "".join(parts) or "0s"

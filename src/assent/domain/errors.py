@@ -11,7 +11,9 @@ AssentError
 │   ├── SeatTaken              the group has been answered for
 │   ├── AnswerStands           too late to take an answer back
 │   ├── TicketRequired         it needs a ticket before it can be approved
+│   ├── RejectionPending       another reviewer is rejecting it
 │   ├── AlreadyClaimed         somebody else has put their name on it
+│   ├── ProjectRemoved         the project was removed; it can only be read
 │   ├── NoReceipt              only approvals have one, while their content is kept
 │   ├── ReceiptExpired         too old to act on
 │   └── ReceiptUsed            a receipt is good for one time
@@ -101,9 +103,19 @@ class AlreadyClaimed(Conflict):
     title = "Somebody else has claimed this"
 
 
+class ProjectRemoved(Conflict):
+    code = "project_removed"
+    title = "This project was removed"
+
+
 class TicketRequired(Conflict):
     code = "ticket_required"
     title = "This needs a ticket before it can be approved"
+
+
+class RejectionPending(Conflict):
+    code = "rejection_pending"
+    title = "Another reviewer is rejecting this"
 
 
 class NoReceipt(Conflict):

@@ -2,17 +2,21 @@
 
 A value that is not given, or is of another kind than it is compared with, makes its predicate unknown. NOT leaves
 unknown as it is; AND and OR are sure only where the unknown could not change them.
+
+Rules that stop an agent are read loosely: there the reading that matches wins, so that neither the type of a value nor
+its spelling gets around a rule. A predicate is loosened only where that makes more match; under NOT it stays exact.
 """
 
 import math
 import operator
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final, TypeAlias
 
 from assent.domain.canonical import Json, is_array, is_object
+from assent.domain.folding import is_uncertain, readings, spellings
 from assent.domain.globs import Glob
 
 Truth: TypeAlias = bool | None
@@ -20,6 +24,8 @@ Truth: TypeAlias = bool | None
 Value: TypeAlias = str | int | float | bool | None
 """What stands in a pattern, and None is its `null`."""
 Test: TypeAlias = Callable[[Json], Truth]
+MAX_ELEMENTS = 10_000
+"""A longer list is unknown to a loose test; reading each of its elements would take too long."""
 
 
 class Kind(StrEnum):
@@ -53,6 +59,8 @@ class Subject:
 
     name: str
     values: Mapping[str, Json]
+    claimed: frozenset[str] = frozenset()
+    """Attributes that the agent only claims: unknown to what would approve, taken at their word by what would stop."""
 
 
 class Missing:
@@ -70,6 +78,14 @@ class Expression(ABC):
 
     @abstractmethod
     def holds(self, subject: Subject) -> Truth: ...
+
+    @abstractmethod
+    def holds_loosely(self, subject: Subject) -> Truth:
+        """Answer at least as often yes or unknown as the exact reading does."""
+
+    @abstractmethod
+    def holds_tightly(self, subject: Subject) -> Truth:
+        """Answer at least as often no or unknown: what stands under a NOT that is read loosely."""
 
     @abstractmethod
     def predicates(self) -> Iterator["Predicate"]: ...
@@ -94,6 +110,8 @@ class Predicate(Expression):
     literals: tuple[Literal, ...]
     attribute: Attribute = field(compare=False, repr=False)
     test: Test = field(compare=False, repr=False)
+    loose: Test = field(compare=False, repr=False)
+    """Of `!=`, the loose test for equality."""
 
     def __str__(self) -> str:
         path = ".".join(self.path)
@@ -117,7 +135,23 @@ class Predicate(Expression):
         return value
 
     def holds(self, subject: Subject) -> Truth:
+        return None if self.path[0] in subject.claimed else self._exactly(self.actual(subject))
+
+    def holds_loosely(self, subject: Subject) -> Truth:
         actual = self.actual(subject)
+        exactly = self._exactly(actual)
+        if exactly or actual is MISSING or self.operator in {"exists", "!="}:
+            return exactly
+        return any_of((exactly, self.loose(actual)))
+
+    def holds_tightly(self, subject: Subject) -> Truth:
+        actual = self.actual(subject)
+        exactly = self._exactly(actual)
+        if self.operator != "!=" or actual is MISSING:
+            return exactly
+        return all_of((exactly, inverse(self.loose(actual))))
+
+    def _exactly(self, actual: Json) -> Truth:
         if self.operator == "exists":
             return bool(actual) if self.attribute.kind is Kind.LIST else actual is not MISSING
         return None if actual is MISSING else self.test(actual)
@@ -136,6 +170,12 @@ class Not(Expression):
     def holds(self, subject: Subject) -> Truth:
         return inverse(self.operand.holds(subject))
 
+    def holds_loosely(self, subject: Subject) -> Truth:
+        return inverse(self.operand.holds_tightly(subject))
+
+    def holds_tightly(self, subject: Subject) -> Truth:
+        return inverse(self.operand.holds_loosely(subject))
+
     def predicates(self) -> Iterator[Predicate]:
         return self.operand.predicates()
 
@@ -149,6 +189,12 @@ class And(Expression):
 
     def holds(self, subject: Subject) -> Truth:
         return all_of(each.holds(subject) for each in self.operands)
+
+    def holds_loosely(self, subject: Subject) -> Truth:
+        return all_of(each.holds_loosely(subject) for each in self.operands)
+
+    def holds_tightly(self, subject: Subject) -> Truth:
+        return all_of(each.holds_tightly(subject) for each in self.operands)
 
     def predicates(self) -> Iterator[Predicate]:
         for each in self.operands:
@@ -164,6 +210,12 @@ class Or(Expression):
 
     def holds(self, subject: Subject) -> Truth:
         return any_of(each.holds(subject) for each in self.operands)
+
+    def holds_loosely(self, subject: Subject) -> Truth:
+        return any_of(each.holds_loosely(subject) for each in self.operands)
+
+    def holds_tightly(self, subject: Subject) -> Truth:
+        return any_of(each.holds_tightly(subject) for each in self.operands)
 
     def predicates(self) -> Iterator[Predicate]:
         for each in self.operands:
@@ -201,11 +253,13 @@ def all_of(truths: Iterable[Truth]) -> Truth:
 
 def predicate(path: tuple[str, ...], name: str, values: tuple[Value, ...], attribute: Attribute) -> Predicate:
     """Build a predicate that has been checked against its attribute."""
-    return Predicate(path, name, tuple(map(Literal.of, values)), attribute, _test(name, values, attribute))
+    literals = tuple(map(Literal.of, values))
+    test, loose = _test(_TESTS, name, values, attribute), _test(_LOOSE_TESTS, name, values, attribute)
+    return Predicate(path, name, literals, attribute, test, loose)
 
 
-def _test(name: str, values: tuple[Value, ...], attribute: Attribute) -> Test:
-    tests = [_TESTS[name](value, attribute) for value in values]
+def _test(builders: "Builders", name: str, values: tuple[Value, ...], attribute: Attribute) -> Test:
+    tests = [builders[name](value, attribute) for value in values]
     return tests[0] if len(tests) == 1 else lambda actual: any_of(test(actual) for test in tests)
 
 
@@ -277,7 +331,8 @@ def _alike(actual: Json, value: Value) -> bool:
     return isinstance(actual, int | float) and isinstance(value, int | float)
 
 
-_TESTS: Mapping[str, Callable[[Value, Attribute], Test]] = {
+Builders: TypeAlias = Mapping[str, Callable[[Value, Attribute], Test]]
+_TESTS: Builders = {
     "=": _equality,
     "in": _equality,
     "!=": _inequality,
@@ -289,6 +344,90 @@ _TESTS: Mapping[str, Callable[[Value, Attribute], Test]] = {
     "startswith": _beginning,
     "endswith": _ending,
     "matches": _matching,
+}
+
+
+def _loosely(compare: Callable[[str, str], bool]) -> Callable[[Value, Attribute], Test]:
+    """Compare in any spelling: a text as it is, a list by each of its elements and by all of them in a row."""
+
+    def build(value: Value, attribute: Attribute) -> Test:
+        if not isinstance(value, str):
+            return _nothing_known
+        wanted = [each for (each,) in spellings((value,))]
+
+        def one(text: str) -> bool:
+            return any(compare(reading, each) for reading in readings(text) for each in wanted)
+
+        return _per_member(one) if attribute.kind is Kind.LIST else _per_element(one)
+
+    return build
+
+
+def _loose_containment(value: Value, attribute: Attribute) -> Test:
+    """Whether a name is among the tags is equality; in a payload, text and list elements have parts."""
+    compare = operator.eq if attribute.kind is Kind.LIST else operator.contains
+    return _loosely(compare)(value, attribute)
+
+
+def _loose_matching(value: Value, attribute: Attribute) -> Test:
+    one = Glob.of(str(value)).matches_loosely
+    return _per_member(one) if attribute.kind is Kind.LIST else _per_element(one)
+
+
+def _loose_order(compare: Callable[[Any, Any], bool]) -> Callable[[Value, Attribute], Test]:
+    def build(value: Value, attribute: Attribute) -> Test:
+        return _nothing_known if attribute.ranked else _loosely(compare)(value, attribute)
+
+    return build
+
+
+def _per_member(one: Callable[[str], bool]) -> Test:
+    return lambda actual: any_of(_read(one, each) if isinstance(each, str) else None for each in actual)
+
+
+def _read(one: Callable[[str], bool], text: str) -> Truth:
+    return one(text) or (None if is_uncertain(text) else False)
+
+
+def _per_element(one: Callable[[str], bool]) -> Test:
+    def test(actual: Json) -> Truth:
+        if isinstance(actual, str):
+            return _read(one, actual)
+        if not is_array(actual) or not actual:
+            return None
+        in_a_row = list(_texts(actual))
+        if len(in_a_row) > MAX_ELEMENTS:
+            return None
+        return any_of((_read(one, " ".join(in_a_row)), *map(test, actual)))
+
+    return test
+
+
+def _texts(values: Sequence[Json]) -> Iterator[str]:
+    for each in values:
+        if isinstance(each, str):
+            yield each
+        elif is_array(each):
+            yield from _texts(each)
+
+
+def _nothing_known(actual: Json) -> Truth:
+    """A number, flag or null has one spelling; whether an empty list has it is unknown."""
+    return None if is_array(actual) and not actual else False
+
+
+_LOOSE_TESTS: Builders = {
+    "=": _loosely(operator.eq),
+    "in": _loosely(operator.eq),
+    "!=": _loosely(operator.eq),
+    "<": _loose_order(operator.lt),
+    "<=": _loose_order(operator.le),
+    ">": _loose_order(operator.gt),
+    ">=": _loose_order(operator.ge),
+    "contains": _loose_containment,
+    "startswith": _loosely(str.startswith),
+    "endswith": _loosely(str.endswith),
+    "matches": _loose_matching,
 }
 
 

@@ -2,6 +2,9 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+
+from assent.domain.folding import readings, spellings
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +24,21 @@ class Glob:
 
     def matches(self, text: str) -> bool:
         return _matches(self.pieces, text)
+
+    def matches_loosely(self, text: str) -> bool:
+        """Match as a never rule does: in any case, spelling and kind of blank."""
+        return self.matches(text) or any(
+            each.matches(reading) for each in self.loosened() for reading in readings(text)
+        )
+
+    def loosened(self) -> tuple["Glob", ...]:
+        """Return the globs over folded text; one of them matches wherever this glob can be read to match."""
+        return _loosened(self)
+
+
+@lru_cache(maxsize=4096)
+def _loosened(glob: Glob) -> tuple[Glob, ...]:
+    return tuple(Glob("*".join(pieces), pieces) for pieces in spellings(glob.pieces))
 
 
 def glob_matches(pattern: str, text: str) -> bool:

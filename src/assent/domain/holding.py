@@ -1,4 +1,4 @@
-"""The undo window: an answer given on a page counts only some seconds later, and can be taken back until then."""
+"""The undo window: an answer given on a page takes effect some seconds later, and can be undone until then."""
 
 from dataclasses import dataclass
 
@@ -6,12 +6,12 @@ from assent.domain.instants import SECOND
 from assent.domain.terms import Answer
 
 MARGIN = 2 * SECOND
-"""So long before the deadline a window ends at the latest: whoever gives the answer then may be a little late."""
+"""A window ends this long before the deadline, because the node that sends the answer may be a little late."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldAnswer:
-    """An answer that was checked, and is given when it is due, unless its person takes it back."""
+    """An answer that passed every check and takes effect when it is due, unless its person undoes it."""
 
     breakpoint_id: str
     person_id: str
@@ -24,7 +24,30 @@ class HeldAnswer:
     created_at: int
 
 
+@dataclass(frozen=True, slots=True)
+class PendingAnswer:
+    """What reviewers see of an answer in its undo window."""
+
+    person: str
+    approved: bool
+    due_at: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnsentAnswer:
+    """An answer that never took effect, and why; its person sees it until they dismiss it."""
+
+    id: str
+    breakpoint_id: str
+    person_id: str
+    project: str
+    approved: bool
+    comment: str | None
+    why: str
+    at: int
+
+
 def window_end(now: int, *, seconds: int, deadline: int) -> int | None:
-    """Return until when an answer can be taken back, or None when there is no time for that."""
+    """Return when the undo window of an answer given now ends, or None if there is no time for one."""
     end = min(now + seconds * SECOND, deadline - MARGIN)
     return end if end > now else None

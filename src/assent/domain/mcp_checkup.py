@@ -21,12 +21,13 @@ from assent.domain.checkup import (
     number,
     problem,
     same_host,
+    split,
     texts,
     unreadable,
     warning,
     whole_number,
 )
-from assent.domain.claude_settings import is_command
+from assent.domain.claude_settings import is_command, options
 
 SLICE_MS = 60_000
 """A tool waits 50 seconds at most before it answers; less than this leaves it no room."""
@@ -87,6 +88,11 @@ def mcp_findings(documents: Sequence[Document], settings: Sequence[Document], ma
         yield from _timeouts(settings, machine)
 
 
+def asks_over_mcp(documents: Sequence[Document], machine: Machine) -> bool:
+    """Return whether an agent can ask through an MCP server of ours."""
+    return any(server.is_ours for each in documents if not each.trouble for server in servers(each, machine.project))
+
+
 def mcp_accesses(documents: Sequence[Document], machine: Machine) -> Iterator[Access]:
     """Yield each token that an agent is given for our MCP server."""
     for server in (server for each in documents for server in servers(each, machine.project)):
@@ -116,13 +122,24 @@ def _token(server: Server, machine: Machine) -> str:
 
 
 def _server_findings(server: Server, machine: Machine) -> Iterator[Finding]:
-    found = [*_start(server, machine), *_own_timeout(server)]
+    found = [*_start(server, machine), *_own_timeout(server), *_elsewhere(server, machine)]
     if not _token(server, machine):
         what = "The MCP server has no token here, so it can ask nobody."
         found.append(problem("mcp-token", server.place, what, f"Set {TOKEN} in its env to an agent's token."))
     yield from found
     if not found:
         yield fine("mcp", server.place, "The MCP server has a token and time enough.")
+
+
+def _elsewhere(server: Server, machine: Machine) -> Iterator[Finding]:
+    """Say where a configuration sends the questions and the token, if that is not the server of this machine."""
+    named = filled_in(server.env.get(URL, ""), machine.env)
+    address = (options(server.words, "--url") or [named])[-1] or server.url
+    if address and machine.server and not same_host(address, machine.server):
+        what = f"This configuration sends questions and the token to {split(address).netloc[:60]}, and believes its"
+        what += f" answers; the server of this machine is {split(machine.server).netloc[:60]}."
+        todo = f"Take it out unless it is meant so; run assent doctor with {URL} set to that server to try it."
+        yield warning("mcp-url", server.place, what, todo)
 
 
 def _start(server: Server, machine: Machine) -> Iterator[Finding]:

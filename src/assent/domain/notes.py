@@ -1,7 +1,7 @@
 """What a message to people is made of, before any channel has given it a form."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from assent.domain.breakpoint import Breakpoint, Event
@@ -29,6 +29,8 @@ class Addressee:
     email: str | None = None
     identity: str | None = None
     """The person as the channel knows them, once they have linked the two: `T01:U02` in Slack."""
+    zone: str | None = None
+    """The time zone of the person's preferences; None for UTC."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +53,8 @@ class Note:
     """What the first message to this addressee about this breakpoint left as its trace."""
     at: int = 0
     """When this attempt was begun, in microseconds."""
+    digest: "Digest | None" = None
+    """The digest that told of it, as it stands now; only for what closes an item of one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +64,7 @@ class Digest:
     id: str
     to: Addressee
     waiting: tuple[Breakpoint, ...]
-    """The first of what waits for an answer."""
+    """The first of what waits for an answer; of a digest that is told again, some may have ended."""
     total: int
     """How many wait in all, those above included."""
     ended: int
@@ -68,5 +72,19 @@ class Digest:
     inbox_url: str
     urls: Mapping[str, str]
     """The Review link of each that is named."""
+    deliveries: Mapping[str, str] = field(default_factory=dict[str, str])
+    """The delivery of each that is named: an answer to an item names it."""
     attempt: int = 1
     at: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notice:
+    """A message about a person's own account; it asks nothing and belongs to no breakpoint."""
+
+    id: str
+    to: Addressee
+    title: str
+    text: str
+    link: str
+    link_label: str

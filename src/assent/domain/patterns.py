@@ -17,7 +17,6 @@ from assent.domain.expressions import (
     Predicate,
     Subject,
     Truth,
-    inverse,
 )
 from assent.domain.globs import Glob
 from assent.domain.grammar import MAX_LENGTH, read
@@ -57,12 +56,15 @@ class Finding:
     part: str
     actual: Json
     held: Truth
+    claimed: bool = False
 
     @property
     def note(self) -> str:
         """Say why it is unknown; empty where it is not."""
         if self.held is not None:
             return ""
+        if self.claimed:
+            return "only claimed by the agent"
         return "not given" if self.actual is MISSING else "of another kind"
 
 
@@ -74,9 +76,10 @@ class Part:
     predicate: Predicate
     denied: bool
 
-    def met(self, subject: Subject) -> Finding:
-        held = self.predicate.holds(subject)
-        return Finding(self.text, self.predicate.actual(subject), inverse(held) if self.denied else held)
+    def met(self, subject: Subject, *, loose: bool = False) -> Finding:
+        asked: Expression = Not(self.predicate) if self.denied else self.predicate
+        claimed = not loose and self.predicate.path[0] in subject.claimed
+        return Finding(self.text, self.predicate.actual(subject), _truth(asked, subject, loose=loose), claimed)
 
 
 def parse(text: str, attributes: Attributes = BREAKPOINT_ATTRIBUTES) -> Pattern:
@@ -85,20 +88,28 @@ def parse(text: str, attributes: Attributes = BREAKPOINT_ATTRIBUTES) -> Pattern:
     return Pattern(Glob.of(glob), expression, text.strip())
 
 
-def match(pattern: Pattern, subject: Subject) -> Truth:
-    """Return whether it matches; None is unknown, which for an approval means no and for a refusal yes."""
-    if not pattern.glob.matches(subject.name):
+def match(pattern: Pattern, subject: Subject, *, loose: bool = False) -> Truth:
+    """Return whether it matches; None is unknown, which for an approval means no and for a refusal yes.
+
+    Rules that approve, routes and triggers are read exactly; everything that stops an agent is read `loose`.
+    """
+    if not (pattern.glob.matches_loosely if loose else pattern.glob.matches)(subject.name):
         return False
-    return True if pattern.expression is None else pattern.expression.holds(subject)
+    return True if pattern.expression is None else _truth(pattern.expression, subject, loose=loose)
 
 
-def explain(pattern: Pattern, subject: Subject) -> list[Finding]:
+def explain(pattern: Pattern, subject: Subject, *, loose: bool = False) -> list[Finding]:
     """Return what each part met: the glob first, then every predicate, also where it did not matter.
 
     One that is denied is told with its NOT, so that what is said to hold speaks for the whole.
     """
-    found = [Finding(pattern.glob.text, subject.name, pattern.glob.matches(subject.name))]
-    return found + [each.met(subject) for each in parts(pattern)]
+    fits = (pattern.glob.matches_loosely if loose else pattern.glob.matches)(subject.name)
+    found = [Finding(pattern.glob.text, subject.name, fits)]
+    return found + [each.met(subject, loose=loose) for each in parts(pattern)]
+
+
+def _truth(expression: Expression, subject: Subject, *, loose: bool) -> Truth:
+    return expression.holds_loosely(subject) if loose else expression.holds(subject)
 
 
 def parts(pattern: Pattern) -> list[Part]:

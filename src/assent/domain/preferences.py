@@ -43,6 +43,11 @@ class Preferences:
     quiet: QuietHours | None = None
     away: Away | None = None
 
+    @property
+    def zone(self) -> str | None:
+        """The time zone in which they read times, where they gave one."""
+        return self.quiet.zone if self.quiet else None
+
 
 NONE = Preferences()
 

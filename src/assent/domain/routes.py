@@ -79,6 +79,12 @@ def chosen(routes: Sequence[Route], asked: Breakpoint) -> Route | None:
     return next((each for each in routes if _fits(each.pattern, subject)), None)
 
 
+def timeout_for(routes: Sequence[Route], subject: Subject) -> Timeout | None:
+    """Return the timeout of the first route that matches; it sets the deadline where the agent set none."""
+    route = next((each for each in routes if _fits(each.pattern, subject)), None)
+    return route.timeout if route is not None else None
+
+
 def _fits(pattern: str, subject: Subject) -> bool:
     try:
         return match(parse(pattern), subject) is True

@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import TypeVar
 
 from assent.domain.canonical import Json, is_array, is_object, pointer_step
-from assent.domain.durations import duration, seconds
+from assent.domain.durations import duration, whole_seconds
 from assent.domain.errors import InvalidRequest
 from assent.domain.patterns import parse
 from assent.domain.routes import EXPERTS, GROUP, PERSON, Escalation, Route, Timeout
@@ -152,7 +152,7 @@ def _target(given: Json, pointer: str) -> str:
 
 def _length(given: Json, pointer: str) -> int:
     try:
-        length = seconds(given if isinstance(given, str) else "")
+        length = whole_seconds(given if isinstance(given, str) else "")
     except ValueError as error:
         raise InvalidRequest.at(pointer, str(error)) from error
     if not 1 <= length <= LONGEST:

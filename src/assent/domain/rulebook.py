@@ -5,10 +5,12 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import takewhile
+from typing import TypeAlias
 
 from assent.domain.canonical import GENESIS
 from assent.domain.errors import InvalidRequest, PatternError
 from assent.domain.expressions import Subject, Truth
+from assent.domain.folding import readings
 from assent.domain.globs import Glob
 from assent.domain.instants import from_iso, iso
 from assent.domain.patterns import Pattern, parse
@@ -109,44 +111,54 @@ class Compiled:
     live: bool
 
     def holds(self, subject: Subject) -> Truth:
-        if self.pattern is None:
-            return None
-        return True if self.pattern.expression is None else self.pattern.expression.holds(subject)
+        """Answer for a subject whose name the glob fits; what stops is read loosely."""
+        expression = self.pattern.expression if self.pattern else None
+        if expression is None:
+            return True if self.pattern else None
+        return expression.holds_loosely(subject) if self.stops else expression.holds(subject)
+
+
+Placed: TypeAlias = tuple[Glob, Compiled]
+"""A rule under a glob that finds it."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Index:
     """Rules by a piece of text that every name they fit has: a name asks for its own pieces, not for each rule."""
 
-    exact: Mapping[str, Sequence[Compiled]]
-    heads: Mapping[str, Sequence[Compiled]]
-    tails: Mapping[str, Sequence[Compiled]]
-    inside: Mapping[str, Sequence[Compiled]]
-    anywhere: Sequence[Compiled]
+    exact: Mapping[str, Sequence[Placed]]
+    heads: Mapping[str, Sequence[Placed]]
+    tails: Mapping[str, Sequence[Placed]]
+    inside: Mapping[str, Sequence[Placed]]
+    anywhere: Sequence[Placed]
     head_lengths: tuple[int, ...]
     tail_lengths: tuple[int, ...]
 
     @classmethod
-    def of(cls, rules: Sequence[Compiled]) -> "_Index":
-        parts: tuple[dict[str, list[Compiled]], ...] = ({}, {}, {}, {})
+    def of(cls, rules: Sequence[Placed]) -> "_Index":
+        parts: tuple[dict[str, list[Placed]], ...] = ({}, {}, {}, {})
         exact, heads, tails, inside = parts
-        common = Counter(gram for each in rules for gram in _grams(each.glob.pieces))
+        common = Counter(gram for glob, _ in rules for gram in _grams(glob.pieces))
         for each in rules:
-            head, tail = each.glob.pieces[0], each.glob.pieces[-1]
-            if each.glob.literal:
+            pieces = each[0].pieces
+            head, tail = pieces[0], pieces[-1]
+            if each[0].literal:
                 exact.setdefault(head, []).append(each)
             elif head:
                 heads.setdefault(head, []).append(each)
             elif tail:
                 tails.setdefault(tail, []).append(each)
             else:
-                rarest = min(_grams(each.glob.pieces), key=lambda gram: (common[gram], gram), default="")
+                rarest = min(_grams(pieces), key=lambda gram: (common[gram], gram), default="")
                 inside.setdefault(rarest, []).append(each)
         anywhere = inside.pop("", [])
         lengths = (tuple(sorted(set(map(len, part)))) for part in (heads, tails))
         return cls(exact, heads, tails, inside, anywhere, *lengths)
 
-    def candidates(self, name: str) -> Iterator[Compiled]:
+    def fitting(self, name: str) -> Iterator[Compiled]:
+        return (rule for glob, rule in self.candidates(name) if glob.matches(name))
+
+    def candidates(self, name: str) -> Iterator[Placed]:
         yield from self.exact.get(name, ())
         for length in takewhile(len(name).__ge__, self.head_lengths):
             yield from self.heads.get(name[:length], ())
@@ -169,6 +181,10 @@ class Rulebook:
     always_break_on: frozenset[str]
     patterns: Mapping[str, Pattern] = field(repr=False)
     index: _Index = field(repr=False)
+    loose_index: _Index = field(repr=False)
+    """The rules that stop, under their folded globs."""
+    breaking_readings: frozenset[str] = field(repr=False)
+    """The tags of always_break_on in every folded spelling."""
 
     @classmethod
     def of(
@@ -180,12 +196,21 @@ class Rulebook:
         patterns: dict[str, Pattern] = {rule.pattern: known[rule.pattern] for rule in ordered if rule.pattern in known}
         faults: list[Fault] = []
         compiled = [each for n, rule in enumerate(ordered) if (each := _compiled(n, rule, patterns, faults))]
-        return cls(tuple(faults), frozenset(always_break_on), patterns, _Index.of(compiled))
+        exact = _Index.of([(each.glob, each) for each in compiled])
+        loose = _Index.of([(glob, each) for each in compiled if each.stops for glob in each.glob.loosened()])
+        breaking = frozenset(reading for tag in always_break_on for reading in readings(tag))
+        return cls(tuple(faults), frozenset(always_break_on), patterns, exact, loose, breaking)
 
     def fitting(self, name: str, now: int) -> list[Compiled]:
-        """Return the rules in force whose glob matches the name, in their order."""
-        found = [each for each in self.index.candidates(name) if each.glob.matches(name) and each.rule.in_force(now)]
-        return sorted(found, key=lambda each: each.place)
+        """Return the rules in force whose glob fits the name, in their order; that of a rule that stops, loosely."""
+        found = {each.place: each for each in self.index.fitting(name)}
+        for reading in readings(name):
+            found.update((each.place, each) for each in self.loose_index.fitting(reading))
+        return [found[place] for place in sorted(found) if found[place].rule.in_force(now)]
+
+    def breaks_on(self, tag: str) -> bool:
+        """Return whether the project always asks a person about this tag, however it is spelled."""
+        return tag in self.always_break_on or not self.breaking_readings.isdisjoint(readings(tag))
 
 
 def _compiled(place: int, rule: Rule, patterns: dict[str, Pattern], faults: list[Fault]) -> Compiled | None:

@@ -1,7 +1,7 @@
 """Auto-approval: which rule, tag or count speaks first, and the recommendation with its reason.
 
-never-auto-approve rule > alwaysBreakOn tag, hardStop, high risk and open questions > auto-approve rule >
-autoApproveAfterN > prompt.
+never-auto-approve rule > alwaysBreakOn tag, hardStop, high risk, open questions and files that configure gates >
+auto-approve rule > autoApproveAfterN > prompt.
 What cannot be known counts against an approval: an unknown never rule matches, an unknown auto rule does not.
 """
 
@@ -10,10 +10,14 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol
 
+from assent.domain.call_digests import CALL_DIGEST, call_digest
 from assent.domain.canonical import Json, is_array, is_object
+from assent.domain.errors import InvalidRequest
+from assent.domain.exact_calls import exact_call
 from assent.domain.expressions import MISSING, Literal, Subject, Truth, listed
 from assent.domain.grammar import MAX_LENGTH, QUOTES, sayable
 from assent.domain.patterns import Finding, explain
+from assent.domain.protected_paths import protected
 from assent.domain.rulebook import Compiled, Rule, Rulebook
 
 _LETTERS, _ELEMENTS = 200, 20
@@ -27,12 +31,15 @@ class Source(StrEnum):
     HARD_STOP = "hardStop"
     RISK = "risk"
     QUESTIONS = "questions"
+    PROTECTED = "protected-path"
     AUTO = "auto-approve"
     AFTER_N = "autoApproveAfterN"
     PROMPT = "prompt"
 
 
-STOPS = frozenset({Source.NEVER, Source.ALWAYS_BREAK_ON, Source.HARD_STOP, Source.RISK, Source.QUESTIONS})
+STOPS = frozenset(
+    {Source.NEVER, Source.ALWAYS_BREAK_ON, Source.HARD_STOP, Source.RISK, Source.QUESTIONS, Source.PROTECTED}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +78,9 @@ class Step:
     def findings(self) -> list[Finding]:
         """Return what each part of the rule's pattern met."""
         pattern = self.compiled.pattern if self.compiled else None
-        return [] if pattern is None or self.subject is None else explain(pattern, self.subject)
+        if pattern is None or self.subject is None:
+            return []
+        return explain(pattern, self.subject, loose=self.source is Source.NEVER)
 
     def body(self) -> dict[str, Json]:
         body: dict[str, Json] = {"source": self.source.value, "reason": self.said, "held": self.held}
@@ -115,10 +124,23 @@ class Recommendation:
     consecutive_approvals: int
     trace: tuple[Step, ...]
     shadow_matches: tuple[ShadowMatch, ...]
+    agent_id_claimed: bool = False
+    counts_as: str | None = None
+    """What approvals must have in common with it to count for it."""
+    counted: tuple[str, ...] = ()
+    """The approvals that were counted, where they decided."""
+    differed: tuple[str, ...] = ()
+    """The fields in which it differs from them."""
 
     @property
     def matched_rule(self) -> str | None:
         return self.matched.id if self.matched else None
+
+    def why(self) -> dict[str, Json]:
+        """Return what the event of a release says beside the decision: the approvals it rests on."""
+        if self.source is not Source.AFTER_N:
+            return {}
+        return {"countedApprovals": list(self.counted), "differed": list(self.differed)}
 
     def body(self) -> dict[str, Json]:
         """Return it as a breakpoint carries it: `autoApproval`."""
@@ -166,6 +188,7 @@ def recommend(  # noqa: PLR0913  # everything that has a say
         consecutive_approvals=consecutive,
         trace=tuple(trace),
         shadow_matches=tuple(_shadows(fitting, subject, stopped=last.source in STOPS)),
+        agent_id_claimed="agentId" in subject.claimed,
     )
 
 
@@ -174,6 +197,7 @@ def _voices(question: _Question) -> Iterator[Step]:
     live = [each for each in question.fitting if each.live]
     yield from (_never(each, subject) for each in live if each.stops)
     yield from _stops(question)
+    yield from _protects(question)
     yield from (_auto(each, subject) for each in live if not each.stops)
     yield from _counted(question)
     yield Step(Source.PROMPT, held=True, recommended=False, text=_prompted(question))
@@ -192,7 +216,8 @@ def _auto(compiled: Compiled, subject: Subject) -> Step:
 def _stops(question: _Question) -> Iterator[Step]:
     """What the project or the agent wants a person for, whatever the rules say."""
     values = question.subject.values
-    tag = next((each for each in listed(values.get("tags")) if each in question.book.always_break_on), None)
+    tags: Sequence[Any] = listed(values.get("tags"))
+    tag = next((each for each in tags if question.book.breaks_on(each)), None)
     if tag is not None:
         text = f"The tag {tag!r} always asks a person (alwaysBreakOn)."
         yield Step(Source.ALWAYS_BREAK_ON, held=True, recommended=False, text=text)
@@ -203,6 +228,14 @@ def _stops(question: _Question) -> Iterator[Step]:
     if not question.plain:
         text = "It asks for a choice or for answers, which only a person gives."
         yield Step(Source.QUESTIONS, held=True, recommended=False, text=text)
+
+
+def _protects(question: _Question) -> Iterator[Step]:
+    """Stop what may change a file that configures gates."""
+    payload: Json = question.subject.values.get("payload")
+    why = protected(question.subject.name, payload) if is_object(payload) else None
+    if why is not None:
+        yield Step(Source.PROTECTED, held=True, recommended=False, text=why)
 
 
 def _counted(question: _Question) -> Iterator[Step]:
@@ -251,12 +284,19 @@ class Asked(Protocol):
     def payload(self) -> Mapping[str, Json]: ...
 
 
-def subject_of(asked: Asked) -> Subject:
-    """Return what the rules see of a breakpoint. Its experts are those the agent asked for, not who sits there now."""
+def subject_of(asked: Asked, *, claimed: bool = False) -> Subject:
+    """Return what the rules see of a breakpoint. Its experts are those the agent asked for, not who sits there now.
+
+    `claimed`: nothing but the agent's own word says that it is this agent.
+    """
     payload = asked.payload
     if tuple(payload.get("tags") or ()) != asked.tags:
         # A tag that stood beside the payload is not hidden from a rule on payload.tags.
         payload = {**payload, "tags": list(asked.tags)}
+    digest = call_digest(payload)
+    if digest is not None and payload.get(CALL_DIGEST) != digest:
+        # A rule for exactly one call does not rest on the digest that the agent claims.
+        payload = {**payload, CALL_DIGEST: digest}
     values: dict[str, Any] = {
         "tags": asked.tags,
         "expert": asked.payload.get("expert"),
@@ -269,26 +309,31 @@ def subject_of(asked: Asked) -> Subject:
         "strategy": asked.strategy,
         "payload": payload,
     }
-    return Subject(asked.gate, values)
+    return Subject(asked.gate, values, frozenset({"agentId"}) if claimed else frozenset())
 
 
 def propose(subject: Subject) -> str:
-    """Return the narrowest pattern for more of the same: this gate, this agent, and at least these tags.
+    """Return the narrowest pattern for more of the same: this gate, this agent, this call, and at least these tags.
 
-    It matches the subject itself. What a pattern cannot say, or has no room for, is left open.
+    It matches the subject itself. What a pattern cannot say, or has no room for, is left open, except the call: a rule
+    that would approve a whole tool is refused.
     """
     glob = "".join("*" if sign in "()" or sign.isspace() or not sayable(sign) else sign for sign in subject.name)
     glob = f"*{glob[1:]}" if glob[:1] in QUOTES else glob
-    parts: list[str] = []
+    payload: Mapping[str, Json] = subject.values.get("payload") or {}
+    needed, readable = exact_call(subject.name, payload)
+    before: list[str] = []
     if "*" in glob:
-        payload: Mapping[str, Json] = subject.values.get("payload") or {}
-        parts += _said("payload.breakpointId", "=", payload.get("breakpointId"))
-    parts += _said("agentId", "=", subject.values.get("agentId"))
-    for tag in listed(subject.values.get("tags")):
-        parts += _said("tags", "contains", tag)
+        before += _said("payload.breakpointId", "=", payload.get("breakpointId"))
+    if "agentId" not in subject.claimed:
+        before += _said("agentId", "=", subject.values.get("agentId"))
+    after = [part for tag in listed(subject.values.get("tags")) for part in _said("tags", "contains", tag)]
     kept = MAX_LENGTH - len(glob) - len("()")
-    while parts and len(" AND ".join(parts)) > kept:
-        parts.pop()
+    while len(" AND ".join(parts := [*before, *readable, *needed, *after])) > kept:
+        shorter = after or readable or before
+        if not shorter:
+            raise InvalidRequest("No rule is offered: a pattern for exactly this call would be too long.")
+        shorter.pop()
     return f"{glob}({' AND '.join(parts)})" if parts else glob
 
 

@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from cronsim import CronSim, CronSimError
 
-from assent.domain.durations import seconds
+from assent.domain.durations import whole_seconds
 from assent.domain.errors import InvalidRequest
 from assent.domain.instants import SECOND
 
@@ -121,7 +121,7 @@ def _zone(value: object) -> tzinfo:
 
 def _length(name: str, value: object, *, most: int) -> int:
     try:
-        found = seconds(value) if isinstance(value, str) else -1
+        found = whole_seconds(value) if isinstance(value, str) else -1
     except ValueError:
         found = -1
     if not 0 <= found <= most:

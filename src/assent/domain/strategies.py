@@ -4,7 +4,7 @@ A strategy sees each person's current vote, in the order of arrival, and the num
 the decision, or None while the outcome is open.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
@@ -19,6 +19,8 @@ class Decision(StrEnum):
 class Vote:
     person: str
     approved: bool
+    after_reset_by: str | None = None
+    """The admins who could have given this answer: they reset the person's access, and it was not confirmed."""
 
 
 Strategy: TypeAlias = Callable[[Sequence[Vote], int], Decision | None]
@@ -38,9 +40,30 @@ def strategy(name: str) -> Callable[[Strategy], Strategy]:
 
 
 def verdict(name: str, votes: Sequence[Vote], seats: int) -> Decision | None:
-    """Apply the named strategy; nobody counts twice, the last word of each person does."""
+    """Apply the named strategy to one vote for each voice; the latest answer of each person counts."""
     latest = {vote.person: vote for vote in votes}
-    return STRATEGIES[name](tuple(latest.values()), seats)
+    return STRATEGIES[name](_voices(latest), seats)
+
+
+def _voices(latest: Mapping[str, Vote]) -> tuple[Vote, ...]:
+    """Merge the votes of people whose access one admin reset, and that admin's own: one reject rejects for all."""
+    voices: dict[str, set[str]] = {}
+    for vote in latest.values():
+        together = {vote.person, *resetters(vote.after_reset_by)}
+        for name in tuple(together):
+            together |= voices.get(name, set())
+        voices |= dict.fromkeys(together, together)
+    merged: dict[str, Vote] = {}
+    for vote in latest.values():
+        voice = min(voices[vote.person])
+        earlier = merged.get(voice)
+        merged[voice] = vote if earlier is None or (earlier.approved and not vote.approved) else earlier
+    return tuple(merged.values())
+
+
+def resetters(names: str | None) -> tuple[str, ...]:
+    """Return the admins of a mark, which names one or more: `ann, bob`."""
+    return tuple(names.split(", ")) if names else ()
 
 
 @strategy("single")

@@ -89,6 +89,14 @@ class Terms:
             raise ConfirmationRequired(msg, confirm=self.gate)
 
 
+def reason(comment: str | None, problem: str = "is required when rejecting. It is sent to the agent") -> str:
+    """Return why somebody rejects; for every place that can ask for it before it takes the answer."""
+    said = (comment or "").strip()
+    if not said:
+        raise InvalidRequest.at("/comment", problem)
+    return said
+
+
 def check_form(form: Mapping[str, Json]) -> None:
     """Refuse a form that is not a flat JSON Schema we can show and check."""
     _refuse_unknown("/payload/form", form, _FORM_KEYWORDS)

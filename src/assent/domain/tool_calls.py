@@ -4,8 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from assent.domain.call_digests import tool_digest
 from assent.domain.canonical import Json, canonical, sha256
 from assent.domain.gates import slug
+from assent.domain.headlines import headline
 
 LONGEST_TITLE = 300
 LONGEST_RUN_ID = 200
@@ -29,7 +31,7 @@ class ToolCall:
 
     @property
     def digest(self) -> str:
-        return sha256(b"assent-tool-call/1\n" + canonical({"tool": self.tool, "arguments": dict(self.arguments)}))
+        return tool_digest(self.tool, self.arguments)
 
     @property
     def key(self) -> str:
@@ -53,7 +55,7 @@ class ToolCall:
 
     @property
     def question(self) -> str:
-        return self.description or f"Run {self.tool}?"
+        return self.description or headline(self.tool, self.arguments) or f"Run {self.tool}?"
 
     @property
     def payload(self) -> dict[str, Any]:

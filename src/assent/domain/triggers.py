@@ -66,9 +66,9 @@ class Because(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Debounce:
-    quiet: int
+    quiet: float
     """Seconds without another event of the same key."""
-    most: int
+    most: float
     """Seconds after the first event by which it starts anyway."""
     key: str = ""
 
@@ -97,7 +97,9 @@ class Breaker:
     """More firings than this within so many seconds suspend the trigger, and somebody is told."""
 
     limit: int = 100
-    within: int = 60
+    within: float = 60
+    echoes: int = 20
+    """So many firings in a row, each for an event that came out of the run before it, suspend it too; 0 is never."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

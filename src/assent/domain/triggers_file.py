@@ -18,6 +18,7 @@ LONGEST_KEY = 500
 LONGEST_NOTE = 500
 LONGEST_WAIT = 7 * 86_400
 DEEPEST = 20
+MOST_ECHOES = 1_000
 LONGEST_NAME = 200
 _KEYS = frozenset(
     {"id", "on", "run", "inputs", "once", "debounce", "concurrency", "hold", "breaker", "max_depth", "agent_id",
@@ -78,7 +79,9 @@ def written(trigger: Trigger) -> dict[str, Any]:
     if trigger.hold:
         found["hold"] = _hold_written(trigger.hold) or True
     if trigger.breaker != Breaker():
-        found["breaker"] = {"limit": trigger.breaker.limit, "within": duration(trigger.breaker.within)}
+        each_breaker = trigger.breaker
+        found["breaker"] = {"limit": each_breaker.limit, "within": duration(each_breaker.within)}
+        found["breaker"] |= {} if each_breaker.echoes == Breaker().echoes else {"echoes": each_breaker.echoes}
     if trigger.max_depth != MAX_DEPTH:
         found["max_depth"] = trigger.max_depth
     found |= _given(agent_id=trigger.agent_id, note=trigger.note)
@@ -141,7 +144,7 @@ def _debounce(value: Json, pointer: str) -> Debounce:
     return Debounce(quiet, most, _key(body["key"], f"{pointer}/key") if "key" in body else "")
 
 
-def _most(quiet: int) -> int:
+def _most(quiet: float) -> float:
     """Return ten times as long, and no longer than can be written: what is stored has to be read again."""
     return min(quiet * 10, LONGEST_WAIT)
 
@@ -194,10 +197,11 @@ def _gate(value: Json, pointer: str) -> str:
 
 
 def _breaker(value: Json, pointer: str) -> Breaker:
-    body = _mapping(value, pointer, {"limit", "within"})
+    body = _mapping(value, pointer, {"limit", "within", "echoes"})
     limit = _whole(body.get("limit", Breaker().limit), f"{pointer}/limit", least=1, most=1_000_000)
     within = _length(body["within"], f"{pointer}/within") if "within" in body else Breaker().within
-    return Breaker(limit, within)
+    echoes = _whole(body.get("echoes", Breaker().echoes), f"{pointer}/echoes", least=0, most=MOST_ECHOES)
+    return Breaker(limit, within, echoes)
 
 
 def _agent(value: Json, pointer: str) -> str:
@@ -226,13 +230,13 @@ def _whole(value: Json, pointer: str, *, least: int, most: int) -> int:
     return value
 
 
-def _length(value: Json, pointer: str) -> int:
+def _length(value: Json, pointer: str) -> float:
     try:
         found = seconds(value) if isinstance(value, str) else 0
     except ValueError as error:
         raise InvalidRequest.at(pointer, str(error)) from error
     if not 0 < found <= LONGEST_WAIT:
-        raise InvalidRequest.at(pointer, f"must be a length of time from 1s to {duration(LONGEST_WAIT)}")
+        raise InvalidRequest.at(pointer, f"must be a length of time from 1ms to {duration(LONGEST_WAIT)}")
     return found
 
 

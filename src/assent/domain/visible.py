@@ -1,45 +1,120 @@
-"""What others wrote, with nothing in it that hides or misleads."""
+"""Untrusted text with nothing in it that hides or misleads: the one list for pages, messages and terminals."""
 
 import re
 import unicodedata
+from collections import Counter
+from collections.abc import Callable
+from functools import cache
+
+from assent.domain.hidden_characters import BLANKS, FILLERS, HIDDEN, SCRIPTS
 
 MAX_MARKS = 4
 
-# What a reader cannot see, or what changes how the rest is seen: controls, direction and format marks, fillers, tags,
-# variation selectors, private use, surrogates. The tab and the line feed stay what they are.
-_UNSEEN = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e"
-    "\u2060-\u206f\u2800\u3164\ud800-\uf8ff\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U000110bd\U000110cd"
-    "\U00013430-\U0001345f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U0010ffff]"
-)
+
+def character_class(*lists: str) -> str:
+    """Return ranges such as `200B-200F 2028` as the inside of a character class of a regular expression."""
+    parts = (each.split("-") for ranges in lists for each in ranges.split())
+    return "".join("-".join(f"\\U{int(code, 16):08x}" for code in part) for part in parts)
+
+
 # A few marks on a letter are how a language is written; a heap of them covers the lines around.
-_MARK = (
-    "[\u0300-\u036f\u0483-\u0489\u0591-\u05bd\u0610-\u061a\u064b-\u065f\u0e31\u0e34-\u0e3a\u0e47-\u0e4e"
-    "\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20f0\ufe20-\ufe2f]"
+_MARK_RANGES = (
+    "\u0300-\u036f\u0483-\u0489\u0591-\u05bd\u0610-\u061a\u064b-\u065f\u0e31\u0e34-\u0e3a\u0e47-\u0e4e"
+    "\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20f0\ufe20-\ufe2f"
 )
+_MARK = f"[{_MARK_RANGES}]"
 _HEAP = re.compile(f"({_MARK}{{{MAX_MARKS}}})({_MARK}+)")
-_EMOJI_STYLE, _JOINER, _KEYCAP = "\ufe0f", "\u200d", "\u20e3"
+_EMOJI_STYLE, _JOINER, _KEYCAP, _WIDE_BLANK = "\ufe0f", "\u200d", "\u20e3", "\u3000"
 _SKIN_TONES = range(0x1F3FB, 0x1F400)
+_WORD = re.compile(f"[^\\W_](?:[^\\W_]|{_MARK})*")
+_ASCII_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f]")
+_SYMBOLS = frozenset("ΓΔΘΛΞΠΣΦΨΩβγδεζθλμξπσςφψ")
+"""Greek letters that units and formulas have beside Latin ones (μs, kΩ) and that look like no Latin letter."""
 
 
 def visible(text: object) -> str:
     """Write out each character that hides or misleads, so that what is read is what is there."""
-    return _HEAP.sub(_unheaped, _UNSEEN.sub(_written_out, str(text).replace("\r\n", "\n")))
+    return _HEAP.sub(_unheaped, revealed(str(text).replace("\r\n", "\n"), marked))
+
+
+def marked(char: str) -> str:
+    return f"⟦U+{ord(char):04X}⟧"
+
+
+def revealed(text: str, write: Callable[[str], str], *, joiners: bool = True) -> str:
+    """Return text with its hiding characters written out by `write`, and look-alike letters named.
+
+    With `joiners`, the characters that make one emoji of several stay.
+    """
+
+    def written(found: re.Match[str]) -> str:
+        return found.group() if _belongs(found, joiners=joiners) else write(found.group())
+
+    if text.isascii():
+        return _ASCII_CONTROL.sub(written, text)
+    if _foreign().search(text):
+        text = _WORD.sub(_one_script, text)
+    return _unseen().sub(written, text)
+
+
+# Built when the first text that is not ASCII comes along: a hook that shows none starts faster.
+@cache
+def _unseen() -> re.Pattern[str]:
+    """Return what finds a hiding character; the tab and the line feed are none."""
+    return re.compile(f"[{character_class(HIDDEN, FILLERS, BLANKS)}]")
+
+
+@cache
+def _foreign() -> re.Pattern[str]:
+    """Return what finds a letter that is not Latin but of a script with look-alikes."""
+    return re.compile(f"[{character_class(*(each for name, each in SCRIPTS.items() if name != 'LATIN'))}]")
+
+
+@cache
+def _letters(script: str) -> re.Pattern[str]:
+    return re.compile(f"[{character_class(SCRIPTS[script])}]")
+
+
+def _one_script(found: re.Match[str]) -> str:
+    """Name the letters of a word that are of another script than most of it: `pаypal` with a Cyrillic а."""
+    word = found.group()
+    if word.isascii() or not _foreign().search(word):
+        return word
+    scripts = [_script(char) for char in word]
+    counts = Counter(filter(None, scripts))
+    if len(counts) < 2:  # noqa: PLR2004  # two scripts
+        return word
+    main = max(counts, key=lambda name: (counts[name], name == "LATIN"))
+    return "".join(
+        f"⟦{char} U+{ord(char):04X}⟧" if name and name != main else char
+        for char, name in zip(word, scripts, strict=True)
+    )
+
+
+def _script(char: str) -> str:
+    if char in _SYMBOLS:
+        return ""
+    return next((name for name in SCRIPTS if _letters(name).match(char)), "")
 
 
 def _unheaped(found: re.Match[str]) -> str:
-    return found.group(1) + "".join(f"⟦U+{ord(mark):04X}⟧" for mark in found.group(2))
+    return found.group(1) + "".join(map(marked, found.group(2)))
 
 
-def _written_out(found: re.Match[str]) -> str:
+def _belongs(found: re.Match[str], *, joiners: bool) -> bool:
+    """Return whether a hiding character is part of an emoji, or the wide blank between wide letters."""
     mark, start = found.group(), found.start()
     before = found.string[max(start - 2, 0) : start]
     after = found.string[found.end() : found.end() + 1]
-    if mark == _EMOJI_STYLE and (_is_emoji(before[-1:]) or after == _KEYCAP):
-        return mark
-    if mark == _JOINER and _is_emoji(before.removesuffix(_EMOJI_STYLE)[-1:]) and _is_emoji(after):
-        return mark
-    return f"⟦U+{ord(mark):04X}⟧"
+    if mark == _EMOJI_STYLE:
+        return _is_emoji(before[-1:]) or after == _KEYCAP
+    if mark == _JOINER:
+        return joiners and _is_emoji(before.removesuffix(_EMOJI_STYLE)[-1:]) and _is_emoji(after)
+    return mark == _WIDE_BLANK and (_is_wide(before[-1:]) or _is_wide(after))
+
+
+def _is_wide(char: str) -> bool:
+    return bool(char) and unicodedata.category(char)[0] in "LP" and unicodedata.east_asian_width(char) in "WF"
 
 
 def _is_emoji(mark: str) -> bool:

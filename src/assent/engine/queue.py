@@ -5,6 +5,7 @@ from typing import Any
 
 import sqlalchemy as sa
 from dbos import DBOS, DBOSClient, EnqueueOptions
+from dbos._schemas.system_database import SystemSchema
 from dbos._serialization import DBOSPortableJSONSerializer
 from dbos._sys_db import SystemDatabase
 from sqlalchemy.exc import DBAPIError
@@ -17,6 +18,7 @@ WORKFLOW = "assent.job"
 QUEUE = "effects"
 QUEUES = {"advance": "runs"}
 """Jobs that may take hours have a queue of their own: however many there are, the others are not kept waiting."""
+TABLES = frozenset(each.name for each in SystemSchema.metadata_obj.tables.values())
 SERIALIZER = DBOSPortableJSONSerializer()
 """Plain JSON; DBOS's own choice would be pickle."""
 

@@ -32,6 +32,8 @@ class RunFolder:
         self._problems: list[str] = []
 
     def made(self) -> Path:
+        # Path.mkdir gives its mode to the last folder only.
+        self._place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._place.mkdir(parents=True, exist_ok=True, mode=0o700)
         return self._place
 

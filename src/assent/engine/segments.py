@@ -8,7 +8,7 @@ import inspect
 import json
 import os
 import traceback
-from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -30,7 +30,9 @@ from assent.sdk import protocol
 from assent.sdk.context import ProcessChanged, ProcessFunction, Task, TaskFailed, current
 from assent.sdk.errors import passed
 from assent.sdk.files import ContextFile
-from assent.sdk.protocol import Asking
+from assent.sdk.keywords import strict
+from assent.sdk.pending import Issued, Pending, issued
+from assent.sdk.protocol import Asking, Question
 from assent.sdk.values import BreakpointResult, Feedback
 
 Made = TypeVar("Made")
@@ -45,7 +47,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # What comes of what was to be written, and would come of it each time; the rest passes, or is not the process's affair.
 _THEIRS = (AssentError, ValueError, TypeError, OverflowError)
 _OURS = (Superseded, Unavailable, Internal)
-_TELLING = frozenset({"approved", "decision", "status", "response", "result"})
+_TELLING = frozenset({"approved", "decision", "status", "response", "result", "to_dict"})
 
 
 @dataclass
@@ -115,6 +117,8 @@ class Segment:
         self._refusals = 0
         self._stalled = asyncio.Event()
         self._broken: Exception | None = None
+        self._issued: list[Issued] = []
+        self._forgotten: Issued | None = None
 
     @property
     def run_id(self) -> str:
@@ -163,6 +167,7 @@ class Segment:
         current.set(self)
         try:
             output = _plain_json(await function(shaped(function, self.run.inputs), self), "what the process returns")
+            self._refuse_unawaited()
         except asyncio.CancelledError:
             raise
         except BaseException as error:  # noqa: BLE001  # whatever somebody's process does
@@ -177,7 +182,16 @@ class Segment:
 
     # ── what the process calls ──
 
-    async def task(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401  # its own
+    def task(
+        self,
+        function: Callable[..., Any],
+        /,
+        *args: Any,  # noqa: ANN401  # its own
+        **kwargs: Any,  # noqa: ANN401  # its own
+    ) -> Pending[Any]:
+        return self._pending("ctx.task", lambda: self._run_task(function, args, kwargs))
+
+    async def _run_task(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:  # noqa: ANN401  # its own
         wanted = _task(function)
         path = await self._begin("task")
         name = _text(wanted.name).replace("\x00", "?")
@@ -236,18 +250,30 @@ class Segment:
             replace(step, state=StepState.FAILED, error=error), Line("task_failed", step.path, told)
         )
 
-    async def breakpoint(
+    @strict
+    def breakpoint(
         self,
-        question: str | None = None,
+        question: Question = None,
         *,
         files: Sequence[str | ContextFile] = (),
-        context: Mapping[str, Any] | None = None,
         require: bool = False,
         on_comment: Callable[[Feedback], Any] | None = None,
         **asking: Unpack[Asking],
+    ) -> Pending[BreakpointResult]:
+        return self._pending(
+            "ctx.breakpoint", lambda: self._run_breakpoint(question, files, require, on_comment, asking)
+        )
+
+    async def _run_breakpoint(
+        self,
+        question: Question,
+        files: Sequence[str | ContextFile],
+        require: bool,  # noqa: FBT001  # only the call above
+        on_comment: Callable[[Feedback], Any] | None,
+        asking: Asking,
     ) -> BreakpointResult:
         path = await self._begin("breakpoint")
-        body, wanted = self._body(question, files, context, asking)
+        body, wanted = self._body(question, files, asking)
         name = _gate(body)
         step = self._recall(path, StepKind.BREAKPOINT, name, _fingerprint(body))
         if step is None:
@@ -275,15 +301,14 @@ class Segment:
 
     def _body(
         self,
-        question: str | None,
+        question: Question,
         files: Sequence[str | ContextFile],
-        context: Mapping[str, Any] | None,
         asking: Asking,
     ) -> tuple[dict[str, Any], list[str | ContextFile | Mapping[str, Any]]]:
         """Return what is asked, without the files, and the files to be read for it."""
-        given: Asking = {"agent_id": self.run.agent_id, **asking, "run_id": self.run.id}
-        body = protocol.creation(question, given)
-        named = dict(context or body["payload"].get("context") or {})
+        text, said = protocol.opened(question, asking)
+        body = protocol.creation(text, {"agent_id": self.run.agent_id, **said, "run_id": self.run.id})
+        named = dict(body["payload"].get("context") or {})
         wanted: list[str | ContextFile | Mapping[str, Any]] = [*(named.pop("files", None) or ()), *files]
         named.setdefault("runId", self.run.id)
         if wanted:
@@ -319,8 +344,17 @@ class Segment:
             self._steps[step.path] = step
         return step
 
-    async def gather(self, *branches: Awaitable[Any]) -> list[Any]:
-        path = await self._begin("gather")
+    def gather(self, *branches: Awaitable[Any]) -> Pending[list[Any]]:
+        return self._pending("ctx.gather", lambda: self._run_gather(branches))
+
+    async def _run_gather(self, branches: Sequence[Awaitable[Any]]) -> list[Any]:
+        try:
+            path = await self._begin("gather")
+        except BaseException:
+            for branch in branches:
+                if isinstance(branch, Pending):
+                    branch.close()
+            raise
         tasks = [asyncio.create_task(_branch(f"{path}.{n}.", each)) for n, each in enumerate(branches)]
         left = set(tasks)
 
@@ -333,15 +367,19 @@ class Segment:
 
         self._strands += len(tasks)
         self._parked += 1 if tasks else 0
-        for branch in tasks:
-            branch.add_done_callback(end)
+        for task in tasks:
+            task.add_done_callback(end)
         ended = await asyncio.gather(*tasks, return_exceptions=True)
         for each in ended:
             if isinstance(each, BaseException):
                 raise each
         return list(ended)
 
-    async def sleep(self, seconds: float) -> None:
+    @strict
+    def sleep(self, seconds: float) -> Pending[None]:
+        return self._pending("ctx.sleep", lambda: self._run_sleep(seconds))
+
+    async def _run_sleep(self, seconds: float) -> None:
         path = await self._begin("sleep")
         step = self._recall(path, StepKind.SLEEP, "sleep", None)
         if step is None:
@@ -370,13 +408,18 @@ class Segment:
             self._lines.append(Line("now", path, {"at": iso(at), "micros": at}))
         return _EPOCH + timedelta(microseconds=self._times[path])
 
+    @strict
     def log(self, message: str, data: Mapping[str, Any] | None = None) -> None:
         path = self._next_path("log")
         if ("log", path) not in self._said:
             told = {"message": _text(str(message)), **({"data": _shown(data)} if data else {})}
             self._lines.append(Line("log", path, told))
 
-    async def save_file(self, path: str, content: str | bytes) -> Path:
+    @strict
+    def save_file(self, path: str, content: str | bytes) -> Pending[Path]:
+        return self._pending("ctx.save_file", lambda: self._run_save_file(path, content))
+
+    async def _run_save_file(self, path: str, content: str | bytes) -> Path:
         where = await self._begin("save_file")
         step = self._recall(where, StepKind.FILE, path, None)
         if step is None:
@@ -394,16 +437,36 @@ class Segment:
                 await self._record(new, Line("file_saved", where, {"file": path, "size": len(data)}), {path: data})
         return self._folder.place(path)
 
-    async def writes(self, path: str | Path, *more: str | Path) -> None:
+    @strict
+    def writes(self, path: str | Path, *more: str | Path) -> Pending[None]:
+        return self._pending("ctx.writes", lambda: self._run_writes((path, *more)))
+
+    async def _run_writes(self, given: Sequence[str | Path]) -> None:
         where = await self._begin("writes")
         if ("writes", where) in self._said:
             return
-        paths = [each for given in (path, *more) for each in _places(given)]
+        paths = [place for each in given for place in _places(each)]
         with self._working():
             line = Line("writes", where, {"files": paths})
             await self._written(self._desk.writes(self.run, paths, [*self.take_lines(), line]))
 
     # ── how it is kept together ──
+
+    def _pending(self, what: str, make: Callable[[], Coroutine[Any, Any, Made]]) -> Pending[Made]:
+        """Return a call that fails the run if the process never awaits it."""
+        record = issued(what)
+        self._issued = [each for each in self._issued if not each.started]
+        self._issued.append(record)
+        return Pending(record, make, on_drop=self._forget)
+
+    def _forget(self, record: Issued) -> None:
+        self._forgotten = self._forgotten or record
+
+    def _refuse_unawaited(self) -> None:
+        """Raise for a call that was dropped, or at the end of the process was never awaited."""
+        left = self._forgotten or next((each for each in self._issued if not each.started), None)
+        if left is not None:
+            raise left.error()
 
     async def _begin(self, what: str) -> str:
         if self._refusals > MOST_REFUSALS:
@@ -418,6 +481,9 @@ class Segment:
         if _in_task.get() is not None:
             msg = f"ctx.{what} is for the process itself; a task does its work and returns."
             raise RuntimeError(msg)
+        if self._forgotten is not None:
+            # Nothing more is done in a run that skipped a question or a task by mistake.
+            raise self._forgotten.error()
         strand = _strand.get()
         task = asyncio.current_task()
         if task is not None and task is not strand.owner:
@@ -538,7 +604,7 @@ async def _called(wanted: Task[..., Any], path: str, args: Any, kwargs: Any) -> 
 def _plain_json(value: Any, what: str) -> Json:  # noqa: ANN401  # anything
     """Return a value as a replay will see it."""
     try:
-        text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False, default=_kept)
         size = len(text.encode())
     except (TypeError, ValueError) as error:
         msg = f"{what} must be JSON, so that it can be kept: {error}"
@@ -547,6 +613,13 @@ def _plain_json(value: Any, what: str) -> Json:  # noqa: ANN401  # anything
         msg = f"{what} is larger than {LARGEST_OUTCOME // 1024} KiB; put it into a file with ctx.save_file."
         raise NotJson(msg)
     return json.loads(text)
+
+
+def _kept(value: object) -> Json:
+    if isinstance(value, BreakpointResult):
+        return value.to_dict()
+    msg = f"Object of type {type(value).__name__} is not JSON serializable"
+    raise TypeError(msg)
 
 
 def _fingerprint(value: Any) -> str | None:  # noqa: ANN401  # anything

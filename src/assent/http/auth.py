@@ -86,18 +86,21 @@ def _principal(rows: Sequence[Row]) -> Principal:
         0
     ]
     policy: dict[str, Any] = msgspec.json.decode(rows[0][14])
+    removed = rows[0][17] is not None
     if kind != Kind.PERSON:
         return Principal(
             kind=Kind(kind),
-            id=token_id,
+            id=rows[0][16],
             name=name,
             project=project,
             gates=tuple(_list(gates)),
             agent_ids=tuple(_list(agent_ids)),
+            processes=tuple(_list(rows[0][15])),
             creates_per_minute=quota,
             token_id=token_id,
             expires_at=expires_at,
             policy=policy,
+            project_removed=removed,
         )
     if not active:
         msg = "This person's account is closed."
@@ -116,6 +119,7 @@ def _principal(rows: Sequence[Row]) -> Principal:
         token_id=token_id,
         expires_at=expires_at,
         policy=policy,
+        project_removed=removed,
     )
 
 

@@ -1,15 +1,19 @@
 """What an administrator is shown as JSON, by the API and by the commands alike."""
 
+from collections.abc import Sequence
 from typing import Any
 
+from assent.domain.access import Kind
 from assent.domain.checkpoints import verifier_key
 from assent.domain.instants import iso
 from assent.domain.receipts import spelt
 from assent.services.checkpoints import Consistency, Inclusion
+from assent.services.people import NewToken, refuse_unbound
 from assent.services.secrets import CallbackSecret
 from assent.store.checkpoints import CheckpointKey, StoredCheckpoint
 from assent.store.retention import Hold
 from assent.store.tokens import Token
+from assent.wire.tokens import CreateToken
 
 
 def token_body(token: Token, names: dict[str, str]) -> dict[str, Any]:
@@ -21,6 +25,9 @@ def token_body(token: Token, names: dict[str, str]) -> dict[str, Any]:
         "roles": [role.value for role in sorted(token.roles)],
         "gates": list(token.gates),
         "agentIds": list(token.agent_ids),
+        "agentIdClaimed": token.claims,
+        "processes": list(token.processes),
+        "agent": (token.agent or token.id) if token.kind is Kind.AGENT else None,
         "createsPerMinute": token.creates_per_minute,
         "createdBy": token.created_by,
     }
@@ -31,6 +38,27 @@ def token_body(token: Token, names: dict[str, str]) -> dict[str, Any]:
         "revokedAt": token.revoked_at,
     }
     return body | {name: iso(at) if at is not None else None for name, at in moments.items()}
+
+
+def asked_token(body: CreateToken) -> NewToken:
+    """Return the token that a checked request asks for; refuse limits that its kind does not have."""
+    new = NewToken(
+        kind=body.kind,
+        name=body.name,
+        person=body.person,
+        gates=_patterns(body.gates),
+        agent_ids=_patterns(body.agent_ids),
+        processes=_patterns(body.processes),
+        same_agent_as=body.same_agent_as,
+        creates_per_minute=body.creates_per_minute,
+        expires_in=body.expires_in_seconds,
+    )
+    refuse_unbound(new)
+    return new
+
+
+def _patterns(given: Sequence[str] | None) -> tuple[str, ...] | None:
+    return None if given is None else tuple(given)
 
 
 def callback_body(secret: CallbackSecret) -> dict[str, Any]:

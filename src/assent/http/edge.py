@@ -3,12 +3,14 @@
 import itertools
 import secrets
 import time
+from functools import partial
 from typing import TypeAlias
 
 import structlog
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from assent.domain import draft
 from assent.domain.errors import AssentError, Internal, TooLarge
 from assent.http.problems import Problem, problem
 from assent.telemetry import Metrics, subject
@@ -16,7 +18,7 @@ from assent.telemetry.exchanges import facts_of, route_of
 
 Header: TypeAlias = tuple[bytes, bytes]
 
-MAX_BODY = 1024 * 1024
+MAX_BODY = draft.MAX_BODY
 MAX_UPLOAD = 10 * 1024 * 1024
 MAX_HOOK = 25 * 1024 * 1024
 """What a source may be set up to take; most take less, and say so themselves."""
@@ -55,7 +57,7 @@ class Edge:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
-            await self._app(scope, receive, send)
+            await self._app(scope, receive, partial(_without_traceback, send))
             return
         started = time.perf_counter()
         request_id = _request_id(scope)
@@ -96,6 +98,13 @@ class Edge:
                 ms=round(seconds * 1000, 1),
                 address=(scope.get("client") or ("unknown",))[0],
             )
+
+
+async def _without_traceback(send: Send, message: Message) -> None:
+    """A node that cannot start raises why; Starlette would have the server print a traceback as well."""
+    if message["type"] == "lifespan.startup.failed":
+        message = {**message, "message": ""}
+    await send(message)
 
 
 class _Exchange:

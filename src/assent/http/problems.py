@@ -9,12 +9,12 @@ import msgspec
 from fastapi.exceptions import RequestValidationError
 from pydantic import ValidationError
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Match
 
 from assent.domain import errors
 from assent.domain.errors import AssentError, InvalidRequest, RateLimited
+from assent.domain.fields import PAYLOAD_FIELDS, did_you_mean
+from assent.http.validation import plain
 
 STATUS: dict[type[AssentError], HTTPStatus] = {
     errors.MalformedJson: HTTPStatus.BAD_REQUEST,
@@ -29,7 +29,9 @@ STATUS: dict[type[AssentError], HTTPStatus] = {
     errors.SeatTaken: HTTPStatus.CONFLICT,
     errors.AnswerStands: HTTPStatus.CONFLICT,
     errors.TicketRequired: HTTPStatus.CONFLICT,
+    errors.RejectionPending: HTTPStatus.CONFLICT,
     errors.AlreadyClaimed: HTTPStatus.CONFLICT,
+    errors.ProjectRemoved: HTTPStatus.CONFLICT,
     errors.NoReceipt: HTTPStatus.CONFLICT,
     errors.ReceiptExpired: HTTPStatus.CONFLICT,
     errors.ReceiptUsed: HTTPStatus.CONFLICT,
@@ -50,7 +52,6 @@ STATUS: dict[type[AssentError], HTTPStatus] = {
 }
 MEDIA_TYPE = "application/problem+json"
 DOCS = "/problems/"
-_METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 
 
 class Problem(HTTPException):
@@ -81,25 +82,21 @@ def problem(error: AssentError, headers: Mapping[str, str] | None = None) -> Res
     return Response(msgspec.json.encode(body), status.value, sent, MEDIA_TYPE)
 
 
-def allowed_methods(request: Request) -> dict[str, str]:
-    """The Allow header of a 405: what all the routes at this address take, not only the first of them."""
-    routes: Sequence[BaseRoute] = request.app.router.routes
-    allowed = [
-        method
-        for method in _METHODS
-        if any(route.matches({**request.scope, "method": method})[0] is Match.FULL for route in routes)
-    ]
-    return {"Allow": ", ".join(allowed)}
-
-
-def from_validation(error: ValidationError | RequestValidationError) -> InvalidRequest:
-    """Say what is wrong and where, never repeating what was sent."""
-    found = [
-        {"pointer": _pointer(each["loc"]), "detail": str(each["msg"]).removeprefix("Value error, ")}
-        for each in error.errors()
-    ]
+def from_validation(error: ValidationError | RequestValidationError, known: Sequence[str] = ()) -> InvalidRequest:
+    """Say what is wrong and where, never repeating what was sent; `known` are the fields of the body."""
+    found = [{"pointer": _pointer(each["loc"]), "detail": _detail(each, known)} for each in error.errors()]
     first = found[0] if found else {"pointer": "", "detail": "The body is missing."}
     return InvalidRequest(f"{first['pointer']}: {first['detail']}", errors=found[:20])
+
+
+def _detail(each: Mapping[str, Any], known: Sequence[str]) -> str:
+    location: tuple[int | str, ...] = each["loc"]
+    if each["type"] != "extra_forbidden" or len(location) != 1 or not known:
+        return plain(each["type"], each["msg"], each.get("ctx") or {})
+    key = str(location[0])
+    if "payload" in known and key in PAYLOAD_FIELDS:
+        return f"is not a field here. Set {key!r} in the payload."
+    return f"is not a field. {did_you_mean(key, known)}".rstrip()
 
 
 def _pointer(location: tuple[int | str, ...]) -> str:

@@ -11,6 +11,7 @@ import structlog
 from assent.domain.errors import Unavailable
 from assent.http.waiting import Hub
 from assent.ports import Database
+from assent.settings import KEYLESS_TEXT
 from assent.store.probe import usable
 from assent.store.transaction import Transaction
 
@@ -28,12 +29,14 @@ class Readiness:
         *,
         folder: Path | None,
         min_free_mb: int,
+        keys_missing: bool = False,
         patience: float = PATIENCE_SECONDS,
     ) -> None:
         self._database = database
         self._hub = hub
         self._folder = folder
         self._min_free_mb = min_free_mb
+        self._keys_missing = keys_missing
         self._patience = patience
         self._checked_until = 0.0
         self._wrong: str | None = None
@@ -57,6 +60,8 @@ class Readiness:
             raise Unavailable(self._wrong)
 
     async def _what_is_wrong(self) -> str | None:
+        if self._keys_missing:
+            return KEYLESS_TEXT
         if self._disk_is_full():
             return "The disk that holds the data is nearly full."
         try:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl
 
 import structlog
 from starlette.requests import Request
@@ -17,6 +17,7 @@ from starlette.responses import Response
 from assent.domain.access import Principal
 from assent.domain.errors import Forbidden, InvalidRequest, Unauthenticated, UnsupportedMediaType
 from assent.domain.secrets import secret_hash, well_formed
+from assent.http.hosts import OwnHosts
 from assent.http.limits import RateLimit
 from assent.ports import Clock, Database
 from assent.services.people import SESSION_LIFE, PeopleService, password_hash
@@ -45,6 +46,8 @@ class SignedIn:
     principal: Principal
     csrf: str
     secret: str
+    must_set_password: bool = False
+    """They came by an invitation or a reset, and have no password yet."""
 
 
 class Sessions:
@@ -60,7 +63,7 @@ class Sessions:
         self._database = database
         self._people = people
         self._clock = clock
-        self._public_url = settings.public_url
+        self.hosts = OwnHosts(settings)
         self._secure = (settings.public_url or "").startswith("https://")
         self._sign_ins = sign_ins
         self._known: dict[str, tuple[float, SignedIn]] = {}
@@ -92,7 +95,10 @@ class Sessions:
         if len(self._known) > MAX_REMEMBERED:
             self._known.clear()
         principal, session = found
-        self._known[secret] = now + REMEMBER_SECONDS, SignedIn(principal, session.csrf, secret)
+        self._known[secret] = (
+            now + REMEMBER_SECONDS,
+            SignedIn(principal, session.csrf, secret, bool(session.must_set_password)),
+        )
         return self._known[secret]
 
     async def sign_in(self, request: Request, name: str, password: str) -> str:
@@ -156,6 +162,10 @@ class Sessions:
         await self._forget(request)
         response.delete_cookie(self.cookie, path="/", secure=self._secure, httponly=True, samesite="lax")
 
+    def forget_everybody(self) -> None:
+        """Look every session up again: a project was removed."""
+        self._known.clear()
+
     async def _forget(self, request: Request) -> None:
         """End the session the browser came with, so that nobody else goes on using it."""
         secret = request.cookies.get(self.cookie, "")
@@ -198,7 +208,10 @@ class Sessions:
         """
         site = request.headers.get("sec-fetch-site")
         origin = request.headers.get("origin")
-        own = {_origin(str(request.base_url)), _origin(self._public_url or "")}
+        if not self.hosts.accepts(request):
+            msg = "This server is not known under this address. Set ASSENT_PUBLIC_URL to the address that people use."
+            raise Forbidden(msg)
+        own = self.hosts.origins(request)
         trusted = site in {"same-origin", "none"} if site is not None else origin is None or origin in own
         if not trusted:
             msg = "This form was sent from another site. Open the page here and send it again."
@@ -241,11 +254,6 @@ def _network(request: Request) -> str:
     except ValueError:
         return host
     return str(ipaddress.ip_network((address, 64), strict=False)) if address.version == 6 else host  # noqa: PLR2004
-
-
-def _origin(url: str) -> str:
-    parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.netloc}".lower()
 
 
 def _remove(tx: Transaction, *, id_hash: str) -> None:

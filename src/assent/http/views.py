@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from assent.domain.breakpoint import NEVER, Event, Response, response_body
+from assent.domain.holding import PendingAnswer
 from assent.domain.instants import iso
 from assent.ports import Hint
 from assent.store.reading import StatusRow, Summary, Whole
@@ -43,6 +44,7 @@ class SummaryView(msgspec.Struct, rename="camel", omit_defaults=True):
     risk: str | None = None
     attempt: int | None = None
     deadline: datetime | None = None
+    due_at: datetime | None = None
     released_at: datetime | None = None
     expired_at: datetime | None = None
     cancelled_at: datetime | None = None
@@ -63,6 +65,7 @@ class WholeView(SummaryView, kw_only=True, rename="camel", omit_defaults=True):
     ttl_seconds: int | None = None
     callback_url: str | None = None
     purged_at: datetime | None = None
+    agent_id_claimed: bool = False
 
 
 class StatusView(msgspec.Struct, rename="camel", omit_defaults=True):
@@ -116,6 +119,7 @@ def summary_view(row: Summary) -> SummaryView:
 
 def _summary_values(row: Summary) -> tuple[Any, ...]:
     """The fields of a SummaryView in their order; both views are built from it."""
+    due = moment(row.due_at) if row.due_at != NEVER else None
     ended = moment(row.ended_at) if row.ended_at is not None else None
     return (
         row.id,
@@ -135,7 +139,8 @@ def _summary_values(row: Summary) -> tuple[Any, ...]:
         row.question,
         row.risk,
         row.attempt,
-        moment(row.due_at) if row.due_at != NEVER else None,
+        due,
+        due,
         ended if row.status == "released" else None,
         ended if row.status == "expired" else None,
         ended if row.status == "cancelled" else None,
@@ -163,8 +168,17 @@ def whole(row: Whole, feedback: Sequence[Row], responses: Sequence[Response]) ->
         ttl_seconds=row.ttl_seconds,
         callback_url=row.callback_url,
         purged_at=moment(row.purged_at) if row.purged_at is not None else None,
+        agent_id_claimed=bool(row.agent_id_claimed),
     )
     return _encode(view)
+
+
+def with_pending(body: bytes, pending: Sequence[PendingAnswer]) -> bytes:
+    """Add the answers in their undo windows to a breakpoint; they change without its version."""
+    if not pending:
+        return body
+    shown = [{"by": each.person, "approved": each.approved, "dueAt": iso(each.due_at)} for each in pending]
+    return body[:-1] + b',"pendingAnswers":' + _encode(shown) + b"}"
 
 
 def status(row: StatusRow, feedback: Sequence[Row]) -> bytes:

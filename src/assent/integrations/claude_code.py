@@ -7,13 +7,24 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from assent.domain.canonical import strict_loads
-from assent.domain.claude_code import Hook, again, deferred, read_hook, same_question, spoken, tool_call
+from assent.domain.claude_code import (
+    Event,
+    Hook,
+    again,
+    deferred,
+    left_to_prompt,
+    read_hook,
+    same_question,
+    spoken,
+    tool_call,
+)
 from assent.domain.tool_calls import ToolCall
 from assent.sdk.calls import Calls
 from assent.sdk.claude_code import has_no_receipts, judged, question
-from assent.sdk.errors import RateLimited, ReceiptExpired, ReceiptUsed, Unavailable, Unreachable
+from assent.sdk.errors import InvalidReceipt, RateLimited, ReceiptExpired, ReceiptUsed, Unavailable, Unreachable
 from assent.sdk.protocol import Flow, creating
-from assent.sdk.receipts import Receipt, content_digest
+from assent.sdk.real_paths import real_paths
+from assent.sdk.receipts import Keys, Receipt, content_digest
 from assent.sdk.tool_calls import Terms, refused
 from assent.sdk.values import Breakpoint, Summary
 
@@ -21,6 +32,8 @@ BLOCKED = 2
 """The exit code that blocks; with any other but 0 the client goes on, unless it was told otherwise."""
 NEWEST = 50
 """How many questions of a session about one tool are looked through for the one to be taken up."""
+WAITING_PATIENCE = 30.0
+"""Seconds for which the server may be out of reach once the question was asked."""
 ATTEMPTS = 10
 """How often people are asked anew about a call whose approval was used by another one like it."""
 
@@ -46,6 +59,7 @@ class Wanted:
 def wanted(told: bytes, terms: Terms, *, editable: Sequence[str] = (), defer: bool = False) -> Wanted:
     """Read what the client writes to a hook's standard input."""
     hook = read_hook(strict_loads(told))
+    hook = replace(hook, real_paths=real_paths(hook.arguments, hook.directory))
     call = tool_call(hook, editable=editable, nonce=uuid.uuid4().hex)
     return Wanted(hook, terms, call, defer and hook.may_defer)
 
@@ -61,24 +75,47 @@ class Asked:
     """Whether an approval of the same call was found that was acted on before, or is too old for it."""
 
 
-def settled(calls: Calls, asked: Asked, *, still_there: Callable[[], bool]) -> Flow[dict[str, Any]]:
-    """Ask, and return what the client is to be told; an approval is used by no more than one call."""
+def settled(
+    calls: Calls, asked: Asked, *, still_there: Callable[[], bool], keys: Keys | None = None
+) -> Flow[dict[str, Any]]:
+    """Ask, and return what the client is to be told; an approval is used by no more than one call.
+
+    With pinned keys, an approval counts only with a receipt that one of them signed.
+    """
     hook = asked.wanted.hook
+    # Nobody is kept waiting by a server that is down; a question that was asked outlives its restart.
+    patient = replace(calls, patience=max(calls.patience, WAITING_PATIENCE))
+    if (yield from _prompted(calls, asked)):
+        return {}
     for _ in range(ATTEMPTS):
         found = yield from _found(calls, asked)
         asked.id = found.id
         if found.status == "waiting" and asked.wanted.defer:
             return deferred(hook, breakpoint_id=found.id)
-        verdict = judged(hook, asked.wanted.call, (yield from calls.wait(found.id)))
+        verdict = judged(hook, asked.wanted.call, (yield from patient.wait(found.id)))
         if not verdict.approved:
             return spoken(hook, verdict)
         if not still_there():
             raise ClientGone
-        if (yield from _used(calls, asked, found)):
+        if (yield from _used(patient, asked, found, keys)):
             return spoken(hook, verdict)
         asked.used = True
         asked.wanted = replace(asked.wanted, call=again(asked.wanted.call, found.id))
     return spoken(hook, refused("It was approved, but the approvals were used or too old; is the clock right?"))
+
+
+def _prompted(calls: Calls, asked: Asked) -> Flow[bool]:
+    """Return whether the permission prompt is asking about the same dialog: Claude Code runs it beside the hook."""
+    hook, body = asked.wanted.hook, asked.wanted.body
+    if hook.event is not Event.PERMISSION_REQUEST:
+        return False
+    page = yield from calls.list(
+        status=["waiting"], run_id=body["runId"], gate=body["payload"]["breakpointId"], limit=NEWEST
+    )
+    for each in page.items:
+        if left_to_prompt(hook, (yield from calls.get(each.id)).payload):
+            return True
+    return False
 
 
 def _is_own(found: Breakpoint, call: ToolCall) -> bool:
@@ -122,17 +159,20 @@ def raised(calls: Calls, wanted: Wanted) -> Flow[Breakpoint]:
     return creating(wanted.body, (), key=wanted.call.key, pace=calls.pace, patience=calls.patience)
 
 
-def _used(calls: Calls, asked: Asked, found: Breakpoint) -> Flow[bool]:
+def _used(calls: Calls, asked: Asked, found: Breakpoint, keys: Keys | None) -> Flow[bool]:
     """Use an approval up; False when it was used before, or is too old to act on."""
     body = asked.wanted.body
     shown = {**body, "payload": {**body["payload"], "callId": found.payload.get("callId")}}
     try:
         receipt = yield from _receipt(calls, found.id)
+        if receipt is None and keys is not None:
+            msg = "A receipt key is pinned, but the server gives no receipts, so the approval cannot be checked."
+            raise InvalidReceipt(msg)
         if receipt is None:
             # No proof that nobody else has acted on it: only the call that it was raised for may.
             return _is_own(found, asked.wanted.call)
         digest = content_digest(shown, project=receipt.approval.project)
-        yield from calls.consume_receipt(receipt, gate=asked.wanted.call.gate, digest=digest)
+        yield from calls.consume_receipt(receipt, keys=keys, gate=asked.wanted.call.gate, digest=digest)
     except (ReceiptUsed, ReceiptExpired):
         return False
     return True

@@ -1,6 +1,7 @@
 """Assent's hooks in the settings of Claude Code: put in, taken out, and nothing else touched."""
 
 import contextlib
+import itertools
 import json
 import os
 import re
@@ -30,6 +31,10 @@ class Gate:
     """Which calls are asked about, and how."""
 
     program: str = "assent"
+    before: Sequence[str] = ()
+    """What the program is given before the command, such as -I -m assent."""
+    pins: Sequence[tuple[str, str]] = ()
+    """What a command is told of the server: url, receipt-key, token-env …"""
     url: str | None = None
     """The server, where it is itself called by the client."""
     matcher: str = MATCHER
@@ -42,7 +47,7 @@ class Gate:
     def hook(self) -> dict[str, Json]:
         kept: dict[str, Json] = {"timeout": self.ttl + MARGIN_SECONDS, "onFailure": "block"}
         if self.url is None:
-            return {"type": "command", "command": self.program, "args": [*_OURS, *self._words()]} | kept
+            return {"type": "command", "command": self.program, "args": [*self.before, *_OURS, *self._words()]} | kept
         authorization = {"headers": {"Authorization": f"Bearer ${TOKEN}"}, "allowedEnvVars": [TOKEN]}
         return {"type": "http", "url": f"{self.url.rstrip('/')}{HOOK_PATH}?{self._query()}"} | authorization | kept
 
@@ -54,7 +59,7 @@ class Gate:
         return before if self.defer else before | dialogs
 
     def _words(self) -> list[str]:
-        given = [word for name, value in self.options for word in (f"--{name}", value)]
+        given = [word for name, value in (*self.pins, *self.options) for word in (f"--{name}", value)]
         return ["--ttl", str(self.ttl), *(["--defer"] if self.defer else []), *given]
 
     def _query(self) -> str:
@@ -85,6 +90,19 @@ def uninstalled(settings: Mapping[str, Json]) -> dict[str, Json]:
 
 def has_hooks(settings: Mapping[str, Json]) -> bool:
     return any(_has_ours(groups) for groups in _events(settings).values())
+
+
+def pinned(settings: Mapping[str, Json], option: str) -> list[str]:
+    """Return the values that an option has in our hooks, each once."""
+    hooks = [hook for groups in _events(settings).values() for group in groups for hook in _hooks(group)]
+    words = [each for hook in hooks if _is_ours(hook) for each in _texts(hook)]
+    return list(dict.fromkeys(value for name, value in itertools.pairwise(words) if name == f"--{option}"))
+
+
+def _texts(hook: Mapping[str, Json]) -> list[str]:
+    args: Json = hook.get("args")
+    words = [hook.get("command"), *(args if is_array(args) else ())]
+    return [word if isinstance(word, str) else "" for word in words]
 
 
 def _events(settings: Mapping[str, Json]) -> dict[str, list[Json]]:
@@ -121,9 +139,7 @@ def _is_ours(hook: Json) -> bool:
         return False
     if hook.get("type") == "http":
         return urlsplit(str(hook.get("url"))).path.endswith(HOOK_PATH)
-    args: Json = hook.get("args")
-    words = [hook.get("command"), *(args if is_array(args) else ())]
-    texts = [word if isinstance(word, str) else "" for word in words]
+    texts = _texts(hook)
     return any(_PROGRAM.fullmatch(word) and texts[n + 1 : n + 3] == _OURS for n, word in enumerate(texts))
 
 

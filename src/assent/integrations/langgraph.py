@@ -18,6 +18,7 @@ from assent.sdk.breakpoints import PATIENCE
 from assent.sdk.calls import Calls
 from assent.sdk.client import Assent
 from assent.sdk.errors import AssentError, IdempotencyMismatch, InvalidRequest, NotApproved
+from assent.sdk.keywords import strict
 from assent.sdk.protocol import Flow, Said, Tell
 from assent.sdk.tool_calls import Terms, ToolCall, asking, refused, unasked
 from assent.sdk.values import Breakpoint
@@ -89,6 +90,7 @@ def approval(tool: str, arguments: Mapping[str, Any], *, question: str = "", edi
     )
 
 
+@strict
 def run(
     graph: Graph,
     given: Any,  # noqa: ANN401  # the graph's own input
@@ -107,6 +109,7 @@ def run(
         return assent.perform(_driving(_Desk(assent.calls, thread.id, terms), thread, given))
 
 
+@strict
 async def arun(
     graph: Graph,
     given: Any,  # noqa: ANN401  # the graph's own input
@@ -122,6 +125,7 @@ async def arun(
         return await assent.perform(_driving(_Desk(assent.calls, thread.id, terms), thread, given))
 
 
+@strict
 def ask(
     graph: Graph, config: RunnableConfig, *, client: Assent | None = None, **terms: Unpack[Terms]
 ) -> Sequence[Breakpoint]:
@@ -131,6 +135,7 @@ def ask(
         return assent.perform(_asking(_Desk(assent.calls, thread.id, terms), thread))
 
 
+@strict
 async def aask(
     graph: Graph, config: RunnableConfig, *, client: AsyncAssent | None = None, **terms: Unpack[Terms]
 ) -> Sequence[Breakpoint]:
@@ -140,6 +145,7 @@ async def aask(
         return await assent.perform(_asking(_Desk(assent.calls, thread.id, terms), thread))
 
 
+@strict
 def resume(
     graph: Graph,
     config: RunnableConfig,
@@ -154,6 +160,7 @@ def resume(
         return assent.perform(_progressing(_Desk(assent.calls, thread.id, terms), thread))
 
 
+@strict
 async def aresume(
     graph: Graph,
     config: RunnableConfig,

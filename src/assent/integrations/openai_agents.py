@@ -23,6 +23,7 @@ from assent.sdk.arguments import described
 from assent.sdk.calls import Calls
 from assent.sdk.errors import DigestMismatch, InvalidRequest, ReceiptExpired
 from assent.sdk.files import ContextFile
+from assent.sdk.keywords import refuse_unknown, strict_class
 from assent.sdk.protocol import Asking, Flow, creation
 from assent.sdk.tool_calls import Terms, asking, shown_arguments, verdict, waited
 from assent.sdk.values import Breakpoint
@@ -35,6 +36,7 @@ _NEWEST = 50
 Context = TypeVar("Context")
 
 
+@strict_class
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Approvals:
     """Runs agents; whatever needs approval is asked about, and runs only where somebody has approved it."""
@@ -45,6 +47,9 @@ class Approvals:
     """After how many seconds of waiting StillWaiting is raised; the questions stay, and the run can be resumed."""
     once: bool = True
     """An approval is used up by its receipt, so that a run that is resumed twice does nothing twice."""
+
+    def __post_init__(self) -> None:
+        refuse_unknown("terms", self.terms, Terms.__annotations__)
 
     async def run(
         self,

@@ -18,6 +18,7 @@ from assent.sdk.arguments import described
 from assent.sdk.calls import Calls
 from assent.sdk.client import Assent
 from assent.sdk.errors import AssentError, InvalidRequest
+from assent.sdk.keywords import refuse_unknown, strict_class
 from assent.sdk.protocol import Asking, Flow
 from assent.sdk.tool_calls import Terms, asking, plain_arguments, shown_arguments, unasked, verdict, waited
 
@@ -27,6 +28,7 @@ DOOR = "pydantic-ai"
 Keep = Callable[[Sequence[ModelMessage]], object]
 
 
+@strict_class
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Approvals:
     """How people are asked about the tool calls of one conversation."""
@@ -38,6 +40,9 @@ class Approvals:
     """Which arguments the reviewer may change, by the name of the tool."""
     timeout: float | None = None
     """After how many seconds of waiting StillWaiting is raised; the questions stay."""
+
+    def __post_init__(self) -> None:
+        refuse_unknown("terms", self.terms, Terms.__annotations__)
 
     async def results(
         self, client: AsyncAssent, requests: DeferredToolRequests, messages: Sequence[ModelMessage]

@@ -1,24 +1,28 @@
 """The server itself: the tools under one name, spoken over standard input or streamable HTTP."""
 
+import inspect
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
+from typing import Any
 
 import uvicorn
 from mcp.server.auth.provider import AccessToken
 from mcp.server.auth.settings import AuthSettings
-from mcp.server.mcpserver import MCPServer
+from mcp.server.mcpserver import Context, MCPServer
+from mcp.server.mcpserver.exceptions import ToolError
 from mcp.server.request_state import RequestStateSecurity
 from mcp.server.transport_security import TransportSecuritySettings
-from mcp_types import ToolAnnotations
+from mcp_types import CallToolResult, InputRequiredResult, ToolAnnotations
 from pydantic import AnyHttpUrl
 from starlette.types import ASGIApp
 
 from assent.domain.canonical import sha256
 from assent.mcp.callers import Callers
 from assent.mcp.tools import Tools
-from assent.sdk.errors import BadAddress
+from assent.sdk.errors import BadAddress, UnknownArgument
+from assent.sdk.keywords import refuse_unknown
 
 PATH = "/mcp"
 FORM_SECONDS = 7 * 24 * 3600.0
@@ -31,10 +35,31 @@ INSTRUCTIONS = (
 _LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 
 
+class _StrictServer(MCPServer[None]):
+    """Refuses arguments that a tool does not have, which the library would ignore."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401  # the library's own
+        super().__init__(*args, **kwargs)
+        self._known: dict[str, frozenset[str]] = {}
+
+    def know(self, tool: Callable[..., Any]) -> None:
+        names = inspect.signature(tool).parameters
+        self._known[tool.__name__] = frozenset(names) - {"call"}
+
+    async def call_tool(
+        self, name: str, arguments: dict[str, Any], context: Context[None, Any] | None = None
+    ) -> CallToolResult | InputRequiredResult:
+        try:
+            refuse_unknown(name, arguments, self._known.get(name, arguments))
+        except UnknownArgument as error:
+            raise ToolError(error.message) from error
+        return await super().call_tool(name, arguments, context)
+
+
 def built(callers: Callers, *, verifier: "Bearer | None" = None) -> MCPServer[None]:
     # Tokens are made by Assent, not by an OAuth server; the issuer is asked for and told to nobody.
     auth = AuthSettings(issuer_url=AnyHttpUrl("http://assent.invalid"), resource_server_url=None) if verifier else None
-    server: MCPServer[None] = MCPServer(
+    server = _StrictServer(
         "assent",
         title="Assent",
         version=version("assent"),
@@ -58,6 +83,8 @@ def built(callers: Callers, *, verifier: "Bearer | None" = None) -> MCPServer[No
         (tools.permission_prompt, asks),
     ):
         server.add_tool(tool, annotations=annotations, structured_output=False)
+        if tool != tools.permission_prompt:  # Claude Code calls that one, and newer versions may send more
+            server.know(tool)
     return server
 
 

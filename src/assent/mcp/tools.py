@@ -1,7 +1,7 @@
 """The tools: an agent asks, looks, waits, comments, takes back. None of them decides."""
 
 import json
-import uuid
+import os
 from typing import Annotated, Any, Literal
 
 from mcp.server.mcpserver.exceptions import ToolError
@@ -9,37 +9,42 @@ from mcp_types import InputRequiredResult
 from pydantic import Field
 
 from assent.domain.canonical import sha256
+from assent.domain.fields import BY_NAME
 from assent.mcp import told
 from assent.mcp.callers import Call, Caller, Callers
 from assent.mcp.eliciting import can_elicit, first_round, in_one_call, in_rounds, second_round, settled
 from assent.mcp.forms import NOTHING, Filled, form
+from assent.mcp.permission import permission
 from assent.mcp.waiting import reached, waited
 from assent.sdk.aio import AsyncAssent
 from assent.sdk.errors import AssentError
 from assent.sdk.protocol import Asking
-from assent.sdk.tool_calls import Terms, ToolCall, Verdict, decided, plain_arguments, refused, unasked
+from assent.sdk.tool_calls import plain_arguments, refused
 from assent.sdk.values import Breakpoint
 
 LONGEST_WAIT = 50
 """Seconds: many clients give up on a call after 60."""
-LONG_PATIENCE = 120.0
-"""Seconds for which a server may be out of reach while Claude Code waits for a permission."""
-MOST_EDITABLE = 100
 
 Id = Annotated[str, Field(description="The breakpointId, bp_…")]
-Question = Annotated[str, Field(description="What people are to decide, in full sentences.")]
-Title = Annotated[str | None, Field(description="A short name for it.")]
-Gate = Annotated[
-    str | None, Field(description="What this kind of question is called across runs, such as deploy.production.")
+Question = Annotated[str, Field(description=BY_NAME["question"].help)]
+Title = Annotated[str | None, Field(description=BY_NAME["title"].help)]
+Gate = Annotated[str | None, Field(description=BY_NAME["breakpoint_id"].help)]
+Tags = Annotated[list[str] | None, Field(description=BY_NAME["tags"].help)]
+Options = Annotated[list[str] | None, Field(description=BY_NAME["options"].help)]
+Experts = Annotated[list[str] | None, Field(description=BY_NAME["expert"].help)]
+Strategy = Annotated[
+    Literal["single", "first-response-wins", "collect-all", "quorum"] | None,
+    Field(description=BY_NAME["strategy"].help),
 ]
-Tags = Annotated[list[str] | None, Field(description="Tags that rules and people sort by.")]
-Options = Annotated[list[str] | None, Field(description="Answers to pick from.")]
-Experts = Annotated[list[str] | None, Field(description="People or groups to ask; left out, any reviewer.")]
-Risk = Annotated[Literal["low", "medium", "high"] | None, Field(description="high asks for a typed confirmation.")]
-Ttl = Annotated[int | None, Field(ge=1, description="How many seconds people have; nobody answering is no approval.")]
+Risk = Annotated[Literal["low", "medium", "high"] | None, Field(description=BY_NAME["risk"].help)]
+HardStop = Annotated[bool | None, Field(description=BY_NAME["hard_stop"].help)]
+Ttl = Annotated[int | None, Field(ge=1, description=BY_NAME["ttl_seconds"].help)]
+OnTimeout = Annotated[Literal["expire", "reject"] | None, Field(description=BY_NAME["on_timeout"].help)]
+Editable = Annotated[list[str] | None, Field(description=BY_NAME["editable"].help)]
+RunId = Annotated[str | None, Field(description=BY_NAME["run_id"].help)]
 Payload = Annotated[
     dict[str, Any] | None,
-    Field(description="Everything people need to see in order to decide: the command, the arguments, the diff."),
+    Field(description="Everything reviewers need to decide: the command, the arguments, the diff."),
 ]
 Key = Annotated[
     str | None,
@@ -66,15 +71,14 @@ class Tools:
         tags: Tags = None,
         options: Options = None,
         expert: Experts = None,
-        strategy: Literal["single", "first-response-wins", "collect-all", "quorum"] | None = None,
+        strategy: Strategy = None,
         risk: Risk = None,
+        hard_stop: HardStop = None,
         ttl_seconds: Ttl = None,
-        on_timeout: Literal["expire", "reject"] | None = None,
-        editable: Annotated[
-            list[str] | None, Field(description="Names of values in the payload that the reviewer may change.")
-        ] = None,
+        on_timeout: OnTimeout = None,
+        editable: Editable = None,
         payload: Payload = None,
-        run_id: Annotated[str | None, Field(description="The run this belongs to.")] = None,
+        run_id: RunId = None,
         key: Key = None,
     ) -> str:
         """Ask people for an approval, and return at once with a breakpointId.
@@ -92,6 +96,7 @@ class Tools:
             expert=expert,
             strategy=strategy,
             risk=risk,
+            hard_stop=hard_stop,
             ttl_seconds=ttl_seconds or caller.ttl_seconds,
             on_timeout=on_timeout,
             editable=editable,
@@ -149,6 +154,7 @@ class Tools:
         tags: Tags = None,
         options: Options = None,
         risk: Risk = None,
+        hard_stop: HardStop = None,
         ttl_seconds: Ttl = None,
         payload: Payload = None,
         key: Key = None,
@@ -174,6 +180,7 @@ class Tools:
                 tags=tags,
                 options=options,
                 risk=risk,
+                hard_stop=hard_stop,
                 ttl_seconds=ttl_seconds or caller.ttl_seconds,
                 payload=payload,
             )
@@ -193,21 +200,9 @@ class Tools:
         """Decide nothing: ask people whether Claude Code may run a tool, for --permission-prompt-tool."""
         caller, arguments = self._callers(call), plain_arguments(input)
         if arguments is None:
-            verdict = refused("The arguments cannot be shown to people as they are.")
-        else:
-            wanted = ToolCall(
-                door="claude-code",
-                tool=tool_name,
-                arguments=arguments,
-                thread=caller.agent_id,
-                # Some models count their calls from one in every session: no answer of before is one to this call.
-                call_id=f"{tool_use_id or 'call'}.{uuid.uuid4().hex}",
-                editable=tuple(arguments)[:MOST_EDITABLE],
-            )
-            verdict = await _permitted(caller, wanted)
-        if not verdict.approved:
-            return json.dumps({"behavior": "deny", "message": verdict.reason})
-        return json.dumps({"behavior": "allow", "updatedInput": dict(verdict.arguments)})
+            why = refused("The arguments cannot be shown to people as they are.").reason
+            return json.dumps({"behavior": "deny", "message": why})
+        return json.dumps(await permission(caller, tool_name, arguments, tool_use_id, os.environ))
 
 
 async def _closing(assent: AsyncAssent, caller: Caller, asked: Breakpoint, answer: Filled, *, seconds: float) -> str:
@@ -219,19 +214,6 @@ async def _closing(assent: AsyncAssent, caller: Caller, asked: Breakpoint, answe
         msg = f"{told.sentence(error)} The question is {asked.id}."
         raise ToolError(msg) from error
     return told.text(told.outcome(asked.id, status, remark=remark))
-
-
-async def _permitted(caller: Caller, wanted: ToolCall) -> Verdict:
-    try:
-        async with AsyncAssent(caller.url, caller.token, patience=LONG_PATIENCE) as assent:
-            return await assent.perform(decided(assent.calls, wanted, _terms(caller)))
-    except AssentError as error:
-        return unasked(error)
-
-
-def _terms(caller: Caller) -> Terms:
-    terms = Terms(agent_id=caller.agent_id)
-    return terms if caller.ttl_seconds is None else terms | Terms(ttl_seconds=caller.ttl_seconds)
 
 
 def _once(key: str | None) -> str | None:

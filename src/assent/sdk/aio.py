@@ -12,7 +12,9 @@ import httpx2
 
 from assent.sdk import connection
 from assent.sdk.calls import Calls
-from assent.sdk.connection import Connection
+from assent.sdk.connection import Connection, Fixed
+from assent.sdk.keywords import strict
+from assent.sdk.pending import Pending, issued, marked
 from assent.sdk.protocol import Flow, Lines, Lost, Outcome, Reply, Request, Said, Step, Tell
 from assent.sdk.values import Event
 from assent.sdk.waits import Hear, Heard, Listen, StreamOutcome, following
@@ -24,10 +26,14 @@ Given = ParamSpec("Given")
 def _performing(
     call: Callable[Concatenate[Calls, Given], Flow[Result]],
 ) -> Callable[Concatenate["AsyncAssent", Given], Coroutine[Any, Any, Result]]:
-    @functools.wraps(call)
-    async def method(self: "AsyncAssent", /, *given: Given.args, **named: Given.kwargs) -> Result:
-        return await self.perform(call(self.calls, *given, **named))
+    checked = strict(call)
 
+    @functools.wraps(call)
+    def method(self: "AsyncAssent", /, *given: Given.args, **named: Given.kwargs) -> Coroutine[Any, Any, Result]:
+        flow = checked(self.calls, *given, **named)
+        return Pending(issued(f"client.{call.__name__}"), lambda: self.perform(flow))
+
+    marked(method)
     return method
 
 
@@ -37,6 +43,7 @@ class AsyncAssent:
     `on_event` and `on_comment` of a wait may be async functions. Cancel a call and its request is closed.
     """
 
+    @strict
     def __init__(
         self,
         url: str | None = None,
@@ -44,13 +51,19 @@ class AsyncAssent:
         *,
         patience: float = 10.0,
         on_trouble: Callable[[str], None] | None = None,
+        fixed: Fixed | None = None,
     ) -> None:
-        self._to = Connection(url, token)
+        self._to = Connection(url, token, fixed)
         self.url = self._to.url
         self.calls = Calls(self._to.pace, patience)
         self._on_trouble = on_trouble
         self._http = httpx2.AsyncClient(
-            base_url=self.url, headers=self._to.headers, trust_env=self._to.trust_env, limits=connection.LIMITS
+            base_url=self.url,
+            headers=self._to.headers,
+            trust_env=self._to.trust_env,
+            proxy=self._to.proxy,
+            verify=self._to.verify,
+            limits=connection.LIMITS,
         )
 
     async def __aenter__(self) -> Self:
@@ -77,6 +90,7 @@ class AsyncAssent:
     feedback = _performing(Calls.feedback)
     cancel = _performing(Calls.cancel)
     upload = _performing(Calls.upload)
+    create_token = _performing(Calls.create_token)
     file = _performing(Calls.file)
     receipt = _performing(Calls.receipt)
     receipt_keys = _performing(Calls.receipt_keys)
@@ -145,6 +159,7 @@ class AsyncAssent:
     retry_firing = _performing(Calls.retry_firing)
     discard_firing = _performing(Calls.discard_firing)
 
+    @strict
     async def stream(
         self, breakpoint_id: str, *, after: int = 0, patience: float | None = None
     ) -> AsyncGenerator[Event, None]:

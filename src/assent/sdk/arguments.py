@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 from string import Formatter
 from typing import Any
 
-from assent.domain.canonical import MAX_INTEGER, Json, canonical, sha256
+from assent.domain.call_digests import function_digest
+from assent.domain.canonical import MAX_INTEGER, Json, canonical
 from assent.sdk.errors import ArgumentsRefused, InvalidRequest
 from assent.sdk.values import BreakpointResult
 from assent.sdk.visible import visible
@@ -92,7 +93,7 @@ def _has(value: object, name: str) -> bool:
 
 
 def digest(function: str, arguments: Mapping[str, Json]) -> str:
-    return sha256(b"assent-call/1\n" + canonical({"function": function, "arguments": dict(arguments)}))
+    return function_digest(function, arguments)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ import contextlib
 import os
 import sys
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
@@ -13,11 +13,15 @@ import anyio
 import anyio.to_thread
 
 from assent.sdk.aio import AsyncAssent
+from assent.sdk.calls import ask_and_wait
 from assent.sdk.client import Assent
 from assent.sdk.context import current
 from assent.sdk.errors import AssentError, InvalidRequest, passed
 from assent.sdk.files import ContextFile, snapshot
-from assent.sdk.protocol import Asking, creation, with_files
+from assent.sdk.keywords import strict
+from assent.sdk.leaving import Notices, left_async, terminable
+from assent.sdk.pending import Pending, issued, marked
+from assent.sdk.protocol import Asking, Question, creation, opened, with_files
 from assent.sdk.values import BreakpointResult, Feedback, Status
 
 if TYPE_CHECKING:
@@ -35,11 +39,11 @@ def server_is_set() -> bool:
     return bool(os.environ.get("ASSENT_URL") or os.environ.get("ASSENT_TOKEN"))
 
 
+@strict
 def breakpoint(  # noqa: A001  # the word of the product
-    question: str | None = None,
+    question: Question = None,
     *,
     files: Sequence[str | ContextFile] = (),
-    context: Mapping[str, Any] | None = None,
     require: bool = False,
     on_comment: Callable[[Feedback], object] | None = None,
     timeout: float | None = None,
@@ -53,39 +57,44 @@ def breakpoint(  # noqa: A001  # the word of the product
     if current.get() is not None:
         msg = "This is inside a run: use `await ctx.breakpoint(…)`, or `await abreakpoint(…)`."
         raise RuntimeError(msg)
-    read, said = _prepared(files, context, asking)
+    text, read, said = _prepared(question, files, asking)
     if server_is_set():
-        result = _from_server(question, read, said, on_comment, timeout)
+        result = _from_server(text, read, said, on_comment, timeout)
     else:
-        result = _from_terminal(_local_body(question, read, said, timeout))
+        result = _from_terminal(_local_body(text, read, said, timeout))
     return passed(result) if require else result
 
 
-async def abreakpoint(
-    question: str | None = None,
+@strict
+def abreakpoint(
+    question: Question = None,
     *,
     files: Sequence[str | ContextFile] = (),
-    context: Mapping[str, Any] | None = None,
     require: bool = False,
     on_comment: Callable[[Feedback], object] | None = None,
-    timeout: float | None = None,  # noqa: ASYNC109  # the arguments of `breakpoint`
+    timeout: float | None = None,
     **asking: Unpack[Asking],
-) -> BreakpointResult:
-    """Do what `breakpoint` does, without blocking the others; inside a run it is `ctx.breakpoint`."""
+) -> Coroutine[Any, Any, BreakpointResult]:
+    """Do what `breakpoint` does without blocking the event loop; inside a run it is `ctx.breakpoint`."""
     run = current.get()
     if run is not None:
         if timeout is not None:
-            msg = "A run waits for as long as it takes; give people a deadline with ttl_seconds."
+            msg = "A run waits for as long as it takes. Set a deadline for the reviewers with ttl_seconds."
             raise InvalidRequest(msg)
-        return await run.breakpoint(
-            question, files=files, context=context, require=require, on_comment=on_comment, **asking
-        )
-    read, said = _prepared(files, context, asking)
-    if server_is_set():
-        result = await _from_server_async(question, read, said, on_comment, timeout)
-    else:
-        result = await _from_terminal_async(_local_body(question, read, said, timeout))
-    return passed(result) if require else result
+        return run.breakpoint(question, files=files, require=require, on_comment=on_comment, **asking)
+    text, read, said = _prepared(question, files, asking)
+
+    async def ask() -> BreakpointResult:
+        if server_is_set():
+            result = await _from_server_async(text, read, said, on_comment, timeout)
+        else:
+            result = await _from_terminal_async(_local_body(text, read, said, timeout))
+        return passed(result) if require else result
+
+    return Pending(issued("abreakpoint"), ask)
+
+
+marked(abreakpoint)
 
 
 def _from_server(
@@ -95,13 +104,17 @@ def _from_server(
     on_comment: Callable[[Feedback], object] | None,
     timeout: float | None,
 ) -> BreakpointResult:
-    with Assent(patience=PATIENCE) as assent:
-        key = uuid.uuid4().hex
+    key = uuid.uuid4().hex
+    with Assent(patience=PATIENCE, on_trouble=Notices()) as assent, terminable():
         try:
-            raised = assent.create(question, files=files, idempotency_key=key, **asking)
-            ended = assent.wait(raised.id, timeout=timeout, on_comment=on_comment)
-        except (KeyboardInterrupt, SystemExit):
-            # Nobody is left to act on the answer. The same key gives the same question, whose id may not have come yet.
+            flow = ask_and_wait(
+                assent.calls, key, question, asking, files=files, timeout=timeout, on_comment=on_comment
+            )
+            ended = assent.perform(flow)
+        except AssentError:
+            raise
+        except BaseException:
+            # The program will not act on the answer. The key finds the question even if its id has not arrived yet.
             with contextlib.suppress(AssentError), Assent(patience=LAST_WORDS) as leaving:
                 leaving.cancel(leaving.create(question, files=files, idempotency_key=key, **asking).id)
             raise
@@ -115,12 +128,28 @@ async def _from_server_async(
     on_comment: Callable[[Feedback], object] | None,
     timeout: float | None,  # noqa: ASYNC109  # the same
 ) -> BreakpointResult:
-    async with AsyncAssent(patience=PATIENCE) as assent:
-        key = uuid.uuid4().hex
+    key = uuid.uuid4().hex
+    with terminable():
+        return await _waited(key, question, files, asking, on_comment, timeout)
+
+
+async def _waited(  # the arguments of the caller
+    key: str,
+    question: str | None,
+    files: Sequence[ContextFile],
+    asking: Asking,
+    on_comment: Callable[[Feedback], object] | None,
+    timeout: float | None,  # noqa: ASYNC109  # the same
+) -> BreakpointResult:
+    async with AsyncAssent(patience=PATIENCE, on_trouble=Notices()) as assent:
         try:
-            raised = await assent.create(question, files=files, idempotency_key=key, **asking)
-            ended = await assent.wait(raised.id, timeout=timeout, on_comment=on_comment)
-        except anyio.get_cancelled_exc_class():
+            flow = ask_and_wait(
+                assent.calls, key, question, asking, files=files, timeout=timeout, on_comment=on_comment
+            )
+            ended = await assent.perform(flow)
+        except AssentError:
+            raise
+        except left_async():
             with anyio.CancelScope(shield=True), contextlib.suppress(AssentError):
                 async with AsyncAssent(patience=LAST_WORDS) as leaving:
                     asked = await leaving.create(question, files=files, idempotency_key=key, **asking)
@@ -132,7 +161,7 @@ async def _from_server_async(
 def _from_terminal(body: Mapping[str, Any]) -> BreakpointResult:
     from assent.sdk import local  # noqa: PLC0415  # with the language of rules, which a client can do without
 
-    return local.ask(body, local.desk()).result
+    return local.ask(body, local.desk()).asked()
 
 
 async def _from_terminal_async(body: Mapping[str, Any]) -> BreakpointResult:
@@ -148,7 +177,7 @@ async def _from_terminal_async(body: Mapping[str, Any]) -> BreakpointResult:
 
     try:
         asked = partial(local.ask, body, local.desk(opening))
-        return (await anyio.to_thread.run_sync(asked, abandon_on_cancel=True)).result
+        return (await anyio.to_thread.run_sync(asked, abandon_on_cancel=True)).asked()
     except anyio.get_cancelled_exc_class():
         for terminal in opened:
             terminal.interrupt()
@@ -164,14 +193,17 @@ def _result(ended: Status) -> BreakpointResult:
 
 
 def _prepared(
-    files: Sequence[str | ContextFile], context: Mapping[str, Any] | None, asking: Asking
-) -> tuple[list[ContextFile], Asking]:
-    """Read the files that are only named, and say who asks."""
-    said = asking.copy()
-    said["agent_id"] = asking.get("agent_id") or agent_name()
+    question: Question, files: Sequence[str | ContextFile], asking: Asking
+) -> tuple[str | None, list[ContextFile], Asking]:
+    """Take apart what was given, read the files that are only named, and add the agent's name."""
+    text, given = opened(question, asking)
+    creation(text, given)  # refuses mistakes before a file is read
+    said = given.copy()
+    said["agent_id"] = given.get("agent_id") or agent_name()
     read = [snapshot(each, root=Path.cwd()) if isinstance(each, str) else each for each in files]
+    context = said.pop("context", None)
     if context is not None:
-        payload = dict(asking.get("payload") or {})
+        payload = dict(said.get("payload") or {})
         if payload.setdefault("context", context) != context:
             msg = "context is given twice: as an argument and in the payload."
             raise InvalidRequest(msg)
@@ -182,7 +214,7 @@ def _prepared(
             {"files": kept} if kept else {}
         )
         said["payload"] = payload
-    return read, said
+    return text, read, said
 
 
 def _named(entry: Mapping[str, Any]) -> ContextFile:

@@ -22,12 +22,15 @@ from assent.sdk.channel_values import (
 from assent.sdk.errors import NotApproved, StillWaiting, passed
 from assent.sdk.files import ContextFile
 from assent.sdk.protocol import (
+    Answering,
     Asking,
     DeliveryFilters,
+    Expected,
     Filters,
     Flow,
     HistoryFilters,
     Pause,
+    Question,
     RouteChanges,
     RouteFields,
     RuleChanges,
@@ -42,6 +45,7 @@ from assent.sdk.values import (
     BacktestLine,
     Breakpoint,
     BreakpointResult,
+    CreatedToken,
     Delivery,
     DeliveryPage,
     DeliveryWithLog,
@@ -63,7 +67,7 @@ from assent.sdk.values import (
 from assent.sdk.waits import Audience, waiting
 
 if TYPE_CHECKING:
-    from assent.sdk.receipts import Expected, Keys, Receipt, ReceiptKeys, ReceiptUse
+    from assent.sdk.receipts import Keys, Receipt, ReceiptKeys, ReceiptUse
 
 Result = TypeVar("Result")
 LOOK_SECONDS = 1.0
@@ -87,20 +91,20 @@ class Calls(TriggerCalls):
 
     def create(
         self,
-        question: str | None = None,
+        question: Question = None,
         *,
         files: Sequence[ContextFile] = (),
         idempotency_key: str | None = None,
         **asking: Unpack[Asking],
     ) -> Flow[Breakpoint]:
-        """Raise a breakpoint, once, however often the request has to be sent."""
+        """Create a breakpoint, once, however often the request has to be sent."""
         body = protocol.creation(question, asking)
         key = idempotency_key or uuid.uuid4().hex
         return protocol.creating(body, files, key=key, pace=self.pace, patience=self.patience)
 
     def require_approval(
         self,
-        question: str | None = None,
+        question: Question = None,
         *,
         files: Sequence[ContextFile] = (),
         timeout: float | None = None,
@@ -108,9 +112,9 @@ class Calls(TriggerCalls):
         **asking: Unpack[Asking],
     ) -> Flow[BreakpointResult]:
         """Ask, wait, and return the result of an approval; raise Rejected, Expired or Cancelled after anything else."""
-        raised = yield from self.create(question, files=files, **asking)
-        ended = yield from self.wait(raised.id, timeout=timeout, on_comment=on_comment)
-        return granted(ended)
+        key = uuid.uuid4().hex
+        flow = ask_and_wait(self, key, question, asking, files=files, timeout=timeout, on_comment=on_comment)
+        return granted((yield from flow))
 
     def get(self, breakpoint_id: str) -> Flow[Breakpoint]:
         return self._perform(protocol.reading(protocol.address(breakpoint_id)), Breakpoint)
@@ -147,12 +151,12 @@ class Calls(TriggerCalls):
     def comment(self, breakpoint_id: str, text: str) -> Flow[Breakpoint]:
         return self.feedback(breakpoint_id, {"comment": text})
 
-    def approve(self, breakpoint_id: str, /, **answer: Any) -> Flow[Breakpoint]:  # noqa: ANN401  # the API's own fields
+    def approve(self, breakpoint_id: str, /, **answer: Unpack[Answering]) -> Flow[Breakpoint]:
         """Approve; `comment`, `option`, `answers`, `edits`, `confirm` and the `digest` that was shown may go along."""
-        return self.feedback(breakpoint_id, {"release": True, "approved": True} | answer)
+        return self.feedback(breakpoint_id, {"release": True, "approved": True, **answer})
 
-    def reject(self, breakpoint_id: str, /, **answer: Any) -> Flow[Breakpoint]:  # noqa: ANN401  # the API's own fields
-        return self.feedback(breakpoint_id, {"release": True, "approved": False} | answer)
+    def reject(self, breakpoint_id: str, /, **answer: Unpack[Answering]) -> Flow[Breakpoint]:
+        return self.feedback(breakpoint_id, {"release": True, "approved": False, **answer})
 
     def feedback(self, breakpoint_id: str, body: Mapping[str, Any]) -> Flow[Breakpoint]:
         """Say what the body says, once."""
@@ -170,6 +174,12 @@ class Calls(TriggerCalls):
     def file(self, breakpoint_id: str, n: int) -> Flow[bytes]:
         """Return the bytes of a breakpoint's context file, counted from 0."""
         return self._perform(protocol.reading(protocol.address(breakpoint_id, "files", str(n))), bytes)
+
+    def create_token(self, kind: str, name: str, *, expires_in_seconds: int | None = None) -> Flow[CreatedToken]:
+        """Create a token that belongs to the person of this client's own token."""
+        body = {"kind": kind, "name": name, "expiresInSeconds": expires_in_seconds}
+        given = {field: value for field, value in body.items() if value is not None}
+        return self._perform(protocol.writing("/api/tokens", given), CreatedToken)
 
     def receipt(self, breakpoint_id: str) -> "Flow[Receipt]":
         """Fetch the signed receipt of an approval; nothing about it is checked yet."""
@@ -189,7 +199,7 @@ class Calls(TriggerCalls):
         *,
         keys: "Keys | None" = None,
         idempotency_key: str | None = None,
-        **expected: "Unpack[Expected]",
+        **expected: Unpack[Expected],
     ) -> "Flow[ReceiptUse]":
         """Check a receipt against what is about to be done, then use it, once; raise if anything is not as it must be.
 
@@ -417,3 +427,24 @@ class Calls(TriggerCalls):
         """Say how somebody wants to be reached: all of it."""
         request = protocol.writing(protocol.preferences_address(person), preferences, method="PUT")
         return self._perform(request, dict[str, Any])
+
+
+def ask_and_wait(  # noqa: PLR0913  # what a question is made of
+    calls: Calls,
+    key: str,
+    question: Question,
+    asking: Asking,
+    *,
+    files: Sequence[ContextFile] = (),
+    timeout: float | None = None,
+    on_comment: Callable[[Feedback], object] | None = None,
+) -> Flow[Status]:
+    """Create a breakpoint and wait for its end; `timeout` bounds both, connecting and retries included."""
+
+    def flow() -> Flow[Status]:
+        started = calls.pace.now()
+        raised = yield from calls.create(question, files=files, idempotency_key=key, **asking)
+        left = None if timeout is None else max(0.0, timeout - (calls.pace.now() - started))
+        return (yield from calls.wait(raised.id, timeout=left, on_comment=on_comment))
+
+    return protocol.bounded(flow(), pace=calls.pace, seconds=timeout)

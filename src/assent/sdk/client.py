@@ -11,8 +11,9 @@ import httpx2
 
 from assent.sdk import connection
 from assent.sdk.calls import Calls
-from assent.sdk.connection import DEFAULT_URL, Connection
+from assent.sdk.connection import DEFAULT_URL, Connection, Fixed
 from assent.sdk.errors import BadAddress
+from assent.sdk.keywords import strict
 from assent.sdk.protocol import Flow, Lines, Lost, Outcome, Reply, Request, Said, Step, Tell
 from assent.sdk.values import Event
 from assent.sdk.waits import Hear, Heard, Listen, StreamOutcome, following
@@ -26,9 +27,11 @@ Given = ParamSpec("Given")
 def _performing(
     call: Callable[Concatenate[Calls, Given], Flow[Result]],
 ) -> Callable[Concatenate["Assent", Given], Result]:
+    checked = strict(call)
+
     @functools.wraps(call)
     def method(self: "Assent", /, *given: Given.args, **named: Given.kwargs) -> Result:
-        return self.perform(call(self.calls, *given, **named))
+        return self.perform(checked(self.calls, *given, **named))
 
     return method
 
@@ -39,6 +42,7 @@ class Assent:
     `patience` is how many seconds a call goes on trying while the server cannot be reached; `on_trouble` is told of it.
     """
 
+    @strict
     def __init__(
         self,
         url: str | None = None,
@@ -46,13 +50,19 @@ class Assent:
         *,
         patience: float = 10.0,
         on_trouble: Callable[[str], None] | None = None,
+        fixed: Fixed | None = None,
     ) -> None:
-        self._to = Connection(url, token)
+        self._to = Connection(url, token, fixed)
         self.url = self._to.url
         self.calls = Calls(self._to.pace, patience)
         self._on_trouble = on_trouble
         self._http = httpx2.Client(
-            base_url=self.url, headers=self._to.headers, trust_env=self._to.trust_env, limits=connection.LIMITS
+            base_url=self.url,
+            headers=self._to.headers,
+            trust_env=self._to.trust_env,
+            proxy=self._to.proxy,
+            verify=self._to.verify,
+            limits=connection.LIMITS,
         )
 
     def __enter__(self) -> Self:
@@ -77,6 +87,7 @@ class Assent:
     feedback = _performing(Calls.feedback)
     cancel = _performing(Calls.cancel)
     upload = _performing(Calls.upload)
+    create_token = _performing(Calls.create_token)
     file = _performing(Calls.file)
     receipt = _performing(Calls.receipt)
     receipt_keys = _performing(Calls.receipt_keys)
@@ -145,6 +156,7 @@ class Assent:
     retry_firing = _performing(Calls.retry_firing)
     discard_firing = _performing(Calls.discard_firing)
 
+    @strict
     def stream(self, breakpoint_id: str, *, after: int = 0, patience: float | None = None) -> Iterator[Event]:
         """Yield every event with a number above `after`, as it happens, up to the one that ends the breakpoint."""
         patience = self.calls.patience if patience is None else patience

@@ -1,9 +1,12 @@
 """What the two clients have in common: where the server is, how long it may take, what a broken connection is."""
 
+import math
 import os
 import random
+import ssl
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import httpx2
 
@@ -19,14 +22,37 @@ BEFORE_SENDING = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout
 _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fixed:
+    """A way to the server that was fixed in advance: the environment names no address, proxy or certificates."""
+
+    proxy: str | None = None
+    ca_file: str | None = None
+
+    @property
+    def verify(self) -> ssl.SSLContext | bool:
+        if self.ca_file is None:
+            return True
+        try:
+            return ssl.create_default_context(cafile=self.ca_file)
+        except OSError as error:
+            msg = f"The certificates in {self.ca_file} cannot be read: {error}."
+            raise BadAddress(msg) from error
+
+
 class Connection:
     """How to reach a server, checked before anything is sent."""
 
-    def __init__(self, url: str | None, token: str | None) -> None:
+    def __init__(self, url: str | None, token: str | None, fixed: Fixed | None = None) -> None:
+        if fixed is not None and not url:
+            msg = "A way to the server that is fixed needs its address."
+            raise BadAddress(msg)
         self.url = _checked_url(url or os.environ.get("ASSENT_URL") or DEFAULT_URL)
         self.headers = {"Authorization": f"Bearer {_checked_token(token or os.environ.get('ASSENT_TOKEN'))}"}
         # A proxy meant for the internet cannot reach this machine's own loopback.
-        self.trust_env = httpx2.URL(self.url).host not in _LOOPBACK
+        self.trust_env = fixed is None and httpx2.URL(self.url).host not in _LOOPBACK
+        self.proxy = fixed.proxy if fixed else None
+        self.verify = fixed.verify if fixed else True
         self.pace = Pace(time.monotonic, random.random)
 
     def lost(self, error: httpx2.RequestError) -> Lost:
@@ -37,7 +63,9 @@ class Connection:
 
 
 def timeout(request: Request) -> httpx2.Timeout:
-    return httpx2.Timeout(ANSWER_SECONDS + request.patient_for, connect=CONNECT_SECONDS)
+    within = request.within or math.inf
+    answer, connect = ANSWER_SECONDS + request.patient_for, CONNECT_SECONDS
+    return httpx2.Timeout(min(answer, within), connect=min(connect, within))
 
 
 def silence(request: Request) -> httpx2.Timeout:
@@ -70,7 +98,10 @@ def _checked_url(url: str) -> str:
 
 def _checked_token(token: str | None) -> str:
     if not token:
-        msg = "Set ASSENT_TOKEN to a token; assent token create --kind reviewer --name YOU makes one."
+        msg = (
+            "ASSENT_TOKEN is not set. Agents and CI jobs need an agent token:"
+            " assent token create --kind agent --name NAME. To review, create one with --kind reviewer."
+        )
         raise BadAddress(msg)
     if not (token.isascii() and token.isprintable()) or " " in token:
         msg = "ASSENT_TOKEN holds characters that no token has; copy it again, without quotes and blanks."

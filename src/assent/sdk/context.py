@@ -2,7 +2,7 @@
 
 import functools
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import datetime
@@ -12,11 +12,13 @@ from typing import Any, Generic, ParamSpec, Protocol, TypeVar, Unpack, overload
 
 from assent.domain.errors import AssentError
 from assent.sdk.files import ContextFile
-from assent.sdk.protocol import Asking
+from assent.sdk.keywords import refuse_unknown, strict
+from assent.sdk.protocol import Asking, Question
 from assent.sdk.values import BreakpointResult, Feedback
 
 Args = ParamSpec("Args")
 Made = TypeVar("Made")
+TASK_OPTIONS = frozenset({"retries", "backoff", "timeout", "name"})
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,99}")
 
 
@@ -70,9 +72,10 @@ def task(
 ) -> Callable[[Callable[Args, Made]], Task[Args, Made]]: ...
 def task(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """Say how a function is run as a task: `@task`, or `@task(retries=3, backoff=1.0, timeout=60)`."""
-    if function is not None:
+    if function is not None and not options:
         return Task(function)
-    return functools.partial(Task, **options)
+    refuse_unknown("task", options, TASK_OPTIONS)
+    return functools.partial(Task, **options) if function is None else Task(function, **options)
 
 
 class Context(Protocol):
@@ -100,38 +103,37 @@ class Context(Protocol):
         ...
 
     @overload
-    async def task(
+    def task(
         self,
         function: Callable[..., Awaitable[Made]],
         /,
         *args: Any,  # noqa: ANN401  # whatever the function takes
         **kwargs: Any,  # noqa: ANN401  # the same
-    ) -> Made: ...
+    ) -> Coroutine[Any, Any, Made]: ...
     @overload
-    async def task(
+    def task(
         self,
         function: Callable[..., Made],
         /,
         *args: Any,  # noqa: ANN401  # whatever the function takes
         **kwargs: Any,  # noqa: ANN401  # the same
-    ) -> Made: ...
-    async def task(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:  # its own
+    ) -> Coroutine[Any, Any, Made]: ...
+    def task(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Coroutine[Any, Any, Any]:
         """Run a function and keep what it returns, which must be JSON: it is not run again once it has finished.
 
         Plain functions run in a thread. What is raised at the last try is raised here as TaskFailed.
         """
         ...
 
-    async def breakpoint(
+    def breakpoint(
         self,
-        question: str | None = None,
+        question: Question = None,
         *,
         files: Sequence[str | ContextFile] = (),
-        context: Mapping[str, Any] | None = None,
         require: bool = False,
         on_comment: Callable[[Feedback], Any] | None = None,
         **asking: Unpack[Asking],
-    ) -> BreakpointResult:
+    ) -> Coroutine[Any, Any, BreakpointResult]:
         """Ask people and wait, for as long as it takes, without holding any memory meanwhile.
 
         A rejection, an expiry, a cancellation are results too; with `require` they raise NotApproved. `on_comment` is
@@ -139,11 +141,11 @@ class Context(Protocol):
         """
         ...
 
-    async def gather(self, *branches: Awaitable[Any]) -> list[Any]:
+    def gather(self, *branches: Awaitable[Any]) -> Coroutine[Any, Any, list[Any]]:
         """Do several things at once; when all have ended, raise what the first of them raised, if any did."""
         ...
 
-    async def sleep(self, seconds: float) -> None:
+    def sleep(self, seconds: float) -> Coroutine[Any, Any, None]:
         """Go on later, however long that is, wherever the run is then."""
         ...
 
@@ -155,11 +157,11 @@ class Context(Protocol):
         """Write a line into the journal, once."""
         ...
 
-    async def save_file(self, path: str, content: str | bytes) -> Path:
+    def save_file(self, path: str, content: str | bytes) -> Coroutine[Any, Any, Path]:
         """Write a file into the run's folder and keep it; return where it is on this node."""
         ...
 
-    async def writes(self, path: str | Path, *more: str | Path) -> None:
+    def writes(self, path: str | Path, *more: str | Path) -> Coroutine[Any, Any, None]:
         """Say, before they are written, which files outside its folder the run writes.
 
         A change that is seen there is known as this run's own doing.
@@ -189,6 +191,7 @@ registered: list[Process] = []
 def process(function: ProcessFunction, /) -> ProcessFunction: ...
 @overload
 def process(*, name: str | None = None) -> Callable[[ProcessFunction], ProcessFunction]: ...
+@strict
 def process(
     function: ProcessFunction | None = None, /, *, name: str | None = None
 ) -> ProcessFunction | Callable[[ProcessFunction], ProcessFunction]:

@@ -6,6 +6,9 @@ AssentError
 ├── UnexpectedAnswer           whatever answered does not speak our protocol, or a newer one
 ├── FileRefused                a context file that may not be, or cannot be, read
 ├── BadAddress                 an address or a token that cannot be one
+├── UnknownArgument            a keyword argument that the function does not have
+├── CannotAsk                  no server, and no terminal to ask in
+├── NotAwaited                 a call of ctx, or of the async client, without `await`
 ├── NotApproved                there is no approval, so it must not be done
 │   ├── Rejected               somebody said no, or nobody said yes in time
 │   ├── Expired                nobody answered in time
@@ -21,7 +24,9 @@ AssentError
 │   ├── SeatTaken              the group has been answered for
 │   ├── AnswerStands           too late to take an answer back
 │   ├── TicketRequired         it needs a ticket before it can be approved
+│   ├── RejectionPending       another reviewer is rejecting it
 │   ├── AlreadyClaimed         somebody else has put their name on it
+│   ├── ProjectRemoved         the project was removed; it can only be read
 │   ├── NoReceipt              only approvals have one, while their content is kept
 │   ├── ReceiptExpired         too old to act on
 │   └── ReceiptUsed            a receipt is good for one time
@@ -68,10 +73,12 @@ from assent.domain.errors import (
     OwnBreakpoint,
     PatternError,
     PreconditionFailed,
+    ProjectRemoved,
     RateLimited,
     ReceiptExpired,
     ReceiptMismatch,
     ReceiptUsed,
+    RejectionPending,
     SeatTaken,
     TicketRequired,
     TooLarge,
@@ -89,6 +96,7 @@ __all__ = [
     "AssentError",
     "BadAddress",
     "Cancelled",
+    "CannotAsk",
     "ConfirmationRequired",
     "Conflict",
     "DigestMismatch",
@@ -104,16 +112,19 @@ __all__ = [
     "MethodNotAllowed",
     "NoReceipt",
     "NotApproved",
+    "NotAwaited",
     "NotEligible",
     "NotFound",
     "OwnBreakpoint",
     "PatternError",
     "PreconditionFailed",
+    "ProjectRemoved",
     "RateLimited",
     "ReceiptExpired",
     "ReceiptMismatch",
     "ReceiptUsed",
     "Rejected",
+    "RejectionPending",
     "SeatTaken",
     "StillWaiting",
     "TicketRequired",
@@ -121,6 +132,7 @@ __all__ = [
     "Unauthenticated",
     "Unavailable",
     "UnexpectedAnswer",
+    "UnknownArgument",
     "Unreachable",
     "UnsupportedMediaType",
 ]
@@ -150,6 +162,27 @@ class BadAddress(AssentError):
     """The address or the token cannot be used as they are."""
 
     code = "bad_address"
+
+
+class UnknownArgument(AssentError, TypeError):
+    """A keyword argument that does not exist; `details` has its name. Nothing was sent."""
+
+    code = "unknown_argument"
+    title = "This keyword argument does not exist"
+
+
+class CannotAsk(AssentError):
+    """No reviewer can be asked: no server is set and there is no terminal. This is not an answer."""
+
+    code = "cannot_ask"
+    title = "No reviewer can be asked"
+
+
+class NotAwaited(AssentError):
+    """A call was not awaited; `details` has the file and the line."""
+
+    code = "not_awaited"
+    title = "A call was not awaited"
 
 
 class NotApproved(AssentError):

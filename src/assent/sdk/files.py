@@ -9,6 +9,7 @@ from pathlib import Path, PurePath, PurePosixPath
 from typing import Any
 
 from assent.sdk.errors import FileRefused
+from assent.sdk.keywords import strict_class
 
 MAX_FILE = 10 * 1024 * 1024
 FORMATS = ("markdown", "html", "code", "text", "diff", "image", "json")
@@ -26,6 +27,7 @@ LANGUAGES = {
 }  # fmt: skip
 
 
+@strict_class
 @dataclass(frozen=True, slots=True)
 class ContextFile:
     """A file as it was when it was read."""

@@ -3,12 +3,15 @@
 import contextlib
 import functools
 import inspect
+import os
+import uuid
 from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ParamSpec, TypedDict, TypeVar, Unpack, cast
 
 import anyio
 
+from assent.domain.fields import check_choices
 from assent.domain.gates import slug
 from assent.sdk import protocol
 from assent.sdk.aio import AsyncAssent
@@ -17,12 +20,16 @@ from assent.sdk.calls import Calls, granted
 from assent.sdk.client import Assent
 from assent.sdk.context import current
 from assent.sdk.errors import AssentError, DigestMismatch, ReceiptMismatch, passed
-from assent.sdk.protocol import Asking, Flow
-from assent.sdk.receipts import content_digest
-from assent.sdk.values import Breakpoint, BreakpointResult, Status
+from assent.sdk.files import ContextFile
+from assent.sdk.keywords import strict
+from assent.sdk.leaving import Notices, left_async, terminable
+from assent.sdk.protocol import Asking, Flow, Question
+from assent.sdk.receipts import content_digest, refuse_unchecked
+from assent.sdk.values import Breakpoint, BreakpointResult, Feedback, Status
 
 Given = ParamSpec("Given")
 Made = TypeVar("Made")
+Client = TypeVar("Client", Assent, AsyncAssent)
 
 LONGEST_TITLE = 300
 LAST_WORDS = 5.0
@@ -40,20 +47,31 @@ class Terms(TypedDict, total=False):
     expert: str | Sequence[str]
     strategy: str
     risk: str
+    ttl_seconds: int
     ttl: int
+    """Deprecated: use `ttl_seconds`."""
     on_timeout: str
     priority: str
     hard_stop: bool
     auto_approve_after_n: int
 
 
-def require_approval(question: str | None = None, **asking: Unpack[Asking]) -> BreakpointResult:
-    """Ask wherever this is called, as `breakpoint` does, and return the result of an approval; raise after all else."""
+@strict
+def require_approval(
+    question: Question = None,
+    *,
+    files: Sequence[str | ContextFile] = (),
+    on_comment: Callable[[Feedback], object] | None = None,
+    timeout: float | None = None,
+    **asking: Unpack[Asking],
+) -> BreakpointResult:
+    """Ask as `breakpoint` does and return the result of an approval; raise NotApproved after anything else."""
     from assent.sdk import breakpoints  # noqa: PLC0415  # it brings the terminal and the rules along
 
-    return passed(breakpoints.breakpoint(question, **asking))
+    return passed(breakpoints.breakpoint(question, files=files, on_comment=on_comment, timeout=timeout, **asking))
 
 
+@strict
 def approve(
     question: str | None = None,
     *,
@@ -188,13 +206,13 @@ class Gate:
 
         call = Call.of(bound, hide=self.hide, editable=self.editable)
         given: dict[str, Any] = {name: value for name, value in self.terms.items() if value is not None}
-        tags, ttl = given.pop("tags", None), given.pop("ttl", None)
+        tags, old_ttl = given.pop("tags", None), given.pop("ttl", None)
         asking: dict[str, Any] = given | {
             "title": self.title.filled(call)[:LONGEST_TITLE],
             "breakpoint_id": given.get("breakpoint_id") or gate_of(self.name),
             "agent_id": given.get("agent_id") or agent_name(),
             "tags": tags(*bound.args, **bound.kwargs) if callable(tags) else tags,
-            "ttl_seconds": ttl,
+            "ttl_seconds": given.get("ttl_seconds") or old_ttl,
             "editable": list(call.editable) or None,
             "payload": {
                 "function": self.name,
@@ -209,8 +227,9 @@ def _check_names(signature: inspect.Signature, editable: Sequence[str], hide: Se
     plain = {name for name, each in signature.parameters.items() if each.kind not in _FIXED}
     if isinstance(editable, str) or isinstance(hide, str):
         raise TypeError('Names go in a tuple: hide=("password",).')
-    if unknown := set(terms) - set(Terms.__annotations__):
-        raise TypeError(f"@approve has no {', '.join(sorted(unknown))}.")
+    if "ttl" in terms and "ttl_seconds" in terms:
+        raise TypeError("ttl is the old name of ttl_seconds: give only ttl_seconds.")
+    check_choices(terms)
     if wrong := (set(editable) - plain) | (set(editable) & set(hide)):
         raise ValueError(f"{', '.join(sorted(wrong))} cannot be editable: not an argument, or hidden.")
 
@@ -221,55 +240,79 @@ def gate_of(function: str) -> str:
     return slug(".".join(["call", *(word.strip("_") or "-" for word in words)]))
 
 
+def _patient(kind: type[Client]) -> Client:
+    from assent.sdk.breakpoints import PATIENCE  # noqa: PLC0415  # it brings the terminal and the rules along
+
+    return kind(patience=PATIENCE, on_trouble=Notices())
+
+
 def _ask(asked: Asked, client: Assent | None) -> inspect.BoundArguments:
     from assent.sdk import breakpoints  # noqa: PLC0415  # it brings the terminal and the rules along
 
     if client is None and (current.get() is not None or not breakpoints.server_is_set()):
+        _refuse_unchecked()
         return asked.call.released(passed(breakpoints.breakpoint(asked.question, **asked.asking)))
-    mine = contextlib.nullcontext(client) if client is not None else Assent(patience=breakpoints.PATIENCE)
-    with mine as assent:
-        raised = assent.create(asked.question, **asked.asking)
-        with _taken_back(assent, raised):
+    mine = contextlib.nullcontext(client) if client is not None else _patient(Assent)
+    key = uuid.uuid4().hex
+    with mine as assent, terminable():
+        with _taken_back(assent, asked, key):
+            raised = assent.create(asked.question, idempotency_key=key, **asked.asking)
             ended = assent.wait(raised.id)
         return assent.perform(released(assent.calls, asked, raised, ended))
 
 
+def _refuse_unchecked() -> None:
+    """Refuse an answer at this terminal where a receipt key is pinned; a run is asked about by the server itself."""
+    if current.get() is None:
+        refuse_unchecked(os.environ)
+
+
 @contextlib.contextmanager
-def _taken_back(assent: Assent, raised: Breakpoint) -> Generator[None, None, None]:
-    """Whoever leaves takes the question along: an approval would come to nothing."""
+def _taken_back(assent: Assent, asked: Asked, key: str) -> Generator[None, None, None]:
+    """Cancel the question of a caller that leaves: the function would not run after an approval."""
     try:
         yield
-    except (KeyboardInterrupt, SystemExit):
-        with contextlib.suppress(AssentError):
-            assent.perform(_hurried(assent.calls).cancel(raised.id))
+    except AssentError:
         raise
+    except BaseException:
+        with contextlib.suppress(AssentError):
+            assent.perform(_cancelling(assent.calls, asked, key))
+        raise
+
+
+def _cancelling(calls: Calls, asked: Asked, key: str) -> Flow[Breakpoint]:
+    """Find the question by its key, because its id may not have arrived yet, and cancel it."""
+    hurried = replace(calls, patience=LAST_WORDS)
+    raised = yield from hurried.create(asked.question, idempotency_key=key, **asked.asking)
+    return (yield from hurried.cancel(raised.id))
 
 
 async def _ask_async(asked: Asked, client: AsyncAssent | None) -> inspect.BoundArguments:
     from assent.sdk import breakpoints  # noqa: PLC0415  # it brings the terminal and the rules along
 
     if client is None and (current.get() is not None or not breakpoints.server_is_set()):
+        _refuse_unchecked()
         return asked.call.released(passed(await breakpoints.abreakpoint(asked.question, **asked.asking)))
-    mine = contextlib.nullcontext(client) if client is not None else AsyncAssent(patience=breakpoints.PATIENCE)
-    async with mine as assent:
-        raised = await assent.create(asked.question, **asked.asking)
-        async with _taken_back_async(assent, raised):
-            ended = await assent.wait(raised.id)
-        return await assent.perform(released(assent.calls, asked, raised, ended))
+    mine = contextlib.nullcontext(client) if client is not None else _patient(AsyncAssent)
+    key = uuid.uuid4().hex
+    with terminable():
+        async with mine as assent:
+            async with _taken_back_async(assent, asked, key):
+                raised = await assent.create(asked.question, idempotency_key=key, **asked.asking)
+                ended = await assent.wait(raised.id)
+            return await assent.perform(released(assent.calls, asked, raised, ended))
 
 
 @contextlib.asynccontextmanager
-async def _taken_back_async(assent: AsyncAssent, raised: Breakpoint) -> AsyncGenerator[None, None]:
+async def _taken_back_async(assent: AsyncAssent, asked: Asked, key: str) -> AsyncGenerator[None, None]:
     try:
         yield
-    except anyio.get_cancelled_exc_class():
-        with anyio.CancelScope(shield=True), contextlib.suppress(AssentError):
-            await assent.perform(_hurried(assent.calls).cancel(raised.id))
+    except AssentError:
         raise
-
-
-def _hurried(calls: Calls) -> Calls:
-    return replace(calls, patience=LAST_WORDS)
+    except left_async():
+        with anyio.CancelScope(shield=True), contextlib.suppress(AssentError):
+            await assent.perform(_cancelling(assent.calls, asked, key))
+        raise
 
 
 def released(calls: Calls, asked: Asked, raised: Breakpoint, ended: Status) -> Flow[inspect.BoundArguments]:

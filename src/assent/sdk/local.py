@@ -5,7 +5,7 @@ import os
 import secrets
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from assent.domain.breakpoint import (
     advance,
     answered,
     approve_by_rule,
+    cancel,
     record,
     release,
     response_body,
@@ -31,6 +32,7 @@ from assent.domain.breakpoint import (
     unanswered,
 )
 from assent.domain.canonical import Json, is_object, strict_loads
+from assent.domain.counting import differences
 from assent.domain.draft import MAX_FILES, Draft, draft
 from assent.domain.errors import AssentError, InvalidRequest, TooLarge
 from assent.domain.instants import SECOND, iso
@@ -38,8 +40,9 @@ from assent.domain.routing import Seat
 from assent.domain.rulebook import Rule, RuleAction
 from assent.domain.rules import STOPS, Recommendation, Source, propose, recommend, subject_of
 from assent.domain.strategies import NEEDS_EXPERTS, Decision, Vote, verdict
-from assent.domain.terms import Answer, Terms
+from assent.domain.terms import Terms
 from assent.sdk import values
+from assent.sdk.errors import CannotAsk
 from assent.sdk.local_journal import Journal
 from assent.sdk.local_rules import RULES, LocalRules, add_rule, read_rules
 from assent.sdk.local_shown import show
@@ -80,7 +83,13 @@ class Outcome:
     auto_approval: Mapping[str, Json]
     rule_problem: str | None
     unseen: bool
-    """Rejected because there was nobody to ask."""
+    """Rejected because nobody could be asked: no terminal, or a strategy that needs several people."""
+
+    def asked(self) -> values.BreakpointResult:
+        """Return the result; raise CannotAsk where nobody could be asked, so that a retry loop does not spin."""
+        if self.unseen:
+            raise CannotAsk(self.result.feedback or "", result=values.plain(self.result))
+        return self.result
 
     @property
     def result(self) -> values.BreakpointResult:
@@ -115,7 +124,7 @@ def ask(body: Mapping[str, Any], at: Desk) -> Outcome:
     asked = _raised(wanted, recommendation, journal, at)
     if recommendation.recommended:
         rule = recommendation.matched_rule or recommendation.source.value
-        ended, event = approve_by_rule(asked, rule, at=at.now())
+        ended, event = approve_by_rule(asked, rule, at=at.now(), why=recommendation.why())
         journal.append([event])
     else:
         ended, events = _asked(asked, wanted, rules, recommendation, at)
@@ -140,7 +149,9 @@ def _draft(body: Mapping[str, Any]) -> Draft:
 
 
 def _recommended(rules: LocalRules, wanted: Draft, journal: Journal, *, now: int) -> Recommendation:
-    consecutive = journal.streak(wanted.gate, wanted.agent_id)
+    counting = rules.counting
+    counted = journal.streak(wanted.gate, wanted.agent_id, counting.key(wanted.payload), key=counting.key)
+    consecutive = len(counted)
     if rules.problem is not None:
         return Recommendation(
             recommended=False,
@@ -152,15 +163,19 @@ def _recommended(rules: LocalRules, wanted: Draft, journal: Journal, *, now: int
             shadow_matches=(),
         )
     after_n: Json = wanted.payload.get("autoApproveAfterN")
-    return recommend(
+    found = recommend(
         rules.book,
         subject_of(wanted),
         hard_stop=wanted.payload.get("hardStop") is True,
         plain=Terms.of(wanted.gate, wanted.payload).plain,
-        after_n=after_n if rules.agents_may_count else None,
+        after_n=counting.threshold(after_n if isinstance(after_n, int) else None),
         consecutive=consecutive,
         now=now,
     )
+    if found.source is not Source.AFTER_N:
+        return found
+    differed = differences(wanted.payload, counted.values())
+    return replace(found, counted=tuple(counted), differed=differed)
 
 
 def _raised(wanted: Draft, recommendation: Recommendation, journal: Journal, at: Desk) -> Breakpoint:
@@ -189,7 +204,7 @@ def _raised(wanted: Draft, recommendation: Recommendation, journal: Journal, at:
         created_by_id=str(actor),
         due_at=now + ttl * SECOND if ttl is not None else NEVER,
         auto_approval=recommendation.body(),
-        warnings=(),
+        warnings=wanted.warnings,
     )
     metadata: dict[str, Json] = {
         "digest": new.digest,
@@ -228,7 +243,9 @@ def _asked(
     except Late:
         return _timed_out(asked, at)
     except KeyboardInterrupt:
-        said = Said(Answer(approved=False, comment="Not approved: interrupted with Ctrl-C."))
+        _, event = cancel(asked, actor=Actor(Kind.PERSON, at.user), at=at.now())
+        at.journal.append([event])
+        raise
     finally:
         person.close()
     return _answered(asked, said, at)
@@ -280,7 +297,10 @@ def _pattern(asked: Breakpoint, rules: LocalRules, recommendation: Recommendatio
     unwanted = asked.payload.get("presentAlwaysApprove") is False
     if unwanted or rules.problem is not None or recommendation.source in STOPS:
         return None
-    return propose(subject_of(asked))
+    try:
+        return propose(subject_of(asked))
+    except InvalidRequest:  # only a rule for a whole tool could be written
+        return None
 
 
 def _write_rule(person: Person, pattern: str, at: Desk) -> None:
@@ -319,5 +339,5 @@ def _outcome(ended: Breakpoint, recommendation: Recommendation, rules: LocalRule
         status=status,
         auto_approval=recommendation.body(),
         rule_problem=rules.problem,
-        unseen=ended.ended_by == NO_TERMINAL,
+        unseen=ended.ended_by in {NO_TERMINAL, NO_QUORUM},
     )

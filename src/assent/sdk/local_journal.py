@@ -4,7 +4,7 @@ import contextlib
 import fcntl
 import json
 import os
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -69,22 +69,33 @@ class Journal:
             except OSError as error:
                 raise unusable(self.path, error) from error
 
-    def streak(self, gate: str, agent_id: str) -> int:
-        """Count how often people approved this gate for this agent in a row.
+    def streak(
+        self, gate: str, agent_id: str, counts_as: str, *, key: Callable[[Mapping[str, Json]], str]
+    ) -> dict[str, Mapping[str, Json]]:
+        """Return what people approved in a row at this gate for this agent that counts as the same, by its id.
 
         What cannot be read, or does not fit what stands before it, may have been a rejection: the count starts again.
         """
-        mine: dict[str, bool] = {}
-        count = 0
+        asked: dict[str, Mapping[str, Json] | None] = {}
+        approved: dict[str, Mapping[str, Json]] = {}
         for event in self.events():
             if event is None:
-                mine, count = {}, 0
+                asked, approved = {}, {}
             elif event["type"] == "created":
                 said: Mapping[str, Json] = event["metadata"]
-                mine[event["breakpointId"]] = (said.get("gate"), said.get("agentId")) == (gate, agent_id)
-            elif event["type"] == "released":
-                count = _counted(count, event, mine=mine.get(event["breakpointId"]))
-        return count
+                is_mine = (said.get("gate"), said.get("agentId")) == (gate, agent_id)
+                asked[event["breakpointId"]] = (said.get("payload") or {}) if is_mine else None
+            elif event["type"] == "released" and not str(event["actor"]).startswith("rule:"):
+                name = event["breakpointId"]
+                # Of a breakpoint that nobody knows any more, only a rejection counts.
+                payload = asked.get(name, {})
+                if payload is None:
+                    continue
+                if event["metadata"].get("decision") != "approved":
+                    approved = {}
+                elif name in asked and key(payload) == counts_as:
+                    approved[name] = payload
+        return approved
 
     def events(self) -> Iterator[Mapping[str, Any] | None]:
         """Return every event, oldest first, and None in place of a line that is not one of ours."""
@@ -98,15 +109,6 @@ class Journal:
             return
         except OSError as error:
             raise unusable(self.path, error) from error
-
-
-def _counted(count: int, event: Mapping[str, Any], *, mine: bool | None) -> int:
-    """Of a breakpoint that nobody knows any more, only a rejection counts."""
-    if mine is False or str(event["actor"]).startswith("rule:"):
-        return count
-    if event["metadata"].get("decision") != "approved":
-        return 0
-    return count + 1 if mine else count
 
 
 def _read(line: bytes, previous: str) -> Mapping[str, Any] | None:

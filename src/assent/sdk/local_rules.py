@@ -3,17 +3,18 @@
 import json
 import os
 import stat
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
 from assent.domain.canonical import Json, strict_loads
-from assent.domain.errors import AssentError, InvalidRequest
-from assent.domain.instants import iso
-from assent.domain.rulebook import Rule, RuleAction, Rulebook, checked
+from assent.domain.counting import Counting
+from assent.domain.errors import AssentError, InvalidRequest, NotFound
+from assent.domain.instants import from_iso, iso
+from assent.domain.rulebook import Rule, Rulebook, RuleMode, checked
 from assent.domain.rules_file import SCHEMA_VERSION, read
 from assent.sdk.local_journal import sole, unusable
 from assent.wire import rules_file as wire
@@ -28,7 +29,7 @@ class LocalRules:
     """What to follow; with a problem, nothing is approved without asking."""
 
     book: Rulebook
-    agents_may_count: bool
+    counting: Counting
     problem: str | None = None
 
 
@@ -39,30 +40,107 @@ def read_rules(folder: Path) -> LocalRules:
         document = _document(folder / RULES, wire.RulesFile) or _NO_RULES
         rules = _rules(document)
     except AssentError as error:
-        return LocalRules(Rulebook.of(()), False, error.message)
+        return LocalRules(Rulebook.of(()), Counting(allowed=False), error.message)
     book = Rulebook.of(rules, policy.get("alwaysBreakOn") or ())
-    return LocalRules(book, policy.get("autoApproveAfterN", "allow") == "allow")
+    return LocalRules(book, Counting.of(policy))
 
 
-def add_rule(folder: Path, rule: Rule) -> None:
-    """Add a rule at the end of rules.json; the others stay as they are written."""
+def add_rule(folder: Path, rule: Rule, *, order: int | None = None) -> Rule:
+    """Add a rule at the end of rules.json and return it as it is read; the others stay as they are written."""
     checked(rule)
+    placed = {} if order is None else {"order": order}
+    return _changed(folder, lambda bodies, _: [*bodies, _written(rule) | placed])[-1]
+
+
+def listed(folder: Path) -> list[Rule]:
+    """Return the rules of rules.json in the order they are asked; refuse a file that is not followed."""
+    rules = _read(_document(folder / RULES, wire.RulesFile) or _NO_RULES)
+    return sorted(rules, key=lambda rule: (rule.order, rule.created_at, rule.id))
+
+
+def remove_rule(folder: Path, rule_id: str) -> None:
+    """Take a rule out of rules.json; the others stay as they are written."""
+
+    def without(bodies: list[Json], rules: Sequence[Rule]) -> list[Json]:
+        place = _place(rules, rule_id)
+        return bodies[:place] + bodies[place + 1 :]
+
+    _changed(folder, without)
+
+
+def change_rule(folder: Path, rule_id: str, changes: Mapping[str, Json]) -> Rule:
+    """Change fields of a rule in rules.json, by their names in the file; None takes a field away."""
+    place = 0
+
+    def with_changes(bodies: list[Json], rules: Sequence[Rule]) -> list[Json]:
+        nonlocal place
+        place = _place(rules, rule_id)
+        body = {name: value for name, value in {**bodies[place], **changes}.items() if value is not None}
+        return [*bodies[:place], body, *bodies[place + 1 :]]
+
+    return _changed(folder, with_changes)[place]
+
+
+def _changed(folder: Path, change: Callable[[list[Json], Sequence[Rule]], list[Json]]) -> list[Rule]:
+    """Write rules.json anew with a change to its rules; neither the old nor the new file may hold a bad rule."""
     path = folder / RULES
     with sole(folder):
         document = _document(path, wire.RulesFile) or _NO_RULES
-        _rules(document)  # nothing is added to a file that is not followed
-        _replace(path, {**document, "rules": [*document["rules"], _written(rule)]})
+        new = {**document, "rules": change(list(document["rules"]), _read(document))}
+        _check_shape(path, new, wire.RulesFile)
+        rules = _read(new)
+        _replace(path, new)
+    return rules
+
+
+def _place(rules: Sequence[Rule], rule_id: str) -> int:
+    found = [n for n, rule in enumerate(rules) if rule.id == rule_id]
+    if not found:
+        msg = f"There is no rule {rule_id} in {RULES}."
+        raise NotFound(msg)
+    if len(found) > 1:
+        msg = f"{RULES} has {len(found)} rules with the id {rule_id}. Give each its own id."
+        raise InvalidRequest(msg)
+    return found[0]
+
+
+def _read(document: Mapping[str, Json]) -> list[Rule]:
+    """Return the rules with what the file says of their origin, in the order they are written."""
+    return [_with_origin(rule, body) for rule, body in zip(_rules(document), document["rules"], strict=True)]
+
+
+def _with_origin(rule: Rule, body: Mapping[str, Json]) -> Rule:
+    return replace(
+        rule,
+        created_at=_moment(body.get("createdAt")),
+        created_by=body.get("createdBy") or "",
+        source=body.get("source") or "file",
+    )
+
+
+def _moment(text: str | None) -> int:
+    try:
+        return from_iso(text) if text else 0
+    except (ValueError, OverflowError):  # it is only shown
+        return 0
 
 
 def _written(rule: Rule) -> dict[str, Json]:
-    return {
+    body: dict[str, Json] = {
         "id": rule.id,
         "pattern": rule.pattern,
-        "action": RuleAction.AUTO.value,
+        "action": rule.action,
         "createdAt": iso(rule.created_at),
         "createdBy": rule.created_by,
         "source": rule.source,
     }
+    more: dict[str, tuple[Json, bool]] = {
+        "note": (rule.note, rule.note is not None),
+        "mode": (rule.mode, rule.mode != RuleMode.LIVE),
+        "enabled": (rule.enabled, not rule.enabled),
+        "expiresAt": (iso(rule.expires_at or 0), rule.expires_at is not None),
+    }
+    return body | {name: value for name, (value, told) in more.items() if told}
 
 
 def _replace(path: Path, document: Mapping[str, Json]) -> None:
@@ -91,13 +169,17 @@ def _document(path: Path, shape: type[BaseModel]) -> dict[str, Any] | None:
         raise unusable(path, error) from error
     except AssentError as error:
         raise InvalidRequest(f"{path.name} is not followed: {error.message}") from error
+    _check_shape(path, found, shape)
+    return dict(found)
+
+
+def _check_shape(path: Path, document: Json, shape: type[BaseModel]) -> None:
     try:
-        shape.model_validate(found)
+        shape.model_validate(document)
     except ValidationError as error:
         first = error.errors()[0]
         place = "/" + "/".join(map(str, first["loc"]))
         raise InvalidRequest(f"{path.name} is not followed: {place}: {first['msg']}.") from error
-    return dict(found)
 
 
 def _refuse_foreign(path: Path, found: os.stat_result) -> None:

@@ -17,7 +17,7 @@ _INPUT, _OUTPUT, _ERRORS = 0, 1, 2
 
 
 class NoAnswer(Exception):  # what it is, not that something failed
-    """The person said nothing: the input ended, or they interrupted it."""
+    """The person gave no answer: the input ended, or the program stopped waiting."""
 
 
 class Late(NoAnswer):
@@ -64,8 +64,7 @@ class Terminal:
             raise
         except KeyboardInterrupt:
             self.console.print()
-            msg = "interrupted with Ctrl-C"
-            raise NoAnswer(msg) from None
+            raise
 
     def interrupt(self) -> None:
         """Make whoever waits for a line stop; may be called from another thread."""

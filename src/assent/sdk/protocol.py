@@ -16,6 +16,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from assent.domain.fields import BODY_FIELDS, BY_NAME, BY_WIRE, check_choices, misspelled, refuse_unknown_fields
 from assent.sdk.errors import (
     AssentError,
     InvalidRequest,
@@ -25,6 +26,7 @@ from assent.sdk.errors import (
     from_problem,
 )
 from assent.sdk.files import ContextFile
+from assent.sdk.keywords import refuse_unknown
 from assent.sdk.values import Backtest, BacktestLine, Breakpoint, UploadedFile
 
 FIRST_PAUSE = 0.2
@@ -63,6 +65,8 @@ class Request:
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     body: bytes | None = None
     repeatable: bool = True
+    within: float | None = None
+    """Seconds in which it must be answered, connecting included."""
     patient_for: float = 0.0
     """How long the server may take to answer on purpose."""
     on_line: Callable[[bytes], None] | None = None
@@ -300,7 +304,7 @@ def asking_status(breakpoint_id: str, *, wait: float = 0.0) -> Request:
 
 
 class Asking(TypedDict, total=False):
-    """What an agent may say when it asks; the names are those of the payload, in snake_case."""
+    """The arguments that create a breakpoint, as `assent.domain.fields` declares them, with their types."""
 
     agent_id: str
     run_id: str | None
@@ -322,10 +326,14 @@ class Asking(TypedDict, total=False):
     """Names of values that the reviewer may change."""
     attempt: int | None
     previous_feedback: str | None
+    consumer: str | None
     auto_approve_after_n: int | None
     present_always_approve: bool | None
+    context: Mapping[str, Any] | None
     payload: Mapping[str, Any] | None
-    """Anything more to show."""
+    """Payload fields as JSON spells them, and anything else to show."""
+    extra: Mapping[str, Any] | None
+    """Anything else to show; the names of fields are refused here."""
 
 
 class Filters(TypedDict, total=False):
@@ -373,6 +381,26 @@ class HistoryFilters(TypedDict, total=False):
     agent_id: str | None
     limit: int | None
     cursor: str | None
+
+
+class Expected(TypedDict, total=False):
+    """What a receipt must be about; omitted values are not compared."""
+
+    project: str | None
+    gate: str | None
+    agent_id: str | None
+    digest: str | None
+
+
+class Answering(TypedDict, total=False):
+    """What a reviewer may send with an answer."""
+
+    comment: str | None
+    option: str | None
+    answers: Mapping[str, Any] | None
+    edits: Mapping[str, Any] | None
+    confirm: str | None
+    digest: str | None
 
 
 class RuleFields(TypedDict, total=False):
@@ -430,22 +458,62 @@ class Supposed(TypedDict, total=False):
     payload: Mapping[str, Any] | None
 
 
-_OUTSIDE = frozenset({"agent_id", "run_id", "title", "tags", "ttl_seconds", "on_timeout", "priority", "callback_url"})
+Question: TypeAlias = str | Mapping[str, Any] | None
+"""A question, or the whole breakpoint as one object with the field names of the API."""
 
 
-def creation(question: str | None, asking: Asking) -> dict[str, Any]:
-    """Return the body that raises a breakpoint; what is said twice must be the same."""
-    given: dict[str, Any] = {name: value for name, value in asking.items() if value is not None}
-    payload: dict[str, Any] = dict(given.pop("payload", {}))
-    body: dict[str, Any] = {camel(name): given.pop(name) for name in list(given) if name in _OUTSIDE}
+def opened(question: Question, asking: Asking) -> tuple[str | None, Asking]:
+    """Return a question and its arguments; an object with the API's field names is taken apart."""
+    if question is None or isinstance(question, str):
+        return question, asking
+    if not isinstance(question, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers
+        msg = f"The question must be text, or an object with a question in it, not {type(question).__name__}."
+        raise InvalidRequest(msg)
+    refuse_unknown_fields([*question], BY_WIRE, where="")
+    named: dict[str, Any] = {BY_WIRE[key].name: value for key, value in question.items()}
+    if twice := next((name for name in asking if name in named), None):
+        msg = f"{twice} is given twice: as an argument and in the object."
+        raise InvalidRequest(msg)
+    text: str | None = named.pop("question", None)
+    return text, cast("Asking", named | asking)
+
+
+def creation(question: Question, asking: Asking) -> dict[str, Any]:
+    """Return the body that creates a breakpoint; refuse what the server would misread."""
+    text, arguments = opened(question, asking)
+    given: dict[str, Any] = {name: value for name, value in arguments.items() if value is not None}
+    refuse_unknown("create", given, BY_NAME)
+    check_choices(given)
+    payload = _payload(given.pop("payload", {}), given.pop("extra", {}))
+    body: dict[str, Any] = {camel(name): given.pop(name) for name in list(given) if camel(name) in BODY_FIELDS}
     said = {camel(name): value for name, value in given.items()}
-    if question is not None:
-        said["question"] = question
+    if text is not None:
+        said["question"] = text
     for name, value in said.items():
         if name in payload and payload[name] != value:
             msg = f"{name} is given twice: as an argument and in the payload."
             raise InvalidRequest(msg)
-    return body | {"payload": payload | said}
+    whole = payload | said
+    _check_question(whole.get("question"))
+    misspelled(whole)
+    return body | {"payload": whole}
+
+
+def _payload(payload: Mapping[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
+    for key in extra:
+        if (field := BY_WIRE.get(key) or BY_NAME.get(key)) is not None:
+            msg = f"extra has the key {key!r}, which is a field: write {field.name}=… instead."
+            raise InvalidRequest(msg)
+        if key in payload and payload[key] != extra[key]:
+            msg = f"{key} is given twice: in payload and in extra."
+            raise InvalidRequest(msg)
+    return {**payload, **extra}
+
+
+def _check_question(question: object) -> None:
+    if not isinstance(question, str) or not question.strip():
+        msg = "A breakpoint needs a question: text for the reviewers to decide on."
+        raise InvalidRequest(msg)
 
 
 def with_files(body: Mapping[str, Any], entries: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
@@ -513,6 +581,34 @@ def performed(request: Request, kind: type[Result], *, pace: Pace, patience: flo
         if not _may_repeat(request, outcome) or pace.now() + pause - started > patience:
             raise given_up(outcome)
         yield Pause(pause, trouble(outcome))
+
+
+LEAST_SECONDS = 1.0
+"""What a call has at least, so that `timeout=0` still asks once and does not wait."""
+
+
+def bounded(flow: Flow[Result], *, pace: Pace, seconds: float | None) -> Flow[Result]:
+    """Perform a flow within so many seconds, connecting and retries included; raise Unreachable after that."""
+    if seconds is None:
+        return (yield from flow)
+    ends, outcome, because = pace.now() + max(seconds, LEAST_SECONDS), None, "no answer"
+    while True:
+        try:
+            step = flow.send(outcome)
+        except StopIteration as done:
+            result: Result = done.value
+            return result
+        left = ends - pace.now()
+        if isinstance(step, Pause):
+            because = step.because or because
+            step = Pause(max(0.0, min(step.seconds, left)), step.because)
+        elif isinstance(step, Request):
+            if left <= 0:
+                flow.close()
+                msg = f"{because}; gave up after {seconds:g} seconds"
+                raise Unreachable(msg)
+            step = replace(step, within=left)
+        outcome = yield step
 
 
 def creating(

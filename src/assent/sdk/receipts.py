@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal, TypedDict, Unpack
+from typing import Any, Literal, Unpack
 
 import msgspec
 
@@ -13,7 +13,7 @@ from assent.domain.instants import SECOND
 from assent.domain.receipts import Keys, Receipt, loads, parse, read_keys
 from assent.sdk.errors import InvalidReceipt, InvalidRequest, MalformedJson, ReceiptMismatch, UnexpectedAnswer
 from assent.sdk.files import ContextFile
-from assent.sdk.protocol import Flow, Pace, address, performed, reading, sending, with_files, writing
+from assent.sdk.protocol import Expected, Flow, Pace, address, performed, reading, sending, with_files, writing
 from assent.sdk.values import Value
 
 __all__ = [
@@ -34,6 +34,7 @@ __all__ = [
     "parse",
     "pinned",
     "read_keys",
+    "refuse_unchecked",
     "rotating_key",
     "trusted",
 ]
@@ -67,15 +68,6 @@ class ReceiptUse(Value, frozen=True, kw_only=True):
     used_by: str
 
 
-class Expected(TypedDict, total=False):
-    """What a receipt must be about; what is left out is not looked at."""
-
-    project: str | None
-    gate: str | None
-    agent_id: str | None
-    digest: str | None
-
-
 def check(receipt: Receipt, keys: Keys, *, now: float, **expected: Unpack[Expected]) -> None:
     """Raise unless one of the keys signed it, it has not expired, and it is about what was expected.
 
@@ -103,6 +95,13 @@ def pinned(environment: Mapping[str, str]) -> Keys | None:
     """Return the keys that ASSENT_RECEIPT_KEY names, or None when it is not set; a text that is no key is refused."""
     text = environment.get(VARIABLE, "")
     return read_keys(text) if text.strip() else None
+
+
+def refuse_unchecked(environment: Mapping[str, str]) -> None:
+    """Raise where a key is pinned: an answer that was given without a server has no receipt."""
+    if pinned(environment) is not None:
+        msg = f"{VARIABLE} pins a receipt key, but an answer without a server has no receipt; set ASSENT_URL."
+        raise InvalidReceipt(msg)
 
 
 def trusted(keys: Iterable[ReceiptKey]) -> dict[str, bytes]:

@@ -10,6 +10,7 @@ from assent.sdk.arguments import agreed, described
 from assent.sdk.breakpoints import agent_name
 from assent.sdk.calls import Calls
 from assent.sdk.errors import AssentError, MalformedJson, NotApproved
+from assent.sdk.keywords import refuse_unknown
 from assent.sdk.protocol import Asking, Flow
 from assent.sdk.values import Breakpoint, Status
 
@@ -46,6 +47,7 @@ class Terms(TypedDict, total=False):
 
 def asking(call: ToolCall, terms: Terms) -> Asking:
     """Return what is said when a call is asked about."""
+    refuse_unknown("terms", terms, Terms.__annotations__)
     return cast(
         "Asking",
         {

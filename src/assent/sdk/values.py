@@ -28,6 +28,17 @@ class BreakpointResult(Value, frozen=True, kw_only=True):
     answers: dict[str, Any] | None = None
     edits: dict[str, Any] | None = None
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return the result as JSON, with the field names of the API."""
+        result: dict[str, Any] = msgspec.to_builtins(self)
+        return result
+
+    def __repr__(self) -> str:
+        shown = ", ".join(
+            f"{name}={value!r}" for name in self.__struct_fields__ if (value := getattr(self, name)) is not None
+        )
+        return f"BreakpointResult({shown})"
+
     def __bool__(self) -> bool:
         """Whoever writes `if result:` means an approval, and gets nothing else."""
         return self.approved is True
@@ -82,6 +93,7 @@ class Summary(Value, frozen=True, kw_only=True):
     risk: str | None = None
     attempt: int | None = None
     deadline: str | None = None
+    due_at: str | None = None
     released_at: str | None = None
     expired_at: str | None = None
     cancelled_at: str | None = None
@@ -100,6 +112,10 @@ class Breakpoint(Summary, frozen=True, kw_only=True):
     created_by: str
     warnings: list[str]
     version: int
+    agent_id_claimed: bool | None = None
+    """Whether only the agent's word says which agent it is."""
+    pending_answers: list[dict[str, Any]] | None = None
+    """Answers in their undo window."""
     result: BreakpointResult | None = None
     ttl_seconds: int | None = None
     callback_url: str | None = None
@@ -130,6 +146,28 @@ class Events(Value, frozen=True, kw_only=True):
 class UploadedFile(Value, frozen=True, kw_only=True):
     sha256: str
     size: int
+
+
+class CreatedToken(Value, frozen=True, kw_only=True):
+    """A token with its secret, which the server shows only once."""
+
+    token: str
+    id: str
+    kind: str
+    name: str
+    roles: list[str]
+    gates: list[str]
+    agent_ids: list[str]
+    agent_id_claimed: bool
+    processes: list[str]
+    created_at: str
+    created_by: str
+    agent: str | None = None
+    person: str | None = None
+    creates_per_minute: int | None = None
+    expires_at: str | None = None
+    last_used_at: str | None = None
+    revoked_at: str | None = None
 
 
 class Delivery(Value, frozen=True, kw_only=True):
@@ -184,6 +222,8 @@ class Rule(Value, frozen=True, kw_only=True):
     removed_at: str | None = None
     problem: str | None = None
     """Why it cannot be read, if it cannot."""
+    warnings: list[str] | None = None
+    """What it would also approve, where one rule is written or shown."""
 
 
 class Rules(Value, frozen=True, kw_only=True):
@@ -222,6 +262,7 @@ class ImportedRule(Value, frozen=True, kw_only=True):
     index: int | None = None
     file_id: str | None = None
     id: str | None = None
+    warnings: list[str] | None = None
 
 
 class RulesImported(Value, frozen=True, kw_only=True):

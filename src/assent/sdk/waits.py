@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from assent.sdk.errors import AlreadyEnded, IdempotencyMismatch, StillWaiting, UnexpectedAnswer
+from assent.sdk.errors import AlreadyEnded, IdempotencyMismatch, ProjectRemoved, StillWaiting, UnexpectedAnswer
 from assent.sdk.protocol import (
     LONGEST_PAUSE,
     Flow,
@@ -74,7 +74,7 @@ class Audience:
 def _replied(to: Feedback, text: str, *, pace: Pace, patience: float) -> Flow[None]:
     # The key is the comment's: who waits again, after a crash perhaps, does not answer again in other words.
     request = commenting(to.breakpoint_id, text, key=f"reply-{to.id}")
-    with contextlib.suppress(AlreadyEnded, IdempotencyMismatch):
+    with contextlib.suppress(AlreadyEnded, IdempotencyMismatch, ProjectRemoved):
         yield from performed(request, Breakpoint, pace=pace, patience=patience)
 
 

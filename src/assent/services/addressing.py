@@ -5,27 +5,21 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
-from assent.channels.registry import KINDS, ChannelKind
+from assent.channels.pacing import Pacing, pacing_of
+from assent.channels.registry import KINDS
 from assent.domain.breakpoint import NEVER, Breakpoint, Event
-from assent.domain.instants import SECOND
+from assent.domain.errors import InvalidRequest
 from assent.domain.notes import Addressee, Purpose
 from assent.domain.preferences import Preferences, quiet_until
 from assent.domain.routes import EXPERTS, PERSON, Route, named, people
 from assent.domain.routes_file import read
 from assent.store.channels import StoredChannel
 from assent.store.deliveries import Delivery, about
-from assent.store.pace import Pace
 from assent.store.routings import Routing
 from assent.store.transaction import Transaction
 
 PLACE = "place"
 """The recipient of a channel that has a place of its own: a room, an endpoint, a project."""
-WINDOW = 75 * SECOND
-"""A minute, and what a busy worker may be late by: counted is when a message is queued, and felt when it arrives."""
-MOST = 4
-"""Messages to one person within the window; with the one that tells of all the others, five."""
-GATHER = 5 * SECOND
-"""How long to wait for more before many are told in one."""
 _TEXTS = msgspec.json.Decoder(list[str])
 
 
@@ -111,28 +105,36 @@ def queue(tx: Transaction, asked: Breakpoint, event: Event, purpose: Purpose, re
 def paced(tx: Transaction, delivery: Delivery, stored: StoredChannel, *, now: int) -> Delivery | None:
     """Count a message; where somebody gets too many, return it as one that is told together with the others."""
     kind = KINDS.get(stored.type)
-    if kind is None or not _is_message(kind, Purpose(delivery.purpose)):
+    limits = limits_of(stored)
+    if kind is None or limits is None or (delivery.purpose == Purpose.CLOSE and kind.edits):
         return None
     pace = tx.paces.take(delivery.channel, delivery.recipient)
-    counted = pace.counted(now, window=WINDOW, most=MOST)
+    counted = pace.counted(now, window=limits.window, most=limits.messages)
     if counted is not None:
         tx.paces.save(counted)
         return None
+    free_at = max(now + 1, pace.free_at(window=limits.window, most=limits.messages))
+    if not limits.digest:
+        tx.paces.save(pace.reserved(free_at))
+        # Touched after its creation: its place in the window is reserved, and it is not counted again.
+        return replace(delivery, next_at=free_at, updated_at=now + 1)
     due = pace.digest_due
     if due is None or due <= now:
-        due = planned(pace, now)
+        due = free_at
         tx.paces.save(replace(pace, digest_due=due))
         tx.deliveries.plan_digest(delivery.channel, delivery.recipient, at=due, now=now)
     return replace(delivery, digested=1, next_at=due)
 
 
-def _is_message(kind: ChannelKind, purpose: Purpose) -> bool:
-    return kind.paced and not (purpose is Purpose.CLOSE and kind.edits)
-
-
-def planned(pace: Pace, at: int) -> int:
-    """When the next message that tells of many may go out."""
-    return max(at + GATHER, (pace.digest_at or 0) + WINDOW)
+def limits_of(stored: StoredChannel) -> Pacing | None:
+    """Return how many messages a recipient gets on this channel; None for no limit."""
+    kind = KINDS.get(stored.type)
+    if kind is None or kind.pacing is None:
+        return None
+    try:
+        return pacing_of(stored.settings, kind.pacing)
+    except InvalidRequest:
+        return kind.pacing
 
 
 def fall_back(tx: Transaction, dead: Delivery, asked: Breakpoint, event: Event) -> bool:
@@ -174,7 +176,8 @@ def addressee(tx: Transaction, delivery: Delivery) -> Addressee:
     if person is None:
         return Addressee()
     identity = tx.links.identity_of(delivery.channel, person.id)
-    return Addressee(person.name, person.display_name, person.email, identity)
+    wishes = tx.preferences.of([person.id]).get(person.id, Preferences())
+    return Addressee(person.name, person.display_name, person.email, identity, wishes.zone)
 
 
 def may_be_told(tx: Transaction, project: str, recipient: str) -> bool:

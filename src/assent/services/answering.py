@@ -21,6 +21,7 @@ from assent.domain.errors import (
     InvalidRequest,
     MalformedJson,
     NotFound,
+    RejectionPending,
     TicketRequired,
     Unauthenticated,
     Unavailable,
@@ -153,8 +154,8 @@ class AnsweringService:
         locks = delivery.breakpoint_id
         try:
             return await self._database.write(partial(self._do, saying=saying), locks=locks)
-        except (InvalidRequest, TicketRequired) as error:
-            # Its key stays free: a form may be filled in again, and a ticket may be there in a moment.
+        except (InvalidRequest, TicketRequired, RejectionPending) as error:
+            # The key stays free, because the sender can retry: fix the form, wait for the ticket or for the undo.
             current = await self._database.read(lambda tx: tx.breakpoints.look(locks, project=stored.project))
             return Told(done=False, message=error.message, breakpoint=current, problems=_problems(error), error=error)
         except _Stranger as stranger:

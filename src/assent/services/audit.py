@@ -20,7 +20,10 @@ from assent.domain.audit_rules import (
 from assent.domain.canonical import sha256
 from assent.domain.errors import NotFound
 from assent.domain.instants import SECOND
+from assent.engine.queue import SCHEMA as JOB_SCHEMA
+from assent.engine.queue import TABLES as JOB_TABLES
 from assent.ports import Database
+from assent.services.admin_audit import verify_chains, verify_unrecorded, verify_uses
 from assent.services.log_audit import LogAudit
 from assent.store.audit import LOCKS
 from assent.store.transaction import Transaction
@@ -43,6 +46,7 @@ class Audited:
     files: int = 0
     rules: int = 0
     rule_events: int = 0
+    admin_events: int = 0
     entries: int = 0
     checkpoints: int = 0
     findings: list[Finding] = field(default_factory=list[Finding])
@@ -77,9 +81,11 @@ PROMISES: Mapping[str, str] = {
     "I10": "Nobody is kept waiting for what is over.",
     "I11": "The signed checkpoints agree with the events.",
     "I12": "Every row belongs to the project of its parent.",
+    "I13": "People, access, policy and settings are as the log of administrative acts says.",
     "rows": "Every row can be read and has its parent.",
     "file": "The database finds its own file whole.",
     "locks": "The database's own locks on the history are in place.",
+    "jobs": "Every table of the job engine is there.",
 }
 _PARTS: Mapping[str, Part] = {
     "I1": Part.ANSWERS,
@@ -89,6 +95,7 @@ _PARTS: Mapping[str, Part] = {
     "I5": Part.CONTENT,
     "I6": Part.PEOPLE,
     "I11": Part.LOG,
+    "I13": Part.ADMIN,
     "rows": Part.ROWS,
 }
 Acknowledged = Mapping[str, Any]
@@ -122,6 +129,7 @@ class AuditService:
         await self._through(partial(_shadows, audited=audited, only=only), nowhere, lambda: progress(audited))
         if breakpoint_id is None:
             await self._through(partial(_rules, audited=audited, project=project), "", lambda: progress(audited))
+            await self._admin(audited, project, lambda: progress(audited))
         if breakpoint_id is not None and not audited.breakpoints:
             msg = f"There is no breakpoint {breakpoint_id}."
             raise NotFound(msg)
@@ -129,6 +137,14 @@ class AuditService:
             audited.findings += await self._database.read(lambda tx: tx.audit.orphans())
             await self._log.verify(partial(_logged, audited, progress), keys=keys, anchors=anchors)
         return audited
+
+    async def _admin(self, audited: Audited, project: str | None, progress: Callable[[], None]) -> None:
+        found, events, begun = await self._database.read(partial(verify_chains, project=project))
+        audited.findings += found
+        audited.admin_events += events
+        await self._through(partial(_uses, audited=audited, project=project), "", progress)
+        if begun:
+            audited.findings += await self._database.read(partial(verify_unrecorded, project=project))
 
     async def _through(self, batch: Callable[..., Place | None], start: Place, progress: Callable[[], None]) -> None:
         """Go through everything there is of a kind; each batch says where the next one begins."""
@@ -195,6 +211,13 @@ def _rules(tx: Transaction, *, audited: Audited, after: str, project: str | None
     return batch.last
 
 
+def _uses(tx: Transaction, *, audited: Audited, after: str, project: str | None) -> str | None:
+    found, events, following = verify_uses(tx, after=after, project=project)
+    audited.findings += found
+    audited.admin_events += events
+    return following
+
+
 def _shadows(
     tx: Transaction, *, audited: Audited, after: tuple[str, str], only: Mapping[str, str | None]
 ) -> tuple[str, str] | None:
@@ -225,7 +248,11 @@ def _check(tx: Transaction, *, name: str, audited: Audited) -> Check:
 
 def _by_audit(tx: Transaction, name: str, audited: Audited) -> Check:
     del tx
-    looked_at = {"I3": audited.breakpoints + audited.rules, "I4": audited.events + audited.rule_events}
+    looked_at = {
+        "I3": audited.breakpoints + audited.rules,
+        "I4": audited.events + audited.rule_events + audited.admin_events,
+    }
+    looked_at["I13"] = audited.admin_events
     return Check(name, PROMISES[name], looked_at.get(name, audited.breakpoints), _found(audited, name))
 
 
@@ -267,12 +294,20 @@ def _locks(tx: Transaction, name: str, audited: Audited) -> Check:
     return Check(name, PROMISES[name], len(LOCKS[tx.session.dialect]), found)
 
 
+def _jobs(tx: Transaction, name: str, audited: Audited) -> Check:
+    del audited
+    missing = tx.audit.missing_tables(JOB_TABLES, schema=JOB_SCHEMA)
+    found = [Finding(Part.ROWS, None, None, f"the table {each} is missing; restore a backup") for each in missing]
+    return Check(name, PROMISES[name], len(JOB_TABLES), found)
+
+
 _HOW: Mapping[str, Callable[[Transaction, str, Audited], Check]] = {
-    **dict.fromkeys(("I1", "I2", "I3", "I4", "I5", "rows"), _by_audit),
+    **dict.fromkeys(("I1", "I2", "I3", "I4", "I5", "I13", "rows"), _by_audit),
     "I10": _while_somebody_works,
     "I11": _checkpoints,
     "file": _file,
     "locks": _locks,
+    "jobs": _jobs,
 }
 
 

@@ -1,8 +1,8 @@
 """Everything an auditor needs in one file: a line of JSON for each thing, so that another program can check all of it.
 
 First what it is and the keys, then the log in its order with each checkpoint after what it covers, then events that no
-checkpoint covers yet, then how every breakpoint and every rule stands, and last how many lines there were, and a hash
-of them.
+checkpoint covers yet, then how every breakpoint and every rule stands, where the chains of administrative events end
+and which receipts were used, and last how many lines there were, and a hash of them.
 """
 
 import hashlib
@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from assent.domain import merkle
+from assent.domain.admin_log import use_chain
 from assent.domain.audit import SPOKEN, stubbed
 from assent.domain.canonical import canonical
 from assent.domain.checkpoints import verifier_key
@@ -73,6 +74,10 @@ def export(tx: Transaction, write: Write, *, project: str | None = None) -> Expo
         lines.add("breakpoint", **_standing(each))
     for rule in tx.audit_export.rules(project=project):
         lines.add("rule", **rule)
+    for chain in tx.audit_export.chains(project=project):
+        lines.add("chain", **chain)
+    for use in _through(lambda after: tx.audit_export.uses(after, limit=BATCH, project=project), ""):
+        lines.add("receipt", id=use_chain(use.place), used=canonical(use.state).decode())
     lines.end()
     counted = lines.counts
     return Exported(counted.get("event", 0), counted.get("checkpoint", 0), counted.get("breakpoint", 0), lines.total)

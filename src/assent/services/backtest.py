@@ -153,7 +153,7 @@ class BacktestService:
         trial = Trial(pattern, action, self._book(tx, by.project, now), now)
         attributes = _told_apart(trial)
         window = Window(by.project, now - wanted.days * DAY, now + 1)
-        sieve = tx.backtests.sieve(pattern, attributes, stops=action is RuleAction.AUTO)
+        sieve = tx.backtests.sieve(pattern, attributes, action)
         wanted = replace(wanted, pattern=pattern.source)
         return Run(wanted, trial, window, sieve, attributes, tx.backtests.count(window))
 
@@ -325,7 +325,8 @@ def _outlined(run: Run, alike: Alike, loud: bool) -> Past:  # noqa: FBT001  # th
     experts, uncertain = _experts(values.pop("seats", "[]"))
     payload = {"expert": experts, "attempt": values.pop("attempt", None)}
     values["tags"] = tuple(msgspec.json.decode(values.get("tags", "[]")))
-    subject = subject_of(_Outline(payload=payload, **values))
+    claimed = bool(values.pop("agent_id_claimed", 0))
+    subject = subject_of(_Outline(payload=payload, **values), claimed=claimed)
     unread = _EVERYTHING - run.attributes | uncertain
     if not alike.purged:
         return Past(subject=subject, unread=unread, loud=loud)
@@ -350,7 +351,7 @@ def _whole(whole: Whole) -> Past:
     )
     question = Question.of(asked)
     return Past(
-        subject=question.subject,
+        subject=subject_of(asked, claimed=bool(whole.agent_id_claimed)),
         gone=_PURGED | uncertain if purged else frozenset(),
         purged=purged,
         hard_stop=question.hard_stop,
@@ -372,7 +373,7 @@ def _proposed(tx: Transaction, *, breakpoint_id: str, by: Principal) -> str:
         raise InvalidRequest("The content of this breakpoint was removed; there is nothing left to make a rule from.")
     if found.payload.get("presentAlwaysApprove") is False:
         raise InvalidRequest("The agent wants this question asked each time (presentAlwaysApprove is false).")
-    return propose(subject_of(found))
+    return propose(subject_of(found, claimed=found.agent_id_claimed))
 
 
 def _shadow_rule(tx: Transaction, *, rule_id: str, days: int, by: Principal) -> tuple[Rule, int, int]:

@@ -1,13 +1,14 @@
 """The life of a breakpoint: create, comment, respond, cancel, expire."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from assent.domain.access import Permission, Principal, Role
+from assent.domain.access import PROJECT_REMOVED, Permission, Principal, Role
 from assent.domain.breakpoint import (
     Action,
     Breakpoint,
+    Event,
     Response,
     Status,
     advance,
@@ -21,18 +22,24 @@ from assent.domain.breakpoint import (
 )
 from assent.domain.draft import Draft
 from assent.domain.errors import (
+    AssentError,
     DigestMismatch,
     Forbidden,
     NotEligible,
     NotFound,
     OwnBreakpoint,
     PreconditionFailed,
+    RejectionPending,
     SeatTaken,
     TicketRequired,
 )
+from assent.domain.folding import readings
+from assent.domain.holding import HeldAnswer
+from assent.domain.instants import SECOND, iso
 from assent.domain.routing import Seat, eligible, in_place_of, seating
-from assent.domain.strategies import Decision, Vote, verdict
+from assent.domain.strategies import NEEDS_EXPERTS, Decision, Vote, verdict
 from assent.domain.terms import Answer, Terms
+from assent.services.pending import ENDED, author, lapse, lapse_all
 from assent.services.raising import Raised, Ready, experts_of, files_of
 from assent.services.rules import Question, RuleService
 from assent.store.breakpoints import Deadline, row_of
@@ -68,6 +75,8 @@ class Standing:
     seat: Seat | None = None
     in_place_of: tuple[str, ...] = ()
     override: bool = False
+    after_reset_by: str | None = None
+    """The admin who reset this person's access, while that is not confirmed."""
     moved: tuple[Response, ...] = ()
     """Earlier answers of people who make room: they count for another of their seats now."""
 
@@ -83,6 +92,15 @@ class Asked:
     at: int
 
 
+@dataclass(slots=True)
+class Tally:
+    """A breakpoint while one transaction records answers to it: its state, its responses and the new events so far."""
+
+    breakpoint: Breakpoint
+    responses: list[Response]
+    events: list[Event] = field(default_factory=list[Event])
+
+
 class BreakpointService:
     def __init__(self, rules: RuleService) -> None:
         self._rules = rules
@@ -92,8 +110,11 @@ class BreakpointService:
         by.require_speaks_for(draft.agent_id, draft.gate)
         if draft.experts:
             return None
-        guess = self._rules.guess(by.project, Question.of(draft), now=now)
-        return Ready.of(Raised(draft, by, digest, new_id, now), guess.recommendation, guess=guess) if guess else None
+        guess = self._rules.guess(by.project, Question.of(draft, by=by), now=now)
+        if guess is None:
+            return None
+        raised = Raised(draft, by, digest, new_id, now, guess.route_timeout)
+        return Ready.of(raised, guess.recommendation, guess=guess)
 
     def create(  # what a breakpoint is raised with
         self,
@@ -112,8 +133,10 @@ class BreakpointService:
         if once is not None and (done := tx.idempotency.find(by.id, once.key, fingerprint=once.fingerprint)):
             return done
         if ready is None or not ready.holds(tx):
-            raised = Raised(draft, by, digest, tx.new_id("bp"), tx.now())
-            recommendation = self._rules.recommend(tx, by.project, Question.of(draft), now=raised.at)
+            question = Question.of(draft, by=by)
+            timeout = self._rules.route_timeout(tx, by.project, question) if draft.ttl_seconds is None else None
+            raised = Raised(draft, by, digest, tx.new_id("bp"), tx.now(), timeout)
+            recommendation = self._rules.recommend(tx, by.project, question, now=raised.at)
             ready = Ready.of(raised, recommendation, experts_of(tx, draft, by))
         files = files_of(tx, draft, by.project) if draft.files else []
         new, now = ready.new, ready.new.created_at
@@ -164,6 +187,7 @@ class BreakpointService:
             return None
         _check_answer(asked, answer, if_match)
         _check_ticket(tx, asked, answer)
+        _check_rejection_pending(tx, asked, answer)
         return self.give(tx, asked, answer, via=via)
 
     def check(self, tx: Transaction, breakpoint_id: str, answer: Answer, *, by: Principal) -> Asked:
@@ -171,35 +195,72 @@ class BreakpointService:
         asked = self._asked(tx, breakpoint_id, by)
         _check_answer(asked, answer, None)
         _check_ticket(tx, asked, answer)
+        _check_rejection_pending(tx, asked, answer)
         return asked
 
     def give(self, tx: Transaction, asked: Asked, answer: Answer, *, via: str) -> Outcome | None:
-        """Take an answer that has been checked in this transaction."""
-        current, by, standing, others, now = asked.breakpoint, asked.by, asked.standing, asked.others, asked.at
-        response = _response(answer, standing, by, via, now)
-        changed, event = advance(
-            current, Action.RESPOND, actor=by.actor, at=now, metadata=_responded(response, standing, current.digest)
-        )
-        events = [event]
-        is_new = all(each.person != by.name for each in others)
-        changed = changed.but(votes=current.votes + is_new, comments=current.comments + (response.comment is not None))
-        for moved in standing.moved:
-            others = _with(others, moved)
-        responses = _with(others, response)
-        decision = _settled(current, responses, response)
+        """Record an answer that was checked in this transaction, and settle the pending ones if it decides."""
+        by, now = asked.by, asked.at
+        tally = Tally(asked.breakpoint, asked.others)
+        last, decider = _record(tx, tally, asked, answer, via=via), by
+        pending = tx.held_answers.on(asked.breakpoint.id)
+        if any(each.person_id == by.id for each in pending):
+            held = tx.held_answers.remove(asked.breakpoint.id, person_id=by.id)
+            if held is not None:
+                _lapse(tx, tally, held, code="answer_stands", why=f"{by.name} answered again ({via}).", at=now)
+        others = [each for each in pending if each.person_id != by.id]
+        decision = _settled(tally, last)
+        if decision is Decision.APPROVED and _votes(asked):
+            # A vote against it that is still pending counts before anything is approved.
+            for held in [each for each in others if not each.answer.approved]:
+                joined = self._join(tx, tally, held, now)
+                others.remove(held)
+                if joined is not None and _settled(tally, joined[0]) is not Decision.APPROVED:
+                    last, decider = joined
+            decision = _settled(tally, last)
         if decision is not None:
-            result = answered(decision, responses, last=response)
-            changed, event = release(changed, decision, actor=by.actor, at=now, result=result)
-            events.append(event)
-        # The answer first: once it has ended, the database takes none.
-        tx.breakpoints.put_response(current.id, response, person_id=by.id)
-        for moved in standing.moved:
-            tx.breakpoints.reseat(current.id, moved)
-        if response.comment is not None:
-            tx.breakpoints.add_comment(tx.new_id("fb"), current.id, author=by.actor, comment=response.comment, at=now)
-        tx.breakpoints.move(changed, events, deadline=Deadline.AHEAD, now=now)
+            self._settle_pending(tx, tally, asked, others, decision, by=decider)
+            result = answered(decision, tally.responses, last=last)
+            tally.breakpoint, event = release(tally.breakpoint, decision, actor=decider.actor, at=now, result=result)
+            tally.events.append(event)
+        changed = tally.breakpoint
+        tx.breakpoints.move(changed, tally.events, deadline=Deadline.AHEAD, now=now)
         tx.changed(changed)
-        return None if changed.comments else Outcome(whole_of(row_of(changed)), responses)
+        return None if changed.comments else Outcome(whole_of(row_of(changed)), tally.responses)
+
+    def _settle_pending(  # one decision with its context
+        self,
+        tx: Transaction,
+        tally: Tally,
+        asked: Asked,
+        pending: Sequence[HeldAnswer],
+        decision: Decision,
+        *,
+        by: Principal,
+    ) -> None:
+        """Record the pending answers that fit the decision as responses, and lapse the others."""
+        for held in pending:
+            agrees = held.answer.approved is (decision is Decision.APPROVED)
+            fits = agrees or (_votes(asked) and _still_settled(tally, held, author(tx, held).name, decision))
+            if fits:
+                self._join(tx, tally, held, asked.at)
+            elif tx.held_answers.remove(held.breakpoint_id, person_id=held.person_id) is not None:
+                _lapse(tx, tally, held, code=ENDED, why=f"{by.name} {decision} it.", at=asked.at)
+
+    def _join(self, tx: Transaction, tally: Tally, held: HeldAnswer, now: int) -> tuple[Response, Principal] | None:
+        """Record a pending answer as a response beside the deciding one; lapse it if its person may not answer now."""
+        if tx.held_answers.remove(held.breakpoint_id, person_id=held.person_id) is None:
+            return None
+        by = author(tx, held)
+        try:
+            standing, others = self._standing(tx, tally.breakpoint, by, now)
+            if standing.override is not held.override:
+                raise other_capacity(by)
+        except AssentError as error:
+            _lapse(tx, tally, held, code=error.code, why=error.message, at=now)
+            return None
+        asked = Asked(tally.breakpoint, by, standing, others, now)
+        return _record(tx, tally, asked, held.answer, via=held.via), by
 
     def standing(self, tx: Transaction, breakpoint_id: str, *, by: Principal) -> Standing:
         """Say in which capacity a person may answer, or raise why not."""
@@ -217,7 +278,8 @@ class BreakpointService:
         self, tx: Transaction, current: Breakpoint, by: Principal, now: int
     ) -> tuple[Standing, list[Response]]:
         """Decide inside this transaction whether, and as whom, the person may answer."""
-        roles = by.roles & tx.people.live_roles(by.id, project=by.project, token_id=by.token_id, now=now)
+        live, reset_by = tx.people.live_standing(by.id, project=by.project, token_id=by.token_id, now=now)
+        roles = by.roles & live
         if not roles & {Role.REVIEWER, Role.ADMIN}:
             msg = f"{by.name} may not decide in project {by.project} any more."
             raise Forbidden(msg)
@@ -226,12 +288,12 @@ class BreakpointService:
         others = tx.breakpoints.responses(current.id) if current.votes else []
         if Role.REVIEWER in roles:
             if not current.seats:
-                return Standing(), others
+                return Standing(after_reset_by=reset_by), others
             standing = self._seat(tx, current, by.name, others, now)
             if standing is not None:
-                return standing, others
+                return replace(standing, after_reset_by=reset_by), others
         if Role.ADMIN in roles:
-            return Standing(override=True), others
+            return Standing(override=True, after_reset_by=reset_by), others
         asked = ", ".join(name for seat in current.seats for name in seat.names)
         msg = f"This one is for {asked}."
         raise NotEligible(msg)
@@ -276,26 +338,41 @@ class BreakpointService:
             msg = "Only the agent that raised it, or an admin, may cancel it."
             raise Forbidden(msg)
         now = tx.now()
-        changed, event = cancel(current, actor=by.actor, at=now)
-        tx.breakpoints.move(changed, [event], deadline=Deadline.AHEAD, now=now)
+        lapsed, events = lapse_all(tx, current, f"{by.name} cancelled it.", at=now)
+        changed, event = cancel(lapsed, actor=by.actor, at=now)
+        tx.breakpoints.move(changed, [*events, event], deadline=Deadline.AHEAD, now=now)
         tx.changed(changed)
+
+    def cancel_left(self, tx: Transaction, *, limit: int) -> int:
+        """Cancel a batch of what waits in removed projects; return how many were looked at."""
+        now = tx.now()
+        left = tx.breakpoints.left_waiting(now, limit=limit)
+        for breakpoint_id, project in left:
+            current = tx.breakpoints.get(breakpoint_id, project=project)
+            lapsed, events = lapse_all(tx, current, "Its project was removed.", at=now)
+            changed, event = cancel(lapsed, actor=PROJECT_REMOVED, at=now)
+            tx.breakpoints.move(changed, [*events, event], deadline=Deadline.AHEAD, now=now)
+            tx.changed(changed)
+        return len(left)
 
     def expire(self, tx: Transaction, breakpoint_id: str, *, by: Principal) -> None:
         by.require(Permission.EXPIRE)
         current = tx.breakpoints.get(breakpoint_id, project=by.project)
         now = tx.now()
-        changed, event = expire(current, actor=by.actor, at=now)
-        tx.breakpoints.move(changed, [event], deadline=Deadline.ANY, now=now)
+        lapsed, events = lapse_all(tx, current, f"{by.name} expired it.", at=now)
+        changed, event = expire(lapsed, actor=by.actor, at=now)
+        tx.breakpoints.move(changed, [*events, event], deadline=Deadline.ANY, now=now)
         tx.changed(changed)
 
     def time_out(self, tx: Transaction, breakpoint_id: str, *, project: str) -> None:
-        """End it if its deadline has passed; whoever is second does nothing."""
+        """End it if its deadline has passed and nothing else has ended it."""
         current = tx.breakpoints.get(breakpoint_id, project=project)
         now = tx.now()
         if not current.overdue(now):
             return
-        changed, event = time_out(current, at=now)
-        tx.breakpoints.move(changed, [event], deadline=Deadline.PASSED, now=now)
+        lapsed, events = lapse_all(tx, current, "Its deadline passed.", at=now)
+        changed, event = time_out(lapsed, at=now)
+        tx.breakpoints.move(changed, [*events, event], deadline=Deadline.PASSED, now=now)
         tx.changed(changed)
 
     def time_out_due(self, tx: Transaction) -> int:
@@ -304,10 +381,14 @@ class BreakpointService:
         if not due:
             return 0
         now = tx.now()
-        moved = tx.breakpoints.end_due([time_out(each, at=now) for each in due], now=now)
+        pending = tx.held_answers.among([each.id for each in due])
+        for each in due:
+            if each.id in pending:
+                self.time_out(tx, each.id, project=each.project)
+        moved = tx.breakpoints.end_due([time_out(each, at=now) for each in due if each.id not in pending], now=now)
         for changed in moved:
             tx.changed(changed)
-        return len(moved)
+        return len(moved) + len(pending)
 
     def _visible(self, tx: Transaction, breakpoint_id: str, by: Principal) -> Breakpoint:
         """An agent sees its own breakpoints only; another's is not there."""
@@ -338,6 +419,22 @@ def _check_answer(asked: Asked, answer: Answer, if_match: int | None) -> None:
     Terms.of(current.gate, current.payload).check(answer)
 
 
+def _check_rejection_pending(tx: Transaction, asked: Asked, answer: Answer) -> None:
+    """Refuse an approval that would decide alone while another reviewer's rejection is in its undo window."""
+    if not answer.approved or _votes(asked):
+        return
+    for held in tx.held_answers.on(asked.breakpoint.id):
+        if held.person_id != asked.by.id and not held.answer.approved:
+            name, seconds = author(tx, held).name, max(1, -(-(held.due_at - asked.at) // SECOND))
+            msg = f"{name} is rejecting this. The rejection takes effect in {seconds} s unless {name} undoes it."
+            raise RejectionPending(msg, by=name, dueAt=iso(held.due_at))
+
+
+def _votes(asked: Asked) -> bool:
+    """Whether the answer counts as one vote among several, instead of deciding alone."""
+    return asked.breakpoint.strategy in NEEDS_EXPERTS and not asked.standing.override
+
+
 def _check_ticket(tx: Transaction, asked: Asked, answer: Answer) -> None:
     """Where the project wants a ticket for what carries this tag, nobody approves it before there is one."""
     current = asked.breakpoint
@@ -352,7 +449,8 @@ def needs_ticket(tx: Transaction, asked: Breakpoint) -> bool:
     if not asked.tags:
         return False
     tags = tx.projects.get(asked.project).policy.get("ticketTags") or ()
-    return not frozenset(asked.tags).isdisjoint(tags)
+    wanted = frozenset(reading for tag in tags for reading in readings(tag))
+    return any(not wanted.isdisjoint(readings(tag)) for tag in asked.tags)
 
 
 def _check_open(current: Breakpoint, now: int) -> None:
@@ -375,6 +473,7 @@ def _response(answer: Answer, standing: Standing, by: Principal, via: str, now: 
         in_place_of=standing.in_place_of,
         override=standing.override,
         digest=answer.digest,
+        after_reset_by=standing.after_reset_by,
     )
 
 
@@ -391,6 +490,7 @@ def _responded(response: Response, standing: Standing, digest: str) -> dict[str,
         "expert": response.seat,
         "inPlaceOf": list(response.in_place_of) or None,
         "override": response.override or None,
+        "afterResetBy": response.after_reset_by,
         "moved": [
             {"person": each.person, "expert": each.seat, "inPlaceOf": list(each.in_place_of)} for each in standing.moved
         ]
@@ -405,8 +505,48 @@ def _with(others: list[Response], response: Response) -> list[Response]:
     return replaced if any(each is response for each in replaced) else [*others, response]
 
 
-def _settled(current: Breakpoint, responses: list[Response], response: Response) -> Decision | None:
+def _settled(tally: Tally, response: Response) -> Decision | None:
     if response.override:
         return Decision.APPROVED if response.approved else Decision.REJECTED
-    votes = [Vote(each.person, each.approved) for each in responses if not each.override]
+    return _verdict(tally.breakpoint, tally.responses)
+
+
+def _still_settled(tally: Tally, held: HeldAnswer, name: str, decision: Decision) -> bool:
+    """Whether a vote that came in later leaves the decision as it is."""
+    vote = Response(person=name, approved=held.answer.approved, at=held.created_at, via=held.via)
+    return _verdict(tally.breakpoint, _with(tally.responses, vote)) is decision
+
+
+def _verdict(current: Breakpoint, responses: list[Response]) -> Decision | None:
+    votes = [Vote(each.person, each.approved, each.after_reset_by) for each in responses if not each.override]
     return verdict(current.strategy, votes, len(current.seats))
+
+
+def _record(tx: Transaction, tally: Tally, asked: Asked, answer: Answer, *, via: str) -> Response:
+    """Write one response with its event and comment; this must precede the end, after which the database takes none."""
+    current, by, standing, now = tally.breakpoint, asked.by, asked.standing, asked.at
+    response = _response(answer, standing, by, via, now)
+    metadata = _responded(response, standing, current.digest)
+    changed, event = advance(current, Action.RESPOND, actor=by.actor, at=now, metadata=metadata)
+    is_new = all(each.person != by.name for each in tally.responses)
+    said = response.comment is not None
+    tally.breakpoint = changed.but(votes=current.votes + is_new, comments=current.comments + said)
+    tally.events.append(event)
+    for moved in standing.moved:
+        tally.responses = _with(tally.responses, moved)
+    tally.responses = _with(tally.responses, response)
+    tx.breakpoints.put_response(current.id, response, person_id=by.id)
+    for moved in standing.moved:
+        tx.breakpoints.reseat(current.id, moved)
+    if response.comment is not None:
+        tx.breakpoints.add_comment(tx.new_id("fb"), current.id, author=by.actor, comment=response.comment, at=now)
+    return response
+
+
+def _lapse(tx: Transaction, tally: Tally, held: HeldAnswer, *, code: str, why: str, at: int) -> None:
+    tally.breakpoint, events = lapse(tx, tally.breakpoint, held, code=code, why=why, at=at)
+    tally.events += events
+
+
+def other_capacity(by: Principal) -> Forbidden:
+    return Forbidden(f"{by.name} may answer only in another capacity now.")

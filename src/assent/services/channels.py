@@ -7,7 +7,7 @@ from typing import Any
 
 from assent.channels.registry import KINDS, ChannelKind
 from assent.channels.tools import Tools
-from assent.domain.access import Permission, Principal
+from assent.domain.access import Kind, Permission, Principal
 from assent.domain.canonical import Json, is_array, is_object, pointer_step
 from assent.domain.errors import Conflict, Forbidden, InvalidRequest, NotFound
 from assent.domain.globs import glob_matches
@@ -81,6 +81,7 @@ class ChannelService:
         self, tx: Transaction, name: str, kind: str, settings: Mapping[str, Any], *, by: Principal, enabled: bool = True
     ) -> StoredChannel:
         by.require(Permission.MANAGE)
+        tx.acting(by)
         checked_name(name)
         self._check_new(tx, kind, settings, by=by)
         tx.routes.wait_for_others(by.project)
@@ -104,6 +105,7 @@ class ChannelService:
     def change(self, tx: Transaction, channel_id: str, changes: Mapping[str, Any], *, by: Principal) -> StoredChannel:
         """Change what is given: name, settings, enabled. In settings, null takes one away."""
         by.require(Permission.MANAGE)
+        tx.acting(by)
         tx.routes.wait_for_others(by.project)
         current = self.known(tx, channel_id, by=by)
         if current.source == FROM_FILE and not _only_revives(current, changes):
@@ -121,6 +123,7 @@ class ChannelService:
 
     def remove(self, tx: Transaction, channel_id: str, *, by: Principal) -> None:
         by.require(Permission.MANAGE)
+        tx.acting(by)
         tx.routes.wait_for_others(by.project)
         current = self.known(tx, channel_id, by=by)
         if current.source == FROM_FILE:
@@ -161,13 +164,13 @@ class ChannelService:
 
 
 def _require_person(tx: Transaction, name: str, by: Principal) -> None:
-    """Whoever lets a program answer as somebody could as well make themselves a token of that person."""
+    """Like a token, a program that answers as a person is set up by that person, or by the operator."""
     person = tx.people.find_by_name(name)
     grants = tx.people.grants(person.id) if person is not None else {}
     if person is None or {by.project, EVERYWHERE}.isdisjoint(grants):
         raise InvalidRequest.at("/settings/answersAs", f"there is nobody called {name} in this project")
-    if EVERYWHERE in grants and not by.everywhere:
-        msg = f"{name} has roles in all projects; only an admin of all projects may let a program answer as them."
+    if by.kind is Kind.PERSON and by.id != person.id:
+        msg = f"Only {name} may let a program answer as {name}. The operator can set it up in assent.yaml."
         raise Forbidden(msg)
 
 

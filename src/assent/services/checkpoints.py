@@ -8,6 +8,7 @@ import structlog
 
 from assent.domain import merkle
 from assent.domain.access import Actor, Kind, Permission, Principal
+from assent.domain.admin_log import INSTALLATION, chain_of, is_admin_chain
 from assent.domain.checkpoints import BadCheckpoint, Checkpoint, check, entry, key_id, sign
 from assent.domain.errors import Conflict, Forbidden, InvalidRequest, NotFound, Unavailable
 from assent.domain.receipts import KEY_BYTES, public_key, spelt
@@ -65,8 +66,7 @@ class CheckpointService:
         """Take events into the log and sign what it is then; return how many. One node at a time does it."""
         if not tx.checkpoints.alone():
             return 0
-        events = tx.checkpoints.unsigned(limit=CHECKPOINT_BATCH)
-        if not events:
+        if not tx.checkpoints.unsigned(limit=1):
             return 0
         try:
             key = self._keys(tx)[0]
@@ -78,6 +78,8 @@ class CheckpointService:
             self._trouble = error.message
             return 0
         self._trouble = None
+        # After the key: making the first one is an event as well.
+        events = tx.checkpoints.unsigned(limit=CHECKPOINT_BATCH)
         self._extend(tx, events, key, seed)
         return len(events)
 
@@ -101,6 +103,7 @@ class CheckpointService:
     def rotate(self, tx: Transaction, *, by: Principal) -> list[CheckpointKey]:
         """Sign with a new key from now on; what older ones signed stays signed."""
         by.require(Permission.MANAGE)
+        tx.acting(by)
         if not by.everywhere:
             msg = "Checkpoints cover all projects: only an admin of all of them rotates their key."
             raise Forbidden(msg)
@@ -125,7 +128,7 @@ class CheckpointService:
     ) -> Inclusion:
         """Prove that the events of a breakpoint or a rule, or one of them, are in the log of a checkpoint."""
         by.require(Permission.AUDIT)
-        version = _version(tx, subject_id, project=by.project)
+        version = _version(tx, subject_id, by=by)
         checkpoint = _checkpoint(tx, number)
         leaves = [each for each in tx.checkpoints.places(subject_id) if each.position < checkpoint.size]
         chosen = [each for each in leaves if seq in (None, each.seq)]
@@ -216,8 +219,21 @@ def _path(tx: Transaction, position: int, size: int) -> list[bytes]:
         raise _not_whole() from error
 
 
-def _version(tx: Transaction, subject_id: str, *, project: str) -> int:
-    """Return how many events a breakpoint or a rule of this project has."""
+def _version(tx: Transaction, subject_id: str, *, by: Principal) -> int:
+    """Return how many events a breakpoint, a rule or an administrative chain of this project has."""
+    if is_admin_chain(subject_id):
+        return _chain_version(tx, subject_id, by)
+    project = by.project
     if subject_id.startswith("rule-"):
         return tx.rules.get(subject_id, project=project).version
     return tx.breakpoints.look(subject_id, project=project).version
+
+
+def _chain_version(tx: Transaction, chain_id: str, by: Principal) -> int:
+    seen = (by.project, INSTALLATION) if by.everywhere else (by.project,)
+    version = tx.admin_log.version(chain_id, projects=seen)
+    own = chain_id in map(chain_of, seen) or not chain_id.startswith(chain_of(""))
+    if version == 0 or not own:
+        msg = f"There is no administrative chain {chain_id} in this project."
+        raise NotFound(msg)
+    return version

@@ -73,7 +73,7 @@ class Configuration:
         wanted |= {each.project: each.place for each in self.routes}
         for project in sorted(before | set(wanted)):
             if project in wanted:
-                self._in_place(wanted[project], tx.projects.get, project)
+                self._in_place(wanted[project], tx.projects.get_open, project)
             tx.routes.wait_for_others(project)
             self._apply_channels(tx, project)
             self._apply_routes(tx, project)

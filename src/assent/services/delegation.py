@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 import msgspec
 import structlog
 
-from assent.domain.access import ROUTE
+from assent.domain.access import ROUTE, TIMEOUT
 from assent.domain.breakpoint import Action, Breakpoint, Event, Status, advance, time_out
 from assent.domain.canonical import Json
 from assent.domain.errors import AssentError
@@ -19,6 +19,7 @@ from assent.domain.routing import Deputy, eligible
 from assent.domain.strategies import NEEDS_EXPERTS
 from assent.services.addressing import PLACE, Plan, Reach, kept_route, may_be_told, not_before, queue, reaches
 from assent.services.breakpoints import needs_ticket
+from assent.services.pending import lapse_all
 from assent.services.switchboard import Switchboard
 from assent.store.breakpoints import Deadline
 from assent.store.routings import Routing
@@ -105,13 +106,12 @@ class DelegationService:
         for step in _due(plan[going.routing.done :], going.now):
             self._take(tx, going, route, step)
             if going.current.status is not Status.WAITING:
-                break
+                self._close(tx, going)
+                return
         self._follow(tx, going)
         done = sum(each.at <= going.now for each in plan)
         left = plan[done].at if done < len(plan) else None
-        ended = going.current.status is not Status.WAITING
-        next_at = going.now if ended else left
-        tx.routings.save(replace(going.routing, done=done, seen=going.current.version, next_at=next_at))
+        tx.routings.save(replace(going.routing, done=done, seen=going.current.version, next_at=left))
 
     def _chosen(self, tx: Transaction, going: Going) -> Routing:
         """Choose the route and keep it as it is now; a mandatory ticket is made whatever the routes say."""
@@ -126,7 +126,8 @@ class DelegationService:
             # Without a ticket it cannot be approved: somebody may still set up what makes one.
             missing = needs_ticket(tx, current)
             return replace(going.routing, done=int(not missing), next_at=going.now + AGAIN if missing else None)
-        kept = msgspec.json.encode(written(route)).decode()
+        # The timeout became the breakpoint's own deadline when it was created.
+        kept = msgspec.json.encode(written(replace(route, timeout=None))).decode()
         return replace(going.routing, route_id=route.id or None, route=kept)
 
     def _take(self, tx: Transaction, going: Going, route: Route, step: Step) -> None:
@@ -198,12 +199,15 @@ class DelegationService:
             queue(tx, going.current, event, Purpose.ESCALATE, reach)
 
     def _time_out(self, tx: Transaction, going: Going, route: Route) -> None:
+        """End a breakpoint of an earlier release, whose route's timeout did not become its deadline."""
         assert route.timeout is not None, "only a route with one has this step"
         ending = going.current.but(on_timeout=route.timeout.then)
-        changed, event = time_out(ending, at=going.now, actor=ROUTE)
-        tx.breakpoints.move(changed, [event], deadline=Deadline.AHEAD, now=going.now)
+        lapsed, events = lapse_all(tx, ending, "Its route timed out.", at=going.now)
+        changed, event = time_out(lapsed, at=going.now, actor=TIMEOUT)
+        tx.breakpoints.move(changed, [*events, event], deadline=Deadline.AHEAD, now=going.now)
         tx.changed(changed)
         going.current = changed
+        going.told.append(event)
 
     def _follow(self, tx: Transaction, going: Going) -> None:
         """Tell whoever follows every event what was answered meanwhile."""

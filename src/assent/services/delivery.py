@@ -9,13 +9,15 @@ from dataclasses import dataclass, replace
 import msgspec
 import structlog
 
+from assent.channels.pacing import Pacing
+from assent.channels.registry import KINDS
 from assent.domain.access import Permission, Principal
 from assent.domain.breakpoint import Breakpoint, Event, Status
 from assent.domain.errors import Conflict, Unavailable
 from assent.domain.instants import SECOND
 from assent.domain.notes import Digest, Note, Purpose
 from assent.ports import Incoming
-from assent.services.addressing import WINDOW, addressee, fall_back, may_be_told, paced, planned, traced
+from assent.services.addressing import addressee, fall_back, limits_of, may_be_told, paced, traced
 from assent.services.secrets import SecretService
 from assent.services.switchboard import Switchboard
 from assent.store.channels import StoredChannel
@@ -39,6 +41,10 @@ FALL_BACK_BATCH = 100
 MOST_TOLD = 100_000
 NAMED = 20
 """How many a message that tells of many names one by one."""
+SMALLEST_DIGEST = 2
+DIGEST_SETTLES = 2 * SECOND
+"""When to look again at what a digest tells of that is being sent."""
+UNLIMITED = Pacing(1_000, 1)
 STUCK = 60 * SECOND
 HEAL_BATCH = 200
 RETRY_BATCH = 500
@@ -122,6 +128,9 @@ class DeliveryService:
             self._bury(tx, head, current, "Every worker that tried it died.")
         elif head.channel == CALLBACK:
             return False
+        elif head.purpose == Purpose.CLOSE and tx.deliveries.in_digest(head.line):
+            # The digest that tells of it is on its way: closed once it has arrived.
+            tx.deliveries.hold_back(replace(head, next_at=now + DIGEST_SETTLES), now=now)
         elif _is_pointless(tx, head, current, now):
             tx.deliveries.supersede(head, now=now)
         elif problem := _unusable(stored := tx.channels.find(head.channel)):
@@ -145,6 +154,8 @@ class DeliveryService:
             fall_back(tx, dead, current, event)
 
     def _note(self, tx: Transaction, claimed: Delivery, current: Breakpoint, event: Event) -> Note:
+        thread = tx.deliveries.thread(claimed.line)
+        closes = claimed.purpose == Purpose.CLOSE
         return Note(
             id=claimed.id,
             purpose=Purpose(claimed.purpose),
@@ -154,9 +165,35 @@ class DeliveryService:
             review_url=self._review_url(current.id),
             answer_url=f"{self._base_url}/callbacks/{claimed.channel}",
             attempt=claimed.attempts,
-            thread=traced(tx.deliveries.thread(claimed.line)),
+            thread=traced(thread),
             at=tx.now(),
+            digest=self._digest_again(tx, claimed, thread) if closes and thread is not None else None,
         )
+
+    def _digest_again(self, tx: Transaction, claimed: Delivery, thread: str) -> Digest | None:
+        """Return the digest with this trace as it stands now; None if the message told of one thing only."""
+        digest_id = (traced(thread) or {}).get("digest")
+        if digest_id is None:
+            return None
+        items = tx.deliveries.items(claimed, thread, limit=NAMED)
+        shown = [tx.breakpoints.look(each, project=claimed.project) for each in items]
+        waiting = sum(each.status is Status.WAITING for each in shown)
+        return self._digest(
+            Digest(
+                id=digest_id,
+                to=addressee(tx, claimed),
+                waiting=tuple(shown),
+                total=waiting,
+                ended=0,
+                inbox_url=f"{self._base_url}/",
+                urls={},
+                deliveries=items,
+                at=tx.now(),
+            )
+        )
+
+    def _digest(self, digest: Digest) -> Digest:
+        return replace(digest, urls={each.id: self._review_url(each.id) for each in digest.waiting})
 
     def _review_url(self, breakpoint_id: str) -> str:
         return f"{self._base_url}/breakpoints/{breakpoint_id}"
@@ -176,8 +213,7 @@ class DeliveryService:
         if claim.channel is not None:
             _note_health(tx, claim.channel, sent, now)
         if sent.error is None:
-            trace = msgspec.json.encode(sent.trace).decode() if sent.trace else None
-            tx.deliveries.record(replace(delivery, state="sent", last_error=None, trace=trace), now=now)
+            self._arrived(tx, claim, sent)
             return
         if sent.gone and claim.channel is None:
             tx.deliveries.bury(delivery, error=sent.error, now=now)
@@ -191,6 +227,25 @@ class DeliveryService:
         later = replace(delivery, state="pending", next_at=now + round(wait * SECOND), last_error=sent.error)
         if tx.deliveries.record(later, now=now):
             tx.deliveries.enqueue(later, delay=wait)
+
+    def _arrived(self, tx: Transaction, claim: Claim, sent: Sent) -> None:
+        now, delivery = tx.now(), claim.delivery
+        if self._is_stale(tx, claim):
+            again = replace(delivery, state="pending", next_at=now, last_error=None)
+            if tx.deliveries.record(again, now=now):
+                tx.deliveries.enqueue(again, delay=0)
+            return
+        trace = msgspec.json.encode(sent.trace).decode() if sent.trace else None
+        tx.deliveries.record(replace(delivery, state="sent", last_error=None, trace=trace), now=now)
+
+    def _is_stale(self, tx: Transaction, claim: Claim) -> bool:
+        """Whether another item of the digest ended while this one was closed: the later of two edits may show less."""
+        shown = claim.note.digest if claim.note else None
+        stored = claim.channel
+        if shown is None or stored is None or not KINDS[stored.type].edits:
+            return False
+        now = [tx.breakpoints.look(each.id, project=each.project).status for each in shown.waiting]
+        return now != [each.status for each in shown.waiting]
 
     def _wait(self, tx: Transaction, claim: Claim, sent: Sent, jitter: float) -> float | None:
         """Seconds until the next attempt, or None when there is none."""
@@ -213,14 +268,16 @@ class DeliveryService:
         """Take all that is held back for somebody, and say it in one message; what has ended needs no telling."""
         now = tx.now()
         pace = tx.paces.take(channel, recipient)
-        if pace.digest_at is not None and now < pace.digest_at + WINDOW:
-            # Planned before the last one was sent: the one after that tells of the rest.
-            tx.paces.save(replace(pace, digest_due=planned(pace, now)))
-            tx.deliveries.plan_digest(channel, recipient, at=planned(pace, now), now=now)
-            return None
         lease = now + LEASE
         stored = tx.channels.find(channel)
         problem = _unusable(stored)
+        limits = (limits_of(stored) if stored else None) or UNLIMITED
+        counted = pace.counted(now, window=limits.window, most=limits.messages)
+        if counted is None and problem is None:
+            at = max(now + 1, pace.free_at(window=limits.window, most=limits.messages))
+            tx.paces.save(replace(pace, digest_due=at))
+            tx.deliveries.plan_digest(channel, recipient, at=at, now=now)
+            return None
         # What is to be sent another way is sent one by one: not too many in one transaction.
         most = FALL_BACK_BATCH if problem else MOST_TOLD
         taken = tx.deliveries.take_digest(channel, recipient, most=most, now=now, lease=lease)
@@ -232,12 +289,15 @@ class DeliveryService:
             if len(taken) == most:
                 tx.deliveries.plan_digest(channel, recipient, at=now + SECOND, now=now)
             return None
+        tx.paces.save(replace(counted or pace, digest_at=now, digest_due=None))
+        taken = self._send_single(tx, taken)
         waiting = self._waiting(tx, taken)
         ended = sum(1 for each in taken if each.purpose == Purpose.CLOSE and tx.deliveries.thread(each.line))
         if not waiting and not ended:
-            tx.deliveries.end_digest(replace(taken[0], state="superseded"), lease=lease, now=now)
+            if taken:
+                tx.deliveries.end_digest(replace(taken[0], state="superseded"), lease=lease, now=now)
             return None
-        tx.paces.save(replace(pace, digest_at=now, digest_due=None))
+        asking = {each.breakpoint_id: each.id for each in reversed(taken) if each.purpose != Purpose.CLOSE}
         shown = [tx.breakpoints.look(each, project=stored.project) for each in waiting[:NAMED]]
         digest = Digest(
             id=taken[0].id,
@@ -246,11 +306,30 @@ class DeliveryService:
             total=len(waiting),
             ended=ended,
             inbox_url=f"{self._base_url}/",
-            urls={each.id: self._review_url(each.id) for each in shown},
+            urls={},
+            deliveries={each.id: asking[each.id] for each in shown},
             attempt=max(each.attempts for each in taken),
             at=now,
         )
-        return DigestClaim(stored, taken, digest, lease)
+        return DigestClaim(stored, taken, self._digest(digest), lease)
+
+    def _send_single(self, tx: Transaction, taken: Sequence[Delivery]) -> list[Delivery]:
+        """Send a single question, or a single ending, as a message of its own; return what is left for a digest."""
+        now = tx.now()
+        waiting = self._waiting(tx, taken)
+        questions = [each for each in taken if each.purpose != Purpose.CLOSE and each.breakpoint_id in waiting]
+        endings = [each for each in taken if each.purpose == Purpose.CLOSE and tx.deliveries.thread(each.line)]
+        alone = questions[:1] if len(waiting) == 1 else []
+        alone += endings if len(endings) == 1 and len(waiting) < SMALLEST_DIGEST else []
+        if alone:
+            first = alone[0]
+            pace = tx.paces.take(first.channel, first.recipient)
+            # One is counted already, in place of the digest.
+            tx.paces.save(replace(pace, times=(*pace.times, *(now for _ in alone[1:]))))
+        for each in alone:
+            tx.deliveries.release(each, now=now)
+        gone = {each.id for each in alone}
+        return [each for each in taken if each.id not in gone]
 
     def _waiting(self, tx: Transaction, taken: Sequence[Delivery]) -> list[str]:
         ids = list(dict.fromkeys(each.breakpoint_id for each in taken if each.purpose != Purpose.CLOSE))
@@ -288,7 +367,6 @@ class DeliveryService:
         wait = max(_question_rung(tries) * (1 + JITTER * jitter), sent.retry_after or 0)
         at = now + round(wait * SECOND)
         pace = tx.paces.take(first.channel, first.recipient)
-        # It did not arrive, so that the next one may.
         tx.paces.save(replace(pace, digest_at=None, digest_due=at))
         later = replace(first, state="pending", next_at=at, last_error=sent.error)
         tx.deliveries.end_digest(later, lease=claim.lease, now=now)
@@ -314,6 +392,7 @@ class DeliveryService:
     def retry(self, tx: Transaction, delivery_id: str, *, by: Principal) -> Delivery:
         """Try a dead one again at once; a program can also be sent again what it has had."""
         by.require(Permission.MANAGE)
+        tx.acting(by)
         ended = tx.deliveries.get(delivery_id, project=by.project)
         again = ended.state == "dead" or (ended.state == "sent" and _goes_to_a_program(tx, ended))
         now = tx.now()
@@ -321,16 +400,23 @@ class DeliveryService:
             msg = f"This delivery is {ended.state}; only a dead one, or one to a program, can be sent again."
             raise Conflict(msg)
         tx.deliveries.enqueue(ended, delay=0, why=f":retry:{now}")
+        before, after = {"state": ended.state}, {"state": "pending"}
+        subject = f"delivery:{ended.id}"
+        tx.admin_log.record("delivery-retried", subject, project=by.project, before=before, after=after)
         return replace(ended, state="pending", next_at=now, updated_at=now)
 
     def retry_all(self, tx: Transaction, channel: str, *, by: Principal) -> int:
         """Try again what is dead on a channel, as much of it as one transaction should hold; return how many."""
         by.require(Permission.MANAGE)
+        tx.acting(by)
         now = tx.now()
         dead = tx.deliveries.page(by.project, {"state": "dead", "channel": channel}, after="", limit=RETRY_BATCH)
         revived = [each for each in dead if tx.deliveries.revive(each, now=now)]
         for each in revived:
             tx.deliveries.enqueue(each, delay=0, why=f":retry:{now}")
+        if revived:
+            after = {"channel": channel, "retried": [each.id for each in revived]}
+            tx.admin_log.record("deliveries-retried", f"deliveries:{channel}", project=by.project, after=after)
         return len(revived)
 
 
@@ -363,7 +449,8 @@ def _is_pointless(tx: Transaction, delivery: Delivery, current: Breakpoint, now:
 
 def _one_too_many(tx: Transaction, head: Delivery, stored: StoredChannel | None, now: int) -> Delivery | None:
     """Count what waited for the end of quiet hours, now that they are over; return it if others are told with it."""
-    if stored is None or head.attempts or head.created_at >= head.next_at:
+    counted_before = head.updated_at > head.created_at
+    if stored is None or head.attempts or head.created_at >= head.next_at or counted_before:
         return None
     return paced(tx, head, stored, now=now)
 

@@ -15,7 +15,10 @@ from assent.store.event_log import Logged, LogQuery, Place
 from assent.store.transaction import Transaction
 
 BATCH = 500
-COLUMNS = ("at", "breakpointId", "seq", "type", "actor", "gate", "agentId", "title", "metadata", "previous", "hash")
+COLUMNS = (
+    "at", "breakpointId", "seq", "type", "actor", "gate", "agentId", "title", "metadata", "previous", "hash",
+    "adminChain", "subject",
+)  # fmt: skip
 # What a spreadsheet takes for the beginning of a formula, also behind spaces, and what it leaves out before one.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "|", "%", "＝", "＋", "－", "＠")
 
@@ -57,12 +60,23 @@ def _page(tx: Transaction, *, query: LogQuery, before: Place | None, limit: int)
     return tx.event_log.page(query, before=before, limit=limit)
 
 
+def subject_of(each: Logged) -> str | None:
+    """Return what an administrative event is about."""
+    return msgspec.json.decode(each.metadata).get("subject") if each.admin else None
+
+
 def _row(each: Logged, metadata: Callable[[str], Any]) -> dict[str, Any]:
+    breakpoint_id, chain_id = (None, each.breakpoint_id) if each.admin else (each.breakpoint_id, None)
     values = (
-        iso(each.at), each.breakpoint_id, each.seq, each.type, each.actor, each.gate, each.agent_id, each.title,
-        metadata(each.metadata), each.previous, each.hash,
+        iso(each.at), breakpoint_id, each.seq, each.type, each.actor, each.gate, each.agent_id, each.title,
+        metadata(each.metadata), each.previous, each.hash, chain_id, subject_of(each),
     )  # fmt: skip
     return dict(zip(COLUMNS, values, strict=True))
+
+
+def event_body(each: Logged) -> dict[str, Any]:
+    """Return an event as JSON shows it."""
+    return _row(each, msgspec.json.decode)
 
 
 def _text(metadata: str) -> str:

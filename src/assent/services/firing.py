@@ -249,8 +249,8 @@ def _quiet(tx: Transaction, going: Going) -> Firing | None:
     return _merged(firing, newer, going.now)
 
 
-def _until(first_at: int, quiet: int, most: int, now: int) -> int:
-    return min(now + quiet * SECOND, first_at + most * SECOND)
+def _until(first_at: int, quiet: float, most: float, now: int) -> int:
+    return min(now + round(quiet * SECOND), first_at + round(most * SECOND))
 
 
 def _gathered(older: Firing, newer: Firing) -> Firing:

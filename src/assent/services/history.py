@@ -70,8 +70,7 @@ def _standing(tx: Transaction, query: Query, at_most: int) -> Standing:
         counts=Counter(outcome(row) for row in counted),
         median_response=_median_response(counted),
         streaks=tuple(
-            (agent, tx.rules.ground(project, gate, agent, limit=LONGEST_STREAK).consecutive)
-            for agent in _agents(counted, query)
+            (agent, tx.rules.in_a_row(project, gate, agent, limit=LONGEST_STREAK)) for agent in _agents(counted, query)
         ),
         counted_at_most=at_most,
         complete=len(rows) <= at_most,

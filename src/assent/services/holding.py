@@ -1,25 +1,37 @@
-"""The undo window: answers given on a page wait here, can be taken back, and are given when they are due."""
+"""The undo window: answers given on a page wait here, can be undone, and take effect when they are due."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import structlog
 
-from assent.domain.access import UNDO, Kind, Principal
-from assent.domain.breakpoint import Action, Status, advance, ended, timed_out
+from assent.domain.access import Principal
+from assent.domain.breakpoint import Status, ended, timed_out
 from assent.domain.errors import AnswerStands, AssentError, Conflict, DigestMismatch, Forbidden, InvalidRequest
-from assent.domain.holding import HeldAnswer, window_end
+from assent.domain.holding import HeldAnswer, UnsentAnswer, window_end
 from assent.domain.terms import Answer
-from assent.services.breakpoints import Asked, BreakpointService
+from assent.services.breakpoints import Asked, BreakpointService, other_capacity
+from assent.services.pending import author, lapse, notify
 from assent.store.breakpoints import Deadline
 from assent.store.held_answers import Held, Key
 from assent.store.transaction import Transaction
 
 REFUSALS = (Forbidden, Conflict, InvalidRequest, DigestMismatch)
-"""What keeps an answer from being given for good; anything else is tried again."""
+"""Errors after which an answer lapses; any other error is retried."""
 GIVE_BATCH = 1
-"""Each is given in a transaction of its own: one that cannot be written holds up none of the others."""
+"""Each answer gets a transaction of its own, so that one that fails does not hold up the others."""
+MAX_UNSENT = 20
+"""The most notices a page shows; the others follow once some are dismissed."""
 _FIRST = Key()
 _log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Undone:
+    """What the undo of a batch removed; all answers of a batch carry the same comment."""
+
+    breakpoint_ids: list[str]
+    comment: str | None
 
 
 class HoldingService:
@@ -38,10 +50,10 @@ class HoldingService:
         via: str,
         batch: str | None = None,
     ) -> Held | None:
-        """Check an answer and keep it until its window ends; None if there is no window and it was given at once."""
+        """Check an answer and keep it until its window ends; return None if it took effect at once."""
         asked = self._breakpoints.check(tx, breakpoint_id, answer, by=by)
         due_at = window_end(asked.at, seconds=self.seconds, deadline=asked.breakpoint.due_at)
-        if due_at is None:
+        if due_at is None or (not answer.approved and _approval_pending(tx, asked)):
             tx.held_answers.remove(breakpoint_id, person_id=by.id)
             self._breakpoints.give(tx, asked, answer, via=via)
             return None
@@ -61,7 +73,7 @@ class HoldingService:
         return Held(breakpoint_id, answer.approved, batch, due_at)
 
     def take_back(self, tx: Transaction, breakpoint_id: str, *, by: Principal) -> Answer | None:
-        """Return the answer that was taken back, or None if there was none; raise if it was given already."""
+        """Undo a pending answer and return it, or None if there is none; raise if it has taken effect."""
         current = tx.breakpoints.get(breakpoint_id, project=by.project)
         taken = tx.held_answers.remove(breakpoint_id, person_id=by.id)
         if taken is not None:
@@ -71,74 +83,102 @@ class HoldingService:
         if standing.status is not Status.WAITING:
             raise ended(standing)
         if any(each.person == by.name for each in tx.breakpoints.responses(breakpoint_id)):
-            msg = "Your answer was given; as long as it waits, you can change it."
+            msg = "Your answer has taken effect. You can still change it until the breakpoint is decided."
             raise AnswerStands(msg)
         return None
 
-    def take_back_batch(self, tx: Transaction, batch: str, *, by: Principal) -> list[str]:
-        """Return the breakpoints whose answers were taken back; raise if all of them were given already."""
+    def take_back_batch(self, tx: Transaction, batch: str, *, by: Principal) -> Undone:
+        """Undo the answers of a batch that are still pending; raise if none is."""
         taken = tx.held_answers.remove_batch(batch, person_id=by.id, project=by.project)
         if not taken:
-            msg = "These answers were given, or taken back; there is nothing left to take back."
+            msg = "Nothing to undo: these answers have taken effect or were undone already."
             raise AnswerStands(msg)
         for each in taken:
             tx.changed(tx.breakpoints.look(each.breakpoint_id, project=by.project), quietly=True)
-        return sorted(each.breakpoint_id for each in taken)
+        return Undone(sorted(each.breakpoint_id for each in taken), taken[0].answer.comment)
 
     def held_for(self, tx: Transaction, breakpoint_ids: Sequence[str], *, person_id: str) -> Mapping[str, Held]:
-        """Return what this person can still take back; nobody else is shown it."""
+        """Return the answers that this person can still undo."""
         return tx.held_answers.held(breakpoint_ids, person_id=person_id)
 
     def held_together(self, tx: Transaction, batch: str, *, by: Principal) -> list[Held]:
-        """Return what of a batch its person can still take back."""
+        """Return the answers of a batch that their person can still undo."""
         return tx.held_answers.of_batch(batch, person_id=by.id, project=by.project)
 
-    def commit_due(self, tx: Transaction) -> int:
-        """Give the next answer whose window has ended, as its person stands now; return how many there were."""
+    def refuse(self, tx: Transaction, breakpoint_id: str, answer: Answer, *, by: Principal, why: str) -> None:
+        """Leave a person the notice that an answer of theirs, one of many, was refused."""
         now = tx.now()
-        # On from the last one, whatever became of it: one that fails comes back when the others had their turn.
+        unsent = UnsentAnswer(
+            id=tx.new_id("ua"),
+            breakpoint_id=breakpoint_id,
+            person_id=by.id,
+            project=by.project,
+            approved=answer.approved,
+            comment=answer.comment,
+            why=why,
+            at=now,
+        )
+        tx.unsent_answers.add(unsent)
+
+    def unsent(self, tx: Transaction, *, by: Principal) -> list[UnsentAnswer]:
+        """Return this person's answers that did not take effect and that they have not dismissed."""
+        return tx.unsent_answers.of(by.id, project=by.project, limit=MAX_UNSENT)
+
+    def dismiss(self, tx: Transaction, unsent_id: str, *, by: Principal) -> None:
+        """Remove a notice from its person's pages; nothing happens if it is gone."""
+        tx.unsent_answers.dismiss(unsent_id, person_id=by.id, project=by.project)
+
+    def commit_due(self, tx: Transaction) -> int:
+        """Let the next answer whose window has ended take effect; return how many were due."""
+        now = tx.now()
+        # Continue after the last one even if it failed, so that it is retried only when the others had their turn.
         key = tx.held_answers.find_due(now, after=self._last) or tx.held_answers.find_due(now, after=_FIRST)
         self._last = key or _FIRST
         held = tx.held_answers.take_due(key, now=now) if key is not None else None
         if held is None:
             return int(key is not None)
-        by = _person(tx, held, now)
+        by = author(tx, held)
         try:
             asked = self._still(tx, held, by)
         except REFUSALS as error:
-            _drop(tx, held, by, error)
+            self._drop(tx, held, by, error)
         else:
             self._breakpoints.give(tx, asked, held.answer, via=held.via)
         return 1
 
     def _still(self, tx: Transaction, held: HeldAnswer, by: Principal) -> Asked:
-        """Check all that was checked before once more; nothing has been written yet."""
+        """Repeat every check, because the breakpoint and the person's roles may have changed."""
+        if held.created_at <= tx.epochs.last():
+            msg = "A backup was restored since; answer again."
+            raise Forbidden(msg)
         asked = self._breakpoints.check(tx, held.breakpoint_id, held.answer, by=by)
         if asked.standing.override is not held.override:
-            msg = f"{by.name} answers in another capacity than they did."
-            raise Forbidden(msg)
+            raise other_capacity(by)
         if any(each.person == by.name and each.at >= held.created_at for each in asked.others):
-            msg = f"{by.name} has answered elsewhere since."
+            msg = f"{by.name} answered again."
             raise AnswerStands(msg)
         return asked
 
+    def _drop(self, tx: Transaction, held: HeldAnswer, by: Principal, error: AssentError) -> None:
+        """Lapse an answer that may not take effect any more."""
+        _log.warning("held_answer_dropped", breakpoint=held.breakpoint_id, person=by.name, code=error.code)
+        now = tx.now()
+        current = tx.breakpoints.get(held.breakpoint_id, project=held.project)
+        if current.overdue(now):
+            # Kept until the end is recorded in the same transaction, with the other answers that lapse by it.
+            tx.held_answers.put(held)
+            self._breakpoints.time_out(tx, held.breakpoint_id, project=held.project)
+        elif current.status is not Status.WAITING:
+            notify(tx, held, why=error.message, at=now)
+            tx.changed(current, quietly=True)
+        else:
+            changed, events = lapse(tx, current, held, code=error.code, why=error.message, at=now)
+            tx.breakpoints.move(changed, events, deadline=Deadline.AHEAD, now=now)
+            # Its comment wakes the agent like any other.
+            tx.changed(changed, quietly=not held.answer.comment)
 
-def _person(tx: Transaction, held: HeldAnswer, now: int) -> Principal:
-    """Who answers, with the roles they have now; closed accounts have none."""
-    person = tx.people.find(held.person_id)
-    assert person is not None, "people are never removed"
-    roles = tx.people.live_roles(person.id, project=held.project, token_id=None, now=now)
-    return Principal(kind=Kind.PERSON, id=person.id, name=person.name, project=held.project, roles=roles)
 
-
-def _drop(tx: Transaction, held: HeldAnswer, by: Principal, error: AssentError) -> None:
-    """Let an answer go that may not be given, and say so; what it was stays between its person and us."""
-    _log.warning("held_answer_dropped", breakpoint=held.breakpoint_id, person=by.name, code=error.code)
-    now = tx.now()
-    current = tx.breakpoints.get(held.breakpoint_id, project=held.project)
-    if timed_out(current, now).status is not Status.WAITING:
-        return
-    metadata = {"person": by.name, "code": error.code, "why": error.message}
-    changed, event = advance(current, Action.DROP_ANSWER, actor=UNDO, at=now, metadata=metadata)
-    tx.breakpoints.move(changed, [event], deadline=Deadline.AHEAD, now=now)
-    tx.changed(changed, quietly=True)
+def _approval_pending(tx: Transaction, asked: Asked) -> bool:
+    """Whether another reviewer's approval is in its undo window: a rejection then takes effect at once."""
+    pending = tx.held_answers.on(asked.breakpoint.id)
+    return any(each.answer.approved and each.person_id != asked.by.id for each in pending)

@@ -209,6 +209,7 @@ def _files_left(payload: Mapping[str, Json], origin: str) -> tuple[Left, ...]:
 def foresee(tx: Transaction, pasts: Sequence[Past], *, by: Principal) -> list[Carried]:
     """Say what `carry` would do, and do nothing."""
     by.require(Permission.MANAGE)
+    tx.acting(by)
     told = [retell(past, project=by.project) for past in pasts]
     there = tx.imports.known([each.ended.id for each in told])
     return [
@@ -220,6 +221,11 @@ def foresee(tx: Transaction, pasts: Sequence[Past], *, by: Principal) -> list[Ca
 def carry(tx: Transaction, pasts: Sequence[Past], *, by: Principal) -> list[Carried]:
     """Write what is not here yet. Nobody is told of it: it is over."""
     foreseen = foresee(tx, pasts, by=by)
+    new = [each.id for each in foreseen if each.is_new]
+    if new:
+        tx.admin_log.record(
+            "breakpoints-imported", f"import:{len(new)}", project=by.project, after={"breakpoints": list(new)}
+        )
     for past, each in zip(pasts, foreseen, strict=True):
         if each.is_new:
             _add(tx, past, retell(past, project=by.project))
@@ -242,7 +248,8 @@ def _author(tx: Transaction, told: Retold) -> str:
     if known is not None:
         tx.imports.since(known.id, at)
         return known.id
-    person = Person(tx.new_id("per"), name, name, None, None, active=False, created_at=at)
+    home = told.ended.project
+    person = Person(tx.new_id("per"), name, name, None, None, active=False, created_at=at, home=home)
     tx.people.add(person)
     return person.id
 

@@ -7,6 +7,7 @@ from typing import TypeVar
 from assent.domain.access import Kind, Permission, Principal
 from assent.domain.breakpoint import Event, Response
 from assent.domain.errors import NotFound
+from assent.domain.holding import PendingAnswer
 from assent.ports import Clock, Database
 from assent.services.breakpoints import LAST, BreakpointService
 from assent.store.breakpoints import SELECT_EVENTS, SELECT_RESPONSES, event_of, response_of
@@ -46,6 +47,13 @@ class InboxService:
             return []
         return [response_of(each) for each in await self._database.fetch(SELECT_RESPONSES, {"id": row.id})]
 
+    async def pending(self, row: Whole, by: Principal) -> Sequence[PendingAnswer]:
+        """Return the answers in their undo windows; agents are not shown them, because undo must stay possible."""
+        if row.status != "waiting" or by.kind is Kind.AGENT:
+            return ()
+        found = await self._database.read(partial(_pending, breakpoint_id=row.id))
+        return found.get(row.id, ())
+
     async def events(self, breakpoint_id: str, *, after: int = 0, limit: int = 1000) -> list[Event]:
         params = {"id": breakpoint_id, "after": after, "limit": limit}
         return [event_of(row) for row in await self._database.fetch(SELECT_EVENTS, params)]
@@ -73,6 +81,10 @@ class InboxService:
 
     def _time_out_in(self, tx: Transaction, *, breakpoint_id: str, project: str) -> None:
         self._breakpoints.time_out(tx, breakpoint_id, project=project)
+
+
+def _pending(tx: Transaction, *, breakpoint_id: str) -> dict[str, tuple[PendingAnswer, ...]]:
+    return tx.held_answers.pending([breakpoint_id])
 
 
 def _visible(row: Seen | None, breakpoint_id: str, by: Principal) -> Seen:

@@ -32,24 +32,29 @@ class LinkService:
 
     def of_channel(self, tx: Transaction, channel_id: str, *, by: Principal) -> list[Link]:
         by.require(Permission.MANAGE)
+        tx.acting(by)
         return tx.links.of_channel(self._channels.known(tx, channel_id, by=by).id)
 
     def link(self, tx: Transaction, channel_id: str, identity: str, name: str, *, by: Principal) -> Link:
         """Say who somebody on the channel is; as with signing in, not for people of other projects."""
         by.require(Permission.MANAGE)
+        tx.acting(by)
         channel = self._channels.known(tx, channel_id, by=by)
         person = self._people.known(tx, name, by=by)
         self._people.refuse_foreign(tx, person, by)
         _check(identity)
+        self._people.mark_reset(tx, person, way="channel", by=by)
         tx.links.link(channel.id, identity, person_id=person.id, by=str(by.actor), now=tx.now())
         return next(each for each in tx.links.of_channel(channel.id) if each.identity == identity)
 
     def unlink(self, tx: Transaction, channel_id: str, identity: str, *, by: Principal) -> None:
         by.require(Permission.MANAGE)
+        tx.acting(by)
         tx.links.unlink(self._channels.known(tx, channel_id, by=by).id, identity)
 
     def unlink_own(self, tx: Transaction, channel_id: str, identity: str, *, by: Principal) -> None:
         """Everybody may stop being somebody on a channel."""
+        tx.acting(by)
         if Link(channel_id, identity, by.name, "", 0) not in map(_bare, tx.links.of_person(by.id)):
             msg = "This is not linked to you."
             raise NotFound(msg)
@@ -72,6 +77,7 @@ class LinkService:
 
     def accept(self, tx: Transaction, plain: str, *, by: Principal) -> Offered:
         """Link the one who asked on the channel to whoever is signed in here."""
+        tx.acting(by)
         now = tx.now()
         offered = self._offered(tx, tx.links.take_offer(secret_hash(plain), now=now), by)
         offer = offered.offer

@@ -20,6 +20,8 @@ from assent.store.transaction import Transaction
 LOOK_SECONDS = 3.0
 NOTE_EVERY = 10 * SECOND
 LONGEST_PAUSE = 60.0
+STILL_ANSWERING = 3600 * SECOND
+"""How long the channels of a removed project still explain to people that there is nothing left to answer."""
 _log = structlog.get_logger()
 
 
@@ -68,8 +70,9 @@ class Listeners:
 
     async def look(self) -> None:
         """Compare who listens with who should, and put it right."""
-        every = await self._database.read(lambda tx: tx.channels.every())
-        wanted = {each.id: each for each in every if each.enabled}
+        since = self._clock.now() - STILL_ANSWERING
+        found = await self._database.read(lambda tx: tx.channels.listening(since=since))
+        wanted = {each.id: each for each in found}
         for channel_id, listener in list(self._running.items()):
             if channel_id not in wanted or not listener.serves(wanted[channel_id]):
                 await self._hang_up(channel_id)

@@ -283,5 +283,5 @@ def _line(tx: Transaction, project: str, gate: str, since: int, at_most: int) ->
     if asked == at_most:
         asked = tx.metrics.asked(project, gate, since=since, cap=GATE_COUNT_CAP)
     agents = [agent for agent, _ in Counter(row.agent_id for row in newest).most_common(MOST_STREAKS)]
-    streaks = [(agent, tx.rules.ground(project, gate, agent, limit=STREAK_CAP).consecutive) for agent in agents]
+    streaks = [(agent, tx.rules.in_a_row(project, gate, agent, limit=STREAK_CAP)) for agent in agents]
     return GateLine(gate, asked, asked >= GATE_COUNT_CAP, newest[0].created_at, _tally(gate, recent), streaks)

@@ -17,7 +17,7 @@ from joserfc import jwt
 from joserfc.errors import JoseError
 from joserfc.jwk import KeySet
 
-from assent.domain.access import Role
+from assent.domain.access import Role, system
 from assent.domain.errors import Forbidden, Unauthenticated, Unavailable
 from assent.domain.instants import SECOND
 from assent.outbound import Outbound, Permanent, Reply, Undelivered
@@ -132,11 +132,13 @@ class OidcService:
 
     def admit(self, tx: Transaction, arrival: Arrival, *, people: PeopleService) -> str:
         """Return a session's secret for whoever arrived, if we know them."""
+        tx.acting(system("oidc"))
         person = self._person(tx, arrival, people)
         if not person.active:
             msg = f"The account of {person.name} is closed. Ask an administrator to open it."
             raise Forbidden(msg)
         self._give_roles(tx, person, arrival)
+        people.confirm_by_identity(tx, person, issuer=arrival.issuer, subject=arrival.subject)
         return people.open_session(tx, person.id)[0]
 
     def _person(self, tx: Transaction, arrival: Arrival, people: PeopleService) -> Person:

@@ -7,11 +7,13 @@ from typing import Any
 from argon2 import PasswordHasher
 from argon2.exceptions import VerificationError
 
-from assent.domain.access import EVERY_ROLE, Kind, Permission, Principal, Role
+from assent.domain.access import ANYTHING, EVERY_ROLE, Kind, Permission, Principal, Role
 from assent.domain.errors import Conflict, Forbidden, InvalidRequest, NotFound, Unauthenticated
 from assent.domain.instants import SECOND
 from assent.domain.routing import OWNER
 from assent.domain.secrets import secret, secret_hash
+from assent.domain.strategies import resetters
+from assent.store.channels import StoredChannel
 from assent.store.people import EVERYWHERE, Person
 from assent.store.projects import Project
 from assent.store.sessions import BrowserSession
@@ -23,6 +25,15 @@ TOKEN_LIFE = 90 * 24 * 3600 * SECOND
 SESSION_LIFE = 12 * 3600 * SECOND
 LINK_LIFE = 24 * 3600 * SECOND
 LONGEST_SUBJECT = 255
+LINK_JOB = "account-link"
+"""Mails a one-time link to the person it is for."""
+RESET_JOB = "account-reset"
+"""Tells a person on every channel that an admin reset or changed their access."""
+MAILED = "mailed-"
+"""Prefix of the purpose of links that went to the person's own mailbox."""
+LASTING_WAYS = frozenset({"email", "identity", "channel"})
+"""Changes that outlive a new password: only another admin can confirm them."""
+IMPERSONAL = frozenset({"agent", "metrics"})
 _hasher = PasswordHasher()
 # Checked when there is no such person, so that the answer takes as long as for a wrong password. Of a random text that
 # nobody has kept; written down, because making one takes every command a tenth of a second.
@@ -35,8 +46,12 @@ class NewToken:
     name: str
     person: str | None = None
     roles: frozenset[Role] | None = None
-    gates: tuple[str, ...] = ("*",)
-    agent_ids: tuple[str, ...] = ("*",)
+    gates: tuple[str, ...] | None = None
+    agent_ids: tuple[str, ...] | None = None
+    processes: tuple[str, ...] | None = None
+    """None: those that its gates suggest, all or none."""
+    same_agent_as: str | None = None
+    """Another token of the same agent; limits that are not given are taken from it."""
     creates_per_minute: int | None = None
     expires_in: int | None = None
 
@@ -49,12 +64,16 @@ class PeopleService:
         """Make the default project and its owner, who has every role, on fresh data."""
         existing = tx.people.find_by_name(owner)
         if existing is not None:
+            tx.admin_log.baseline()
             return existing
         now = tx.now()
-        person = Person(tx.new_id("per"), owner, owner.capitalize(), None, None, active=True, created_at=now)
+        person = Person(
+            tx.new_id("per"), owner, owner.capitalize(), None, None, active=True, created_at=now, home=EVERYWHERE
+        )
         tx.people.add(person)
         tx.people.grant(person.id, EVERYWHERE, EVERY_ROLE)
         tx.projects.add(Project(DEFAULT_PROJECT, "Default", person.id, {}, now))
+        tx.admin_log.baseline()
         return person
 
     def create_person(  # noqa: PLR0913  # the fields of a person
@@ -67,15 +86,21 @@ class PeopleService:
         display_name: str | None = None,
         email: str | None = None,
         password: str | None = None,
+        by: Principal | None = None,
     ) -> Person:
+        """Add a person at home in a project; `by` is the admin who does it, None for the operator."""
         if name == OWNER and tx.people.anyone():
             raise InvalidRequest.at("/name", f"{OWNER!r} means the owner of a project; choose another name")
-        if tx.people.is_group(name):
-            raise InvalidRequest.at("/name", "is the name of a group; experts could not tell them apart")
+        _refuse_group_name(tx, name, project)
         if project != EVERYWHERE:
-            tx.projects.get(project)
+            tx.projects.get_open(project)
         hashed = _hasher.hash(password) if password else None
-        person = Person(tx.new_id("per"), name, display_name or name, email, hashed, active=True, created_at=tx.now())
+        now = tx.now()
+        person = Person(
+            tx.new_id("per"), name, display_name or name, email, hashed, active=True, created_at=now, home=project
+        )
+        if password and by is not None and by.kind is Kind.PERSON:
+            person = replace(person, reset_by=by.name, reset_at=now, reset_way="password")
         tx.people.add(person)
         tx.people.grant(person.id, project, roles)
         return person
@@ -86,62 +111,195 @@ class PeopleService:
         return [person for person in tx.people.every() if _works_here(tx, person, by)]
 
     def known(self, tx: Transaction, name: str, *, by: Principal) -> Person:
-        person = tx.people.get_by_name(name)
-        if not _works_here(tx, person, by):
+        person = self.find_known(tx, name, by=by)
+        if person is None:
             msg = f"There is nobody called {name}."
             raise NotFound(msg)
         return person
 
+    def find_known(self, tx: Transaction, name: str, *, by: Principal) -> Person | None:
+        """Return a person whom this project knows; people of other projects are not there."""
+        person = tx.people.find_by_name(name)
+        return person if person is not None and _works_here(tx, person, by) else None
+
     def change_person(self, tx: Transaction, name: str, changes: Mapping[str, Any], *, by: Principal) -> Person:
         """Change what is given: displayName, email, password, active, roles (in the caller's project)."""
         by.require(Permission.MANAGE)
-        person = tx.people.get_by_name(name)
-        self.refuse_foreign(tx, person, by)
+        tx.acting(by)
+        person = self.known(tx, name, by=by)
+        if changes.keys() - {"roles"}:
+            self.refuse_foreign(tx, person, by)
+            person = self._change_account(tx, person, changes, by=by)
+        if "roles" in changes:
+            self._set_roles(tx, person, by.project, frozenset(Role(role) for role in changes["roles"]), by=by)
+        return person
+
+    def _change_account(self, tx: Transaction, person: Person, changes: Mapping[str, Any], *, by: Principal) -> Person:
         if changes.get("active") is False and person.id == by.id:
             raise InvalidRequest.at("/active", "you cannot shut yourself out")
+        password, email = changes.get("password"), changes.get("email", person.email)
+        if password and _acts_on_another(person, by):
+            if self.mail_channel(tx, person, project=by.project) is not None:
+                raise InvalidRequest.at(
+                    "/password", f"is not set by admins here; mail {person.name} a reset link instead"
+                )
+            person = self._reset(tx, person, way="password", by=by)
+        elif email != person.email and _acts_on_another(person, by):
+            person = self.mark_reset(tx, person, way="email", by=by)
         changed = replace(
             person,
             display_name=changes.get("displayName", person.display_name),
-            email=changes.get("email", person.email),
+            email=email,
             active=changes.get("active", person.active),
-            password_hash=_hasher.hash(changes["password"]) if changes.get("password") else person.password_hash,
+            password_hash=_hasher.hash(password) if password else person.password_hash,
         )
         tx.people.save(changed)
-        if "roles" in changes:
-            tx.people.grant(person.id, by.project, (Role(role) for role in changes["roles"]))
-        if not changed.active or changes.get("password"):
+        if not changed.active or password:
             tx.sessions.remove_all(person.id)
         return changed
 
+    def _set_roles(
+        self, tx: Transaction, person: Person, project: str, granted: frozenset[Role], *, by: Principal
+    ) -> None:
+        """Set roles; a first grant away from home waits until access that somebody else set up is confirmed."""
+        is_first = project not in tx.people.grants(person.id)
+        if granted and is_first:
+            _refuse_group_name(tx, person.name, project)
+            if project != person.home and {*resetters(person.reset_by)} - {by.name}:
+                msg = (
+                    f"{person.reset_by} set up the access of {person.name}, and nobody has confirmed it. Confirm it"
+                    " under People first, or on the server with: assent user confirm NAME"
+                )
+                raise Conflict(msg)
+        tx.people.grant(person.id, project, granted)
+
+    def manages(self, tx: Transaction, person: Person, *, by: Principal) -> bool:
+        try:
+            self.refuse_foreign(tx, person, by)
+        except Forbidden:
+            return False
+        return by.may(Permission.MANAGE)
+
     def refuse_foreign(self, tx: Transaction, person: Person, by: Principal) -> None:
-        """An admin of one project does not change people who also work in others."""
-        if not by.everywhere and set(tx.people.grants(person.id)) - {by.project}:
-            msg = f"{person.name} also has roles in other projects; only an admin of all projects may change them."
+        """Only admins of a person's home project change the account; other projects only grant roles."""
+        if by.everywhere:
+            return
+        if person.home != by.project:
+            msg = f"The account of {person.name} is managed in another project. You can change their roles here."
+            raise Forbidden(msg)
+        if EVERYWHERE in tx.people.grants(person.id):
+            msg = f"{person.name} has roles in all projects. Ask an admin of all projects to change the account."
             raise Forbidden(msg)
 
     def grant(self, tx: Transaction, name: str, project: str, roles: frozenset[Role], *, by: Principal) -> None:
-        """Set somebody's roles in a project; in another than one's own, as an admin of all projects."""
+        """Set a person's roles in a project; outside the caller's own, as an admin of all projects."""
         if project == by.project:
             self.change_person(tx, name, {"roles": sorted(roles)}, by=by)
             return
         _require_everywhere(by)
-        tx.people.grant(tx.people.get_by_name(name).id, tx.projects.get(project).id, roles)
+        tx.acting(by)
+        self._set_roles(tx, tx.people.get_by_name(name), tx.projects.get(project).id, roles, by=by)
 
-    def invite(self, tx: Transaction, name: str, *, purpose: str, by: Principal) -> str:
-        """Return a one-time link that signs somebody in: an invitation, or a way back after a lost password."""
+    def move_home(self, tx: Transaction, name: str, project: str, *, by: Principal) -> Person:
+        """Hand an account over to the admins of another project."""
+        _require_everywhere(by)
+        tx.acting(by)
+        if project != EVERYWHERE:
+            tx.projects.get_open(project)
+        moved = replace(tx.people.get_by_name(name), home=project)
+        tx.people.save(moved)
+        return moved
+
+    def invite(self, tx: Transaction, name: str, *, purpose: str, by: Principal) -> str | None:
+        """Mail the person a one-time link, or return it where no mail channel reaches them."""
         by.require(Permission.MANAGE)
+        tx.acting(by)
         person = self.known(tx, name, by=by)
         self.refuse_foreign(tx, person, by)
         if not person.active:
             raise InvalidRequest.at("/name", f"the account of {name} is closed; open it first")
-        return self.create_link(tx, person.id, purpose=purpose)
+        if not _acts_on_another(person, by):
+            return self.create_link(tx, person.id, purpose=purpose)
+        channel = self.mail_channel(tx, person, project=by.project)
+        self._reset(tx, person, way=purpose, by=by)
+        if channel is None:
+            return self.create_link(tx, person.id, purpose=purpose)
+        payload = {"person": person.id, "purpose": purpose, "channel": channel.id, "by": by.name}
+        tx.enqueue(LINK_JOB, key=tx.new_id("job"), payload=payload)
+        return None
+
+    def mail_channel(self, tx: Transaction, person: Person, *, project: str) -> StoredChannel | None:
+        """Return the channel that reaches the person's own mailbox, if their home project has one."""
+        if not person.email:
+            return None
+        home = project if person.home == EVERYWHERE else person.home
+        return next((each for each in tx.channels.in_project(home) if each.type == "email" and each.enabled), None)
+
+    def _reset(self, tx: Transaction, person: Person, *, way: str, by: Principal) -> Person:
+        """End every way in that the person had, and mark the account until the new one is confirmed."""
+        if not _acts_on_another(person, by):
+            return person
+        marked = replace(self.mark_reset(tx, person, way=way, by=by), password_hash=None)
+        tx.people.save(marked)
+        tx.sessions.remove_all(person.id)
+        tx.sessions.void_links(person.id, now=tx.now())
+        tx.tokens.revoke_all(person.id, now=tx.now())
+        return marked
+
+    def mark_reset(self, tx: Transaction, person: Person, *, way: str, by: Principal) -> Person:
+        """Mark that an admin could act as this person, and queue messages that tell the person."""
+        if not _acts_on_another(person, by):
+            return person
+        names = {by.name}
+        if way in LASTING_WAYS or person.reset_way in LASTING_WAYS:
+            # What other admins set up still works.
+            names |= {*resetters(person.reset_by)}
+        now = tx.now()
+        kept = person.reset_way if person.reset_way in LASTING_WAYS else way
+        marked = replace(person, reset_by=", ".join(sorted(names)), reset_at=now, reset_way=kept)
+        tx.people.save(marked)
+        if person.email or tx.links.of_person(person.id):
+            about = {"person": person.id, "way": way, "by": by.name, "at": now}
+            payload = {**about, "email": person.email, "project": by.project}
+            tx.enqueue(RESET_JOB, key=tx.new_id("job"), payload=payload)
+        return marked
+
+    def confirm_reset(self, tx: Transaction, name: str, *, by: Principal) -> Person:
+        """Confirm, as another admin than the one who did it, that a reset reached the person."""
+        by.require(Permission.MANAGE)
+        tx.acting(by)
+        person = self.known(tx, name, by=by)
+        self.refuse_foreign(tx, person, by)
+        if person.reset_by is None:
+            msg = f"The access of {name} needs no confirmation."
+            raise Conflict(msg)
+        if by.kind is Kind.PERSON and by.name in {*resetters(person.reset_by), person.name}:
+            msg = f"An admin other than {person.reset_by} confirms this, or the operator with: assent user confirm NAME"
+            raise Forbidden(msg)
+        return self._confirmed(tx, person)
+
+    def confirm_by_identity(self, tx: Transaction, person: Person, *, issuer: str, subject: str) -> None:
+        """Confirm a reset by a sign-in at the provider, with an identity that was linked before it by somebody else."""
+        if person.reset_by is None or person.reset_at is None or person.reset_way in LASTING_WAYS:
+            return
+        for at_issuer, known_as, linked_at, linked_by in tx.identities.of(person.id):
+            theirs = {f"{Kind.PERSON}:{name}" for name in resetters(person.reset_by)}
+            own = linked_at < person.reset_at and linked_by not in theirs
+            if (at_issuer, known_as) == (issuer, subject) and own:
+                self._confirmed(tx, person)
+
+    def _confirmed(self, tx: Transaction, person: Person) -> Person:
+        confirmed = replace(person, reset_by=None, reset_at=None, reset_way=None)
+        tx.people.save(confirmed)
+        return confirmed
 
     def put_group(self, tx: Transaction, name: str, members: Sequence[str], *, by: Principal) -> None:
         by.require(Permission.MANAGE)
-        if name == OWNER or tx.people.find_by_name(name) is not None:
+        tx.acting(by)
+        if name == OWNER or self.find_known(tx, name, by=by) is not None:
             raise InvalidRequest.at("/name", "is the name of a person; experts could not tell them apart")
-        tx.projects.get(by.project)
-        people = [tx.people.find_by_name(member) for member in members]
+        tx.projects.get_open(by.project)
+        people = [self.find_known(tx, member, by=by) for member in members]
         for member, person in zip(members, people, strict=True):
             if person is None:
                 raise InvalidRequest.at("/members", f"there is nobody called {member}")
@@ -149,6 +307,7 @@ class PeopleService:
 
     def remove_group(self, tx: Transaction, name: str, *, by: Principal) -> None:
         by.require(Permission.MANAGE)
+        tx.acting(by)
         tx.people.remove_group(by.project, name)
 
     def expert_names(self, tx: Transaction, *, by: Principal) -> list[str]:
@@ -158,20 +317,23 @@ class PeopleService:
 
     def create_project(self, tx: Transaction, project_id: str, name: str, owner: str | None, *, by: Principal) -> None:
         _require_everywhere(by)
+        tx.acting(by)
         person = tx.people.get_by_name(owner) if owner else None
         tx.projects.add(Project(project_id, name, person.id if person else by.id, {}, tx.now()))
 
     def change_project(self, tx: Transaction, project_id: str, changes: Mapping[str, Any], *, by: Principal) -> None:
         by.require(Permission.MANAGE)
+        tx.acting(by)
         if project_id != by.project and not by.everywhere:
             msg = f"There is no project {project_id}."
             raise NotFound(msg)
-        project = tx.projects.get(project_id)
-        owner = tx.people.get_by_name(changes["owner"]).id if changes.get("owner") else project.owner_id
+        project = tx.projects.get_open(project_id)
+        owner = self.known(tx, changes["owner"], by=by).id if changes.get("owner") else project.owner_id
         tx.projects.save(replace(project, name=changes.get("name") or project.name, owner_id=owner))
 
     def put_policy(self, tx: Transaction, policy: Mapping[str, Any], *, by: Principal) -> None:
         by.require(Permission.MANAGE)
+        tx.acting(by)
         tx.rules.turn_page(by.project)
         tx.projects.save(replace(tx.projects.get(by.project), policy=policy))
 
@@ -185,6 +347,7 @@ class PeopleService:
     ) -> None:
         """Set these fields of the policy, None to leave one out, if it still is what somebody looked at."""
         by.require(Permission.MANAGE)
+        tx.acting(by)
         tx.rules.turn_page(by.project)
         project = tx.projects.get(by.project)
         if not unchanged(project.policy):
@@ -196,41 +359,61 @@ class PeopleService:
     def link_identity(self, tx: Transaction, name: str, *, issuer: str, subject: str, by: Principal) -> None:
         """Let somebody sign in as this subject of an identity provider."""
         by.require(Permission.MANAGE)
+        tx.acting(by)
         person = self.known(tx, name, by=by)
         self.refuse_foreign(tx, person, by)
         if not 1 <= len(subject) <= LONGEST_SUBJECT or not subject.isprintable():
             raise InvalidRequest.at("/subject", f"must have 1 to {LONGEST_SUBJECT} visible characters")
+        self.mark_reset(tx, person, way="identity", by=by)
         tx.identities.add(issuer, subject, person_id=person.id, by=str(by.actor), now=tx.now())
 
     def unlink_identity(self, tx: Transaction, name: str, *, issuer: str, subject: str, by: Principal) -> None:
         by.require(Permission.MANAGE)
+        tx.acting(by)
         person = self.known(tx, name, by=by)
         self.refuse_foreign(tx, person, by)
         tx.identities.remove(issuer, subject, person_id=person.id)
         tx.sessions.remove_all(person.id)
 
     def issue_token(self, tx: Transaction, new: NewToken, *, project: str, by: Principal) -> tuple[Token, str]:
-        """Make a token as an admin, who never reaches beyond what is theirs to give."""
-        by.require(Permission.MANAGE)
+        """Create a token: an agent's or a metrics token as an admin, a person's only as that person."""
+        tx.acting(by)
+        if new.kind in IMPERSONAL:
+            by.require(Permission.MANAGE)
+        elif by.kind is not Kind.PERSON or new.person not in {None, by.name}:
+            whose = new.person or "a person"
+            msg = f"Only {whose} creates tokens that belong to {whose}: signed in, on the Account page."
+            raise Forbidden(msg)
         if project != by.project and not by.everywhere:
             msg = f"There is no project {project}."
             raise NotFound(msg)
-        token, plain = self.create_token(tx, new, project=project, by=str(by.actor))
-        if not by.everywhere and token.person_id is not None and EVERYWHERE in tx.people.grants(token.person_id):
-            msg = "This person has roles in all projects; only an admin of all projects may make them a token."
-            raise Forbidden(msg)
-        return token, plain
+        if new.kind not in IMPERSONAL:
+            # A token never carries more than the token or session that created it.
+            carried = roles_of(new.kind) & by.roles & _held(tx, by.id, project)
+            new = replace(new, person=by.name, roles=carried)
+        return self.create_token(tx, new, project=project, by=str(by.actor))
+
+    def tokens_of(self, tx: Transaction, *, by: Principal) -> list[Token]:
+        """Return the tokens of the project; without the right to manage them, one's own."""
+        if by.kind is not Kind.PERSON:
+            by.require(Permission.MANAGE)
+        found = tx.tokens.every(by.project)
+        return found if by.may(Permission.MANAGE) else [each for each in found if each.person_id == by.id]
 
     def revoke_token(self, tx: Transaction, token_id: str, *, by: Principal) -> None:
-        by.require(Permission.MANAGE)
+        tx.acting(by)
+        if token_id not in {each.id for each in self.tokens_of(tx, by=by)}:
+            msg = f"There is no live token {token_id}."
+            raise NotFound(msg)
         tx.tokens.revoke(token_id, project=by.project, now=tx.now())
 
     def create_token(self, tx: Transaction, new: NewToken, *, project: str, by: str) -> tuple[Token, str]:
         """Return the token and, this once, its secret."""
-        tx.projects.get(project)
+        tx.projects.get_open(project)
         kind = Kind.AGENT if new.kind == "agent" else Kind.SERVICE if new.kind == "metrics" else Kind.PERSON
         person, roles = self._holder(tx, new, project) if kind is Kind.PERSON else (None, frozenset[Role]())
         now = tx.now()
+        new, agent = _with_limits(tx, new, project)
         token = Token(
             id=tx.new_id("tok"),
             project=project,
@@ -238,8 +421,10 @@ class PeopleService:
             name=new.name,
             person_id=person.id if person else None,
             roles=roles,
-            gates=new.gates,
-            agent_ids=new.agent_ids,
+            gates=new.gates or ANYTHING,
+            agent_ids=new.agent_ids or ANYTHING,
+            processes=ANYTHING if new.processes is None else new.processes,
+            agent=agent,
             creates_per_minute=new.creates_per_minute,
             created_at=now,
             created_by=by,
@@ -255,9 +440,8 @@ class PeopleService:
         person = tx.people.get_by_name(new.person) if new.person else tx.people.find(owner_id or "")
         if person is None:
             raise InvalidRequest.at("/person", "name the person this token is for")
-        grants = tx.people.grants(person.id)
-        held = grants.get(project, frozenset()) | grants.get(EVERYWHERE, frozenset())
-        asked = new.roles if new.roles is not None else held & _roles_of(new.kind)
+        held = _held(tx, person.id, project)
+        asked = new.roles if new.roles is not None else held & roles_of(new.kind)
         if not asked or asked - held:
             have = ", ".join(sorted(held)) or "no role"
             raise InvalidRequest.at("/kind", f"{person.name} has {have} in {project}, which is less than was asked for")
@@ -279,22 +463,36 @@ class PeopleService:
 
     def create_link(self, tx: Transaction, person_id: str, *, purpose: str) -> str:
         plain = secret("link", self._random(32))
-        tx.sessions.add_link(secret_hash(plain), person_id, purpose=purpose, expires_at=tx.now() + LINK_LIFE)
+        expires_at = tx.now() + LINK_LIFE
+        tx.sessions.add_link(secret_hash(plain), person_id, purpose=purpose, expires_at=expires_at)
+        person = tx.people.find(person_id)
+        subject = f"sign-in-link:{person.name if person else person_id}"
+        after = {"purpose": purpose, "expiresAt": expires_at}
+        tx.admin_log.record("sign-in-link-created", subject, project=EVERYWHERE, after=after)
         return plain
 
     def use_link(self, tx: Transaction, plain: str) -> tuple[str, str]:
         """Sign in by a one-time link: return a session's secret and its form key."""
-        person_id = tx.sessions.use_link(secret_hash(plain), now=tx.now())
+        person_id, purpose = tx.sessions.use_link(secret_hash(plain), now=tx.now()) or (None, "")
         person = tx.people.find(person_id) if person_id else None
         if person is None or not person.active:
             msg = "This link was used already or is too old. Make a new one with: assent user link NAME"
             raise Unauthenticated(msg)
-        return self.open_session(tx, person.id)
+        if purpose.startswith(MAILED) and person.reset_way not in LASTING_WAYS:
+            # Only the person's own mailbox got this link.
+            tx.acting(Principal(kind=Kind.PERSON, id=person.id, name=person.name, project=person.home))
+            person = self._confirmed(tx, person)
+        needs_password = person.password_hash is None and not tx.identities.of(person.id)
+        asks = needs_password and purpose.removeprefix(MAILED) in {"invitation", "reset"}
+        return self.open_session(tx, person.id, must_set_password=asks)
 
-    def open_session(self, tx: Transaction, person_id: str) -> tuple[str, str]:
+    def open_session(self, tx: Transaction, person_id: str, *, must_set_password: bool = False) -> tuple[str, str]:
         plain, csrf = secret("session", self._random(32)), self._random(16).hex()
         now = tx.now()
-        tx.sessions.add(secret_hash(plain), person_id, csrf=csrf, now=now, expires_at=now + SESSION_LIFE)
+        session = BrowserSession(
+            secret_hash(plain), person_id, "", csrf, now, now, now + SESSION_LIFE, must_set_password=must_set_password
+        )
+        tx.sessions.add(session)
         return plain, csrf
 
     def open_session_for(self, tx: Transaction, person: Person) -> str:
@@ -324,6 +522,7 @@ class PeopleService:
         if current is None or not current.active or current.password_hash != person.password_hash:
             msg = "The password was changed meanwhile. Try again."
             raise Conflict(msg)
+        tx.acting(Principal(kind=Kind.PERSON, id=person.id, name=person.name, project=EVERYWHERE))
         tx.people.save(replace(current, password_hash=hashed))
         tx.sessions.remove_all(person.id)
         return self.open_session(tx, person.id)[0]
@@ -352,9 +551,9 @@ class PeopleService:
         grants = tx.people.grants(found.person_id)
         everywhere = grants.get(EVERYWHERE, frozenset())
         projects = [project for project in grants if project != EVERYWHERE]
-        project = DEFAULT_PROJECT if everywhere or not projects else projects[0]
-        if found.project is not None and (everywhere or found.project in projects):
-            project = found.project
+        chosen = found.project if everywhere or found.project in projects else None
+        shown = tx.projects.get(chosen) if chosen is not None else _first(tx, [] if everywhere else projects)
+        project = shown.id
         principal = Principal(
             kind=Kind.PERSON,
             id=found.person_id,
@@ -363,32 +562,91 @@ class PeopleService:
             roles=grants.get(project, frozenset()) | everywhere,
             everywhere=Role.ADMIN in everywhere,
             expires_at=found.expires_at,
-            policy=tx.projects.get(project).policy,
+            session_id=found.id_hash[:16],
+            policy=shown.policy,
+            project_removed=shown.removed_at is not None,
         )
         return principal, found
+
+
+def _first(tx: Transaction, projects: Sequence[str]) -> Project:
+    """Return the project that somebody sees who has chosen none: a removed one only if there is no other."""
+    found = map(tx.projects.get, projects or [DEFAULT_PROJECT])
+    first = next(found)
+    return first if first.removed_at is None else next((each for each in found if each.removed_at is None), first)
 
 
 def password_hash(password: str) -> str:
     return _hasher.hash(password)
 
 
-def refuse_unbound(kind: str, *, gates: object, agent_ids: object, person: object) -> None:
+def refuse_unbound(new: NewToken) -> None:
     """A limit that this kind of token does not have must not look as if it held."""
-    if kind != "agent":
-        for name, given in (("gates", gates), ("agentIds", agent_ids)):
+    if new.kind != "agent":
+        limits = {
+            "gates": new.gates,
+            "agentIds": new.agent_ids,
+            "processes": new.processes,
+            "sameAgentAs": new.same_agent_as,
+        }
+        for name, given in limits.items():
             if given is not None:
-                raise InvalidRequest.at(f"/{name}", f"limits agent tokens; a token of kind {kind} has no such limit")
-    if kind in {"agent", "metrics"} and person is not None:
-        raise InvalidRequest.at("/person", f"a token of kind {kind} belongs to nobody")
+                what = f"limits agent tokens; a token of kind {new.kind} has no such limit"
+                raise InvalidRequest.at(f"/{name}", what)
+    if new.kind in IMPERSONAL and new.person is not None:
+        raise InvalidRequest.at("/person", f"a token of kind {new.kind} belongs to nobody")
+
+
+def _with_limits(tx: Transaction, new: NewToken, project: str) -> tuple[NewToken, str | None]:
+    """Fill in the limits that are not given, from another token of the same agent or from the gates."""
+    agent: str | None = None
+    if new.same_agent_as is not None:
+        other = tx.tokens.get(new.same_agent_as, project=project)
+        if other.kind is not Kind.AGENT:
+            raise InvalidRequest.at("/sameAgentAs", "must be the token of an agent")
+        agent = other.agent or other.id
+        new = replace(
+            new,
+            gates=new.gates or other.gates,
+            agent_ids=new.agent_ids or other.agent_ids,
+            processes=other.processes if new.processes is None else new.processes,
+        )
+    if new.processes is None and new.gates not in {None, ANYTHING}:
+        new = replace(new, processes=())
+    return new, agent
 
 
 def _works_here(tx: Transaction, person: Person, by: Principal) -> bool:
-    """Somebody with roles in other projects only is not there; without any role, one must be able to get one again."""
-    grants = tx.people.grants(person.id)
-    return by.everywhere or not grants or not {by.project, EVERYWHERE}.isdisjoint(grants)
+    """A project knows the people at home in it, and those who have a role in it."""
+    return by.everywhere or is_known(tx, person, by.project)
 
 
-def _roles_of(kind: str) -> frozenset[Role]:
+def is_known(tx: Transaction, person: Person, project: str) -> bool:
+    return person.home == project or not {project, EVERYWHERE}.isdisjoint(tx.people.grants(person.id))
+
+
+def find_in_project(tx: Transaction, name: str, project: str) -> Person | None:
+    """Return a person by name, unless only other projects know them."""
+    person = tx.people.find_by_name(name)
+    return person if person is not None and is_known(tx, person, project) else None
+
+
+def _held(tx: Transaction, person_id: str, project: str) -> frozenset[Role]:
+    grants = tx.people.grants(person_id)
+    return grants.get(project, frozenset()) | grants.get(EVERYWHERE, frozenset())
+
+
+def _acts_on_another(person: Person, by: Principal) -> bool:
+    """Whether an admin changes somebody else's access; the operator holds the data itself, and is recorded."""
+    return by.kind is Kind.PERSON and by.id != person.id
+
+
+def _refuse_group_name(tx: Transaction, name: str, project: str) -> None:
+    if tx.people.is_group(name, project=None if project == EVERYWHERE else project):
+        raise InvalidRequest.at("/name", "is the name of a group; experts could not tell them apart")
+
+
+def roles_of(kind: str) -> frozenset[Role]:
     """What a token of a kind carries at most; an admin's, everything the person has."""
     return EVERY_ROLE if kind == "admin" else frozenset({Role(kind)})
 

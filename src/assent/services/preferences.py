@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from assent.domain.access import Kind, Permission, Principal, Role
 from assent.domain.canonical import Json
 from assent.domain.errors import Forbidden, InvalidRequest, NotFound
-from assent.domain.preferences import NONE, Preferences, read
+from assent.domain.preferences import NONE, Preferences, read, written
 from assent.services.people import PeopleService
 from assent.store.people import Person
 from assent.store.transaction import Transaction
@@ -32,6 +32,14 @@ class PreferenceService:
         if wanted.away is not None and wanted.away != before.away:
             self._check_deputy(tx, wanted.away.deputy, person, by)
         tx.preferences.put(person.id, wanted, now=tx.now())
+        if person.id != by.id:
+            tx.admin_log.record(
+                "preferences-changed",
+                f"preferences:{person.name}",
+                project=by.project,
+                before=written(before),
+                after=written(wanted),
+            )
         return wanted
 
     def _person(self, tx: Transaction, name: str, by: Principal) -> Person:
@@ -44,11 +52,15 @@ class PreferenceService:
             msg = "Everybody sets their own preferences; those of others are for admins."
             raise Forbidden(msg)
         by.require(Permission.MANAGE)
+        tx.acting(by)
         return self._people.known(tx, name, by=by)
 
     def _check_deputy(self, tx: Transaction, name: str, person: Person, by: Principal) -> None:
         if name == person.name:
             raise InvalidRequest.at("/away/deputy", "must be somebody else")
+        if person.id != by.id and name == by.name:
+            msg = f"Only {person.name} can make you their deputy."
+            raise Forbidden(msg)
         try:
             found = self._people.known(tx, name, by=by)
         except NotFound as error:

@@ -10,9 +10,10 @@ from pydantic import ValidationError
 from assent.domain.access import Principal
 from assent.domain.breakpoint import NEVER, Breakpoint, Event, approve_by_rule, record, terms_of
 from assent.domain.canonical import Json, strict_loads
-from assent.domain.draft import MAX_FILES, Draft
+from assent.domain.draft import MAX_BODY, MAX_FILES, Draft
 from assent.domain.errors import ExpertsNotDistinct, InvalidRequest, TooLarge
 from assent.domain.instants import SECOND
+from assent.domain.routes import Timeout
 from assent.domain.routing import Seat, answerable, eligible, seats_for
 from assent.domain.rules import Recommendation, ShadowMatch
 from assent.domain.strategies import NEEDS_EXPERTS
@@ -43,6 +44,12 @@ class Raised:
     digest: str
     id: str
     at: int
+    route_timeout: Timeout | None = None
+    """The timeout of the route it will take; it counts only where the agent set no deadline."""
+
+    @property
+    def fallback(self) -> Timeout | None:
+        return self.route_timeout if self.draft.ttl_seconds is None else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +67,7 @@ class Ready:
         cls, raised: Raised, recommendation: Recommendation, experts: Experts = NO_EXPERTS, guess: Guess | None = None
     ) -> "Ready":
         new, events = _created(raised, recommendation, experts)
-        rows = NewRows.of(new, events, search=raised.draft.search)
+        rows = NewRows.of(new, events, search=raised.draft.search, counts_as=recommendation.counts_as)
         return cls(new, events, rows, recommendation.shadow_matches, guess)
 
     def holds(self, tx: Transaction) -> bool:
@@ -81,6 +88,14 @@ def checked(body: Mapping[str, Json]) -> Mapping[str, Json]:
         msg = f"A breakpoint must be JSON: {error}"
         raise InvalidRequest(msg) from error
     return sent
+
+
+def check_size(wanted: Draft) -> None:
+    """Refuse a breakpoint that the API would refuse for its size; files are counted on their own."""
+    size = len(json.dumps(wanted.payload, ensure_ascii=False).encode())
+    if size > MAX_BODY:
+        msg = f"The breakpoint has {size} bytes without its files; {MAX_BODY} are allowed. Put the rest into a file."
+        raise TooLarge(msg)
 
 
 def experts_of(tx: Transaction, draft: Draft, by: Principal) -> Experts:
@@ -119,8 +134,10 @@ def files_of(tx: Transaction, draft: Draft, project: str) -> list[FileEntry]:
 
 def _created(raised: Raised, recommendation: Recommendation, experts: Experts) -> tuple[Breakpoint, list[Event]]:
     draft, by, now = raised.draft, raised.by, raised.at
-    ttl = _ttl(draft.ttl_seconds, by.policy)
+    fallback = raised.fallback
+    ttl = _ttl(fallback.after if fallback else draft.ttl_seconds, by.policy)
     auto_approval = recommendation.body()
+    warnings = (*draft.warnings, *experts.warnings)
     new = Breakpoint(
         id=raised.id,
         project=by.project,
@@ -134,7 +151,7 @@ def _created(raised: Raised, recommendation: Recommendation, experts: Experts) -
         strategy=draft.strategy,
         risk=draft.risk,
         priority=draft.priority,
-        on_timeout=draft.on_timeout or "expire",
+        on_timeout=fallback.then if fallback else draft.on_timeout or "expire",
         ttl_seconds=ttl,
         callback_url=draft.callback_url,
         digest=raised.digest,
@@ -143,7 +160,8 @@ def _created(raised: Raised, recommendation: Recommendation, experts: Experts) -
         created_by_id=by.id,
         due_at=now + ttl * SECOND if ttl is not None else NEVER,
         auto_approval=auto_approval,
-        warnings=experts.warnings,
+        warnings=warnings,
+        agent_id_claimed=recommendation.agent_id_claimed,
     )
     metadata: dict[str, Json] = {
         "digest": raised.digest,
@@ -152,23 +170,28 @@ def _created(raised: Raised, recommendation: Recommendation, experts: Experts) -
         "gate": draft.gate,
         "autoApproval": auto_approval,
     }
+    if new.agent_id_claimed:
+        metadata["agentIdClaimed"] = True
+    if recommendation.counts_as is not None:
+        metadata["countsAs"] = recommendation.counts_as
     if recommendation.matched:
         metadata["ruleVersion"] = recommendation.matched.version
     if recommendation.shadow_matches:
         metadata["shadow"] = [each.body() | {"version": each.rule.version} for each in recommendation.shadow_matches]
     new, event = record(new, "created", actor=by.actor, at=now, metadata=metadata)
     events = [event]
-    for warning in experts.warnings:
+    for warning in warnings:
         new, event = record(new, "warned", actor=by.actor, at=now, metadata={"warning": warning})
         events.append(event)
     if recommendation.recommended:
-        new, event = approve_by_rule(new, recommendation.matched_rule or recommendation.source.value, at=now)
+        rule = recommendation.matched_rule or recommendation.source.value
+        new, event = approve_by_rule(new, rule, at=now, why=recommendation.why())
         events.append(event)
     return new, events
 
 
 def _ttl(asked: int | None, policy: Mapping[str, Any]) -> int | None:
-    """The agent's wish, capped by the project's policy."""
+    """The agent's deadline or else the route's, capped by the project's policy."""
     cap: int | None = policy.get("maxTtlSeconds")
     if asked is None or cap is None:
         return asked if cap is None else cap

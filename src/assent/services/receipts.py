@@ -3,8 +3,10 @@
 import base64
 from collections.abc import Callable, Sequence
 
-from assent.domain.access import Actor, Kind, Permission, Principal
-from assent.domain.errors import Conflict, NoReceipt, NotFound, ReceiptMismatch, Unavailable
+from assent.domain.access import ANYTHING, Actor, Kind, Permission, Principal
+from assent.domain.breakpoint import Breakpoint
+from assent.domain.errors import Conflict, Forbidden, NoReceipt, NotFound, ReceiptMismatch, Unavailable
+from assent.domain.globs import glob_matches
 from assent.domain.instants import SECOND
 from assent.domain.receipts import (
     KEY_BYTES,
@@ -57,8 +59,9 @@ class ReceiptService:
         return sign(receipt, self._seed(tx, key))
 
     def consume(self, tx: Transaction, receipt: Receipt, *, by: Principal, once: Once | None = None) -> Use:
-        """Use a receipt, once; whoever holds it may, if their token is allowed to raise its gate."""
+        """Use a receipt, once, as the agent that asked or as the consumer named at creation."""
         by.require(Permission.CREATE)
+        tx.acting(by)
         told, now = receipt.approval, tx.now()
         if once is not None and tx.idempotency.find(by.id, once.key, fingerprint=once.fingerprint):
             return _used(tx, told)
@@ -67,6 +70,11 @@ class ReceiptService:
         if _approval(tx, told.breakpoint_id, project=by.project) != told:
             msg = f"{told.breakpoint_id} does not say what this receipt says."
             raise ReceiptMismatch(msg)
+        if not may_consume(by, tx.breakpoints.look(told.breakpoint_id, project=by.project)):
+            msg = (
+                "Only the agent that asked may use this receipt, or the consumer named when the breakpoint was created."
+            )
+            raise Forbidden(msg)
         if once is not None and tx.idempotency.claim(
             by.id, once.key, fingerprint=once.fingerprint, breakpoint_id=told.breakpoint_id, now=now
         ):
@@ -84,6 +92,7 @@ class ReceiptService:
     def rotate(self, tx: Transaction, *, by: Principal, revoke: bool = False) -> list[StoredKey]:
         """Sign with a new key from now on; with `revoke`, nothing that an older one signed is good any more."""
         by.require(Permission.MANAGE)
+        tx.acting(by)
         found = tx.secrets.newest(by.project, SECRET, limit=1)
         now = tx.now()
         if found and not tx.secrets.retire(found[0], now=now):
@@ -124,12 +133,32 @@ class ReceiptService:
         raise Unavailable(msg)
 
 
+def may_consume(by: Principal, asked: Breakpoint) -> bool:
+    """Tell whether a principal asked, or its token is bound to the asking agent's id or to the named consumer."""
+    if asked.created_by_id == by.id:
+        return True
+    if by.kind is not Kind.AGENT or by.agent_ids == ANYTHING:
+        # A token that may claim any agentId proves none.
+        return False
+    consumer = asked.payload.get("consumer")
+    wanted = [asked.agent_id, *([consumer] if isinstance(consumer, str) else [])]
+    return any(_covers(bound, name) for bound in by.agent_ids for name in wanted)
+
+
+def _covers(bound: str, name: str) -> bool:
+    """Compare what a token is bound to with an agentId or a pattern; of two patterns, the token's is the narrower."""
+    return glob_matches(name, bound) or ("*" not in name and glob_matches(bound, name))
+
+
 def trusted(keys: Sequence[StoredKey]) -> dict[str, bytes]:
     return {each.key_id: each.public for each in keys if each.state != "revoked"}
 
 
 def _approval(tx: Transaction, breakpoint_id: str, *, project: str) -> Approval:
     current = tx.breakpoints.look(breakpoint_id, project=project)
+    if current.ended_at is not None and current.ended_at <= tx.epochs.last():
+        msg = f"{breakpoint_id} was decided before a backup was restored, so its receipt is void. Ask again."
+        raise NoReceipt(msg)
     purged = tx.holds.purged_at(breakpoint_id, project=project) is not None
     return approval_of(current, tx.breakpoints.responses(breakpoint_id) if current.votes else (), purged=purged)
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from assent.domain.durations import seconds
+from assent.domain.durations import whole_seconds
 from assent.domain.instants import SECOND
 from assent.domain.trigger_events import Arrived, TriggerEvent
 from assent.store.sources import StoredSource
@@ -58,4 +58,4 @@ def event(tx: Transaction, source: StoredSource, arrived: Arrived) -> TriggerEve
 def silent_at(settings: Mapping[str, Any], now: int) -> int | None:
     """Return when the silence of a source is to be told, if it is expected to be heard every so often."""
     every = settings.get("expect_every")
-    return now + seconds(every) * SECOND if isinstance(every, str) else None
+    return now + whole_seconds(every) * SECOND if isinstance(every, str) else None

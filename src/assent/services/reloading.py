@@ -11,7 +11,7 @@ from typing import TypeAlias
 import structlog
 from watchfiles import awatch  # pyright: ignore[reportUnknownVariableType]
 
-from assent.domain.access import Principal
+from assent.domain.access import Principal, system
 from assent.domain.canonical import Json
 from assent.domain.yaml_file import Unreadable
 from assent.ports import Database, ProcessRegistry
@@ -45,6 +45,7 @@ class Setup:
         return [str(each) for each in self.triggered.unfit(processes)]
 
     def apply(self, tx: Transaction, *, triggers: bool = True) -> None:
+        tx.acting(system(NAME))
         self.told.apply(tx)
         self.triggered.apply(tx, triggers=triggers)
 
@@ -52,7 +53,7 @@ class Setup:
 class Reloading:
     """Watches the file and the folder of processes; `run` until cancelled."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # what a node is made of
         self,
         database: Database[Transaction],
         make: Callable[[Given], Setup],
@@ -60,8 +61,10 @@ class Reloading:
         *,
         settings: Settings,
         metrics: Metrics,
+        reads_file: bool = True,
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
+        """`reads_file` is False for a command that needs nothing of what assent.yaml sets up."""
         self._database = database
         self._make = make
         self._processes = processes
@@ -70,9 +73,9 @@ class Reloading:
         self._pause = pause
         self._path = Path(NAME).absolute()
         self._seen = self._stamp()
-        self._file = read_leniently(self._path)
+        self._file = read_leniently(self._path) if reads_file else None
         self._elsewhere = elsewhere(settings, self._file)
-        self.setup = make(given(settings, self._file, self._elsewhere))
+        self.setup = make(given(settings, self._file, self._elsewhere) if reads_file else Given({}))
         self.problems: list[str] = []
         """What keeps the file from being taken over, for whoever looks; the old rules stand."""
         self._failing = False

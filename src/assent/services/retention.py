@@ -15,6 +15,7 @@ class RetentionService:
     def place(self, tx: Transaction, *, by: Principal, reason: str, breakpoint_id: str | None = None) -> Hold:
         """Keep a breakpoint, or a whole project, from being purged until the hold is lifted."""
         by.require(Permission.MANAGE)
+        tx.acting(by)
         tx.projects.get(by.project)
         tx.holds.wait_for_purging(by.project)
         if breakpoint_id is not None:
@@ -28,6 +29,7 @@ class RetentionService:
 
     def lift(self, tx: Transaction, hold_id: str, *, by: Principal) -> None:
         by.require(Permission.MANAGE)
+        tx.acting(by)
         tx.holds.lift(hold_id, project=by.project, by=str(by.actor), now=tx.now())
 
     def every(self, tx: Transaction, *, by: Principal) -> list[Hold]:

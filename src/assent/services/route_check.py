@@ -4,10 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from assent.domain.access import Permission, Principal
-from assent.domain.breakpoint import Breakpoint, Status
+from assent.domain.breakpoint import NEVER, Breakpoint, Status
 from assent.domain.draft import Draft
+from assent.domain.instants import SECOND
 from assent.domain.preferences import NONE, deputy
-from assent.domain.routes import Route, Step, StepKind, chosen, named, people, steps
+from assent.domain.routes import Route, Step, StepKind, Timeout, chosen, named, people, steps
 from assent.services.addressing import PLACE, Plan, reaches
 from assent.services.delegation import LONGEST_CHAIN, ticket_channels
 from assent.services.raising import Raised, Ready, experts_of
@@ -54,8 +55,10 @@ class RouteCheck:
         """Read the draft as the breakpoint it would be if the caller raised it now."""
         by.require(Permission.READ_PEOPLE)
         now = tx.now()
-        recommendation = self._rules.recommend(tx, by.project, Question.of(draft), now=now)
-        raised = Raised(draft, by, draft.digest(by.project), "bp_supposed", now)
+        question = Question.of(draft)
+        recommendation = self._rules.recommend(tx, by.project, question, now=now)
+        timeout = self._rules.route_timeout(tx, by.project, question)
+        raised = Raised(draft, by, draft.digest(by.project), "bp_supposed", now, timeout)
         return forecast(tx, Ready.of(raised, recommendation, experts_of(tx, draft, by)).new)
 
 
@@ -70,8 +73,16 @@ def forecast(tx: Transaction, asked: Breakpoint) -> Forecast:
         route = replace(route, channels=tuple(dict.fromkeys((*route.channels, *tickets))))
     if route is None:
         return Forecast(None, (), ("No route matches: it waits in the inbox, and nobody is told.",))
-    foreseen = tuple(_step(tx, asked, route, each) for each in steps(route, asked.created_at))
+    ending = replace(route, timeout=_deadline(asked))
+    foreseen = tuple(_step(tx, asked, ending, each) for each in steps(ending, asked.created_at))
     return Forecast(route, foreseen, tuple(_warnings(tx, asked, route, foreseen)))
+
+
+def _deadline(asked: Breakpoint) -> Timeout | None:
+    """Return the breakpoint's own deadline, whoever set it: the agent, the route or the project's limit."""
+    if asked.due_at == NEVER:
+        return None
+    return Timeout((asked.due_at - asked.created_at) // SECOND, asked.on_timeout)
 
 
 def _step(tx: Transaction, asked: Breakpoint, route: Route, step: Step) -> ForecastStep:

@@ -9,6 +9,7 @@ from assent.domain.errors import InvalidRequest
 from assent.domain.routes import GROUP, PERSON, Route
 from assent.domain.routes_file import checked, written
 from assent.services.channels import FROM_FILE, in_file
+from assent.services.people import find_in_project
 from assent.store.routes import StoredRoute
 from assent.store.transaction import Transaction
 
@@ -23,6 +24,7 @@ class RouteService:
 
     def create(self, tx: Transaction, body: Mapping[str, Json], *, by: Principal, enabled: bool = True) -> StoredRoute:
         by.require(Permission.RULES)
+        tx.acting(by)
         tx.routes.wait_for_others(by.project)
         route_id = tx.new_id("rt")
         route = checked(body, route_id=route_id)
@@ -62,6 +64,7 @@ class RouteService:
     def reorder(self, tx: Transaction, route_ids: Sequence[str], *, by: Principal) -> list[StoredRoute]:
         """Put those that were not written in assent.yaml in this order; all of them have to be named."""
         by.require(Permission.RULES)
+        tx.acting(by)
         tx.routes.wait_for_others(by.project)
         movable = [each.id for each in tx.routes.in_project(by.project) if each.source != FROM_FILE]
         if sorted(movable) != sorted(route_ids):
@@ -71,6 +74,7 @@ class RouteService:
 
     def _to_change(self, tx: Transaction, route_id: str, by: Principal) -> StoredRoute:
         by.require(Permission.RULES)
+        tx.acting(by)
         tx.routes.wait_for_others(by.project)
         current = tx.routes.get(route_id, project=by.project)
         if current.source == FROM_FILE:
@@ -86,7 +90,7 @@ def refuse_unknown(tx: Transaction, route: Route, project: str) -> None:
         for n, name in enumerate(names):
             if name.startswith(GROUP) and name.removeprefix(GROUP) not in groups:
                 raise InvalidRequest.at(f"{pointer}/{n}", f"there is no group {name.removeprefix(GROUP)}")
-            if name.startswith(PERSON) and tx.people.find_by_name(name.removeprefix(PERSON)) is None:
+            if name.startswith(PERSON) and find_in_project(tx, name.removeprefix(PERSON), project) is None:
                 raise InvalidRequest.at(f"{pointer}/{n}", f"there is nobody called {name.removeprefix(PERSON)}")
 
 

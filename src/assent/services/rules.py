@@ -1,18 +1,22 @@
 """Rules: written, changed, removed, and asked whether a person has to be."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from assent.domain import rule_changes
 from assent.domain.access import Permission, Principal
+from assent.domain.backtest import mentions
 from assent.domain.canonical import Json
+from assent.domain.counting import Counting, differences
 from assent.domain.errors import InvalidRequest, NotFound, PreconditionFailed
 from assent.domain.expressions import Subject
-from assent.domain.rulebook import Rule, Rulebook, RuleMode, checked
-from assent.domain.rules import Asked, Recommendation, recommend, subject_of
+from assent.domain.routes import Route, Timeout, timeout_for
+from assent.domain.rulebook import Rule, RuleAction, Rulebook, RuleMode, checked
+from assent.domain.rules import Asked, Recommendation, Source, recommend, subject_of
 from assent.domain.terms import Terms
-from assent.store.rules import Ground
+from assent.store.rules import Ground, Streak
+from assent.store.tokens import Token
 from assent.store.transaction import Transaction
 
 LOOK_BACK = 25
@@ -22,11 +26,13 @@ MAX_RULES = 20_000
 
 @dataclass(frozen=True, slots=True)
 class Book:
-    """The rules of a project as they stood at a count, with the policy they were read beside."""
+    """The rules and routes of a project at one version of its rulebook, with the policy read at the same time."""
 
     version: int
     rules: Rulebook
-    agents_may_count: bool
+    counting: Counting
+    routes: tuple[Route, ...] = ()
+    """The routes in their order; empty where none has a timeout."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,15 +42,21 @@ class Question:
     subject: Subject
     gate: str
     agent_id: str
+    payload: Mapping[str, Json] = field(default_factory=dict[str, Json])
+    created_by_id: str | None = None
+    """Whose approvals count; None counts those of every token."""
     hard_stop: bool = False
     plain: bool = True
     after_n: int | None = None
 
     @classmethod
-    def of(cls, asked: Asked) -> "Question":
+    def of(cls, asked: Asked, *, by: Principal | None = None) -> "Question":
+        """Ask as a principal would; without one, as an agent that is who it says it is."""
         after_n: Json = asked.payload.get("autoApproveAfterN")
         return cls(
-            subject=subject_of(asked),
+            subject=subject_of(asked, claimed=by is not None and by.claims_agent_id),
+            payload=asked.payload,
+            created_by_id=by.id if by else None,
             gate=asked.gate,
             agent_id=asked.agent_id,
             hard_stop=asked.payload.get("hardStop") is True,
@@ -53,8 +65,19 @@ class Question:
         )
 
     @property
-    def look_back(self) -> int:
-        return max(LOOK_BACK, self.after_n or 0)
+    def routed(self) -> Subject:
+        """What routes see: they take a claimed agent id at its word."""
+        return replace(self.subject, claimed=frozenset())
+
+    def streak(self, counting: Counting) -> Streak:
+        """Return which approvals count for it, and how many of them are looked at."""
+        return Streak(
+            gate=self.gate,
+            agent_id=self.agent_id,
+            created_by_id=self.created_by_id,
+            counts_as=counting.key(self.payload),
+            limit=max(LOOK_BACK, counting.threshold(self.after_n) or 0),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,24 +101,59 @@ class RuleService:
 
     def recommend(self, tx: Transaction, project: str, question: Question, *, now: int) -> Recommendation:
         """Say whether a person has to be asked, by the rules that stand in this transaction."""
-        ground = tx.rules.ground(project, question.gate, question.agent_id, limit=question.look_back)
-        return follow(self._book(tx, project, ground), question, ground, now=now)
+        kept = self._books.get(project)
+        counting = kept.counting if kept else Counting()
+        streak = question.streak(counting)
+        ground = tx.rules.ground(project, streak)
+        book = self._book(tx, project, ground.version)
+        if book.counting != counting:
+            streak = question.streak(book.counting)
+            ground = tx.rules.ground(project, streak)
+        found = follow(book, question, ground, now=now)
+        if found.source is not Source.AFTER_N:
+            return found
+        # A reviewer's edits approved something else than what was asked.
+        approvals = [each for each in tx.rules.counted(project, streak) if not each.edited]
+        if len(approvals) < (book.counting.threshold(question.after_n) or 0):
+            return follow(book, question, Ground(book.version, len(approvals)), now=now)
+        differed = differences(question.payload, (each.payload for each in approvals))
+        return replace(found, counted=tuple(each.id for each in approvals), differed=differed)
+
+    def route_timeout(self, tx: Transaction, project: str, question: Question) -> Timeout | None:
+        """Return the timeout of the route that this question will take, if it has one."""
+        book = self._book(tx, project, tx.rules.version(project))
+        return timeout_for(book.routes, question.routed)
 
     def warm(self, tx: Transaction) -> None:
         """Read the rules of every project; thousands of them take a second, and the writer has better to do."""
         for project in tx.projects.every():
-            self._book(tx, project.id, tx.rules.ground(project.id, "", "", limit=1))
+            self._book(tx, project.id, tx.rules.version(project.id))
 
     def standing(self, tx: Transaction, project: str) -> list[tuple[Rule, str | None]]:
         """Return the rules in their order, each with why it cannot be read, if it cannot."""
-        ground = tx.rules.ground(project, "", "", limit=1)
-        problems = {fault.rule.id: fault.problem for fault in self._book(tx, project, ground).rules.faults}
+        book = self._book(tx, project, tx.rules.version(project))
+        problems = {fault.rule.id: fault.problem for fault in book.rules.faults}
         return [(rule, problems.get(rule.id)) for rule in tx.rules.standing(project)]
 
     def fitting(self, tx: Transaction, project: str, gate: str, *, now: int) -> list[Rule]:
         """Return the rules in force that may have a say about a gate, in their order."""
-        ground = tx.rules.ground(project, "", "", limit=1)
-        return [each.rule for each in self._book(tx, project, ground).rules.fitting(gate, now)]
+        book = self._book(tx, project, tx.rules.version(project))
+        return [each.rule for each in book.rules.fitting(gate, now)]
+
+    def on_claimed_ids(self, tx: Transaction, project: str, *, now: int) -> tuple[list[Rule], list[Token]]:
+        """Return live rules that approve by agentId, and working tokens that may claim any, if there are both."""
+        claiming = [each for each in tx.tokens.every(project) if each.claims and each.works(now)]
+        patterns = self._book(tx, project, tx.rules.version(project)).rules.patterns
+        resting = [
+            rule
+            for rule in tx.rules.standing(project)
+            if rule.action == RuleAction.AUTO
+            and rule.mode == RuleMode.LIVE
+            and rule.in_force(now)
+            and rule.pattern in patterns
+            and "agentId" in mentions(patterns[rule.pattern])
+        ]
+        return (resting, claiming) if resting and claiming else ([], [])
 
     def guess(self, project: str, question: Question, *, now: int) -> "Guess | None":
         """Recommend without a transaction, by what was last read; worth only what `holds` says of it."""
@@ -103,21 +161,26 @@ class RuleService:
         if book is None:
             return None
         ground = Ground(book.version, 0)
-        return Guess(ground, question, follow(book, question, ground, now=now))
+        timeout = timeout_for(book.routes, question.routed)
+        streak = question.streak(book.counting)
+        return Guess(ground, streak, follow(book, question, ground, now=now), timeout)
 
-    def _book(self, tx: Transaction, project: str, ground: Ground) -> Book:
+    def _book(self, tx: Transaction, project: str, version: int) -> Book:
         kept = self._books.get(project)
-        if kept is not None and kept.version == ground.version:
+        if kept is not None and kept.version == version:
             return kept
         pages = tx.rules.pages(project)
         rules = Rulebook.of(pages.rules, stopping_tags(pages.policy), before=kept.rules if kept else None)
-        read = Book(pages.version, rules, pages.policy.get("autoApproveAfterN", "allow") == "allow")
+        routes = tuple(tx.routes.in_force(project))
+        timed = routes if any(each.timeout for each in routes) else ()
+        read = Book(pages.version, rules, Counting.of(pages.policy), timed)
         # Also over one with a higher count, which may have been read in a transaction that was taken back.
         self._books[project] = read
         return read
 
     def add(self, tx: Transaction, new: NewRule, *, by: Principal, source: str, why: str | None = None) -> Rule:
         by.require(Permission.RULES)
+        tx.acting(by)
         tx.rules.turn_page(by.project)  # first: from here on nobody else changes the rules of this project
         now = tx.now()
         standing, last = tx.rules.room(by.project)
@@ -170,6 +233,7 @@ class RuleService:
 
     def _to_change(self, tx: Transaction, rule_id: str, by: Principal, if_match: int | None) -> Rule:
         by.require(Permission.RULES)
+        tx.acting(by)
         tx.rules.turn_page(by.project)
         current = tx.rules.get(rule_id, project=by.project)
         if current.removed_at is not None:
@@ -185,12 +249,12 @@ class Guess:
     """A recommendation made before its transaction, and what has to be so for it to stand."""
 
     ground: Ground
-    question: Question
+    streak: Streak
     recommendation: Recommendation
+    route_timeout: Timeout | None = None
 
     def holds(self, tx: Transaction, project: str) -> bool:
-        asked = self.question
-        return tx.rules.ground(project, asked.gate, asked.agent_id, limit=asked.look_back) == self.ground
+        return tx.rules.ground(project, self.streak) == self.ground
 
 
 def stopping_tags(policy: Mapping[str, Any]) -> tuple[str, ...]:
@@ -204,15 +268,16 @@ def require_room(rules: int) -> None:
 
 
 def follow(book: Book, question: Question, ground: Ground, *, now: int) -> Recommendation:
-    return recommend(
+    found = recommend(
         book.rules,
         question.subject,
         hard_stop=question.hard_stop,
         plain=question.plain,
-        after_n=question.after_n if book.agents_may_count else None,
+        after_n=book.counting.threshold(question.after_n),
         consecutive=ground.consecutive,
         now=now,
     )
+    return replace(found, counts_as=book.counting.key(question.payload))
 
 
 def _check(rule: Rule, now: int, *, before: Rule | None = None) -> None:

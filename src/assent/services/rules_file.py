@@ -33,6 +33,7 @@ class Imported:
 def forecast(tx: Transaction, wanted: Import, *, by: Principal) -> Imported:
     """Say what an import would do, and do nothing."""
     by.require(Permission.RULES)
+    tx.acting(by)
     standing = tx.rules.standing(by.project)
     found = plan(wanted.entries, standing, replacing=wanted.replacing)
     return Imported(found, (), _total(found, standing))
@@ -40,6 +41,7 @@ def forecast(tx: Transaction, wanted: Import, *, by: Principal) -> Imported:
 
 def import_rules(tx: Transaction, wanted: Import, *, by: Principal) -> Imported:
     by.require(Permission.RULES)
+    tx.acting(by)
     tx.rules.turn_page(by.project)  # first: what stands now stands until the end
     standing = tx.rules.standing(by.project)
     found = plan(wanted.entries, standing, replacing=wanted.replacing)

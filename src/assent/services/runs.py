@@ -43,6 +43,8 @@ class RunService:
         if not any(glob_matches(pattern, new.agent_id) for pattern in by.agent_ids):
             msg = f"This token may not speak for agent {new.agent_id!r}; it is limited to {', '.join(by.agent_ids)}."
             raise Forbidden(msg)
+        by.require_starts(new.process)
+        tx.projects.get_open(by.project)
         now = tx.now()
         run = Run(
             id=tx.new_id("run"),
@@ -96,15 +98,18 @@ class RunService:
         if not tx.runs.cancel(run_id, Line("cancelled", data={"by": str(by.actor)}), now=tx.now()):
             msg = f"This run is {run.state} already."
             raise Conflict(msg)
+        _record(tx, "run-cancelled", run, "cancelled", by)
         withdraw(tx, self._breakpoints, run)
 
     def retry(self, tx: Transaction, run_id: str, *, by: Principal) -> None:
         """Go on with a failed run from the step that failed; what had finished is not done again."""
         run = self._controlled(tx, run_id, by)
+        by.require_starts(run.process)
         now = tx.now()
         if not tx.runs.revive(run_id, Line("retried", data={"by": str(by.actor)}), now=now):
             msg = f"This run is {run.state}; only a failed one can be retried."
             raise Conflict(msg)
+        _record(tx, "run-retried", run, "queued", by)
         step = (run.error or {}).get("step")
         if isinstance(step, str):
             tx.runs.forget_failure(run_id, step)
@@ -134,6 +139,14 @@ class RunService:
             msg = f"There is no run {run_id} in this project."
             raise NotFound(msg)
         return run
+
+
+def _record(tx: Transaction, act: str, run: Run, state: str, by: Principal) -> None:
+    """What a principal does with its own runs is no administrative act; the journal of the run has it."""
+    if run.principal.id != by.id:
+        tx.acting(by)
+        before = {"state": run.state.value}
+        tx.admin_log.record(act, f"run:{run.id}", project=by.project, before=before, after={"state": state})
 
 
 def controls(run: Run, by: Principal) -> bool:

@@ -109,6 +109,7 @@ class SecretService:
 
 def _require_admin(tx: Transaction, project: str, by: Principal) -> None:
     by.require(Permission.MANAGE)
+    tx.acting(by)
     if project != by.project and not by.everywhere:
         msg = f"There is no project {project}."
         raise NotFound(msg)

@@ -16,7 +16,7 @@ from assent.domain.instants import SECOND
 from assent.domain.runs import Line, Run, RunFile, RunState, Step, StepKind, StepState
 from assent.ports import Clock, Comment, Database, Taken
 from assent.services.breakpoints import BreakpointService
-from assent.services.raising import checked
+from assent.services.raising import check_size, checked
 from assent.services.runs import withdraw
 from assent.store.transaction import Transaction
 
@@ -102,7 +102,8 @@ class Desk:
 
     def _ask(self, tx: Transaction, *, run: Run, step: Step, body: Mapping[str, Json], lines: Sequence[Line]) -> Step:
         wanted = draft(checked(body))
-        by = replace(run.principal, policy=tx.projects.get(run.project).policy)
+        check_size(wanted)
+        by = replace(run.principal, policy=tx.projects.get_open(run.project).policy)
         raised = self.breakpoints.create(tx, wanted, by=by, digest=wanted.digest(run.project), once=None)
         assert not isinstance(raised, str), "no key was given"
         data = {"name": step.name, "breakpointId": raised.id, "status": raised.status}

@@ -6,7 +6,7 @@ from typing import Any
 
 from assent.domain import templates
 from assent.domain.access import Permission, Principal
-from assent.domain.durations import seconds
+from assent.domain.durations import whole_seconds
 from assent.domain.errors import Forbidden, InvalidRequest, NotFound
 from assent.domain.trigger_events import EVENT_ATTRIBUTES, Trust
 from assent.domain.triggers_file import NAME, NAME_RULE
@@ -55,9 +55,11 @@ class SourceService:
         self, tx: Transaction, name: str, kind: str, settings: Mapping[str, Any], *, by: Principal, enabled: bool = True
     ) -> StoredSource:
         by.require(Permission.MANAGE)
+        tx.acting(by)
         checked_name(name)
         self._check_new(kind, settings, by=by)
         tx.triggers.wait_for_others(by.project)
+        tx.projects.get_open(by.project)
         if len(tx.sources.in_project(by.project)) >= MOST:
             raise InvalidRequest.at("/", f"a project has at most {MOST} sources")
         new = StoredSource(
@@ -68,6 +70,7 @@ class SourceService:
     def change(self, tx: Transaction, source_id: str, changes: Mapping[str, Any], *, by: Principal) -> StoredSource:
         """Change what is given: settings, enabled. In settings, null takes one away."""
         by.require(Permission.MANAGE)
+        tx.acting(by)
         for name in changes:
             if name not in _CHANGEABLE:
                 raise InvalidRequest.at(f"/{name}", "cannot be changed; set up another source and remove this one")
@@ -85,6 +88,7 @@ class SourceService:
     def remove(self, tx: Transaction, source_id: str, *, by: Principal) -> list[str]:
         """Remove it, and return the names of the triggers that name it: they never match any more."""
         by.require(Permission.MANAGE)
+        tx.acting(by)
         tx.triggers.wait_for_others(by.project)
         current = self.known(tx, source_id, by=by)
         if current.origin == FROM_FILE:
@@ -186,7 +190,7 @@ def _check_common(settings: Mapping[str, Any]) -> None:
 
 def _check_length(value: object) -> None:
     try:
-        found = seconds(value) if isinstance(value, str) else 0
+        found = whole_seconds(value) if isinstance(value, str) else 0
     except ValueError as error:
         raise InvalidRequest.at("/settings/expect_every", str(error)) from error
     if not 0 < found <= LONGEST_SILENCE:

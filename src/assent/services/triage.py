@@ -7,8 +7,10 @@ from assent.domain.access import Kind, Permission, Principal, Role
 from assent.domain.breakpoint import Action, Breakpoint, Status, advance, ended, timed_out
 from assent.domain.canonical import Json
 from assent.domain.errors import AlreadyClaimed, Forbidden, InvalidRequest, SeatTaken
+from assent.domain.holding import PendingAnswer
 from assent.domain.instants import SECOND, iso
 from assent.services.breakpoints import BreakpointService
+from assent.services.people import find_in_project
 from assent.store.breakpoints import Deadline
 from assent.store.held_answers import Held
 from assent.store.transaction import Transaction
@@ -24,6 +26,8 @@ class Marks:
     claimed_by: str | None = None
     snoozed_until: int | None = None
     held: Held | None = None
+    pending: tuple[PendingAnswer, ...] = ()
+    """Answers of others in their undo windows."""
 
 
 class TriageService:
@@ -61,7 +65,7 @@ class TriageService:
 
     def _able(self, tx: Transaction, current: Breakpoint, name: str) -> str:
         """Return the id of somebody who can answer it, or say why they cannot."""
-        found = tx.people.find_by_name(name)
+        found = find_in_project(tx, name, current.project)
         if found is None:
             raise InvalidRequest.at("/person", f"there is nobody called {name}")
         roles = tx.people.live_roles(found.id, project=current.project, token_id=None, now=tx.now())
@@ -97,8 +101,11 @@ class TriageService:
         claimed = tx.triage.claimers(breakpoint_ids)
         snoozed = tx.triage.snoozed(breakpoint_ids, person_id=person_id, now=tx.now())
         held = tx.held_answers.held(breakpoint_ids, person_id=person_id)
-        marked = claimed.keys() | snoozed.keys() | held.keys()
-        return {each: Marks(claimed.get(each), snoozed.get(each), held.get(each)) for each in marked}
+        pending = tx.held_answers.pending(breakpoint_ids, without=person_id)
+        marked = claimed.keys() | snoozed.keys() | held.keys() | pending.keys()
+        return {
+            each: Marks(claimed.get(each), snoozed.get(each), held.get(each), pending.get(each, ())) for each in marked
+        }
 
 
 def _require_reviewer(tx: Transaction, by: Principal) -> None:

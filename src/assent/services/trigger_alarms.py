@@ -24,16 +24,34 @@ LOOK = 100
 
 def trip(tx: Transaction, breakpoints: BreakpointService, stored: StoredTrigger, *, count: int) -> bool:
     """Suspend a trigger that fires too often, and ask whether it may go on; False if it was suspended already."""
+    breaker = stored.trigger.breaker
+    within = duration(breaker.within)
+    because = f"It fired {count} times within {within}; {breaker.limit} are allowed."
+    return _suspend(tx, breakpoints, stored, because=because, what=f"fired {count} times within {within}")
+
+
+def stop_loop(tx: Transaction, breakpoints: BreakpointService, stored: StoredTrigger, *, count: int) -> bool:
+    """Suspend a trigger that its own runs feed, and ask whether it may go on; False if it was suspended already."""
+    because = (
+        f"It fired {count} times in a row for changes that came out of its own runs. Have its process write elsewhere,"
+        " exclude what it writes from the source, or declare the files with ctx.writes."
+    )
+    what = f"fired {count} times in a row for changes that its own runs seem to have made"
+    return _suspend(tx, breakpoints, stored, because=because, what=what)
+
+
+def _suspend(
+    tx: Transaction, breakpoints: BreakpointService, stored: StoredTrigger, *, because: str, what: str
+) -> bool:
     trigger = stored.trigger
-    within = duration(trigger.breaker.within)
-    because = f"It fired {count} times within {within}; {trigger.breaker.limit} are allowed."
     payload: dict[str, Json] = {
-        "question": f"Trigger {stored.name} fired {count} times within {within} and was suspended. Resume it?",
+        "question": f"Trigger {stored.name} {what} and was suspended. Resume it?",
         "breakpointId": BREAKER,
         "context": {
             "trigger": stored.name,
             "on": trigger.on,
             "process": trigger.run,
+            "why": because,
             "what happens": "Its events queue. Approve, and what has queued goes on, the oldest first.",
         },
         # No rule answers this, and neither does a count: it is there for a person to look.

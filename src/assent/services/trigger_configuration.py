@@ -129,7 +129,7 @@ class TriggerConfiguration:
 
     def _require_project(self, tx: Transaction, project: str, place: str) -> None:
         try:
-            tx.projects.get(project)
+            tx.projects.get_open(project)
         except AssentError as error:
             raise self._problems.misplaced(*in_place(place, error)) from error
 

@@ -91,7 +91,7 @@ def raised(
 ) -> str:
     """Raise a breakpoint and return its id."""
     wanted = draft(checked({"agentId": agent_id[:LONGEST_NAME], "payload": payload}))
-    asking = replace(by, policy=tx.projects.get(by.project).policy)
+    asking = replace(by, policy=tx.projects.get_open(by.project).policy)
     made = breakpoints.create(tx, wanted, by=asking, digest=wanted.digest(by.project), once=None)
     assert not isinstance(made, str), "no key was given"
     return made.id

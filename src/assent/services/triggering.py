@@ -17,9 +17,10 @@ from assent.domain.trigger_traces import looked
 from assent.domain.triggers import Because, FiringState, Trigger, TriggerState, once_of
 from assent.ports import ProcessRegistry
 from assent.services.breakpoints import BreakpointService
+from assent.services.echoes import echoes
 from assent.services.firing import Firer, Going, later
 from assent.services.runs import RunService
-from assent.services.trigger_alarms import follow_alarms, trip
+from assent.services.trigger_alarms import follow_alarms, stop_loop, trip
 from assent.services.trigger_questions import clean, principal_of, withdraw
 from assent.services.trigger_trying import Trial, sketched, supposed_event, tried
 from assent.store.firings import Firing
@@ -240,17 +241,25 @@ class TriggeringService:
     def _broken(self, batch: Batch, going: Going, count: int) -> Going:
         """One firing too many suspends the trigger, and this firing and all later ones queue."""
         stored, breaker = going.stored, going.stored.trigger.breaker
-        if stored.state is TriggerState.ENABLED and stored.id not in batch.suspended and count > breaker.limit:
-            trip(batch.tx, self._breakpoints, stored, count=count)
-            batch.suspended.add(stored.id)
+        if stored.state is TriggerState.ENABLED and stored.id not in batch.suspended:
+            if count > breaker.limit:
+                trip(batch.tx, self._breakpoints, stored, count=count)
+                batch.suspended.add(stored.id)
+            elif breaker.echoes and self._echoes(batch, going) >= breaker.echoes:
+                stop_loop(batch.tx, self._breakpoints, stored, count=breaker.echoes)
+                batch.suspended.add(stored.id)
         if stored.id in batch.suspended:
             going.stored = replace(stored, trigger=replace(stored.trigger, state=TriggerState.SUSPENDED))
         return going
 
+    def _echoes(self, batch: Batch, going: Going) -> int:
+        # What was started before somebody resumed it does not count against it.
+        return echoes(batch.tx, going.stored, going.event, since=going.stored.updated_at)
+
     def _count(self, batch: Batch, stored: StoredTrigger) -> int:
         if stored.id not in batch.fired:
             # What was queued before somebody resumed it does not count against it.
-            since = max(batch.now - stored.trigger.breaker.within * SECOND, stored.updated_at)
+            since = max(batch.now - round(stored.trigger.breaker.within * SECOND), stored.updated_at)
             from_id = batch.tx.id_at("fir", since - SECOND)
             batch.fired[stored.id] = batch.tx.firings.count_since(stored.id, since, from_id=from_id)
         batch.fired[stored.id] += 1
@@ -291,9 +300,12 @@ class TriggeringService:
         One that could not be handled is handled again itself.
         """
         by.require(Permission.RULES)
+        tx.acting(by)
         event = tx.trigger_events.get(event_id, project=by.project)
         only = tx.triggers.get(trigger, project=by.project).id if trigger is not None else None
         now = tx.now()
+        after: dict[str, Json] = {"trigger": only}
+        tx.admin_log.record("event-replayed", f"event:{event_id}", project=by.project, after=after)
         if only is None and tx.trigger_events.again(event_id, now=now):
             return tx.trigger_events.get(event_id, project=by.project)
         again = TriggerEvent(
@@ -315,6 +327,7 @@ class TriggeringService:
     def retry(self, tx: Transaction, firing_id: str, *, by: Principal) -> Firing:
         """Try a dead firing again, unless another has fired for its key meanwhile."""
         by.require(Permission.RULES)
+        tx.acting(by)
         firing = tx.firings.get(firing_id, project=by.project)
         stored = tx.triggers.current(firing.trigger_id, None)
         event = tx.trigger_events.get(firing.event_id, project=by.project)
@@ -325,15 +338,18 @@ class TriggeringService:
         if not tx.firings.revive(firing_id, now=tx.now()):
             msg = f"This firing is {firing.state.value}; only a dead one is tried again."
             raise Conflict(msg)
+        _record(tx, "firing-retried", firing, "pending")
         return tx.firings.get(firing_id, project=by.project)
 
     def discard(self, tx: Transaction, firing_id: str, *, by: Principal) -> Firing:
         """Let go of a firing that waits or is dead; the question that it has asked is withdrawn."""
         by.require(Permission.RULES)
+        tx.acting(by)
         firing = tx.firings.get(firing_id, project=by.project)
         if not tx.firings.discard(firing_id, f"Discarded by {by.actor}.", now=tx.now()):
             msg = f"This firing is {firing.state.value} already."
             raise Conflict(msg)
+        _record(tx, "firing-discarded", firing, "discarded")
         stored = tx.triggers.current(firing.trigger_id, None)
         tx.firings.give_up_keys(firing)
         if firing.breakpoint_id is not None and stored is not None:
@@ -391,6 +407,11 @@ class TriggeringService:
         event = tx.trigger_events.get(event_id, project=by.project)
         taken = {each.name for each in tx.triggers.in_project(by.project)}
         return sketched(event, self._processes, taken=taken)
+
+
+def _record(tx: Transaction, act: str, firing: Firing, state: str) -> None:
+    before = {"state": firing.state.value}
+    tx.admin_log.record(act, f"firing:{firing.id}", project=firing.project, before=before, after={"state": state})
 
 
 def _has_no_key(trigger: Trigger, event: TriggerEvent) -> bool:

@@ -33,9 +33,11 @@ class TriggerService:
 
     def create(self, tx: Transaction, body: Mapping[str, Json], *, by: Principal) -> StoredTrigger:
         by.require(Permission.RULES)
+        tx.acting(by)
         trigger = self.check(body)
         refuse_id("/id", trigger.name)
         tx.triggers.wait_for_others(by.project)
+        tx.projects.get_open(by.project)
         if len(tx.triggers.in_project(by.project)) >= MOST:
             raise InvalidRequest.at("/", f"a project has at most {MOST:,} triggers")
         now = tx.now()
@@ -56,6 +58,7 @@ class TriggerService:
     def change(self, tx: Transaction, trigger_id: str, changes: Mapping[str, Json], *, by: Principal) -> StoredTrigger:
         """Change what is given and leave the rest, also its state; null takes something away."""
         by.require(Permission.RULES)
+        tx.acting(by)
         tx.triggers.wait_for_others(by.project)
         current = self.known(tx, trigger_id, by=by)
         if current.origin == FROM_FILE:
@@ -74,6 +77,7 @@ class TriggerService:
 
     def remove(self, tx: Transaction, trigger_id: str, *, by: Principal) -> None:
         by.require(Permission.RULES)
+        tx.acting(by)
         tx.triggers.wait_for_others(by.project)
         current = self.known(tx, trigger_id, by=by)
         if current.origin == FROM_FILE:
@@ -101,6 +105,7 @@ class TriggerService:
         self, tx: Transaction, trigger_id: str, state: TriggerState, *, by: Principal, because: str | None
     ) -> StoredTrigger:
         by.require(Permission.RULES)
+        tx.acting(by)
         tx.triggers.wait_for_others(by.project)
         current = self.known(tx, trigger_id, by=by)
         if current.state is TriggerState.DISABLED:

@@ -34,30 +34,35 @@ class Explained:
     examples: Sequence[Example]
 
 
-async def explained(database: Database[Transaction], text: str, *, by: Principal) -> Explained:
-    """Read a pattern, or raise PatternError; show what it means for the newest breakpoints of its gates."""
+async def explained(database: Database[Transaction], text: str, *, by: Principal, loose: bool = False) -> Explained:
+    """Read a pattern, or raise PatternError; show what it means for the newest breakpoints of its gates.
+
+    A rule that stops an agent is read `loose`.
+    """
     by.require(Permission.READ_PEOPLE)
     pattern = parse(text)
-    found = await database.read(partial(_examples, pattern=pattern, project=by.project))
+    found = await database.read(partial(_examples, pattern=pattern, project=by.project, loose=loose))
     return Explained(pattern, found)
 
 
-def _examples(tx: Transaction, *, pattern: Pattern, project: str) -> list[Example]:
-    return [_example(tx, pattern, breakpoint_id, project) for breakpoint_id in _newest(tx, pattern, project)]
+def _examples(tx: Transaction, *, pattern: Pattern, project: str, loose: bool) -> list[Example]:
+    newest = _newest(tx, pattern, project, loose=loose)
+    return [_example(tx, pattern, breakpoint_id, project, loose=loose) for breakpoint_id in newest]
 
 
-def _newest(tx: Transaction, pattern: Pattern, project: str) -> list[str]:
+def _newest(tx: Transaction, pattern: Pattern, project: str, *, loose: bool) -> list[str]:
     """Return the newest whose gate the pattern fits and whose content is still there."""
-    if pattern.glob.literal:
+    if pattern.glob.literal and not loose:
         named = tx.history.newest(project, pattern.glob.text, limit=SHOWN * 2)
         gone = tx.holds.purged_at
         return [row.id for row in named if gone(row.id, project=project) is None][:SHOWN]
     rows = tx.metrics.newest(project, 0, tx.now() + 1, limit=LOOKED_AT)
-    return [row.id for row in rows if row.purged_at is None and pattern.glob.matches(row.gate)][:SHOWN]
+    fits = pattern.glob.matches_loosely if loose else pattern.glob.matches
+    return [row.id for row in rows if row.purged_at is None and fits(row.gate)][:SHOWN]
 
 
-def _example(tx: Transaction, pattern: Pattern, breakpoint_id: str, project: str) -> Example:
+def _example(tx: Transaction, pattern: Pattern, breakpoint_id: str, project: str, *, loose: bool) -> Example:
     found = tx.breakpoints.look(breakpoint_id, project=project)
-    subject = subject_of(found)
-    findings = explain(pattern, subject)
-    return Example(found.id, found.gate, found.title, found.created_at, match(pattern, subject), findings)
+    subject = subject_of(found, claimed=found.agent_id_claimed)
+    held, findings = match(pattern, subject, loose=loose), explain(pattern, subject, loose=loose)
+    return Example(found.id, found.gate, found.title, found.created_at, held, findings)

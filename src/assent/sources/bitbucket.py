@@ -40,6 +40,10 @@ _TYPES = {
 _GROUPS = {"pullrequest": "pull-request", "pr": "pull-request"}
 _WRITES = frozenset({"created", "opened", "updated", "modified"})
 _RUNNING = "INPROGRESS"
+_ACTOR = (
+    "username", "name", "account_id", "slug", "uuid", "nickname", "display_name", "displayName", "emailAddress", "id",
+)  # fmt: skip
+"""Data Center gives a user name; the cloud an account id, and no user name that stays."""
 
 
 def make(settings: Mapping[str, Any], tools: SourceTools) -> ProviderHook:
@@ -56,7 +60,7 @@ def read(headers: Headers, body: Json) -> Told:
     found = _status(body) if group == "commit-status" else _change(body) if group == "push" else _pull_request(body)
     repo = _repo(body)
     pull = _pull(body)
-    actor = text(body, "actor", "nickname") or text(body, "actor", "name") or text(body, "actor", "display_name")
+    actor = _actor(body)
     return Told(
         type=named_type("bitbucket", group, action),
         subject=place(repo, after("#", number(pull, "id")), after("@", found.get("branch") or found.get("sha"))),
@@ -154,6 +158,12 @@ def _status(body: Json) -> dict[str, Json]:
         "url": text(status, "url"),
         "tags": [CI_COMPLETED] if state and state.upper() != _RUNNING else [],
     }
+
+
+def _actor(body: Json) -> str | None:
+    """Return what names the account for good: a display name or a nickname can be changed to somebody else's."""
+    found = (text(body, "actor", name) for name in _ACTOR)
+    return next(filter(None, found), None)
 
 
 def _actor_type(actor: str | None, body: Json) -> str | None:

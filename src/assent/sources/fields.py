@@ -48,7 +48,7 @@ class Secrets:
 class Fields:
     def __init__(self, settings: Mapping[str, Any], tools: SourceTools, *, known: frozenset[str]) -> None:
         self._settings = settings
-        self._tools = tools
+        self.tools = tools
         every = known | COMMON
         for name in settings:
             if name not in every:
@@ -86,7 +86,7 @@ class Fields:
             raise InvalidRequest.at(f"/settings/{name}", "must be true or false")
         return value
 
-    def length(self, name: str, default: str) -> int:
+    def length(self, name: str, default: str) -> float:
         """Return a length of time in seconds."""
         try:
             return seconds(self.text(name) or default)
@@ -119,13 +119,13 @@ class Fields:
             raise InvalidRequest.at(f"/settings/{name}", f"must be a list of at most {MOST_SECRETS} references")
         for place, each in enumerate(given):
             self._readable(f"/settings/{name}/{place}", each)
-        return Secrets(tuple(given), self._tools) if given else None
+        return Secrets(tuple(given), self.tools) if given else None
 
     def _readable(self, pointer: str, reference: object) -> None:
         if not isinstance(reference, str) or not is_reference(reference):
             raise InvalidRequest.at(pointer, "must be env:NAME or file:PATH; a secret itself does not belong here")
         try:
-            found = self._tools.resolve(reference)
+            found = self.tools.resolve(reference)
         except ValueError as error:
             raise InvalidRequest.at(pointer, str(error)) from error
         if not found.strip():

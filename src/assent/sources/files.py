@@ -41,7 +41,7 @@ class FilesSource:
         self._path = local.folder(found, tools)
         self._quiet = found.length("quiet", QUIET)
         if not 0 < self._quiet <= LONGEST_QUIET:
-            raise InvalidRequest.at("/settings/quiet", "must be between 1s and 1h")
+            raise InvalidRequest.at("/settings/quiet", "must be between 1ms and 1h")
         self._poll = found.flag("poll")
         self._catches_up = found.one_of("catchup", "changed", "none") == "changed"
         self._trust = local.trust(settings, Trust.TRUSTED)

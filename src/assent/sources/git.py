@@ -42,6 +42,7 @@ class GitSource:
     def __init__(self, settings: Mapping[str, Any], tools: SourceTools) -> None:
         found = local.fields(settings, tools, known=KNOWN)
         self._path = local.folder(found, tools)
+        self._redacted = tools.redacted
         self._poll = found.flag("poll")
         self._events = local.texts(settings, "events") or EVENTS
         if not set(self._events) <= set(EVENTS):
@@ -83,7 +84,7 @@ class GitSource:
             return []
         read = {MERGED: _merged, PUSHED: _pushed, RECEIVED: _received}[record.event]
         told = [each for move in record.moves for each in read(found, record, move)]
-        return [_arrived(found, record, each, self._trust) for each in told]
+        return [self._redacted(_arrived(found, record, each, self._trust)) for each in told]
 
 
 @contextlib.asynccontextmanager

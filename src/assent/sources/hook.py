@@ -72,7 +72,7 @@ class ProviderHook:
 def arrived(told: Told, data: Json, sent: Sent, fields: Fields) -> Arrived:
     """Put an event together. Without a name of its own, equal bytes are the same event for a while."""
     own = sent.key or _filled(told, data, sent, fields)
-    return Arrived(
+    found = Arrived(
         type=told.type,
         key=_short(own) if own else f"sha256:{hashed(sent.body)}",
         data=data,
@@ -87,6 +87,7 @@ def arrived(told: Told, data: Json, sent: Sent, fields: Fields) -> Arrived:
         # What may be said again for longer, as its signed time may be early or late, is known for as long.
         window=None if own else max(WINDOW, 2 * sent.proof.tolerance * SECOND),
     )
+    return fields.tools.redacted(found)
 
 
 def json_of(incoming: Incoming) -> bytes:
@@ -125,7 +126,11 @@ def _filled(told: Told, data: Json, sent: Sent, fields: Fields) -> str | None:
         "data": data,
     }
     # Events that lack what tells them apart are not all the same one.
-    return None if gaps(fields.dedup, seen) else f"dedup:{fill(fields.dedup, seen)}"
+    if gaps(fields.dedup, seen):
+        return None
+    filled = fill(fields.dedup, seen)
+    # A key is shown; two secrets must still be two keys.
+    return f"dedup:{filled}" if fields.tools.redact.text(filled) == filled else f"dedup#{_digest(filled)}"
 
 
 def _short(key: str) -> str:

@@ -24,6 +24,13 @@ _RUN = re.compile(re.escape(MARK) + r"\s{0,3}(run_[0-9a-z]{1,60})", re.ASCII)
 _LAST_MOMENT = 253_402_300_799
 _IN_MILLISECONDS = 100_000_000_000
 _MOST_SAFE = 2**53 - 1
+_ENDINGS = frozenset(
+    {
+        "success", "failure", "cancelled", "timed_out", "skipped", "neutral", "action_required", "stale",
+        "startup_failure", "unstable", "not_built", "unauthorized", "warning",
+    }
+)  # fmt: skip
+"""How a build can end. Whatever else a provider calls its state (queued, running, in_progress) is not an ending."""
 _CONCLUSIONS = {
     "successful": "success",
     "passed": "success",
@@ -33,6 +40,10 @@ _CONCLUSIONS = {
     "aborted": "cancelled",
     "stopped": "cancelled",
     "timedout": "timed_out",
+    "timeout": "timed_out",
+    "expired": "timed_out",
+    "not_run": "skipped",
+    "infrastructure_fail": "failure",
 }
 """One word for one thing, whoever ends a build; the words are GitHub's."""
 
@@ -147,8 +158,10 @@ def commit(value: Json, *path: str | int) -> str | None:
 
 
 def conclusion(value: Json, *path: str | int) -> str | None:
-    found = text(value, *path)
-    return None if found is None else _CONCLUSIONS.get(found.lower(), found.lower())
+    """Return how something ended; None while it has not."""
+    found = (text(value, *path) or "").lower()
+    ended = _CONCLUSIONS.get(found, found)
+    return ended if ended in _ENDINGS else None
 
 
 def changed_paths(commits: Iterable[Json]) -> list[str]:

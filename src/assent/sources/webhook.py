@@ -1,5 +1,6 @@
 """Any program that calls: Standard Webhooks, an HMAC of one's own, a bearer token, a secret path; also CloudEvents."""
 
+import math
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -136,7 +137,7 @@ class WebhookSource:
         found = self._fields.length("tolerance", f"{TOLERANCE}s")
         if not 1 <= found <= 3600:  # noqa: PLR2004  # an hour: what is older is no delivery but a replay
             raise InvalidRequest.at("/settings/tolerance", "must be from 1s to 1h")
-        return found
+        return math.ceil(found)
 
 
 def _header(fields: Fields, name: str) -> str | None:

@@ -1,7 +1,7 @@
 """Everything there is about breakpoints, a batch at a time, and the questions whose answers must be empty."""
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,18 +9,20 @@ import msgspec
 
 from assent.domain.audit import Answer, Comment, FileNamed, Finding, Part, Stored
 from assent.ports import Session
+from assent.store.admin_audit import AdminAudit
 from assent.store.audit_rules import RuleAudit
 from assent.store.breakpoints import COLUMNS, breakpoint_of, event_of, response_of
 from assent.store.sql import Row, among
 
-_BESIDE = ("ordinal", "question", "attempt", "search", "purged_at")
+_CLAIMED = COLUMNS.index("agent_id_claimed")
+_BESIDE = ("ordinal", "question", "attempt", "search", "counts_as", "purged_at")
 _SELECT = f"SELECT {', '.join((*COLUMNS, *_BESIDE))} FROM assent_breakpoints WHERE ordinal > :after"
 _ONE_PROJECT = " AND project_id = :project_id"
 _ONE = " AND id = :id"
 _EVENTS = "SELECT breakpoint_id, seq, type, actor, at, metadata, previous, hash FROM assent_events"
 _RESPONSES = """
     SELECT r.breakpoint_id, r.person_id, p.name, r.first_at, r.person, r.approved, r.at, r.via, r.comment, r.option,
-           r.answers, r.edits, r.seat, r.in_place_of, r.override, r.digest
+           r.answers, r.edits, r.seat, r.in_place_of, r.override, r.digest, r.after_reset_by
     FROM assent_responses r LEFT JOIN assent_people p ON p.id = r.person_id"""
 _COMMENTS = "SELECT breakpoint_id, id, author, comment, created_at FROM assent_comments"
 _FILES = "SELECT breakpoint_id, n, path, format, language, sha256, size FROM assent_breakpoint_files"
@@ -44,20 +46,26 @@ TRIGGERS = {
     "assent_receipt_keys_fixed", "assent_receipt_keys_revoked", "assent_receipt_keys_kept",
     "assent_receipt_uses_approved", "assent_receipt_uses_unchanged", "assent_receipt_uses_kept",
     "assent_runs_ended", "assent_run_journal_unchanged",
-    "assent_events_noted", "assent_rule_events_noted",
+    "assent_events_noted", "assent_rule_events_noted", "assent_admin_events_noted",
+    "assent_admin_events_unchanged", "assent_admin_events_kept", "assent_admin_chains_kept",
+    "assent_epochs_unchanged", "assent_epochs_kept",
     "assent_leaves_unchanged", "assent_leaves_kept", "assent_nodes_unchanged", "assent_nodes_kept",
     "assent_checkpoints_unchanged", "assent_checkpoints_kept",
     "assent_checkpoint_keys_fixed", "assent_checkpoint_keys_kept",
 }  # fmt: skip
 _NEVER_EMPTIED = (
     "breakpoints", "events", "responses", "comments", "holds", "rules", "rule_events", "shadows", "receipt_keys",
-    "receipt_uses", "leaves", "nodes", "checkpoints", "checkpoint_keys",
+    "receipt_uses", "leaves", "nodes", "checkpoints", "checkpoint_keys", "admin_events", "admin_chains", "epochs",
 )  # fmt: skip
 _EMPTIED = {f"assent_{table}_emptied" for table in _NEVER_EMPTIED}
 LOCKS = {"sqlite": TRIGGERS, "postgresql": TRIGGERS | _EMPTIED}
 _LOCKS_NOW = {
     "sqlite": "SELECT name FROM sqlite_master WHERE type = 'trigger'",
     "postgresql": "SELECT tgname FROM pg_trigger WHERE NOT tgisinternal AND tgenabled IN ('O', 'A')",
+}
+_TABLES_NOW = {
+    "sqlite": "SELECT name FROM sqlite_master WHERE type = 'table'",
+    "postgresql": "SELECT table_name FROM information_schema.tables WHERE table_schema = :schema",
 }
 
 _CALLBACKS = "e.type IN ('created', 'responded', 'released', 'expired', 'cancelled') AND b.callback_url IS NOT NULL"
@@ -88,6 +96,7 @@ ORPHANS = (
     _none_without("assent_shadows"),
     _none_without("assent_receipt_uses"),
     _none_without("assent_held_answers"),
+    _none_without("assent_unsent_answers"),
     _none_without("assent_claims"),
     _none_without("assent_snoozes"),
     _none_without("assent_routings"),
@@ -181,6 +190,7 @@ QUESTIONS: Mapping[str, Question] = {
         """SELECT (SELECT count(*) FROM assent_deliveries) + (SELECT count(*) FROM assent_labels)
         + (SELECT count(*) FROM assent_holds WHERE breakpoint_id IS NOT NULL)
         + (SELECT count(*) FROM assent_held_answers) + (SELECT count(*) FROM assent_claims)
+        + (SELECT count(*) FROM assent_unsent_answers)
         + (SELECT count(*) FROM assent_routings)
         + (SELECT count(*) FROM assent_shadows) + count(*) FROM assent_breakpoint_files""",
         (
@@ -194,6 +204,7 @@ QUESTIONS: Mapping[str, Question] = {
             """SELECT c.breakpoint_id, NULL,
                 'an answer, a claim or the telling of it belongs to project ' || c.project_id
             FROM (SELECT breakpoint_id, project_id FROM assent_held_answers
+                  UNION ALL SELECT breakpoint_id, project_id FROM assent_unsent_answers
                   UNION ALL SELECT breakpoint_id, project_id FROM assent_claims
                   UNION ALL SELECT breakpoint_id, project_id FROM assent_routings) c
             JOIN assent_breakpoints b ON b.id = c.breakpoint_id WHERE c.project_id <> b.project_id""",
@@ -226,6 +237,7 @@ class Audit:
     def __init__(self, session: Session) -> None:
         self._session = session
         self.rules = RuleAudit(session)
+        self.admin = AdminAudit(session)
 
     def one_moment(self) -> None:
         """Let everything read in this transaction be of the same moment; SQLite's readers are so anyway."""
@@ -307,10 +319,17 @@ class Audit:
         found = {row[0] for row in self._session.all(_LOCKS_NOW[self._session.dialect], {})}
         return sorted(LOCKS[self._session.dialect] - found)
 
-    def damage(self) -> list[str]:
+    def missing_tables(self, expected: Collection[str], *, schema: str) -> list[str]:
+        """Return the tables that are not there; `schema` is where PostgreSQL has them."""
+        found = {row[0] for row in self._session.all(_TABLES_NOW[self._session.dialect], {"schema": schema})}
+        return sorted(set(expected) - found)
+
+    def damage(self, *, quickly: bool = False) -> list[str]:
         """Return what SQLite finds wrong with its file; PostgreSQL checks its pages as it reads them."""
         if self._session.dialect != "sqlite":
             return []
+        if quickly:
+            return [row[0] for row in self._session.all("PRAGMA quick_check(1)", {}) if row[0] != "ok"]
         said = [row[0] for row in self._session.all("PRAGMA integrity_check", {}) if row[0] != "ok"]
         broken = self._session.all("PRAGMA foreign_key_check", {})
         return said + [
@@ -323,11 +342,15 @@ def _stored(row: Row, children: Mapping[str, Mapping[str, Sequence[Row]]]) -> St
         return children[name].get(row[0], ())
 
     _refuse_empty([row[index] for index in _NOTHING_OR])
+    if row[_CLAIMED] not in {0, 1}:
+        msg = f"agent_id_claimed is {row[_CLAIMED]!r}, not 0 or 1"
+        raise ValueError(msg)
     beside = dict(zip(_BESIDE, row[len(COLUMNS) :], strict=True))
     return Stored(
         breakpoint=breakpoint_of(row[: len(COLUMNS)]),
         question=beside["question"],
         attempt=beside["attempt"],
+        counts_as=beside["counts_as"],
         search=beside["search"],
         purged_at=beside["purged_at"],
         events=[event_of(each) for each in found("events")],
@@ -341,7 +364,7 @@ def answer_of(row: Sequence[Any]) -> Answer:
     """Read person_id, the name of that person, first_at, and a response."""
     person_id, known_as, first_at, *response = row
     _refuse_empty(response[6:8])
-    approved, override = response[1], response[-2]
+    approved, override = response[1], response[-3]
     if approved not in (0, 1) or override not in (0, 1):
         msg = f"approved or override is neither 0 nor 1 in an answer of {response[0]}"
         raise ValueError(msg)

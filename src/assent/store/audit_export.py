@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from assent.domain.admin_log import CHAIN, USE_CHAIN
 from assent.domain.canonical import Json
 from assent.ports import Session
 from assent.store.sql import Row
@@ -17,8 +18,17 @@ _BREAKPOINTS = f"""
 _RULES = f"""
     SELECT l.position, l.subject_id, l.seq, {_SAID.format(e="e")} FROM assent_leaves l
     JOIN assent_rule_events e ON e.rule_id = l.subject_id AND e.seq = l.seq"""
+_ADMIN = f"""
+    SELECT l.position, l.subject_id, l.seq, {_SAID.format(e="e")} FROM assent_leaves l
+    JOIN assent_admin_events e ON e.chain_id = l.subject_id AND e.seq = l.seq"""
 _RANGE = " WHERE l.position >= :first AND l.position < :upto"
 _OF_PROJECT = " AND EXISTS (SELECT 1 FROM assent_{table} p WHERE p.id = {subject} AND p.project_id = :project_id)"
+# A chain is exported as a whole: that of the project, and those of its receipts.
+_ADMIN_OF_PROJECT = (
+    f" AND ({{subject}} = '{CHAIN}' || :project_id"
+    f" OR (substr({{subject}}, 1, {len(USE_CHAIN)}) = '{USE_CHAIN}' AND e.project_id = :project_id))"
+)
+_CHAINS = "SELECT id, version, head FROM assent_admin_chains"
 _UNSIGNED = f"""
     SELECT NULL, u.subject_id, u.seq, {_SAID.format(e="e")} FROM assent_unsigned_events u
     JOIN {{table}} e ON e.{{subject}} = u.subject_id AND e.seq = u.seq
@@ -27,13 +37,16 @@ _STANDING = """
     SELECT ordinal, id, project_id, status, decision, digest, version, head, purged_at, agent_id, run_id, title, gate,
            tags, payload
     FROM assent_breakpoints WHERE ordinal > :after"""
+_USES = """
+    SELECT u.breakpoint_id, u.nonce, u.key_id, u.used_at, u.used_by
+    FROM assent_receipt_uses u JOIN assent_breakpoints b ON b.id = u.breakpoint_id WHERE u.breakpoint_id > :after"""
 _RULE_COLUMNS = ("id", "project", "pattern", "action", "version", "head")
 _RULE_ROWS = "SELECT id, project_id, pattern, action, version, head FROM assent_rules"
 
 
 @dataclass(frozen=True, slots=True)
 class LoggedEvent:
-    """An event of a breakpoint or of a rule, and its place in the log if it has one."""
+    """An event of a breakpoint or of a rule, or an administrative one, and its place in the log if it has one."""
 
     of: str
     position: int
@@ -49,6 +62,14 @@ class LoggedEvent:
     @property
     def place(self) -> tuple[str, int]:
         return self.subject_id, self.seq
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """The use of a receipt, under the id of its breakpoint."""
+
+    place: str
+    state: Mapping[str, Json]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,24 +94,30 @@ class AuditExport:
     def logged(self, first: int, end: int, *, project: str | None) -> list[LoggedEvent]:
         """Return the events of a part of the log, in its order."""
         params = {"first": first, "upto": end, "project_id": project}
-        found = self._both(_BREAKPOINTS + _RANGE, _RULES + _RANGE, params, project, "l.subject_id")
+        selects = {"breakpoint": _BREAKPOINTS, "rule": _RULES, "admin": _ADMIN}
+        statements = {of: select + _RANGE for of, select in selects.items()}
+        found = self._each_kind(statements, params, project, "l.subject_id")
         return sorted(found, key=lambda each: each.position)
 
     def unsigned(self, after: tuple[str, int], *, limit: int, project: str | None) -> list[LoggedEvent]:
         """Return events that no checkpoint covers yet, those of one thing after the other."""
         params = {"after_id": after[0], "after_seq": after[1], "limit": limit, "project_id": project}
         end = " ORDER BY u.subject_id, u.seq LIMIT :limit"
-        breakpoints = _UNSIGNED.format(table="assent_events", subject="breakpoint_id")
-        rules = _UNSIGNED.format(table="assent_rule_events", subject="rule_id")
-        found = self._both(breakpoints, rules, params, project, "u.subject_id", end)
+        statements = {
+            "breakpoint": _UNSIGNED.format(table="assent_events", subject="breakpoint_id"),
+            "rule": _UNSIGNED.format(table="assent_rule_events", subject="rule_id"),
+            "admin": _UNSIGNED.format(table="assent_admin_events", subject="chain_id"),
+        }
+        found = self._each_kind(statements, params, project, "u.subject_id", end)
         return sorted(found, key=lambda each: each.place)[:limit]
 
-    def _both(  # the two kinds of events, alike
-        self, breakpoints: str, rules: str, params: Mapping[str, Any], project: str | None, subject: str, end: str = ""
+    def _each_kind(
+        self, statements: Mapping[str, str], params: Mapping[str, Any], project: str | None, subject: str, end: str = ""
     ) -> list[LoggedEvent]:
         found: list[LoggedEvent] = []
-        for of, statement in (("breakpoint", breakpoints), ("rule", rules)):
-            test = "" if project is None else _OF_PROJECT.format(table=f"{of}s", subject=subject)
+        for of, statement in statements.items():
+            of_project = _ADMIN_OF_PROJECT if of == "admin" else _OF_PROJECT
+            test = "" if project is None else of_project.format(table=f"{of}s", subject=subject)
             found += [_event(of, row) for row in self._session.all(statement + test + end, params)]
         return found
 
@@ -104,6 +131,20 @@ class AuditExport:
         test = "" if project is None else " WHERE project_id = :project_id"
         rows = self._session.all(f"{_RULE_ROWS}{test} ORDER BY id", {"project_id": project})
         return [dict(zip(_RULE_COLUMNS, row, strict=True)) for row in rows]
+
+    def chains(self, *, project: str | None) -> list[dict[str, Any]]:
+        """Return where the chains of administrative events end."""
+        test = "" if project is None else " WHERE id = :id"
+        rows = self._session.all(f"{_CHAINS}{test} ORDER BY id", {"id": f"{CHAIN}{project}"})
+        return [dict(zip(("id", "version", "head"), row, strict=True)) for row in rows]
+
+    def uses(self, after: str, *, limit: int, project: str | None) -> list[Use]:
+        """Return the receipts that were used."""
+        test = "" if project is None else " AND b.project_id = :project_id"
+        params = {"after": after, "limit": limit, "project_id": project}
+        rows = self._session.all(f"{_USES}{test} ORDER BY u.breakpoint_id LIMIT :limit", params)
+        names = ("nonce", "keyId", "usedAt", "usedBy")
+        return [Use(row[0], dict(zip(names, row[1:], strict=True))) for row in rows]
 
 
 def _event(of: str, row: Row) -> LoggedEvent:

@@ -29,10 +29,13 @@ _SHADOWS = """
     LEFT JOIN assent_events c ON c.breakpoint_id = s.breakpoint_id AND c.seq = 1
     LEFT JOIN assent_rule_events v ON v.rule_id = s.rule_id AND v.seq = s.rule_version
     WHERE (s.rule_id, s.breakpoint_id) > (:after_rule, :after_breakpoint)"""
-# The tests of ix_assent_breakpoints_streak again. Whoever asked may not have seen a rejection of that very moment.
+# The tests of ix_assent_breakpoints_streak again. A release may have missed a rejection of that very moment. Releases
+# from before counts_as counted the approvals of every token.
 _APPROVALS = """
     SELECT decision FROM assent_breakpoints
     WHERE project_id = :project_id AND gate = :gate AND agent_id = :agent_id
+      AND (created_by_id = :created_by_id
+        OR EXISTS (SELECT 1 FROM assent_breakpoints me WHERE me.id = :id AND me.counts_as IS NULL))
       AND decision IS NOT NULL AND ended_by NOT LIKE 'rule:%'
       AND ended_by NOT LIKE 'person:%/%'
       AND ended_at <= :until AND (decision = 'approved' OR ended_at <= :since)
@@ -99,6 +102,8 @@ class RuleAudit:
             "project_id": raised.project,
             "gate": raised.gate,
             "agent_id": raised.agent_id,
+            "created_by_id": raised.created_by_id,
+            "id": raised.id,
             "until": raised.created_at + APART,
             "since": raised.created_at - APART,
             "limit": limit,

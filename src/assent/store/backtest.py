@@ -14,6 +14,7 @@ from assent.domain.breakpoint import Status
 from assent.domain.expressions import And, Expression, Or, Predicate
 from assent.domain.globs import Glob
 from assent.domain.patterns import Pattern
+from assent.domain.rulebook import RuleAction
 from assent.ports import Session
 from assent.store.breakpoints import to_json
 from assent.store.sql import Row, among
@@ -41,12 +42,12 @@ _WINDOW = f"""
     project_id = :project_id AND status IN ({", ".join(f"'{each}'" for each in Status)})
     AND created_at >= :since AND created_at < :until"""
 # What a content that asks for a person has in it; that it does is for the domain to say.
-_LOUD = ('"hardStop"', '"options"', '"form"')
+_LOUD = ('"hardStop"', '"options"', '"form"', '"arguments"', '"command"')
 _NAMES_ONE = {("tags", "contains"), ("expert", "contains"), ("expert", "="), ("expert", "in")}
 _IS_ONE = {("agentId", "="), ("agentId", "in")}
 _WHOLE = (
     "id", "created_at", "gate", "agent_id", "run_id", "title", "tags", "seats", "strategy", "risk", "priority",
-    "attempt", "payload", "purged_at",
+    "attempt", "payload", "purged_at", "agent_id_claimed",
 )  # fmt: skip
 SELECT_STEP = """
     SELECT created_at FROM assent_breakpoints
@@ -129,6 +130,7 @@ class Whole(msgspec.Struct, array_like=True):
     attempt: int | None
     payload: str
     purged_at: int | None
+    agent_id_claimed: int
     told: str
 
     @property
@@ -169,19 +171,24 @@ class Backtests:
     def __init__(self, session: Session) -> None:
         self._session = session
 
-    def sieve(self, pattern: Pattern, attributes: Collection[str], *, stops: bool) -> Sieve:
-        """Tell apart by these attributes, and leave out what the pattern cannot match."""
+    def sieve(self, pattern: Pattern, attributes: Collection[str], action: RuleAction) -> Sieve:
+        """Tell apart by these attributes, and leave out what the pattern cannot match.
+
+        A rule that stops is read loosely, and SQL cannot tell what it does not match.
+        """
         dialect = self._session.dialect
         builder = _Tests(_FIND[dialect])
-        tests = [builder.gate(pattern.glob)]
-        if pattern.expression is not None:
+        exact = action is RuleAction.AUTO
+        tests = [builder.gate(pattern.glob)] if exact else []
+        if exact and pattern.expression is not None:
             tests.append(builder.possible(pattern.expression))
-        index = "gate" if pattern.glob.literal else "status_created"
+        index = "gate" if exact and pattern.glob.literal else "status_created"
         # Left alone, SQLite walks whichever index is in the order of the groups, through all the years there are.
         hint = f" INDEXED BY ix_assent_breakpoints_{index}" if dialect == "sqlite" else ""
         columns = tuple(column for name, column in COLUMN_OF.items() if name in attributes)
+        columns += ("agent_id_claimed",) if "agentId" in attributes else ()
         written = "".join(f" AND {each}" for each in tests if each)
-        return Sieve(columns, f"assent_breakpoints{hint}", written, builder.params, stops)
+        return Sieve(columns, f"assent_breakpoints{hint}", written, builder.params, exact)
 
     def count(self, window: Window) -> int:
         statement = f"SELECT count(*) FROM assent_breakpoints WHERE {_WINDOW}"

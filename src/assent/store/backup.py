@@ -32,8 +32,11 @@ class Kind(Protocol):
         """Write everything, as of one moment, into the archive."""
         ...
 
-    def restore(self, archive: Archive, *, force: bool, progress: Progress) -> Path | None:
-        """Put everything back, or change nothing; return where what was there before has been put."""
+    def restore(self, archive: Archive, *, force: bool, progress: Progress, epoch: int | None = None) -> Path | None:
+        """Put everything back, or change nothing; return where what was there before has been put.
+
+        With `epoch`, the moment of the restore, what a backup must not revive is void from the first moment on.
+        """
         ...
 
 
@@ -65,7 +68,7 @@ def save(kind: Kind, target: Path, *, made_at: str, version: str, keys: bytes | 
 
 
 def restore(
-    kind: Kind, source: Path, *, expected: str, force: bool, progress: Progress
+    kind: Kind, source: Path, *, expected: str, force: bool, progress: Progress, epoch: int | None = None
 ) -> tuple[Manifest, Path | None]:
     """Put a backup back; every byte of it is checked before anything is touched."""
     progress("checking the archive", 0, 1)
@@ -77,7 +80,7 @@ def restore(
         if not migrations.known(found.schema):
             msg = f"This backup has schema version {found.schema}, which this Assent does not know. Use a newer one."
             raise Refused(msg)
-        return found, kind.restore(archive, force=force, progress=progress)
+        return found, kind.restore(archive, force=force, progress=progress, epoch=epoch)
 
 
 def keys_in(source: Path) -> str | None:

@@ -12,7 +12,9 @@ from psycopg import sql
 from assent.store import migrations
 from assent.store.archive import Archive, Manifest, Progress, Refused, Writer
 from assent.store.backup import SELECT_CHAINS, SELECT_KEY_IDS, require_same, verified_heads
+from assent.store.epochs import void
 from assent.store.postgres import alchemy_url
+from assent.store.sql import for_psycopg
 
 QUEUE = "dbos"
 # A large table takes as long as it takes, whatever the server or the role allows to others.
@@ -106,7 +108,7 @@ class PostgresBackup:
             manifest.heads = _heads(connection)
         return manifest
 
-    def restore(self, archive: Archive, *, force: bool, progress: Progress) -> Path | None:
+    def restore(self, archive: Archive, *, force: bool, progress: Progress, epoch: int | None = None) -> Path | None:
         if force:
             msg = "--force is for SQLite. Make a new, empty database and restore into that one."
             raise Refused(msg)
@@ -124,6 +126,9 @@ class PostgresBackup:
             _run(connection, archive.manifest.queue_rest)
             progress("verifying what was restored", 0, 1)
             _check(connection, archive.manifest, home)
+            if epoch is not None:
+                tables = frozenset(name for schema, name in _tables(connection, home) if schema == home)
+                void(tables, lambda statement: connection.execute(for_psycopg(statement), {"now": epoch}))
         return None
 
 

@@ -9,6 +9,8 @@ from pathlib import Path
 
 from assent.store.archive import Archive, Manifest, Progress, Refused, Writer
 from assent.store.backup import COUNT, SELECT_CHAINS, SELECT_KEY_IDS, require_same, sync_folder, verified_heads
+from assent.store.epochs import void
+from assent.store.server_lock import ServerLock
 from assent.store.sqlite import WriteLock, connect
 
 MEMBER = "assent.db"
@@ -59,7 +61,7 @@ class SqliteBackup:
                 with lock:  # the last one to close makes a checkpoint
                     source.close()
 
-    def restore(self, archive: Archive, *, force: bool, progress: Progress) -> Path | None:
+    def restore(self, archive: Archive, *, force: bool, progress: Progress, epoch: int | None = None) -> Path | None:
         self._refuse_full(force=force)
         self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         with tempfile.TemporaryDirectory(dir=self._path.parent, prefix=".assent-restore-") as folder:
@@ -75,7 +77,9 @@ class SqliteBackup:
             found = _described(copy, made_at=expected.created_at, version=expected.assent)
             for what in ("schema", "counts", "heads", "key_ids"):
                 require_same(what, getattr(expected, what), getattr(found, what))
-            with _locking(self._path) as lock, lock:
+            if epoch is not None:
+                _begin_epoch(copy, epoch)
+            with ServerLock(self._path.resolve().with_suffix(".server.lock")), _locking(self._path) as lock, lock:
                 aside = self._make_room(force=force)
                 copy.rename(self._path)
         sync_folder(self._path.parent)
@@ -134,8 +138,19 @@ def _described(path: Path, *, made_at: str, version: str) -> Manifest:
             raise _unsound("it cannot be read as data of Assent") from error
 
 
+def _begin_epoch(path: Path, now: int) -> None:
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        tables = frozenset(name for (name,) in connection.execute(SELECT_TABLES))
+        connection.execute("BEGIN")
+        void(tables, lambda statement: connection.execute(statement, {"now": now}))
+        connection.execute("COMMIT")
+
+
 def _unsound(how: str) -> Refused:
-    return Refused(f"The database is not sound: {how}. Nothing was written.")
+    return Refused(
+        f"The database file is damaged: {how}. Nothing was written. Restore an earlier backup with assent restore, or"
+        " recover what can still be read with sqlite3 and its .recover."
+    )
 
 
 def _holds_rows(path: Path) -> bool:
@@ -154,7 +169,7 @@ def _pages(progress: Progress) -> Callable[[int, int, int], None]:
 
 @contextlib.contextmanager
 def _locking(path: Path) -> Generator[WriteLock, None, None]:
-    lock = WriteLock(path.with_suffix(".lock"))
+    lock = WriteLock(path.resolve().with_suffix(".lock"))
     try:
         yield lock
     finally:

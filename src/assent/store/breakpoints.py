@@ -24,9 +24,9 @@ COLUMNS = (
     "id", "project_id", "status", "decision", "agent_id", "run_id", "title", "gate", "payload", "tags", "seats",
     "strategy", "risk", "priority", "on_timeout", "ttl_seconds", "callback_url", "digest", "created_at", "created_by",
     "created_by_id", "due_at", "auto_approval", "warnings", "updated_at", "ended_at", "ended_by", "result", "version",
-    "head", "comments", "votes",
+    "head", "comments", "votes", "agent_id_claimed",
 )  # fmt: skip
-INSERT = insert("assent_breakpoints", (*COLUMNS, "question", "attempt", "search"))
+INSERT = insert("assent_breakpoints", (*COLUMNS, "question", "attempt", "search", "counts_as"))
 INSERT_SEARCH = "INSERT INTO assent_search (rowid, search) VALUES (last_insert_rowid(), :search)"
 EVENT_COLUMNS = ("breakpoint_id", "seq", "type", "actor", "at", "metadata", "previous", "hash")
 INSERT_EVENT = insert("assent_events", EVENT_COLUMNS)
@@ -44,7 +44,7 @@ SELECT_COMMENTS = """
     WHERE breakpoint_id = :id ORDER BY created_at, id"""
 RESPONSE_COLUMNS = (
     "breakpoint_id", "person_id", "person", "approved", "at", "first_at", "via", "comment", "option", "answers",
-    "edits", "seat", "in_place_of", "override", "digest",
+    "edits", "seat", "in_place_of", "override", "digest", "after_reset_by",
 )  # fmt: skip
 UPSERT_RESPONSE = insert(
     "assent_responses",
@@ -56,7 +56,8 @@ RESEAT = """
     UPDATE assent_responses SET seat = :seat, in_place_of = :in_place_of
     WHERE breakpoint_id = :id AND person = :person"""
 SELECT_RESPONSES = """
-    SELECT person, approved, at, via, comment, option, answers, edits, seat, in_place_of, override, digest
+    SELECT person, approved, at, via, comment, option, answers, edits, seat, in_place_of, override, digest,
+           after_reset_by
     FROM assent_responses WHERE breakpoint_id = :id ORDER BY first_at, person_id"""
 SELECT_EVENTS = """
     SELECT breakpoint_id, seq, type, actor, at, metadata, previous, hash
@@ -68,6 +69,10 @@ SELECT_DUE = f"""
     SELECT {", ".join(OUTLINE_COLUMNS)} FROM assent_breakpoints
     WHERE status = 'waiting' AND due_at <= :now ORDER BY due_at LIMIT :limit"""
 SELECT_NEXT_DUE = "SELECT due_at FROM assent_breakpoints WHERE status = 'waiting' ORDER BY due_at LIMIT 1"
+SELECT_LEFT = """
+    SELECT b.id, b.project_id FROM assent_projects p
+    JOIN assent_breakpoints b ON b.project_id = p.id AND b.status = 'waiting'
+    WHERE p.removed_at IS NOT NULL AND b.due_at > :now ORDER BY b.id LIMIT :limit"""
 ENDING = {
     "id": "text", "expected": "bigint", "status": "text", "decision": "text", "updated_at": "bigint",
     "ended_at": "bigint", "ended_by": "text", "result": "text", "version": "bigint", "head": "text",
@@ -113,7 +118,7 @@ class NewRows:
     labels: list[dict[str, Any]]
 
     @classmethod
-    def of(cls, new: Breakpoint, events: Sequence[Event], *, search: str) -> "NewRows":
+    def of(cls, new: Breakpoint, events: Sequence[Event], *, search: str, counts_as: str | None = None) -> "NewRows":
         labels = [f"t:{tag}" for tag in new.tags] + [f"e:{name}" for seat in new.seats for name in seat.names]
         shared = {
             "project_id": new.project,
@@ -123,7 +128,7 @@ class NewRows:
             "agent_id": new.agent_id,
         }
         return cls(
-            row_of(new) | {"search": search},
+            row_of(new) | {"search": search, "counts_as": counts_as},
             [event_row(event) for event in events],
             [shared | {"label": label} for label in dict.fromkeys(labels)],
         )
@@ -234,6 +239,7 @@ class Breakpoints:
             "in_place_of": to_json(response.in_place_of),
             "override": int(response.override),
             "digest": response.digest,
+            "after_reset_by": response.after_reset_by,
         }
         self._session.write(UPSERT_RESPONSE, [row])
 
@@ -269,6 +275,12 @@ class Breakpoints:
         rows = self._session.all(SELECT_DUE + skip, {"now": now, "limit": limit})
         return sorted((_outline(row) for row in rows), key=attrgetter("id"))
 
+    def left_waiting(self, now: int, *, limit: int) -> list[tuple[str, str]]:
+        """Return id and project of what waits in removed projects; what somebody else holds is there next time."""
+        skip = " FOR UPDATE OF b SKIP LOCKED" if self._lock else ""
+        rows = self._session.all(SELECT_LEFT + skip, {"now": now, "limit": limit})
+        return [(row[0], row[1]) for row in rows]
+
     def end_due(self, endings: Sequence[tuple[Outline, Event]], *, now: int) -> list[Outline]:
         """Save many timeouts at once; return those that moved, which nobody else had ended or changed meanwhile."""
         session = self._session
@@ -294,7 +306,7 @@ class Breakpoints:
 
 
 def response_of(row: Sequence[Any]) -> Response:
-    person, approved, at, via, comment, option, answers, edits, seat, in_place_of, override, digest = row
+    person, approved, at, via, comment, option, answers, edits, seat, in_place_of, override, digest, reset_by = row
     return Response(
         person=person,
         approved=bool(approved),
@@ -308,6 +320,7 @@ def response_of(row: Sequence[Any]) -> Response:
         in_place_of=tuple(_decode(in_place_of)),
         override=bool(override),
         digest=digest,
+        after_reset_by=reset_by,
     )
 
 
@@ -388,6 +401,7 @@ def row_of(new: Breakpoint) -> dict[str, Any]:
         "head": new.head,
         "comments": new.comments,
         "votes": new.votes,
+        "agent_id_claimed": int(new.agent_id_claimed),
         "purged_at": None,
     }
 
@@ -420,4 +434,5 @@ def breakpoint_of(row: Sequence[Any]) -> Breakpoint:
     for name in ("tags", "warnings"):
         value[name] = tuple(_decode(value[name]))
     value["result"] = _decode(value["result"]) if value["result"] else None
+    value["agent_id_claimed"] = bool(value["agent_id_claimed"])
     return Breakpoint(**value)

@@ -8,6 +8,7 @@ import msgspec
 
 from assent.domain.errors import Conflict, NotFound
 from assent.ports import Session
+from assent.store.admin_log import AdminLog
 from assent.store.breakpoints import to_json
 from assent.store.sql import insert
 
@@ -25,6 +26,9 @@ UPDATE = """
     WHERE id = :id AND updated_at = :expected AND removed_at IS NULL"""
 REMOVE = "UPDATE assent_channels SET removed_at = :now, updated_at = :now WHERE id = :id AND removed_at IS NULL"
 # Two changes in the same microsecond must not look like one: whoever keeps a channel made compares this number.
+LISTENING = f"""
+    {SELECT} WHERE removed_at IS NULL AND enabled = 1
+        AND project_id NOT IN (SELECT id FROM assent_projects WHERE removed_at <= :since) ORDER BY project_id, name"""
 DISABLE = """
     UPDATE assent_channels
     SET enabled = 0, disabled_because = :because, updated_at = CASE WHEN :now > updated_at THEN :now
@@ -60,12 +64,14 @@ class StoredChannel:
 
 
 class Channels:
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, log: AdminLog) -> None:
         self._session = session
+        self._log = log
 
     def add(self, channel: StoredChannel) -> None:
-        if self._session.change(INSERT, _row(channel)) != 1:
-            raise _taken(channel.name)
+        with self._log.changes("channel", channel.id, project=channel.project):
+            if self._session.change(INSERT, _row(channel)) != 1:
+                raise _taken(channel.name)
 
     def save(self, channel: StoredChannel, *, now: int) -> StoredChannel:
         """Write what can be changed of a channel, if it is still the one that was read; return it as it is now."""
@@ -73,15 +79,17 @@ class Channels:
             raise _taken(channel.name)
         later = max(now, channel.updated_at + 1)
         row = _picked(channel, "id", "name", "settings", "enabled", "disabled_because")
-        if self._session.change(UPDATE, row | {"expected": channel.updated_at, "updated_at": later}) != 1:
-            msg = f"The channel {channel.name} was changed or removed by somebody else; read it again."
-            raise Conflict(msg)
+        with self._log.changes("channel", channel.id, project=channel.project):
+            if self._session.change(UPDATE, row | {"expected": channel.updated_at, "updated_at": later}) != 1:
+                msg = f"The channel {channel.name} was changed or removed by somebody else; read it again."
+                raise Conflict(msg)
         return self.get(channel.id)
 
     def remove(self, channel_id: str, *, now: int) -> None:
         """It stays for its deliveries, but nothing is sent there any more."""
-        if self._session.change(REMOVE, {"id": channel_id, "now": now}) != 1:
-            raise _missing(channel_id)
+        with self._log.changes("channel", channel_id, project=self.get(channel_id).project):
+            if self._session.change(REMOVE, {"id": channel_id, "now": now}) != 1:
+                raise _missing(channel_id)
 
     def find(self, channel_id: str) -> StoredChannel | None:
         """Return a channel, also one that was removed."""
@@ -104,9 +112,13 @@ class Channels:
         return bool(self._session.all("SELECT 1 FROM assent_channels WHERE removed_at IS NULL LIMIT 1", {}))
 
     def every(self) -> list[StoredChannel]:
-        """Return what stands, in all projects: listeners want them."""
+        """Return what stands, in all projects."""
         rows = self._session.all(f"{SELECT} WHERE removed_at IS NULL ORDER BY project_id, name", {})
         return [_channel(row) for row in rows]
+
+    def listening(self, *, since: int) -> list[StoredChannel]:
+        """Return the channels that may listen: enabled, and not of a project that was removed before a moment."""
+        return [_channel(row) for row in self._session.all(LISTENING, {"since": since})]
 
     def in_project(self, project: str) -> list[StoredChannel]:
         statement = f"{SELECT} WHERE project_id = :project_id AND removed_at IS NULL ORDER BY name"
@@ -120,7 +132,11 @@ class Channels:
     def disable(self, channel_id: str, *, because: str, now: int) -> bool:
         """Send nothing there any more, and say why; False if it was so already."""
         params = {"id": channel_id, "because": because[:LONGEST_ERROR], "now": now}
-        return self._session.change(DISABLE, params) == 1
+        found = self.find(channel_id)
+        if found is None:
+            return False
+        with self._log.changes("channel", channel_id, project=found.project, act="channel-disabled"):
+            return self._session.change(DISABLE, params) == 1
 
     def note_ok(self, channel_id: str, now: int) -> None:
         self._session.write(NOTE_OK, [{"id": channel_id, "now": now}])

@@ -2,25 +2,29 @@
 
 import base64
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
+from assent.domain.admin_log import INSTALLATION
 from assent.domain.checkpoints import entry
 from assent.domain.merkle import Subtree, leaf
 from assent.domain.receipts import spelt
 from assent.ports import Session
+from assent.store.admin_log import AdminLog
 from assent.store.sql import Row, given, insert
 
 _LOCK = 7_373_012
 # Events of one breakpoint or rule are committed in their order, and are taken so: the key has them in it.
 _UNSIGNED = """
-    SELECT u.subject_id, u.seq, coalesce(e.hash, r.hash)
+    SELECT u.subject_id, u.seq, coalesce(e.hash, r.hash, a.hash)
     FROM assent_unsigned_events u
     LEFT JOIN assent_events e ON e.breakpoint_id = u.subject_id AND e.seq = u.seq
     LEFT JOIN assent_rule_events r ON r.rule_id = u.subject_id AND r.seq = u.seq
-    WHERE coalesce(e.hash, r.hash) IS NOT NULL
+    LEFT JOIN assent_admin_events a ON a.chain_id = u.subject_id AND a.seq = u.seq
+    WHERE coalesce(e.hash, r.hash, a.hash) IS NOT NULL
       AND NOT EXISTS (SELECT 1 FROM assent_leaves l WHERE l.subject_id = u.subject_id AND l.seq = u.seq)
     ORDER BY u.subject_id, u.seq LIMIT :limit"""
 # Many rows in one statement: a statement for each is what takes PostgreSQL long.
@@ -50,12 +54,13 @@ _ANCHORED = """
     WHERE place = :place AND number < :number"""
 _NOT_ANCHORED = """
     UPDATE assent_anchors SET attempts = :attempts, next_at = :next_at, error = :error, at = :at WHERE place = :place"""
-# Leaves beside the events they stand for, and the two kinds of events that stand nowhere.
+# Leaves beside the events they stand for, and events that stand nowhere.
 LOGGED = """
-    SELECT l.position, l.subject_id, l.seq, l.hash, coalesce(e.hash, r.hash)
+    SELECT l.position, l.subject_id, l.seq, l.hash, coalesce(e.hash, r.hash, a.hash)
     FROM assent_leaves l
     LEFT JOIN assent_events e ON e.breakpoint_id = l.subject_id AND e.seq = l.seq
     LEFT JOIN assent_rule_events r ON r.rule_id = l.subject_id AND r.seq = l.seq
+    LEFT JOIN assent_admin_events a ON a.chain_id = l.subject_id AND a.seq = l.seq
     WHERE l.position >= :first ORDER BY l.position LIMIT :limit"""
 _NOWHERE = """
     SELECT c.{subject}, c.seq FROM {table} c
@@ -64,7 +69,8 @@ _NOWHERE = """
 _GONE = """
     SELECT u.subject_id, u.seq FROM assent_unsigned_events u
     WHERE NOT EXISTS (SELECT 1 FROM assent_events e WHERE e.breakpoint_id = u.subject_id AND e.seq = u.seq)
-      AND NOT EXISTS (SELECT 1 FROM assent_rule_events r WHERE r.rule_id = u.subject_id AND r.seq = u.seq)"""
+      AND NOT EXISTS (SELECT 1 FROM assent_rule_events r WHERE r.rule_id = u.subject_id AND r.seq = u.seq)
+      AND NOT EXISTS (SELECT 1 FROM assent_admin_events a WHERE a.chain_id = u.subject_id AND a.seq = u.seq)"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +121,9 @@ class Anchored:
 
 
 class Checkpoints:
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, log: AdminLog) -> None:
         self._session = session
+        self._log = log
 
     def alone(self) -> bool:
         """Tell whether this transaction is the only one that extends the log; on SQLite there is one writer anyway."""
@@ -191,10 +198,16 @@ class Checkpoints:
             "created_by": new.created_by,
             "retired_at": new.retired_at,
         }
-        self._session.write(_INSERT_KEY, [row])
+        with self._log.changes("checkpoint-key", new.key_id, project=INSTALLATION):
+            self._session.write(_INSERT_KEY, [row])
 
     def retire_key(self, *, now: int) -> None:
-        self._session.write(_RETIRE_KEY, [{"now": now}])
+        with ExitStack() as recorded:
+            for key in self.every_key():
+                recorded.enter_context(
+                    self._log.changes("checkpoint-key", key.key_id, project=INSTALLATION, act="checkpoint-key-retired")
+                )
+            self._session.write(_RETIRE_KEY, [{"now": now}])
 
     def every_key(self) -> list[CheckpointKey]:
         """Return every key, newest first."""
@@ -223,7 +236,11 @@ class Checkpoints:
 
     def nowhere(self) -> list[tuple[str, int]]:
         """Return events that are neither in the log nor waiting to be."""
-        tables = {"assent_events": "breakpoint_id", "assent_rule_events": "rule_id"}
+        tables = {
+            "assent_events": "breakpoint_id",
+            "assent_rule_events": "rule_id",
+            "assent_admin_events": "chain_id",
+        }
         return [
             (row[0], row[1])
             for table, subject in tables.items()

@@ -73,21 +73,34 @@ SELECT_TO_REMIND = """
           AND later.recipient = told.recipient AND later.state = 'pending' AND later.digested = 0
           AND later.attempts = 0 AND later.next_at > :now)"""
 HOLD_BACK = f"""
-    UPDATE assent_deliveries SET digested = 1, next_at = :next_at, updated_at = :now
+    UPDATE assent_deliveries SET digested = :digested, next_at = :next_at, updated_at = :now + 1
     WHERE id = :id AND attempts = :attempts AND {_OPEN}"""
+# One that was held back for a digest and is sent by itself after all.
+RELEASE = """
+    UPDATE assent_deliveries
+    SET digested = 0, state = 'pending', attempts = attempts - 1, next_at = :now, updated_at = :now + 1
+    WHERE id = :id AND digested = 1 AND state = 'sending' AND attempts = :attempts"""
+SELECT_IN_DIGEST = """
+    SELECT 1 FROM assent_deliveries
+    WHERE breakpoint_id = :breakpoint_id AND channel = :channel AND recipient = :recipient
+      AND digested = 1 AND state = 'sending' LIMIT 1"""
+SELECT_ITEMS = """
+    SELECT breakpoint_id, min(id) FROM assent_deliveries
+    WHERE channel = :channel AND recipient = :recipient AND digested = 1 AND trace = :trace AND purpose <> 'close'
+    GROUP BY breakpoint_id ORDER BY min(id) LIMIT :limit"""
 # Of an attempt whose worker died nobody knows; tried again by hand, it counts as one that failed.
 FORGET_DEATHS = """
     UPDATE assent_attempts SET error = 'Its worker died.', milliseconds = 0
     WHERE delivery_id = :id AND milliseconds IS NULL"""
-# What was told of it on its own; what stood in a digest has nothing to be closed.
+# Alone or in a digest: both are closed. What was held back and not sent is superseded before.
 SELECT_TOLD = """
     SELECT DISTINCT channel, recipient FROM assent_deliveries
     WHERE breakpoint_id = :breakpoint_id AND channel <> 'callback' AND purpose IN ('ask', 'remind', 'escalate')
-      AND state NOT IN ('dead', 'superseded') AND digested = 0"""
+      AND state NOT IN ('dead', 'superseded')"""
 SELECT_THREAD = """
     SELECT trace FROM assent_deliveries
     WHERE breakpoint_id = :breakpoint_id AND channel = :channel AND recipient = :recipient
-      AND trace IS NOT NULL AND digested = 0 ORDER BY seq LIMIT 1"""
+      AND trace IS NOT NULL ORDER BY digested, seq LIMIT 1"""
 SELECT_TICKET = """
     SELECT 1 FROM assent_deliveries d JOIN assent_channels c ON c.id = d.channel
     WHERE d.breakpoint_id = :breakpoint_id AND c.type = 'jira' AND d.trace IS NOT NULL LIMIT 1"""
@@ -226,9 +239,26 @@ class Deliveries:
         return [(row[0], row[1]) for row in rows]
 
     def hold_back(self, held: Delivery, *, now: int) -> None:
-        """Have it told together with others."""
-        row = {"id": held.id, "attempts": held.attempts, "next_at": held.next_at, "now": now}
-        self._session.write(HOLD_BACK, [row])
+        """Send it later: together with others, or by itself."""
+        row = {"id": held.id, "attempts": held.attempts, "digested": held.digested}
+        self._session.write(HOLD_BACK, [row | {"next_at": held.next_at, "now": now}])
+        if not held.digested:
+            self.enqueue(held, delay=max(0, held.next_at - now) / SECOND, why=f":paced:{held.next_at}")
+
+    def release(self, held: Delivery, *, now: int) -> None:
+        """Send one that was taken for a digest by itself, now."""
+        row = {"id": held.id, "attempts": held.attempts, "now": now}
+        if self._session.change(RELEASE, row) == 1:
+            self.enqueue(held, delay=0, why=f":alone:{now}")
+
+    def in_digest(self, line: Mapping[str, str]) -> bool:
+        """Whether a digest that holds a message of this line is being sent at this moment."""
+        return bool(self._session.all(SELECT_IN_DIGEST, line))
+
+    def items(self, told: Delivery, trace: str, *, limit: int) -> dict[str, str]:
+        """Return the breakpoints of the digest with this trace, each with the id of its delivery."""
+        params = {"channel": told.channel, "recipient": told.recipient, "trace": trace, "limit": limit}
+        return {row[0]: row[1] for row in self._session.all(SELECT_ITEMS, params)}
 
     def answered(self, delivery_id: str, *, now: int) -> bool:
         """Somebody answered this very message."""

@@ -1,4 +1,4 @@
-"""Every event of a project in the order of time: for reading it, and for taking it along."""
+"""Every event of a project in the order of time, those of breakpoints and administrative ones."""
 
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from assent.domain.access import Kind
+from assent.domain.admin_log import INSTALLATION, is_admin_chain
 from assent.domain.errors import InvalidRequest
 from assent.ports import Session
 from assent.store.sql import among
@@ -14,9 +15,17 @@ _SELECT = """
     SELECT e.at, e.breakpoint_id, e.seq, e.type, e.actor, e.metadata, e.previous, e.hash, b.gate, b.agent_id, b.title
     FROM assent_events e JOIN assent_breakpoints b ON b.id = e.breakpoint_id
     WHERE b.project_id = :project"""
+_ADMIN = """
+    SELECT e.at, e.chain_id, e.seq, e.type, e.actor, e.metadata, e.previous, e.hash, '', '', NULL
+    FROM assent_admin_events e WHERE e.project_id IN (:project, :installation)"""
+_ADMIN_OLDER = " AND (e.at, e.chain_id, e.seq) < (:at, :breakpoint_id, :seq)"
+_ADMIN_ORDER = " ORDER BY e.at DESC, e.chain_id DESC, e.seq DESC LIMIT :limit"
 _OLDER = " AND (e.at, e.breakpoint_id, e.seq) < (:at, :breakpoint_id, :seq)"
 _ORDER = " ORDER BY e.at DESC, e.breakpoint_id DESC, e.seq DESC LIMIT :limit"
 _WHERES = {"type": "e.type = :type", "gate": "b.gate = :gate", "since": "e.at >= :since", "until": "e.at < :until"}
+
+
+BREAKPOINT, ADMIN = "breakpoint", "admin"
 
 
 class Place(NamedTuple):
@@ -29,7 +38,7 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Logged:
-    """An event, and what it is about."""
+    """An event, and what it is about: a breakpoint, or for an administrative event its chain."""
 
     at: int
     breakpoint_id: str
@@ -44,6 +53,10 @@ class Logged:
     title: str | None
 
     @property
+    def admin(self) -> bool:
+        return is_admin_chain(self.breakpoint_id)
+
+    @property
     def place(self) -> Place:
         return Place(self.at, self.breakpoint_id, self.seq)
 
@@ -51,6 +64,10 @@ class Logged:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogQuery:
     project: str
+    everywhere: bool = False
+    """Whether acts of the whole installation are shown too."""
+    kind: str | None = None
+    """`breakpoint` or `admin`; both if None."""
     actor: str | None = None
     type: str | None = None
     gate: str | None = None
@@ -64,8 +81,18 @@ class EventLog:
 
     def page(self, query: LogQuery, *, before: Place | None, limit: int) -> list[Logged]:
         """Newest first."""
-        params: dict[str, Any] = {"project": query.project, "limit": limit}
-        statement = _SELECT
+        found: list[Logged] = []
+        if query.kind != ADMIN:
+            found += self._page(_SELECT, (_OLDER, _ORDER), query, before, limit)
+        if query.kind != BREAKPOINT and query.gate is None:
+            found += self._page(_ADMIN, (_ADMIN_OLDER, _ADMIN_ORDER), query, before, limit)
+        return sorted(found, key=lambda each: each.place, reverse=True)[:limit]
+
+    def _page(
+        self, statement: str, paging: tuple[str, str], query: LogQuery, before: Place | None, limit: int
+    ) -> list[Logged]:
+        installation = INSTALLATION if query.everywhere else query.project
+        params: dict[str, Any] = {"project": query.project, "installation": installation, "limit": limit}
         for name, where in _WHERES.items():
             value = getattr(query, name)
             if value is not None:
@@ -76,9 +103,9 @@ class EventLog:
             statement += f" AND {test}"
             params |= given
         if before is not None:
-            statement += _OLDER
+            statement += paging[0]
             params |= before._asdict()
-        return [Logged(*row) for row in self._session.all(statement + _ORDER, params)]
+        return [Logged(*row) for row in self._session.all(statement + paging[1], params)]
 
 
 def _actors(text: str) -> list[str]:

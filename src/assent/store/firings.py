@@ -74,6 +74,12 @@ SINCE = """
     SELECT count(*) FROM assent_firings
     WHERE trigger_id = :trigger_id AND created_at > :since AND id > :from_id
         AND (because IS NULL OR because NOT IN ('merged', 'once'))"""
+# Newest first: the runs that a trigger has started, with what tells whether the next event came out of one of them.
+STARTED = """
+    SELECT e.source_id, e.type, e.subject, e.view, e.received_at, r.created_at, r.ended_at
+    FROM assent_firings f JOIN assent_trigger_events e ON e.id = f.event_id JOIN assent_runs r ON r.id = f.run_id
+    WHERE f.trigger_id = :trigger_id AND f.state = 'started' AND f.created_at > :since AND e.replay_of IS NULL
+    ORDER BY f.id DESC LIMIT :limit"""
 REVIVE = """
     UPDATE assent_firings
     SET state = 'held', because = 'retry', attempts = 0, error = NULL, next_at = :now, updated_at = :now
@@ -119,6 +125,25 @@ class Firing:
     error: str | None = None
     created_at: int
     updated_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """A run that a trigger has started, and the event that it started for."""
+
+    source_id: str
+    type: str
+    subject: str | None
+    paths: frozenset[str]
+    received_at: int
+    run_at: int
+    ended_at: int | None
+
+
+def _started(row: Sequence[Any]) -> Started:
+    source_id, kind, subject, view, received_at, run_at, ended_at = row
+    paths = frozenset(msgspec.json.decode(view).get("paths", ()))
+    return Started(source_id, kind, subject, paths, received_at, run_at, ended_at)
 
 
 class Firings:
@@ -201,6 +226,11 @@ class Firings:
         """Count how often it has fired since; ids sort by time, so that only the newest are looked at."""
         params = {"trigger_id": trigger_id, "since": since, "from_id": from_id}
         return int(self._session.all(SINCE, params)[0][0])
+
+    def started(self, trigger_id: str, *, since: int, limit: int) -> list[Started]:
+        """Return what it has started since, the newest first."""
+        params = {"trigger_id": trigger_id, "since": since, "limit": limit}
+        return [_started(row) for row in self._session.all(STARTED, params)]
 
     def revive(self, firing_id: str, *, now: int) -> bool:
         """Try a dead one again; False if it is not dead."""

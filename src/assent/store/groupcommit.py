@@ -146,12 +146,14 @@ class GroupCommit:
 
     def _together(self, connection: Connection, jobs: list[Job[Any]]) -> None:
         tx = connection.begin()
+        tx.admin_log.forget()
         for job in jobs:
             job.result, job.error, job.hints, job.news = None, None, (), False
             tx.session.dirty = False
             tx.session.news = False
             tx.session.recorded = 0
             tx.hints = []
+            tx.by = None
             try:
                 job.result = job.context.run(job.use_case, tx)
                 job.hints = tuple(tx.hints)

@@ -1,4 +1,4 @@
-"""Answers that can still be taken back; each leaves by one guarded DELETE, so that it is given or taken back, once."""
+"""Answers in their undo window; one guarded DELETE removes each, so that it takes effect or is undone exactly once."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from assent.domain.holding import HeldAnswer
+from assent.domain.holding import HeldAnswer, PendingAnswer
 from assent.domain.terms import Answer
 from assent.ports import Session
 from assent.store.sql import among, insert
@@ -36,6 +36,15 @@ SELECT_DUE = """
     WHERE h.due_at <= :now AND (h.due_at, h.breakpoint_id, h.person_id) > (:due_at, :breakpoint_id, :person_id)
     ORDER BY h.due_at, h.breakpoint_id, h.person_id LIMIT 1"""
 SELECT_NEXT_DUE = "SELECT due_at FROM assent_held_answers ORDER BY due_at LIMIT 1"
+SELECT_ON = f"""
+    SELECT {", ".join(COLUMNS)} FROM assent_held_answers
+    WHERE breakpoint_id = :breakpoint_id ORDER BY created_at, person_id"""
+SELECT_PENDING = """
+    SELECT h.breakpoint_id, p.name, h.answer, h.due_at
+    FROM assent_held_answers h JOIN assent_breakpoints b ON b.id = h.breakpoint_id
+    JOIN assent_people p ON p.id = h.person_id
+    WHERE h.person_id <> :without AND b.status = 'waiting' AND {these} ORDER BY h.created_at, h.person_id"""
+SELECT_AMONG = "SELECT DISTINCT breakpoint_id FROM assent_held_answers WHERE {these}"
 SELECT_HELD = """
     SELECT h.breakpoint_id, h.answer, h.batch, h.due_at
     FROM assent_held_answers h JOIN assent_breakpoints b ON b.id = h.breakpoint_id
@@ -44,7 +53,7 @@ SELECT_HELD = """
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What a page says of an answer of its reader that can still be taken back."""
+    """What a page shows its reader of their own answer in its undo window."""
 
     breakpoint_id: str
     approved: bool
@@ -54,7 +63,7 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """Where one stands in the order in which they come due."""
+    """The position of an answer in the order in which they come due."""
 
     due_at: int = -1
     breakpoint_id: str = ""
@@ -108,6 +117,25 @@ class HeldAnswers:
         rows = self._session.all(SELECT_HELD.format(these=these), params | {"person_id": person_id})
         return {row[0]: Held(row[0], msgspec.json.decode(row[1])["approved"], row[2], row[3]) for row in rows}
 
+    def on(self, breakpoint_id: str) -> list[HeldAnswer]:
+        """Return the pending answers to one breakpoint, oldest first; an unreadable row is left to `take_due`."""
+        rows = self._session.all(SELECT_ON, {"breakpoint_id": breakpoint_id})
+        return [found for row in rows if (found := _readable(row)) is not None]
+
+    def among(self, breakpoint_ids: Sequence[str]) -> frozenset[str]:
+        """Return which of these breakpoints have pending answers."""
+        these, params = among("breakpoint_id", breakpoint_ids, self._session.dialect)
+        return frozenset(row[0] for row in self._session.all(SELECT_AMONG.format(these=these), params))
+
+    def pending(self, breakpoint_ids: Sequence[str], *, without: str = "") -> dict[str, tuple[PendingAnswer, ...]]:
+        """Return who is answering these breakpoints, apart from one person."""
+        these, params = among("h.breakpoint_id", breakpoint_ids, self._session.dialect)
+        found: dict[str, tuple[PendingAnswer, ...]] = {}
+        for row in self._session.all(SELECT_PENDING.format(these=these), params | {"without": without}):
+            pending = PendingAnswer(row[1], _approved(row[2]), row[3])
+            found[row[0]] = (*found.get(row[0], ()), pending)
+        return found
+
     def of_batch(self, batch: str, *, person_id: str, project: str) -> list[Held]:
         params = {"batch": batch, "person_id": person_id, "project_id": project}
         these = "h.batch = :batch AND h.project_id = :project_id"
@@ -118,6 +146,20 @@ class HeldAnswers:
         rows = self._session.all(statement, params)
         self._session.dirty = self._session.dirty or bool(rows)
         return [_held_answer(row) for row in rows]
+
+
+def _approved(answer: str) -> bool:
+    try:
+        return bool(msgspec.json.decode(answer)["approved"])
+    except (msgspec.DecodeError, KeyError, TypeError):
+        return False
+
+
+def _readable(row: Sequence[Any]) -> HeldAnswer | None:
+    try:
+        return _held_answer(row)
+    except (msgspec.DecodeError, TypeError):
+        return None
 
 
 def _held_answer(row: Sequence[Any]) -> HeldAnswer:

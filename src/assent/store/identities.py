@@ -1,7 +1,9 @@
 """Who people are at an identity provider."""
 
+from assent.domain.admin_log import INSTALLATION
 from assent.domain.errors import Conflict, NotFound
 from assent.ports import Session
+from assent.store.admin_log import AdminLog
 from assent.store.sql import insert
 
 INSERT = insert(
@@ -17,15 +19,17 @@ DELETE = "DELETE FROM assent_identities WHERE issuer = :issuer AND subject = :su
 
 
 class Identities:
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, log: AdminLog) -> None:
         self._session = session
+        self._log = log
 
     def add(self, issuer: str, subject: str, *, person_id: str, by: str, now: int) -> None:
         """Link a subject to a person; whoever was linked first stays linked."""
         row = {"issuer": issuer, "subject": subject, "person_id": person_id, "linked_at": now, "linked_by": by}
-        if self._session.change(INSERT, row) != 1:
-            msg = "This subject is linked to somebody already."
-            raise Conflict(msg)
+        with self._log.changes("identity", f"{issuer} {subject}", project=INSTALLATION, act="identity-linked"):
+            if self._session.change(INSERT, row) != 1:
+                msg = "This subject is linked to somebody already."
+                raise Conflict(msg)
 
     def find(self, issuer: str, subject: str) -> str | None:
         rows = self._session.all(SELECT, {"issuer": issuer, "subject": subject})
@@ -36,6 +40,7 @@ class Identities:
         return [(row[0], row[1], row[2], row[3]) for row in self._session.all(SELECT_OF, {"person_id": person_id})]
 
     def remove(self, issuer: str, subject: str, *, person_id: str) -> None:
-        if self._session.change(DELETE, {"issuer": issuer, "subject": subject, "person_id": person_id}) != 1:
-            msg = "This person is not linked to such a subject."
-            raise NotFound(msg)
+        with self._log.changes("identity", f"{issuer} {subject}", project=INSTALLATION, act="identity-unlinked"):
+            if self._session.change(DELETE, {"issuer": issuer, "subject": subject, "person_id": person_id}) != 1:
+                msg = "This person is not linked to such a subject."
+                raise NotFound(msg)

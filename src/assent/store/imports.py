@@ -3,8 +3,10 @@
 from collections.abc import Callable, Mapping, Sequence
 
 from assent.domain.access import Actor, Kind
+from assent.domain.admin_log import INSTALLATION
 from assent.domain.importing import Retold, name_of
 from assent.ports import Session
+from assent.store.admin_log import AdminLog
 from assent.store.breakpoints import (
     INSERT,
     INSERT_EVENT,
@@ -26,8 +28,9 @@ UPDATE_SINCE = "UPDATE assent_people SET created_at = :at WHERE id = :id AND cre
 
 
 class Imports:
-    def __init__(self, session: Session, breakpoints: Breakpoints, new_id: Callable[[str], str]) -> None:
+    def __init__(self, session: Session, breakpoints: Breakpoints, new_id: Callable[[str], str], log: AdminLog) -> None:
         self._session = session
+        self._log = log
         self._breakpoints = breakpoints
         self._new_id = new_id
 
@@ -37,7 +40,8 @@ class Imports:
         return frozenset(row[0] for row in self._session.all(f"SELECT id FROM assent_breakpoints WHERE {test}", params))
 
     def since(self, person_id: str, at: int) -> None:
-        self._session.change(UPDATE_SINCE, {"id": person_id, "at": at})
+        with self._log.changes("person", person_id, project=INSTALLATION):
+            self._session.change(UPDATE_SINCE, {"id": person_id, "at": at})
 
     def add(self, retold: Retold, *, search: str, people: Mapping[str, str]) -> None:
         """Write it as it was raised, then what was said, then its end: an answer to what has ended is refused."""

@@ -1,13 +1,14 @@
 """Who people are on a channel, and the offers to say so."""
 
-from collections.abc import Sequence
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 from assent.domain.errors import Conflict, NotFound
 from assent.ports import Session
+from assent.store.admin_log import AdminLog
 from assent.store.people import COLUMNS as PERSON_COLUMNS
-from assent.store.people import Person
+from assent.store.people import Person, person_of
 from assent.store.sql import insert
 
 INSERT = insert(
@@ -52,13 +53,14 @@ class Offer:
 
 
 class Links:
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, log: AdminLog) -> None:
         self._session = session
+        self._log = log
 
     def person_of(self, channel_id: str, identity: str) -> Person | None:
         """Return who this is with us; nobody if they are not linked, or their account is closed."""
         rows = self._session.all(SELECT_PERSON, {"channel_id": channel_id, "identity": identity})
-        return _person(rows[0]) if rows else None
+        return person_of(rows[0]) if rows else None
 
     def identity_of(self, channel_id: str, person_id: str) -> str | None:
         """Return how the channel knows a person; of several, the one that was linked last."""
@@ -74,17 +76,26 @@ class Links:
             "linked_by": by,
             "linked_at": now,
         }
-        if self._session.change(INSERT, row) == 1:
-            return
+        with self._recorded(channel_id, identity, "linked"):
+            if self._session.change(INSERT, row) == 1:
+                return
         linked = self._session.all(SELECT_PERSON.replace(" AND p.active = 1", ""), row)
         if not linked or linked[0][0] != person_id:
             msg = f"{identity} is linked to somebody else; remove that link first."
             raise Conflict(msg)
 
     def unlink(self, channel_id: str, identity: str) -> None:
-        if self._session.change(DELETE, {"channel_id": channel_id, "identity": identity}) != 1:
-            msg = f"{identity} is not linked to anybody on this channel."
-            raise NotFound(msg)
+        with self._recorded(channel_id, identity, "unlinked"):
+            if self._session.change(DELETE, {"channel_id": channel_id, "identity": identity}) != 1:
+                msg = f"{identity} is not linked to anybody on this channel."
+                raise NotFound(msg)
+
+    @contextmanager
+    def _recorded(self, channel_id: str, identity: str, verb: str) -> Generator[None, None, None]:
+        rows = self._session.all("SELECT project_id FROM assent_channels WHERE id = :id", {"id": channel_id})
+        project = rows[0][0] if rows else ""
+        with self._log.changes("link", f"{channel_id} {identity}", project=project, act=f"account-{verb}"):
+            yield
 
     def of_person(self, person_id: str) -> list[Link]:
         rows = self._session.all(
@@ -121,7 +132,3 @@ class Links:
 
     def forget_offers(self, before: int) -> int:
         return self._session.change("DELETE FROM assent_link_offers WHERE expires_at < :before", {"before": before})
-
-
-def _person(row: Sequence[Any]) -> Person:
-    return Person(row[0], row[1], row[2], row[3], row[4], bool(row[5]), row[6])

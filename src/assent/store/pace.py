@@ -32,6 +32,14 @@ class Pace:
         recent = tuple(each for each in self.times if each > now - window)
         return replace(self, times=(*recent, now)) if len(recent) < most else None
 
+    def free_at(self, *, window: int, most: int) -> int:
+        """Return when the window has room for one more message, those that are reserved for later included."""
+        return sorted(self.times)[-most] + window if len(self.times) >= most else 0
+
+    def reserved(self, at: int) -> "Pace":
+        """Return it with a place in the window for a message that is sent at this later time."""
+        return replace(self, times=(*self.times, at))
+
 
 class Paces:
     def __init__(self, session: Session) -> None:

@@ -9,28 +9,35 @@ from assent.domain.access import Role, roles
 from assent.domain.errors import Conflict, NotFound
 from assent.domain.routing import OWNER, Directory
 from assent.ports import Session
+from assent.store.admin_log import AdminLog
 from assent.store.sql import insert
 
 EVERYWHERE = "*"
 """The project of a role that holds in all of them."""
 
-COLUMNS = ("id", "name", "display_name", "email", "password_hash", "active", "created_at")
+COLUMNS = (
+    "id", "name", "display_name", "email", "password_hash", "active", "created_at", "home_project", "reset_by",
+    "reset_at", "reset_way",
+)  # fmt: skip
 SELECT = f"SELECT {', '.join(COLUMNS)} FROM assent_people"
 INSERT = insert("assent_people", COLUMNS, suffix="ON CONFLICT (name) DO NOTHING")
 UPDATE = """
     UPDATE assent_people
-    SET display_name = :display_name, email = :email, password_hash = :password_hash, active = :active
+    SET display_name = :display_name, email = :email, password_hash = :password_hash, active = :active,
+        home_project = :home_project, reset_by = :reset_by, reset_at = :reset_at, reset_way = :reset_way
     WHERE id = :id"""
 INSERT_GRANT = insert("assent_grants", ("person_id", "project_id", "role"), suffix="ON CONFLICT DO NOTHING")
 DELETE_GRANTS = "DELETE FROM assent_grants WHERE person_id = :person_id AND project_id = :project_id"
 SELECT_GRANTS = "SELECT project_id, role FROM assent_grants WHERE person_id = :person_id ORDER BY project_id, role"
-# A revoked or expired token carries no role, also when it was valid as the request came in.
+# A revoked or expired token carries no role, also when it was valid as the request came in. Nobody has a role that
+# decides or claims anything in a removed project.
 SELECT_LIVE_ROLES = """
-    SELECT DISTINCT g.role FROM assent_grants g JOIN assent_people p ON p.id = g.person_id
+    SELECT DISTINCT g.role, p.reset_by FROM assent_grants g JOIN assent_people p ON p.id = g.person_id
     WHERE p.id = :person_id AND p.active = 1 AND g.project_id IN (:project_id, '*')
       AND NOT EXISTS (
         SELECT 1 FROM assent_tokens t
-        WHERE t.id = :token_id AND (t.revoked_at IS NOT NULL OR t.expires_at <= :now))"""
+        WHERE t.id = :token_id AND (t.revoked_at IS NOT NULL OR t.expires_at <= :now))
+      AND NOT EXISTS (SELECT 1 FROM assent_projects o WHERE o.id = :project_id AND o.removed_at IS NOT NULL)"""
 _REVIEWER = """
     SELECT 1 FROM assent_grants g
     WHERE g.person_id = p.id AND g.role = 'reviewer' AND g.project_id IN (:project_id, '*')"""
@@ -39,6 +46,10 @@ SELECT_GROUP_REVIEWERS = f"""
     SELECT p.name FROM assent_group_members m JOIN assent_people p ON p.id = m.person_id
     WHERE m.project_id = :project_id AND m.group_name = :name AND p.active = 1 AND EXISTS ({_REVIEWER})"""
 SELECT_GROUP = "SELECT name FROM assent_groups WHERE project_id = :project_id AND name = :name"
+INSERT_GROUP = insert("assent_groups", ("project_id", "name", "created_at"), suffix="ON CONFLICT DO NOTHING")
+DELETE_GROUP = "DELETE FROM assent_groups WHERE project_id = :project_id AND name = :name"
+DELETE_MEMBERS = "DELETE FROM assent_group_members WHERE project_id = :project_id AND group_name = :name"
+INSERT_MEMBER = insert("assent_group_members", ("project_id", "group_name", "person_id"))
 SELECT_OWNER = f"""
     SELECT p.name FROM assent_projects o JOIN assent_people p ON p.id = o.owner_id
     WHERE o.id = :project_id AND p.active = 1 AND EXISTS ({_REVIEWER})"""
@@ -55,25 +66,34 @@ class Person:
     password_hash: str | None
     active: bool
     created_at: int
+    home: str = EVERYWHERE
+    """The project whose admins manage the account."""
+    reset_by: str | None = None
+    """The admins who set up or reset the access, by name (`ann, bob`), until that is confirmed."""
+    reset_at: int | None = None
+    reset_way: str | None = None
 
 
 class People:
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, log: AdminLog) -> None:
         self._session = session
+        self._log = log
 
     def add(self, person: Person) -> None:
-        if self._session.change(INSERT, _row(person)) != 1:
-            msg = f"Somebody called {person.name} exists already."
-            raise Conflict(msg)
+        with self._log.changes("person", person.id, project=EVERYWHERE):
+            if self._session.change(INSERT, _row(person)) != 1:
+                msg = f"The name {person.name} is not available. Choose another one."
+                raise Conflict(msg)
 
     def save(self, person: Person) -> None:
         row = _row(person)
         del row["name"], row["created_at"]
-        self._session.change(UPDATE, row)
+        with self._log.changes("person", person.id, project=EVERYWHERE):
+            self._session.change(UPDATE, row)
 
     def find_by_name(self, name: str) -> Person | None:
         rows = self._session.all(f"{SELECT} WHERE name = :name", {"name": name})
-        return _person(rows[0]) if rows else None
+        return person_of(rows[0]) if rows else None
 
     def get_by_name(self, name: str) -> Person:
         person = self.find_by_name(name)
@@ -84,20 +104,21 @@ class People:
 
     def find(self, person_id: str) -> Person | None:
         rows = self._session.all(f"{SELECT} WHERE id = :id", {"id": person_id})
-        return _person(rows[0]) if rows else None
+        return person_of(rows[0]) if rows else None
 
     def every(self) -> list[Person]:
-        return [_person(row) for row in self._session.all(f"{SELECT} ORDER BY name", {})]
+        return [person_of(row) for row in self._session.all(f"{SELECT} ORDER BY name", {})]
 
     def anyone(self) -> bool:
         return bool(self._session.all("SELECT 1 FROM assent_people LIMIT 1", {}))
 
     def grant(self, person_id: str, project: str, granted: Iterable[Role]) -> None:
         """Set the roles a person has in a project to exactly these."""
-        self._session.change(DELETE_GRANTS, {"person_id": person_id, "project_id": project})
         rows = [{"person_id": person_id, "project_id": project, "role": role.value} for role in sorted(set(granted))]
-        if rows:
-            self._session.write(INSERT_GRANT, rows)
+        with self._log.changes("roles", person_id, project=project, act="roles-changed"):
+            self._session.change(DELETE_GRANTS, {"person_id": person_id, "project_id": project})
+            if rows:
+                self._session.write(INSERT_GRANT, rows)
 
     def grants(self, person_id: str) -> dict[str, frozenset[Role]]:
         found: dict[str, set[str]] = defaultdict(set)
@@ -107,8 +128,15 @@ class People:
 
     def live_roles(self, person_id: str, *, project: str, token_id: str | None, now: int) -> frozenset[Role]:
         """Return what a person may do at this moment, as the deciding transaction sees it."""
+        return self.live_standing(person_id, project=project, token_id=token_id, now=now)[0]
+
+    def live_standing(
+        self, person_id: str, *, project: str, token_id: str | None, now: int
+    ) -> tuple[frozenset[Role], str | None]:
+        """Return the roles a person has at this moment, and who reset their access if that is not confirmed."""
         params = {"person_id": person_id, "project_id": project, "token_id": token_id or "", "now": now}
-        return roles(row[0] for row in self._session.all(SELECT_LIVE_ROLES, params))
+        rows = self._session.all(SELECT_LIVE_ROLES, params)
+        return roles(row[0] for row in rows), rows[0][1] if rows else None
 
     def directory(self, project: str, names: Iterable[str]) -> Directory:
         """Return who carries these experts' names, and the owner."""
@@ -131,9 +159,10 @@ class People:
         params = {"project_id": project} if name is None else {"project_id": project, "name": name}
         return frozenset(row[0] for row in self._session.all(statement, params))
 
-    def is_group(self, name: str) -> bool:
-        """In any project: a person's name is one name everywhere."""
-        return bool(self._session.all("SELECT 1 FROM assent_groups WHERE name = :name LIMIT 1", {"name": name}))
+    def is_group(self, name: str, *, project: str | None) -> bool:
+        """Whether a project has a group of this name; None asks about all projects."""
+        statement = "SELECT 1 FROM assent_groups WHERE name = :name" + (" AND project_id = :project" if project else "")
+        return bool(self._session.all(f"{statement} LIMIT 1", {"name": name, "project": project}))
 
     def group_names(self, person_id: str, *, project: str) -> list[str]:
         rows = self._session.all(SELECT_GROUPS_OF, {"project_id": project, "person_id": person_id})
@@ -142,19 +171,14 @@ class People:
     def put_group(self, project: str, name: str, member_ids: Sequence[str], *, at: int) -> None:
         """Create the group or set its members to exactly these."""
         key = {"project_id": project, "name": name}
-        self._session.change(
-            insert("assent_groups", ("project_id", "name", "created_at"), suffix="ON CONFLICT DO NOTHING"),
-            key | {"created_at": at},
-        )
-        self._session.change(
-            "DELETE FROM assent_group_members WHERE project_id = :project_id AND group_name = :name", key
-        )
-        statement = insert("assent_group_members", ("project_id", "group_name", "person_id"))
         rows = [
             {"project_id": project, "group_name": name, "person_id": member} for member in dict.fromkeys(member_ids)
         ]
-        if rows:
-            self._session.write(statement, rows)
+        with self._log.changes("group", name, project=project):
+            self._session.change(INSERT_GROUP, key | {"created_at": at})
+            self._session.change(DELETE_MEMBERS, key)
+            if rows:
+                self._session.write(INSERT_MEMBER, rows)
 
     def groups(self, project: str) -> dict[str, list[str]]:
         statement = """
@@ -169,9 +193,10 @@ class People:
 
     def remove_group(self, project: str, name: str) -> None:
         key = {"project_id": project, "name": name}
-        if self._session.change("DELETE FROM assent_groups WHERE project_id = :project_id AND name = :name", key) != 1:
-            msg = f"There is no group {name}."
-            raise NotFound(msg)
+        with self._log.changes("group", name, project=project):
+            if self._session.change(DELETE_GROUP, key) != 1:
+                msg = f"There is no group {name}."
+                raise NotFound(msg)
 
 
 def _row(person: Person) -> dict[str, Any]:
@@ -183,8 +208,15 @@ def _row(person: Person) -> dict[str, Any]:
         "password_hash": person.password_hash,
         "active": int(person.active),
         "created_at": person.created_at,
+        "home_project": person.home,
+        "reset_by": person.reset_by,
+        "reset_at": person.reset_at,
+        "reset_way": person.reset_way,
     }
 
 
-def _person(row: Sequence[Any]) -> Person:
-    return Person(row[0], row[1], row[2], row[3], row[4], bool(row[5]), row[6])
+def person_of(row: Sequence[Any]) -> Person:
+    value: dict[str, Any] = dict(zip(COLUMNS, row, strict=True))
+    value["active"] = bool(value["active"])
+    value["home"] = value.pop("home_project")
+    return Person(**value)

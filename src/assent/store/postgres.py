@@ -201,6 +201,7 @@ class PostgresDatabase:
     """The scale-out choice: the same use cases, any number of nodes."""
 
     dialect = "postgresql"
+    damaged = False
 
     def __init__(
         self,

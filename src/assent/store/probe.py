@@ -7,6 +7,7 @@ import psycopg
 from assent.domain.errors import Unavailable
 from assent.ports import Database
 from assent.store import migrations
+from assent.store.sqlite import DAMAGED_TEXT
 from assent.store.transaction import Transaction
 
 # Takes the way of every write and changes nothing. For an UPDATE to the same value SQLite writes nothing, and a full
@@ -20,6 +21,8 @@ VERSION = "SELECT version_num FROM assent_version"
 
 async def usable(database: Database[Transaction]) -> None:
     """Raise Unavailable, saying what is wrong, unless breakpoints can be written."""
+    if database.damaged:
+        raise Unavailable(DAMAGED_TEXT)
     try:
         behind = await database.write(_probe)
     except (sqlite3.Error, psycopg.Error) as error:

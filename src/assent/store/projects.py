@@ -1,20 +1,27 @@
 """Projects, which isolate everything, and their policies."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
+from assent.domain.access import removed_project
 from assent.domain.errors import Conflict, NotFound
 from assent.ports import Session
+from assent.store.admin_log import AdminLog
 from assent.store.sql import insert
 
-SELECT = "SELECT id, name, owner_id, policy, created_at FROM assent_projects"
+SELECT = "SELECT id, name, owner_id, policy, created_at, removed_at FROM assent_projects"
 INSERT = insert(
     "assent_projects", ("id", "name", "owner_id", "policy", "created_at"), suffix="ON CONFLICT (id) DO NOTHING"
 )
-UPDATE = "UPDATE assent_projects SET name = :name, owner_id = :owner_id, policy = :policy WHERE id = :id"
+LOCK = "SELECT id FROM assent_projects WHERE id = :id FOR NO KEY UPDATE"
+UPDATE = """
+    UPDATE assent_projects SET name = :name, owner_id = :owner_id, policy = :policy
+    WHERE id = :id AND removed_at IS NULL"""
+REMOVE = "UPDATE assent_projects SET removed_at = :now WHERE id = :id AND removed_at IS NULL"
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,30 +31,62 @@ class Project:
     owner_id: str | None
     policy: Mapping[str, Any]
     created_at: int
+    removed_at: int | None = None
 
 
 class Projects:
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, log: AdminLog) -> None:
         self._session = session
+        self._log = log
 
     def add(self, project: Project) -> None:
-        if self._session.change(INSERT, _row(project)) != 1:
-            msg = f"A project called {project.id} exists already."
-            raise Conflict(msg)
+        with self._recorded(project):
+            if self._session.change(INSERT, _row(project)) != 1:
+                msg = f"A project called {project.id} exists already."
+                raise Conflict(msg)
 
     def save(self, project: Project) -> None:
         row = _row(project)
         del row["created_at"]
-        self._session.change(UPDATE, row)
+        if self._session.dialect == "postgresql":
+            # Before the lock of the administrative chain, as those who change rules or routes take them.
+            self._session.all(LOCK, {"id": project.id})
+        with self._recorded(project):
+            if self._session.change(UPDATE, row) != 1:
+                raise removed_project(project.id)
+
+    def remove(self, project_id: str, *, now: int) -> None:
+        """Close a project for everything new; what it has stays readable."""
+        with self._log.changes("project", project_id, project=project_id, act="project-removed"):
+            if self._session.change(REMOVE, {"id": project_id, "now": now}) != 1:
+                self.get(project_id)
+                raise removed_project(project_id)
+
+    @contextmanager
+    def _recorded(self, project: Project) -> Generator[None, None, None]:
+        with (
+            self._log.changes("project", project.id, project=project.id),
+            self._log.changes("policy", project.id, project=project.id, act="policy-changed"),
+        ):
+            yield
 
     def get(self, project_id: str) -> Project:
+        """Return a project, also one that was removed."""
         rows = self._session.all(f"{SELECT} WHERE id = :id", {"id": project_id})
         if not rows:
             msg = f"There is no project {project_id}."
             raise NotFound(msg)
         return _project(rows[0])
 
+    def get_open(self, project_id: str) -> Project:
+        """Return a project that takes new things; raise ProjectRemoved for one that was removed."""
+        found = self.get(project_id)
+        if found.removed_at is not None:
+            raise removed_project(project_id)
+        return found
+
     def every(self) -> list[Project]:
+        """Return all projects, also removed ones."""
         return [_project(row) for row in self._session.all(f"{SELECT} ORDER BY id", {})]
 
 
@@ -62,4 +101,4 @@ def _row(project: Project) -> dict[str, Any]:
 
 
 def _project(row: Sequence[Any]) -> Project:
-    return Project(row[0], row[1], row[2], msgspec.json.decode(row[3]), row[4])
+    return Project(row[0], row[1], row[2], msgspec.json.decode(row[3]), row[4], row[5])

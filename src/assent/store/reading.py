@@ -24,7 +24,7 @@ SUMMARY_COLUMNS = (
 )  # fmt: skip
 WHOLE_COLUMNS = (
     *SUMMARY_COLUMNS, "payload", "result", "auto_approval", "digest", "ttl_seconds", "on_timeout", "callback_url",
-    "created_by", "warnings", "comments", "votes", "purged_at",
+    "created_by", "warnings", "comments", "votes", "purged_at", "agent_id_claimed",
 )  # fmt: skip
 STATUS_COLUMNS = (
     "id", "project_id", "status", "decision", "updated_at", "due_at", "result", "comments", "version", "created_by_id",
@@ -73,6 +73,7 @@ class Whole(Summary, array_like=True):
     comments: int
     votes: int
     purged_at: int | None
+    agent_id_claimed: int
 
 
 def whole_of(row: Mapping[str, Any]) -> Whole:

@@ -1,12 +1,14 @@
 """Receipts: the public keys they are checked with, and which of them were used."""
 
 import base64
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from assent.domain.receipts import Approval, Use, spelt
 from assent.ports import Session
+from assent.store.admin_log import AdminLog
 from assent.store.sql import insert
 
 KEY = ("project_id", "version", "key_id", "public_key", "created_at", "created_by", "retired_at", "revoked_at")
@@ -24,6 +26,7 @@ INSERT_USE = """
     SELECT b.id, :nonce, :key_id, :used_at, :used_by FROM assent_breakpoints b
     WHERE b.id = :id AND b.project_id = :project_id AND b.decision = 'approved' AND b.digest = :digest
       AND b.head = :event AND b.purged_at IS NULL
+      AND NOT EXISTS (SELECT 1 FROM assent_epochs e WHERE e.at >= b.ended_at)
     ON CONFLICT DO NOTHING"""
 SELECT_USE = "SELECT used_at, used_by FROM assent_receipt_uses WHERE breakpoint_id = :id"
 
@@ -49,8 +52,9 @@ class StoredKey:
 
 
 class Receipts:
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, log: AdminLog) -> None:
         self._session = session
+        self._log = log
 
     def add_key(self, new: StoredKey) -> None:
         row = {
@@ -63,17 +67,27 @@ class Receipts:
             "retired_at": new.retired_at,
             "revoked_at": new.revoked_at,
         }
-        self._session.write(INSERT_KEY, [row])
+        with self._log.changes("receipt-key", new.key_id, project=new.project):
+            self._session.write(INSERT_KEY, [row])
 
     def keys(self, project: str) -> list[StoredKey]:
         """Return every key of a project, newest first."""
         return [_key(row) for row in self._session.all(SELECT_KEYS, {"project_id": project})]
 
     def retire(self, project: str, *, now: int) -> None:
-        self._session.write(RETIRE, [{"project_id": project, "now": now}])
+        with self._every_key(project, "receipt-key-retired"):
+            self._session.write(RETIRE, [{"project_id": project, "now": now}])
 
     def revoke_retired(self, project: str, *, now: int) -> None:
-        self._session.write(REVOKE, [{"project_id": project, "now": now}])
+        with self._every_key(project, "receipt-key-revoked"):
+            self._session.write(REVOKE, [{"project_id": project, "now": now}])
+
+    @contextmanager
+    def _every_key(self, project: str, act: str) -> Generator[None, None, None]:
+        with ExitStack() as recorded:
+            for key in self.keys(project):
+                recorded.enter_context(self._log.changes("receipt-key", key.key_id, project=project, act=act))
+            yield
 
     def use(self, approval: Approval, use: Use, *, key_id: str) -> bool:
         """Note that it was acted on; tell whether it was the first time, of a breakpoint that still says the same."""
@@ -87,7 +101,10 @@ class Receipts:
             "used_at": use.at,
             "used_by": use.by,
         }
-        return self._session.change(INSERT_USE, row) == 1
+        if self._session.change(INSERT_USE, row) != 1:
+            return False
+        self._log.receipt_used(approval.breakpoint_id, project=approval.project)
+        return True
 
     def find_use(self, breakpoint_id: str) -> Use | None:
         rows = self._session.all(SELECT_USE, {"id": breakpoint_id})

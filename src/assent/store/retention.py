@@ -10,6 +10,7 @@ from assent.domain.audit import SPOKEN, Answer, Comment, FileNamed, stub
 from assent.domain.breakpoint import Event
 from assent.domain.errors import NotFound, Unavailable
 from assent.ports import Session
+from assent.store.admin_log import AdminLog
 from assent.store.audit import answer_of
 from assent.store.breakpoints import INSERT_EVENT, event_row, to_json
 from assent.store.sql import Row, among, given, insert
@@ -69,13 +70,13 @@ BLANK_EVENTS = {
 }
 BLANK_RESPONSES = """
     UPDATE assent_responses SET comment = NULL, option = NULL, answers = NULL, edits = NULL WHERE {these}"""
-BESIDE = ("assent_held_answers", "assent_claims", "assent_snoozes")
+BESIDE = ("assent_held_answers", "assent_unsent_answers", "assent_claims", "assent_snoozes")
 """What people noted about it for themselves and each other; nothing of it stays."""
 BLANK_COMMENTS = "UPDATE assent_comments SET comment = '' WHERE {these}"
 BLANK_ENTRIES = "UPDATE assent_breakpoint_files SET path = '', language = NULL WHERE {these}"
 SELECT_ANSWERS = """
     SELECT r.breakpoint_id, r.person_id, r.person, r.first_at, r.person, r.approved, r.at, r.via, r.comment, r.option,
-           r.answers, r.edits, r.seat, r.in_place_of, r.override, r.digest
+           r.answers, r.edits, r.seat, r.in_place_of, r.override, r.digest, r.after_reset_by
     FROM assent_responses r WHERE {these}"""
 SELECT_COMMENTS = "SELECT breakpoint_id, id, author, comment, created_at FROM assent_comments WHERE {these}"
 SELECT_ENTRIES = (
@@ -125,8 +126,9 @@ class Hold:
 
 
 class Holds:
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, log: AdminLog) -> None:
         self._session = session
+        self._log = log
 
     def wait_for_purging(self, project: str) -> None:
         """Wait until whoever purges this project is done, and keep them from beginning again."""
@@ -145,13 +147,15 @@ class Holds:
 
     def add(self, hold: Hold) -> None:
         row = {name: getattr(hold, name) for name in _HOLD if name != "project_id"} | {"project_id": hold.project}
-        self._session.write(INSERT_HOLD, [row])
+        with self._log.changes("hold", hold.id, project=hold.project, act="hold-placed"):
+            self._session.write(INSERT_HOLD, [row])
 
     def lift(self, hold_id: str, *, project: str, by: str, now: int) -> None:
         params = {"id": hold_id, "project_id": project, "by": by, "now": now}
-        if self._session.change(LIFT, params) != 1:
-            msg = f"There is no hold {hold_id} in this project, or it was lifted already."
-            raise NotFound(msg)
+        with self._log.changes("hold", hold_id, project=project, act="hold-lifted"):
+            if self._session.change(LIFT, params) != 1:
+                msg = f"There is no hold {hold_id} in this project, or it was lifted already."
+                raise NotFound(msg)
 
     def every(self, project: str) -> list[Hold]:
         return [Hold(*row) for row in self._session.all(SELECT_HOLDS, {"project_id": project})]

@@ -6,11 +6,13 @@ from typing import Any
 
 import msgspec
 
-from assent.domain.errors import Conflict, NotFound
+from assent.domain.errors import AssentError, Conflict, NotFound
 from assent.domain.routes import Route
 from assent.domain.routes_file import read, written
 from assent.ports import Session
+from assent.store.admin_log import AdminLog
 from assent.store.breakpoints import to_json
+from assent.store.rules import Rules
 from assent.store.sql import insert
 
 COLUMNS = (
@@ -24,6 +26,7 @@ UPDATE = """
     WHERE id = :id AND project_id = :project_id AND updated_at = :expected"""
 MOVE = "UPDATE assent_routes SET position = :position WHERE id = :id AND project_id = :project_id"
 # Whoever changes routes meets here, one after the other, as those who change rules do.
+_ORDER = "ORDER BY CASE WHEN source = 'file' THEN 0 ELSE 1 END, position, created_at, id"
 LOCK = "SELECT id FROM assent_projects WHERE id = :project_id FOR NO KEY UPDATE"
 
 
@@ -41,8 +44,9 @@ class StoredRoute:
 
 
 class Routes:
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, log: AdminLog) -> None:
         self._session = session
+        self._log = log
 
     def wait_for_others(self, project: str) -> None:
         """Keep everybody else from changing the routes of this project until the transaction ends."""
@@ -51,9 +55,13 @@ class Routes:
 
     def in_project(self, project: str) -> list[StoredRoute]:
         """Return the routes in their order, also those that are disabled; those of assent.yaml come first."""
-        order = "CASE WHEN source = 'file' THEN 0 ELSE 1 END, position, created_at, id"
-        rows = self._session.all(f"{SELECT} ORDER BY {order}", {"project_id": project})
+        rows = self._session.all(f"{SELECT} {_ORDER}", {"project_id": project})
         return [_route(row) for row in rows]
+
+    def in_force(self, project: str) -> list[Route]:
+        """Return the enabled routes in their order, without any that cannot be read."""
+        rows = self._session.all(f"{SELECT} AND enabled = 1 {_ORDER}", {"project_id": project})
+        return [route for row in rows if (route := _readable(row)) is not None]
 
     def projects(self, source: str) -> set[str]:
         """Return the projects that have routes from this source."""
@@ -67,28 +75,40 @@ class Routes:
         return _route(rows[0])
 
     def add(self, route: StoredRoute) -> None:
-        self._session.write(INSERT, [_row(route)])
+        with self._log.changes("route", route.id, project=route.project):
+            self._session.write(INSERT, [_row(route)])
+        self._turn_page(route.project)
 
     def save(self, route: StoredRoute, *, now: int) -> StoredRoute:
         """Write what can be changed of a route, if it is still the one that was read; return it as it is now."""
         row = _row(route) | {"expected": route.updated_at, "updated_at": max(now, route.updated_at + 1)}
         for fixed in ("source", "created_by", "created_at"):
             del row[fixed]
-        if self._session.change(UPDATE, row) != 1:
-            msg = f"The route {route.id} was changed or removed by somebody else; read it again."
-            raise Conflict(msg)
+        with self._log.changes("route", route.id, project=route.project):
+            if self._session.change(UPDATE, row) != 1:
+                msg = f"The route {route.id} was changed or removed by somebody else; read it again."
+                raise Conflict(msg)
+        self._turn_page(route.project)
         return self.get(route.id, project=route.project)
 
     def remove(self, route_id: str, *, project: str) -> None:
         statement = "DELETE FROM assent_routes WHERE id = :id AND project_id = :project_id"
-        if self._session.change(statement, {"id": route_id, "project_id": project}) != 1:
-            raise _missing(route_id)
+        with self._log.changes("route", route_id, project=project):
+            if self._session.change(statement, {"id": route_id, "project_id": project}) != 1:
+                raise _missing(route_id)
+        self._turn_page(project)
 
     def reorder(self, project: str, route_ids: Sequence[str]) -> None:
         """Put the routes in this order, from 1 on."""
-        rows = [{"id": each, "project_id": project, "position": n} for n, each in enumerate(route_ids, start=1)]
-        if rows:
-            self._session.write(MOVE, rows)
+        for n, each in enumerate(route_ids, start=1):
+            with self._log.changes("route", each, project=project, act="route-moved"):
+                self._session.write(MOVE, [{"id": each, "project_id": project, "position": n}])
+        if route_ids:
+            self._turn_page(project)
+
+    def _turn_page(self, project: str) -> None:
+        """Invalidate the cached rulebooks: they hold the routes too, because a route's timeout sets deadlines."""
+        Rules(self._session, self._log).turn_page(project)
 
 
 def _missing(route_id: str) -> NotFound:
@@ -108,6 +128,13 @@ def _row(stored: StoredRoute) -> dict[str, Any]:
         "created_at": stored.created_at,
         "updated_at": stored.updated_at,
     }
+
+
+def _readable(row: Sequence[Any]) -> Route | None:
+    try:
+        return _route(row).route
+    except (AssentError, msgspec.MsgspecError):
+        return None
 
 
 def _route(row: Sequence[Any]) -> StoredRoute:

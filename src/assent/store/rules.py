@@ -8,12 +8,14 @@ from typing import Any
 
 import msgspec
 
-from assent.domain.access import Actor
-from assent.domain.errors import NotFound, PreconditionFailed
-from assent.domain.rule_changes import RuleEvent
+from assent.domain.access import Actor, removed_project
+from assent.domain.canonical import Json
+from assent.domain.errors import AssentError, NotFound, PreconditionFailed
+from assent.domain.rule_changes import REMOVED, RuleEvent, content
 from assent.domain.rulebook import Rule
 from assent.domain.rules import ShadowMatch
 from assent.ports import Session
+from assent.store.admin_log import AdminLog
 from assent.store.breakpoints import to_json
 from assent.store.sql import insert
 
@@ -35,22 +37,35 @@ EVENT_COLUMNS = ("rule_id", "seq", "type", "actor", "at", "metadata", "previous"
 INSERT_EVENT = insert("assent_rule_events", EVENT_COLUMNS)
 SELECT_EVENTS = f"SELECT {', '.join(EVENT_COLUMNS)} FROM assent_rule_events WHERE rule_id = :rule_id ORDER BY seq"
 # Whoever changes rules or policy meets here, one after the other; whoever raises breakpoints only looks.
-TURN_PAGE = "UPDATE assent_projects SET rulebook = rulebook + :step WHERE id = :project_id"
+TURN_PAGE = "UPDATE assent_projects SET rulebook = rulebook + :step WHERE id = :project_id AND removed_at IS NULL"
 SELECT_POLICY = "SELECT rulebook, policy FROM assent_projects WHERE id = :project_id"
 INSERT_SHADOW = insert("assent_shadows", ("rule_id", "breakpoint_id", "rule_version", "recommended", "at"))
 # The tests of ix_assent_breakpoints_streak, word by word: else SQLite does not use it. Of an approval and a rejection
 # at the same moment, the rejection counts as the later one. Only names of imported authors have a slash: what they said
 # does not count, because nobody here knows who they are.
-SELECT_GROUND = """
-    SELECT p.rulebook, d.decision
-    FROM assent_projects p LEFT JOIN (
-        SELECT decision, ended_at FROM assent_breakpoints
-        WHERE project_id = :project_id AND gate = :gate AND agent_id = :agent_id
-          AND decision IS NOT NULL AND ended_by NOT LIKE 'rule:%'
-          AND ended_by NOT LIKE 'person:%/%'
-        ORDER BY ended_at DESC, decision DESC LIMIT :limit
-    ) d ON 1 = 1
-    WHERE p.id = :project_id ORDER BY d.ended_at DESC, d.decision DESC"""
+SELECT_IN_A_ROW = """
+    SELECT decision FROM assent_breakpoints
+    WHERE project_id = :project_id AND gate = :gate AND agent_id = :agent_id
+      AND decision IS NOT NULL AND ended_by NOT LIKE 'rule:%'
+      AND ended_by NOT LIKE 'person:%/%'
+    ORDER BY ended_at DESC, decision DESC LIMIT :limit"""
+SELECT_REMOVED = "SELECT 1 FROM assent_projects WHERE id = :project_id AND removed_at IS NOT NULL"
+SELECT_VERSION = "SELECT rulebook FROM assent_projects WHERE id = :project_id"
+# The tests of ix_assent_breakpoints_counted and of ix_assent_breakpoints_rejected, word by word.
+_ASKED = "project_id = :project_id AND gate = :gate AND agent_id = :agent_id{whose}"
+_COUNTED = f"""
+    FROM assent_breakpoints
+    WHERE {_ASKED} AND counts_as = :counts_as
+      AND decision = 'approved' AND ended_by NOT LIKE 'rule:%' AND ended_by NOT LIKE 'person:%/%'
+      AND ended_at > coalesce((
+        SELECT max(ended_at) FROM assent_breakpoints
+        WHERE {_ASKED} AND decision = 'rejected' AND ended_by NOT LIKE 'rule:%'
+      ), -1)"""
+_WHOSE = " AND created_by_id = :created_by_id"
+SELECT_GROUND = f"""
+    SELECT p.rulebook, (SELECT count(*) FROM (SELECT 1 AS one {_COUNTED} LIMIT :limit) AS approvals)
+    FROM assent_projects p WHERE p.id = :project_id AND p.removed_at IS NULL"""
+SELECT_COUNTED = f"SELECT id, payload, result {_COUNTED} ORDER BY ended_at DESC, id DESC LIMIT :limit"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,22 +85,42 @@ class Ground:
     consecutive: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Streak:
+    """Which approvals are counted, and at most how many."""
+
+    gate: str
+    agent_id: str
+    created_by_id: str | None
+    counts_as: str
+    limit: int
+
+
+class Approval(msgspec.Struct, array_like=True):
+    """An approval that counts towards autoApproveAfterN."""
+
+    id: str
+    payload: Mapping[str, Any]
+    edited: bool
+
+
 class Rules:
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, log: AdminLog) -> None:
         self._session = session
+        self._log = log
 
     def pages(self, project: str) -> Pages:
         # The count first: rules that are changed in between are read again by whoever asks next.
         rows = self._session.all(SELECT_POLICY, {"project_id": project})
         if not rows:
-            msg = f"There is no project {project}."
-            raise NotFound(msg)
+            raise _no_project(project)
         return Pages(rows[0][0], msgspec.json.decode(rows[0][1]), self.standing(project))
 
     def turn_page(self, project: str) -> None:
         """Say that rules or policy change; until this transaction ends, nobody else changes them."""
         # By chance: what was read in a transaction that was taken back must not pass for what comes in its place.
-        self._session.change(TURN_PAGE, {"project_id": project, "step": 1 + secrets.randbelow(2**32)})
+        if self._session.change(TURN_PAGE, {"project_id": project, "step": 1 + secrets.randbelow(2**32)}) != 1:
+            raise self._closed(project)
 
     def standing(self, project: str) -> list[Rule]:
         return [rule_of(row) for row in self._session.all(SELECT_STANDING, {"project_id": project})]
@@ -106,28 +141,58 @@ class Rules:
     def add(self, rule: Rule, event: RuleEvent) -> None:
         self._session.write(INSERT, [_row(rule)])
         self._session.write(INSERT_EVENT, [_event_row(event)])
+        self._record(rule, event, before=None)
 
     def save(self, rule: Rule, event: RuleEvent) -> None:
         """Write a changed rule if it is still the one that was read."""
         row = _row(rule) | {"expected": rule.version - 1}
         for fixed in ("source", "created_by", "created_at"):
             del row[fixed]
+        before = content(self.get(rule.id, project=rule.project))
         if self._session.change(UPDATE, row) != 1:
             raise PreconditionFailed(version=self.get(rule.id, project=rule.project).version)
         self._session.write(INSERT_EVENT, [_event_row(event)])
+        self._record(rule, event, before=before)
+
+    def _record(self, rule: Rule, event: RuleEvent, *, before: dict[str, Json] | None) -> None:
+        """The administrative event names the rule's own event, which holds the rule as it was written."""
+        after = content(rule) if event.type != REMOVED else None
+        more = {"ruleEvent": {"seq": event.seq, "hash": event.hash}}
+        self._log.record(event.type, f"rule:{rule.id}", project=rule.project, before=before, after=after, more=more)
 
     def events(self, rule_id: str) -> list[RuleEvent]:
         return [rule_event_of(row) for row in self._session.all(SELECT_EVENTS, {"rule_id": rule_id})]
 
-    def ground(self, project: str, gate: str, agent_id: str, *, limit: int) -> Ground:
-        """Read what a recommendation stands on, in one statement; approvals are counted at most this far back."""
-        params = {"project_id": project, "gate": gate, "agent_id": agent_id, "limit": limit}
-        rows = self._session.all(SELECT_GROUND, params)
+    def version(self, project: str) -> int:
+        """Return the count that the rulebook stands at."""
+        rows = self._session.all(SELECT_VERSION, {"project_id": project})
         if not rows:
-            msg = f"There is no project {project}."
-            raise NotFound(msg)
-        in_a_row = takewhile(lambda row: row[1] == "approved", rows)
-        return Ground(rows[0][0], sum(1 for _ in in_a_row))
+            raise _no_project(project)
+        return int(rows[0][0])
+
+    def ground(self, project: str, streak: Streak) -> Ground:
+        """Read what a recommendation stands on, in one statement."""
+        rows = self._session.all(*_statement(SELECT_GROUND, project, streak))
+        if not rows:
+            raise self._closed(project)
+        return Ground(*rows[0])
+
+    def _closed(self, project: str) -> AssentError:
+        """Say why nothing new is taken: the project was removed, or there is none."""
+        if self._session.all(SELECT_REMOVED, {"project_id": project}):
+            return removed_project(project)
+        return _no_project(project)
+
+    def counted(self, project: str, streak: Streak) -> list[Approval]:
+        """Return the approvals that `ground` counts, the newest first."""
+        rows = self._session.all(*_statement(SELECT_COUNTED, project, streak))
+        return [Approval(row[0], msgspec.json.decode(row[1]), _edited(row[2])) for row in rows]
+
+    def in_a_row(self, project: str, gate: str, agent_id: str, *, limit: int) -> int:
+        """Count how often people approved a gate for an agent since they last rejected it, whatever was asked."""
+        params = {"project_id": project, "gate": gate, "agent_id": agent_id, "limit": limit}
+        rows = self._session.all(SELECT_IN_A_ROW, params)
+        return sum(1 for _ in takewhile(lambda row: row[0] == "approved", rows))
 
     def add_shadows(self, breakpoint_id: str, matches: Sequence[ShadowMatch], *, at: int) -> None:
         rows = [
@@ -142,6 +207,27 @@ class Rules:
         ]
         if rows:
             self._session.write(INSERT_SHADOW, rows)
+
+
+def _statement(statement: str, project: str, streak: Streak) -> tuple[str, dict[str, Any]]:
+    params: dict[str, Any] = {
+        "project_id": project,
+        "gate": streak.gate,
+        "agent_id": streak.agent_id,
+        "counts_as": streak.counts_as,
+        "limit": streak.limit,
+    }
+    if streak.created_by_id is None:
+        return statement.format(whose=""), params
+    return statement.format(whose=_WHOSE), params | {"created_by_id": streak.created_by_id}
+
+
+def _edited(result: str | None) -> bool:
+    return result is not None and bool(msgspec.json.decode(result).get("edits"))
+
+
+def _no_project(project: str) -> NotFound:
+    return NotFound(f"There is no project {project}.")
 
 
 def _row(rule: Rule) -> dict[str, Any]:

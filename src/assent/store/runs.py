@@ -97,6 +97,9 @@ LOOK_AGAIN = """
     UPDATE assent_runs
     SET turn = CASE WHEN state = 'running' THEN turn + 1 ELSE turn END, state = 'queued', due_at = :again
     WHERE id = :id AND due_at = :due_at AND state IN ('queued', 'running')"""
+SELECT_LEFT = f"""
+    SELECT r.id FROM assent_projects p JOIN assent_runs r ON r.project_id = p.id
+    WHERE p.removed_at IS NOT NULL AND r.{_OPEN} ORDER BY r.id LIMIT :limit"""
 ABANDON = "UPDATE assent_runs SET due_at = :now WHERE state = 'running'"
 # Nobody looks after what a run that has ended was waiting for.
 LOOK_AGAIN_AT_STEP = f"""
@@ -200,6 +203,10 @@ class Runs:
     def cancel(self, run_id: str, line: Line, *, now: int) -> bool:
         self._session.news = True
         return self._unless_ended(STOP, {"id": run_id, "now": now}, line)
+
+    def left_open(self, *, limit: int) -> list[str]:
+        """Return runs of removed projects that have not ended."""
+        return [row[0] for row in self._session.all(SELECT_LEFT, {"limit": limit})]
 
     def revive(self, run_id: str, line: Line, *, now: int) -> bool:
         return self._unless_ended(REVIVE, {"id": run_id, "now": now, "due_at": now + HEAL}, line)

@@ -1,10 +1,12 @@
 """Stored secrets: every version of each, always encrypted."""
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 from assent.ports import Session
+from assent.store.admin_log import AdminLog
 from assent.store.sql import insert
 
 COLUMNS = ("project_id", "name", "version", "ciphertext", "key_id", "created_at", "created_by", "retired_at")
@@ -39,8 +41,9 @@ class StoredSecret:
 
 
 class Secrets:
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, log: AdminLog) -> None:
         self._session = session
+        self._log = log
 
     def add(self, new: StoredSecret) -> bool:
         """Store it, unless this version exists or another one is current; tell whether it was stored."""
@@ -52,14 +55,22 @@ class Secrets:
             "created_by": new.created_by,
             "retired_at": new.retired_at,
         }
-        return self._session.change(INSERT, row) == 1
+        with self._recorded(new):
+            return self._session.change(INSERT, row) == 1
 
     def retire(self, current: StoredSecret, *, now: int) -> bool:
-        return self._session.change(RETIRE, {**_key(current), "now": now}) == 1
+        with self._recorded(current):
+            return self._session.change(RETIRE, {**_key(current), "now": now}) == 1
 
     def reseal(self, current: StoredSecret, *, ciphertext: bytes, key_id: str) -> bool:
         row = {**_key(current), "old_key_id": current.key_id, "ciphertext": ciphertext, "key_id": key_id}
-        return self._session.change(RESEAL, row) == 1
+        with self._recorded(current):
+            return self._session.change(RESEAL, row) == 1
+
+    @contextmanager
+    def _recorded(self, secret: StoredSecret) -> Generator[None, None, None]:
+        with self._log.changes("secret", f"{secret.name} version {secret.version}", project=secret.project):
+            yield
 
     def newest(self, project: str, name: str, *, limit: int) -> list[StoredSecret]:
         statement = f"{SELECT} WHERE project_id = :project_id AND name = :name ORDER BY version DESC LIMIT :limit"

@@ -5,9 +5,12 @@ from dataclasses import dataclass
 from assent.ports import Session as Connection
 from assent.store.sql import insert
 
-INSERT = insert("assent_sessions", ("id_hash", "person_id", "csrf", "created_at", "seen_at", "expires_at"))
+INSERT = insert(
+    "assent_sessions", ("id_hash", "person_id", "csrf", "created_at", "seen_at", "expires_at", "must_set_password")
+)
 SELECT = """
-    SELECT s.id_hash, s.person_id, p.name, s.csrf, s.created_at, s.seen_at, s.expires_at, s.project_id
+    SELECT s.id_hash, s.person_id, p.name, s.csrf, s.created_at, s.seen_at, s.expires_at, s.project_id,
+           s.must_set_password
     FROM assent_sessions s JOIN assent_people p ON p.id = s.person_id
     WHERE s.id_hash = :id_hash AND s.expires_at > :now AND p.active = 1"""
 SELECT_OF = """
@@ -19,6 +22,7 @@ INSERT_LINK = insert("assent_sign_in_links", ("secret_hash", "person_id", "purpo
 USE_LINK = """
     UPDATE assent_sign_in_links SET used_at = :now
     WHERE secret_hash = :secret_hash AND used_at IS NULL AND expires_at > :now"""
+VOID_LINKS = "UPDATE assent_sign_in_links SET used_at = :now WHERE person_id = :person_id AND used_at IS NULL"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,20 +35,22 @@ class BrowserSession:
     seen_at: int
     expires_at: int
     project: str | None = None
+    must_set_password: bool = False
 
 
 class Sessions:
     def __init__(self, session: Connection) -> None:
         self._session = session
 
-    def add(self, id_hash: str, person_id: str, *, csrf: str, now: int, expires_at: int) -> None:
+    def add(self, new: BrowserSession) -> None:
         row = {
-            "id_hash": id_hash,
-            "person_id": person_id,
-            "csrf": csrf,
-            "created_at": now,
-            "seen_at": now,
-            "expires_at": expires_at,
+            "id_hash": new.id_hash,
+            "person_id": new.person_id,
+            "csrf": new.csrf,
+            "created_at": new.created_at,
+            "seen_at": new.seen_at,
+            "expires_at": new.expires_at,
+            "must_set_password": int(new.must_set_password),
         }
         self._session.write(INSERT, [row])
 
@@ -84,10 +90,14 @@ class Sessions:
         rows = self._session.all(statement, {"secret_hash": secret_hash, "now": now})
         return rows[0][0] if rows else None
 
-    def use_link(self, secret_hash: str, *, now: int) -> str | None:
-        """Return whose link this was, once; None for a used, expired or unknown one."""
+    def use_link(self, secret_hash: str, *, now: int) -> tuple[str, str] | None:
+        """Return whose link this was and its purpose, once; None for a used, expired or unknown one."""
         if self._session.change(USE_LINK, {"secret_hash": secret_hash, "now": now}) != 1:
             return None
-        statement = "SELECT person_id FROM assent_sign_in_links WHERE secret_hash = :secret_hash"
-        person_id: str = self._session.all(statement, {"secret_hash": secret_hash})[0][0]
-        return person_id
+        statement = "SELECT person_id, purpose FROM assent_sign_in_links WHERE secret_hash = :secret_hash"
+        person_id, purpose = self._session.all(statement, {"secret_hash": secret_hash})[0]
+        return person_id, purpose
+
+    def void_links(self, person_id: str, *, now: int) -> None:
+        """Use up every link of a person that is still open."""
+        self._session.change(VOID_LINKS, {"person_id": person_id, "now": now})

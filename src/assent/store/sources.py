@@ -8,6 +8,7 @@ import msgspec
 
 from assent.domain.errors import Conflict, NotFound
 from assent.ports import Session
+from assent.store.admin_log import AdminLog
 from assent.store.breakpoints import to_json
 from assent.store.sql import insert
 
@@ -80,28 +81,32 @@ class StoredSource:
 
 
 class Sources:
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, log: AdminLog) -> None:
         self._session = session
+        self._log = log
 
     def add(self, source: StoredSource) -> None:
-        if self._session.change(INSERT, _row(source)) != 1:
-            msg = f"A source called {source.name} exists already."
-            raise Conflict(msg)
+        with self._log.changes("source", source.id, project=source.project):
+            if self._session.change(INSERT, _row(source)) != 1:
+                msg = f"A source called {source.name} exists already."
+                raise Conflict(msg)
 
     def save(self, source: StoredSource, *, now: int) -> StoredSource:
         """Write settings, enabled and the next times, if it is still the one that was read; return it as it is now."""
         row = _row(source)
         picked = {name: row[name] for name in ("id", "settings", "enabled", "next_at", "silent_at", "updated_by")}
         params = picked | {"expected": source.updated_at, "updated_at": max(now, source.updated_at + 1)}
-        if self._session.change(UPDATE, params) != 1:
-            msg = f"The source {source.name} was changed or removed by somebody else; read it again."
-            raise Conflict(msg)
+        with self._log.changes("source", source.id, project=source.project):
+            if self._session.change(UPDATE, params) != 1:
+                msg = f"The source {source.name} was changed or removed by somebody else; read it again."
+                raise Conflict(msg)
         return self.get(source.id)
 
     def remove(self, source_id: str, *, now: int, by: str = "system") -> None:
         """It stays for its events, but nothing is heard from it any more."""
-        if self._session.change(REMOVE, {"id": source_id, "now": now, "by": by}) != 1:
-            raise _missing(source_id)
+        with self._log.changes("source", source_id, project=self.get(source_id).project):
+            if self._session.change(REMOVE, {"id": source_id, "now": now, "by": by}) != 1:
+                raise _missing(source_id)
 
     def find(self, source_id: str) -> StoredSource | None:
         """Return a source, also one that was removed; never with its memory."""

@@ -40,7 +40,25 @@ DISK = frozenset(
     }
 )
 """What SQLite says when the disk is full or broken, or the file is not to be had; every other error is ours."""
+DAMAGED = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
+DAMAGED_TEXT = "The database file is damaged. An operator must restore a backup; the server's log has the details."
 _log = structlog.get_logger()
+
+
+def damage_in(error: BaseException | None) -> str | None:
+    """Return what SQLite said about a damaged file, if that is what an error, or a cause of it, comes from."""
+    while error is not None:
+        driver = getattr(error, "orig", None) or error  # SQLAlchemy wraps what the driver said
+        if isinstance(driver, sqlite3.Error) and getattr(driver, "sqlite_errorcode", 0) & 0xFF in DAMAGED:
+            return str(driver)
+        error = error.__cause__
+    return None
+
+
+def create_private(path: Path) -> None:
+    """Create the file for its owner only; SQLite gives the log beside it the same permissions."""
+    with contextlib.suppress(FileExistsError):
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
 
 
 class WriteLock:
@@ -271,6 +289,8 @@ class SqliteDatabase:
         self._local = threading.local()
         self._opened: list[sqlite3.Connection] = []
         self._keys: sqlite3.Connection | None = None
+        self.damaged = False
+        """Set when SQLite reports that the file is damaged; only a restart with other data helps."""
 
     def watch(self, on_batch: Callable[[int, float], None], on_news: Callable[[], None] | None = None) -> None:
         self._commits.on_batch = on_batch
@@ -301,15 +321,20 @@ class SqliteDatabase:
     async def write(self, use_case: Callable[[Transaction], Result], *, locks: str = "") -> Result:
         try:
             return await self._commits.run(use_case, locks=locks)
-        except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode & 0xFF not in DISK:
+        except sqlite3.DatabaseError as error:
+            self._note_damage(error)
+            if getattr(error, "sqlite_errorcode", 0) & 0xFF not in DISK:
                 raise
             _log.error("disk_failed", error=str(error), code=error.sqlite_errorname)
             msg = "The disk takes no writes now; ask again with the same key."
             raise Unavailable(msg) from error
 
     async def read(self, use_case: Callable[[Transaction], Result]) -> Result:
-        return await asyncio.get_running_loop().run_in_executor(self._readers, self._read, use_case)
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._readers, self._read, use_case)
+        except sqlite3.DatabaseError as error:
+            self._note_damage(error)
+            raise
 
     def _read(self, use_case: Callable[[Transaction], Result]) -> Result:
         connection: sqlite3.Connection = self._local.connection
@@ -322,11 +347,28 @@ class SqliteDatabase:
     async def fetch(self, statement: str, params: Mapping[str, Any]) -> Sequence[Row]:
         """On the loop's own thread: a key look-up takes less time than a change of threads."""
         assert self._keys is not None, "start the database first"
-        return self._keys.execute(statement, params).fetchall()
+        try:
+            return self._keys.execute(statement, params).fetchall()
+        except sqlite3.DatabaseError as error:
+            self._note_damage(error)
+            raise
 
     async def fetch_page(self, statement: str, params: Mapping[str, Any]) -> Sequence[Row]:
-        return await asyncio.get_running_loop().run_in_executor(self._readers, self._fetch_page, statement, params)
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._readers, self._fetch_page, statement, params)
+        except sqlite3.DatabaseError as error:
+            self._note_damage(error)
+            raise
 
     def _fetch_page(self, statement: str, params: Mapping[str, Any]) -> Sequence[Row]:
         connection: sqlite3.Connection = self._local.connection
         return connection.execute(statement, params).fetchall()
+
+    def _note_damage(self, error: sqlite3.DatabaseError) -> None:
+        """Turn SQLite's report of a damaged file into an answer that does not look like a fault of the program."""
+        if damage_in(error) is None:
+            return
+        if not self.damaged:
+            _log.error("database_damaged", file=str(self.path), error=str(error), todo="Restore a backup.")
+        self.damaged = True
+        raise Unavailable(DAMAGED_TEXT) from error

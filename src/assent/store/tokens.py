@@ -6,23 +6,26 @@ from typing import Any
 
 import msgspec
 
-from assent.domain.access import Kind, Role, roles
+from assent.domain.access import ANYTHING, Kind, Role, roles
 from assent.domain.errors import NotFound
 from assent.ports import Session
+from assent.store.admin_log import AdminLog
 from assent.store.sql import insert
 
 COLUMNS = (
     "id", "project_id", "kind", "name", "person_id", "roles", "gates", "agent_ids", "creates_per_minute", "created_at",
-    "created_by", "expires_at", "last_used_at", "revoked_at",
+    "created_by", "expires_at", "last_used_at", "revoked_at", "processes", "agent",
 )  # fmt: skip
 SELECT = f"SELECT {', '.join(COLUMNS)} FROM assent_tokens"
 INSERT = insert("assent_tokens", (*COLUMNS, "secret_hash"))
 REVOKE = "UPDATE assent_tokens SET revoked_at = :now WHERE id = :id AND project_id = :project_id AND revoked_at IS NULL"
+SELECT_LIVE = "SELECT id, project_id FROM assent_tokens WHERE person_id = :person_id AND revoked_at IS NULL ORDER BY id"
 TOUCH = "UPDATE assent_tokens SET last_used_at = :at WHERE id = :id"
 # Everything a request needs to know its principal: the token, its person's name, and that person's roles.
 SELECT_PRINCIPAL = """
     SELECT t.id, t.project_id, t.kind, t.name, t.person_id, t.roles, t.gates, t.agent_ids, t.creates_per_minute,
-           t.expires_at, p.name, p.active, g.project_id, g.role, o.policy
+           t.expires_at, p.name, p.active, g.project_id, g.role, o.policy, t.processes, coalesce(t.agent, t.id),
+           o.removed_at
     FROM assent_tokens t
     JOIN assent_projects o ON o.id = t.project_id
     LEFT JOIN assent_people p ON p.id = t.person_id
@@ -53,11 +56,23 @@ class Token:
     expires_at: int | None
     last_used_at: int | None = None
     revoked_at: int | None = None
+    processes: tuple[str, ...] = ()
+    agent: str | None = None
+    """The first token of the same agent, where it has several."""
+
+    @property
+    def claims(self) -> bool:
+        """Whether an agent may speak as anybody with it."""
+        return self.kind is Kind.AGENT and self.agent_ids == ANYTHING
+
+    def works(self, now: int) -> bool:
+        return self.revoked_at is None and (self.expires_at is None or self.expires_at > now)
 
 
 class Tokens:
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, log: AdminLog) -> None:
         self._session = session
+        self._log = log
 
     def add(self, token: Token, *, secret_hash: str) -> None:
         row: dict[str, Any] = {
@@ -75,18 +90,36 @@ class Tokens:
             "expires_at": token.expires_at,
             "last_used_at": None,
             "revoked_at": None,
+            "processes": _json(token.processes),
+            "agent": token.agent,
             "secret_hash": secret_hash,
         }
-        self._session.write(INSERT, [row])
+        with self._log.changes("token", token.id, project=token.project):
+            self._session.write(INSERT, [row])
 
     def every(self, project: str) -> list[Token]:
         rows = self._session.all(f"{SELECT} WHERE project_id = :project_id ORDER BY id", {"project_id": project})
         return [_token(row) for row in rows]
 
-    def revoke(self, token_id: str, *, project: str, now: int) -> None:
-        if self._session.change(REVOKE, {"id": token_id, "project_id": project, "now": now}) != 1:
-            msg = f"There is no live token {token_id}."
+    def get(self, token_id: str, *, project: str) -> Token:
+        """Return a token, also one that does not work any more."""
+        params = {"id": token_id, "project_id": project}
+        rows = self._session.all(f"{SELECT} WHERE id = :id AND project_id = :project_id", params)
+        if not rows:
+            msg = f"There is no token {token_id} in this project."
             raise NotFound(msg)
+        return _token(rows[0])
+
+    def revoke(self, token_id: str, *, project: str, now: int) -> None:
+        with self._log.changes("token", token_id, project=project, act="token-revoked"):
+            if self._session.change(REVOKE, {"id": token_id, "project_id": project, "now": now}) != 1:
+                msg = f"There is no live token {token_id}."
+                raise NotFound(msg)
+
+    def revoke_all(self, person_id: str, *, now: int) -> None:
+        """Revoke every token of a person, in all projects."""
+        for token_id, project in self._session.all(SELECT_LIVE, {"person_id": person_id}):
+            self.revoke(token_id, project=project, now=now)
 
     def touch(self, used: Sequence[tuple[str, int]]) -> None:
         self._session.write(TOUCH, [{"id": token_id, "at": at} for token_id, at in used])
@@ -101,6 +134,6 @@ def _token(row: Sequence[Any]) -> Token:
     value["project"] = value.pop("project_id")
     value["kind"] = Kind(value["kind"])
     value["roles"] = roles(msgspec.json.decode(value["roles"]))
-    for name in ("gates", "agent_ids"):
+    for name in ("gates", "agent_ids", "processes"):
         value[name] = tuple(msgspec.json.decode(value[name]))
     return Token(**value)

@@ -4,9 +4,10 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
-from assent.domain.access import TIMEOUT
+from assent.domain.access import TIMEOUT, Principal
 from assent.domain.breakpoint import Outline
 from assent.ports import Clock, Ended, Hint, Ids, Jobs, Session
+from assent.store.admin_log import AdminLog
 from assent.store.audit import Audit
 from assent.store.audit_export import AuditExport
 from assent.store.backtest import Backtests
@@ -14,6 +15,7 @@ from assent.store.breakpoints import Breakpoints
 from assent.store.channels import Channels
 from assent.store.checkpoints import Checkpoints
 from assent.store.deliveries import Deliveries
+from assent.store.epochs import Epochs
 from assent.store.event_log import EventLog
 from assent.store.files import Files
 from assent.store.firings import Firings
@@ -42,6 +44,7 @@ from assent.store.tokens import Tokens
 from assent.store.triage import Triage
 from assent.store.trigger_events import TriggerEvents
 from assent.store.triggers import Triggers
+from assent.store.unsent_answers import UnsentAnswers
 from assent.store.views import Views
 from assent.store.workers import Workers
 
@@ -52,6 +55,8 @@ class Transaction:
     def __init__(self, session: Session, clock: Clock, ids: Ids, jobs: Jobs) -> None:
         self.session = session
         self.hints: list[Hint] = []
+        self.by: Principal | None = None
+        """On whose behalf administrative acts are recorded; nobody's are the system's own."""
         self._clock = clock
         self._ids = ids
         self._jobs = jobs
@@ -90,6 +95,14 @@ class Transaction:
         """Return the keys of the jobs of this name that somebody still has to finish."""
         return self._jobs.open(self.session.alchemy(), job)
 
+    def acting(self, by: Principal) -> None:
+        """Record the administrative acts of this use case as this principal's."""
+        self.by = by
+
+    @cached_property
+    def admin_log(self) -> AdminLog:
+        return AdminLog(self.session, self.now, lambda: self.by)
+
     @cached_property
     def audit(self) -> Audit:
         return Audit(self.session)
@@ -108,11 +121,11 @@ class Transaction:
 
     @cached_property
     def channels(self) -> Channels:
-        return Channels(self.session)
+        return Channels(self.session, self.admin_log)
 
     @cached_property
     def checkpoints(self) -> Checkpoints:
-        return Checkpoints(self.session)
+        return Checkpoints(self.session, self.admin_log)
 
     @cached_property
     def deliveries(self) -> Deliveries:
@@ -121,6 +134,10 @@ class Transaction:
     @cached_property
     def workers(self) -> Workers:
         return Workers(self.session)
+
+    @cached_property
+    def epochs(self) -> Epochs:
+        return Epochs(self.session, self.admin_log)
 
     @cached_property
     def event_log(self) -> EventLog:
@@ -148,7 +165,7 @@ class Transaction:
 
     @cached_property
     def holds(self) -> Holds:
-        return Holds(self.session)
+        return Holds(self.session, self.admin_log)
 
     @cached_property
     def idempotency(self) -> Idempotency:
@@ -156,11 +173,11 @@ class Transaction:
 
     @cached_property
     def imports(self) -> Imports:
-        return Imports(self.session, self.breakpoints, self.new_id)
+        return Imports(self.session, self.breakpoints, self.new_id, self.admin_log)
 
     @cached_property
     def links(self) -> Links:
-        return Links(self.session)
+        return Links(self.session, self.admin_log)
 
     @cached_property
     def metrics(self) -> Metrics:
@@ -168,11 +185,11 @@ class Transaction:
 
     @cached_property
     def identities(self) -> Identities:
-        return Identities(self.session)
+        return Identities(self.session, self.admin_log)
 
     @cached_property
     def people(self) -> People:
-        return People(self.session)
+        return People(self.session, self.admin_log)
 
     @cached_property
     def preferences(self) -> PreferenceStore:
@@ -180,11 +197,11 @@ class Transaction:
 
     @cached_property
     def projects(self) -> Projects:
-        return Projects(self.session)
+        return Projects(self.session, self.admin_log)
 
     @cached_property
     def receipts(self) -> Receipts:
-        return Receipts(self.session)
+        return Receipts(self.session, self.admin_log)
 
     @cached_property
     def routings(self) -> Routings:
@@ -196,11 +213,11 @@ class Transaction:
 
     @cached_property
     def routes(self) -> Routes:
-        return Routes(self.session)
+        return Routes(self.session, self.admin_log)
 
     @cached_property
     def rules(self) -> Rules:
-        return Rules(self.session)
+        return Rules(self.session, self.admin_log)
 
     @cached_property
     def runs(self) -> Runs:
@@ -208,7 +225,7 @@ class Transaction:
 
     @cached_property
     def secrets(self) -> Secrets:
-        return Secrets(self.session)
+        return Secrets(self.session, self.admin_log)
 
     @cached_property
     def retention(self) -> Retention:
@@ -220,11 +237,11 @@ class Transaction:
 
     @cached_property
     def sources(self) -> Sources:
-        return Sources(self.session)
+        return Sources(self.session, self.admin_log)
 
     @cached_property
     def tokens(self) -> Tokens:
-        return Tokens(self.session)
+        return Tokens(self.session, self.admin_log)
 
     @cached_property
     def triage(self) -> Triage:
@@ -236,7 +253,11 @@ class Transaction:
 
     @cached_property
     def triggers(self) -> Triggers:
-        return Triggers(self.session)
+        return Triggers(self.session, self.admin_log)
+
+    @cached_property
+    def unsent_answers(self) -> UnsentAnswers:
+        return UnsentAnswers(self.session)
 
     @cached_property
     def views(self) -> Views:

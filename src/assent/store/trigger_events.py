@@ -8,6 +8,7 @@ import msgspec
 
 from assent.domain.canonical import Json
 from assent.domain.errors import NotFound
+from assent.domain.payload_secrets import BUILT_IN
 from assent.domain.trigger_events import Arrived, EventState, TriggerEvent, Trust
 from assent.ports import Session
 from assent.store.sql import among, insert
@@ -239,11 +240,14 @@ def _row(event: TriggerEvent) -> dict[str, Any]:
 
 def _event(row: Sequence[Any]) -> TriggerEvent:
     found = dict(zip(COLUMNS, row, strict=True))
+    data, view = (msgspec.json.decode(found[name]) for name in ("data", "view"))
+    if BUILT_IN.suspects(found["data"]):  # stored before secrets were taken out of what comes in
+        data, view = BUILT_IN(data), BUILT_IN(view)
     arrived = Arrived(
         type=found["type"],
         key=found["dedup_key"],
-        data=msgspec.json.decode(found["data"]),
-        view=msgspec.json.decode(found["view"]),
+        data=data,
+        view=view,
         subject=found["subject"],
         occurred_at=found["occurred_at"],
         verified=found["verified"],

@@ -1,6 +1,7 @@
 """Triggers as they stand; those that were removed stay, so that what they started can be explained."""
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,6 +11,7 @@ from assent.domain.errors import Conflict, InvalidRequest, NotFound
 from assent.domain.triggers import Trigger, TriggerState
 from assent.domain.triggers_file import checked, written
 from assent.ports import Session
+from assent.store.admin_log import AdminLog
 from assent.store.sql import among, insert
 
 LONGEST_REASON = 500
@@ -79,17 +81,19 @@ class StoredTrigger:
 
 
 class Triggers:
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, log: AdminLog) -> None:
         self._session = session
+        self._log = log
 
     def wait_for_others(self, project: str) -> None:
         if self._session.dialect == "postgresql":
             self._session.all(WAIT, {"project_id": project})
 
     def add(self, stored: StoredTrigger) -> None:
-        if self._session.change(INSERT, _row(stored)) != 1:
-            msg = f"A trigger called {stored.name} exists already."
-            raise Conflict(msg)
+        with self._log.changes("trigger", stored.id, project=stored.project):
+            if self._session.change(INSERT, _row(stored)) != 1:
+                msg = f"A trigger called {stored.name} exists already."
+                raise Conflict(msg)
 
     def save(self, stored: StoredTrigger, *, now: int) -> StoredTrigger:
         """Write what it says and its state, if it is still the version that was read; return it as it is now."""
@@ -98,9 +102,10 @@ class Triggers:
         params = {name: row[name] for name in ("id", "content", "state", "because", "version", "updated_by")} | {
             "now": now
         }
-        if self._session.change(UPDATE, params) != 1:
-            msg = f"The trigger {stored.name} was changed or removed by somebody else; read it again."
-            raise Conflict(msg)
+        with self._log.changes("trigger", stored.id, project=stored.project):
+            if self._session.change(UPDATE, params) != 1:
+                msg = f"The trigger {stored.name} was changed or removed by somebody else; read it again."
+                raise Conflict(msg)
         return self.get(stored.id, project=stored.project)
 
     def set_state(
@@ -117,11 +122,19 @@ class Triggers:
         self._session.news = True
         reason = because and because[:LONGEST_REASON]
         params = {"id": trigger_id, "state": state.value, "because": reason, "alarm_id": alarm_id, "now": now, "by": by}
-        return self._session.change(SET_STATE, params) == 1
+        with self._recorded(trigger_id):
+            return self._session.change(SET_STATE, params) == 1
 
     def remove(self, trigger_id: str, *, now: int, by: str = "system") -> bool:
         self._session.news = True
-        return self._session.change(REMOVE, {"id": trigger_id, "now": now, "by": by}) == 1
+        with self._recorded(trigger_id):
+            return self._session.change(REMOVE, {"id": trigger_id, "now": now, "by": by}) == 1
+
+    @contextmanager
+    def _recorded(self, trigger_id: str) -> Generator[None, None, None]:
+        rows = self._session.all("SELECT project_id FROM assent_triggers WHERE id = :id", {"id": trigger_id})
+        with self._log.changes("trigger", trigger_id, project=rows[0][0] if rows else ""):
+            yield
 
     def find(self, trigger_id: str) -> StoredTrigger | None:
         """Return a trigger, also one that was removed."""

@@ -9,22 +9,35 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from assent.domain.access import Permission
-from assent.domain.errors import AssentError, InvalidRequest
+from assent.domain.errors import AssentError, InvalidRequest, NotFound
 from assent.domain.preferences import Preferences, written
 from assent.domain.secrets import secret_hash
 from assent.http.problems import STATUS
+from assent.http.sessions import local_path
 from assent.services.addressing import is_personal
+from assent.services.people import NewToken
 from assent.store.links import Link
 from assent.store.people import EVERYWHERE, Person
 from assent.store.projects import Project
 from assent.store.sessions import BrowserSession
+from assent.store.tokens import Token
 from assent.store.transaction import Transaction
-from assent.web.admin.frame import checked, text, words
-from assent.web.frame import Site, Visit, page, redirect, route
+from assent.web.admin.frame import checked, number, secret_page, text, words
+from assent.web.frame import PASSWORD_PAGE, Site, Visit, page, redirect, route
 from assent.web.signing_in import MAX_PASSWORD
 from assent.wire import people as wire
+from assent.wire.tokens import CreateToken
 
 MOST_SESSIONS = 50
+DAY = 24 * 3600
+PERSONAL = {
+    "reviewer": "decides in your name",
+    "viewer": "reads",
+    "rule-admin": "writes rules",
+    "auditor": "verifies and exports",
+    "admin": "everything that you may do",
+}
+"""The kinds of tokens that belong to a person."""
 MOST_CHOICES = 20
 CHOICES = 3
 """How many channels an empty form asks for."""
@@ -33,6 +46,7 @@ DONE = {
     "project": "You look at another project now.",
     "reached": "Saved. It holds for what is sent from now on.",
     "linked": "You are linked: what you answer on that channel counts as yours.",
+    "revoked": "Revoked. The token stops working within seconds.",
     "unlinked": "The link is gone. What is said there does not count as yours any more.",
 }
 
@@ -45,6 +59,10 @@ def routes(site: Site) -> list[Route]:
         route("/account/project", choose_project, site, method="POST", members_only=False),
         route("/account/reached", put_preferences, site, method="POST", members_only=False),
         route("/account/unlink", unlink, site, method="POST", members_only=False),
+        route("/account/tokens", create_token, site, method="POST"),
+        route("/account/tokens/revoke", revoke_token, site, method="POST", members_only=False),
+        route(PASSWORD_PAGE, new_password_form, site, members_only=False, needs_password=False),
+        route(PASSWORD_PAGE, new_password, site, method="POST", members_only=False, needs_password=False),
     ]
 
 
@@ -60,6 +78,8 @@ class Mine:
     """Where they can be reached one by one, by name."""
     links: list[tuple[str, Link]]
     """Who they are where, with the name of the channel."""
+    tokens: list[Token]
+    """Their own tokens in this project that still work."""
 
 
 def _mine(tx: Transaction, *, visit: Visit) -> Mine:
@@ -76,6 +96,7 @@ def _mine(tx: Transaction, *, visit: Visit) -> Mine:
         visit.site.preferences.of(tx, who.name, by=who),
         _channels(tx, visit),
         [(stored.name, each) for each in tx.links.of_person(who.id) if (stored := tx.channels.find(each.channel_id))],
+        [each for each in tx.tokens.every(who.project) if each.person_id == who.id and each.works(tx.now())],
     )
 
 
@@ -99,25 +120,106 @@ async def _account_page(visit: Visit, error: AssentError | None = None) -> Respo
         mine=mine,
         this=secret_hash(visit.signed_in.secret),
         problem=words(error) if error else None,
+        kinds={kind: PERSONAL[kind] for kind in PERSONAL if kind in visit.who.roles},
+        typed=visit.form if error else {},
         reached=reached(mine, visit.form if error else {}),
         done=DONE.get(visit.request.query_params.get("done", "")) if not error else None,
     )
 
 
 async def change_password(visit: Visit) -> Response:
-    form = visit.form
     try:
-        new = form.get("new", "")
-        if new != form.get("again", ""):
-            raise InvalidRequest.at("/again", "is not the same as the new password")
-        checked(wire.ChangePerson, password=new)
-        old = form.get("old", "")[:MAX_PASSWORD]
-        secret = await visit.site.sessions.change_password(visit.request, visit.who, old, new)
+        secret = await _set_password(visit)
     except AssentError as error:
         return await _account_page(visit, error)
     response = redirect("/account?done=password")
     visit.site.sessions.give(response, secret)
     return response
+
+
+async def _set_password(visit: Visit) -> str:
+    form = visit.form
+    new = form.get("new", "")
+    if new != form.get("again", ""):
+        raise InvalidRequest.at("/again", "is not the same as the new password")
+    checked(wire.ChangePerson, password=new)
+    old = form.get("old", "")[:MAX_PASSWORD]
+    return await visit.site.sessions.change_password(visit.request, visit.who, old, new)
+
+
+async def new_password_form(visit: Visit) -> Response:
+    """Ask an invited person for a password, without which they could not come back."""
+    after = local_path(visit.request.query_params.get("next"))
+    if not visit.signed_in.must_set_password:
+        return redirect(after)
+    return _new_password_page(visit, after)
+
+
+async def new_password(visit: Visit) -> Response:
+    after = local_path(visit.form.get("next"))
+    try:
+        secret = await _set_password(visit)
+    except AssentError as error:
+        return _new_password_page(visit, after, error)
+    response = redirect(after)
+    visit.site.sessions.give(response, secret)
+    return response
+
+
+def _new_password_page(visit: Visit, after: str, error: AssentError | None = None) -> Response:
+    return page(
+        "new_password.html",
+        status=STATUS[type(error)] if error else 200,
+        visit=visit,
+        name=visit.who.name,
+        after=after,
+        action=PASSWORD_PAGE,
+        problem=words(error) if error else None,
+    )
+
+
+async def create_token(visit: Visit) -> Response:
+    """Create a token that belongs to the visitor, with some of their own roles."""
+    form = visit.form
+    try:
+        days = number(form, "expiresInDays")
+        asked = checked(
+            CreateToken,
+            kind=form.get("kind", ""),
+            name=text(form, "name") or "",
+            expiresInSeconds=days * DAY if days is not None else None,
+        )
+        if asked.kind not in PERSONAL:
+            raise InvalidRequest.at("/kind", f"must be one of {', '.join(PERSONAL)}")
+        new = NewToken(kind=asked.kind, name=asked.name, expires_in=asked.expires_in_seconds)
+        issue = partial(visit.site.people.issue_token, new=new, project=visit.who.project, by=visit.who)
+        _, secret = await visit.site.database.write(issue)
+    except AssentError as error:
+        return await _account_page(visit, error)
+    hints = (
+        "Copy it now: it is stored nowhere, and cannot be shown again.",
+        "Programs send it as Authorization: Bearer …, or read it from ASSENT_TOKEN. What they do with it is yours.",
+    )
+    return secret_page(visit, title=f"The token {asked.name}", secret=secret, hints=hints, back="/account#tokens")
+
+
+async def revoke_token(visit: Visit) -> Response:
+    token_id = visit.form.get("token", "")
+    try:
+        await visit.site.database.write(partial(_revoke_own, token_id=token_id, visit=visit))
+    except AssentError as error:
+        return await _account_page(visit, error)
+    visit.site.authenticator.forget()
+    visit.site.hub.cut(token_id)
+    return redirect("/account?done=revoked#tokens")
+
+
+def _revoke_own(tx: Transaction, *, token_id: str, visit: Visit) -> None:
+    own = {each.id for each in tx.tokens.every(visit.who.project) if each.person_id == visit.who.id}
+    if token_id not in own:
+        msg = "You have no such token."
+        raise NotFound(msg)
+    visit.site.people.revoke_token(tx, token_id, by=visit.who)
 
 
 async def sign_out_everywhere(visit: Visit) -> Response:

@@ -14,6 +14,7 @@ from assent.domain.terms import MAX_TEXT, Answer, Terms
 from assent.http.addresses import known_id
 from assent.store.reading import Whole
 from assent.store.transaction import Transaction
+from assent.web.detail import trouble
 from assent.web.filters import MOST, Filters, asked_in, filters
 from assent.web.frame import Site, Visit, large_page, redirect, route
 from assent.web.listing import list_page, to_list
@@ -35,50 +36,54 @@ class Chosen:
 
 
 async def confirm(visit: Visit) -> Response:
-    """List what will be answered; nothing is yet."""
-    return await _confirm_page(visit, await _chosen(visit), trouble=None)
+    """List what would be answered, without answering it."""
+    return await _confirm_page(visit, await _chosen(visit))
 
 
 async def decide(visit: Visit) -> Response:
     approved, comment = _approved(visit), visit.form.get("comment", "").strip()
     chosen = await _chosen(visit)
     if not approved and not comment:
-        return await _confirm_page(visit, chosen, trouble="Say why, so that the agents can do better.")
+        return await _confirm_page(visit, chosen, problem="A reason is required. It is sent to the agents.")
     if len(comment) > MAX_TEXT:
         raise InvalidRequest.at("/comment", f"is longer than {MAX_TEXT:,} characters")
     batch = await visit.site.database.write(_new_batch)
-    failed = len(chosen.left_out)
+    refused = [(row, f"Answer it alone: {why.rstrip('.')}.") for row, why in chosen.left_out]
+    answer = Answer(approved=approved, comment=comment or None)
     for row in chosen.rows:
-        # One transaction each: one that was decided meanwhile keeps none of the others from being answered.
-        shown = visit.form.get(f"{PICK}{row.id}", "")
-        answer = Answer(approved=approved, comment=comment or None, digest=shown)
+        # One transaction each, so that one that was decided meanwhile does not stop the others.
+        answer = replace(answer, digest=visit.form.get(f"{PICK}{row.id}", ""))
         use_case = partial(
             visit.site.holding.hold, breakpoint_id=row.id, answer=answer, by=visit.who, via="web", batch=batch
         )
         try:
             await visit.site.database.write(use_case, locks=row.id)
-        except AssentError:
-            failed += 1
+        except AssentError as error:
+            refused.append((row, trouble(error, {}).text))
+    for row, why in refused:
+        refuse = partial(visit.site.holding.refuse, breakpoint_id=row.id, answer=answer, by=visit.who, why=why)
+        await visit.site.database.write(refuse)
     asked = _asked(visit)
-    given = len(chosen.rows) + len(chosen.left_out) - failed
-    word = f"batch={batch}&count={given}&failed={failed}"
+    given = len(chosen.rows) + len(chosen.left_out) - len(refused)
+    word = f"batch={batch}&count={given}&failed={len(refused)}"
     return redirect(f"/{asked.behind}{'&' if asked.behind else '?'}{word}")
 
 
 async def undo(visit: Visit) -> Response:
-    """Take back what is still held of a batch, and say how much of it was given already."""
+    """Undo the pending answers of a batch, and say how many had taken effect already."""
     params = visit.request.query_params
     use_case = partial(visit.site.holding.take_back_batch, batch=params.get("batch", ""), by=visit.who)
     asked = replace(asked_in(visit.request), cursor="", shown="")
     try:
-        taken = len(await visit.site.database.write(use_case))
+        undone = await visit.site.database.write(use_case)
     except AssentError as error:
         return await list_page(visit, asked, Notice(text=error.message, kind="no"))
+    taken, typed = len(undone.breakpoint_ids), undone.comment or ""
     given = max(0, number(params.get("count", "")) - taken)
     if not given:
-        return await list_page(visit, asked, Notice(text=UNDONE))
-    text = f"{taken} taken back. {given} had been given already: those stand."
-    return await list_page(visit, asked, Notice(text=text, kind="no"))
+        return await list_page(visit, asked, Notice(text=UNDONE, typed=typed))
+    text = f"Undone: {taken}. Already sent: {given}."
+    return await list_page(visit, asked, Notice(text=text, typed=typed, kind="no"))
 
 
 def _new_batch(tx: Transaction) -> str:
@@ -114,7 +119,7 @@ async def _why_not(visit: Visit, row: Whole) -> str | None:
     except AssentError as error:
         return error.message
     if standing.override:
-        return "you would override the people who are asked"
+        return "you would override the reviewers asked"
     return f"you would answer in place of {', '.join(standing.in_place_of)}" if standing.in_place_of else None
 
 
@@ -122,18 +127,18 @@ def why_alone(row: Whole, gate: str, *, approved: bool) -> str | None:
     """Say why a breakpoint is answered alone, or None if it may be answered with others of its gate."""
     payload: dict[str, Any] = msgspec.json.decode(row.payload)
     alone = {
-        "it waits no more": row.status != "waiting",
-        "it is of another gate": row.gate != gate,
-        "it is high risk": row.risk == "high",
-        "it is a hard stop": payload.get("hardStop") is True,
-        "it is irreversible": payload.get("irreversible") is True or "irreversible" in msgspec.json.decode(row.tags),
-        "it asks for more than a yes": approved and not Terms.of(row.gate, payload).plain,
+        "already decided": row.status != "waiting",
+        "different gate": row.gate != gate,
+        "high risk": row.risk == "high",
+        "hard stop": payload.get("hardStop") is True,
+        "irreversible": payload.get("irreversible") is True or "irreversible" in msgspec.json.decode(row.tags),
+        "needs more than an approval": approved and not Terms.of(row.gate, payload).plain,
     }
     return next((why for why, holds in alone.items() if holds), None)
 
 
-async def _confirm_page(visit: Visit, chosen: Chosen, *, trouble: str | None) -> Response:
-    nothing = None if chosen.rows or chosen.left_out else "Select some of the list first."
+async def _confirm_page(visit: Visit, chosen: Chosen, *, problem: str | None = None) -> Response:
+    nothing = None if chosen.rows or chosen.left_out else "Select some rows first."
     response = await large_page(
         "dialog.html" if visit.region else "bulk.html",
         visit=visit,
@@ -145,7 +150,7 @@ async def _confirm_page(visit: Visit, chosen: Chosen, *, trouble: str | None) ->
         comment=visit.form.get("comment", ""),
         query=_asked(visit).query,
         undo_seconds=visit.site.holding.seconds,
-        trouble=trouble or nothing,
+        trouble=problem or nothing,
     )
     if visit.region:
         response.headers["HX-Retarget"] = "#dialog"

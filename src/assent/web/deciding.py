@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
+from urllib.parse import urlsplit
 
 import msgspec
 from starlette.responses import Response
@@ -11,14 +12,18 @@ from starlette.responses import Response
 from assent.domain.errors import AlreadyEnded, AssentError, ConfirmationRequired, DigestMismatch, InvalidRequest
 from assent.domain.instants import iso
 from assent.domain.strategies import NEEDS_EXPERTS
-from assent.domain.terms import MAX_TEXT, Answer
+from assent.domain.terms import MAX_TEXT, Answer, reason
+from assent.http.sessions import local_path
 from assent.services.breakpoints import Standing
+from assent.services.triage import Marks
 from assent.store.reading import Whole
-from assent.web import forms, render
+from assent.store.transaction import Transaction
+from assent.web import forms
 from assent.web.detail import detail_page, load, terms, upcoming
 from assent.web.filters import Filters, asked_in
-from assent.web.frame import Visit, large_page, redirect
-from assent.web.notices import UNDONE, Notice
+from assent.web.frame import Visit, large_page, page, redirect
+from assent.web.notices import NOTHING_TO_UNDO, UNDONE, Notice
+from assent.web.unsent import unsent_notices
 
 APPROVE, REJECT = "approve", "reject"
 UNPROCESSABLE = 422
@@ -44,6 +49,8 @@ async def confirm(visit: Visit) -> Response:
         terms(row).check(replace(answer, confirm=row.gate))
         if row.status != "waiting":
             raise _ended(row)
+        check = partial(visit.site.breakpoints.check, breakpoint_id=row.id, answer=replace(answer, confirm=row.gate))
+        await visit.site.database.read(partial(check, by=visit.who))
         return await _confirm_page(visit, row, answer)
     except AssentError as error:
         return await _refused(visit, row, error)
@@ -74,15 +81,15 @@ async def _decide(visit: Visit, row: Whole, answer: Answer) -> Response:
         return await _confirm_page(visit, row, answer, retry=True)
     except AssentError as error:
         return await detail_page(visit, await load(visit), error)
-    return await onwards(visit, row.id)
+    return await onwards(visit, row)
 
 
-async def onwards(visit: Visit, breakpoint_id: str) -> Response:
-    """Lead to the next one that waits, with a word about the one just answered."""
+async def onwards(visit: Visit, row: Whole) -> Response:
+    """Redirect to the next pending one, with a notice about the one just answered."""
     asked = asked_in(visit.request)
-    following = await upcoming(visit, breakpoint_id, asked)
+    following = await upcoming(visit, row, asked)
     path = f"/breakpoints/{following.row.id}" if following else "/"
-    return redirect(with_word(path, asked, "after", breakpoint_id))
+    return redirect(with_word(path, asked, "after", row.id))
 
 
 def with_word(path: str, asked: Filters, name: str, value: str) -> str:
@@ -90,7 +97,7 @@ def with_word(path: str, asked: Filters, name: str, value: str) -> str:
 
 
 async def undo(visit: Visit) -> Response:
-    """Take back an answer whose window has not ended, and leave it in the form; otherwise show what stands."""
+    """Undo a pending answer and put it back into the form, or show the current state."""
     row = await load(visit)
     use_case = partial(visit.site.holding.take_back, breakpoint_id=row.id, by=visit.who)
     try:
@@ -98,7 +105,8 @@ async def undo(visit: Visit) -> Response:
     except AssentError as error:
         return await detail_page(visit, await load(visit), error)
     typed = forms.typed_again(msgspec.json.decode(row.payload), taken) if taken else {}
-    return await detail_page(replace(visit, form=typed), await load(visit), notice=Notice(text=UNDONE))
+    notice = Notice(text=UNDONE if taken else NOTHING_TO_UNDO, kind="yes" if taken else "no")
+    return await detail_page(replace(visit, form=typed), await load(visit), notice=notice)
 
 
 async def comment(visit: Visit) -> Response:
@@ -106,12 +114,23 @@ async def comment(visit: Visit) -> Response:
     try:
         text = _text(visit.form, "text") or ""
         if not text:
-            raise InvalidRequest.at("/text", "write something first")
+            raise InvalidRequest.at("/text", "is empty")
         use_case = partial(visit.site.breakpoints.comment, breakpoint_id=row.id, comment=text, by=visit.who, once=None)
         await visit.site.database.write(use_case, locks=row.id)
     except AssentError as error:
         return await detail_page(visit, await load(visit), error)
     return redirect(with_word(f"/breakpoints/{row.id}", asked_in(visit.request), "said", "commented") + "#comments")
+
+
+async def dismiss(visit: Visit) -> Response:
+    """Remove a notice about an answer that did not take effect."""
+    use_case = partial(visit.site.holding.dismiss, unsent_id=visit.form.get("id", ""), by=visit.who)
+    await visit.site.database.write(use_case)
+    if visit.region is None:
+        shown = urlsplit(visit.request.headers.get("referer", ""))
+        return redirect(local_path(shown.path + (f"?{shown.query}" if shown.query else "")))
+    left = await visit.site.database.read(partial(unsent_notices, holding=visit.site.holding, by=visit.who))
+    return page("unsent.html", visit=replace(visit, unsent=left))
 
 
 async def back(visit: Visit) -> Response:
@@ -127,9 +146,7 @@ def answer_of(form: Mapping[str, str], row: Whole) -> Answer:
     # An empty digest matches nothing: whoever cannot say what they were shown decides nothing.
     digest = form.get("digest", "")
     if decision == REJECT:
-        if said is None:
-            raise InvalidRequest.at("/comment", "say why, so that the agent can do better")
-        return Answer(approved=False, comment=said, digest=digest)
+        return Answer(approved=False, comment=reason(said), digest=digest)
     # An option that is a button of its own is pressed instead of Approve.
     if decision != APPROVE and not (decision is None and "option" in form):
         raise InvalidRequest.at("/decision", "choose Approve or Reject")
@@ -165,9 +182,7 @@ def _ended(row: Whole) -> AlreadyEnded:
 
 
 async def _confirm_page(visit: Visit, row: Whole, answer: Answer, *, retry: bool = False) -> Response:
-    standing = await visit.site.database.read(
-        partial(visit.site.breakpoints.standing, breakpoint_id=row.id, by=visit.who)
-    )
+    standing, mark = await visit.site.database.read(partial(_capacity, visit=visit, breakpoint_id=row.id))
     carried = {
         name: value for name, value in visit.form.items() if name in _CARRIED or name.startswith(_CARRIED_PREFIXES)
     }
@@ -182,14 +197,20 @@ async def _confirm_page(visit: Visit, row: Whole, answer: Answer, *, retry: bool
         answer=answer,
         carried=carried,
         filled_in=_filled_in(row, answer),
-        changed=[(name, render.pretty(value)) for name, value in (answer.edits or {}).items()],
-        consequences=consequences(row, answer, standing, undo_seconds=visit.site.holding.seconds),
+        changed=forms.changes(msgspec.json.decode(row.payload), answer),
+        consequences=consequences(row, answer, standing, mark, undo_seconds=visit.site.holding.seconds),
         typed_gate=row.risk == "high" and answer.approved,
         retry=retry,
     )
     if in_dialog:
         response.headers["HX-Retarget"] = "#dialog"
     return response
+
+
+def _capacity(tx: Transaction, *, visit: Visit, breakpoint_id: str) -> tuple[Standing, Marks]:
+    standing = visit.site.breakpoints.standing(tx, breakpoint_id, by=visit.who)
+    marks = visit.site.triage.marks(tx, [breakpoint_id], person_id=visit.who.id)
+    return standing, marks.get(breakpoint_id, Marks())
 
 
 def _filled_in(row: Whole, answer: Answer) -> list[Said]:
@@ -209,22 +230,33 @@ def _shown(value: object) -> str:
     return str(value)
 
 
-def consequences(row: Whole, answer: Answer, standing: Standing, *, undo_seconds: int = 0) -> list[str]:
+def consequences(
+    row: Whole, answer: Answer, standing: Standing, mark: Marks | None = None, *, undo_seconds: int = 0
+) -> list[str]:
     """Say what follows from the answer, in sentences."""
+    mark = mark or Marks()
     seats: list[object] = msgspec.json.decode(row.seats)
+    stopped = [] if answer.approved else [each.person for each in mark.pending if each.approved]
     if row.strategy in NEEDS_EXPERTS and not standing.override:
-        found = [
-            f"Your answer counts as one of {len(seats)}.",
-            "You may change it until the breakpoint is decided.",
-        ]
+        found = [f"Your answer is one of {len(seats)} votes.", "You can change it until the breakpoint is decided."]
     else:
-        goes_on = "The agent goes on at once." if answer.approved else "The agent is told no, with your reason."
-        later = "The agent goes on" if answer.approved else "The agent is told no, with your reason,"
-        found = [goes_on, "This cannot be undone."]
-        if undo_seconds:
-            found = [f"{later} in {undo_seconds} seconds; until then you can undo it."]
+        found = [_effect(answer, 0 if stopped else undo_seconds)]
+    if stopped:
+        found.insert(0, f"{', '.join(stopped)} is approving this. Your rejection takes effect at once and stops that.")
+    if mark.held:
+        found.insert(0, f"This replaces your pending {'approval' if mark.held.approved else 'rejection'}.")
     if standing.override:
-        found.insert(0, "You are not among the people asked: as an admin you decide alone, recorded as an override.")
+        found.insert(0, "You are not among the reviewers asked. As an admin you decide alone, recorded as an override.")
     if standing.in_place_of:
         found.insert(0, f"You answer in place of {', '.join(standing.in_place_of)}.")
+    if standing.after_reset_by:
+        by = standing.after_reset_by
+        found.append(f"It is marked “after reset by {by}” and does not count together with an answer of {by}.")
     return found
+
+
+def _effect(answer: Answer, undo_seconds: int) -> str:
+    effect = "The agent continues" if answer.approved else "The agent gets your rejection and the reason"
+    if undo_seconds:
+        return f"{effect} in {undo_seconds} seconds. You can undo until then."
+    return f"{effect} at once. This cannot be undone."

@@ -12,6 +12,7 @@ from starlette.responses import Response
 from assent.domain import breakpoint as domain
 from assent.domain.access import Permission
 from assent.domain.errors import AlreadyEnded, AssentError, DigestMismatch, InvalidRequest, NotFound
+from assent.domain.exact_calls import is_offered
 from assent.domain.instants import from_iso
 from assent.domain.terms import Terms, answer_place
 from assent.http.addresses import known_id
@@ -21,7 +22,7 @@ from assent.services.attempts import Previous, previous
 from assent.services.breakpoints import Standing
 from assent.services.triage import Marks
 from assent.store.files import FileEntry
-from assent.store.reading import Whole
+from assent.store.reading import Query, Whole, decode_cursor, encode_cursor
 from assent.store.transaction import Transaction
 from assent.web import forms, render, rendering
 from assent.web.attempts import ShownAttempt, shown_attempt
@@ -61,6 +62,8 @@ class Trouble:
     text: str
     control: str | None = None
     ended_at: int | None = None
+    comment: str = ""
+    """What was typed, where the page has no form left to keep it in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,13 +152,18 @@ async def _values(visit: Visit, row: Whole, asked: Filters, error: AssentError |
         "may_comment": row.status == "waiting" and visit.who.may(Permission.COMMENT),
         "standing": standing,
         "why_not": why_not,
-        "always": standing is not None and _offers_always(visit, payload),
+        "always": standing is not None and _offers_always(visit, row.gate, payload),
         "typed": visit.form,
         "inputs": forms.inputs(payload["form"], visit.form) if payload.get("form") else [],
         "edits": forms.edits(payload, visit.form),
-        "trouble": trouble(error, payload) if error else None,
-        "upcoming": await upcoming(visit, row.id, asked) if row.status != "waiting" else None,
+        "trouble": replace(trouble(error, payload), comment=_typed(visit, row)) if error else None,
+        "upcoming": await upcoming(visit, row, asked) if row.status != "waiting" else None,
     }
+
+
+def _typed(visit: Visit, row: Whole) -> str:
+    """Return a comment that was not sent, if the breakpoint has ended and its form is gone."""
+    return visit.form.get("comment", "") or visit.form.get("text", "") if row.status != "waiting" else ""
 
 
 def _read_content(
@@ -170,12 +178,13 @@ def _shown_content(
     return rendering.shown_files(read), shown_attempt(attempt, row) if attempt else None
 
 
-def _offers_always(visit: Visit, payload: Mapping[str, Any]) -> bool:
-    """Whether a rule is offered in place of an answer; a hard stop is never a rule's to pass."""
+def _offers_always(visit: Visit, gate: str, payload: Mapping[str, Any]) -> bool:
+    """Whether a rule is offered in place of an answer; never for a hard stop, nor for a whole tool."""
     return (
         visit.who.may(Permission.RULES)
         and payload.get("presentAlwaysApprove") is not False
         and payload.get("hardStop") is not True
+        and is_offered(gate, payload)
     )
 
 
@@ -210,9 +219,15 @@ def _files(tx: Transaction, *, row: Whole, payload: Mapping[str, Any]) -> list[r
     return read
 
 
-async def upcoming(visit: Visit, breakpoint_id: str, asked: Filters) -> Item | None:
-    """Find the next one that waits in the same list, apart from this one and what the visitor cannot answer."""
+async def upcoming(visit: Visit, row: Whole, asked: Filters) -> Item | None:
+    """Find the next pending one below this one in the same list, or the first one if none is below."""
     wanted = await query(visit, replace(asked, status="waiting", cursor="", shown=""))
+    below = replace(wanted, cursor=decode_cursor(encode_cursor(wanted, row), sort=wanted.sort))
+    return await _first_open(visit, row, below) or await _first_open(visit, row, wanted)
+
+
+async def _first_open(visit: Visit, row: Whole, wanted: Query) -> Item | None:
+    """Return the first of a list that the visitor can answer and has not answered."""
     found = await visit.site.inbox.page(wanted)
     marks = await visit.site.database.read(
         partial(visit.site.triage.marks, breakpoint_ids=[each.id for each in found], person_id=visit.who.id)
@@ -221,7 +236,7 @@ async def upcoming(visit: Visit, breakpoint_id: str, asked: Filters) -> Item | N
     open_ones = (
         each
         for each in found
-        if each.id != breakpoint_id and each.created_by_id != visit.who.id and not marks.get(each.id, Marks()).held
+        if each.id != row.id and each.created_by_id != visit.who.id and not marks.get(each.id, Marks()).held
     )
     return next((item(each, now) for each in open_ones), None)
 
@@ -230,8 +245,8 @@ def trouble(error: AssentError, payload: Mapping[str, Any]) -> Trouble:
     if isinstance(error, AlreadyEnded):
         return _too_late(error)
     if isinstance(error, DigestMismatch):
-        text = "Its content differs from what your page showed. Nothing was changed; read it below before you decide."
-        return Trouble("It is not what you were shown", text)
+        text = "Your page showed other content. Nothing was changed. Read it again below before you decide."
+        return Trouble("The content has changed", text)
     if isinstance(error, InvalidRequest):
         return _at_control(error, payload)
     return Trouble("Nothing was changed", error.message)
@@ -256,6 +271,8 @@ def _at_control(error: InvalidRequest, payload: Mapping[str, Any]) -> Trouble:
     labels = dict(_LABELS)
     for each in forms.inputs(payload["form"], {}) if payload.get("form") else ():
         labels[answer_place(each.name)] = (each.label, each.id)
+    for edit in forms.edits(payload, {}):
+        labels[forms.edit_place(edit.name)] = (edit.name, edit.id)
     label, control = labels.get(pointer, ("", None))
     return Trouble("Not sent yet", f"{label}: {text}" if label else text, control)
 

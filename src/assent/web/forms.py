@@ -152,43 +152,101 @@ def typed_again(payload: Mapping[str, Any], answer: Answer) -> dict[str, str]:
     for n, (name, field) in enumerate(form["properties"].items()):
         if answer.answers and name in answer.answers:
             found[f"field-{n}"] = _default(field | {"default": answer.answers[name]})
-    for n, name in enumerate(payload.get("editable") or ()):
-        if answer.edits and name in answer.edits:
-            found[f"edit-{n}"] = _as_json(answer.edits[name])
+    for each in edits(payload, {}):
+        if answer.edits and each.name in answer.edits:
+            found[each.id] = _edit_text(each.control, answer.edits[each.name])
     return found
 
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """An argument that the reviewer may change, as JSON in a box."""
+    """An argument that the reviewer may change: text, integer, number, boolean, or anything else as JSON."""
 
     id: str
     name: str
+    control: str
     value: str
 
 
 def edits(payload: Mapping[str, Any], typed: Mapping[str, str]) -> list[Edit]:
-    arguments: Json = payload.get("arguments")
-    values = arguments if is_object(arguments) else {}
-    return [
-        Edit(f"edit-{n}", name, typed.get(f"edit-{n}", _as_json(values[name]) if name in values else ""))
-        for n, name in enumerate(payload.get("editable") or ())
-    ]
+    values = _arguments(payload)
+    found: list[Edit] = []
+    for n, name in enumerate(payload.get("editable") or ()):
+        control = _editor(values[name]) if name in values else "json"
+        before = _edit_text(control, values[name]) if name in values else ""
+        found.append(Edit(f"edit-{n}", name, control, typed.get(f"edit-{n}", before)))
+    return found
 
 
 def edited(payload: Mapping[str, Any], typed: Mapping[str, str]) -> dict[str, Json] | None:
-    """Return the arguments that were changed; what was left as it stood, or empty, is not."""
+    """Return the arguments that were changed."""
     found: dict[str, Json] = {}
     for before, after in zip(edits(payload, {}), edits(payload, typed), strict=True):
-        if after.value.strip() and after.value.strip() != before.value:
-            try:
-                found[after.name] = strict_loads(after.value.encode())
-            except AssentError as error:
-                raise InvalidRequest.at(
-                    f"/edits/{pointer_step(after.name)}", "must be JSON; put text in quotes"
-                ) from error
+        if _same(before.value, after.value, after.control):
+            continue
+        pointer = edit_place(after.name)
+        if after.control == "text":
+            # Browsers send every line break as CR LF.
+            breaks = "\r\n" if "\r\n" in before.value else "\n"
+            found[after.name] = after.value.replace("\r\n", "\n").replace("\n", breaks)
+        elif after.control == "json":
+            found[after.name] = _from_json(pointer, after.value)
+        else:
+            found[after.name] = _value(pointer, {"type": after.control}, after.value)
     return found or None
 
 
-def _as_json(value: Json) -> str:
-    return json.dumps(value, ensure_ascii=False)
+def changes(payload: Mapping[str, Any], answer: Answer) -> list[tuple[str, str, str]]:
+    """Return name, original and new value of each edited argument, for reading them once more."""
+    values = _arguments(payload)
+    return [(name, _plain(values.get(name)), _plain(value)) for name, value in (answer.edits or {}).items()]
+
+
+def edit_place(name: str) -> str:
+    return f"/edits/{pointer_step(name)}"
+
+
+def _arguments(payload: Mapping[str, Any]) -> Mapping[str, Json]:
+    arguments: Json = payload.get("arguments")
+    return arguments if is_object(arguments) else {}
+
+
+def _editor(value: Json) -> str:
+    """Choose the control for a value; text that cannot be seen as it is stays JSON, with escapes."""
+    if isinstance(value, bool):
+        return "boolean"
+    if isinstance(value, int):
+        return "integer"
+    if isinstance(value, float):
+        return "number"
+    if isinstance(value, str) and visible(value) == value:
+        return "text"
+    return "json"
+
+
+def _edit_text(control: str, value: Json) -> str:
+    if control == "text" and isinstance(value, str):
+        return value
+    if control == "boolean":
+        return TRUE if value else FALSE
+    # Escaped, so that a reviewer sees every hidden character.
+    return json.dumps(value, ensure_ascii=isinstance(value, str))
+
+
+def _same(before: str, after: str, control: str) -> bool:
+    if control == "text":
+        return before.replace("\r\n", "\n") == after.replace("\r\n", "\n")
+    return not after.strip() or after.strip() == before
+
+
+def _from_json(pointer: str, text: str) -> Json:
+    try:
+        return strict_loads(text.encode())
+    except AssentError as error:
+        raise InvalidRequest.at(pointer, "is not valid JSON. Put text in double quotes") from error
+
+
+def _plain(value: Json) -> str:
+    if isinstance(value, bool):
+        return TRUE if value else FALSE
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -2,8 +2,8 @@
 
 import asyncio
 import gzip
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeAlias
 from urllib.parse import quote, urlsplit
@@ -40,6 +40,7 @@ from assent.services.oidc import OidcService
 from assent.services.people import PeopleService
 from assent.services.preferences import PreferenceService
 from assent.services.probing import Prober
+from assent.services.projects import ProjectService
 from assent.services.reloading import Reloading
 from assent.services.retention import RetentionService
 from assent.services.route_check import RouteCheck
@@ -55,6 +56,7 @@ from assent.store.transaction import Transaction
 from assent.web import render
 from assent.web.assets import Assets, takes_gzip
 from assent.web.keys import grouped, key_for
+from assent.web.unsent import UnsentNotice, unsent_notices
 
 CSP = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; font-src 'self'; "
@@ -68,6 +70,7 @@ WORTH_PACKING = 1_400
 MOST_COUNTED = 100
 """Where a badge stops counting."""
 HTML = "text/html; charset=utf-8"
+PASSWORD_PAGE = "/account/new-password"  # noqa: S105  # an address
 
 
 ASSETS = Assets()
@@ -109,6 +112,7 @@ def page(template: str, *, status: int = 200, visit: "Visit | None" = None, **va
         may=visit.may if visit else {},
         csrf=visit.signed_in.csrf if visit else "",
         dead_count=visit.dead if visit else 0,
+        unsent=visit.unsent if visit else (),
         **values,
     )
     return Response(body, status, HEADERS, HTML)
@@ -153,6 +157,7 @@ class Site:
     breakpoints: BreakpointService
     inbox: InboxService
     people: PeopleService
+    projects: ProjectService
     sessions: Sessions
     hub: Hub
     ids: Ids
@@ -163,7 +168,6 @@ class Site:
     events: EventLogService
     checking: CheckingService
     authenticator: Authenticator
-    public_url: str | None
     oidc: OidcService | None
     holding: HoldingService
     triage: TriageService
@@ -196,7 +200,9 @@ class Visit:
     signed_in: SignedIn
     form: Mapping[str, str] = field(default_factory=dict[str, str])
     dead: int = 0
-    """How many deliveries were given up, for who may do something about it."""
+    """How many deliveries were given up, for visitors who may retry them."""
+    unsent: Sequence[UnsentNotice] = ()
+    """The visitor's answers that did not take effect."""
 
     @property
     def who(self) -> Principal:
@@ -236,8 +242,16 @@ def open_route(path: str, endpoint: Open, site: Site, *, method: str = "GET") ->
     return Route(path, serve, methods=[method], name=endpoint.__name__)
 
 
-def route(path: str, endpoint: Signed, site: Site, *, method: str = "GET", members_only: bool = True) -> Route:
-    """Route to a page for people who are signed in and, unless it says otherwise, have a role."""
+def route(
+    path: str,
+    endpoint: Signed,
+    site: Site,
+    *,
+    method: str = "GET",
+    members_only: bool = True,
+    needs_password: bool = True,
+) -> Route:
+    """Route to a page for people who are signed in and, unless it says otherwise, have a role and a password."""
 
     async def serve(request: Request) -> Response:
         request.scope["route_name"] = path
@@ -245,11 +259,14 @@ def route(path: str, endpoint: Signed, site: Site, *, method: str = "GET", membe
         if signed_in is None:
             return _to_sign_in(request)
         request.scope["principal"] = signed_in.principal  # for the log
+        if needs_password and signed_in.must_set_password:
+            return _to_password(request)
         visit = Visit(site, request, signed_in, dead=await _dead(site, request, signed_in.principal))
+        visit = replace(visit, unsent=await _unsent(visit))
         try:
             if method == "POST":
                 site.sessions.require_own_page(request)
-                visit = Visit(site, request, signed_in, await form_of(request))
+                visit = replace(visit, form=await form_of(request))
                 require_key(signed_in, visit.form)
             if members_only and not visit.who.may(Permission.READ):
                 return no_role_page(visit)
@@ -269,6 +286,14 @@ async def _dead(site: Site, request: Request, who: Principal) -> int:
     return await site.database.read(lambda tx: tx.deliveries.count_dead(who.project, most=MOST_COUNTED))
 
 
+async def _unsent(visit: Visit) -> Sequence[UnsentNotice]:
+    """Read the visitor's notices for every answer that may show them."""
+    if visit.request.method == "GET" and visit.region not in {None, "rows", "detail"}:
+        return ()
+    use_case = partial(unsent_notices, holding=visit.site.holding, by=visit.who)
+    return await visit.site.database.read(use_case)
+
+
 def _to_sign_in(request: Request) -> Response:
     """Lead to the door; a script's refresh is left alone, so that nothing typed meanwhile is lost."""
     if request.headers.get("hx-request") != "true":
@@ -278,6 +303,13 @@ def _to_sign_in(request: Request) -> Response:
     shown = urlsplit(request.headers.get("hx-current-url", ""))
     here = local_path(shown.path + (f"?{shown.query}" if shown.query else ""))
     return Response(headers=HEADERS | {"HX-Redirect": "/sign-in?next=" + quote(here, safe="")})
+
+
+def _to_password(request: Request) -> Response:
+    """Lead an invited person to the page that asks for a password; nothing else opens before."""
+    if request.headers.get("hx-request") == "true":
+        return Response(headers=HEADERS | {"HX-Redirect": PASSWORD_PAGE})
+    return redirect(f"{PASSWORD_PAGE}?next=" + quote(_asked_for(request), safe=""))
 
 
 def _asked_for(request: Request) -> str:

@@ -9,6 +9,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from assent.domain.errors import InvalidRequest, NotFound
+from assent.domain.exact_calls import is_whole_tool
 from assent.domain.expressions import Subject
 from assent.domain.gates import MAX_GATE
 from assent.domain.rulebook import Rule
@@ -103,8 +104,13 @@ async def _gate_page(visit: Visit, gate: str) -> Response:
         percent=percent,
         continued=bool(cursor),
         next_page=f"{here}{'&' if '?' in here else '?'}{more}" if more else None,
-        write_address="/rules/new?" + urlencode({"pattern": propose(Subject(gate, {}))}),
+        write_address=_write_address(gate),
     )
+
+
+def _write_address(gate: str) -> str:
+    """Return where to write a rule about a gate; no rule for a whole tool is suggested."""
+    return "/rules/new" if is_whole_tool(gate) else "/rules/new?" + urlencode({"pattern": propose(Subject(gate, {}))})
 
 
 def _from(query: Query, cursor: str) -> Query:

@@ -159,7 +159,7 @@ async def listing(visit: Visit) -> Response:
     """Show the list; a script of ours gets the rows alone."""
     asked = filters(visit.request.query_params)
     if visit.region == "rows":
-        return page("rows.html", visit=visit, list=await listed(visit, asked))
+        return page("rows_refreshed.html", visit=visit, list=await listed(visit, asked))
     return await list_page(visit, asked, await notice_of(visit, asked))
 
 

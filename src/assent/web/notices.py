@@ -1,36 +1,41 @@
-"""What a page says about the step before: what was just answered, and how to take it back."""
+"""What a page says about the step before: what was just answered, and how to undo it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from assent.domain.errors import AssentError
 from assent.domain.instants import SECOND
 from assent.http.addresses import known_id
 from assent.services.triage import Marks
+from assent.store.reading import Whole
 from assent.web import render
 from assent.web.filters import Filters
 from assent.web.frame import Visit
 
 LONGEST_NUMBER = 3
-UNDONE = "Taken back: nothing was sent to the agent."
+UNDONE = "Undone. The agent was not notified."
+NOTHING_TO_UNDO = "Nothing to undo: none of your answers to this is pending."
 PLAIN = {
-    "commented": "Your comment was sent.",
-    "claimed": "It is yours now; others see your name on it.",
-    "unclaimed": "Your name is off it.",
-    "assigned": "It was reassigned.",
-    "snoozed": "Snoozed: it leaves your inbox until then.",
+    "commented": "Comment sent.",
+    "claimed": "Claimed. Other reviewers see your name on it.",
+    "unclaimed": "Unclaimed.",
+    "assigned": "Reassigned.",
+    "snoozed": "Snoozed. It returns to your inbox later.",
     "woken": "It is back in your inbox.",
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notice:
-    """One sentence, the breakpoint it is about, and until when and where it can be undone."""
+    """What the last step did, the breakpoint it is about, and how long and where it can be undone."""
 
     text: str
     kind: str = "yes"
+    about: str = ""
     name: str = ""
     address: str = ""
+    more: str = ""
+    typed: str = ""
     undo: str = ""
     until: int | None = None
     seconds: int = 0
@@ -44,7 +49,7 @@ async def notice_of(visit: Visit, asked: Filters) -> Notice | None:
         if batch := params.get("batch"):
             return await _batch(visit, asked, batch)
     except AssentError:
-        return None  # an address typed by hand; the page itself is fine
+        return None  # an address typed by hand; the page itself is valid
     said = PLAIN.get(params.get("said", ""))
     return Notice(text=said) if said else None
 
@@ -55,36 +60,47 @@ async def _answered(visit: Visit, asked: Filters, breakpoint_id: str) -> Notice 
         partial(visit.site.triage.marks, breakpoint_ids=[row.id], person_id=visit.who.id)
     )
     held = marks.get(row.id, Marks()).held
-    about = Notice(text="", name=render.headline(row), address=f"/breakpoints/{row.id}{asked.behind}")
-    if held is not None:
-        seconds = max(1, round((held.due_at - visit.site.clock.now()) / SECOND))
-        return Notice(
-            text="You approve" if held.approved else "You reject",
-            kind="yes" if held.approved else "no",
-            name=about.name,
-            address=about.address,
-            undo=f"/breakpoints/{row.id}/undo{asked.behind}",
-            until=held.due_at,
-            seconds=seconds,
-        )
     mine = next((each for each in await visit.site.inbox.responses(row) if each.person == visit.who.name), None)
-    if mine is None:
+    said = held or mine
+    if said is None:
         return None
-    text = "You approved" if mine.approved else "You rejected"
+    notice = Notice(
+        text="Approved" if said.approved else "Rejected",
+        kind="yes" if said.approved else "no",
+        about=row.id,
+        name=render.headline(row),
+        address=f"/breakpoints/{row.id}{asked.behind}",
+    )
+    if held is None:
+        return replace(notice, more=await _aftermath(visit, row))
+    return replace(
+        notice,
+        undo=f"/breakpoints/{row.id}/undo{asked.behind}",
+        until=held.due_at,
+        seconds=max(1, round((held.due_at - visit.site.clock.now()) / SECOND)),
+    )
+
+
+async def _aftermath(visit: Visit, row: Whole) -> str:
+    """Say what an answer that took effect did to the others."""
     if row.status == "waiting":
-        text = f"{text[:3]} answered {'yes' if mine.approved else 'no'}; others are still asked:"
-    return Notice(text=text, kind="yes" if mine.approved else "no", name=about.name, address=about.address)
+        return "Other reviewers still have to answer."
+    dropped = [each.metadata for each in await visit.site.inbox.history(row.id) if each.type == "answer-dropped"]
+    stopped = [str(each["person"]) for each in dropped if each.get("approved") and each["person"] != visit.who.name]
+    if row.ended_by != str(visit.who.actor) or not stopped:
+        return ""
+    return f"This stopped the pending approval by {', '.join(stopped)}."
 
 
 async def _batch(visit: Visit, asked: Filters, batch: str) -> Notice | None:
-    """Tell of a batch what the server still holds of it; the address only says how many there were."""
+    """Describe a batch; the address only says how many answers it had, the server knows which are pending."""
     count, failed = (number(visit.request.query_params.get(name, "")) for name in ("count", "failed"))
     if not batch.isascii() or not batch.replace("_", "").isalnum():
         return None
     held = await visit.site.database.read(partial(visit.site.holding.held_together, batch=batch, by=visit.who))
-    text = f"You answered {count} together."
+    text = f"Answered {count} together."
     if failed:
-        text += f" {failed} could not be answered; they are still in the list."
+        text += f" {failed} could not be answered."
     if not held:
         return Notice(text=text)
     until = min(each.due_at for each in held)

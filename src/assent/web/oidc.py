@@ -30,7 +30,7 @@ def _provider(site: Site) -> OidcService:
 
 
 def _back_to(site: Site, request: Request) -> str:
-    return (site.public_url or str(request.base_url)).rstrip("/") + "/sign-in/oidc/callback"
+    return site.sessions.hosts.base_url(request) + "/sign-in/oidc/callback"
 
 
 async def depart(site: Site, request: Request) -> Response:

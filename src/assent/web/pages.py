@@ -8,7 +8,7 @@ from assent.domain import errors
 from assent.domain.errors import AssentError, NotFound
 from assent.web import account, always, bulk, deliveries, gates, links, listing, metrics, oidc, rules, rules_file, runs
 from assent.web.admin import pages as admin
-from assent.web.deciding import back, comment, confirm, decide, undo
+from assent.web.deciding import back, comment, confirm, decide, dismiss, undo
 from assent.web.detail import detail, file, frame
 from assent.web.frame import Site, asset, open_route, page, route
 from assent.web.live import live
@@ -32,9 +32,11 @@ def routes(site: Site) -> list[Route]:
         open_route("/sign-in/{link}", sign_in_by_link, site, method="POST"),
         open_route("/problems/{code}", problem, site),
         open_route("/static/{digest}/{name:path}", asset, site),
-        route("/sign-out", sign_out, site, method="POST", members_only=False),
+        route("/sign-out", sign_out, site, method="POST", members_only=False, needs_password=False),
         route("/live", live, site),
         *listing.routes(site),
+        route("/unsent/dismiss", dismiss, site, method="POST"),
+        route("/unsent/dismiss", listing.to_list, site),
         *bulk.routes(site),
         route(one, detail, site),
         route(one + "/files/{n}", file, site),

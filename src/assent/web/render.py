@@ -48,14 +48,18 @@ def person(actor: str | None) -> str:
     if kind == "person":
         return name
     if kind == "system":
-        return {"timeout": "the deadline", "undo": "Assent"}.get(name, f"Assent ({name})")
+        named = {"timeout": "the deadline", "undo": "Assent", "project-removed": "Assent (project removed)"}
+        return named.get(name, f"Assent ({name})")
     return f"the {kind} {name}".strip()
 
 
 def headline(row: Summary) -> str:
     """Return the one line that stands for a breakpoint."""
-    text = row.title or row.question or row.gate
-    line = " ".join(text.split()) or row.gate
+    return one_line(row.title or row.question or row.gate, row.gate)
+
+
+def one_line(text: str, otherwise: str) -> str:
+    line = " ".join(text.split()) or otherwise
     return line if len(line) <= MAX_HEADLINE else line[: MAX_HEADLINE - 1] + "…"
 
 
@@ -98,9 +102,15 @@ def told(event: Event) -> str:
         "reminded": f"reminded {_named(metadata.get('to'))}",
         "escalated": f"escalated it to {_named(metadata.get('to'))}",
         "delegated": f"asked {metadata.get('to', 'somebody')}, since {metadata.get('from', 'somebody')} is away",
-        "answer-dropped": f"did not send {metadata.get('person', 'somebody')}’s answer: {metadata.get('why', '')}",
+        "answer-dropped": _told_drop(metadata),
     }
     return sentences.get(event.type, event.type)
+
+
+def _told_drop(metadata: Mapping[str, Any]) -> str:
+    approved = metadata.get("approved")
+    kind = "answer" if approved is None else "approval" if approved else "rejection"
+    return f"did not send the {kind} by {metadata.get('person', 'a reviewer')}: {metadata.get('why', '')}"
 
 
 def _named(names: Any) -> str:  # noqa: ANN401  # whatever an event says
@@ -117,4 +127,6 @@ def _told_response(metadata: Mapping[str, Any]) -> str:
         said += f" in place of {', '.join(metadata['inPlaceOf'])}"
     if metadata.get("override"):
         said += ", overriding as an admin"
+    if metadata.get("afterResetBy"):
+        said += f", after reset by {metadata['afterResetBy']}"
     return f"{said} (via {metadata.get('via', 'api')})"

@@ -14,6 +14,7 @@ from assent.domain.backtest import Effect, Outcome
 from assent.domain.errors import InvalidRequest, PatternError
 from assent.domain.expressions import MISSING
 from assent.domain.patterns import Finding
+from assent.domain.rule_warnings import warnings
 from assent.domain.rulebook import RuleAction
 from assent.services.backtest import DAY, Report, Run, Wanted
 from assent.services.trying import Example, Explained, explained
@@ -102,6 +103,10 @@ class Trial:
     backtest: Backtest | None = None
 
     @property
+    def warnings(self) -> list[str]:
+        return warnings(self.pattern, self.action)
+
+    @property
     def later(self) -> str:
         """Where the back-test is to be had, for who has not waited for it."""
         return "/rules/test?" + urlencode({"pattern": self.pattern, "action": self.action})
@@ -124,7 +129,7 @@ async def tried(visit: Visit, pattern: str, action: str, *, backtest: bool = Tru
     if not pattern.strip():
         return Trial(pattern=pattern, action=action)
     try:
-        found = await explained(visit.site.database, pattern, by=visit.who)
+        found = await explained(visit.site.database, pattern, by=visit.who, loose=action != RuleAction.AUTO)
     except PatternError as error:
         return Trial(pattern=pattern, action=action, problem=problem_of(pattern, error))
     if not backtest:

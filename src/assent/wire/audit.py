@@ -1,5 +1,7 @@
 """The JSON shapes of checkpoints and proofs; no behaviour."""
 
+from typing import Any
+
 from assent.wire.words import Strict
 
 
@@ -17,6 +19,29 @@ class CheckpointView(Strict):
 class CheckpointPage(Strict):
     items: list[CheckpointView]
     next_before: int | None = None
+
+
+class AuditEventView(Strict):
+    """An event of a breakpoint, or an administrative one, which has `adminChain` and `subject` instead."""
+
+    at: str
+    breakpoint_id: str | None = None
+    admin_chain: str | None = None
+    seq: int
+    type: str
+    actor: str
+    subject: str | None = None
+    gate: str | None = None
+    agent_id: str | None = None
+    title: str | None = None
+    metadata: dict[str, Any]
+    previous: str
+    hash: str
+
+
+class AuditEventPage(Strict):
+    items: list[AuditEventView]
+    next_cursor: str | None = None
 
 
 class CheckpointKeyView(Strict):

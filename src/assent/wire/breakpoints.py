@@ -55,6 +55,8 @@ class Payload(Open):
     hard_stop: bool | None = None
     risk: Literal["low", "medium", "high"] | None = None
     editable: Annotated[list[Name], Field(max_length=100)] | None = None
+    consumer: Name | None = None
+    """The agentId, or a pattern of agentIds, that may use the receipt beside the agent that asked."""
 
 
 class CreateBreakpoint(Strict):
@@ -121,6 +123,14 @@ class Feedback(Strict):
     created_at: str
 
 
+class PendingAnswer(Strict):
+    """An answer in its undo window; shown to reviewers, not to agents."""
+
+    by: str
+    approved: bool
+    due_at: str
+
+
 class BreakpointSummary(Strict):
     id: str
     breakpoint_id: str
@@ -140,6 +150,7 @@ class BreakpointSummary(Strict):
     created_at: str
     updated_at: str
     deadline: str | None = None
+    due_at: str | None = None
     released_at: str | None = None
     expired_at: str | None = None
     cancelled_at: str | None = None
@@ -150,6 +161,7 @@ class BreakpointView(BreakpointSummary):
     payload: dict[str, Any]
     feedback: list[Feedback]
     responses: list[OneResponse]
+    pending_answers: list[PendingAnswer] | None = None
     result: BreakpointResult | None = None
     auto_approval: AutoApproval
     digest: str
@@ -160,6 +172,7 @@ class BreakpointView(BreakpointSummary):
     warnings: list[str]
     version: int
     purged_at: str | None = None
+    agent_id_claimed: bool | None = None
 
 
 class BreakpointStatus(Strict):

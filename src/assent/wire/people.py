@@ -34,6 +34,8 @@ class PersonView(Strict):
     email: str | None = None
     roles: list[RoleName]
     active: bool
+    home: str | None = None
+    reset_by: str | None = None
     created_at: str
 
 

@@ -4,6 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from assent.domain.counting import MAX_FLOOR
 from assent.wire.words import MAX_RETENTION, MAX_TTL, Handle, Strict, Tag, Title
 
 
@@ -23,6 +24,7 @@ class ProjectView(Strict):
     name: str
     owner: str | None = None
     created_at: str
+    removed_at: str | None = None
 
 
 class ProjectPage(Strict):
@@ -50,3 +52,5 @@ class Policy(Strict):
     always_break_on: Annotated[list[Tag], Field(max_length=200)] | None = None
     ticket_tags: Annotated[list[Tag], Field(max_length=200)] | None = None
     auto_approve_after_n: Literal["allow", "ignore"] | None = None
+    auto_approve_floor: Annotated[int, Field(ge=1, le=MAX_FLOOR)] | None = None
+    auto_approve_counts: Literal["gate", "question"] | None = None

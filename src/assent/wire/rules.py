@@ -63,10 +63,24 @@ class RuleView(Strict):
     removed_at: str | None = None
     version: int
     problem: str | None = None
+    warnings: list[str] | None = None
+    """What an auto-approve rule would also approve; told where one rule is written or shown."""
 
 
 class RulePage(Strict):
     items: list[RuleView]
+
+
+class ClaimingToken(Strict):
+    id: str
+    name: str
+
+
+class RulesOnClaimedIds(Strict):
+    """Rules that approve by agentId, and tokens that may claim any; both lists are empty unless there are both."""
+
+    items: list[RuleView]
+    tokens: list[ClaimingToken]
 
 
 class RuleEventView(Strict):

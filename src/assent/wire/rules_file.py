@@ -38,6 +38,7 @@ class ImportedRule(Strict):
     id: str | None = None
     pattern: str
     action: str
+    warnings: list[str] | None = None
 
 
 class RulesImported(Strict):

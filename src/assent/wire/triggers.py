@@ -99,6 +99,7 @@ class HoldBody(Strict):
 class BreakerBody(Strict):
     limit: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
     within: Length | None = None
+    echoes: Annotated[int, Field(ge=0, le=1_000)] | None = None
 
 
 class TriggerFields(Strict):

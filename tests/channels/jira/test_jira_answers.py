@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assent.channels.jira.channel import JiraChannel, Polled
+from assent.channels.jira.channel import NO_REASON, JiraChannel, Polled
 from assent.channels.jira.reading import Meaning
 from assent.domain.errors import AlreadyEnded, DigestMismatch, Forbidden, InvalidRequest, Unauthenticated
 from assent.outbound import Transient
@@ -48,11 +48,11 @@ async def test_a_move_to_a_status_that_counts_is_an_answer(channel: Make, jira: 
     assert (answer.approved, answer.comment, answer.digest) == (True, None, "d" * 64)
 
 
-@pytest.mark.parametrize(("comment", "reason"), [(None, "Rejected in Jira as Declined"), ("Too late", "Too late")])
-async def test_a_rejection_has_a_reason(channel: Make, jira: Jira, comment: str | None, reason: str) -> None:
+@pytest.mark.parametrize("reason", [None, "Too late"])
+async def test_the_reason_is_what_the_person_wrote_or_none(channel: Make, jira: Jira, reason: str | None) -> None:
     live = channel(jira)
     await live.send(note(PLACE))
-    jira.move("OPS-1", "Declined", by="acc-ann", comment=comment)
+    jira.move("OPS-1", "Declined", by="acc-ann", comment=reason)
     (heard,) = live.hear(hook(jira))
     answer = live.answer(heard, asked()[0])
     assert answer is not None
@@ -135,7 +135,7 @@ async def test_a_comment_of_another_hour_is_not_the_reason(channel: Make, jira: 
     jira.say("OPS-1", "I like it", by="acc-ann")
     jira.move("OPS-1", "Declined", by="acc-ann")
     await live.look(found.take)
-    assert [each.comment for each in live.hear(found[0])] == ["Rejected in Jira as Declined"]
+    assert [each.comment for each in live.hear(found[0])] == [None]
 
 
 async def test_many_changed_issues_are_all_found(channel: Make, jira: Jira) -> None:
@@ -179,7 +179,7 @@ async def test_a_listener_with_nothing_to_find_asks_nothing(
         ("Approve", True, None),
         ("approved: well done", True, "well done"),
         ("reject - too late", False, "too late"),
-        ("Rejected", False, "Rejected in Jira by a comment"),
+        ("Rejected", False, None),
     ],
 )
 async def test_a_comment_that_begins_with_the_word_is_an_answer(
@@ -197,6 +197,21 @@ async def test_a_comment_that_begins_with_the_word_is_an_answer(
     await live.look(found.take)
     assert [each for told in found for each in live.hear(told)] == [heard]
     assert channel(jira).hear(hook(jira)) == []
+
+
+async def test_a_rejecting_comment_without_a_reason_is_answered_with_how_to_give_one(channel: Make, jira: Jira) -> None:
+    live = channel(jira, commentWords=True)
+    await live.send(note(PLACE))
+    jira.say("OPS-1", "Reject!", by="acc-ann")
+    (heard,) = live.hear(hook(jira))
+    with pytest.raises(InvalidRequest) as refused:
+        live.answer(heard, asked()[0])
+    problems = {"/comment": NO_REASON}
+    for _ in range(2):
+        told = Told(done=False, message=refused.value.message, problems=problems, error=refused.value)
+        await live.reply(heard, told)
+    [said] = jira.texts("OPS-1")[1:]
+    assert "a rejection needs a reason" in said
 
 
 @pytest.mark.parametrize("text", ["I approve", "approval pending", "Approve what?", "approve?", "", "not approved"])

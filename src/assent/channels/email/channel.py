@@ -28,8 +28,8 @@ from assent.channels.tools import Tools
 from assent.channels.wording import line
 from assent.domain.breakpoint import Breakpoint
 from assent.domain.errors import InvalidRequest, Unauthenticated
-from assent.domain.notes import Addressee, Digest, Note, Purpose
-from assent.domain.terms import MAX_TEXT, Answer, Terms
+from assent.domain.notes import Addressee, Digest, Note, Notice, Purpose
+from assent.domain.terms import MAX_TEXT, Answer, Terms, reason
 from assent.outbound import Permanent, Transient, Undelivered, refused
 from assent.ports import Heard, Incoming, Posted, Told, Wish
 
@@ -39,6 +39,7 @@ _KNOWN = frozenset({"host", "port", "tls", "user", "from", "addresses", *_REPLY}
 _PORTS = {"starttls": 587, "tls": 465, "none": 25}
 PATIENCE = 20.0
 """Seconds for a whole conversation; shorter than a delivery's lease."""
+NO_REASON = "say why: write the reason behind the word reject"
 _GOODBYE = 2.0
 _SHORTEST_SECRET = 16
 _FINAL = 500
@@ -94,6 +95,13 @@ class EmailChannel:
     async def digest(self, digest: Digest) -> Posted:
         return await self._post(of_digest(digest), digest.id, digest.to)
 
+    async def notify(self, notice: Notice) -> Posted:
+        if not notice.to.email:
+            # The addresses of the settings are a list, and this is for one person.
+            raise Permanent(f"{notice.to.name} has no e-mail address.")
+        letter = Letter(subject=notice.title, lead=notice.text, links=[(notice.link_label, notice.link)])
+        return await self._post(letter, notice.id, notice.to)
+
     async def check(self) -> str:
         async def greet(client: aiosmtplib.SMTP) -> str:
             await client.noop()
@@ -133,9 +141,8 @@ class EmailChannel:
 
     def answer(self, heard: Heard, current: Breakpoint) -> Answer | None:
         approved = heard.said.get("approved") is True
-        if not approved and not heard.comment:
-            raise InvalidRequest.at("/comment", "say why: write the reason behind the word reject")
-        return Answer(approved=approved, comment=heard.comment, digest=current.digest)
+        comment = heard.comment if approved else reason(heard.comment, NO_REASON)
+        return Answer(approved=approved, comment=comment, digest=current.digest)
 
     async def reply(self, heard: Heard, told: Told) -> Mapping[str, Any] | None:
         """Tell the sender what was not taken; what was is told by the letter that closes the thread."""
@@ -168,7 +175,13 @@ class EmailChannel:
         # The same at every attempt, so that a letter that arrives twice is shown once.
         message_id = f"<{name}@{self._from.domain}>"
         envelope = Envelope(
-            id=message_id, sender=self._from, to=people, reply_to=reply_to, answers=answers, submitted=submitted
+            id=message_id,
+            at=self._tools.now(),
+            sender=self._from,
+            to=people,
+            reply_to=reply_to,
+            answers=answers,
+            submitted=submitted,
         )
         made = message(letter, envelope)
         missed = await self._speak(lambda client: self._hand_over(client, made, [each.addr_spec for each in people]))

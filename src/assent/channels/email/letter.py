@@ -2,12 +2,16 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from email.headerregistry import Address
 from email.message import EmailMessage
 from email.policy import SMTP
+from email.utils import format_datetime
 from html import escape
 
+from assent.channels.email.markup import as_markup
 from assent.channels.wording import Fact, facts, headline, lead, left_out, line, listed, question, totals
+from assent.domain.instants import SECOND
 from assent.domain.notes import Digest, Note, Purpose
 
 # Some servers still take seven bits only, and the library does not ask them.
@@ -37,6 +41,8 @@ class Letter:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Envelope:
     id: str
+    at: int
+    """When it is sent, in microseconds."""
     sender: Address
     to: Sequence[Address]
     reply_to: str | None = None
@@ -57,7 +63,7 @@ def of_note(note: Note, *, hint: str = "") -> Letter:
         lead=lead(note),
         headline=headline(asked),
         question=question(asked, LONGEST_QUESTION),
-        facts=facts(asked),
+        facts=facts(asked, note.to.zone),
         links=[("Review", note.review_url)],
         hint=hint,
     )
@@ -73,6 +79,7 @@ def of_digest(digest: Digest) -> Letter:
 
 def message(letter: Letter, envelope: Envelope) -> EmailMessage:
     made = EmailMessage(policy=_POLICY)
+    made["Date"] = format_datetime(datetime.fromtimestamp(envelope.at // SECOND, UTC))
     made["Message-ID"] = envelope.id
     made["From"] = envelope.sender
     made["To"] = envelope.to
@@ -98,9 +105,9 @@ def as_text(letter: Letter) -> str:
         f"{MARKER}\n{letter.hint}" if letter.hint else "",
         letter.lead,
         letter.headline,
+        "\n".join(f"{words}: {url}" for words, url in letter.links),
         quoted,
         "\n".join(f"{each.label}: {each.value}" for each in letter.facts),
-        "\n".join(f"{words}: {url}" for words, url in letter.links),
         f"-- \n{_FOOT}",
     ]
     return "\n\n".join(each for each in parts if each) + "\n"
@@ -114,9 +121,9 @@ def as_html(letter: Letter) -> str:
         f'<h1 style="font-size:20px;margin:16px 0"><bdi>{escape(letter.headline)}</bdi></h1>'
         if letter.headline
         else "",
+        *(_link(words, url, strong=len(letter.links) == 1) for words, url in letter.links),
         _quoted(letter.question),
         _table(letter.facts),
-        *(_link(words, url, strong=len(letter.links) == 1) for words, url in letter.links),
         f'<p style="opacity:.75;font-size:13px">{escape(_FOOT)}</p>',
     ]
     body = "\n".join(each for each in parts if each)
@@ -129,8 +136,8 @@ def as_html(letter: Letter) -> str:
 
 
 def _quoted(text: str) -> str:
-    style = "white-space:pre-wrap;overflow-wrap:anywhere;border-left:3px solid #8a8a8a;margin:0 0 16px;padding:0 12px"
-    return f'<div style="{style}">{escape(text)}</div>' if text else ""
+    style = "overflow-wrap:anywhere;border-left:3px solid #8a8a8a;margin:16px 0;padding:0 12px"
+    return f'<div style="{style}">{as_markup(text)}</div>' if text else ""
 
 
 def _table(found: Sequence[Fact]) -> str:

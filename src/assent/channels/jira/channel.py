@@ -26,7 +26,7 @@ from assent.domain.canonical import Json, is_array, is_object
 from assent.domain.errors import AlreadyEnded, DigestMismatch, InvalidRequest, Unauthenticated, Unavailable
 from assent.domain.instants import SECOND
 from assent.domain.notes import Digest, Note, Purpose
-from assent.domain.terms import Answer
+from assent.domain.terms import Answer, reason
 from assent.outbound import BadUrl, Permanent, Transient, Undelivered
 from assent.ports import Heard, Incoming, Posted, Told
 
@@ -35,6 +35,7 @@ _KNOWN = SECRETS | {
     *("url", "project", "issueType", "user", "labels", "approve", "reject", "commentWords", "closeTransition"),
     "pollSeconds",
 }
+NO_REASON = "write a comment such as “reject: the tests fail”"
 PATIENCE = 25.0
 """Seconds for all the requests of one attempt; shorter than a delivery's lease."""
 _LONGEST_QUESTION = 4_000
@@ -186,7 +187,11 @@ class JiraChannel:
         if heard.said.get("summary") != _summary(current):
             msg = "The issue no longer carries the name that it was made with."
             raise DigestMismatch(msg)
-        return Answer(approved=heard.said.get("approved") is True, comment=heard.comment, digest=current.digest)
+        approved = heard.said.get("approved") is True
+        # An issue that was moved is where it is: its rejection counts without a reason, and none is made up.
+        asks = not approved and heard.said.get("inWords") is True
+        comment = reason(heard.comment, NO_REASON) if asks else heard.comment
+        return Answer(approved=approved, comment=comment, digest=current.digest)
 
     async def reply(self, heard: Heard, told: Told) -> Mapping[str, Any] | None:
         """Say in the issue that an answer did not count. Everybody reads it, so not why: that is behind the link."""
@@ -195,6 +200,8 @@ class JiraChannel:
             return None
         _keep(self._refused, heard.key, "")
         words = "Assent: this was not taken as an answer, and nothing was changed. Follow the Review link to see why."
+        if told.problems.get("/comment") == NO_REASON:
+            words = f"Assent: a rejection needs a reason, and nothing was changed yet: {NO_REASON}."
         text = self._api.text(Body(lead=words, mention=who if isinstance(who, str) else None))
         if self._me is None:
             await self._find_out_who_we_are()

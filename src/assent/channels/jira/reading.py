@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from assent.channels.jira.text import plain
-from assent.channels.wording import line
 from assent.domain.canonical import Json, is_array, is_object
 from assent.domain.instants import SECOND, from_iso
 from assent.domain.terms import MAX_TEXT
@@ -29,6 +28,8 @@ class Said:
     mention: str
     at: int
     """When: an approval is as old as its first words, a rejection as new as its last change."""
+    in_words: bool = False
+    """Whether a comment says it, whose author can be asked to give a reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +61,13 @@ class Meaning:
             breakpoint_id=about,
             comment=said.comment[:MAX_TEXT] or None,
             trace={"key": str(key)},
-            said={"key": key, "approved": said.approved, "mention": said.mention, "summary": _summary(issue)},
+            said={
+                "key": key,
+                "approved": said.approved,
+                "mention": said.mention,
+                "summary": _summary(issue),
+                "inWords": said.in_words,
+            },
         )
 
     def found(
@@ -96,10 +103,9 @@ class Meaning:
         comment: Json = told.get("comment")
         theirs = is_object(comment) and _untouched(comment) and account(comment.get("author"))[0] == by
         words = plain(comment.get("body")) if is_object(comment) and theirs else ""
-        reason = "" if approved else f"Rejected in Jira as {line(name, 60)}"
         # The number of the change is signed, and the same when we find it ourselves; a webhook's header is neither.
         change = f"{key}:change:{log.get('id') or fingerprint}"
-        return Said(change, approved, words or reason, by, mention, _at(log))
+        return Said(change, approved, words, by, mention, _at(log))
 
     def _worded(self, told: Mapping[str, Json], key: str) -> Said | None:
         comment: Json = told.get("comment")
@@ -112,9 +118,9 @@ class Meaning:
         approved = found[1].lower().startswith("approve")
         if approved and _GOES_ON.match(plain(comment.get("body"))):
             return None
-        reason = found[2].strip() or ("" if approved else "Rejected in Jira by a comment")
         at = _at(comment) if approved else max(_at(comment), _at(comment, "updated"))
-        return Said(f"{key}:comment:{comment.get('id')}", approved, reason, *account(comment.get("author")), at)
+        said_by = account(comment.get("author"))
+        return Said(f"{key}:comment:{comment.get('id')}", approved, found[2].strip(), *said_by, at, in_words=True)
 
 
 def breakpoint_id(issue: Json) -> str | None:

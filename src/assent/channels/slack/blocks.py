@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from assent.channels.slack.modal import fillable
-from assent.channels.slack.text import DIGEST, Block, escaped, link, plain, section, told
-from assent.domain.access import Kind
+from assent.channels.slack.text import DIGEST, ITEM, Block, dated, escaped, link, plain, section, told
+from assent.domain.access import PROJECT_REMOVED, TIMEOUT, Kind
 from assent.domain.breakpoint import NEVER, Breakpoint, Status
 from assent.domain.canonical import Json, is_array, is_object
 from assent.domain.instants import SECOND, iso
@@ -18,7 +18,7 @@ APPROVE, APPROVE_FORM, REJECT, REVIEW = "assent_approve", "assent_approve_form",
 SHOWN = 20
 """How many a digest names."""
 
-_LONGEST_HEADER, _LONGEST_ELEMENT, _LONGEST_NAME = 140, 300, 80
+_LONGEST_HEADER, _LONGEST_ELEMENT, _LONGEST_ITEM, _LONGEST_NAME = 140, 300, 600, 80
 _MOST_FILES = _MOST_OPTIONS = 10
 _FALLBACK = 1000
 _DAY = 24 * 3600 * SECOND
@@ -37,7 +37,11 @@ def message(note: Note) -> dict[str, Any]:
     if heading is not None:
         blocks.insert(0, section(heading))
     blocks += _content(asked)
-    blocks += _buttons(note) if asked.status is Status.WAITING else [section(outcome(asked))]
+    if asked.status is Status.WAITING:
+        blocks += [section(why) for why in _remarks(asked)]
+        blocks.append({"type": "actions", "elements": _buttons(asked, note.id, note.review_url)})
+    else:
+        blocks.append(section(outcome(asked)))
     return _sent(f"{heading or 'An approval is asked for:'} {headline(asked)}", blocks)
 
 
@@ -45,9 +49,13 @@ def follow_up(note: Note) -> dict[str, Any]:
     """Return what is said in the thread of the first message."""
     asked = note.breakpoint
     due = "" if asked.due_at == NEVER else f" It has to be answered by {moment(asked.due_at)}."
-    said = f"{_HEADINGS.get(note.purpose, 'This still waits for an answer.')}{due}"
-    blocks = [section(said), {"type": "actions", "elements": [link("Review", note.review_url, REVIEW)]}]
-    return _sent(f"{said} {headline(asked)}", blocks)
+    said = _HEADINGS.get(note.purpose, "This still waits for an answer.")
+    # The thread of a digest is about several questions, so this names the one that is meant.
+    shown = f"{headline(asked)}\n{said}" if "digest" in (note.thread or {}) else said
+    blocks = [section(shown), {"type": "actions", "elements": [link("Review", note.review_url, REVIEW)]}]
+    if due:
+        blocks.insert(1, {"type": "context", "elements": [_due(asked)]})
+    return _sent(f"{said}{due} {headline(asked)}", blocks)
 
 
 def closed(note: Note) -> dict[str, Any]:
@@ -71,16 +79,32 @@ def listing(digest: Digest) -> dict[str, Any]:
     named = digest.waiting[:SHOWN]
     blocks: list[Block] = [{"type": "header", "text": plain(waiting, _LONGEST_HEADER)}]
     for n, each in enumerate(named):
-        row: Block = {"type": "section", "text": plain(f"{headline(each)}\n{_summary(each)}", _LONGEST_ELEMENT)}
-        if each.id in digest.urls:
-            row["accessory"] = link("Review", digest.urls[each.id], f"{REVIEW}_{n}")
-        blocks.append(row)
+        blocks += _item(digest, each, n)
     if digest.total > len(named):
         blocks.append(section(f"And {digest.total - len(named)} more, in the inbox."))
     if ended:
         blocks.append(section(ended))
     blocks.append({"type": "actions", "elements": [link("Open the inbox", digest.inbox_url, REVIEW)]})
     return _sent(waiting + ended, blocks)
+
+
+def _item(digest: Digest, each: Breakpoint, n: int) -> list[Block]:
+    """Return an item of a digest: with its buttons while it waits, and then with how it ended."""
+    question = each.payload.get("question")
+    more = question if isinstance(question, str) and question and question != headline(each) else ""
+    said = f"{headline(each)}\n{more}\n{_summary(each)}" if more else f"{headline(each)}\n{_summary(each)}"
+    if each.status is not Status.WAITING:
+        return [section(f"{escaped(headline(each), _LONGEST_ELEMENT)}\n{outcome(each)}")]
+    rows: list[Block] = [{"type": "section", "text": plain(said, _LONGEST_ITEM)}]
+    url, delivery = digest.urls.get(each.id), digest.deliveries.get(each.id)
+    if url is None:
+        return rows
+    elements = _buttons(each, delivery, url) if delivery else [link("Review", url, REVIEW)]
+    if escaped(said, _LONGEST_ITEM).endswith("…"):
+        # Nobody approves what is not all there.
+        elements = [button for button in elements if button["action_id"] not in {APPROVE, APPROVE_FORM}]
+    # An answer names the content it saw by the block it was given in; two items may have the same.
+    return [*rows, {"type": "actions", "block_id": f"{DIGEST}{each.digest}{ITEM}{n}", "elements": elements}]
 
 
 def said(text: str, base_url: str) -> dict[str, Any]:
@@ -112,12 +136,15 @@ def moment(at: int) -> str:
     return f"{text[:10]} {text[11:16]} UTC"
 
 
+_SYSTEM = {TIMEOUT.name: " at the deadline", PROJECT_REMOVED.name: " because its project was removed"}
+
+
 def _by(asked: Breakpoint) -> str:
     actor = asked.ended_by
     if actor is None:
         return ""
     if actor.kind is Kind.SYSTEM:
-        return " at the deadline" if actor.name == "timeout" else " by Assent"
+        return _SYSTEM.get(actor.name, " by Assent")
     return f" by {actor.name}" if actor.kind is Kind.PERSON else f" by the {actor.kind} {actor.name}"
 
 
@@ -175,11 +202,19 @@ def _facts(asked: Breakpoint) -> Block:
         "Project": asked.project,
         "Risk": asked.risk,
         "Tags": ", ".join(asked.tags),
-        "Answer by": moment(asked.due_at) if asked.due_at != NEVER and asked.status is Status.WAITING else None,
         "Content": asked.digest[:12],
     }
     elements = [plain(f"{name}: {value}", _LONGEST_ELEMENT) for name, value in facts.items() if value]
+    if asked.status is not Status.WAITING:
+        at = asked.ended_at or asked.updated_at
+        elements.append(dated("Ended:", at, moment(at)))
+    elif asked.due_at != NEVER:
+        elements.append(_due(asked))
     return {"type": "context", "block_id": DIGEST + asked.digest, "elements": elements}
+
+
+def _due(asked: Breakpoint) -> dict[str, Any]:
+    return dated("Answer by:", asked.due_at, moment(asked.due_at))
 
 
 def _summary(asked: Breakpoint) -> str:
@@ -187,32 +222,34 @@ def _summary(asked: Breakpoint) -> str:
     return f"{_short(asked.gate)} · {_short(asked.agent_id)}{f' · risk {asked.risk}' if asked.risk else ''}{due}"
 
 
-def _buttons(note: Note) -> list[Block]:
-    asked, review = note.breakpoint, link("Review", note.review_url, REVIEW)
+def _remarks(asked: Breakpoint) -> list[str]:
+    """Say why a message has fewer buttons than others."""
     if asked.risk == "high":
-        why = "This is high risk: it is decided on the page behind Review, where all of it can be seen, not here."
-        return [section(why), {"type": "actions", "elements": [review]}]
-    form = asked.payload.get("options") or asked.payload.get("form")
-    elements: list[Block] = [_button("Reject…", REJECT, note.id, style="danger"), review]
-    blocks: list[Block] = []
+        return ["This is high risk: it is decided on the page behind Review, where all of it can be seen, not here."]
     if not fillable(asked):
-        blocks.append(
-            section("What has to be filled in does not fit into Slack: approve it on the page behind Review.")
-        )
-    elif form:
-        elements.insert(0, _button("Approve…", APPROVE_FORM, note.id, style="primary"))
-    else:
-        elements.insert(0, _approve(note))
-    return [*blocks, {"type": "actions", "elements": elements}]
+        return ["What has to be filled in does not fit into Slack: approve it on the page behind Review."]
+    return []
 
 
-def _approve(note: Note) -> Block:
-    button = _button("Approve", APPROVE, note.id, style="primary")
-    if note.breakpoint.risk != "medium":
+def _buttons(asked: Breakpoint, delivery_id: str, review_url: str) -> list[Block]:
+    review = link("Review", review_url, REVIEW)
+    if asked.risk == "high":
+        return [review]
+    elements: list[Block] = [_button("Reject…", REJECT, delivery_id, style="danger"), review]
+    if not fillable(asked):
+        return elements
+    if asked.payload.get("options") or asked.payload.get("form"):
+        return [_button("Approve…", APPROVE_FORM, delivery_id, style="primary"), *elements]
+    return [_approve(asked, delivery_id), *elements]
+
+
+def _approve(asked: Breakpoint, delivery_id: str) -> Block:
+    button = _button("Approve", APPROVE, delivery_id, style="primary")
+    if asked.risk != "medium":
         return button
     confirm = {
         "title": plain("Approve this?", 100),
-        "text": plain(headline(note.breakpoint), 290),
+        "text": plain(headline(asked), 290),
         "confirm": plain("Approve", 30),
         "deny": plain("Back", 30),
     }

@@ -22,7 +22,7 @@ from assent.channels.tools import Tools
 from assent.domain.breakpoint import TERMINAL, Breakpoint, Status
 from assent.domain.canonical import is_object, strict_loads
 from assent.domain.errors import InvalidRequest, MalformedJson, Unauthenticated
-from assent.domain.notes import Addressee, Digest, Note, Purpose
+from assent.domain.notes import Addressee, Digest, Note, Notice, Purpose
 from assent.domain.terms import Answer
 from assent.outbound import BadUrl, Permanent, Undelivered
 from assent.ports import Heard, Incoming, Posted, Told, Wish
@@ -69,7 +69,7 @@ class SlackChannel:
         channel, ts = before.get("channel"), before.get("ts")
         if not channel or not ts:
             return None
-        content = blocks.closed(note)
+        content = blocks.listing(note.digest) if note.digest else blocks.closed(note)
         try:
             answer = await self._api.call("chat.update", {"channel": channel, "ts": ts, "parse": "none", **content})
         except (Refused, Failed) as error:
@@ -85,6 +85,15 @@ class SlackChannel:
         place = {"channel": await self._conversation(digest.to)}
         since = min((each.created_at for each in digest.waiting), default=digest.at)
         return await self._post(digest, place, blocks.listing(digest), since=since)
+
+    async def notify(self, notice: Notice) -> Posted:
+        """Write to the person directly, also where the channel's messages go to a room."""
+        user = (notice.to.identity or "").rpartition(":")[2]
+        if not user:
+            raise Permanent(f"{notice.to.name} has not linked a Slack account.")
+        opened = await self._api.call("conversations.open", {"users": user})
+        content = blocks.said(f"{notice.text} {notice.link_label}: {notice.link}", self._tools.base_url)
+        return await post(self._api, notice.id, {"channel": str(opened["channel"]["id"])}, content)
 
     async def check(self) -> str:
         me, scopes = await self._api.test()

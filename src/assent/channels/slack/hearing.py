@@ -9,7 +9,7 @@ from urllib.parse import parse_qs
 
 from assent.channels.slack.api import as_object
 from assent.channels.slack.blocks import APPROVE, APPROVE_FORM, REJECT
-from assent.channels.slack.modal import APPROVING, REJECTING, shown_digest
+from assent.channels.slack.modal import APPROVING, REJECTING, digest_in, shown_digest
 from assent.domain.canonical import Json, canonical, is_array
 from assent.domain.errors import InvalidRequest
 from assent.domain.instants import SECOND
@@ -78,7 +78,7 @@ def clicked(payload: Mapping[str, Any]) -> Sequence[Heard]:
         "shownAs": _shown_as(payload),
         "channel": as_object(payload.get("container")).get("channel_id"),
         "trigger": payload.get("trigger_id"),
-        "digest": shown_digest(message.get("blocks")),
+        "digest": digest_in(first.get("block_id")) or shown_digest(message.get("blocks")),
     }
     wish = Wish.ANSWER if action == APPROVE else Wish.FORM
     key = f"{delivery}:{team}:{user}:{at}"

@@ -9,11 +9,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeGuard
 
 from assent.channels.slack.api import as_object
-from assent.channels.slack.text import DIGEST, Block, fits, plain, section, told
+from assent.channels.slack.text import DIGEST, ITEM, Block, fits, plain, section, told
 from assent.domain.breakpoint import Breakpoint
 from assent.domain.canonical import MAX_INTEGER, Json, is_array, is_object
 from assent.domain.errors import InvalidRequest
-from assent.domain.terms import Answer, answer_place
+from assent.domain.terms import Answer, answer_place, reason
 from assent.domain.visible import visible
 
 APPROVING, REJECTING = "assent_approving", "assent_rejecting"
@@ -65,7 +65,7 @@ def filled(asked: Breakpoint, values: Mapping[str, Any], *, approve: bool, diges
     """Read what was filled in, with the types that the form asks for; what was left empty is left out."""
     comment = _typed(values, COMMENT)
     if not approve:
-        return Answer(approved=False, comment=comment or None, digest=digest)
+        return Answer(approved=False, comment=reason(comment), digest=digest)
     options: Sequence[str] = asked.payload.get("options") or ()
     chosen = _typed(values, OPTION)
     answers = {
@@ -97,7 +97,14 @@ def errors(asked: Breakpoint | None, problems: Mapping[str, str]) -> dict[str, s
 def shown_digest(blocks: Json) -> str | None:
     """Return the digest of the content that these blocks show."""
     ids: list[Json] = [each.get("block_id") for each in blocks if is_object(each)] if is_array(blocks) else []
-    return next((each.removeprefix(DIGEST) for each in ids if isinstance(each, str) and each.startswith(DIGEST)), None)
+    return next((found for each in ids if (found := digest_in(each)) is not None), None)
+
+
+def digest_in(block_id: Json) -> str | None:
+    """Return the digest that the id of a block names, without the number of an item."""
+    if not isinstance(block_id, str) or not block_id.startswith(DIGEST):
+        return None
+    return block_id.removeprefix(DIGEST).partition(ITEM)[0]
 
 
 def _fields(asked: Breakpoint) -> Mapping[str, Mapping[str, Any]]:
@@ -133,7 +140,7 @@ def _input(n: int, name: str, field: Mapping[str, Any], asked: Breakpoint) -> Bl
 
 def _comment(*, approve: bool) -> Block:
     element = {"type": "plain_text_input", "action_id": VALUE, "multiline": True, "max_length": _LONGEST_INPUT}
-    return _block(COMMENT, "Comment" if approve else "Reason", element, optional=True)
+    return _block(COMMENT, "Comment" if approve else "Reason", element, optional=approve)
 
 
 def _block(block_id: str, label: str, element: Block, *, optional: bool) -> Block:

@@ -3,6 +3,7 @@
 import re
 from typing import Any
 
+from assent.domain.instants import SECOND
 from assent.domain.visible import visible
 
 Block = dict[str, Any]
@@ -10,6 +11,8 @@ Block = dict[str, Any]
 LONGEST_SECTION = 2900
 DIGEST = "digest-"
 """Before the digest in the id of a block: an answer says by it what was seen."""
+ITEM = ":"
+"""Between the digest and the number of an item, where one message holds several."""
 
 
 def escaped(text: object, longest: int) -> str:
@@ -28,6 +31,11 @@ def escaped(text: object, longest: int) -> str:
 def plain(text: object, longest: int = LONGEST_SECTION) -> dict[str, Any]:
     """Return a text object in which Slack reads no markup: no mention, no link, no emoji, no bold."""
     return {"type": "plain_text", "text": escaped(text, longest).strip() or "–", "emoji": False}
+
+
+def dated(label: str, at: int, shown: str) -> dict[str, Any]:
+    """Return a text object with a time that Slack shows in each reader's own time zone."""
+    return {"type": "mrkdwn", "text": f"{label} <!date^{at // SECOND}^{{date_short_pretty}} {{time}}|{shown}>"}
 
 
 def section(text: object) -> Block:

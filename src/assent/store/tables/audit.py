@@ -1,8 +1,45 @@
-"""The log of all events, and the signed checkpoints over it."""
+"""Administrative events, the log of all events, and the signed checkpoints over it."""
 
-from sqlalchemy import BigInteger, Column, Table, Text, UniqueConstraint
+from sqlalchemy import BigInteger, Column, Index, Table, Text, UniqueConstraint
 
 from assent.store.tables.base import metadata, number, text
+
+# Administrative acts: a chain for each project, one for the installation, and one for each receipt that was used.
+admin_events = Table(
+    "assent_admin_events",
+    metadata,
+    Column("chain_id", Text, primary_key=True),
+    Column("seq", BigInteger, primary_key=True, autoincrement=False),
+    text("project_id"),
+    text("type"),
+    text("actor"),
+    number("at"),
+    text("metadata"),
+    text("previous"),
+    text("hash"),
+    Index("ix_assent_admin_events_project", "project_id", "at", "chain_id", "seq"),
+    sqlite_with_rowid=False,
+)
+
+# Where each chain of administrative events ends; the row is locked by the transaction that appends to the chain.
+admin_chains = Table(
+    "assent_admin_chains",
+    metadata,
+    Column("id", Text, primary_key=True),
+    number("version"),
+    text("head"),
+    sqlite_with_rowid=False,
+)
+
+# Each restore of a backup begins one: receipts, sessions and held answers from before it are void.
+epochs = Table(
+    "assent_epochs",
+    metadata,
+    Column("number", BigInteger, primary_key=True, autoincrement=False),
+    number("at"),
+    text("reason"),
+    sqlite_with_rowid=False,
+)
 
 # Events that no checkpoint covers yet. A trigger writes the row with the event: whoever commits late is not skipped.
 unsigned_events = Table(

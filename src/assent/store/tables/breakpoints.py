@@ -5,6 +5,9 @@ from sqlalchemy import BigInteger, CheckConstraint, Column, ForeignKey, Index, I
 
 from assent.store.tables.base import metadata, number, text
 
+_COUNTED = "decision = 'approved' AND ended_by NOT LIKE 'rule:%' AND ended_by NOT LIKE 'person:%/%'"
+_REJECTED = "decision = 'rejected' AND ended_by NOT LIKE 'rule:%'"
+
 # SQLite makes an INTEGER PRIMARY KEY the row's own number, which full-text search points at.
 _Ordinal = BigInteger().with_variant(Integer, "sqlite")
 
@@ -48,6 +51,10 @@ breakpoints = Table(
     number("votes"),
     text("search"),
     number("purged_at", null=True),
+    # Approvals of the same gate and agent count together where this is equal.
+    text("counts_as", null=True),
+    # Nothing but the agent's own word says that it is this agent.
+    Column("agent_id_claimed", BigInteger, nullable=False, server_default="0"),
     CheckConstraint("status IN ('waiting','released','expired','cancelled')", name="status"),
     CheckConstraint("(status = 'released') = (decision IS NOT NULL)", name="decision"),
     CheckConstraint("decision IN ('approved','rejected')", name="decision_word"),
@@ -99,6 +106,28 @@ breakpoints = Table(
         sqlite_where=sa.text("decision IS NOT NULL AND ended_by NOT LIKE 'rule:%'"),
         postgresql_where=sa.text("decision IS NOT NULL AND ended_by NOT LIKE 'rule:%'"),
     ),
+    # The same for autoApproveAfterN: approvals that count for each other, and the rejection that ended the last row.
+    Index(
+        "ix_assent_breakpoints_counted",
+        "project_id",
+        "gate",
+        "agent_id",
+        "created_by_id",
+        "counts_as",
+        "ended_at",
+        sqlite_where=sa.text(_COUNTED),
+        postgresql_where=sa.text(_COUNTED),
+    ),
+    Index(
+        "ix_assent_breakpoints_rejected",
+        "project_id",
+        "gate",
+        "agent_id",
+        "created_by_id",
+        "ended_at",
+        sqlite_where=sa.text(_REJECTED),
+        postgresql_where=sa.text(_REJECTED),
+    ),
 )
 
 # Tags ("t:…") and experts ("e:…") with what a filtered page needs, so that its key alone serves filter and order.
@@ -136,6 +165,7 @@ responses = Table(
     text("in_place_of"),
     number("override"),
     text("digest", null=True),
+    text("after_reset_by", null=True),
     sqlite_with_rowid=False,
 )
 
@@ -224,7 +254,7 @@ holds = Table(
     ),
 )
 
-# An answer given on a page, until its undo window ends; nobody but the person who gave it sees it.
+# An answer given on a page, until its undo window ends; reviewers see it, the agent does not.
 held_answers = Table(
     "assent_held_answers",
     metadata,
@@ -239,6 +269,23 @@ held_answers = Table(
     number("created_at"),
     Index("ix_assent_held_answers_due", "due_at"),
     Index("ix_assent_held_answers_person", "person_id", "batch"),
+    sqlite_with_rowid=False,
+)
+
+# An answer that never took effect, shown to its person until they dismiss it.
+unsent_answers = Table(
+    "assent_unsent_answers",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("breakpoint_id", Text, ForeignKey("assent_breakpoints.id"), nullable=False),
+    Column("person_id", Text, ForeignKey("assent_people.id"), nullable=False),
+    text("project_id"),
+    number("approved"),
+    text("comment", null=True),
+    text("why"),
+    number("at"),
+    Index("ix_assent_unsent_answers_person", "person_id", "project_id", "id"),
+    Index("ix_assent_unsent_answers_breakpoint", "breakpoint_id"),
     sqlite_with_rowid=False,
 )
 

@@ -15,6 +15,8 @@ projects = Table(
     number("created_at"),
     # Counts every change of the rules and the policy: whoever keeps them read knows whether they still stand.
     Column("rulebook", BigInteger, nullable=False, server_default="0"),
+    # A removed project keeps its history and takes nothing new.
+    number("removed_at", null=True),
 )
 
 people = Table(
@@ -27,6 +29,12 @@ people = Table(
     text("password_hash", null=True),
     number("active"),
     number("created_at"),
+    # The project whose admins manage the account; '*' is the admins of all projects.
+    Column("home_project", Text, nullable=False, server_default="*"),
+    # Who set up or reset the access, while it has not been confirmed.
+    text("reset_by", null=True),
+    number("reset_at", null=True),
+    text("reset_way", null=True),
 )
 
 grants = Table(
@@ -78,6 +86,10 @@ tokens = Table(
     number("expires_at", null=True),
     number("last_used_at", null=True),
     number("revoked_at", null=True),
+    # The processes it may start, as patterns.
+    Column("processes", Text, nullable=False, server_default="[]"),
+    # The first token of the same agent; null for that one itself. What one of them raised is every one's.
+    text("agent", null=True),
     CheckConstraint("kind IN ('agent','person','service')", name="kind"),
     # An agent token can carry neither a person nor a role: nothing it holds could ever decide.
     CheckConstraint("(kind = 'person') = (person_id IS NOT NULL)", name="person"),
@@ -94,6 +106,7 @@ sessions = Table(
     number("seen_at"),
     number("expires_at"),
     text("project_id", null=True),
+    Column("must_set_password", BigInteger, nullable=False, server_default="0"),
     Index("ix_assent_sessions_person", "person_id"),
 )
 

@@ -1,17 +1,21 @@
 """The audit: every event there is, whether the chains hold, and all of it to take along."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlencode
 
+import msgspec
 from starlette.datastructures import QueryParams
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
+from assent.domain.access import Principal
+from assent.domain.admin_log import ACTS
 from assent.domain.errors import InvalidRequest
 from assent.domain.instants import SECOND, from_iso
 from assent.services.checking import Checking
-from assent.store.event_log import Logged, LogQuery, decode_place, encode_place
+from assent.store.event_log import ADMIN, BREAKPOINT, Logged, LogQuery, decode_place, encode_place
 from assent.web.admin.frame import admin_page
 from assent.web.frame import HEADERS, Site, Visit, large_page, redirect, route
 from assent.web.guards import auditing
@@ -20,8 +24,12 @@ PAGE = 50
 MAX_FILTER = 200
 MAX_METADATA = 2_000
 MOST_FINDINGS = 200
+MAX_CHANGES = 12
+MAX_CHANGE = 200
 DAY = 24 * 3600 * SECOND
 TYPES = ("created", "commented", "responded", "warned", "released", "expired", "cancelled", "purged")
+KINDS = {BREAKPOINT: "breakpoints", ADMIN: "administrative acts"}
+NAMES = ("kind", "actor", "type", "gate", "since", "until", "cursor")
 MEDIA = {"csv": "text/csv; charset=utf-8", "json": "application/json"}
 
 
@@ -40,6 +48,7 @@ def routes(site: Site) -> list[Route]:
 class Filters:
     """What the auditor asked to see, as it stands in the address; days are of UTC, both included."""
 
+    kind: str = ""
     actor: str = ""
     type: str = ""
     gate: str = ""
@@ -49,17 +58,18 @@ class Filters:
 
     @property
     def narrowed(self) -> bool:
-        return bool(self.actor or self.type or self.gate or self.since or self.until)
+        return bool(self.kind or self.actor or self.type or self.gate or self.since or self.until)
 
     def address(self, path: str = "/admin/audit", **changes: str) -> str:
         changed = replace(self, **changes)
-        names = ("actor", "type", "gate", "since", "until", "cursor")
-        text = urlencode([(name, value) for name in names if (value := getattr(changed, name))])
+        text = urlencode([(name, value) for name in NAMES if (value := getattr(changed, name))])
         return f"{path}?{text}" if text else path
 
-    def query(self, project: str) -> LogQuery:
+    def query(self, by: Principal) -> LogQuery:
         return LogQuery(
-            project=project,
+            project=by.project,
+            everywhere=by.everywhere,
+            kind=self.kind if self.kind in KINDS else None,
             actor=self.actor or None,
             type=self.type or None,
             gate=self.gate or None,
@@ -76,11 +86,10 @@ def _day(text: str, name: str) -> int:
 
 
 def filters(params: QueryParams) -> Filters:
-    names = ("actor", "type", "gate", "since", "until", "cursor")
-    for name in names:
+    for name in NAMES:
         if len(params.get(name, "")) > MAX_FILTER or "\x00" in params.get(name, ""):
             raise InvalidRequest.at(name, f"must have at most {MAX_FILTER} characters and no NUL")
-    return Filters(**{name: params.get(name, "").strip() for name in names})
+    return Filters(**{name: params.get(name, "").strip() for name in NAMES})
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,24 +97,49 @@ class Row:
     event: Logged
     metadata: str
     more: int
+    act: "Act | None" = None
+
+
+@dataclass(frozen=True, slots=True)
+class Act:
+    """An administrative event as a reader wants it: what it is about, how it came in, and what changed."""
+
+    subject: str
+    via: str
+    changes: Sequence[tuple[str, str, str]]
 
 
 def _row(event: Logged) -> Row:
     told = "" if event.metadata in {"{}", "null"} else event.metadata
-    return Row(event, told[:MAX_METADATA], max(0, len(told) - MAX_METADATA))
+    act = _act(msgspec.json.decode(event.metadata)) if event.admin else None
+    return Row(event, told[:MAX_METADATA], max(0, len(told) - MAX_METADATA), act)
+
+
+def _act(metadata: Mapping[str, Any]) -> Act:
+    before: Mapping[str, Any] = metadata.get("before") or {}
+    after: Mapping[str, Any] = metadata.get("after") or {}
+    names = [name for name in {**before, **after} if before.get(name) != after.get(name)]
+    changes = [(name, _short(before.get(name)), _short(after.get(name))) for name in names[:MAX_CHANGES]]
+    return Act(str(metadata.get("subject", "")), str(metadata.get("via", "")), changes)
+
+
+def _short(value: object) -> str:
+    text = "" if value is None else value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    return text if len(text) <= MAX_CHANGE else f"{text[:MAX_CHANGE]}…"
 
 
 async def audit(visit: Visit) -> Response:
     asked = filters(visit.request.query_params)
     before = decode_place(asked.cursor) if asked.cursor else None
-    query = asked.query(visit.who.project)
+    query = asked.query(visit.who)
     found = await visit.site.events.page(query, by=visit.who, before=before, limit=PAGE + 1)
     return await admin_page(
         "admin_audit.html",
         "audit",
         visit=visit,
         asked=asked,
-        types=TYPES,
+        types=(*TYPES, *ACTS),
+        kinds=KINDS,
         rows=[_row(each) for each in found[:PAGE]],
         next_page=asked.address(cursor=encode_place(found[PAGE - 1].place)) if len(found) > PAGE else None,
         exports=[(kind.upper(), asked.address(f"/admin/audit/export.{kind}", cursor="")) for kind in MEDIA],
@@ -123,7 +157,7 @@ async def export_json(visit: Visit) -> Response:
 
 def _export(visit: Visit, kind: str) -> Response:
     """Stream all that the filters let through; what breaks off breaks the download, so nobody takes it for whole."""
-    query = filters(visit.request.query_params).query(visit.who.project)
+    query = filters(visit.request.query_params).query(visit.who)
     headers = dict(HEADERS) | {"Content-Disposition": f'attachment; filename="assent-events.{kind}"'}
     return StreamingResponse(visit.site.events.export(query, kind, by=visit.who), 200, headers, MEDIA[kind])
 

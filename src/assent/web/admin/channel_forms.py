@@ -74,6 +74,16 @@ def _jira_silence(settings: Mapping[str, Any]) -> int | None:
     return _LOST + 4 * int(pause) if pause and answers else None
 
 
+_PACING = (
+    Field("paceMessages", "Messages in a window", "To one recipient. Empty: the usual number for this type.", "number"),
+    Field("paceSeconds", "Length of the window in seconds", "Empty: 60.", "number"),
+    Field(
+        "digest",
+        "Messages past the limit",
+        shape="choice",
+        choices=(("", "are combined into one"), ("never", "are sent one by one, later")),
+    ),
+)
 FORMS: dict[str, Form] = {
     "slack": Form(
         title="Slack",
@@ -84,6 +94,7 @@ FORMS: dict[str, Form] = {
             _secret("signingSecret", "Signing secret", "Only without an app-level token."),
             Field("room", "Room", "A channel’s id as C0123456789, or #name. Empty: each person gets their own."),
             Field("apiUrl", "Address of Slack’s API", "Only for a gateway or a test. Empty: Slack itself."),
+            *_PACING,
         ),
         calls="The request URL of Interactivity in the Slack app. With an app-level token it is not needed.",
         identity="Team and user, as T0123ABCD:U0123ABCD",
@@ -111,6 +122,7 @@ FORMS: dict[str, Form] = {
             Field("authserv", "Answers by mail: who checked the sender", "The name your mail server signs with."),
             _secret("replySecret", "Answers by mail: secret of the addresses"),
             _secret("inboundSecret", "Answers by mail: password of your mail server"),
+            *_PACING,
         ),
         calls="Have your mail server post what arrives at the reply domain to it. Only where replies count.",
         identity="E-mail address",
@@ -166,6 +178,7 @@ FORMS: dict[str, Form] = {
                 "lines",
                 required=True,
             ),
+            *_PACING,
         ),
     ),
 }

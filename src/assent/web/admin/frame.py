@@ -26,6 +26,8 @@ PLACES = (
 DONE = {
     "saved": "Saved.",
     "closed": "The account is closed, and its sessions have ended.",
+    "mailed": "The link is on its way to the address of this person. Their earlier sessions and tokens have ended.",
+    "confirmed": "Confirmed. Decisions from now on carry no mark.",
     "opened": "The account is open again.",
     "removed": "Removed.",
     "revoked": "Revoked. It stops working within seconds.",

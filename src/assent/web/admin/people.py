@@ -35,6 +35,7 @@ def routes(site: Site) -> list[Route]:
         route(one + "/details", managing(change_details), site, method="POST"),
         route(one + "/roles", managing(change_roles), site, method="POST"),
         route(one + "/link", managing(make_link), site, method="POST"),
+        route(one + "/confirm", managing(confirm), site, method="POST"),
         route(one + "/close", managing(close_form), site),
         route(one + "/close", managing(close), site, method="POST"),
         route(one + "/open", managing(reopen), site, method="POST"),
@@ -91,7 +92,8 @@ async def create(visit: Visit) -> Response:
             roles=ticked(form),
         )
 
-        def use_case(tx: Transaction) -> str:
+        def use_case(tx: Transaction) -> str | None:
+            tx.acting(visit.who)
             site.people.create_person(
                 tx,
                 asked.name,
@@ -99,22 +101,29 @@ async def create(visit: Visit) -> Response:
                 roles=roles(asked.roles),
                 display_name=asked.display_name,
                 email=asked.email,
+                by=visit.who,
             )
             return site.people.invite(tx, asked.name, purpose="invitation", by=visit.who)
 
         link = await site.database.write(use_case)
     except AssentError as error:
         return await _people_page(visit, error)
+    if link is None:
+        return redirect(f"/admin/people/{asked.name}?done=mailed")
     return _link_page(visit, asked.name, link, f"{asked.name} is invited")
 
 
 def _link_page(visit: Visit, name: str, link: str, title: str) -> Response:
-    base = visit.site.public_url or str(visit.request.base_url)
-    hints = (
+    hints = [
         f"Give this link to {name}, and to nobody else: whoever opens it first is signed in as {name}.",
         "It works once, and for a day. It is shown only now.",
-    )
-    address = f"{base.rstrip('/')}/sign-in/{link}"
+    ]
+    if name != visit.who.name:
+        hints.append(
+            f"You have seen this link, so the decisions of {name} are marked “after reset by {visit.who.name}” and do"
+            " not count together with yours until another admin confirms them under People."
+        )
+    address = f"{visit.site.sessions.hosts.base_url(visit.request)}/sign-in/{link}"
     return secret_page(visit, title=title, secret=address, hints=hints, back=f"/admin/people/{name}")
 
 
@@ -135,6 +144,10 @@ class Sight:
     projects: list[str]
     groups: list[str]
     identities: list[tuple[str, str, int, str]]
+    is_managed: bool
+    """Whether this admin may change the account, and not only roles."""
+    is_mailed: bool
+    """Whether a link goes to the person's own mailbox."""
 
 
 async def person(visit: Visit) -> Response:
@@ -164,7 +177,16 @@ def _look(tx: Transaction, *, visit: Visit, name: str) -> Sight:
     projects = [each.id for each in tx.projects.every() if by.everywhere or each.id == by.project]
     seen = {project: held for project, held in grants.items() if project in {*projects, EVERYWHERE}}
     groups = tx.people.group_names(found.id, project=by.project)
-    return Sight(found, seen, projects, sorted(groups), tx.identities.of(found.id))
+    people = visit.site.people
+    return Sight(
+        found,
+        seen,
+        projects,
+        sorted(groups),
+        tx.identities.of(found.id),
+        is_managed=people.manages(tx, found, by=by),
+        is_mailed=people.mail_channel(tx, found, project=by.project) is not None,
+    )
 
 
 async def change_details(visit: Visit) -> Response:
@@ -213,7 +235,19 @@ async def make_link(visit: Visit) -> Response:
         link = await visit.site.database.write(use_case)
     except AssentError as error:
         return await _person_page(visit, error)
+    visit.site.authenticator.forget()
+    if link is None:
+        return redirect(f"/admin/people/{name}?done=mailed")
     return _link_page(visit, name, link, f"A way in for {name}")
+
+
+async def confirm(visit: Visit) -> Response:
+    name = _name(visit)
+    try:
+        await visit.site.database.write(partial(visit.site.people.confirm_reset, name=name, by=visit.who))
+    except AssentError as error:
+        return await _person_page(visit, error)
+    return redirect(f"/admin/people/{name}?done=confirmed")
 
 
 async def close_form(visit: Visit) -> Response:

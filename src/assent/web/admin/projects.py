@@ -8,7 +8,9 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from assent.domain.canonical import canonical, sha256
-from assent.domain.errors import AssentError
+from assent.domain.counting import DEFAULT_FLOOR
+from assent.domain.errors import AssentError, InvalidRequest
+from assent.services.people import DEFAULT_PROJECT
 from assent.store.projects import Project
 from assent.store.transaction import Transaction
 from assent.web.admin.frame import Question, admin_page, checked, listed, number, question_page, text
@@ -17,8 +19,25 @@ from assent.web.guards import managing
 from assent.wire import projects as wire
 
 HOUR = 3600
-_FIELDS = ("maxTtlHours", "unknownExperts", "autoApproveAfterN", "alwaysBreakOn", "ticketTags", "shown")
-_POLICY = ("maxTtlSeconds", "unknownExperts", "autoApproveAfterN", "alwaysBreakOn", "ticketTags")
+_FIELDS = (
+    "maxTtlHours",
+    "unknownExperts",
+    "autoApproveAfterN",
+    "autoApproveFloor",
+    "autoApproveCounts",
+    "alwaysBreakOn",
+    "ticketTags",
+    "shown",
+)
+_POLICY = (
+    "maxTtlSeconds",
+    "unknownExperts",
+    "autoApproveAfterN",
+    "autoApproveFloor",
+    "autoApproveCounts",
+    "alwaysBreakOn",
+    "ticketTags",
+)
 
 
 def routes(site: Site) -> list[Route]:
@@ -26,6 +45,7 @@ def routes(site: Site) -> list[Route]:
         route("/admin/projects", managing(projects), site),
         route("/admin/projects", managing(create), site, method="POST"),
         route("/admin/projects/{project_id}", managing(change), site, method="POST"),
+        route("/admin/projects/{project_id}/remove", managing(remove), site, method="POST"),
         route("/admin/policy", managing(policy_form), site, method="POST"),
         route("/admin/policy/confirmed", managing(put_policy), site, method="POST"),
     ]
@@ -43,7 +63,14 @@ async def _projects_page(visit: Visit, error: AssentError | None = None) -> Resp
 
     found, policy = await visit.site.database.read(use_case)
     return await admin_page(
-        "admin_projects.html", "projects", visit=visit, error=error, projects=found, policy=policy, shown=mark(policy)
+        "admin_projects.html",
+        "projects",
+        visit=visit,
+        error=error,
+        projects=found,
+        policy=policy,
+        shown=mark(policy),
+        default=DEFAULT_PROJECT,
     )
 
 
@@ -85,6 +112,23 @@ async def change(visit: Visit) -> Response:
     return redirect("/admin/projects?done=saved")
 
 
+async def remove(visit: Visit) -> Response:
+    """Remove a project whose id was typed as confirmation."""
+    project_id = visit.request.path_params["project_id"]
+    try:
+        if text(visit.form, "confirmation") != project_id:
+            raise InvalidRequest.at("/confirmation", f"type {project_id} to remove the project; nothing was removed")
+        await visit.site.database.write(partial(visit.site.projects.remove, project_id=project_id, by=visit.who))
+    except AssentError as error:
+        return await _projects_page(visit, error)
+    visit.site.authenticator.forget()
+    visit.site.sessions.forget_everybody()
+    visit.site.ingress.forget()
+    await visit.site.projects.close_now(visit.site.database)
+    # Nobody manages a removed project, so its own admin has no page of projects any more.
+    return redirect("/" if project_id == visit.who.project else "/admin/projects?done=removed")
+
+
 def asked_policy(form: Mapping[str, str]) -> dict[str, Any]:
     """Read the policy's fields from the form; one that was left empty is not set."""
     hours = number(form, "maxTtlHours")
@@ -93,6 +137,8 @@ def asked_policy(form: Mapping[str, str]) -> dict[str, Any]:
         maxTtlSeconds=hours * HOUR if hours is not None else None,
         unknownExperts=text(form, "unknownExperts"),
         autoApproveAfterN=text(form, "autoApproveAfterN"),
+        autoApproveFloor=number(form, "autoApproveFloor"),
+        autoApproveCounts=text(form, "autoApproveCounts"),
         alwaysBreakOn=listed(form, "alwaysBreakOn"),
         ticketTags=listed(form, "ticketTags"),
     )
@@ -121,7 +167,10 @@ async def policy_form(visit: Visit) -> Response:
             else "No tag demands a ticket in Jira.",
             "Agents may not have themselves approved after n approvals."
             if asked["autoApproveAfterN"] == "ignore"
-            else "Agents may ask to be approved after n approvals.",
+            else f"Agents may ask to be approved after {asked['autoApproveFloor'] or DEFAULT_FLOOR} or more approvals.",
+            "Only approvals of the same question count."
+            if asked["autoApproveCounts"] == "question"
+            else "Approvals of the same gate count; those of a tool call only with the same arguments and directory.",
             "A breakpoint that names an unknown expert is refused."
             if asked["unknownExperts"] == "refuse"
             else "A breakpoint that names an unknown expert is taken, with a warning.",

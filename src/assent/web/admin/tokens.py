@@ -7,8 +7,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from assent.domain.access import Principal
-from assent.domain.errors import AssentError, NotFound
-from assent.services.people import NewToken, refuse_unbound
+from assent.domain.errors import AssentError, InvalidRequest, NotFound
+from assent.http.bodies import asked_token
 from assent.store.tokens import Token
 from assent.store.transaction import Transaction
 from assent.web.admin.frame import Question, admin_page, checked, listed, number, question_page, secret_page, text
@@ -17,12 +17,7 @@ from assent.web.guards import managing
 from assent.wire import tokens as wire
 
 KINDS = {
-    "agent": "raises breakpoints and waits for answers; never decides",
-    "reviewer": "a person's: decides in their name",
-    "viewer": "a person's: reads",
-    "rule-admin": "a person's: writes rules",
-    "auditor": "a person's: verifies and exports",
-    "admin": "a person's: everything they may",
+    "agent": "creates breakpoints and waits for answers; never decides",
     "metrics": "reads /metrics, and nothing else",
 }
 DAY = 24 * 3600
@@ -45,7 +40,7 @@ async def tokens(visit: Visit) -> Response:
 async def _tokens_page(visit: Visit, error: AssentError | None = None) -> Response:
     found, names = await visit.site.database.read(partial(_every, by=visit.who))
     now = visit.site.clock.now()
-    live = [each for each in found if each.revoked_at is None and (each.expires_at or now + 1) > now]
+    live = [each for each in found if each.works(now)]
     return await admin_page(
         "admin_tokens.html",
         "tokens",
@@ -70,23 +65,18 @@ async def create(visit: Visit) -> Response:
             wire.CreateToken,
             kind=form.get("kind", ""),
             name=text(form, "name") or "",
-            person=text(form, "person"),
             gates=listed(form, "gates"),
             agentIds=listed(form, "agentIds"),
+            processes=listed(form, "processes"),
+            sameAgentAs=text(form, "sameAgentAs"),
             createsPerMinute=number(form, "createsPerMinute"),
             expiresInSeconds=days * DAY if days is not None else None,
         )
-        refuse_unbound(asked.kind, gates=asked.gates, agent_ids=asked.agent_ids, person=asked.person)
-        new = NewToken(
-            kind=asked.kind,
-            name=asked.name,
-            person=asked.person,
-            gates=tuple(asked.gates or ("*",)),
-            agent_ids=tuple(asked.agent_ids or ("*",)),
-            creates_per_minute=asked.creates_per_minute,
-            expires_in=asked.expires_in_seconds,
-        )
-        issue = partial(visit.site.people.issue_token, new=new, project=visit.who.project, by=visit.who)
+        if asked.kind not in KINDS:
+            raise InvalidRequest.at(
+                "/kind", "belongs to a person; people create their own tokens on their Account page"
+            )
+        issue = partial(visit.site.people.issue_token, new=asked_token(asked), project=visit.who.project, by=visit.who)
         _, secret = await visit.site.database.write(issue)
     except AssentError as error:
         return await _tokens_page(visit, error)

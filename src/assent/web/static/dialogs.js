@@ -22,7 +22,23 @@ function show() {
   find("[autofocus]", dialog)?.focus();
 }
 
+/** Close an open menu; true if there was one. */
+function closeMenu() {
+  const menu = find("details.pop[open], details.menu[open]");
+  if (!(menu instanceof HTMLDetailsElement)) return false;
+  menu.open = false;
+  find("summary", menu)?.focus();
+  return true;
+}
+
 export function startDialogs() {
+  document.addEventListener("keydown", (event) => {
+    if (event.key === "Escape" && !openDialog() && closeMenu()) event.preventDefault();
+  });
+  document.addEventListener("click", (event) => {
+    const inside = event.target instanceof Element ? event.target.closest("details.pop") : null;
+    for (const menu of document.querySelectorAll("details.pop[open]")) if (menu !== inside) menu.removeAttribute("open");
+  });
   afterSwap((target, source) => {
     const dialog = find("#dialog");
     if (target.id === "dialog") show();

@@ -40,9 +40,10 @@ export function startGuards() {
   document.addEventListener("htmx:after:request", (event) => {
     const ctx = /** @type {Context | undefined} */ (/** @type {CustomEvent} */ (event).detail?.ctx);
     if (!ctx?.response) return;
-    const failed = isRefresh(ctx) && ctx.response.status !== 200;
-    if (failed) document.dispatchEvent(new CustomEvent("assent:refresh-failed"));
-    if (failed || isLate(ctx)) event.preventDefault();
+    const refresh = isRefresh(ctx), failed = refresh && ctx.response.status !== 200, late = isLate(ctx);
+    const region = ctx.target instanceof Element ? ctx.target.id : "";
+    if (refresh && !failed) document.dispatchEvent(new CustomEvent("assent:refreshed", { detail: { region, late } }));
+    if (failed || late) event.preventDefault();
   });
   // A key that is held down must not run through the question and its confirmation.
   document.addEventListener("keydown", (event) => {

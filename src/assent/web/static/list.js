@@ -5,6 +5,8 @@ import { afterSwap, find, findAll, shownId } from "./page.js";
 
 /** @type {string | null} */
 let cursor = null;
+/** What was opened by an answer to another item, and not by its reader. @type {string | null} */
+let advanced = null;
 
 export function cursorId() {
   return cursor;
@@ -61,11 +63,24 @@ export function onScreen() {
   if (shown && (cursor === null || cursor === shown)) {
     const box = find("#headline")?.getBoundingClientRect();
     const answer = find("#answer")?.getBoundingClientRect();
+    // Nobody decides a high-risk item with the key they meant for the one before: the first press only points it out.
+    if (advanced === shown && find('#detail > .one[data-risk="high"]')) {
+      advanced = null;
+      find("#main")?.scrollTo(0, 0);
+      find("#headline")?.focus();
+      return false;
+    }
     return !!box && !!answer && answer.top < window.innerHeight;
   }
   if (cursor) open();
   else move(1);
   return false;
+}
+
+/** Bring the row of the open item into view. */
+function reveal() {
+  const shown = shownId();
+  if (shown) rowOf(shown)?.scrollIntoView({ block: "nearest" });
 }
 
 /** Swap rows, and leave what the reader is on where it is. @param {() => Promise<void>} swap */
@@ -104,6 +119,7 @@ export function announce(fresh) {
 
 export function startList() {
   pointAt(shownId());
+  reveal();
   document.addEventListener("click", (event) => {
     const row = event.target instanceof Element ? event.target.closest(".row[data-id]") : null;
     if (row instanceof HTMLElement && event.target instanceof Element && event.target.closest(".title")) pointAt(row.dataset.id ?? null);
@@ -111,12 +127,15 @@ export function startList() {
   afterSwap((target, source) => {
     if (target.id === "detail") {
       // Moved by the list: the cursor is there already, and may be further by now. Moved by an answer: it follows.
-      if (!source?.closest(".row")) cursor = shownId();
+      const byList = !!source?.closest(".row");
+      if (!byList) cursor = shownId();
+      advanced = source instanceof HTMLFormElement ? shownId() : null;
       const asked = cursor && cursor !== shownId() ? find(".title", rowOf(cursor) ?? document.createElement("i")) : null;
       // Pressed faster than answers come, the last request may have been dropped for the one before: ask again.
       if (asked && !asked.classList.contains("htmx-request")) asked.click();
       find("#main")?.scrollTo(0, 0);
-    }
+      if (!byList) reveal();
+    } else if (target.id === "rows" && source instanceof HTMLFormElement) reveal();
     mark();
   });
 }

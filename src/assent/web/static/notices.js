@@ -15,6 +15,13 @@ function arm() {
   timer = setTimeout(() => toast.remove(), Math.max(1000, Math.min(until, 60_000)));
 }
 
+/** An answer that did not take effect cannot be undone any more. */
+function dropStale() {
+  const toast = find("#notice .toast[data-breakpoint]");
+  const id = toast?.dataset.breakpoint;
+  if (toast && id && find(`#unsent [data-breakpoint="${CSS.escape(id)}"]`)) toast.remove();
+}
+
 /** Say that a request did not get through; the words are the server's, sent with the page. */
 function unreachable() {
   const words = find("#unreachable");
@@ -36,6 +43,7 @@ export function startNotices() {
     unreachable();
   });
   afterSwap((target) => {
+    dropStale();
     if (find("#notice .toast") && (target.id === "notice" || target.id === "detail")) arm();
   });
   // What the address says about the last step is said once: a reload does not say it again.

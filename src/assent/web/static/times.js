@@ -24,7 +24,8 @@ function update(element) {
   if (Number.isNaN(at)) return;
   const now = Date.now();
   const soon = at > now && at - now < 10 * MINUTE * 1000;
-  const text = distance(at, now, soon && !("countdown" in element.dataset));
+  const left = "left" in element.dataset ? `${Math.max(0, Math.ceil((at - now) / 1000))} s` : null;
+  const text = left ?? distance(at, now, soon && !("countdown" in element.dataset));
   if (element.textContent !== text) element.textContent = text;
   element.title = exact.format(at);
   const badge = element.closest(".due");

@@ -13,7 +13,7 @@ from assent.web.triggers.frame import Fault, pointer_of, said
 FIELDS = (
     "id", "on", "run", "inputs", "once", "debounce-quiet", "debounce-max", "debounce-key", "concurrency-limit",
     "concurrency-when_full", "concurrency-key", "hold", "hold-gate", "hold-question", "hold-expert", "hold-when",
-    "breaker-limit", "breaker-within", "max_depth", "agent_id", "enabled", "note",
+    "breaker-limit", "breaker-within", "breaker-echoes", "max_depth", "agent_id", "enabled", "note",
 )  # fmt: skip
 """The controls of the form; those with a dash belong to the part in front of it."""
 STATES = {
@@ -33,18 +33,19 @@ LABELS = {
     "concurrency-limit": "At the same time", "concurrency-when_full": "When that is full",
     "concurrency-key": "Counted for each", "hold-gate": "Gate", "hold-question": "Question",
     "hold-expert": "Experts", "hold-when": "Only for events", "breaker-limit": "Suspend it after",
-    "breaker-within": "Within", "max_depth": "Most runs in a chain", "agent_id": "Agent", "note": "Note",
+    "breaker-within": "Within", "breaker-echoes": "Suspend it after so many echoes",
+    "max_depth": "Most runs in a chain", "agent_id": "Agent", "note": "Note",
 }  # fmt: skip
 _PARTS = {
     "debounce": ("quiet", "max", "key"),
     "concurrency": ("limit", "when_full", "key"),
     "hold": ("gate", "question", "expert", "when"),
-    "breaker": ("limit", "within"),
+    "breaker": ("limit", "within", "echoes"),
 }
 _FIRST = {"debounce": "debounce-quiet", "concurrency": "concurrency-limit", "hold": "hold-gate"} | {
     "breaker": "breaker-limit"
 }
-_NUMBERS = frozenset({"concurrency-limit", "breaker-limit", "max_depth"})
+_NUMBERS = frozenset({"concurrency-limit", "breaker-limit", "breaker-echoes", "max_depth"})
 _ENABLED: dict[str, Json] = {"true": True, "false": False, "suspended": "suspended"}
 
 
@@ -102,7 +103,9 @@ class Typed:
     @property
     def more(self) -> bool:
         """Whether anything is set of what is rarely needed."""
-        return any(self[name] for name in ("breaker-limit", "breaker-within", "max_depth", "agent_id"))
+        return any(
+            self[name] for name in ("breaker-limit", "breaker-within", "breaker-echoes", "max_depth", "agent_id")
+        )
 
 
 def inputs(typed: str) -> dict[str, Json]:

@@ -1,0 +1,79 @@
+"""A server that was out of reach a moment ago is remembered: the next hooks block at once instead of trying again.
+
+What is remembered can only block. It lies in a file of this user alone; anything else in its place is passed over.
+"""
+
+import contextlib
+import os
+import stat
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from assent.domain.canonical import sha256
+from assent.sdk.errors import Unreachable
+
+REMEMBER_SECONDS = 30.0
+LONGEST_MEMORY = 3600.0
+_LONGEST_TEXT = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """When a server was last found out of reach."""
+
+    url: str
+    seconds: float
+    """For how long that counts; 0 remembers nothing."""
+
+    def refuse_if_dead(self) -> None:
+        """Raise where the server was out of reach less than `seconds` ago."""
+        at = _read(self._path) if self.seconds else None
+        ago = time.time() - at if at is not None else -1.0
+        if 0 <= ago < self.seconds:
+            left = max(1, round(self.seconds - ago))
+            msg = f"{self.url} could not be reached {round(ago)} s ago; it is tried again in {left} s."
+            raise Unreachable(msg)
+
+    def remember(self) -> None:
+        if self.seconds:
+            with contextlib.suppress(OSError):
+                _write(self._path, time.time())
+
+    def forget(self) -> None:
+        with contextlib.suppress(OSError):
+            self._path.unlink(missing_ok=True)
+
+    @property
+    def _path(self) -> Path:
+        return _folder() / f"unreachable-{sha256(self.url.encode())[:16]}"
+
+
+def _folder() -> Path:
+    chosen = os.environ.get("XDG_STATE_HOME")
+    with contextlib.suppress(RuntimeError):
+        return (Path(chosen) if chosen else Path.home() / ".local" / "state") / "assent"
+    return Path(os.devnull) / "assent"
+
+
+def _read(path: Path) -> float | None:
+    """Return the moment in the file; None where it is not a plain file that only this user can write."""
+    try:
+        opened = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None
+    with os.fdopen(opened, "rb") as file:
+        about = os.fstat(file.fileno())
+        if not stat.S_ISREG(about.st_mode) or about.st_uid != os.getuid() or about.st_mode & 0o022:
+            return None
+        with contextlib.suppress(ValueError):
+            return float(file.read(_LONGEST_TEXT))
+    return None
+
+
+def _write(path: Path, at: float) -> None:
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    new = path.with_name(f"{path.name}.{os.getpid()}")
+    with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "w") as file:
+        file.write(f"{at:.3f}")
+    new.replace(path)

@@ -1,0 +1,127 @@
+"""Rules without a server: the rule commands on the rules.json of this machine."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any, Self
+
+import typer
+
+from assent.cli import output
+from assent.cli.session import session
+from assent.sdk.breakpoints import server_is_set
+from assent.sdk.client import Assent
+from assent.sdk.errors import InvalidRequest, NotFound
+from assent.sdk.values import Rule
+
+if TYPE_CHECKING:
+    from assent.domain.rulebook import Rule as Stored
+    from assent.sdk.local import Desk
+
+Local = Annotated[bool, typer.Option("--local", help="Use the rules.json of this machine, whatever server is set.")]
+
+
+def rules_session(*, local: bool) -> "Assent | LocalRulebook":
+    """Return the server, or the rules of this machine where no server is set, and say which file that is."""
+    if server_is_set() and not local:
+        return session()
+    from assent.sdk import local as asking  # noqa: PLC0415  # with the language of rules, which other commands do without
+    from assent.sdk.local_rules import RULES  # noqa: PLC0415  # the same
+
+    desk = asking.desk()
+    because = "--local" if local else "No server is set (ASSENT_URL, ASSENT_TOKEN)"
+    output.remark(f"{because}: using the local rules in {desk.folder / RULES}.")
+    return LocalRulebook(desk)
+
+
+class LocalRulebook:
+    """The rules of this machine, with the calls of a client that the rule commands make."""
+
+    def __init__(self, desk: "Desk") -> None:
+        self._desk = desk
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def rules(self) -> list[Rule]:
+        from assent.sdk import local_rules  # noqa: PLC0415  # the same
+
+        return [_shown(each) for each in local_rules.listed(self._desk.folder)]
+
+    def rule(self, rule_id: str) -> Rule:
+        found = [each for each in self.rules() if each.id == rule_id]
+        if not found:
+            msg = f"There is no rule {rule_id} in rules.json."
+            raise NotFound(msg)
+        return _warned(found[0])
+
+    def add_rule(self, pattern: str, action: str = "auto-approve", **fields: Any) -> Rule:  # noqa: ANN401  # RuleFields
+        from assent.domain import rulebook  # noqa: PLC0415  # the same
+        from assent.sdk import local_rules  # noqa: PLC0415  # the same
+
+        _refuse_why(fields)
+        expires = fields.get("expires_at")
+        new = rulebook.Rule(
+            id=self._desk.new_id("rule-"),
+            pattern=pattern,
+            action=action,
+            note=fields.get("note"),
+            mode=fields.get("mode") or rulebook.RuleMode.LIVE.value,
+            enabled=fields.get("enabled", True),
+            expires_at=None if expires is None else rulebook.expiry(expires),
+            source="cli",
+            created_by=f"person:{self._desk.user}",
+            created_at=self._desk.now(),
+        )
+        return _warned(_shown(local_rules.add_rule(self._desk.folder, new, order=fields.get("order"))))
+
+    def change_rule(self, rule_id: str, **changes: Any) -> Rule:  # noqa: ANN401  # RuleChanges
+        from assent.sdk import local_rules  # noqa: PLC0415  # the same
+
+        _refuse_why(changes)
+        written = {_IN_FILE.get(name, name): value for name, value in changes.items()}
+        return _warned(_shown(local_rules.change_rule(self._desk.folder, rule_id, written)))
+
+    def remove_rule(self, rule_id: str, *, why: str | None = None) -> None:
+        from assent.sdk import local_rules  # noqa: PLC0415  # the same
+
+        _refuse_why({"why": why})
+        local_rules.remove_rule(self._desk.folder, rule_id)
+
+
+_IN_FILE = {"expires_at": "expiresAt"}
+
+
+def _refuse_why(fields: Mapping[str, object]) -> None:
+    if fields.get("why") is not None:
+        msg = "Local rules have no history. Leave --why out, or write a --note."
+        raise InvalidRequest(msg)
+
+
+def _shown(stored: "Stored") -> Rule:
+    from assent.domain.instants import iso  # noqa: PLC0415  # the same
+
+    return Rule(
+        id=stored.id,
+        pattern=stored.pattern,
+        action=stored.action,
+        created_at=iso(stored.created_at) if stored.created_at else "",
+        created_by=stored.created_by,
+        source=stored.source,
+        mode=stored.mode,
+        enabled=stored.enabled,
+        order=stored.order,
+        updated_at=iso(stored.created_at) if stored.created_at else "",
+        version=1,
+        note=stored.note,
+        expires_at=None if stored.expires_at is None else iso(stored.expires_at),
+    )
+
+
+def _warned(found: Rule) -> Rule:
+    import msgspec  # noqa: PLC0415  # the same
+
+    from assent.domain.rule_warnings import warnings  # noqa: PLC0415  # the same
+
+    return msgspec.structs.replace(found, warnings=warnings(found.pattern, found.action) or None)

@@ -1,0 +1,64 @@
+"""autoApproveAfterN: which approvals count for each other, how many it takes, and what they did not show."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from assent.domain.canonical import Json, canonical, sha256
+
+DEFAULT_FLOOR = 3
+MAX_FLOOR = 1000
+GATE = "gate"
+# Says nothing about what is done: an attempt, a reference to the last answer, and the request to count itself.
+_ASIDE = frozenset({"attempt", "previousFeedback", "autoApproveAfterN", "presentAlwaysApprove", "callId", "callDigest"})
+
+
+@dataclass(frozen=True, slots=True)
+class Counting:
+    """How a project counts approvals in a row."""
+
+    allowed: bool = True
+    floor: int = DEFAULT_FLOOR
+    by_question: bool = False
+
+    @classmethod
+    def of(cls, policy: Mapping[str, Any]) -> "Counting":
+        return cls(
+            allowed=policy.get("autoApproveAfterN", "allow") == "allow",
+            floor=policy.get("autoApproveFloor") or DEFAULT_FLOOR,
+            by_question=policy.get("autoApproveCounts", GATE) == "question",
+        )
+
+    def threshold(self, after_n: int | None) -> int | None:
+        """Return how many approvals it takes: what the agent asks for, but not fewer than the floor."""
+        if not self.allowed or after_n is None or after_n < 1:
+            return None
+        return max(after_n, self.floor)
+
+    def key(self, payload: Mapping[str, Json]) -> str:
+        """Return what approvals of one gate must have in common to count for each other.
+
+        Approvals of a tool call count for the same arguments in the same working directory only.
+        """
+        if "arguments" in payload:
+            return "arguments:" + _hash([payload.get("tool"), payload["arguments"], payload.get("cwd")])
+        if self.by_question:
+            return "question:" + _hash([payload.get("question"), payload.get("title")])
+        return GATE
+
+
+def differences(payload: Mapping[str, Json], approved: Iterable[Mapping[str, Json]]) -> tuple[str, ...]:
+    """Return the fields in which a payload differs from at least one of the approved ones."""
+    found: set[str] = set()
+    for each in approved:
+        names = (payload.keys() | each.keys()) - _ASIDE
+        found.update(name for name in names if _differs(payload, each, name))
+    return tuple(sorted(found))
+
+
+def _differs(one: Mapping[str, Json], other: Mapping[str, Json], name: str) -> bool:
+    return (name in one) != (name in other) or canonical(one.get(name)) != canonical(other.get(name))
+
+
+def _hash(value: Json) -> str:
+    return sha256(canonical(value))

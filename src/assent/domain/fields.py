@@ -1,0 +1,261 @@
+"""Every field an agent can set on a breakpoint, declared once for the API, SDK, command line, MCP tools and docs."""
+
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from enum import StrEnum
+from functools import lru_cache
+from typing import Any
+
+from assent.domain.errors import InvalidRequest
+
+MAX_SUGGESTIONS = 3
+MIN_NEAR_MISS = 5
+"""Shorter keys are one letter away from too many ordinary words (`from`, `tile`) to warn about."""
+_SIMILAR = 0.6
+_CLOSE_TO_BEST = 0.2
+
+
+class Place(StrEnum):
+    """Where a field is sent."""
+
+    BODY = "body"
+    PAYLOAD = "payload"
+    CLIENT = "client"
+    """Never sent: it tells the SDK what to do."""
+
+
+class Door(StrEnum):
+    """Where a field can be set, beside `create` and `breakpoint`, which take all of them."""
+
+    APPROVE = "@approve"
+    TOOLS = "terms"
+    """The terms of the framework integrations."""
+    CLI = "CLI"
+    MCP = "MCP"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Field:
+    """One argument: its SDK name, its JSON name, its type as the docs show it, and its help text."""
+
+    name: str
+    wire: str
+    place: Place
+    kind: str
+    help: str
+    choices: tuple[str, ...] = ()
+    doors: frozenset[Door] = frozenset()
+
+
+def _field(
+    name: str,
+    kind: str,
+    text: str,
+    *doors: Door,
+    place: Place = Place.PAYLOAD,
+    choices: tuple[str, ...] = (),
+) -> Field:
+    first, *rest = name.split("_")
+    wire = first + "".join(word.capitalize() for word in rest)
+    return Field(name=name, wire=wire, place=place, kind=kind, help=text, choices=choices, doors=frozenset(doors))
+
+
+_EVERYWHERE = (Door.APPROVE, Door.TOOLS, Door.CLI, Door.MCP)
+RISKS = ("low", "medium", "high")
+STRATEGIES = ("single", "first-response-wins", "collect-all", "quorum")
+TIMEOUT_ACTIONS = ("expire", "reject")
+PRIORITIES = ("low", "normal", "high", "urgent")
+
+FIELDS: tuple[Field, ...] = (
+    _field("question", "str", "Question for the reviewers, in full sentences", Door.CLI, Door.MCP),
+    _field("agent_id", "str", "Agent that asks", Door.APPROVE, Door.TOOLS, Door.CLI, place=Place.BODY),
+    _field("run_id", "str", "Run the question belongs to", Door.APPROVE, Door.CLI, Door.MCP, place=Place.BODY),
+    _field("title", "str", "Short title", Door.APPROVE, Door.CLI, Door.MCP, place=Place.BODY),
+    _field("tags", "list[str]", "Tags that rules and reviewers filter by", *_EVERYWHERE, place=Place.BODY),
+    _field("ttl_seconds", "int", "Seconds until the deadline", *_EVERYWHERE, place=Place.BODY),
+    _field(
+        "on_timeout",
+        "str",
+        "Outcome when the deadline passes; never an approval",
+        *_EVERYWHERE,
+        place=Place.BODY,
+        choices=TIMEOUT_ACTIONS,
+    ),
+    _field("priority", "str", "Priority", Door.APPROVE, Door.TOOLS, place=Place.BODY, choices=PRIORITIES),
+    _field("callback_url", "str", "URL that the server notifies when it is decided", place=Place.BODY),
+    _field(
+        "breakpoint_id",
+        "str",
+        "Gate: the name of this kind of question across runs, such as deploy.production",
+        Door.APPROVE,
+        Door.CLI,
+        Door.MCP,
+    ),
+    _field("expert", "str or list[str]", "People or groups to ask; any reviewer if omitted", *_EVERYWHERE),
+    _field("strategy", "str", "Whose answers decide", *_EVERYWHERE, choices=STRATEGIES),
+    _field("options", "list[str]", "Answers to choose from", Door.CLI, Door.MCP),
+    _field("form", "dict", "Flat JSON Schema that the reviewer fills in"),
+    _field("risk", "str", "Risk; high requires a typed confirmation", *_EVERYWHERE, choices=RISKS),
+    _field("hard_stop", "bool", "Never approve by rule, never in bulk", Door.APPROVE, Door.TOOLS, Door.CLI, Door.MCP),
+    _field("editable", "list[str]", "Names of values that the reviewer may change", Door.APPROVE, Door.MCP),
+    _field("consumer", "str", "Agent id, or pattern, that may use the receipt besides the agent that asks"),
+    _field("attempt", "int", "Number of this attempt"),
+    _field("previous_feedback", "str", "Feedback on the previous attempt"),
+    _field(
+        "auto_approve_after_n",
+        "int",
+        "Approve automatically after this many consecutive approvals by people",
+        Door.APPROVE,
+        Door.TOOLS,
+    ),
+    _field("present_always_approve", "bool", "Offer “Always approve”"),
+    _field("context", "dict", "Context: runId and files to show"),
+    _field(
+        "payload",
+        "dict",
+        "Object with payload fields and anything else to show",
+        Door.CLI,
+        Door.MCP,
+        place=Place.CLIENT,
+    ),
+    _field("extra", "dict", "Anything else to show; field names are refused here", place=Place.CLIENT),
+)
+BY_NAME: Mapping[str, Field] = {each.name: each for each in FIELDS}
+BY_WIRE: Mapping[str, Field] = {each.wire: each for each in FIELDS}
+PAYLOAD_FIELDS = frozenset({"title", "tags", *(each.wire for each in FIELDS if each.place is Place.PAYLOAD)})
+BODY_FIELDS = frozenset(each.wire for each in FIELDS if each.place is Place.BODY)
+CONTEXT_FIELDS = frozenset({"runId", "files"})
+CRITICAL_FIELDS = frozenset(
+    {"question", "hardStop", "risk", "expert", "strategy", "autoApproveAfterN", "breakpointId", "ttlSeconds"}
+)
+"""A misspelling of one of these would weaken the check, so it is refused."""
+OTHER_WORDS: Mapping[str, str] = {
+    "gate": "breakpoint_id",
+    "deadline": "ttl_seconds",
+    "reviewer": "expert",
+    "approver": "expert",
+    "severity": "risk",
+    "metadata": "extra",
+    "data": "extra",
+    "choice": "options",
+}
+
+
+def names_for(door: Door) -> frozenset[str]:
+    """Return the fields that can be set there."""
+    return frozenset(each.name for each in FIELDS if door in each.doors)
+
+
+def folded(name: str) -> str:
+    """Return a name without case, hyphens, underscores, invisible characters and plural."""
+    letters = "".join(char for char in unicodedata.normalize("NFKC", name).casefold() if char.isalnum())
+    return letters[:-1] if letters.endswith("s") and len(letters) > 1 else letters
+
+
+def suggestions(given: str, known: Iterable[str]) -> list[str]:
+    """Return the known names closest to the one given, best first."""
+    scores = {name: _likeness(given, name) for name in known}
+    best = max(scores.values(), default=0.0)
+    if best < _SIMILAR:
+        return []
+    close = sorted((-score, name) for name, score in scores.items() if score >= max(_SIMILAR, best - _CLOSE_TO_BEST))
+    if best == 1.0:
+        close = [each for each in close if each[0] == -1.0]
+    return [name for _, name in close[:MAX_SUGGESTIONS]]
+
+
+def _likeness(given: str, name: str) -> float:
+    mine, its = folded(given), folded(name)
+    if mine == its or OTHER_WORDS.get(mine) == name:
+        return 1.0
+    similar = SequenceMatcher(None, mine, its).ratio()
+    starts = bool(mine) and (its.startswith(mine) or mine.startswith(its))
+    return max(similar, 0.9) if starts or _one_slip(mine, its) else similar
+
+
+def did_you_mean(given: str, known: Iterable[str]) -> str:
+    """Return the sentence that suggests a name; empty where none is close."""
+    found = [repr(name) for name in suggestions(given, known)]
+    if not found:
+        return ""
+    return f"Did you mean {', '.join(found[:-1])} or {found[-1]}?" if len(found) > 1 else f"Did you mean {found[0]}?"
+
+
+def check_choices(given: Mapping[str, Any]) -> None:
+    """Refuse a value that is not one of a field's choices, such as risk="HIGH"."""
+    for name, value in given.items():
+        field = BY_NAME.get(name)
+        if field is None or not field.choices or value in field.choices:
+            continue
+        *most, last = field.choices
+        shown = repr(value)[:100]
+        hint = did_you_mean(value, field.choices) if isinstance(value, str) else ""
+        raise InvalidRequest(f"{name} must be {', '.join(most)} or {last}, not {shown}. {hint}".rstrip())
+
+
+_FOLDED_CRITICAL = {folded(name): name for name in CRITICAL_FIELDS}
+_KNOWN = PAYLOAD_FIELDS | BODY_FIELDS
+
+
+def misspelled(payload: Mapping[str, Any]) -> tuple[str, ...]:
+    """Refuse keys that misspell a field the decision depends on; return warnings about other near misses."""
+    warnings = _misspelled(payload, "/payload", PAYLOAD_FIELDS)
+    context: object = payload.get("context")
+    if isinstance(context, Mapping):
+        warnings += _misspelled(context, "/payload/context", CONTEXT_FIELDS)  # pyright: ignore[reportUnknownArgumentType]  # JSON
+    return tuple(warnings)
+
+
+def _misspelled(found: Mapping[str, Any], where: str, fields: frozenset[str]) -> list[str]:
+    warnings: list[str] = []
+    for key in found:
+        if key in fields:
+            continue
+        if (meant := _FOLDED_CRITICAL.get(folded(key))) is not None:
+            _refuse_or_warn(key, meant, where, warnings)
+        elif (near := _near_miss(key, fields)) is not None:
+            warnings.append(f"{where}/{key[:100]} is not a field and has no effect. Did you mean {near!r}?")
+    return warnings
+
+
+def _refuse_or_warn(key: str, meant: str, where: str, warnings: list[str]) -> None:
+    if meant == "ttlSeconds":
+        raise InvalidRequest.at(f"{where}/{key}", "has no effect here. Set 'ttlSeconds' beside payload.")
+    if key == meant:
+        warnings.append(f"{where}/{key} has no effect here. Set {meant!r} in the payload.")
+        return
+    raise InvalidRequest.at(f"{where}/{key[:100]}", f"is not a field. Did you mean {meant!r}?")
+
+
+@lru_cache(maxsize=4096)
+def _near_miss(key: str, fields: frozenset[str]) -> str | None:
+    """Return the field that a key misses by its spelling, or by one swapped, missing or doubled letter."""
+    if len(key) > 2 * max(map(len, _KNOWN)):
+        return None
+    mine = folded(key)
+    for name in sorted(fields):
+        its = folded(name)
+        if mine == its or (min(len(mine), len(its)) >= MIN_NEAR_MISS and _one_slip(mine, its)):
+            return name
+    return None
+
+
+def _one_slip(one: str, other: str) -> bool:
+    """Whether two neighbouring letters are swapped, or one letter is missing from either."""
+    if len(one) == len(other):
+        differ = [n for n, (a, b) in enumerate(zip(one, other, strict=True)) if a != b]
+        swapped = len(differ) == 2 and differ[1] == differ[0] + 1  # noqa: PLR2004  # two neighbours
+        return swapped and one[differ[0]] == other[differ[1]] and one[differ[1]] == other[differ[0]]
+    short, long = sorted((one, other), key=len)
+    return len(long) - len(short) == 1 and any(long[:n] + long[n + 1 :] == short for n in range(len(long)))
+
+
+def refuse_unknown_fields(given: Sequence[str], known: Iterable[str], *, where: str) -> None:
+    """Refuse keys of a breakpoint written as one object."""
+    names = sorted(known)
+    for key in given:
+        if key not in names:
+            hint = did_you_mean(key, names)
+            raise InvalidRequest.at(f"{where}/{key[:100]}", f"is not a field. {hint}".rstrip())

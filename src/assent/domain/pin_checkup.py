@@ -1,0 +1,86 @@
+"""How variables that settings give to a gate lead it to another server, or start something else in its place."""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from assent.domain.checkup import TOKEN, URL, Document, Finding, Place, at, problem, texts, warning
+from assent.domain.claude_settings import Hook
+
+RECEIPT_KEY = "ASSENT_RECEIPT_KEY"
+INSTALL_AGAIN = "Run assent hook claude install again: it fixes the address in the hook itself."
+_NETWORK = re.compile(r"(?i)(https?|all)_proxy|ssl_cert_(file|dir)|requests_ca_bundle|sslkeylogfile")
+_PYTHON = re.compile(r"PYTHON[A-Z_]+")
+_LOADER = re.compile(r"(LD|DYLD)_[A-Z_]+")
+
+
+def unpinned(hook: Hook) -> Iterator[Finding]:
+    """Say of a command that it takes its server from the environment, or checks no receipt."""
+    if hook.is_http:
+        return
+    if not hook.pins("url"):
+        what = "This gate takes the server's address from the environment, which a project's settings can change."
+        yield problem("hook-unpinned", hook.place, what, INSTALL_AGAIN)
+    elif not hook.pins("receipt-key"):
+        what = "This gate pins no receipt key, so it believes whatever answers at its address."
+        todo = "Run assent hook claude install again while the server can be reached, with ASSENT_TOKEN set."
+        yield warning("hook-receipt-key", hook.place, what, todo)
+
+
+def environment_findings(documents: Sequence[Document], gates: Sequence[Hook]) -> Iterator[Finding]:
+    """Say which variables of the settings reach a gate, and what they can do to it."""
+    for document in documents:
+        own = all(hook.place.where == document.path for hook in gates)
+        for name in texts(at(document.content, "env")):
+            yield from _variable(name, document.place.at("env", name), gates, own=own)
+
+
+def _variable(name: str, place: Place, gates: Sequence[Hook], *, own: bool) -> Iterator[Finding]:
+    if name in (URL, RECEIPT_KEY):
+        yield _redirects(name, place, gates)
+    elif not own:
+        reached = next((said for pattern, reaches, said in _WAYS if pattern(name) and any(map(reaches, gates))), None)
+        if reached is not None:
+            yield problem("env", place, f"{name} is set for a gate of other settings: {reached}", _todo(name))
+
+
+def _redirects(name: str, place: Place, gates: Sequence[Hook]) -> Finding:
+    option = "url" if name == URL else "receipt-key"
+    todo = f"Take {name} out of these settings; assent hook claude install fixes it in the hook."
+    if any(not hook.is_http and not hook.pins(option) for hook in gates):
+        what = f"{name} is set here, and a gate follows it: these settings choose whom the gate believes."
+        return problem("env", place, what, todo)
+    return warning("env", place, f"{name} is set here; no gate follows it, but other commands of Assent do.", todo)
+
+
+def _todo(name: str) -> str:
+    return f"Take {name} out of these settings, or run assent hook claude install --user again."
+
+
+def _by_name(hook: Hook) -> bool:
+    return not hook.is_http and "/" not in hook.program and "\\" not in hook.program
+
+
+def _not_isolated(hook: Hook) -> bool:
+    return not hook.is_http and "-I" not in hook.words
+
+
+def _by_token_variable(hook: Hook) -> bool:
+    return hook.is_http or not hook.pins("token-file")
+
+
+def _follows_network(hook: Hook) -> bool:
+    return hook.is_http or not hook.pins("url")
+
+
+_WAYS: tuple[tuple[Callable[[str], object], Callable[[Hook], bool], str], ...] = (
+    (_LOADER.fullmatch, lambda _: True, "it can load other code into the gate."),
+    (_PYTHON.fullmatch, _not_isolated, "it can load other code into the gate."),
+    (lambda name: name == "PATH", _by_name, "it can start another program in the gate's place."),
+    (lambda name: name == TOKEN, _by_token_variable, "the gate then asks in another name, under other rules."),
+    (_NETWORK.fullmatch, _follows_network, "it can lead the gate's questions past another machine."),
+)
+
+
+def agents(gates: Sequence[Hook]) -> Mapping[str, Hook]:
+    """Return who asks through the gates."""
+    return {(hook.pins("agent-id") or ["claude-code"])[-1]: hook for hook in gates}

@@ -1,0 +1,269 @@
+"""Files that configure gates: a call that may change one of them is never approved by a rule, only by a person.
+
+Paths are compared case-folded, without invisible characters, and both as given and as the client resolved them.
+"""
+
+import fnmatch
+import re
+import unicodedata
+from collections.abc import Iterator, Mapping, Sequence
+from urllib.parse import unquote
+
+from assent.domain.canonical import Json, is_array, is_object
+from assent.domain.gates import slug
+
+REAL_PATHS = "realPaths"
+"""Payload field: for each argument that names a file, where the path leads, resolved by the client at call time."""
+DIRECTORY = "directory"
+LONGEST_PATH = 4_096
+LONGEST_NAME = 255
+LONGEST_COMMAND = 16_384
+MOST_VALUES = 2_000
+MOST_WILDCARDS = 20
+MOST_NAMES = 100
+
+_AGENTS = frozenset({".claude", ".codex", ".gemini", ".cursor", ".opencode", ".copilot", ".aider", ".windsurf"})
+_SECRET = frozenset({".ssh", ".npmrc", ".envrc", ".yarnrc.yml", ".claude.json"})
+_PARENTS = frozenset({".github", ".gitea", ".forgejo"})
+_NAMES = (
+    _AGENTS
+    | _SECRET
+    | {
+        ".mcp.json", "claude_desktop_config.json", "managed-settings.json", "managed-mcp.json", "opencode.json",
+        "opencode.jsonc", ".aider.conf.yml", ".windsurfrules",
+        "assent.yaml", "assent.yml", ".assent", "assent.db", "assent.keys",
+        ".git", "git~1", ".gitconfig", ".githooks", ".husky", ".pre-commit-config.yaml",
+        ".vscode", ".yarnrc", ".pnpmfile.cjs", ".pypirc",
+        ".circleci", ".buildkite", ".teamcity", ".woodpecker", ".gitlab", ".gitlab-ci.yml", ".gitlab-ci.yaml",
+        ".travis.yml", ".drone.yml", ".woodpecker.yml", ".woodpecker.yaml", ".cirrus.yml", "appveyor.yml",
+        ".appveyor.yml", "jenkinsfile", "azure-pipelines.yml", "azure-pipelines.yaml", "bitbucket-pipelines.yml",
+        ".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases", ".profile", ".zshrc", ".zshenv",
+        ".zprofile", ".zlogin", ".zlogout", ".cshrc", ".tcshrc", ".login", ".logout", ".kshrc", ".mkshrc",
+        ".inputrc", ".pam_environment", ".xprofile", ".xsessionrc", ".xinitrc", "config.fish", "bash.bashrc",
+        "profile.d", "profile.ps1", "microsoft.powershell_profile.ps1", "microsoft.vscode_profile.ps1",
+    }
+)  # fmt: skip
+_IN_ORDER = tuple(sorted(_NAMES))
+_SEQUENCES = (
+    (".github", "workflows"), (".github", "actions"), (".github", "hooks"), (".github", "copilot"),
+    (".gitea", "workflows"), (".forgejo", "workflows"),
+    (".config", "fish"), (".config", "opencode"), (".config", "git"), (".config", "assent"), (".config", "claude"),
+    (".config", "github-copilot"), (".config", "powershell"), ("library", "application support", "claudecode"),
+    ("etc", "profile"), ("etc", "environment"), ("etc", "zsh"), ("etc", "fish"), ("etc", "ssh"),
+    ("etc", "claude-code"), ("etc", "codex"), ("etc", "gemini-cli"), ("programdata", "claudecode"),
+)  # fmt: skip
+_TRIGGERS = re.compile(
+    "|".join(sorted(map(re.escape, _NAMES | _PARENTS | {"jenkinsfile"} | {each[0] for each in _SEQUENCES})))
+)
+"""A text without any of these names no protected file, unless a shell expands it."""
+_READS = frozenset({
+    "Read", "Grep", "Glob", "LS", "NotebookRead", "LSP",
+    "read_file", "read_many_files", "list_directory", "list_dir", "glob", "grep", "grep_search", "search_file_content",
+    "file_search", "codebase_search", "view", "view_image",
+})  # fmt: skip
+"""Tools of supported agents that only read; their names are compared exactly."""
+_WRITES = frozenset({"Edit", "MultiEdit", "Write", "NotebookEdit"})
+_RESOLVING_DOORS = frozenset({"claude-code"})
+"""Doors that tell where a path leads; without that, a symbolic link could lead anywhere."""
+_SHELLS = frozenset({
+    "bash", "powershell", "shell", "sh", "exec", "exec_command", "local_shell", "shell_command", "terminal",
+    "run_terminal_cmd", "run_terminal_command", "run_shell_command", "execute_command", "run_command", "apply_patch",
+    "python", "execute_code", "computer", "monitor",
+})  # fmt: skip
+_COMMANDS = frozenset({
+    "command", "commands", "cmd", "argv", "args", "script", "code", "shell", "bash", "program", "patch", "diff",
+})  # fmt: skip
+PATHS = frozenset({"file_path", "filepath", "path", "notebook_path", "target_file", "filename", "absolute_path"})
+"""Arguments that name a file."""
+_CONTENTS = frozenset({
+    "content", "contents", "new_string", "old_string", "new_source", "newtext", "oldtext", "file_text", "old_str",
+    "new_str", "insert_text", "code_edit", "instructions", "instruction", "description",
+})  # fmt: skip
+"""What is written into a file, or said about a call: not where it goes. Counts only beside a path or a command."""
+
+_BRACES = re.compile(r"\{[^{}\s]*,[^{}\s]*\}")
+_VARIABLES = re.compile(r"\$\{[^}]*\}|\$\([^)]*\)|\$\w+")
+_QUOTES = re.compile(r"[\"'`]|\$(?=['\"])")
+_BETWEEN_WORDS = re.compile(r"[\s;|&<>()=,:@!#%+^]+")
+_SHORT_OPTION = re.compile(r"-{1,2}[a-z](?=[.~/a-z])")
+_WILD = re.compile(r"[*?\[]")
+_ADDRESS = re.compile(r"(?i)(?!file:)[a-z][a-z0-9+.-]*://")
+_WHOLE = re.compile(r"(?i)[/\\~]|[a-z]:|file:")
+_STARS = re.compile(r"\*{2,}")
+_IGNORED = frozenset({"Cf", "Cc", "Cn", "Co"})
+_VARIATIONS = range(0xFE00, 0xFE10)
+_TOO_MUCH = "more values than can be checked"
+
+
+def protected(gate: str, payload: Mapping[str, Json]) -> str | None:
+    """Return why a rule must not approve this call, or None where it names no file that configures gates."""
+    arguments: Json = payload.get("arguments")
+    values: dict[str, Json] = {"command": payload["command"]} if "command" in payload else {}
+    values |= {"arguments": arguments} if is_object(arguments) else {}
+    if not values:
+        return None
+    tool: Json = payload.get("tool")
+    name = tool if isinstance(tool, str) else ""
+    reads = name in _READS and slug(f"tool.{name}") == gate
+    for what in _named(values, payload, is_shell=name.lower() in _SHELLS):
+        if what == _TOO_MUCH:
+            return f"It has {_TOO_MUCH} for files that configure gates."
+        if not reads or what in _SECRET:
+            return f"It names {what}, which configures gates or runs by itself: only a person approves that."
+    return _unresolved(name, arguments, payload) if is_object(arguments) else None
+
+
+def is_protected(path: str) -> bool:
+    """Return whether a path leads to a file that configures gates."""
+    return _in_path(folded(path)) is not None
+
+
+def words(command: str) -> Iterator[str]:
+    """Yield what may be a path in a command line, for a client that resolves them."""
+    return (word for word in _BETWEEN_WORDS.split(_QUOTES.sub("", command.replace("\\", ""))) if word)
+
+
+def folded(text: str) -> str:
+    """Return a text as a file system that ignores case and invisible characters would compare it."""
+    if text.isascii():
+        return text.lower()
+    seen = "".join(filter(_is_seen, unicodedata.normalize("NFKC", text)))
+    return unicodedata.normalize("NFKC", seen.casefold())
+
+
+def _is_seen(sign: str) -> bool:
+    return unicodedata.category(sign) not in _IGNORED and ord(sign) not in _VARIATIONS
+
+
+def _named(values: Json, payload: Mapping[str, Json], *, is_shell: bool) -> Iterator[str]:
+    """Yield each protected file that a call names."""
+    directory: Json = payload.get(DIRECTORY)
+    base = folded(directory) if isinstance(directory, str) else ""
+    yield from _of(_in_path(base))
+    for _, path in _leaves(payload.get(REAL_PATHS), ""):
+        yield from _of(_in_path(folded(path)))
+    for count, (key, text) in enumerate(_leaves(values, "")):
+        command = is_shell or key in _COMMANDS
+        if count >= MOST_VALUES or (command and len(text) > LONGEST_COMMAND):
+            yield _TOO_MUCH
+            return
+        if command:
+            yield from _in_command(folded(text))
+        if len(text) <= LONGEST_PATH and not _ADDRESS.match(text):
+            path = folded(text)
+            yield from _of(_in_path(path if _WHOLE.match(path) else f"{base}/{path}"))
+
+
+def _of(found: str | None) -> Iterator[str]:
+    if found is not None:
+        yield found
+
+
+def _leaves(value: Json, key: str, *, beside: bool = False) -> Iterator[tuple[str, str]]:
+    """Yield every text with the name it stands under, names of members too; contents of files are left out."""
+    if isinstance(value, str):
+        yield key, value
+    elif is_array(value):
+        for each in value:
+            yield from _leaves(each, key, beside=beside)
+    elif is_object(value):
+        beside = beside or any(name.lower() in PATHS | _COMMANDS for name in value)
+        for name, each in value.items():
+            yield "", name
+            if not (beside and name.lower() in _CONTENTS):
+                yield from _leaves(each, name.lower(), beside=beside)
+
+
+def _in_path(path: str) -> str | None:
+    """Return the protected file that a folded path names."""
+    if not _TRIGGERS.search(path) and "%" not in path:
+        return None
+    return _protected(_components(path))
+
+
+def _components(path: str) -> list[str]:
+    """Return the names a folded path is made of, without the empty ones; `..` takes the name before it away."""
+    parts: list[str] = []
+    for each in re.split(r"[/\\]", folded(unquote(path)) if path.startswith("file:") else path):
+        name = each.split(":", 1)[0].rstrip(" .") if each.strip(".") else ""
+        if each == ".." and parts:
+            parts.pop()
+        elif name:
+            parts.append(name)
+    return parts
+
+
+def _in_command(command: str) -> Iterator[str]:
+    """Yield the protected files that a folded command line names, however they are quoted."""
+    text = _VARIABLES.sub("*", _BRACES.sub("*", command))
+    spellings = {_QUOTES.sub("", text.replace("\\", "")), _QUOTES.sub("", text.replace("\\", "/"))}
+    found = {word for each in spellings for word in _BETWEEN_WORDS.split(each)}
+    wild = {word for word in found if _WILD.search(word)}
+    if len(wild) > MOST_WILDCARDS:
+        yield _TOO_MUCH
+        return
+    for word in sorted(each for each in found if _TRIGGERS.search(each) or each in wild):
+        for spelled in (word, _SHORT_OPTION.sub("", word, count=1)):
+            parts = _components(spelled)
+            yield from _of(_protected(parts))
+            yield from _of(_by_wildcards(parts)) if word in wild else ()
+
+
+def _protected(parts: Sequence[str]) -> str | None:
+    skipped = 0
+    for n, part in enumerate(parts):
+        if n < skipped:
+            continue
+        if part in _AGENTS and parts[n + 1 : n + 2] == ["worktrees"] and len(parts) > n + 2:
+            skipped = n + 3  # a whole working tree that the agent keeps there
+        elif found := _at(parts, n):
+            return found
+    return None
+
+
+def _at(parts: Sequence[str], n: int) -> str | None:
+    part = parts[n]
+    if part in _NAMES or (part in _PARENTS and n == len(parts) - 1):
+        return part
+    if part.startswith("jenkinsfile.") or part.endswith(".jenkinsfile"):
+        return part
+    for each in _SEQUENCES:
+        if part == each[0] and tuple(parts[n : n + len(each)]) == each:
+            return "/".join(each)
+    return None
+
+
+def _by_wildcards(parts: Sequence[str]) -> str | None:
+    """Return what a shell may make of a path with wildcards."""
+    if len(parts) > MOST_NAMES or any(len(part) > LONGEST_NAME for part in parts):
+        return _TOO_MUCH
+    for n, part in enumerate(parts):
+        name = next((each for each in _IN_ORDER if _may_be(each, part)), None)
+        if name is not None:
+            return name
+        for each in _SEQUENCES:
+            here = parts[n : n + len(each)]
+            if len(here) == len(each) and all(map(_may_be, each, here)):
+                return "/".join(each)
+    return None
+
+
+def _may_be(name: str, pattern: str) -> bool:
+    if not _WILD.search(pattern):
+        return name == pattern
+    if name.startswith(".") and _WILD.match(pattern):
+        return False  # a shell's wildcard does not stand for the first point of a name
+    if not (pattern.startswith(".") or re.search(r"\w", pattern)):
+        return False
+    return fnmatch.fnmatchcase(name, _STARS.sub("*", pattern))
+
+
+def _unresolved(tool: str, values: Mapping[str, Json], payload: Mapping[str, Json]) -> str | None:
+    if tool not in _WRITES or payload.get("door") not in _RESOLVING_DOORS:
+        return None
+    real: Json = payload.get(REAL_PATHS)
+    told = real if is_object(real) else {}
+    for name, value in values.items():
+        if name in PATHS and isinstance(value, str) and not isinstance(told.get(name), str):
+            return f"Where {name} leads was not resolved, so it may change a file that configures gates."
+    return None

@@ -1,0 +1,96 @@
+"""Requests that no route takes: answered from an index instead of a scan of every route for every method."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from fastapi import APIRouter
+from starlette._utils import get_route_path
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from assent.domain.errors import AssentError, MethodNotAllowed, NotFound
+
+NOT_FOUND_TEXT = "There is nothing at this address."
+METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
+_DEPTH = 2
+"""How many leading parts of a path the index tells apart; the routes of a page share no more."""
+Answer = Callable[[Request, AssentError, Mapping[str, str] | None], Response]
+
+
+class RouteIndex:
+    """The routes of an application by their first parts; only routes of one kind can be told apart so."""
+
+    def __init__(self, routes: Sequence[BaseRoute]) -> None:
+        every = list(_flat(routes))
+        self.routes = [each for each in every if isinstance(each, Route)]
+        self.is_whole = len(self.routes) == len(every)
+        """Whether the index knows all routes: a mount takes paths that only it knows."""
+        self._by_parts: dict[tuple[str | None, ...], list[Route]] = defaultdict(list)
+        for route in self.routes:
+            self._by_parts[_literal_parts(route.path)].append(route)
+
+    def at(self, path: str) -> list[Route]:
+        """Return the routes at a path, whatever their methods."""
+        first, second = _parts(path)
+        keys = ((first, second), (first, None), (None, second), (None, None))
+        return [route for key in keys for route in self._by_parts.get(key, ()) if route.path_regex.match(path)]
+
+
+class Unmatched:
+    """Stands before an application and answers 404 and 405 for it."""
+
+    def __init__(self, app: ASGIApp, routes: Sequence[BaseRoute], answer: Answer) -> None:
+        self._app = app
+        self._index = RouteIndex(routes)
+        self._answer = answer
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or not self._index.is_whole:
+            await self._app(scope, receive, send)
+            return
+        found = self._index.at(get_route_path(scope))
+        if any(_takes(each, scope["method"]) for each in found):
+            await self._app(scope, receive, send)
+            return
+        request = Request(scope, receive)
+        if not found:
+            response = self._answer(request, NotFound(NOT_FOUND_TEXT), None)
+        else:
+            _, about = found[0].matches(scope)  # for the metrics: which route it was
+            scope.update(about)
+            response = self._answer(request, MethodNotAllowed(), {"Allow": allowed(found)})
+        await response(scope, receive, send)
+
+
+def allowed(routes: Sequence[Route]) -> str:
+    """The Allow header of a 405: what all the routes at an address take, not only the first of them."""
+    return ", ".join(method for method in METHODS if any(_takes(each, method) for each in routes))
+
+
+def _flat(routes: Sequence[BaseRoute]) -> Iterator[BaseRoute]:
+    """FastAPI keeps a router that was included as one route; ours are included under no prefix."""
+    for each in routes:
+        included: APIRouter | None = getattr(each, "original_router", None)
+        if included is None:
+            yield each
+        else:
+            yield from _flat(included.routes)
+
+
+def _takes(route: Route, method: str) -> bool:
+    return route.methods is None or method in route.methods
+
+
+def _literal_parts(path: str) -> tuple[str | None, ...]:
+    """Return the first parts of a route; None for one that is a parameter, or that a parameter may reach into."""
+    before, reaches, _ = path.partition(":path}")
+    if reaches:
+        return tuple([None if "{" in each else each for each in before.split("/")[1:]] + [None] * _DEPTH)[:_DEPTH]
+    return tuple(None if "{" in each else each for each in _parts(path))
+
+
+def _parts(path: str) -> tuple[str, ...]:
+    found = path.split("/", _DEPTH + 1)[1 : _DEPTH + 1]
+    return tuple(found + [""] * (_DEPTH - len(found)))

@@ -1,0 +1,31 @@
+"""Where the paths in a tool call lead on this machine, resolved at call time: a symbolic link hides nothing."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from assent.domain.canonical import Json
+from assent.domain.protected_paths import DIRECTORY, LONGEST_COMMAND, PATHS, is_protected, words
+
+
+def real_paths(arguments: Mapping[str, Json], directory: str) -> dict[str, Json]:
+    """Return the resolved path of each argument that names a file, and of what else leads to a protected file."""
+    found: dict[str, Json] = {
+        name: _resolved(value, directory)
+        for name, value in arguments.items()
+        if name.lower() in PATHS and isinstance(value, str)
+    }
+    for name, value in arguments.items():
+        if name not in found and isinstance(value, str) and len(value) <= LONGEST_COMMAND:
+            hidden = sorted({path for word in words(value) if is_protected(path := _resolved(word, directory))})
+            found |= {name: hidden} if hidden else {}
+    real = _resolved(directory, directory)
+    return found | ({DIRECTORY: real} if is_protected(real) else {})
+
+
+def _resolved(path: str, directory: str) -> str:
+    """Return the real path; one that cannot be a path stays as it is, and is compared as it is."""
+    try:
+        return os.path.realpath(Path(directory, Path(path).expanduser()))
+    except (OSError, ValueError, RuntimeError):
+        return path

@@ -1,0 +1,136 @@
+"""Messages to people about their own account: mailed sign-in links, and notices that an admin changed their access."""
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+import structlog
+
+from assent.domain.errors import InvalidRequest
+from assent.domain.instants import iso
+from assent.domain.notes import Addressee, Notice
+from assent.outbound import Permanent, Undelivered
+from assent.ports import Database, Notifier
+from assent.services.people import LINK_JOB, MAILED, RESET_JOB, PeopleService
+from assent.services.switchboard import Switchboard
+from assent.store.channels import StoredChannel
+from assent.store.people import Person
+from assent.store.transaction import Transaction
+
+MAX_ATTEMPTS = 10
+FIRST_RETRY_SECONDS = 15.0
+MAX_RETRY_SECONDS = 3600.0
+CHANGES = {
+    "invitation": "created a sign-in link for your account",
+    "reset": "reset your access: your password, sessions and tokens ended",
+    "password": "set a new password for your account: your sessions and tokens ended",
+    "email": "changed the e-mail address of your account",
+    "identity": "linked an identity provider account to your account",
+    "channel": "linked a channel account to your account",
+}
+_log = structlog.get_logger()
+
+
+class AccountMessages:
+    """What a worker does for the jobs of `PeopleService`."""
+
+    def __init__(
+        self, database: Database[Transaction], people: PeopleService, switchboard: Switchboard, *, base_url: str
+    ) -> None:
+        self._database = database
+        self._people = people
+        self._switchboard = switchboard
+        self._base_url = base_url
+
+    async def mail_link(self, payload: Mapping[str, Any]) -> None:
+        """Mail a link; each attempt creates its own, so that no secret waits in the queue."""
+        ready = await self._database.write(partial(self._link, payload=payload))
+        if ready is not None:
+            await self._send(LINK_JOB, payload, *ready)
+
+    def _link(self, tx: Transaction, *, payload: Mapping[str, Any]) -> tuple[StoredChannel, Notice] | None:
+        person = tx.people.find(payload["person"])
+        stored = tx.channels.live(payload["channel"])
+        if person is None or not person.active or not person.email or stored is None:
+            return None
+        link = self._people.create_link(tx, person.id, purpose=MAILED + payload["purpose"])
+        is_new = payload["purpose"] == "invitation"
+        notice = Notice(
+            id=tx.new_id("ntc"),
+            to=Addressee(person.name, person.display_name, person.email),
+            title="You are invited to Assent" if is_new else "Reset your access to Assent",
+            text=(
+                f"{payload['by']} {'invites you to review what AI agents ask' if is_new else 'reset your access'}."
+                f" You sign in as {person.name}. The link works once, for a day, and asks you to set a password."
+            ),
+            link=f"{self._base_url}/sign-in/{link}",
+            link_label="Accept the invitation" if is_new else "Sign in and set a password",
+        )
+        return stored, notice
+
+    async def tell_reset(self, payload: Mapping[str, Any]) -> None:
+        """Tell the person on every channel that reaches them; each channel is a job of its own."""
+        if "channel" not in payload:
+            await self._database.write(partial(self._fan_out, payload=payload))
+            return
+        ready = await self._database.read(partial(self._notice, payload=payload))
+        if ready is not None:
+            await self._send(RESET_JOB, payload, *ready)
+
+    def _fan_out(self, tx: Transaction, *, payload: Mapping[str, Any]) -> None:
+        person = tx.people.find(payload["person"])
+        if person is None:
+            return
+        for channel_id, to in self._places(tx, person, payload):
+            one = {**payload, "channel": channel_id, **to}
+            tx.enqueue(RESET_JOB, key=tx.new_id("job"), payload=one)
+
+    def _places(
+        self, tx: Transaction, person: Person, payload: Mapping[str, Any]
+    ) -> list[tuple[str, dict[str, str | None]]]:
+        found: list[tuple[str, dict[str, str | None]]] = []
+        mail = self._people.mail_channel(tx, person, project=payload["project"])
+        if mail is not None and payload["email"]:
+            # The address from before the change: a new one may be the admin's own.
+            found.append((mail.id, {"to": payload["email"], "identity": None}))
+        links = [each for each in tx.links.of_person(person.id) if tx.channels.live(each.channel_id) is not None]
+        return found + [(each.channel_id, {"to": None, "identity": each.identity}) for each in links]
+
+    def _notice(self, tx: Transaction, *, payload: Mapping[str, Any]) -> tuple[StoredChannel, Notice] | None:
+        person, stored = tx.people.find(payload["person"]), tx.channels.live(payload["channel"])
+        if person is None or stored is None:
+            return None
+        by = payload["by"]
+        text = (
+            f"{by} {CHANGES.get(payload['way'], 'changed your access')} at {iso(payload['at'])}. Until this is"
+            f" confirmed, your decisions are marked “after reset by {by}”. Did you not expect it? Tell another admin."
+        )
+        to = Addressee(person.name, person.display_name, payload["to"], payload["identity"])
+        notice = Notice(
+            id=tx.new_id("ntc"),
+            to=to,
+            title=f"{by} changed your access to Assent",
+            text=text,
+            link=f"{self._base_url}/account",
+            link_label="Your account",
+        )
+        return stored, notice
+
+    async def _send(self, job: str, payload: Mapping[str, Any], stored: StoredChannel, notice: Notice) -> None:
+        """Send it; what fails for now is queued again, later each time."""
+        attempt = int(payload.get("attempt", 1))
+        try:
+            channel = self._switchboard.channel(stored)
+            if isinstance(channel, Notifier):
+                await channel.notify(notice)
+        except (Undelivered, InvalidRequest) as error:
+            final = isinstance(error, Permanent) or attempt >= MAX_ATTEMPTS
+            _log.warning("account_message_failed", job=job, channel=stored.id, final=final, error=error.message)
+            if not final:
+                again = {**payload, "attempt": attempt + 1}
+                delay = min(FIRST_RETRY_SECONDS * 2 ** (attempt - 1), MAX_RETRY_SECONDS)
+                await self._database.write(partial(_later, job=job, payload=again, delay=delay))
+
+
+def _later(tx: Transaction, *, job: str, payload: Mapping[str, Any], delay: float) -> None:
+    tx.enqueue(job, key=tx.new_id("job"), payload=payload, delay=delay)

@@ -1,0 +1,77 @@
+"""Triggers that feed themselves: a run changes what its own source watches, and the change starts the next run.
+
+Nothing needs to be declared for this. An event is an echo of a run if it is about the same thing as the event that
+started the run, and comes when a change by the run would: right after the run, or for a folder also while it works.
+"""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import cast
+
+from assent.domain.durations import seconds
+from assent.domain.instants import SECOND
+from assent.domain.trigger_events import TriggerEvent
+from assent.sources.files import QUIET as DEFAULT_QUIET
+from assent.store.firings import Started
+from assent.store.transaction import Transaction
+from assent.store.triggers import StoredTrigger
+
+AFTER_END = 5 * SECOND
+"""How long after its run an echo takes to arrive; unrelated events rarely hit this time again and again."""
+
+
+def echoes(tx: Transaction, stored: StoredTrigger, event: TriggerEvent, *, since: int) -> int:
+    """Return how many runs in a row, the newest included, were each followed by an event that echoes it."""
+    limit = stored.trigger.breaker.echoes
+    if not limit or event.replay_of is not None:
+        return 0
+    newest = Started(
+        source_id=event.source_id,
+        type=event.type,
+        subject=event.arrived.subject,
+        paths=_paths(event),
+        received_at=event.received_at,
+        run_at=event.received_at,
+        ended_at=None,
+    )
+    before = tx.firings.started(stored.id, since=since, limit=1)
+    if not before:
+        return 0
+    quiet = _quiet(tx, event.source_id)
+    if not is_echo(newest, before[0], quiet=quiet):
+        return 0
+    chain = [newest, *tx.firings.started(stored.id, since=since, limit=limit)]
+    return next(
+        (n for n, (later, run) in enumerate(pairwise(chain)) if not is_echo(later, run, quiet=quiet)), len(chain) - 1
+    )
+
+
+def is_echo(event: Started, run: Started, *, quiet: int) -> bool:
+    """Whether an event came out of a run, as far as time and place can tell; `quiet` is that of a folder, else 0."""
+    if (event.source_id, event.type) != (run.source_id, run.type) or not _is_in_time(event, run, quiet):
+        return False
+    if event.paths or run.paths:
+        return not event.paths.isdisjoint(run.paths)
+    return event.subject == run.subject
+
+
+def _is_in_time(event: Started, run: Started, quiet: int) -> bool:
+    if run.ended_at is None:
+        # A folder tells of a change only after a while, so what it tells sooner cannot be this run's doing. From other
+        # sources anything may come while a run works: nothing can be told from the time.
+        return bool(quiet) and event.received_at >= run.run_at + quiet
+    earliest = run.run_at + (quiet or (run.ended_at - run.run_at) // 2)
+    return earliest <= event.received_at <= run.ended_at + quiet + AFTER_END
+
+
+def _paths(event: TriggerEvent) -> frozenset[str]:
+    found: object = event.arrived.view.get("paths")
+    return frozenset(map(str, cast("Sequence[object]", found))) if isinstance(found, list | tuple) else frozenset()
+
+
+def _quiet(tx: Transaction, source_id: str) -> int:
+    """Return how long a folder must be left alone before it tells of changes; 0 for other sources."""
+    source = tx.sources.get(source_id)
+    if source.kind != "files":
+        return 0
+    return round(seconds(str(source.settings.get("quiet", DEFAULT_QUIET))) * SECOND)

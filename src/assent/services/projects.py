@@ -1,0 +1,52 @@
+"""Removing a project: it takes nothing new from that moment on, and what is still open in it is cancelled."""
+
+from assent.domain.access import PROJECT_REMOVED, Permission, Principal
+from assent.domain.errors import Conflict, NotFound
+from assent.domain.runs import Line
+from assent.ports import Database
+from assent.services.breakpoints import LAST, BreakpointService
+from assent.services.people import DEFAULT_PROJECT
+from assent.store.transaction import Transaction
+
+BATCH = 100
+"""How many runs and breakpoints one transaction cancels. On SQLite, other writers wait for it."""
+
+
+class ProjectService:
+    def __init__(self, breakpoints: BreakpointService) -> None:
+        self._breakpoints = breakpoints
+
+    def remove(self, tx: Transaction, project_id: str, *, by: Principal) -> None:
+        """Mark a project as removed, with its sources and triggers; `close` then cancels what is open.
+
+        Channels stay, because they still have to say that what they asked about was cancelled.
+        """
+        by.require(Permission.MANAGE)
+        tx.acting(by)
+        if project_id != by.project and not by.everywhere:
+            msg = f"There is no project {project_id}."
+            raise NotFound(msg)
+        if project_id == DEFAULT_PROJECT:
+            msg = "The default project cannot be removed."
+            raise Conflict(msg)
+        tx.rules.turn_page(project_id)  # locks the project, and outdates the rules that nodes have in memory
+        tx.triggers.wait_for_others(project_id)
+        now, actor = tx.now(), str(by.actor)
+        for trigger_id in tx.triggers.versions(project_id):
+            tx.triggers.remove(trigger_id, now=now, by=actor)
+        for source in tx.sources.in_project(project_id):
+            tx.sources.remove(source.id, now=now, by=actor)
+        tx.projects.remove(project_id, now=now)
+
+    async def close_now(self, database: Database[Transaction]) -> None:
+        """Cancel the first batch at once; the timekeeper goes on with the rest, also after a crash."""
+        await database.write(self.close, locks=LAST)
+
+    def close(self, tx: Transaction) -> int:
+        """Cancel a batch of the runs and breakpoints left in removed projects; return how many were looked at."""
+        # Runs first: a run that has ended does not go on when its breakpoint is cancelled.
+        runs = tx.runs.left_open(limit=BATCH)
+        for run_id in runs:
+            tx.runs.cancel(run_id, Line("cancelled", data={"by": str(PROJECT_REMOVED)}), now=tx.now())
+        room = BATCH - len(runs)
+        return len(runs) + (self._breakpoints.cancel_left(tx, limit=room) if room else 0)

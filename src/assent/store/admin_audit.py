@@ -1,0 +1,56 @@
+"""Administrative events with the state they are about, for those who verify them."""
+
+from collections.abc import Iterator, Sequence
+
+from assent.domain.admin_log import CHAIN, USE_CHAIN, Head, State
+from assent.ports import Session
+from assent.store.admin_log import SELECT
+from assent.store.admin_state import KINDS, AdminState
+from assent.store.sql import Row, among
+
+RECEIPT = "receipt"
+_CHAINS = f"{SELECT} WHERE chain_id >= '{CHAIN}' AND chain_id < '{CHAIN[:-1]}`'"
+_USES = f"{SELECT} WHERE chain_id > :after AND chain_id >= '{USE_CHAIN}' AND chain_id < '{USE_CHAIN[:-1]}`'"
+_ONE_PROJECT = " AND project_id = :project"
+_HEADS = "SELECT id, version, head FROM assent_admin_chains"
+_UNRECORDED = f"""
+    SELECT u.breakpoint_id FROM assent_receipt_uses u LEFT JOIN assent_breakpoints b ON b.id = u.breakpoint_id
+    WHERE NOT EXISTS (SELECT 1 FROM assent_admin_events a WHERE a.chain_id = '{USE_CHAIN}' || u.breakpoint_id)"""
+
+
+class AdminAudit:
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._state = AdminState(session)
+
+    def chains(self, project: str | None) -> Sequence[Row]:
+        """Return the events of all chains of acts, or of one project's, in their order."""
+        test = " AND chain_id = :chain_id" if project is not None else ""
+        return self._session.all(f"{_CHAINS}{test} ORDER BY chain_id, seq", {"chain_id": f"{CHAIN}{project}"})
+
+    def heads(self, project: str | None) -> dict[str, Head]:
+        test = " WHERE id = :id" if project is not None else ""
+        rows = self._session.all(f"{_HEADS}{test}", {"id": f"{CHAIN}{project}"})
+        return {row[0]: Head(row[1], row[2]) for row in rows}
+
+    def states(self, project: str | None) -> Iterator[State]:
+        """Return the present state of everything but receipts, of which there may be millions."""
+        for kind in KINDS:
+            if kind != RECEIPT:
+                yield from (each for each in self._state.of(kind) if project in (None, each.project))
+
+    def uses(self, *, after: str, limit: int, project: str | None) -> Sequence[Row]:
+        """Return the events of used receipts, a batch at a time."""
+        test = _ONE_PROJECT if project is not None else ""
+        params = {"after": after, "limit": limit, "project": project}
+        return self._session.all(f"{_USES}{test} ORDER BY chain_id, seq LIMIT :limit", params)
+
+    def used(self, chain_ids: Sequence[str]) -> dict[str, State]:
+        """Return how these receipts are stored as used, by their chains."""
+        ids = [each.removeprefix(USE_CHAIN) for each in chain_ids]
+        test, params = among("u.breakpoint_id", ids, self._session.dialect)
+        return {each.chain_id: each for each in self._state.of(RECEIPT, test, params)}
+
+    def unrecorded_uses(self, project: str | None) -> list[str]:
+        test = " AND b.project_id = :project" if project is not None else ""
+        return [row[0] for row in self._session.all(f"{_UNRECORDED}{test}", {"project": project})]

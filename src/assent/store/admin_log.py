@@ -1,0 +1,175 @@
+"""The log of administrative acts, written in the transaction of each act."""
+
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import msgspec
+
+from assent.domain.access import Actor, Principal
+from assent.domain.admin_log import (
+    BASELINE,
+    INSTALLATION,
+    SYSTEM,
+    AdminEvent,
+    Head,
+    State,
+    chain_of,
+    chained,
+    use_chain,
+    via_of,
+)
+from assent.domain.canonical import Json
+from assent.ports import Session
+from assent.store.admin_state import STATE_VERSION, AdminState
+from assent.store.sql import among, insert
+
+COLUMNS = ("chain_id", "seq", "project_id", "type", "actor", "at", "metadata", "previous", "hash")
+INSERT = insert("assent_admin_events", COLUMNS)
+SELECT = f"SELECT {', '.join(COLUMNS)} FROM assent_admin_events"
+ADD_CHAIN = insert("assent_admin_chains", ("id", "version", "head"), suffix="ON CONFLICT DO NOTHING")
+SELECT_HEAD = "SELECT version, head FROM assent_admin_chains WHERE id = :id"
+MOVE_HEAD = "UPDATE assent_admin_chains SET version = :version, head = :head WHERE id = :id"
+SELECT_BASELINE = f"""
+    {SELECT} WHERE chain_id = :chain_id AND type = '{BASELINE}' ORDER BY seq DESC LIMIT 1"""
+
+
+class AdminLog:
+    """Heads are kept for the life of a transaction: once read, their rows are locked until its end."""
+
+    def __init__(self, session: Session, now: Callable[[], int], by: Callable[[], Principal | None]) -> None:
+        self._session = session
+        self._now = now
+        self._by = by
+        self._heads: dict[str, Head] = {}
+        self._state = AdminState(session)
+
+    def forget(self) -> None:
+        """Read the heads again: a new transaction begins."""
+        self._heads.clear()
+
+    def record(  # noqa: PLR0913  # what an act is made of
+        self,
+        act: str,
+        subject: str,
+        *,
+        project: str,
+        before: Json = None,
+        after: Json = None,
+        more: Mapping[str, Json] | None = None,
+        chain: str | None = None,
+    ) -> None:
+        """Append an event; secrets belong into it only by a fingerprint."""
+        chain_id = chain_of(project) if chain is None else chain
+        head = self._head(chain_id) if chain is None else Head()
+        by = self._by()
+        actor, via = (SYSTEM, None) if by is None else (by.actor, via_of(by))
+        seen_by = by.project if project == INSTALLATION and by is not None else project
+        metadata: dict[str, Json] = {"project": seen_by, "subject": subject, "before": before, "after": after}
+        metadata |= {"via": via} if via is not None else {}
+        metadata |= more or {}
+        new = chained(
+            AdminEvent(chain_id, head.version + 1, seen_by, act, actor, self._now(), metadata, previous=head.hash)
+        )
+        self._session.write(INSERT, [_row(new)])
+        if chain is None:
+            self._session.write(MOVE_HEAD, [{"id": chain_id, "version": new.seq, "head": new.hash}])
+            self._heads[chain_id] = Head(new.seq, new.hash)
+
+    @contextmanager
+    def changes(self, kind: str, key: str, *, project: str, act: str | None = None) -> Generator[None, None, None]:
+        """Record what happens to one subject in between, if anything does."""
+        self._head(chain_of(project))  # first: from here on nobody else changes what this chain is about
+        before = self._state.one(kind, key, project=project)
+        yield
+        after = self._state.one(kind, key, project=project)
+        if before == after:
+            return
+        found = after or before
+        assert found is not None, "they differ"
+        verb = "created" if before is None else "removed" if after is None else "changed"
+        self.record(act or f"{kind}-{verb}", found.subject, project=project, before=_value(before), after=_value(after))
+
+    def receipt_used(self, breakpoint_id: str, *, project: str) -> None:
+        """Record the use of a receipt, in a chain of its own."""
+        used = self._state.one("receipt", breakpoint_id, project=project)
+        assert used is not None, "it has just been written"
+        self.record(
+            "receipt-used", used.subject, project=project, after=dict(used.value), chain=use_chain(breakpoint_id)
+        )
+
+    def baseline(self) -> None:
+        """Record the present state of everything that no event of this version of Assent has recorded yet."""
+        self._head(chain_of(INSTALLATION))
+        rows = self._session.all(SELECT_BASELINE, {"chain_id": chain_of(INSTALLATION)})
+        known = event_of(rows[0]).metadata.get("version") if rows else None
+        if known == STATE_VERSION:
+            return
+        recorded = self._recorded() if known is not None else {}
+        for state in list(self._state.every()):
+            last = recorded.get((state.chain_id, state.subject))
+            if last is None or state.value.keys() - last.keys():
+                self._baselined(state, last)
+        after = {"version": STATE_VERSION}
+        self.record(BASELINE, BASELINE, project=INSTALLATION, before=None, after=None, more=after)
+
+    def _baselined(self, state: State, last: Mapping[str, Json] | None) -> None:
+        alone = state.chain_id != chain_of(state.project)
+        if alone and last is not None:
+            return
+        chain = state.chain_id if alone else None
+        self.record(BASELINE, state.subject, project=state.project, before=last, after=dict(state.value), chain=chain)
+
+    def _recorded(self) -> dict[tuple[str, str], Mapping[str, Json]]:
+        found: dict[tuple[str, str], Mapping[str, Json]] = {}
+        for row in self._session.all(f"{SELECT} ORDER BY chain_id, seq", {}):
+            event = event_of(row)
+            after: Any = event.metadata.get("after")
+            found[event.chain_id, event.subject] = after or {}
+        return found
+
+    def _head(self, chain_id: str) -> Head:
+        known = self._heads.get(chain_id)
+        if known is None:
+            known = self._heads[chain_id] = self._locked(chain_id)
+        return known
+
+    def version(self, chain_id: str, *, projects: Sequence[str]) -> int:
+        """Return how many events a chain has that these projects see."""
+        test, params = among("project_id", projects, self._session.dialect)
+        statement = f"SELECT count(*) FROM assent_admin_events WHERE chain_id = :chain_id AND {test}"
+        return int(self._session.all(statement, params | {"chain_id": chain_id})[0][0])
+
+    def _locked(self, chain_id: str) -> Head:
+        lock = " FOR UPDATE" if self._session.dialect == "postgresql" else ""
+        rows = self._session.all(SELECT_HEAD + lock, {"id": chain_id})
+        if not rows:
+            new = Head()
+            self._session.write(ADD_CHAIN, [{"id": chain_id, "version": new.version, "head": new.hash}])
+            rows = self._session.all(SELECT_HEAD + lock, {"id": chain_id})
+        return Head(*rows[0])
+
+
+def _value(state: State | None) -> dict[str, Json] | None:
+    return dict(state.value) if state is not None else None
+
+
+def _row(event: AdminEvent) -> dict[str, Any]:
+    return {
+        "chain_id": event.chain_id,
+        "seq": event.seq,
+        "project_id": event.project,
+        "type": event.type,
+        "actor": str(event.actor),
+        "at": event.at,
+        "metadata": msgspec.json.encode(event.metadata).decode(),
+        "previous": event.previous,
+        "hash": event.hash,
+    }
+
+
+def event_of(row: Sequence[Any]) -> AdminEvent:
+    chain_id, seq, project, kind, actor, at, metadata, previous, hashed = row
+    return AdminEvent(
+        chain_id, seq, project, kind, Actor.parse(actor), at, msgspec.json.decode(metadata), previous, hashed
+    )

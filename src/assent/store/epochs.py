@@ -1,0 +1,48 @@
+"""Epochs: a restore begins one, and voids what a backup must not revive."""
+
+from collections.abc import Callable
+
+from assent.ports import Session
+from assent.store.admin_log import AdminLog
+from assent.store.sql import insert
+
+TABLE = "assent_epochs"
+# The clock of the machine that restores may be behind the one that wrote the data.
+LATEST = """
+    SELECT coalesce((SELECT max(number) FROM assent_epochs), 0) + 1 AS number, max(moment) AS at FROM (
+        SELECT CAST(:now AS bigint) AS moment UNION ALL SELECT max(updated_at) FROM assent_breakpoints) AS moments"""
+VOID = {
+    "assent_sessions": "DELETE FROM assent_sessions",
+    "assent_sign_in_links": "UPDATE assent_sign_in_links SET used_at = :now WHERE used_at IS NULL",
+    "assent_link_offers": "DELETE FROM assent_link_offers",
+    TABLE: f"INSERT INTO assent_epochs (number, at, reason) SELECT number, at, 'restore' FROM ({LATEST}) AS new",
+}
+"""What ends with the old epoch, by table: a backup of an older schema has not all of them."""
+INSERT = insert(TABLE, ("number", "at", "reason"))
+
+
+def void(tables: frozenset[str], execute: Callable[[str], object]) -> None:
+    """Begin a new epoch in data that nobody uses yet."""
+    for table, statement in VOID.items():
+        if table in tables:
+            execute(statement)
+
+
+class Epochs:
+    def __init__(self, session: Session, log: AdminLog) -> None:
+        self._session = session
+        self._log = log
+
+    def last(self) -> int:
+        """Return when the present epoch began; 0 without a restore."""
+        rows = self._session.all("SELECT max(at) FROM assent_epochs", {})
+        return int(rows[0][0] or 0)
+
+    def restored(self, *, backup: str, now: int) -> None:
+        """Record a restore; where the data had no table of epochs yet, begin the epoch now."""
+        rows = self._session.all("SELECT number, at FROM assent_epochs ORDER BY number DESC LIMIT 1", {})
+        if not rows or rows[0][1] < now:
+            rows = self._session.all(LATEST, {"now": now})
+            self._session.write(INSERT, [{"number": rows[0][0], "at": rows[0][1], "reason": "restore"}])
+        after = {"number": rows[0][0], "at": rows[0][1], "backup": backup}
+        self._log.record("data-restored", f"epoch:{rows[0][0]}", project="*", after=after)

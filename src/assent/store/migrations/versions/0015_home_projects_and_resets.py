@@ -1,0 +1,30 @@
+"""Home projects of people, and marks of access that an admin reset"""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0015"
+down_revision = "0014"
+
+# Roles in all projects stay under the admins of all projects. Everybody else belongs to the oldest project they have
+# a role in, or to the default project.
+HOME = """
+    UPDATE assent_people SET home_project = CASE
+        WHEN EXISTS (SELECT 1 FROM assent_grants g WHERE g.person_id = assent_people.id AND g.project_id = '*')
+        THEN '*'
+        ELSE COALESCE((
+            SELECT o.id FROM assent_grants g JOIN assent_projects o ON o.id = g.project_id
+            WHERE g.person_id = assent_people.id ORDER BY o.created_at, o.id LIMIT 1), 'default')
+        END"""
+
+
+def upgrade() -> None:
+    op.add_column("assent_people", sa.Column("home_project", sa.Text(), nullable=False, server_default="*"))
+    op.add_column("assent_people", sa.Column("reset_by", sa.Text(), nullable=True))
+    op.add_column("assent_people", sa.Column("reset_at", sa.BigInteger(), nullable=True))
+    op.add_column("assent_people", sa.Column("reset_way", sa.Text(), nullable=True))
+    op.add_column(
+        "assent_sessions", sa.Column("must_set_password", sa.BigInteger(), nullable=False, server_default="0")
+    )
+    op.add_column("assent_responses", sa.Column("after_reset_by", sa.Text(), nullable=True))
+    op.execute(HOME)

@@ -1,0 +1,128 @@
+"""One server per SQLite data directory: a file lock that the operating system drops when the process ends."""
+
+import contextlib
+import fcntl
+import os
+import socket
+import time
+from collections.abc import Generator
+from pathlib import Path
+from typing import Self
+
+import msgspec
+
+from assent.domain.errors import AssentError
+
+RETRY_SECONDS = 0.05
+ATTEMPTS = 20
+"""A probe by another command holds the lock for microseconds; a server holds it for longer than this."""
+LARGEST = 4096
+_held: set[int] = set()
+
+
+class DataInUse(AssentError):
+    """A server already runs on this data directory."""
+
+    code = "data_in_use"
+    title = "A server already uses this data"
+
+
+class Holder(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The process that holds the lock, as it describes itself in the lock file."""
+
+    pid: int | None = None
+    host: str | None = None
+    address: str | None = None
+
+    def __str__(self) -> str:
+        elsewhere = f"on {self.host}" if self.host not in {None, socket.gethostname()} else None
+        pid = f"pid {self.pid}" if self.pid is not None else None
+        return ", ".join(filter(None, (pid, elsewhere, self.address))) or "process unknown"
+
+
+class ServerLock:
+    """Held from before a server touches its data until its process ends, however it ends."""
+
+    def __init__(self, path: Path) -> None:
+        """Take the lock, or raise DataInUse and leave everything as it is."""
+        self._path = path
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        if not _locked(self._file):
+            with contextlib.closing(self):
+                raise DataInUse(_refusal(path, _described(self._file)))
+        _held.add(self._file)
+        self.describe(None)
+
+    def describe(self, address: str | None) -> None:
+        """Write who holds the lock, for the message that a second server prints."""
+        holder = Holder(pid=os.getpid(), host=socket.gethostname(), address=address)
+        os.ftruncate(self._file, 0)
+        os.pwrite(self._file, msgspec.json.encode(holder), 0)
+
+    def close(self) -> None:
+        _held.discard(self._file)
+        os.close(self._file)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def holder_of(path: Path) -> Holder | None:
+    """Return which process holds the lock, or None if no process does."""
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    with _closing(file):
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return _described(file)
+    return None
+
+
+def _locked(file: int) -> bool:
+    for attempt in range(ATTEMPTS):
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if attempt + 1 < ATTEMPTS:
+                time.sleep(RETRY_SECONDS)
+        else:
+            return True
+    return False
+
+
+def _described(file: int) -> Holder:
+    try:
+        return msgspec.json.decode(os.pread(file, LARGEST, 0), type=Holder)
+    except msgspec.MsgspecError:
+        return Holder()
+
+
+def _refusal(path: Path, holder: Holder) -> str:
+    return (
+        f"A server already runs on the data in {path.parent} ({holder}). Use that server, stop it first, or choose"
+        " another directory with --data."
+    )
+
+
+@contextlib.contextmanager
+def _closing(file: int) -> Generator[None, None, None]:
+    try:
+        yield
+    finally:
+        os.close(file)
+
+
+def _leave_to_parent() -> None:
+    """A forked child shares its parent's lock; without this it would keep the lock after the parent was killed."""
+    for file in _held:
+        os.close(file)
+    _held.clear()
+
+
+os.register_at_fork(after_in_child=_leave_to_parent)

@@ -1,0 +1,43 @@
+"""Answers that never took effect, kept until their person dismisses the notice."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from assent.domain.holding import UnsentAnswer
+from assent.ports import Session
+from assent.store.sql import insert
+
+COLUMNS = ("id", "breakpoint_id", "person_id", "project_id", "approved", "comment", "why", "at")
+INSERT = insert("assent_unsent_answers", COLUMNS)
+SELECT = f"""
+    SELECT {", ".join(COLUMNS)} FROM assent_unsent_answers
+    WHERE person_id = :person_id AND project_id = :project_id ORDER BY id LIMIT :limit"""
+DELETE = """
+    DELETE FROM assent_unsent_answers
+    WHERE id = :id AND person_id = :person_id AND project_id = :project_id"""
+
+
+class UnsentAnswers:
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def add(self, unsent: UnsentAnswer) -> None:
+        row = asdict(unsent)
+        row["project_id"], row["approved"] = row.pop("project"), int(unsent.approved)
+        self._session.write(INSERT, [row])
+
+    def of(self, person_id: str, *, project: str, limit: int) -> list[UnsentAnswer]:
+        """Return the notices this person has not dismissed, oldest first."""
+        params = {"person_id": person_id, "project_id": project, "limit": limit}
+        return [_unsent_answer(row) for row in self._session.all(SELECT, params)]
+
+    def dismiss(self, unsent_id: str, *, person_id: str, project: str) -> bool:
+        """Remove a notice; False if there is no such notice for this person."""
+        return self._session.change(DELETE, {"id": unsent_id, "person_id": person_id, "project_id": project}) == 1
+
+
+def _unsent_answer(row: Sequence[Any]) -> UnsentAnswer:
+    value: dict[str, Any] = dict(zip(COLUMNS, row, strict=True))
+    value["project"], value["approved"] = value.pop("project_id"), bool(value["approved"])
+    return UnsentAnswer(**value)

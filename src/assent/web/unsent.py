@@ -1,0 +1,37 @@
+"""Notices about answers that did not take effect, on every page of their author until dismissed."""
+
+from dataclasses import dataclass
+
+from assent.domain.access import Principal
+from assent.domain.breakpoint import Breakpoint
+from assent.domain.holding import UnsentAnswer
+from assent.services.holding import HoldingService
+from assent.store.transaction import Transaction
+from assent.web import render
+
+
+@dataclass(frozen=True, slots=True)
+class UnsentNotice:
+    """One answer that did not take effect, with the breakpoint it was meant for."""
+
+    answer: UnsentAnswer
+    name: str
+    kept: bool
+    """Whether the comment is on the breakpoint; after its end nothing is added to one."""
+
+
+def unsent_notices(tx: Transaction, *, holding: HoldingService, by: Principal) -> list[UnsentNotice]:
+    return [_notice(tx, each) for each in holding.unsent(tx, by=by)]
+
+
+def _notice(tx: Transaction, answer: UnsentAnswer) -> UnsentNotice:
+    found = tx.breakpoints.look(answer.breakpoint_id, project=answer.project)
+    kept = answer.comment is not None and any(
+        each.comment == answer.comment for each in tx.breakpoints.comments(answer.breakpoint_id)
+    )
+    return UnsentNotice(answer, _headline(found), kept)
+
+
+def _headline(found: Breakpoint) -> str:
+    question = found.payload.get("question")
+    return render.one_line(found.title or (question if isinstance(question, str) else "") or found.gate, found.gate)

@@ -1,0 +1,245 @@
+"""Accounts: admins of the home project manage them, nobody acts as somebody else, and a reset leaves a mark."""
+
+import base64
+import json
+from typing import Any
+
+import pytest
+
+from assent.domain.access import Role
+from tests.support.nodes import Node
+
+PASSWORD = "correct horse battery"
+SECRET = "whsec_" + base64.b64encode(b"a secret of 24 bytes or so").decode()
+
+
+async def project(node: Node, name: str) -> None:
+    made = await node.call("POST", "/api/projects", await node.token("admin"), json={"id": name})
+    assert made.status_code == 201, made.text
+
+
+async def change(node: Node, name: str, token: str, **changes: Any) -> Any:
+    return await node.call("PATCH", f"/api/people/{name}", token, json=changes)
+
+
+async def events(node: Node, breakpoint_id: str, token: str) -> list[dict[str, Any]]:
+    answer = await node.call("GET", f"/api/breakpoints/{breakpoint_id}/events", token)
+    found: list[dict[str, Any]] = answer.json()["items"]
+    return found
+
+
+async def own_token(node: Node, name: str) -> str:
+    """Create a token on the data itself, as the operator does for a person who has lost theirs."""
+    return await node.token("admin", person=name, name=f"{name} again")
+
+
+@pytest.mark.parametrize("kind", ["viewer", "reviewer", "rule-admin", "auditor", "admin"])
+async def test_an_admin_creates_no_token_that_acts_as_another_person(node: Node, kind: str) -> None:
+    everything = ("viewer", "reviewer", "rule-admin", "auditor", "admin")
+    await node.person("bob", *everything)
+    admin = await node.person("ann", "admin")
+
+    for caller in (admin, await node.token("admin")):
+        refused = await node.call("POST", "/api/tokens", caller, json={"kind": kind, "name": "x", "person": "bob"})
+        assert (refused.status_code, refused.json()["code"]) == (403, "forbidden")
+    listed = (await node.call("GET", "/api/tokens", admin)).json()["items"]
+    assert [each["createdBy"] for each in listed if each["person"] == "bob"] == ["system:test"]
+
+
+async def test_a_person_creates_lists_and_revokes_their_own_tokens(node: Node) -> None:
+    bob, ann = await node.person("bob", "reviewer"), await node.person("ann", "reviewer")
+
+    made = await node.call("POST", "/api/tokens", bob, json={"kind": "reviewer", "name": "phone"})
+    assert made.status_code == 201, made.text
+    assert (made.json()["person"], made.json()["createdBy"]) == ("bob", "person:bob")
+    created = await node.create()
+    assert (await node.feedback(created["id"], made.json()["token"], approved=True)).json()["decision"] == "approved"
+
+    listed = (await node.call("GET", "/api/tokens", bob)).json()["items"]
+    assert {each["person"] for each in listed} == {"bob"}
+    path = f"/api/tokens/{made.json()['id']}"
+    assert (await node.call("DELETE", path, ann)).status_code == 404
+    assert (await node.call("DELETE", path, bob)).status_code == 204
+    assert (await node.call("GET", "/api/people", made.json()["token"])).status_code == 401
+
+
+async def test_a_token_creates_no_token_that_carries_more_than_itself(node: Node) -> None:
+    await node.person("ann", "admin", "reviewer")
+    weak = await node.token("viewer", person="owner")
+    refused = await node.call("POST", "/api/tokens", weak, json={"kind": "reviewer", "name": "more"})
+    assert refused.status_code == 422, refused.text
+    made = await node.call("POST", "/api/tokens", weak, json={"kind": "admin", "name": "all that I may"})
+    assert made.json()["roles"] == ["viewer"]
+    assert (await node.call("POST", "/api/tokens", weak, json={"kind": "agent", "name": "a"})).status_code == 403
+
+
+async def test_the_admin_of_another_project_reaches_nobody_who_has_no_role_at_the_moment(node: Node) -> None:
+    await project(node, "other")
+    owner = await node.token("admin")
+    await node.person("bob", "reviewer")
+    assert (await change(node, "bob", owner, roles=[])).status_code == 200
+    stranger = await node.person("eve", "admin", project="other")
+
+    for changes in ({"password": PASSWORD}, {"roles": ["reviewer"]}, {"active": False}, {"email": "eve@evil.example"}):
+        assert (await change(node, "bob", stranger, **changes)).status_code == 404
+    assert (await change(node, "bob", owner, roles=["reviewer"])).status_code == 200
+    assert (await node.call("GET", "/api/people/bob", owner)).json()["resetBy"] is None
+
+
+async def test_another_project_grants_roles_and_nothing_else(node: Node) -> None:
+    await project(node, "other")
+    await node.person("bob", "reviewer", project="other")
+    at_home = await node.person("hal", "admin", project="other")
+    away = await node.person("ann", "admin")
+    await node.assent.database.write(
+        lambda tx: tx.people.grant(tx.people.get_by_name("bob").id, "default", {Role.VIEWER})
+    )
+
+    for changes in ({"password": PASSWORD}, {"active": False}, {"email": "a@b.example"}, {"displayName": "B"}):
+        assert (await change(node, "bob", away, **changes)).status_code == 403
+    granted = await change(node, "bob", away, roles=["reviewer"])
+    assert (granted.status_code, granted.json()["roles"], granted.json()["home"]) == (200, ["reviewer"], None)
+    assert (await change(node, "bob", at_home, displayName="Bob")).json()["home"] == "other"
+
+
+async def test_a_first_grant_elsewhere_waits_until_access_set_by_an_admin_is_confirmed(node: Node) -> None:
+    await project(node, "other")
+    eve = await node.person("eve", "admin", project="other")
+    body = {"name": "bob", "roles": ["viewer"], "password": PASSWORD}
+    assert (await node.call("POST", "/api/people", eve, json=body)).json()["resetBy"] == "eve"
+    owner = await node.token("admin")
+
+    refused = await change(node, "bob", owner, roles=["reviewer"])
+    assert (refused.status_code, refused.json()["code"]) == (409, "conflict")
+    assert (await node.call("POST", "/api/people/bob/confirm", owner)).json()["resetBy"] is None
+    assert (await change(node, "bob", owner, roles=["reviewer"])).status_code == 200
+
+
+async def test_a_reset_ends_sessions_and_tokens_and_marks_decisions_until_it_is_confirmed(node: Node) -> None:
+    ann = await node.person("ann", "admin", "reviewer")
+    other = await node.person("cem", "admin")
+    before = await node.person("bob", "reviewer")
+    assert (await change(node, "bob", ann, password=PASSWORD)).json()["resetBy"] == "ann"
+    assert (await node.call("GET", "/api/people", before)).status_code == 401
+
+    bob = await own_token(node, "bob")
+    asked = {"question": "Both?", "expert": ["ann", "bob"], "strategy": "collect-all"}
+    created = await node.create(payload=asked)
+    assert (await node.feedback(created["id"], ann, approved=True)).json()["status"] == "waiting"
+    assert (await node.feedback(created["id"], bob, approved=True)).json()["status"] == "waiting"
+    told = [each["metadata"] for each in await events(node, created["id"], ann) if each["type"] == "responded"]
+    assert [each.get("afterResetBy") for each in told] == [None, "ann"]
+
+    for caller in (ann, bob):
+        assert (await node.call("POST", "/api/people/bob/confirm", caller)).status_code == 403
+    assert (await node.call("POST", "/api/people/bob/confirm", other)).status_code == 200
+    assert (await node.feedback(created["id"], bob, approved=True)).json()["decision"] == "approved"
+    assert (await node.assent.audit.verify()).findings == []
+    alone = await node.create()
+    assert (await node.feedback(alone["id"], bob, approved=True)).json()["decision"] == "approved"
+
+
+async def test_one_decision_of_a_person_who_was_reset_carries_the_mark_in_its_result(node: Node) -> None:
+    ann = await node.person("ann", "admin")
+    await node.person("bob", "reviewer")
+    await change(node, "bob", ann, password=PASSWORD)
+    created = await node.create()
+    decided = (await node.feedback(created["id"], await own_token(node, "bob"), approved=True)).json()
+    assert decided["result"]["allResponses"][0]["afterResetBy"] == "ann"
+
+
+@pytest.mark.parametrize("way", ["email", "link"])
+async def test_what_lets_an_admin_answer_as_a_person_leaves_the_mark_of_a_reset(node: Node, way: str) -> None:
+    ann = await node.person("ann", "admin")
+    await node.person("bob", "reviewer")
+    if way == "email":
+        assert (await change(node, "bob", ann, email="ann@second.example")).status_code == 200
+    else:
+        settings = {"token": "env:SLACK_TOKEN", "signingSecret": "env:SLACK_SECRET"}
+        body = {"name": "chat", "type": "slack", "settings": settings}
+        made = await node.call("POST", "/api/channels", await node.token("admin"), json=body)
+        assert made.status_code == 201, made.text
+        linked = {"identity": "T01:U0ANN", "person": "bob"}
+        answer = await node.call("PUT", f"/api/channels/{made.json()['id']}/links", ann, json=linked)
+        assert answer.status_code in {200, 201}, answer.text
+    assert (await node.call("GET", "/api/people/bob", ann)).json()["resetBy"] == "ann"
+
+
+async def test_a_change_that_outlives_a_password_is_not_hidden_by_the_reset_of_another_admin(node: Node) -> None:
+    ann, cem = await node.person("ann", "admin"), await node.person("cem", "admin")
+    await node.person("bob", "reviewer")
+    await change(node, "bob", ann, email="ann@second.example")
+    assert (await change(node, "bob", cem, password=PASSWORD)).json()["resetBy"] == "ann, cem"
+    for caller in (ann, cem):
+        assert (await node.call("POST", "/api/people/bob/confirm", caller)).status_code == 403
+
+
+async def test_only_the_person_lets_a_program_answer_as_them(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOOK_SECRET", SECRET)
+    await node.person("bob", "reviewer")
+    settings = {"url": "https://example.com/hook", "secrets": ["env:HOOK_SECRET"]}
+    for name, status in (("bob", 403), ("owner", 201)):
+        body = {"name": f"hook-{name}", "type": "webhook", "settings": settings | {"answersAs": name}}
+        made = await node.call("POST", "/api/channels", await node.token("admin"), json=body)
+        assert made.status_code == status, made.text
+
+
+async def test_an_admin_does_not_make_themselves_the_deputy_of_another_person(node: Node) -> None:
+    ann = await node.person("ann", "admin", "reviewer")
+    await node.person("bob", "reviewer")
+    path = "/api/people/bob/preferences"
+    refused = await node.call("PUT", path, ann, json={"away": {"deputy": "ann"}})
+    assert refused.status_code == 403, refused.text
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("PUT", "/api/groups/team", {"members": ["NAME"]}),
+        ("PATCH", "/api/projects/default", {"owner": "NAME"}),
+        ("POST", "/api/routes", {"to": ["person:NAME"], "channels": []}),
+        ("PUT", "/api/people/ann/preferences", {"away": {"deputy": "NAME"}}),
+        ("PATCH", "/api/people/NAME", {"displayName": "N"}),
+        ("GET", "/api/people/NAME", None),
+        ("POST", "/api/people/NAME/confirm", {}),
+        ("PUT", "/api/people/NAME/preferences", {"channels": []}),
+    ],
+)
+async def test_a_person_of_another_project_looks_like_a_person_who_never_was(
+    node: Node, method: str, path: str, body: dict[str, Any] | None
+) -> None:
+    await project(node, "other")
+    await node.person("zoe", "reviewer", project="other")
+    ann = await node.person("ann", "admin", "reviewer")
+
+    async def asked(name: str) -> tuple[int, str]:
+        sent = {} if body is None else {"content": json.dumps(body).replace("NAME", name)}
+        headers = {"content-type": "application/json"} if body is not None else {}
+        answer = await node.call(method, path.replace("NAME", name), ann, headers=headers, **sent)
+        return answer.status_code, answer.text.replace(name, "NAME")
+
+    known, unknown = await asked("zoe"), await asked("zia")
+    assert known[0] >= 400
+    assert known == unknown
+
+
+async def test_a_group_may_have_the_name_of_a_person_of_another_project(node: Node) -> None:
+    await project(node, "other")
+    await node.person("zoe", "reviewer", project="other")
+    ann = await node.person("ann", "admin")
+    made = await node.call("PUT", "/api/groups/zoe", ann, json={"members": ["ann"]})
+    assert made.status_code == 200, made.text
+    # From then on, the person cannot be given a role where experts could not tell them apart.
+    refused = await change(node, "zoe", await node.token("admin"), roles=["reviewer"])
+    assert refused.status_code == 422
+
+
+async def test_a_name_that_is_taken_elsewhere_is_refused_without_a_word_about_its_person(node: Node) -> None:
+    await project(node, "other")
+    await node.person("zoe", "reviewer", project="other")
+    ann = await node.person("ann", "admin")
+    refused = await node.call("POST", "/api/people", ann, json={"name": "zoe"})
+    assert (refused.status_code, refused.json()["detail"]) == (
+        409,
+        "The name zoe is not available. Choose another one.",
+    )

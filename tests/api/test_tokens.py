@@ -1,0 +1,76 @@
+"""What tokens carry: processes, and the agent they belong to."""
+
+from typing import Any
+
+import pytest
+
+from tests.support.nodes import Node
+
+
+async def created(node: Node, **body: Any) -> dict[str, Any]:
+    answer = await node.call("POST", "/api/tokens", await node.token("admin"), json={"name": "t", **body})
+    assert answer.status_code == 201, answer.text
+    token: dict[str, Any] = answer.json()
+    return token
+
+
+@pytest.mark.parametrize(
+    ("limits", "processes"),
+    [
+        ({}, ["*"]),
+        ({"gates": ["*"]}, ["*"]),
+        ({"gates": ["safe.*"]}, []),
+        ({"agentIds": ["ci"]}, ["*"]),
+        ({"gates": ["safe.*"], "processes": ["report-*"]}, ["report-*"]),
+        ({"processes": []}, []),
+    ],
+)
+async def test_a_token_of_limited_gates_starts_no_process_by_default(
+    node: Node, limits: dict[str, Any], processes: list[str]
+) -> None:
+    token = await created(node, kind="agent", **limits)
+    assert token["processes"] == processes
+    assert token["agentIdClaimed"] is ("agentIds" not in limits)
+    listed = await node.call("GET", "/api/tokens", await node.token("admin"))
+    (found,) = [each for each in listed.json()["items"] if each["id"] == token["id"]]
+    assert (found["processes"], found["agent"]) == (processes, token["id"])
+
+
+async def test_a_second_token_of_an_agent_keeps_its_questions_and_its_limits(node: Node) -> None:
+    first = await created(node, kind="agent", gates=["safe.*"], agentIds=["ci"], processes=["report"])
+    body = {"agentId": "ci", "payload": {"question": "Go?", "breakpointId": "safe.go"}}
+    raised = (await node.call("POST", "/api/breakpoints", first["token"], json=body)).json()["id"]
+    second = await created(node, kind="agent", sameAgentAs=first["id"])
+    assert [second[name] for name in ("gates", "agentIds", "processes", "agent")] == [
+        ["safe.*"], ["ci"], ["report"], first["id"],
+    ]  # fmt: skip
+    third = await created(node, kind="agent", sameAgentAs=second["id"], processes=[])
+    assert (third["agent"], third["processes"]) == (first["id"], [])
+    await node.call("DELETE", f"/api/tokens/{first['id']}", await node.token("admin"))
+    stranger = await created(node, kind="agent", agentIds=["ci"])
+    for token, status in ((second, 200), (third, 200), (stranger, 404)):
+        found = await node.call("GET", f"/api/breakpoints/{raised}", token["token"])
+        assert found.status_code == status
+    assert (await node.call("POST", f"/api/breakpoints/{raised}/cancel", second["token"])).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"kind": "reviewer", "processes": ["a"]},
+        {"kind": "admin", "sameAgentAs": "tok_" + "0" * 26},
+        {"kind": "agent", "sameAgentAs": "tok_x"},
+        {"kind": "agent", "processes": [""]},
+    ],
+)
+async def test_limits_that_mean_nothing_are_refused(node: Node, body: dict[str, Any]) -> None:
+    answer = await node.call("POST", "/api/tokens", await node.token("admin"), json={"name": "t", **body})
+    assert answer.status_code == 422
+
+
+async def test_only_an_agents_token_has_others_of_the_same_agent(node: Node) -> None:
+    person = await created(node, kind="reviewer")
+    for token_id, status in ((person["id"], 422), ("tok_" + "0" * 26, 404)):
+        body = {"kind": "agent", "name": "t", "sameAgentAs": token_id}
+        answer = await node.call("POST", "/api/tokens", await node.token("admin"), json=body)
+        assert answer.status_code == status

@@ -1,0 +1,111 @@
+"""Digests: at least two questions in one message, answerable there, and updated when an item is decided."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from assent.channels.registry import KINDS
+from assent.domain.access import Role
+from assent.domain.errors import InvalidRequest
+from assent.domain.notes import Purpose
+from assent.store.transaction import Transaction
+from tests.channels.notes import tools
+from tests.channels.slack_kit import note as slack_note
+from tests.channels.slack_kit import speaking
+from tests.channels.test_slack_circle import ANN, in_slack
+from tests.services.delegating import channel, route
+from tests.store.making import stored
+from tests.support.mail import mail_server
+from tests.support.nodes import Node
+from tests.support.slack import FakeSlack, Message, faking_slack
+
+
+def clicked(slack: FakeSlack, message: Message, block: dict[str, Any], label: str) -> dict[str, Any]:
+    """What Slack sends for a button of one item: with the block that it is in."""
+    [button] = [each for each in block["elements"] if each["text"]["text"] == label]
+    payload = slack.clicked(ANN, message, label)
+    payload["actions"][0] |= {key: button[key] for key in ("action_id", "value")} | {"block_id": block["block_id"]}
+    return payload
+
+
+def items(message: Message) -> list[dict[str, Any]]:
+    """The blocks of buttons of the items that can be answered."""
+    return [block for block in message.blocks if str(block.get("block_id", "")).startswith("digest-")]
+
+
+async def test_items_are_answered_in_slack_and_updated_when_they_are_decided(working: Node) -> None:
+    async with faking_slack() as slack:
+        await in_slack(working, slack, socket=True, paceMessages=1, paceSeconds=2)
+        first = await working.create()
+        alone = await slack.posted()
+        ids = [(await working.create(payload={"question": f"Deploy {n}?"}))["id"] for n in range(2)]
+        digest = await slack.posted()
+        assert "Approve" in alone.buttons
+        assert "2 approvals wait for an answer." in digest.shown
+        assert [[each["text"]["text"] for each in block["elements"]] for block in items(digest)] == [
+            ["Approve", "Reject…", "Review"]
+        ] * 2
+        await slack.push(clicked(slack, digest, items(digest)[0], "Approve"))
+        await slack.until(lambda: len(items(digest)) == 1)
+        ended = await stored(working, ids[0])
+        assert ((ended.result or {})["respondedBy"], ended.decision) == ("ann", "approved")
+        assert "Approved by ann via slack" in digest.shown
+        await working.feedback(ids[1], await working.token("reviewer"), approved=False, comment="No.")
+        await slack.until(lambda: items(digest) == [])
+        assert "Rejected by" in digest.shown
+        assert (await stored(working, first["id"])).status == "waiting"
+        assert len(slack.messages) == 2
+
+
+async def test_items_are_decided_one_by_one_by_mail_and_closed_in_the_thread(working: Node) -> None:
+    def ann(tx: Transaction) -> None:
+        roles = frozenset({Role.REVIEWER})
+        working.assent.people.create_person(tx, "ann", project="default", roles=roles, email="ann@example.com")
+
+    with mail_server() as mail:
+        settings = {"host": "127.0.0.1", "port": mail.port, "tls": "none", "from": "assent@example.com"}
+        await channel(working, "mail", "email", **settings, paceMessages=1, paceSeconds=2)
+        await working.assent.database.write(ann)
+        await route(working, "mail", to=["person:ann"])
+        ids = [(await working.create(payload={"question": f"Deploy {n}?"}))["id"] for n in range(3)]
+        assert await asyncio.to_thread(mail.wait, lambda letters: len(letters) == 2)
+        digest = mail.letters[1]
+        told = [each for each in ids if f"/breakpoints/{each}" in digest.text]
+        assert len(told) == 2
+        await working.feedback(told[0], await working.token("reviewer"), approved=True)
+        assert await asyncio.to_thread(mail.wait, lambda letters: len(letters) == 3)
+        note = mail.letters[2]
+        assert note.message["In-Reply-To"] == digest.message["Message-ID"]
+        assert "Approved by" in note.text
+
+
+@pytest.mark.parametrize("kind", [name for name, kind in KINDS.items() if kind.pacing])
+@pytest.mark.parametrize(
+    ("settings", "place"),
+    [
+        ({"paceMessages": 0}, "/settings/paceMessages"),
+        ({"paceMessages": "10"}, "/settings/paceMessages"),
+        ({"paceSeconds": 3601}, "/settings/paceSeconds"),
+        ({"digest": False}, "/settings/digest"),
+    ],
+)
+def test_limits_out_of_range_are_refused(kind: str, settings: dict[str, Any], place: str) -> None:
+    with pytest.raises(InvalidRequest, match=place):
+        KINDS[kind].make(settings, tools())
+
+
+@pytest.mark.parametrize("kind", [name for name, kind in KINDS.items() if kind.pacing is None])
+def test_channels_to_programs_have_no_limits(kind: str) -> None:
+    with pytest.raises(InvalidRequest):
+        KINDS[kind].make({"paceMessages": 10}, tools())
+
+
+async def test_a_reminder_below_a_digest_names_its_question() -> None:
+    async with speaking() as (slack, channel):
+        alone = await channel.send(slack_note())
+        for more in ({}, {"digest": "dlv_1"}):
+            thread = dict(alone.trace) | more
+            await channel.send(slack_note(id=f"dl_{len(more)}", purpose=Purpose.REMIND, thread=thread))
+        shown = [each.shown for each in slack.messages[1:]]
+        assert ["Deploy to production" in each for each in shown] == [False, True]

@@ -1,0 +1,264 @@
+"""Every kind of ending on every channel: told once, then closed once, on both databases.
+
+Run with `-s` to see the table.
+"""
+
+import asyncio
+import contextlib
+import json
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from standardwebhooks import Webhook
+
+from assent.domain.access import Role
+from assent.settings import Settings
+from assent.store.projects import Project
+from assent.store.transaction import Transaction
+from tests.channels.conftest import HOOK_SECRET, SECRETS
+from tests.services.delegating import channel, deliveries, route
+from tests.support.jira import TOKEN, USER, Jira, jira_server
+from tests.support.mail import MailServer, mail_server
+from tests.support.nodes import Node, running_node
+from tests.support.receiver import Receiver, receiving
+from tests.support.slack import FakeSlack, faking_slack
+from tests.support.until import until
+
+# Apprise loads all of its services, some of which use deprecated modules of Python.
+pytestmark = pytest.mark.filterwarnings("ignore:'imghdr' is deprecated")
+
+PROJECT = "shop"
+HOUR = 3600
+DONE = {"sent", "answered", "superseded"}
+SIX = ("webhook", "slack-socket", "slack-http", "email", "jira", "apprise")
+
+
+@dataclass
+class MovableClock:
+    """The real time, moved ahead by hand."""
+
+    ahead: int = 0
+
+    def now(self) -> int:
+        return time.time_ns() // 1000 + self.ahead * 1_000_000
+
+
+@dataclass
+class World:
+    """A node with a worker, a project with all six channels, and the servers behind them."""
+
+    node: Node
+    clock: MovableClock
+    receiver: Receiver
+    socket: FakeSlack
+    http: FakeSlack
+    mail: MailServer
+    jira: Jira
+    channels: dict[str, str] = field(default_factory=dict[str, str])
+    tokens: dict[str, str] = field(default_factory=dict[str, str])
+
+    async def create(self, **body: Any) -> str:
+        body |= {"callbackUrl": self.receiver.url("/callback")}
+        return str((await self.node.create(self.tokens["agent"], **body))["id"])
+
+    async def post(self, path: str, who: str, body: dict[str, Any] | None = None) -> None:
+        answer = await self.node.call("POST", f"/api{path}", self.tokens[who], json=body or {})
+        assert answer.status_code < 300, answer.text
+
+    def calls(self, path: str) -> list[str]:
+        """The events that were posted to a path, without those in between."""
+        types = [call.json["type"].removeprefix("breakpoint.") for call in self.receiver.to(path)]
+        return [each for each in types if each != "responded"]
+
+
+@dataclass(frozen=True)
+class Ending:
+    name: str
+    finish: Callable[[World, str], Awaitable[object]]
+    event: str
+    by: str
+    said: str
+    body: dict[str, Any] = field(default_factory=dict[str, Any])
+    timeout: dict[str, str] | None = None
+
+
+async def approve(world: World, breakpoint_id: str) -> None:
+    await world.post(f"/breakpoints/{breakpoint_id}/feedback", "reviewer", {"approved": True})
+
+
+async def reject(world: World, breakpoint_id: str) -> None:
+    await world.post(f"/breakpoints/{breakpoint_id}/feedback", "reviewer", {"approved": False, "comment": "No."})
+
+
+async def cancel(world: World, breakpoint_id: str) -> None:
+    await world.post(f"/breakpoints/{breakpoint_id}/cancel", "agent")
+
+
+async def expire(world: World, breakpoint_id: str) -> None:
+    await world.post(f"/breakpoints/{breakpoint_id}/expire", "admin")
+
+
+async def let_pass(world: World, breakpoint_id: str) -> None:
+    shown = (await world.node.call("GET", f"/api/breakpoints/{breakpoint_id}", world.tokens["agent"])).json()
+    assert datetime.fromisoformat(shown["dueAt"]) > datetime.fromisoformat(shown["createdAt"])
+    world.clock.ahead += HOUR
+
+
+async def answer_in_another_channel(world: World, breakpoint_id: str) -> None:
+    shown = (await world.node.call("GET", f"/api/breakpoints/{breakpoint_id}", world.tokens["agent"])).json()
+    answer = {"breakpointId": breakpoint_id, "approved": True, "comment": "Go.", "digest": shown["digest"]}
+    encoded = json.dumps(answer)
+    at = datetime.fromtimestamp(int(time.time()), UTC)
+    headers = {
+        "webhook-id": "msg-1",
+        "webhook-timestamp": str(int(at.timestamp())),
+        "webhook-signature": Webhook(HOOK_SECRET).sign("msg-1", at, encoded),
+        "content-type": "application/json",
+    }
+    path = f"/callbacks/{world.channels['other']}"
+    reply = await world.node.client.post(path, headers=headers, content=encoded.encode())
+    assert reply.status_code == 200, reply.text
+
+
+async def remove_project(world: World, breakpoint_id: str) -> None:
+    answer = await world.node.call("DELETE", f"/api/projects/{PROJECT}", world.tokens["admin"])
+    assert answer.status_code == 204, (breakpoint_id, answer.text)
+
+
+ENDINGS = [
+    Ending("approved", approve, "released", "person:ann", "Approved by ann"),
+    Ending("rejected", reject, "released", "person:ann", "Rejected by ann"),
+    Ending("expired by the agent's ttl", let_pass, "expired", "system:timeout", "Expired", {"ttlSeconds": HOUR}),
+    Ending(
+        *("expired by the route's timeout", let_pass, "expired", "system:timeout", "Expired"),
+        timeout={"after": "1h", "then": "expire"},
+    ),
+    Ending(
+        *("rejected by the route's timeout", let_pass, "released", "system:timeout", "Rejected by the deadline"),
+        timeout={"after": "1h", "then": "reject"},
+    ),
+    Ending("expired by an admin", expire, "expired", "person:root", "Expired"),
+    Ending("cancelled", cancel, "cancelled", "agent:agent", "Cancelled by the agent"),
+    Ending("decided in another channel", answer_in_another_channel, "released", "person:ann", "Approved by ann via"),
+    Ending(
+        *("project removed", remove_project, "cancelled", "system:project-removed"),
+        said="Cancelled by Assent, because its project was removed",
+    ),
+]
+
+
+@pytest.fixture
+async def world(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
+    for name, value in (SECRETS | {"JIRA_TOKEN": TOKEN}).items():
+        monkeypatch.setenv(name, value)
+    allowing = settings.model_copy(update={"outbound_allow": ("127.0.0.0/8",)})
+    clock = MovableClock()
+    async with contextlib.AsyncExitStack() as stack:
+        receiver, mail = stack.enter_context(receiving()), stack.enter_context(mail_server())
+        jira = stack.enter_context(jira_server())
+        socket, http = [await stack.enter_async_context(faking_slack()) for _ in range(2)]
+        monkeypatch.setenv("APPRISE_URL", receiver.url("/apprise").replace("http://", "json://"))
+        node = await stack.enter_async_context(running_node(allowing, worker=True, clock=clock))
+        yield await furnished(World(node, clock, receiver, socket, http, mail, jira))
+
+
+async def furnished(world: World) -> World:
+    node, receiver = world.node, world.receiver
+
+    def people(tx: Transaction) -> None:
+        owner = tx.people.get_by_name("owner")
+        tx.projects.add(Project(PROJECT, "Shop", owner.id, {}, tx.now()))
+        for name, role in (("ann", Role.REVIEWER), ("root", Role.ADMIN)):
+            node.assent.people.create_person(
+                tx, name, project=PROJECT, roles=frozenset({role}), email=f"{name}@example.com"
+            )
+
+    await node.assent.database.write(people)
+    world.tokens = {
+        "agent": await node.token("agent", name="agent", project=PROJECT),
+        "reviewer": await node.token("reviewer", project=PROJECT, person="ann"),
+        "admin": await node.token("admin", project=PROJECT, person="root"),
+    }
+    hook = {"secrets": ["env:HOOK_SECRET"]}
+    slack = {"token": "env:SLACK_TOKEN", "room": "C0ROOM"}
+    settings: dict[str, tuple[str, dict[str, Any]]] = {
+        "webhook": ("webhook", hook | {"url": receiver.url("/hook")}),
+        "slack-socket": ("slack", slack | {"apiUrl": world.socket.url, "appToken": "env:SLACK_APP"}),
+        "slack-http": ("slack", slack | {"apiUrl": world.http.url, "signingSecret": "env:SLACK_SIGNING"}),
+        "email": ("email", {"host": "127.0.0.1", "port": world.mail.port, "tls": "none", "from": "a@example.com"}),
+        "jira": (
+            "jira",
+            {"url": world.jira.url, "project": "OPS", "user": USER, "token": "env:JIRA_TOKEN", "pollSeconds": 0}
+            | {"closeTransition": "Done"},
+        ),
+        "apprise": ("apprise", {"urls": ["env:APPRISE_URL"]}),
+        "other": ("webhook", hook | {"url": receiver.url("/other"), "answersAs": "ann"}),
+    }
+    for name, (kind, given) in settings.items():
+        world.channels[name] = await channel(node, name, kind, in_project=PROJECT, **given)
+    await world.socket.until(lambda: world.socket.connected > 0)
+    return world
+
+
+async def finished(world: World, breakpoint_id: str, purposes: set[str]) -> None:
+    """Wait until each channel's deliveries have these purposes and none is left to send."""
+
+    def enough(found: list[Any]) -> bool:
+        queued = {name: {each.purpose for each in found if each.channel == world.channels[name]} for name in SIX}
+        return all(purposes <= each for each in queued.values()) and all(each.state in DONE for each in found)
+
+    await until(lambda: deliveries(world.node, breakpoint_id, project=PROJECT), enough)
+
+
+def seen(world: World, ending: Ending) -> dict[str, tuple[int, int]]:
+    """Count, per channel, the messages that told of it and those that closed it."""
+    letters = [letter.message["In-Reply-To"] is not None for letter in world.mail.letters]
+    issues = list(world.jira.issues.values())
+    hook, callback = world.calls("/hook"), world.calls("/callback")
+    return {
+        "webhook": (hook.count("created"), hook.count(ending.event) if len(hook) < 3 else len(hook)),
+        "slack-socket": (len(world.socket.messages), len(world.socket.updates)),
+        "slack-http": (len(world.http.messages), len(world.http.updates)),
+        "email": (letters.count(False), letters.count(True)),
+        "jira": (len(issues), sum(len(issue.comments) for issue in issues)),
+        "apprise": (len(world.receiver.to("/apprise")), 0),
+        "callbackUrl": (callback.count("created"), callback.count(ending.event)),
+    }
+
+
+def check_words(world: World, ending: Ending) -> None:
+    """Nothing looks open any more, and every channel says how it ended."""
+    for slack in (world.socket, world.http):
+        assert slack.messages[0].buttons == {}
+        assert ending.said.split()[0] in slack.messages[0].shown
+    assert ending.said in world.mail.letters[-1].text
+    assert world.mail.letters[-1].message["In-Reply-To"] == world.mail.letters[0].message["Message-ID"]
+    [issue] = world.jira.issues.values()
+    assert issue.status == "Done"
+    assert ending.said in world.jira.texts(issue.key)[0]
+
+
+@pytest.mark.parametrize("ending", ENDINGS, ids=lambda each: each.name)
+async def test_every_channel_is_told_and_closed_exactly_once(world: World, ending: Ending) -> None:
+    more: dict[str, Any] = {"timeout": ending.timeout} if ending.timeout else {}
+    await route(world.node, *SIX, "other", project=PROJECT, to=["person:ann"], **more)
+    breakpoint_id = await world.create(**ending.body)
+    await finished(world, breakpoint_id, {"ask"})
+    path = f"/api/breakpoints/{breakpoint_id}/status?wait=30"
+    waiter = asyncio.create_task(world.node.call("GET", path, world.tokens["agent"]))
+    await ending.finish(world, breakpoint_id)
+    status = (await waiter).json()["status"]
+    await finished(world, breakpoint_id, {"ask", "close"})
+    found = seen(world, ending)
+    cells = " ".join(f"{name} {told}+{closed}" for name, (told, closed) in found.items())
+    print(f"{world.node.assent.database.dialect:<11}{ending.name:<33}{cells} waiter {status}")  # noqa: T201  # the table of this suite
+    assert status == ending.event
+    once = {name: (1, 0 if name == "apprise" else 1) for name in found}
+    assert found == once
+    check_words(world, ending)
+    events = await world.node.assent.inbox.history(breakpoint_id)
+    assert (events[-1].type, str(events[-1].actor)) == (ending.event, ending.by)

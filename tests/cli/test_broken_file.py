@@ -1,0 +1,165 @@
+"""A mistake in assent.yaml blocks only the commands that need what it sets up."""
+
+import contextlib
+import re
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assent.cli.commands import HOMES
+from assent.cli.main import loaded
+from tests.cli.commands import here
+
+SOURCES = "sources:\n  repo: {type: git, path: 5}\n"
+BROKEN = {
+    "a mistake in a source": SOURCES,
+    "a mistake in a channel": "channels:\n  - {name: x, type: pigeon}\n",
+    "a mistake in a trigger": "triggers:\n  - {nothing: here}\n",
+    "a part of the wrong shape": "routes: 7\n",
+    "a setting of the server": "log_format: verse\n",
+    "settings that belong together": "oidc_issuer: https://id.example\n",
+    "not YAML": "sources: [\n",
+}
+NEEDS_THE_FILE = {"serve", "worker", "check", "trigger validate"}
+ARGUMENTS: dict[str, tuple[str, ...]] = {
+    "migrate": (),
+    "token create": ("--kind", "agent", "--name", "a"),
+    "token list": (),
+    "token revoke": ("tok_unknown",),
+    "user create": ("ada", "--role", "reviewer"),
+    "user list": (),
+    "user link": ("owner",),
+    "user password": ("owner", "--password-stdin"),
+    "user home": ("owner", "default"),
+    "user confirm": ("owner",),
+    "group set": ("team", "--member", "owner"),
+    "group list": (),
+    "group remove": ("team",),
+    "project callback-secret": (),
+    "secrets list": (),
+    "secrets rotate-key": (),
+    "backup": ("saved.tar",),
+    "restore": ("missing.tar",),
+    "audit verify": (),
+    "audit checkpoint": (),
+    "audit proof": ("bp_unknown",),
+    "audit export": (),
+    "audit keys": (),
+    "audit events": (),
+    "audit rotate-key": (),
+    "audit consistency": ("1", "1"),
+    "fsck": (),
+    "hold place": ("--reason", "because"),
+    "hold list": (),
+    "hold lift": ("hold_unknown",),
+    "import": ("missing.db",),
+}
+
+
+def leaves(name: str, command: Any) -> Iterator[tuple[str, Any]]:
+    children = getattr(command, "commands", None)
+    if children is None:
+        yield name, command
+        return
+    for child in children.values():
+        yield from leaves(f"{name} {child.name}", child)
+
+
+def on_the_data() -> set[str]:
+    """Every command that works on the data itself; the others talk to a server."""
+    return {
+        path
+        for name in HOMES
+        for path, command in leaves(name, loaded(name))
+        if any(each.name == "data" for each in command.params)
+    }
+
+
+def test_every_command_on_the_data_is_in_the_table() -> None:
+    assert on_the_data() == set(ARGUMENTS) | NEEDS_THE_FILE
+
+
+def test_commands_that_talk_to_a_server_read_no_settings() -> None:
+    modules = {
+        home.module for name, home in HOMES.items() if not any(each.split()[0] == name for each in on_the_data())
+    }
+    for module in modules:
+        text = Path(str(import_module(module).__file__)).read_text()
+        assert not re.search(r"settings_with|server_settings", text), module
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Path]:
+    with contextlib.chdir(tmp_path):
+        yield tmp_path
+
+
+@pytest.mark.parametrize("command", ARGUMENTS)
+def test_a_command_on_the_data_does_the_same_with_a_broken_file(place: Path, command: str) -> None:
+    called = (*command.split(), *ARGUMENTS[command])
+    without = here(*called, "--data", "one", stdin="correct horse battery\n")
+    (place / "saved.tar").unlink(missing_ok=True)
+    (place / "assent.yaml").write_text("sources: [\n" + SOURCES)
+    broken = here(*called, "--data", "two", stdin="correct horse battery\n")
+
+    assert broken.exit_code == without.exit_code, broken.output
+    assert "cannot be used" not in broken.stderr
+
+
+@pytest.mark.parametrize("mistake", BROKEN)
+def test_no_mistake_that_does_not_concern_the_data_blocks_a_new_user(place: Path, mistake: str) -> None:
+    (place / "assent.yaml").write_text(BROKEN[mistake])
+    done = here("user", "create", "ada", "--role", "reviewer")
+
+    assert done.exit_code == 0, done.output
+    assert (place / "data" / "assent.db").exists()
+    if mistake == "not YAML":
+        assert "assent.yaml" in done.stderr
+
+
+@pytest.mark.parametrize("mistake", BROKEN)
+@pytest.mark.parametrize("command", ["serve", "check"])
+def test_a_server_and_check_still_refuse_every_mistake(place: Path, command: str, mistake: str) -> None:
+    (place / "assent.yaml").write_text(BROKEN[mistake])
+    done = here(command, **({"ASSENT_PORT": "0"} if command == "serve" else {}))
+
+    assert done.exit_code == 1
+    assert "please report" not in done.output
+
+
+@pytest.mark.parametrize("setting", ["data_dir: elsewhere", "database_url: postgresql://db/assent", "secret_keys: [x]"])
+def test_a_file_that_cannot_be_read_and_may_say_where_the_data_is_is_not_left_out(place: Path, setting: str) -> None:
+    (place / "assent.yaml").write_text(f"{setting}\nsources: [\n")
+    done = here("user", "create", "ada", "--role", "reviewer")
+
+    assert done.exit_code == 1
+    assert f"ASSENT_{setting.partition(':')[0].upper()}" in done.stderr
+    assert not (place / "data").exists()
+
+
+def test_an_explicit_data_directory_makes_up_for_it(place: Path) -> None:
+    (place / "assent.yaml").write_text("data_dir: elsewhere\nsources: [\n")
+
+    assert here("user", "create", "ada", "--role", "reviewer", "--data", "here").exit_code == 0
+    assert here("user", "create", "bob", "--role", "reviewer", ASSENT_DATA_DIR="here").exit_code == 0
+    assert not (place / "elsewhere").exists()
+
+
+def test_a_command_on_the_data_still_takes_its_own_settings_from_the_file(place: Path) -> None:
+    (place / "assent.yaml").write_text("data_dir: elsewhere\npublic_url: https://assent.example\n" + SOURCES)
+    done = here("user", "create", "ada", "--role", "reviewer", "--json")
+
+    assert done.exit_code == 0, done.output
+    assert "https://assent.example/sign-in/" in done.stdout
+    assert (place / "elsewhere" / "assent.db").exists()
+
+
+def test_a_setting_that_the_command_needs_is_refused_with_its_name(place: Path) -> None:
+    (place / "assent.yaml").write_text("port: many\n")
+    done = here("user", "create", "ada", "--role", "reviewer")
+
+    assert done.exit_code == 1
+    assert "ASSENT_PORT" in done.stderr

@@ -1,0 +1,90 @@
+"""“Always approve” for a call proposes exactly this call, in this directory, and never a whole tool."""
+
+from typing import Any
+
+import pytest
+
+from assent.domain.draft import draft
+from assent.domain.errors import InvalidRequest
+from assent.domain.exact_calls import is_offered, is_whole_tool
+from assent.domain.expressions import Subject
+from assent.domain.patterns import match, parse
+from assent.domain.rules import propose, subject_of
+
+BASH = {"tool": "Bash", "arguments": {"command": "git status", "timeout": 5}, "directory": "/srv/shop"}
+GATED = {"command": ["git", "status"], "program": "/usr/bin/git", "directory": "/srv/shop"}
+
+
+def subject(gate: str, payload: dict[str, Any]) -> Subject:
+    return subject_of(draft({"agentId": "claude-code", "payload": {"breakpointId": gate, **payload}}))
+
+
+def test_the_proposal_names_the_arguments_and_the_directory() -> None:
+    asked = subject("tool.bash", BASH)
+    pattern = propose(asked)
+    assert pattern.startswith(
+        "tool.bash(agentId = 'claude-code' AND payload.arguments.command = 'git status' AND"
+        " payload.arguments.timeout = 5 AND payload.directory = '/srv/shop' AND payload.callDigest = '"
+    )
+    assert match(parse(pattern), asked) is True
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"arguments": {"command": "git push", "timeout": 5}},
+        {"arguments": {"command": "git status", "timeout": 5, "dangerouslyDisableSandbox": True}},
+        {"arguments": {"command": "git status"}},
+        {"directory": "/srv/other"},
+        {"directory": None},
+        {"tool": "PowerShell"},
+    ],
+)
+def test_it_matches_no_other_call(change: dict[str, Any]) -> None:
+    first = subject("tool.bash", BASH)
+    claimed = {"callDigest": first.values["payload"]["callDigest"]}
+    assert match(parse(propose(first)), subject("tool.bash", BASH | change | claimed)) is not True
+
+
+@pytest.mark.parametrize(
+    ("gate", "payload", "other"),
+    [
+        ("tool.edit", {"tool": "Edit", "arguments": {"file_path": "a", "edits": [{"new": "x" * 5000}]}},
+         {"arguments": {"file_path": "a", "edits": []}}),
+        ("call.shop.pay", {"function": "shop.pay", "arguments": {"to": "ann", "amount": 5}},
+         {"arguments": {"to": "bob", "amount": 5}}),
+        ("shell.git", GATED, {"command": ["git", "push"]}),
+        ("shell.git", GATED, {"program": "/tmp/git"}),
+        ("deploy", {"arguments": {"to": "staging"}}, {"arguments": {"to": "production"}}),
+    ],
+)  # fmt: skip
+def test_every_question_about_a_call_is_pinned_to_it(gate: str, payload: dict[str, Any], other: dict[str, Any]) -> None:
+    pattern = parse(propose(subject(gate, payload)))
+    assert match(pattern, subject(gate, payload)) is True
+    assert match(pattern, subject(gate, payload | other)) is not True
+
+
+@pytest.mark.parametrize(
+    ("gate", "payload"),
+    [
+        ("tool.bash", {}),
+        ("shell.rm", {"question": "Run it?"}),
+        ("tool.bash", BASH | {"directory": "/srv/\x01"}),
+        ("tool.bash", BASH | {"directory": "/srv/" + "x" * 2000}),
+        ("tool.bash", BASH | {"directory": ["/srv"]}),
+        ("tool.write", {"tool": "Write", "arguments": {"file_path": ".claude/settings.json"}}),
+    ],
+)
+def test_nothing_is_offered_where_only_a_whole_tool_could_be_written_or_no_rule_is_followed(
+    gate: str, payload: dict[str, Any]
+) -> None:
+    asked = Subject(gate, {"agentId": "claude-code", "payload": payload})
+    with pytest.raises(InvalidRequest, match="No rule is offered"):
+        propose(asked)
+
+
+def test_what_is_not_about_a_call_is_offered_as_before() -> None:
+    assert propose(subject("deploy", {"question": "Deploy?"})) == "deploy(agentId = 'claude-code')"
+    assert is_offered("deploy", {})
+    assert not is_offered("tool.bash", {})
+    assert [is_whole_tool(each) for each in ("tool.bash", "shell.rm", "call.x", "deploy")] == [True, True, True, False]

@@ -1,0 +1,186 @@
+"""Rules that stop an agent are not passed by another type, case or spelling of the same."""
+
+import json
+import unicodedata
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from assent.domain.backtest import Effect, Past, Trial
+from assent.domain.expressions import MAX_ELEMENTS, Subject, Truth
+from assent.domain.folding import is_uncertain, readings
+from assent.domain.patterns import explain, match, parse
+from assent.domain.rulebook import Rule, RuleAction, Rulebook
+from assent.domain.rules import Source, recommend
+from tests.domain.pattern_language import Node, Style, predicates, subjects, trees, written
+
+ORDER = {False: 0, None: 1, True: 2}
+ZERO_WIDTH = ("\u200b", "\u2060", "\u00ad", "\u034f", "\ufe01", "\U000e0061", "\U00016fe4", "\U0001d159")
+BLANKS = ("\t", "\n", "\r", "\u00a0", "\u1680", "\u2003", "\u202f", "\u3000", "\u2028", "\u3164", "\u2800")
+
+
+def asked(
+    command: Any,
+    pattern: str = "shell.*(payload.command contains 'rm -rf')",
+    gate: str = "shell.run",
+) -> tuple[Source, Truth]:
+    """Return what decides about a command that an auto rule would approve."""
+    rules = [
+        Rule(id="rule-never", pattern=pattern, action="never-auto-approve"),
+        Rule(id="rule-auto", pattern="*", action="auto-approve", order=1),
+    ]
+    found = recommend(
+        Rulebook.of(rules),
+        Subject(gate, {"payload": {"command": command}, "tags": []}),
+        hard_stop=False,
+        after_n=None,
+        consecutive=0,
+        now=0,
+    )
+    return found.source, found.trace[0].held if found.trace[0].source is Source.NEVER else False
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "rm -rf /", "RM -RF /", "rm\u00a0-rf /", "rm\t-rf", "rm\n-rf", "rm  -rf", "r\u200bm -r\u00adf", "ｒｍ -rf",
+        "rm\u3164-rf", "rm\u2800-rf", "𝐫𝐦 -rf", ["rm -rf /"], ["bash", "-c", "rm -rf /"], ["rm", "-rf", "/"],
+        [["rm"], [["-rf"], "/"]], ["RM", "-RF"], ["ls", "rm\u200b -rf"],
+    ],
+)  # fmt: skip
+def test_a_never_rule_is_not_passed_by_type_or_spelling(command: Any) -> None:
+    assert asked(command) == (Source.NEVER, True)
+
+
+@pytest.mark.parametrize("command", [[], {}, {"line": "ls"}, 5, True, None, ["ls", {}], ["ls", 5], ["ls", []], [[]]])
+def test_what_is_no_text_cannot_be_ruled_out(command: Any) -> None:
+    assert asked(command) == (Source.NEVER, None)
+
+
+@pytest.mark.parametrize("command", ["ls", "rm file", ["ls", "-la"], ["rm", "file", "-rf"], "ŗm -rf", ""])
+def test_another_command_is_not_stopped(command: Any) -> None:
+    assert asked(command) == (Source.AUTO, False)
+
+
+def test_a_list_too_long_to_be_read_cannot_be_ruled_out() -> None:
+    assert asked(["ls"] * (MAX_ELEMENTS + 1)) == (Source.NEVER, None)
+    assert asked(["ls"] * MAX_ELEMENTS)[1] is False
+
+
+@pytest.mark.parametrize("gate", ["Shell.run", "SHELL.RUN", "shell\u200b.run", "ｓhell.run", "she\u00adll.x"])
+def test_the_glob_of_a_never_rule_folds_and_that_of_an_auto_rule_does_not(gate: str) -> None:
+    assert asked("rm -rf", gate=gate) == (Source.NEVER, True)
+    exact = Rulebook.of([Rule(id="rule-auto", pattern="shell.*", action="auto-approve")])
+    assert exact.fitting(gate, 0) == []
+
+
+@pytest.mark.parametrize(
+    ("pattern", "value", "held"),
+    [
+        ("*(payload.env = 'prod')", "PROD", True),
+        ("*(payload.env = 'prod')", ["Prod"], True),
+        ("*(payload.env = 'prod')", " prod ", True),
+        ("*(payload.env in ('prod', 'live'))", "Live", True),
+        ("*(payload.env startswith 'pro')", [["PROD"]], True),
+        ("*(payload.env endswith 'duction')", "produ\u200bction", True),
+        ("*(payload.env matches 'p*d')", "PROD", True),
+        ("*(payload.env matches 'p*d')", ["x", "PROD"], True),
+        ("*(payload.env >= 'p')", "PROD", True),
+        ("*(payload.env != 'prod')", "PROD", True),
+        ("*(payload.env != 'prod')", "prod", False),
+        ("*(NOT payload.env = 'prod')", "PROD", True),
+        ("*(NOT payload.env = 'prod')", "prod", False),
+        ("*(NOT payload.env != 'prod')", "PROD", True),
+        ("*(NOT (NOT payload.env = 'prod'))", "PROD", True),
+        ("*(NOT (payload.env != 'prod' AND payload.env contains 'x'))", "PROD", True),
+        ("*(payload.env = 5)", "5", None),
+        ("*(payload.env contains 5)", [], None),
+        ("*(payload.env contains 5)", [4], False),
+        ("*(payload.env contains 'café')", "CAFE\u0301", True),
+    ],
+)
+def test_positive_predicates_are_loosened_and_negated_ones_stay_exact(pattern: str, value: Any, held: Truth) -> None:
+    subject = Subject("gate", {"payload": {"env": value}})
+    assert match(parse(pattern), subject, loose=True) is held
+    assert explain(parse(pattern), subject, loose=True)[0].held
+
+
+@pytest.mark.parametrize("tags", [["Critical"], ["critical "], ["cri\u200btical"], ["ＣRITICAL"]])
+def test_always_break_on_folds_like_a_never_rule(tags: list[str]) -> None:
+    book = Rulebook.of([Rule(id="rule-auto", pattern="*", action="auto-approve")], ["critical"])
+    found = recommend(book, Subject("gate", {"tags": tags}), hard_stop=False, after_n=None, consecutive=0, now=0)
+    assert found.source is Source.ALWAYS_BREAK_ON
+
+
+def test_no_tags_are_known_to_be_none_and_a_tag_is_matched_as_a_whole() -> None:
+    pattern = parse("*(tags contains 'prod' OR expert = 'ann')")
+    for tags, held in (([], False), (["non-prod"], False), (["PROD"], True)):
+        assert match(pattern, Subject("gate", {"tags": tags}), loose=True) is held
+    assert match(pattern, Subject("gate", {"expert": "Ann"}), loose=True) is True
+
+
+def test_a_back_test_of_a_never_rule_reads_as_loosely_as_the_rule() -> None:
+    past = Past(subject=Subject("Shell.run", {"payload": {"command": ["RM", "-rf"]}}))
+    pattern = parse("shell.*(payload.command contains 'rm -rf')")
+    for action, effect in ((RuleAction.NEVER, Effect.ACTS), (RuleAction.AUTO, Effect.NONE)):
+        assert Trial(pattern, action, Rulebook.of(()), 0).effect(past) is effect
+
+
+@given(trees(predicates()), subjects())
+def test_loosening_never_narrows(tree: Node, subject: Subject) -> None:
+    pattern = parse(f"*({written(tree, Style())})")
+    assert ORDER[match(pattern, subject, loose=True)] >= ORDER[match(pattern, subject)]
+
+
+def spelled(draw: st.DrawFn, text: str) -> str:
+    """Write the same text in another way."""
+    text = unicodedata.normalize(draw(st.sampled_from(["NFC", "NFD", "NFKC", "NFKD"])), text)
+    text = "".join(draw(st.sampled_from([char, char.upper(), char.lower()])) for char in text)
+    text = "".join(draw(st.sampled_from(BLANKS)) if char == " " and draw(st.booleans()) else char for char in text)
+    if draw(st.booleans()):
+        at = draw(st.integers(0, len(text)))
+        text = text[:at] + draw(st.sampled_from(ZERO_WIDTH)) + text[at:]
+    return text
+
+
+@st.composite
+def rewritten(draw: st.DrawFn) -> tuple[str, str, Any]:
+    """Return an operator with its value, and a rewriting of a text that matches it."""
+    words = st.text(st.sampled_from("abz é-/ßÅ1"), min_size=1, max_size=8).filter(lambda each: each == each.strip())
+    wanted, before, after = draw(words), draw(words), draw(words)
+    verb = draw(st.sampled_from(["=", "contains", "startswith", "endswith", "matches"]))
+    text = {
+        "=": wanted,
+        "contains": f"{before} {wanted} {after}",
+        "startswith": f"{wanted}{after}",
+        "endswith": f"{before}{wanted}",
+        "matches": wanted,
+    }[verb]
+    value: Any = spelled(draw, text)
+    if draw(st.booleans()):
+        value = value.split(" ")
+    for _ in range(draw(st.integers(0, 3))):
+        value = [value]
+    return verb, wanted, value
+
+
+@given(rewritten())
+@example(("contains", "rm -rf", ["rm", "-rf"]))
+def test_no_rewriting_of_a_matching_value_gets_past(case: tuple[str, str, Any]) -> None:
+    verb, wanted, value = case
+    pattern = parse(f"*(payload.value {verb} '{wanted}')")
+    found = match(pattern, Subject("gate", {"payload": {"value": value}}), loose=True)
+    assert found is True or (found is None and is_uncertain(json.dumps(value, ensure_ascii=False)))
+
+
+def test_several_fillers_in_one_text_are_unknown() -> None:
+    pattern = parse("*(payload.value = 'rm -rf')")
+    for value in ("r\U00016fe4m\u3164-rf", ["r\U00016fe4m\u3164-rf"]):
+        assert match(pattern, Subject("gate", {"payload": {"value": value}}), loose=True) is None
+
+
+@given(st.text(max_size=40))
+def test_a_reading_reads_the_same_again(text: str) -> None:
+    assert set(readings(text)) & set(readings(readings(text)[0]))

@@ -1,0 +1,79 @@
+"""Secrets in the payloads of events are replaced; everything else stays as it was sent."""
+
+import pytest
+
+from assent.domain.canonical import Json
+from assent.domain.payload_secrets import BUILT_IN, HIDDEN, Redactor, names_secret
+
+AWS, GITHUB = "AKIA" + "ABCDEFGHIJKLMNOP", "ghp_" + "a1B2" * 9
+SECRETS: dict[str, tuple[str, str]] = {
+    "an AWS key": (f"uses {AWS} now", f"uses AKIA{HIDDEN} now"),
+    "a GitHub token": (f"set {GITHUB}", f"set ghp_{HIDDEN}"),
+    "a GitLab token": ("glpat-" + "x" * 20, f"glpat-{HIDDEN}"),
+    "a Slack token": ("xoxb-" + "1" * 12, f"xoxb-{HIDDEN}"),
+    "a Stripe key": ("sk_live_" + "x" * 24, f"sk_live_{HIDDEN}"),
+    "a webhook secret": ("whsec_" + "x" * 32, f"whsec_{HIDDEN}"),
+    "a token of ours": ("asta_" + "x" * 40, f"asta_{HIDDEN}"),
+    "a JSON Web Token": ("eyJhbGciOiJI.eyJzdWIiOiIx.c2ln", HIDDEN),
+    "a bearer": ("Authorization: Bearer " + "x" * 20, f"Authorization: Bearer {HIDDEN}"),
+    "a password in an address": ("postgres://app:hunter2@db/x", f"postgres://app:{HIDDEN}@db/x"),
+    "a password in a text": ("run with PASSWORD=hunter2 today", f"run with PASSWORD={HIDDEN} today"),
+    "a Slack webhook": ("https://hooks.slack.com/services/T0/B0/abc", f"https://hooks.slack.com/services/{HIDDEN}"),
+    "a private key": (
+        "-----BEGIN RSA PRIVATE KEY-----\nMIIE\n-----END RSA PRIVATE KEY-----\n",
+        f"-----BEGIN RSA PRIVATE KEY-----{HIDDEN}\n",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", SECRETS)
+def test_a_secret_is_replaced_wherever_it_is(what: str) -> None:
+    text, shown = SECRETS[what]
+    body: Json = {"a": [{"message": text}], "n": 1}
+    assert BUILT_IN(body) == {"a": [{"message": shown}], "n": 1}
+    assert BUILT_IN(text) == shown
+
+
+@pytest.mark.parametrize(
+    "key",
+    ["password", "PASSWORD", "db_password", "client_secret", "clientSecret", "apiKey", "api_key", "x-auth-token",
+     "access_token", "accessToken", "privateKey", "authorization", "credentials", "tokens"],
+)  # fmt: skip
+def test_the_value_of_a_key_that_names_a_secret_is_replaced(key: str) -> None:
+    assert names_secret(key)
+    assert BUILT_IN({key: "hunter2"}) == {key: HIDDEN}
+
+
+@pytest.mark.parametrize("key", ["title", "tokenize", "secretary", "passenger", "keyboard", "monkey", "token_count"])
+def test_other_keys_keep_their_values(key: str) -> None:
+    assert BUILT_IN({key: "hunter2", "password": "x"}) == {key: "hunter2", "password": HIDDEN}
+
+
+@pytest.mark.parametrize("value", ["", None, 3, True, ["read"], {"scope": "read"}])
+def test_a_value_that_cannot_be_a_secret_stays_under_such_a_key(value: Json) -> None:
+    assert BUILT_IN({"token": value}) == {"token": value}
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["https://github.com/acme/shop/commit/abc", "https://host:8443/a@b", "Fix the token refresh", "git@host:acme/x",
+     "basic authentication", "AKIA", "eyJ.eyJ", "mailto:ann@example.com"],
+)  # fmt: skip
+def test_what_is_no_secret_stays(text: str) -> None:
+    assert BUILT_IN({"text": text}) == {"text": text}
+
+
+def test_a_body_without_secrets_is_the_same_object() -> None:
+    body: Json = {"title": "Charge once", "paths": ["a.py"]}
+    assert BUILT_IN(body) is body
+
+
+def test_own_patterns_come_on_top() -> None:
+    redactor = Redactor([r"ACME-\d{4}", r"(pin: )\d+"])
+    body: Json = {"a": "ACME-1234 and pin: 99", "password": "x"}
+    assert redactor(body) == {"a": f"{HIDDEN} and pin: {HIDDEN}", "password": HIDDEN}
+
+
+def test_what_was_redacted_stays_as_it_is() -> None:
+    body: Json = {"password": "x", "text": f"token={GITHUB}"}
+    assert BUILT_IN(BUILT_IN(body)) == BUILT_IN(body)

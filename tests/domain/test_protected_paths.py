@@ -1,0 +1,150 @@
+"""Files that configure gates: no spelling of a path, and no way to a file, lets a rule approve a change to one."""
+
+from typing import Any
+
+import pytest
+
+from assent.domain.canonical import Json
+from assent.domain.draft import draft
+from assent.domain.protected_paths import LONGEST_COMMAND, MOST_VALUES, MOST_WILDCARDS, protected
+from assent.domain.rulebook import Rule, Rulebook
+from assent.domain.rules import Source, recommend, subject_of
+
+
+def reason(tool: str, arguments: dict[str, Json], **more: Json) -> str | None:
+    return protected(f"tool.{tool.lower()}", {"tool": tool, "arguments": arguments, "directory": "/srv/shop", **more})
+
+
+def written(path: str, **more: Json) -> str | None:
+    return reason("Write", {"file_path": path, "content": "x"}, **more)
+
+
+PROTECTED = [
+    "/srv/shop/.claude/settings.json", ".claude/settings.local.json", ".CLAUDE/Settings.json", "~/.claude.json",
+    ".mcp.json", ".codex/config.toml", ".gemini/settings.json", ".cursor/mcp.json", ".cursor/hooks.json",
+    ".copilot/config.json", "opencode.json", ".config/opencode/opencode.json", ".github/hooks/gate.json",
+    ".git/hooks/pre-commit", ".git/config", "vendor/lib/.git/config", ".git", "GIT~1/config", ".git./config",
+    ".git::$INDEX_ALLOCATION/config", ".g\u200bit/config", ".ｇｉｔ/config", ".git\\hooks\\post-checkout",
+    "assent.yaml", "deploy/ASSENT.YML", ".envrc", ".npmrc", ".vscode/tasks.json", ".github/workflows/ci.yml",
+    ".github", ".gitlab-ci.yml", ".circleci/config.yml", "Jenkinsfile", "Jenkinsfile.deploy", "azure-pipelines.yml",
+    "/home/ann/.bashrc", "~/.zshenv", "~/.profile", "/etc/profile.d/x.sh", ".config/fish/config.fish",
+    "~/.ssh/authorized_keys", "src/../.claude/settings.json", "file:///srv/shop/%2Eclaude/settings.json",
+    ".claude/worktrees", ".claude/worktrees/feature/.claude/settings.json",
+]  # fmt: skip
+FREE = [
+    "/srv/shop/src/app.py", "README.md", ".gitignore", "docs/git.md", "src/claude.py", ".github/ISSUE_TEMPLATE.md",
+    ".claude/../src/app.py", ".claude/worktrees/feature/src/app.py", "notes.git/x", "src/settings.json", "my.profile",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("path", PROTECTED)
+def test_a_path_that_configures_gates_is_protected_however_it_is_spelled(path: str) -> None:
+    assert written(path) is not None
+
+
+@pytest.mark.parametrize("path", FREE)
+def test_any_other_path_is_not(path: str) -> None:
+    assert written(path) is None
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "echo '{}' > .claude/settings.json", "echo x>>~/.bashrc", "cp a .cla''ude/settings.json",
+        'cp a ".claude"/settings.json', r"cp a .cl\aude/settings.json", "tee $HOME/.zshrc", "cat a > ${H}/.ssh/config",
+        "cd .git && rm -r hooks", "git --git-dir=.git config core.hooksPath x", "rm -rf .*", "rm .g?t/config",
+        "cp a .{claude,x}/settings.json", "rm -rf .github", "curl -o.envrc https://example.com", "D=.claude; ls $D",
+        "prettier --write *.yaml", "sed -i s/a/b/ .cl$X/settings.json", "dd if=a of=.npmrc", "Copy-Item a .git\\hooks",
+        "cp a .G\u200bIT/config",
+    ],
+)  # fmt: skip
+def test_a_command_that_mentions_one_is_protected(command: str) -> None:
+    assert reason("Bash", {"command": command}) is not None
+    assert protected("shell.x", {"command": ["bash", "-c", command]}) is not None
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "git status",
+        "ls *",
+        "echo $HOME",
+        "npm test -- --grep 'x*y'",
+        "git clone https://example.com/a/b.git",
+        "ls src/*",
+    ],
+)
+def test_a_command_that_mentions_none_is_not(command: str) -> None:
+    assert reason("Bash", {"command": command, "description": "Nothing in .git changes"}) is None
+
+
+def test_what_is_written_into_a_file_is_not_where_it_goes() -> None:
+    assert reason("Edit", {"file_path": ".gitignore", "old_string": ".envrc", "new_string": ".git"}) is None
+    assert reason("MultiEdit", {"file_path": "a", "edits": [{"old_string": ".npmrc", "new_string": "x"}]}) is None
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        ("mcp__files__move_file", {"source": "x", "destination": "a/.envrc"}),
+        ("mcp__files__write", {"files": {".claude/settings.json": "{}"}}),
+        ("mcp__files__write", {"edits": [{"where": {"target": ".git/config"}}]}),
+        ("apply_patch", {"input": "*** Update File: .mcp.json\n+{}"}),
+        ("NotebookEdit", {"notebook_path": ".vscode/a.ipynb", "new_source": ""}),
+        ("shell", {"command": ["tee", ".git/hooks/pre-push"]}),
+    ],
+)
+def test_every_argument_of_every_tool_is_looked_at(tool: str, arguments: dict[str, Json]) -> None:
+    assert reason(tool, arguments) is not None
+
+
+def test_a_link_and_the_working_directory_are_followed() -> None:
+    assert written("notes.md", realPaths={"file_path": "/srv/shop/.claude/settings.json"}) is not None
+    assert reason("Bash", {"command": "tee notes"}, realPaths={"command": ["/srv/shop/.git/config"]}) is not None
+    assert written("settings.json", directory="/srv/shop/.claude") is not None
+    assert written("workflows/ci.yml", directory="/srv/shop/.github") is not None
+    assert written("a.py", directory="/srv/shop/.claude/worktrees/feature") is None
+
+
+def test_a_client_that_resolves_paths_has_to_have_resolved_this_one() -> None:
+    assert written("a.py", door="claude-code") is not None
+    assert written("a.py", door="claude-code", realPaths={"file_path": "/srv/shop/a.py"}) is None
+    assert written("a.py", door="langgraph") is None
+
+
+def test_reading_is_not_changing_except_where_secrets_lie() -> None:
+    assert reason("Read", {"file_path": ".git/HEAD"}) is None
+    assert reason("Read", {"file_path": "~/.ssh/id_ed25519"}) is not None
+    assert protected("tool.edit", {"tool": "Read", "arguments": {"file_path": ".git/HEAD"}}) is not None
+
+
+def test_what_is_too_much_to_look_through_is_not_approved_unseen() -> None:
+    assert reason("Bash", {"command": "a" * (LONGEST_COMMAND + 1)}) is not None
+    assert reason("mcp__x", {"names": ["a"] * (MOST_VALUES + 1)}) is not None
+    assert reason("Bash", {"command": " ".join(f"a{n}*" for n in range(MOST_WILDCARDS + 1))}) is not None
+    assert reason("Bash", {"command": "a*/" * 101}) is not None
+
+
+def test_a_question_that_is_no_call_is_left_alone() -> None:
+    assert protected("deploy", {"question": "Change .git/config?"}) is None
+
+
+@pytest.mark.parametrize("more", [{}, {"autoApproveAfterN": 1}])
+def test_neither_a_rule_nor_a_count_approves_it_and_the_reason_is_recorded(more: dict[str, Any]) -> None:
+    payload = {
+        "breakpointId": "tool.write", "tool": "Write", "arguments": {"file_path": "/srv/shop/.claude/settings.json"},
+    }  # fmt: skip
+    asked = draft({"agentId": "claude-code", "payload": payload | more})
+    live = Rule(id="rule-live", pattern="tool.*", action="auto-approve")
+    shadow = Rule(id="rule-shadow", pattern="tool.write", action="auto-approve", mode="shadow")
+    found = recommend(
+        Rulebook.of([] if more else [live, shadow]),
+        subject_of(asked),
+        hard_stop=False,
+        after_n=more.get("autoApproveAfterN"),
+        consecutive=9,
+        now=1,
+    )
+    assert (found.recommended, found.source) == (False, Source.PROTECTED)
+    assert ".claude" in str(found.body()["reason"])
+    assert all(not each.recommended for each in found.shadow_matches)

@@ -1,0 +1,192 @@
+"""Clients that never finish their request are cut off; those that wait for an answer are not."""
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import uvicorn
+from starlette.types import Receive, Scope, Send
+
+from assent.http.connections import ConnectionWatch, WatchedProtocol
+from tests.support.until import until
+
+HALF = b"GET / HTTP/1.1\r\nhost: a\r\nx-slow: "
+WHOLE = b"GET / HTTP/1.1\r\nhost: a\r\n\r\n"
+HALF_BODY = b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 10\r\n\r\n12345"
+
+
+class Time:
+    at = 0.0
+
+    def __call__(self) -> float:
+        return self.at
+
+
+class Place:
+    """A server whose answers to /wait come when they are let go."""
+
+    def __init__(self) -> None:
+        self.time = Time()
+        self.go = asyncio.Event()
+        self.server = uvicorn.Server(
+            uvicorn.Config(
+                self.app,
+                interface="asgi3",
+                http=WatchedProtocol,
+                lifespan="off",
+                log_config=None,
+                timeout_keep_alive=3600,
+            )
+        )
+        self.watch = ConnectionWatch(
+            lambda: self.server.server_state.connections, header_timeout=10, body_timeout=30, now=self.time
+        )
+        self.port = 0
+        self.writers: list[asyncio.StreamWriter] = []
+
+    async def app(self, scope: Scope, receive: Receive, send: Send) -> None:
+        message: Any = {"more_body": True}
+        while message.get("more_body"):
+            message = await receive()
+        if scope["path"] == "/wait":
+            await self.go.wait()
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
+        await send({"type": "http.response.body", "body": b"ok"})
+
+    async def open(self, sent: bytes) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        self.writers.append(writer)
+        writer.write(sent)
+        await writer.drain()
+        return reader, writer
+
+    async def connections(self, count: int, *, ready: Any = None) -> None:
+        """Wait until the server has so many, each with what was sent to it."""
+
+        async def look() -> list[Any]:
+            return list(self.server.server_state.connections)
+
+        await until(look, lambda found: len(found) == count and all(ready is None or ready(each) for each in found))
+
+    def pass_by(self, seconds: float) -> int:
+        self.time.at += seconds
+        return self.watch.look()
+
+
+@pytest.fixture
+async def place() -> AsyncIterator[Place]:
+    found = Place()
+    bound = socket.create_server(("127.0.0.1", 0), backlog=1024)
+    found.port = bound.getsockname()[1]
+    running = asyncio.create_task(found.server.serve(sockets=[bound]))
+
+    async def started() -> bool:
+        return found.server.started
+
+    await until(started, bool)
+    yield found
+    found.go.set()
+    for each in found.writers:
+        each.close()
+        with contextlib.suppress(OSError):
+            await each.wait_closed()
+    found.server.should_exit = True
+    await running
+
+
+async def test_300_half_sent_requests_are_closed_after_the_timeout(place: Place) -> None:
+    clients = await asyncio.gather(*(place.open(HALF) for _ in range(300)))
+    await place.connections(300)
+    assert place.pass_by(0) == 0
+    assert place.pass_by(9) == 0
+    assert place.pass_by(2) == 300
+    for reader, _ in clients:
+        assert (await reader.read()).startswith(b"HTTP/1.1 408 ")
+
+
+async def test_a_trickle_of_headers_does_not_buy_time(place: Place) -> None:
+    reader, writer = await place.open(HALF)
+    await place.connections(1)
+    for _ in range(2):
+        assert place.pass_by(4) == 0
+        writer.write(b"x")
+        await writer.drain()
+    assert place.pass_by(10) == 1
+    with contextlib.suppress(ConnectionResetError):  # what the server has not read is lost with the connection
+        assert (await reader.read()).startswith(b"HTTP/1.1 408 ")
+
+
+async def test_a_connection_that_says_nothing_is_closed_too(place: Place) -> None:
+    reader, _ = await place.open(b"")
+    await place.connections(1)
+    place.pass_by(0)
+    assert place.pass_by(11) == 1
+    await reader.read()
+
+
+async def test_a_half_sent_body_is_closed_after_its_own_timeout(place: Place) -> None:
+    reader, _ = await place.open(HALF_BODY)
+    await place.connections(1, ready=lambda each: each.body_parts == 1)
+    assert place.pass_by(0) == 0
+    assert place.pass_by(29) == 0
+    assert place.pass_by(2) == 1
+    assert (await reader.read()).startswith(b"HTTP/1.1 408 ")
+
+
+async def test_a_body_that_keeps_arriving_gets_the_time_that_its_size_needs(place: Place) -> None:
+    size = 64 * 1024 * 100
+    reader, writer = await place.open(f"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: {size}\r\n\r\n".encode())
+    sent = 0
+    for part in range(1, 6):
+        writer.write(b"x" * 1000)
+        await writer.drain()
+        sent += 1000
+        await place.connections(1, ready=lambda each, part=part: each.body_parts >= part)
+        assert place.pass_by(20) == 0
+    writer.write(b"x" * (size - sent))
+    assert (await reader.readuntil(b"ok")).startswith(b"HTTP/1.1 200 ")
+
+
+async def test_a_trickle_of_body_does_not_buy_time_without_end(place: Place) -> None:
+    _, writer = await place.open(HALF_BODY)
+    await place.connections(1, ready=lambda each: each.body_parts == 1)
+    place.pass_by(0)
+    writer.write(b"6")
+    await place.connections(1, ready=lambda each: each.body_parts == 2)
+    assert place.pass_by(20) == 0
+    assert place.pass_by(11) == 1
+
+
+async def test_a_request_that_waits_for_its_answer_is_left_alone(place: Place) -> None:
+    reader, _ = await place.open(WHOLE.replace(b"GET /", b"GET /wait"))
+    await place.connections(1, ready=lambda each: each.cycle is not None and not each.cycle.more_body)
+    place.pass_by(0)
+    assert place.pass_by(3600) == 0
+    place.go.set()
+    assert (await reader.readuntil(b"ok")).startswith(b"HTTP/1.1 200 ")
+
+
+async def test_an_idle_connection_between_two_requests_is_left_to_keep_alive(place: Place) -> None:
+    reader, writer = await place.open(WHOLE)
+    await reader.readuntil(b"ok")
+    await place.connections(1, ready=lambda each: each.timeout_keep_alive_task is not None)
+    place.pass_by(0)
+    assert place.pass_by(60) == 0
+    writer.write(HALF)
+    await place.connections(1, ready=lambda each: each.timeout_keep_alive_task is None)
+    assert place.pass_by(0) == 0
+    assert place.pass_by(11) == 1
+
+
+async def test_without_timeouts_nothing_is_watched(place: Place) -> None:
+    await ConnectionWatch(list, header_timeout=0, body_timeout=0).run()
+    off = ConnectionWatch(
+        lambda: place.server.server_state.connections, header_timeout=0, body_timeout=0, now=place.time
+    )
+    await place.open(HALF)
+    await place.connections(1)
+    place.time.at += 10_000
+    assert off.look() == off.look() == 0

@@ -1,0 +1,182 @@
+"""Edits that a database administrator could make, each found by `audit verify` or `fsck`, on both databases."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from functools import partial
+
+import pytest
+
+from assent.domain.access import Role
+from assent.settings import Settings
+from tests.services.test_receipts import ADMIN, approved, consume, issue
+from tests.store.making import adding, create, person, respond
+from tests.support.nodes import Node, running_node
+from tests.support.tampering import Raw, put, resting, unlocked, write
+
+Edit = Callable[[Raw, Mapping[str, str]], None]
+NOW = 1_800_000_000_000_000
+
+
+def run(statement: str) -> Edit:
+    def edit(opened: Raw, ids: Mapping[str, str]) -> None:
+        opened.run(statement, **{name: value for name, value in ids.items() if f":{name}" in statement})
+
+    return edit
+
+
+def grant_a_role(opened: Raw, ids: Mapping[str, str]) -> None:
+    put(opened, "assent_grants", {"person_id": ids["cid"], "project_id": "default", "role": "admin"})
+
+
+def insert_a_person(opened: Raw, ids: Mapping[str, str]) -> None:
+    del ids
+    row = {"id": "per_eve", "name": "eve", "display_name": "Eve", "email": None, "password_hash": None}
+    put(opened, "assent_people", row | {"active": 1, "created_at": 1})
+
+
+def insert_a_token(opened: Raw, ids: Mapping[str, str]) -> None:
+    row = opened.one("assent_tokens", id=ids["token"])
+    put(opened, "assent_tokens", row | {"id": "tok_forged", "secret_hash": "f" * 64})
+
+
+def insert_a_receipt_use(opened: Raw, ids: Mapping[str, str]) -> None:
+    row = {"breakpoint_id": ids["unused"], "nonce": "n", "key_id": "k", "used_at": NOW, "used_by": "agent:eve"}
+    put(opened, "assent_receipt_uses", row)
+
+
+def insert_an_admin_event(opened: Raw, ids: Mapping[str, str]) -> None:
+    del ids
+    row = opened.one("assent_admin_events", chain_id="adm_default", seq=1)
+    put(opened, "assent_admin_events", row | {"seq": 900})
+
+
+def insert_a_response(opened: Raw, ids: Mapping[str, str]) -> None:
+    row = opened.one("assent_responses", breakpoint_id=ids["unused"], person_id=ids["ann"])
+    put(opened, "assent_responses", row | {"person_id": ids["bob"], "person": "bob"})
+
+
+def insert_a_rule(opened: Raw, ids: Mapping[str, str]) -> None:
+    put(opened, "assent_rules", opened.one("assent_rules", id=ids["rule"]) | {"id": "rule-forged", "pattern": "*"})
+
+
+def move_a_checkpoint(opened: Raw, ids: Mapping[str, str]) -> None:
+    del ids
+    write(opened, "assent_checkpoints", {"number": 1}, {"root": "0" * 64})
+
+
+EDITS: Mapping[str, Edit] = {
+    "a decision is changed": run("UPDATE assent_breakpoints SET decision = 'rejected' WHERE id = :used"),
+    "a breakpoint is approved": run(
+        "UPDATE assent_breakpoints SET status = 'released', decision = 'approved', ended_by = :forger"
+        ", ended_at = 5 WHERE id = :waiting"
+    ),
+    "the question is changed": run("UPDATE assent_breakpoints SET payload = '{}' WHERE id = :asked"),
+    "the deadline is moved": run("UPDATE assent_breakpoints SET due_at = due_at + 5 WHERE id = :asked"),
+    "the strategy is weakened": run("UPDATE assent_breakpoints SET strategy = 'quorum' WHERE id = :last"),
+    "an event is changed": run("UPDATE assent_events SET actor = :forger WHERE breakpoint_id = :used AND seq = 2"),
+    "an event is deleted": run("DELETE FROM assent_events WHERE breakpoint_id = :unused AND seq = 2"),
+    "a response is changed": run("UPDATE assent_responses SET approved = 0 WHERE breakpoint_id = :fourth"),
+    "a response is deleted": run("DELETE FROM assent_responses WHERE breakpoint_id = :third"),
+    "a response is inserted": insert_a_response,
+    "a comment is changed": run("UPDATE assent_comments SET comment = 'Never.' WHERE breakpoint_id = :fourth"),
+    "a rule is widened": run("UPDATE assent_rules SET pattern = '*' WHERE id = :rule"),
+    "a rule is inserted": insert_a_rule,
+    "a rule event is deleted": run("DELETE FROM assent_rule_events WHERE rule_id = :rule"),
+    "the policy is changed": run("UPDATE assent_projects SET policy = '{}' WHERE id = 'default'"),
+    "the owner is changed": run("UPDATE assent_projects SET owner_id = :bob WHERE id = 'default'"),
+    "a role is granted": grant_a_role,
+    "a role is removed": run("DELETE FROM assent_grants WHERE person_id = :bob"),
+    "a person is added": insert_a_person,
+    "a password is exchanged": run("UPDATE assent_people SET password_hash = 'x' WHERE id = :ann"),
+    "an account is reopened": run("UPDATE assent_people SET active = 1 WHERE id = :gone"),
+    "an address is changed": run("UPDATE assent_people SET email = 'eve@example.org' WHERE id = :bob"),
+    "a group gains a member": run("UPDATE assent_group_members SET person_id = :bob WHERE group_name = 'ops'"),
+    "a group is deleted": run("DELETE FROM assent_groups WHERE name = 'empty'"),
+    "a token is inserted": insert_a_token,
+    "a revoked token is revived": run("UPDATE assent_tokens SET revoked_at = NULL WHERE id = :revoked"),
+    "a token's limits are widened": run("""UPDATE assent_tokens SET gates = '["*"]' WHERE id = :token"""),
+    "a token's secret is exchanged": run("UPDATE assent_tokens SET secret_hash = 'e' WHERE id = :other"),
+    "a receipt use is deleted": run("DELETE FROM assent_receipt_uses WHERE breakpoint_id = :used"),
+    "a receipt use is inserted": insert_a_receipt_use,
+    "a receipt key is exchanged": run("UPDATE assent_receipt_keys SET public_key = 'AAAA'"),
+    "a legal hold is lifted": run("UPDATE assent_holds SET lifted_at = 5, lifted_by = :forger"),
+    "a sign-in identity is moved": run("UPDATE assent_identities SET person_id = :bob"),
+    "a stored secret is exchanged": run("UPDATE assent_secrets SET key_id = 'forged' WHERE name = 'callback'"),
+    "an administrative event is changed": run("UPDATE assent_admin_events SET actor = :forger WHERE seq = 3"),
+    "an administrative event is deleted": run("DELETE FROM assent_admin_events WHERE chain_id = 'adm_*' AND seq = 2"),
+    "an administrative event is inserted": insert_an_admin_event,
+    "a checkpoint is changed": move_a_checkpoint,
+    "a checkpoint is deleted": run("DELETE FROM assent_checkpoints WHERE number = 1"),
+    "a log entry is deleted": run("DELETE FROM assent_leaves WHERE position = 3"),
+}
+
+
+async def lived(node: Node) -> dict[str, str]:
+    assent = node.assent
+    people = {name: (await person(node, name, "reviewer")).id for name in ("bob", "cid", "gone")}
+    used = await approved(node, comment="Yes.")
+    ann = (await node.assent.database.read(lambda tx: tx.people.get_by_name("ann"))).id
+    by_ann = ADMIN.__class__(kind=ADMIN.kind, id=ann, name="ann", project="default", roles=frozenset({Role.REVIEWER}))
+    ids = people | {"ann": ann, "used": used}
+    for name in ("unused", "third", "fourth"):
+        ids[name] = await create(node)
+        await respond(node, ids[name], by_ann, comment="Yes.")
+    await consume(node, await issue(node, used))
+    ids["waiting"], ids["asked"] = await create(node), await create(node)
+    ids["rule"] = (await assent.database.write(adding(node, "gate.*", "auto-approve"))).id
+    write_ = assent.database.write
+    people_service = assent.people
+    await write_(partial(people_service.put_policy, policy={"alwaysBreakOn": ["prod"]}, by=ADMIN))
+    await write_(partial(people_service.put_group, name="ops", members=["ann"], by=ADMIN))
+    await write_(partial(people_service.put_group, name="empty", members=[], by=ADMIN))
+    await write_(partial(people_service.change_person, name="gone", changes={"active": False}, by=ADMIN))
+    await write_(partial(people_service.link_identity, name="ann", issuer="https://id", subject="1", by=ADMIN))
+    await write_(partial(assent.retention.place, by=ADMIN, reason="Court", breakpoint_id=None))
+    await write_(partial(assent.secrets.rotate_callback_secret, project="default", by=ADMIN))
+    for _ in range(3):
+        await node.token("agent", gates=("a.*",))
+    tokens = await assent.database.read(lambda tx: [each.id for each in tx.tokens.every("default")])
+    ids |= dict(zip(("token", "revoked", "other"), tokens[-3:], strict=True))
+    await write_(partial(people_service.revoke_token, token_id=ids["revoked"], by=ADMIN))
+    await write_(assent.checkpoints.make)
+    ids["last"] = await create(node)
+    await write_(assent.checkpoints.make)
+    return ids
+
+
+async def found(settings: Settings) -> set[str]:
+    async with resting(settings) as node:
+        checks = await node.audit.check()
+    return {f"{each.name} {finding}" for each in checks for finding in each.findings}
+
+
+def test_every_edit_of_a_database_administrator_is_found(
+    settings: Settings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    quiet = settings.model_copy(update={"checkpoint_seconds": 0})
+
+    async def live() -> dict[str, str]:
+        async with running_node(quiet) as node:
+            return await lived(node)
+
+    ids = asyncio.run(live()) | {"forger": "person:eve"}
+    before = asyncio.run(found(quiet))
+    assert before == set()
+    missed: list[str] = []
+    for name, edit in EDITS.items():
+        with unlocked(quiet) as opened:
+            if quiet.database_url is None:
+                opened.run("PRAGMA foreign_keys = OFF")
+            edit(opened, ids)
+        after = asyncio.run(found(quiet))
+        if not after - before:
+            missed.append(name)
+        before = after
+    with capsys.disabled():
+        print(f"\n{len(EDITS) - len(missed)} of {len(EDITS)} edits found on {_database(quiet)}")  # noqa: T201
+    assert not missed, missed
+    assert len(EDITS) >= 24
+
+
+def _database(settings: Settings) -> str:
+    return "postgresql" if settings.database_url else "sqlite"

@@ -1,0 +1,178 @@
+"""A trigger that its own runs feed is suspended, without anything being declared; others are left alone."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assent.domain.triggers import TriggerState
+from assent.services.trigger_alarms import BREAKER
+from assent.settings import Settings
+from assent.store.sources import StoredSource
+from assent.store.transaction import Transaction
+from tests.services.triggering import arrived, come, end, process, runs, settle, source, stood, stored, trigger
+from tests.store.making import person, respond
+from tests.store.making import stored as breakpoint_of
+from tests.support.nodes import ManualClock, Node, running_node
+from tests.support.until import until
+
+
+async def one_round(node: Node, clock: ManualClock, at: StoredSource, *, lag: float = 1.0, **about: Any) -> None:
+    """An event comes, its run does its work and ends, and the next event is so much later."""
+    await come(node, at, arrived(**about))
+    await settle(node)
+    clock.advance(0.5)
+    for each in await runs(node):
+        if each.ended_at is None:
+            await end(node, each.id)
+    clock.advance(lag)
+
+
+@pytest.mark.parametrize(
+    "about",
+    [
+        {"kind": "fs.changed", "paths": ["out.txt"], "subject": "folder"},
+        {"kind": "git.pushed", "paths": ["version.py"], "subject": "acme/shop@main"},
+        {"kind": "github.push", "subject": "acme/shop@main"},
+        {"kind": "webhook.ci"},
+    ],
+)
+async def test_a_loop_is_stopped_whatever_its_source_is(node: Node, clock: ManualClock, about: dict[str, Any]) -> None:
+    await process(node)
+    ci = await source(node)
+    await trigger(node)
+    for _ in range(37):
+        await one_round(node, clock, ci, **about)
+
+    found = await stood(node)
+    assert found.count(("started", None)) == 20
+    assert found.count(("held", "suspended")) == 17, "nothing is lost"
+    now = await stored(node)
+    assert now.state is TriggerState.SUSPENDED
+    assert now.because is not None
+    assert "its own runs" in now.because
+
+
+async def test_people_are_told_and_their_approval_resumes_it(node: Node, clock: ManualClock) -> None:
+    ann = await person(node, "ann", "reviewer")
+    await process(node)
+    ci = await source(node)
+    await trigger(node, breaker={"echoes": 2})
+    for _ in range(3):
+        await one_round(node, clock, ci, paths=["out.txt"])
+    alarm_id = (await stored(node)).alarm_id
+    assert alarm_id is not None
+    alarm = await breakpoint_of(node, alarm_id)
+    assert alarm.gate == BREAKER
+    assert "own runs" in str(alarm.payload["question"])
+
+    await respond(node, alarm_id, ann)
+    await settle(node)
+    assert (await stored(node)).state is TriggerState.ENABLED
+    assert await stood(node) == [("started", None)] * 3
+
+
+QUIET: dict[str, Callable[[int], dict[str, Any]]] = {
+    "events about different files": lambda n: {"paths": [f"{n}.txt"]},
+    "events about different things": lambda n: {"subject": f"acme/shop#{n}"},
+}
+
+
+@pytest.mark.parametrize("what", QUIET)
+async def test_events_about_other_things_are_no_echoes(node: Node, clock: ManualClock, what: str) -> None:
+    await process(node)
+    ci = await source(node)
+    await trigger(node, breaker={"echoes": 2})
+    for n in range(6):
+        await one_round(node, clock, ci, **QUIET[what](n))
+    assert (await stored(node)).state is TriggerState.ENABLED
+
+
+async def test_events_long_after_the_run_are_no_echoes(node: Node, clock: ManualClock) -> None:
+    await process(node)
+    ci = await source(node)
+    await trigger(node, breaker={"echoes": 2})
+    for _ in range(6):
+        await one_round(node, clock, ci, paths=["a"], lag=60)
+    assert (await stored(node)).state is TriggerState.ENABLED
+
+
+async def test_a_burst_is_no_loop(node: Node) -> None:
+    await process(node)
+    ci = await source(node)
+    await trigger(node, breaker={"echoes": 2})
+    await come(node, ci, *(arrived(paths=["a"]) for _ in range(30)))
+    await settle(node)
+    assert (await stored(node)).state is TriggerState.ENABLED
+
+
+async def test_steady_events_during_long_runs_are_no_echoes(node: Node, clock: ManualClock) -> None:
+    await process(node)
+    ci = await source(node)
+    await trigger(node, breaker={"echoes": 2})
+    for _ in range(6):
+        await come(node, ci, arrived(subject="acme/shop@main"))
+        await settle(node)
+        clock.advance(20)
+    assert (await stored(node)).state is TriggerState.ENABLED
+
+
+async def test_it_can_be_switched_off(node: Node, clock: ManualClock) -> None:
+    await process(node)
+    ci = await source(node)
+    await trigger(node, breaker={"echoes": 0})
+    for _ in range(25):
+        await one_round(node, clock, ci, paths=["out.txt"])
+    assert (await stored(node)).state is TriggerState.ENABLED
+
+
+WRITES_ITS_OWN_SOURCE = """
+from pathlib import Path
+
+async def process(inputs, ctx):
+    def write():
+        path = Path({path!r})
+        path.write_text(path.read_text() + "x")
+    await ctx.task(write)
+"""
+
+
+@pytest.fixture
+async def working(sqlite_settings: Settings) -> AsyncIterator[Node]:
+    async with running_node(sqlite_settings, worker=True) as found:
+        yield found
+
+
+async def test_a_real_process_that_feeds_its_own_folder_is_stopped(working: Node, tmp_path: Path) -> None:
+    folder = tmp_path / "watched"
+    await asyncio.to_thread(folder.mkdir)
+    await asyncio.to_thread((folder / "out.txt").write_text, "a")
+    await process(working, source=WRITES_ITS_OWN_SOURCE.format(path=str(folder / "out.txt")))
+    await trigger(working, on="fs.changed", breaker={"echoes": 4})
+
+    def add(tx: Transaction) -> None:
+        now = tx.now()
+        settings = {"path": str(folder), "quiet": "100ms"}
+        tx.sources.add(
+            StoredSource(
+                id=tx.new_id("src"), project="default", name="folder", kind="files", settings=settings,
+                created_at=now, updated_at=now,
+            )
+        )  # fmt: skip
+
+    await working.assent.database.write(add)
+    await working.assent.watching.look()
+
+    async def memory() -> Any:
+        return await working.assent.database.read(lambda tx: tx.sources.memory(tx.sources.every()[0].id))
+
+    await until(memory, lambda found: found is not None)
+    await asyncio.to_thread((folder / "out.txt").write_text, "b")
+
+    async def state() -> TriggerState:
+        return (await stored(working)).state
+
+    await until(state, lambda found: found is TriggerState.SUSPENDED)
+    assert len(await runs(working)) == 4

@@ -1,0 +1,72 @@
+"""A restored backup revives no used receipt, no session, no sign-in link and no held answer."""
+
+import shutil
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from assent.cli.data import operator
+from assent.domain.errors import NoReceipt
+from assent.domain.instants import SECOND
+from assent.domain.terms import Answer
+from assent.settings import Settings
+from assent.store import backup
+from assent.store.transaction import Transaction
+from tests.services.test_receipts import approved, consume, issue
+from tests.store.making import create, person, respond, rows
+from tests.store.places import empty_place, kind_of, quietly, save
+from tests.support.nodes import ManualClock, Node, running_node
+
+UNDO = {"undo_seconds": 60}
+
+
+async def restored(node: Node, at: int) -> None:
+    def use_case(tx: Transaction) -> None:
+        tx.acting(operator("default"))
+        tx.epochs.restored(backup="2026-01-01", now=at)
+
+    await node.assent.database.write(use_case)
+
+
+async def test_a_restore_voids_receipts_sessions_links_and_held_answers(
+    settings: Settings, tmp_path: Path, postgres_url: str
+) -> None:
+    clock = ManualClock()
+    async with running_node(settings.model_copy(update=UNDO), clock=clock) as node:
+        used = await approved(node)
+        receipt = await issue(node, used)
+        ann = await node.assent.database.read(lambda tx: tx.people.get_by_name("ann"))
+        bob = await person(node, "bob", "reviewer")
+        held = await create(node)
+        holding = partial(node.assent.holding.hold, breakpoint_id=held, answer=Answer(approved=True), by=bob, via="web")
+        await node.assent.database.write(holding)
+        session, _ = await node.assent.database.write(lambda tx: node.assent.people.open_session(tx, ann.id))
+        link = await node.assent.database.write(lambda tx: node.assent.people.create_link(tx, ann.id, purpose="x"))
+        save(settings, tmp_path / "b.tar")
+        await consume(node, receipt)
+    expected = "postgresql" if settings.database_url else "sqlite"
+    with empty_place(settings.model_copy(update=UNDO), tmp_path, postgres_url) as place:
+        at = clock.now() + SECOND
+        backup.restore(kind_of(place), tmp_path / "b.tar", expected=expected, force=False, progress=quietly, epoch=at)
+        if settings.database_url is None:
+            shutil.copy(settings.key_path, place.key_path)
+        clock.advance(2)
+        async with running_node(place, clock=clock) as node:
+            await restored(node, at)
+            for attempt in (issue(node, used), consume(node, receipt)):
+                with pytest.raises(NoReceipt, match="before a backup was restored"):
+                    await attempt
+            principal = partial(node.assent.people.session_principal, plain=session)
+            assert await node.assent.database.read(principal) is None
+            assert await node.assent.database.read(partial(node.assent.people.link_holder, plain=link)) is None
+            clock.advance(120)
+            await node.assent.database.write(node.assent.holding.commit_due)
+            dropped = "SELECT type FROM assent_events WHERE breakpoint_id = :id ORDER BY seq"
+            assert await rows(node, dropped, id=held) == [("created",), ("answer-dropped",)]
+            acts = "SELECT actor FROM assent_admin_events WHERE type = 'data-restored'"
+            assert await rows(node, acts) == [("system:cli",)]
+            fresh = await create(node)
+            await respond(node, fresh, bob)
+            await consume(node, await issue(node, fresh))
+            assert (await node.assent.audit.verify()).findings == []

@@ -1,0 +1,244 @@
+"""What people do about their own account: accept an invitation, set a password, create tokens."""
+
+import asyncio
+import re
+import socket
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from assent.settings import Settings
+from assent.store.transaction import Transaction
+from tests.services.delegating import EMAIL, channel
+from tests.support.mail import Letter, MailServer, mail_server
+from tests.support.nodes import Node, running_node
+from tests.web.reading import Page
+from tests.web.visitors import Visitor, person, signed_in, visitor
+
+NEW = {"new": "a password of my own", "again": "a password of my own"}
+SET = "/account/new-password"
+
+
+@pytest.fixture
+def mail() -> Iterator[MailServer]:
+    with mail_server() as server:
+        yield server
+
+
+@pytest.fixture
+async def mailing(settings: Settings, mail: MailServer) -> AsyncIterator[Node]:
+    """A node with a worker and a mail channel."""
+    allowing = settings.model_copy(update={"outbound_allow": ("127.0.0.0/8",)})
+    async with running_node(allowing, worker=True) as node:
+        await channel(node, "mail", "email", **(EMAIL | {"port": mail.port}))
+        yield node
+
+
+async def invited(admin: Visitor, name: str, **typed: str) -> str:
+    """Invite a person who gets no mail, and return the path of the link on the page."""
+    answer = await admin.send("/admin/people", "/admin/people", **({"name": name, "role-reviewer": "1"} | typed))
+    assert answer.status_code == 200, answer.text
+    return "/sign-in/" + Page(answer.text).text.split("/sign-in/")[1].split()[0]
+
+
+async def arrived(mail: MailServer, count: int) -> list[Letter]:
+    assert await asyncio.to_thread(mail.wait, lambda letters: len(letters) >= count)
+    return mail.letters
+
+
+def link_in(letter: Letter) -> str:
+    found = re.search(r"https?://[^/\s]+(/sign-in/\S+)", letter.text)
+    assert found is not None, letter.text
+    return found[1]
+
+
+async def stored(node: Node, name: str) -> Any:
+    return await node.assent.database.read(lambda tx: tx.people.get_by_name(name))
+
+
+async def test_an_invited_person_sets_a_password_before_anything_else_opens(node: Node) -> None:
+    path = await invited(await signed_in(node, "ada", "admin"), "bea")
+    bea = visitor(node)
+    assert (await bea.post(path, {})).status_code == 303
+    for closed in ("/", "/account", "/runs", "/rules"):
+        answer = await bea.get(closed)
+        assert (answer.status_code, answer.headers["location"].split("?")[0]) == (303, SET)
+    refused = await bea.send(SET, SET, **(NEW | {"again": "another password"}))
+    assert refused.status_code == 422
+    csrf = (await bea.page(SET)).form(SET).fields["csrf"]
+    assert (
+        (await bea.post("/account/project", {"csrf": csrf, "project": "default"})).headers["location"].startswith(SET)
+    )
+
+    answer = await bea.send(SET, SET, **NEW)
+    assert (answer.status_code, answer.headers["location"]) == (303, "/")
+    assert (await bea.get("/")).status_code == 200
+    assert (await bea.get(SET)).headers["location"] == "/"
+    again = visitor(node)
+    assert (await again.sign_in("bea", NEW["new"])).headers["location"] == "/"
+
+
+async def test_an_invited_person_is_led_to_the_page_they_asked_for(node: Node) -> None:
+    path = await invited(await signed_in(node, "ada", "admin"), "bea")
+    bea = visitor(node)
+    first = await bea.post(path, {"next": "/breakpoints/bp_1"})
+    there = await bea.get(first.headers["location"])
+    assert there.headers["location"] == f"{SET}?next=%2Fbreakpoints%2Fbp_1"
+    done = await bea.send(there.headers["location"], SET, **NEW)
+    assert done.headers["location"] == "/breakpoints/bp_1"
+
+
+async def test_a_link_that_an_admin_saw_marks_the_person_until_another_admin_confirms(node: Node) -> None:
+    ada, cem = await signed_in(node, "ada", "admin"), await signed_in(node, "cem", "admin")
+    await invited(ada, "bea")
+    assert (await stored(node, "bea")).reset_by == "ada"
+    assert "Confirm access" not in (await ada.page("/admin/people/bea")).text
+    assert (await cem.send("/admin/people/bea", "/confirm")).status_code == 303
+    assert (await stored(node, "bea")).reset_by is None
+
+
+async def test_a_reset_ends_the_old_password_and_asks_for_a_new_one(node: Node) -> None:
+    ada = await signed_in(node, "ada", "admin")
+    await person(node, "bea", "reviewer")
+    bea = visitor(node)
+    assert (await bea.sign_in("bea")).status_code == 303
+    made = await ada.send("/admin/people/bea", "/link")
+    path = "/sign-in/" + Page(made.text).text.split("/sign-in/")[1].split()[0]
+    assert (await visitor(node).sign_in("bea")).status_code == 401
+    back = visitor(node)
+    assert (await back.post(path, {})).status_code == 303
+    assert (await back.get("/")).headers["location"].startswith(SET)
+    assert (await back.send(SET, SET, **NEW)).status_code == 303
+    assert "set up or changed your access" in (await back.page("/account")).text
+
+
+async def test_a_person_creates_and_revokes_their_own_token(node: Node) -> None:
+    bea = await signed_in(node, "bea", "reviewer")
+    made = await bea.send("/account", "/account/tokens", name="laptop", kind="reviewer")
+    assert made.status_code == 200, made.text
+    secret = next(word for word in Page(made.text).text.split() if word.startswith("astp_"))
+    created = await node.create()
+    assert (await node.feedback(created["id"], secret, approved=True)).json()["decision"] == "approved"
+    page = await bea.page("/account")
+    assert "laptop" in page.text
+    assert secret not in page.text
+    for kind in ("agent", "auditor"):
+        assert (await bea.send("/account", "/account/tokens", name="more", kind=kind)).status_code == 422
+    assert (await bea.send("/account", "/account/tokens/revoke")).status_code == 303
+    assert (await node.call("GET", "/api/people", secret)).status_code == 401
+
+
+async def test_nobody_revokes_the_token_of_another_person_on_the_account_page(node: Node) -> None:
+    ann = await node.person("ann", "reviewer")
+    bea = await signed_in(node, "bea", "reviewer")
+    (token,) = await node.assent.database.read(
+        lambda tx: [each.id for each in tx.tokens.every("default") if each.name == "ann"]
+    )
+    csrf = (await bea.page("/account")).form("/sign-out").fields["csrf"]
+    assert (await bea.post("/account/tokens/revoke", {"csrf": csrf, "token": token})).status_code == 404
+    assert (await node.call("GET", "/api/people", ann)).status_code == 200
+
+
+async def test_an_invitation_is_mailed_and_never_shown_to_the_admin(mailing: Node, mail: MailServer) -> None:
+    ada = await signed_in(mailing, "ada", "admin")
+    answer = await ada.send(
+        "/admin/people", "/admin/people", **{"name": "bea", "email": "bea@example.org", "role-reviewer": "1"}
+    )
+    assert (answer.status_code, answer.headers["location"]) == (303, "/admin/people/bea?done=mailed")
+    letters = await arrived(mail, 2)
+    (letter,) = [each for each in letters if "/sign-in/" in each.text]
+    assert letter.recipients == ("bea@example.org",)
+    bea = visitor(mailing)
+    assert (await bea.post(link_in(letter), {})).status_code == 303
+    assert (await bea.send(SET, SET, **NEW)).status_code == 303
+    assert (await stored(mailing, "bea")).reset_by is None, "the person's own mailbox confirms it"
+
+
+async def test_a_reset_goes_to_the_persons_own_address_and_no_admin_sets_a_password(
+    mailing: Node, mail: MailServer
+) -> None:
+    ada = await signed_in(mailing, "ada", "admin")
+    await person(mailing, "bea", "reviewer")
+    await mailing.assent.database.write(_with_address)
+    admin = await mailing.person("ann", "admin")
+    refused = await mailing.call("PATCH", "/api/people/bea", admin, json={"password": "planted password"})
+    assert (refused.status_code, refused.json()["errors"][0]["pointer"]) == (422, "/password")
+
+    assert (await ada.send("/admin/people/bea", "/link")).headers["location"] == "/admin/people/bea?done=mailed"
+    letters = await arrived(mail, 2)
+    assert {each.recipients for each in letters} == {("bea@example.org",)}
+    assert any("ada reset your access" in each.text for each in letters)
+    assert (await visitor(mailing).sign_in("bea")).status_code == 401
+    assert (await stored(mailing, "bea")).reset_by == "ada"
+    (letter,) = [each for each in letters if "/sign-in/" in each.text]
+    assert (await visitor(mailing).post(link_in(letter), {})).status_code == 303
+    assert (await stored(mailing, "bea")).reset_by is None
+
+
+async def test_a_new_address_is_told_to_the_old_one_and_its_mailbox_confirms_nothing(
+    mailing: Node, mail: MailServer
+) -> None:
+    ada = await signed_in(mailing, "ada", "admin")
+    await person(mailing, "bea", "reviewer")
+    await mailing.assent.database.write(_with_address)
+    assert (await ada.send("/admin/people/bea", "/details", email="ada@second.example")).status_code == 303
+    (told,) = await arrived(mail, 1)
+    assert told.recipients == ("bea@example.org",)
+    assert "changed the e-mail address" in told.text
+
+    assert (await ada.send("/admin/people/bea", "/link")).status_code == 303
+    letters = await arrived(mail, 3)
+    (letter,) = [each for each in letters if "/sign-in/" in each.text]
+    assert letter.recipients == ("ada@second.example",)
+    assert (await visitor(mailing).post(link_in(letter), {})).status_code == 303
+    assert (await stored(mailing, "bea")).reset_by == "ada"
+
+
+def _with_address(tx: Transaction) -> None:
+    tx.people.save(replace(tx.people.get_by_name("bea"), email="bea@example.org"))
+
+
+@pytest.mark.parametrize("host", ["evil.example", "assent.test.evil.example", "8.8.8.8"])
+@pytest.mark.parametrize("fetched", [None, "same-origin"])
+async def test_a_forged_host_proves_nothing(node: Node, host: str, fetched: str | None) -> None:
+    await person(node, "ann", "reviewer")
+    headers = {"host": host, "origin": f"http://{host}"} | ({"sec-fetch-site": fetched} if fetched else {})
+    sent = {"name": "ann", "password": "a long enough password"}
+    answer = await visitor(node).client.post("/sign-in", data=sent, headers=headers)
+    assert answer.status_code == 403
+    assert "ASSENT_PUBLIC_URL" in answer.text
+    assert "set-cookie" not in answer.headers
+
+
+@pytest.mark.parametrize("host", ["localhost:7373", "127.0.0.1:7373", "[::1]:7373", "192.168.1.20:7373"])
+async def test_the_servers_own_names_are_accepted(node: Node, host: str) -> None:
+    await person(node, "ann", "reviewer")
+    headers = {"host": host, "origin": f"http://{host}"}
+    sent = {"name": "ann", "password": "a long enough password"}
+    assert (await visitor(node).client.post("/sign-in", data=sent, headers=headers)).status_code == 303
+
+
+async def test_a_public_url_is_the_origin_of_forms_whatever_the_host(settings: Settings) -> None:
+    public = settings.model_copy(update={"public_url": "http://assent.example"})
+    async with running_node(public) as node:
+        await person(node, "ann", "reviewer")
+        sent = {"name": "ann", "password": "a long enough password"}
+        for host, origin, status in (
+            ("upstream:7373", "http://assent.example", 303),
+            ("evil.example", "http://evil.example", 403),
+        ):
+            headers = {"host": host, "origin": origin}
+            answer = await visitor(node).client.post("/sign-in", data=sent, headers=headers)
+            assert answer.status_code == status
+
+
+async def test_the_name_of_the_machine_is_known_where_the_server_listens_on_all_addresses(settings: Settings) -> None:
+    name = socket.gethostname().lower()
+    listening = settings.model_copy(update={"host": "0.0.0.0"})  # not bound here
+    async with running_node(listening) as node:
+        await person(node, "ann", "reviewer")
+        headers = {"host": f"{name}:7373", "origin": f"http://{name}:7373"}
+        sent = {"name": "ann", "password": "a long enough password"}
+        assert (await visitor(node).client.post("/sign-in", data=sent, headers=headers)).status_code == 303
