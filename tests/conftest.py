@@ -97,7 +97,7 @@ def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def sqlite_settings(tmp_path: Path, sqlite_template: Path) -> Settings:
     settings = Settings(data_dir=tmp_path / "data", checkpoint_seconds=BY_HAND)
-    settings.data_dir.mkdir()
+    settings.data_dir.mkdir(mode=0o700)
     shutil.copy(sqlite_template, settings.sqlite_path)
     return settings
 

@@ -39,6 +39,7 @@ ARGUMENTS: dict[str, tuple[str, ...]] = {
     "group list": (),
     "group remove": ("team",),
     "project callback-secret": (),
+    "project remove": ("unknown", "--yes"),
     "secrets list": (),
     "secrets rotate-key": (),
     "backup": ("saved.tar",),

@@ -21,7 +21,7 @@ QUIET = {
     # It skips its permissions for root only where it is told that nothing can come of it.
     "IS_SANDBOX": "1",
 }
-BLOCKS: dict[str, Any] = {"onFailure": "block", "timeout": 3720}
+BLOCKS: dict[str, Any] = {"onFailure": "block", "timeout": 86520}
 ALLOWED = {"permissions": {"allow": ["Bash"]}}
 BYPASSED = {"permissions": {"defaultMode": "bypassPermissions"}}
 
@@ -41,7 +41,7 @@ def settings(
 CASES: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any], bool]] = {
     "a gate that blocks": (BLOCKS, ALLOWED, {}, False),
     "a gate that blocks, without permissions": (BLOCKS, BYPASSED, {}, False),
-    "no onFailure": ({"timeout": 3720}, ALLOWED, {}, True),
+    "no onFailure": ({"timeout": 86520}, ALLOWED, {}, True),
     "in the background": (BLOCKS | {"async": True}, ALLOWED, {}, True),
     "swallowed by the shell": (BLOCKS | {"shell line": "|| true"}, ALLOWED, {}, True),
     "switched off": (BLOCKS, ALLOWED | {"disableAllHooks": True}, {}, True),
@@ -67,7 +67,7 @@ def test_a_failing_gate_lets_a_call_through_exactly_where_the_doctor_says_so(
     broken = failing(tmp_path)
     line, before = gate.get("shell line"), gate.get("before", "")
     command = (
-        {"command": str(broken), "args": ["hook", "claude"]}
+        {"command": str(broken), "args": ["hook", "claude", "--url", "http://127.0.0.1:7373"]}
         if line is None
         else {"command": f"{before} {broken} hook claude {line}"}
     )

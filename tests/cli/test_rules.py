@@ -412,8 +412,10 @@ def test_a_server_that_is_not_there_is_exit_code_13(arguments: tuple[str, ...]) 
     assert "Is the server running" in done.stderr
 
 
-def test_without_a_token_it_is_a_usage_error() -> None:
-    assert run("rule", "list", env=environment()).returncode == 2
+def test_a_server_without_a_token_is_a_usage_error() -> None:
+    done = run("rule", "list", env=environment(ASSENT_URL="http://127.0.0.1:9"))
+    assert done.returncode == 2
+    assert "ASSENT_TOKEN is not set" in done.stderr
 
 
 def test_text_from_elsewhere_commands_no_terminal() -> None:

@@ -42,7 +42,7 @@ ELSEWHERE = {
         "watch-files.md",
         "webhooks.md",
     )
-}
+} | {DOCS / "reference" / "sources.md"}
 """Tried by tests of their own."""
 UNTRIED = {
     ROOT / "CONTRIBUTING.md",

@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from assent.cli.main import loaded
+from assent.domain.payload_secrets import Redactor
 from tests.docs.pages import fences, read
 
 PAGES = (
@@ -53,3 +54,9 @@ def test_every_command_on_the_page_exists_with_its_options(page: str) -> None:
         known = {name for param in command.params for name in (*param.opts, *param.secondary_opts)}
         assert command.name in words, f"assent {' '.join(words)}"
         assert [word for word in rest if word.startswith("--") and word.partition("=")[0] not in known] == [], words
+
+
+def test_the_patterns_on_the_page_of_sources_redact_what_they_are_for() -> None:
+    (code,) = fences(read("reference/sources.md"), "yaml")
+    redactor = Redactor(yaml.safe_load(code)["redact_patterns"])
+    assert redactor({"note": "ACME-12345678, pin: 1234"}) == {"note": "[redacted], pin: [redacted]"}

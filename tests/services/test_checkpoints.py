@@ -270,10 +270,12 @@ async def test_a_worker_tells_the_webhook_by_itself(settings: Settings) -> None:
         told = telling(settings, outside.url("/hook"))
         async with running_node(told.model_copy(update={"checkpoint_seconds": 0.05}), worker=True) as node:
             await create(node)
-            (call,) = await until(calls, bool)
-            (checkpoint,) = call.json["checkpoints"]
-            assert checkpoints.check(checkpoint["note"], await keys(node)).number == 1
-            assert call.id == "checkpoint-1"
+            first, *_ = await until(calls, bool)
+            known = await keys(node)
+            told = [checkpoints.check(each["note"], known).number for each in first.json["checkpoints"]]
+            # The administrative acts of the start may be signed apart from the breakpoint.
+            assert told == list(range(1, len(told) + 1))
+            assert first.id == f"checkpoint-{told[-1]}"
 
 
 async def test_an_auditor_gets_proofs_that_hold_over_http(node: Node) -> None:

@@ -20,6 +20,7 @@ FIXED = [
     "ordinal", "id", "project_id", "agent_id", "run_id", "gate", "tags", "seats", "strategy", "risk", "priority",
     "attempt", "on_timeout", "ttl_seconds", "callback_url", "digest", "created_at", "created_by", "created_by_id",
     "due_at", "auto_approval", "warnings", "payload", "title", "question", "search", "purged_at",
+    "counts_as", "agent_id_claimed",
 ]  # fmt: skip
 MOVES = ["status", "decision", "updated_at", "ended_at", "ended_by", "result", "version", "head", "comments", "votes"]
 KIND = {name: column.type.python_type for name, column in metadata.tables["assent_breakpoints"].columns.items()}

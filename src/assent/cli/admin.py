@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Annotated, Any, cast
 from urllib.parse import urlsplit
 
+import structlog
 import typer
 
 from assent.app import Assent, keyring_of, migrate, schema, serving_alone, setup_of
@@ -41,9 +42,11 @@ from assent.services.people import DEFAULT_PROJECT, NewToken
 from assent.services.reloading import elsewhere, given, read_leniently
 from assent.settings import FILE, KEYLESS_TEXT, AssentYaml, Secret, Settings, open_to_others
 from assent.store.transaction import Transaction
+from assent.telemetry import configure_logging
 from assent.working import work
 
 app = typer.Typer()
+_log = structlog.get_logger()
 
 CLIENT_VARIABLES = frozenset(
     {
@@ -77,13 +80,22 @@ def serve_command(
         settings = listening(settings)
         if lock is not None:
             lock.describe(settings.base_url)
-        for warning in start_warnings(settings):
-            output.remark(f"Warning: {warning}", style="yellow")
+        warn_at_start(settings)
         link, agent_token = on_data(settings, _welcome, reads_file=True)
         welcome = {"url": settings.base_url, "signInLink": sign_in_link(settings, link), "agentToken": agent_token}
         # uvicorn raises the interrupt again once it has drained; that is a good end.
         with contextlib.suppress(KeyboardInterrupt), damage_explained(settings):
             serve(settings, on_ready=partial(output.emit if as_json else print_welcome, welcome))
+
+
+def warn_at_start(settings: Settings) -> None:
+    """Print what an operator should know; where machines read the log, as lines of the log."""
+    for warning in start_warnings(settings):
+        if settings.log_format == "json":
+            configure_logging(settings.log_format, settings.log_level)
+            _log.warning("start_warning", detail=warning)
+        else:
+            output.remark(f"Warning: {warning}", style="yellow")
 
 
 def start_warnings(settings: Settings) -> list[str]:
@@ -157,8 +169,7 @@ def worker_command(*, data: Data = None, as_json: Json = False) -> None:
             " itself; another process could not wake those who wait on the server."
         )
         raise Misconfigured(msg)
-    for warning in start_warnings(settings):
-        output.remark(f"Warning: {warning}", style="yellow")
+    warn_at_start(settings)
     with explained(settings):
         migrate(settings)
         refuse_missing_tables(settings)

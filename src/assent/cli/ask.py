@@ -132,6 +132,7 @@ def here_code(outcome: "Outcome", *, chosen: bool) -> int:
     """Return 13 where nobody could be asked; that is not an answer."""
     if not outcome.unseen:
         return exit_code(outcome.status)
+    output.remark(f"Error: {output.visible(outcome.result.feedback or 'Nobody could be asked.')}", style="red")
     if not chosen:
         output.remark(
             "Set ASSENT_URL and ASSENT_TOKEN (assent token create --kind agent makes a token), or use a terminal."

@@ -136,7 +136,8 @@ def gate(  # noqa: PLR0913  # the options of the command
     if local or not server_is_set():
         receipts.refuse_unchecked(os.environ)
         outcome = ask_here(local_body(wanted.body, wanted.files, timeout=timeout), chosen=local)
-        _tell(outcome.id, outcome.status, as_json=as_json)
+        if as_json or not outcome.unseen:
+            _tell(outcome.id, outcome.status, as_json=as_json)
         if not outcome.status.approved:
             raise typer.Exit(here_code(outcome, chosen=local))
         _refuse_changed(wanted)

@@ -19,7 +19,7 @@ from assent.sdk.context import current
 from assent.sdk.errors import AssentError, InvalidRequest, passed
 from assent.sdk.files import ContextFile, snapshot
 from assent.sdk.keywords import strict
-from assent.sdk.leaving import Notices, left_async, terminable
+from assent.sdk.leaving import Notices, left_async, terminable, terminable_async
 from assent.sdk.pending import Pending, issued, marked
 from assent.sdk.protocol import Asking, Question, creation, opened, with_files
 from assent.sdk.values import BreakpointResult, Feedback, Status
@@ -129,7 +129,7 @@ async def _from_server_async(
     timeout: float | None,  # noqa: ASYNC109  # the same
 ) -> BreakpointResult:
     key = uuid.uuid4().hex
-    with terminable():
+    async with terminable_async():
         return await _waited(key, question, files, asking, on_comment, timeout)
 
 

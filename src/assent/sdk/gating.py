@@ -22,7 +22,7 @@ from assent.sdk.context import current
 from assent.sdk.errors import AssentError, DigestMismatch, ReceiptMismatch, passed
 from assent.sdk.files import ContextFile
 from assent.sdk.keywords import strict
-from assent.sdk.leaving import Notices, left_async, terminable
+from assent.sdk.leaving import Notices, left_async, terminable, terminable_async
 from assent.sdk.protocol import Asking, Flow, Question
 from assent.sdk.receipts import content_digest, refuse_unchecked
 from assent.sdk.values import Breakpoint, BreakpointResult, Feedback, Status
@@ -295,7 +295,7 @@ async def _ask_async(asked: Asked, client: AsyncAssent | None) -> inspect.BoundA
         return asked.call.released(passed(await breakpoints.abreakpoint(asked.question, **asked.asking)))
     mine = contextlib.nullcontext(client) if client is not None else _patient(AsyncAssent)
     key = uuid.uuid4().hex
-    with terminable():
+    async with terminable_async():
         async with mine as assent:
             async with _taken_back_async(assent, asked, key):
                 raised = await assent.create(asked.question, idempotency_key=key, **asked.asking)

@@ -1,14 +1,14 @@
 """A program that ends while it waits: SIGTERM cancels its question, and stderr says what it is waiting for."""
 
+import asyncio
 import contextlib
 import os
 import signal
 import sys
 import threading
 import time
-from collections.abc import Generator
+from collections.abc import AsyncGenerator, Generator
 from types import FrameType
-from typing import NoReturn
 
 import anyio
 
@@ -20,31 +20,76 @@ LONGEST_NOTICE_SECONDS = 300.0
 class _Handler:
     """The handler of SIGTERM while calls wait; concurrent calls share it, and the last one takes it away."""
 
-    waiting = 0
+    def __init__(self) -> None:
+        self.waiting = 0
+        self.scopes: set[anyio.CancelScope] = set()
+        self.cancelled = anyio.Event()
 
-    def __call__(self, number: int, frame: FrameType | None) -> NoReturn:
+    def __call__(self, number: int, frame: FrameType | None) -> None:
         del number, frame
-        raise SystemExit(TERMINATED)
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            raise SystemExit(TERMINATED) from None
+        if self.waiting > len(self.scopes):
+            raise SystemExit(TERMINATED)
+        # Raised inside the loop, SystemExit would end it before the other calls have cancelled their questions.
+        loop.call_soon_threadsafe(self._cancel_scopes)
+
+    def _cancel_scopes(self) -> None:
+        if not self.scopes:  # the last call returned meanwhile
+            raise SystemExit(TERMINATED)
+        for scope in self.scopes:
+            scope.cancel()
+
+    def enter(self, scope: anyio.CancelScope) -> None:
+        if not self.scopes:
+            self.cancelled = anyio.Event()
+        self.scopes.add(scope)
+
+    def leave(self, scope: anyio.CancelScope) -> None:
+        self.scopes.discard(scope)
+        if not self.scopes:
+            self.cancelled.set()
 
 
 _handler = _Handler()
 
 
 @contextlib.contextmanager
-def terminable() -> Generator[None, None, None]:
+def terminable() -> Generator[bool, None, None]:
     """Have SIGTERM raise SystemExit where the program has no handler of its own, so that its question is cancelled."""
     in_main_thread = threading.current_thread() is threading.main_thread()
     if not in_main_thread or signal.getsignal(signal.SIGTERM) not in {signal.SIG_DFL, _handler}:
-        yield
+        yield False
         return
     _handler.waiting += 1
     signal.signal(signal.SIGTERM, _handler)
     try:
-        yield
+        yield True
     finally:
         _handler.waiting -= 1
         if not _handler.waiting and signal.getsignal(signal.SIGTERM) is _handler:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+@contextlib.asynccontextmanager
+async def terminable_async() -> AsyncGenerator[None, None]:
+    """Do the same for a coroutine: the program ends once every waiting call has cancelled its question."""
+    with terminable() as handled:
+        if not handled:
+            yield
+            return
+        with anyio.CancelScope() as scope:
+            _handler.enter(scope)
+            try:
+                yield
+            finally:
+                _handler.leave(scope)
+        if scope.cancel_called:
+            with anyio.CancelScope(shield=True):
+                await _handler.cancelled.wait()
+            raise SystemExit(TERMINATED)
 
 
 def left_async() -> tuple[type[BaseException], ...]:

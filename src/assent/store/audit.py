@@ -37,7 +37,8 @@ _NOTHING_OR = [COLUMNS.index(name) for name in ("decision", "ended_by", "result"
 _UNREADABLE = (ValueError, TypeError, KeyError, msgspec.MsgspecError)
 
 TRIGGERS = {
-    "assent_breakpoints_fixed", "assent_breakpoints_blanked", "assent_breakpoints_ended", "assent_breakpoints_kept",
+    "assent_breakpoints_fixed", "assent_breakpoints_counted", "assent_breakpoints_blanked",
+    "assent_breakpoints_ended", "assent_breakpoints_kept",
     "assent_events_unchanged", "assent_events_purged", "assent_events_kept",
     "assent_responses_late", "assent_responses_unchanged", "assent_responses_kept",
     "assent_comments_unchanged", "assent_comments_kept", "assent_holds_unchanged", "assent_holds_kept",
