@@ -85,6 +85,7 @@ from assent.store.figures import read_figures
 from assent.store.held_answers import SELECT_NEXT_DUE as SELECT_NEXT_HELD
 from assent.store.postgres import DatabaseClock, PostgresDatabase, alchemy_url
 from assent.store.postgres import engine as postgres_engine
+from assent.store.read_only import immutable_engine
 from assent.store.routings import SELECT_NEXT_DUE as SELECT_NEXT_STEP
 from assent.store.runs import JOB as RUN_JOB
 from assent.store.runs import SELECT_NEXT_DUE as SELECT_NEXT_RUN
@@ -99,6 +100,8 @@ from assent.telemetry import Metrics, about, tracing
 
 UPKEEP_SECONDS = 2.0
 RECHECK_SECONDS = 10.0
+AGENT_GRACE_SECONDS = 20.0
+"""An agent that polls comes back within 10 seconds, one that waits at once."""
 FORGET_SECONDS = 3600.0
 PURGE_SECONDS = 60.0
 PROCESSES_SECONDS = 1.0
@@ -119,10 +122,13 @@ class MissingTables(NamedTuple):
 
 
 @contextlib.contextmanager
-def _schema_engine(settings: Settings) -> Generator[sa.Engine, None, None]:
+def _schema_engine(settings: Settings, *, read_only: bool = False) -> Generator[sa.Engine, None, None]:
     """Open the data outside the database's own connections; on SQLite, as the only writer."""
     if settings.database_url:
         yield sa.create_engine(alchemy_url(settings.database_url), poolclass=sa.NullPool)
+        return
+    if read_only:
+        yield immutable_engine(settings.sqlite_path)
         return
     lock = WriteLock(settings.write_lock_path)
     try:
@@ -157,11 +163,11 @@ def migrate(settings: Settings) -> None:
             queue.prepare(engine, settings.database_url)
 
 
-def schema(settings: Settings) -> tuple[str | None, str | None]:
+def schema(settings: Settings, *, read_only: bool = False) -> tuple[str | None, str | None]:
     """Return the schema's version in the data, and the newest there is; look, but change nothing."""
     if not settings.database_url and not settings.sqlite_path.exists():
         return None, migrations.newest()
-    with _schema_engine(settings) as engine:
+    with _schema_engine(settings, read_only=read_only) as engine:
         return migrations.current(engine), migrations.newest()
 
 
@@ -179,9 +185,9 @@ def _refuse_migrating_under_server(settings: Settings) -> None:
         raise DataInUse(msg)
 
 
-def missing_tables(settings: Settings) -> MissingTables:
+def missing_tables(settings: Settings, *, read_only: bool = False) -> MissingTables:
     """Return the tables that the newest schema has and the data has not."""
-    with _schema_engine(settings) as engine, engine.connect() as connection:
+    with _schema_engine(settings, read_only=read_only) as engine, engine.connect() as connection:
         found = sa.inspect(connection)
         own = set(found.get_table_names())
         jobs = set(found.get_table_names(schema=queue.SCHEMA)) if settings.database_url else own
@@ -228,6 +234,7 @@ class Assent:
         ids: Ids | None = None,
         worker: bool = False,
         reads_file: bool = True,
+        read_only: bool = False,
     ) -> None:
         self.settings = settings
         self.hub = Hub()
@@ -235,7 +242,7 @@ class Assent:
         self.traces = tracing(settings.otel_endpoint)
         self.clock = clock or (DatabaseClock() if settings.database_url else SystemClock())
         self.ids = ids or TimeOrderedIds()
-        self.engine, self.database = self._database(self.ids)
+        self.engine, self.database = self._database(self.ids, read_only=read_only)
         self.database.watch(self.metrics.batch, lambda: self.timekeeper.nudge("triggers"))
         self.rules = RuleService()
         self.breakpoints = BreakpointService(self.rules)
@@ -249,7 +256,8 @@ class Assent:
         self.checking = CheckingService(self.audit, clock=self.clock, ids=self.ids)
         self.backtests = BacktestService(self.database)
         self.keyring = keyring_of(settings)
-        self.keyring.load()
+        if not read_only:  # whoever may only look opens no secret, and may not be allowed to read the keys
+            self.keyring.load()
         self.secrets = SecretService(self.keyring, secrets.token_bytes)
         self.receipts = ReceiptService(self.keyring, secrets.token_bytes, good_for=settings.receipt_seconds)
         self.checkpoints = CheckpointService(
@@ -331,7 +339,7 @@ class Assent:
         self.start_error: BaseException | None = None
         """Why `start` failed, for the process that waits for it in vain."""
 
-    def _database(self, ids: Ids) -> tuple[sa.Engine, Database[Transaction]]:
+    def _database(self, ids: Ids, *, read_only: bool) -> tuple[sa.Engine, Database[Transaction]]:
         """Our own database, and the connections that DBOS gets to the same one."""
         if self.settings.database_url:
             engine = postgres_engine(self.settings.database_url)
@@ -343,7 +351,7 @@ class Assent:
                 on_commit=self._committed,
                 on_hint=self.hub.wake,
             )
-        lock = WriteLock(self.settings.write_lock_path)
+        lock = WriteLock(None if read_only else self.settings.write_lock_path)
         engine = locked_engine(self.settings.sqlite_path, lock)
         return engine, SqliteDatabase(
             self.settings.sqlite_path,
@@ -352,6 +360,7 @@ class Assent:
             ids=ids,
             jobs=queue.JobQueue(engine, self.traces.traceparent),
             on_commit=self._committed,
+            read_only=read_only,
         )
 
     def _worker(self) -> Worker:
@@ -472,6 +481,16 @@ class Assent:
                 waited_for = self.hub.waited_for()
                 for start in range(0, len(waited_for), 1000):
                     self.hub.wake_ids(await self.inbox.reader.ended_among(waited_for[start : start + 1000]))
+            with self._patient("absent_agents"):
+                await self.note_absent_agents()
+
+    async def note_absent_agents(self, grace: float = AGENT_GRACE_SECONDS) -> None:
+        """Mark the breakpoints whose agents are gone, and unmark those whose agents are back, on whichever node."""
+        absent = self.hub.take_absent(grace)
+        present = self.hub.present()
+        back = await self.database.read(lambda tx: list(tx.absent_agents.since(present))) if present else []
+        if absent or back:
+            await self.database.write(partial(_note_absent_agents, absent=absent, back=back))
 
     async def _watch(self) -> None:
         """Keep the figures of the metrics fresh; who reads them never waits for the database."""
@@ -496,6 +515,11 @@ class Assent:
 
 def _touch(tx: Transaction, *, used: Sequence[tuple[str, int]]) -> None:
     tx.tokens.touch(used)
+
+
+def _note_absent_agents(tx: Transaction, *, absent: Sequence[str], back: Sequence[str]) -> None:
+    tx.hints += tx.absent_agents.mark(absent, now=tx.now())
+    tx.hints += tx.absent_agents.unmark(back)
 
 
 def _forget_keys(tx: Transaction) -> int:

@@ -172,7 +172,7 @@ class _Desk:
             return await services.inbox.status(found.id, who)
         check_quota(services, who)
         self.request.scope["waited"] = True
-        waiter = services.hub.register(found.id, who.token_id or who.id)
+        waiter = services.hub.register(found.id, who.token_id or who.id, by_agent=True)
         try:
             while (row := await services.inbox.status(found.id, who)).status == "waiting":
                 woken = await parked(waiter, min(HEARTBEAT, until_due(services, row)), self.request.receive)

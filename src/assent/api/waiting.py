@@ -37,6 +37,8 @@ async def status(request: Request) -> Response:
         row = await _wait(request, services, who, breakpoint_id, wait)
     else:
         row = await services.inbox.status(breakpoint_id, who)
+        if who.kind is Kind.AGENT:
+            services.hub.heard(row.id)
     body = views.status(row, await services.inbox.feedback(row))
     return ReadyJson(body, more=DRAINING if services.hub.draining else ())
 
@@ -56,7 +58,7 @@ async def _wait(request: Request, services: Services, who: Principal, breakpoint
     check_quota(services, who)
     request.scope["waited"] = True
     loop = asyncio.get_running_loop()
-    waiter = services.hub.register(breakpoint_id, who.token_id or who.id)
+    waiter = services.hub.register(breakpoint_id, who.token_id or who.id, by_agent=who.kind is Kind.AGENT)
     try:
         row = before = await services.inbox.status(breakpoint_id, who)
         until = loop.time() + seconds
@@ -118,7 +120,8 @@ class EventStream(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         scope["waited"] = True
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-        waiter = self._services.hub.register(self._id, self._who.token_id or self._who.id)
+        by_agent = self._who.kind is Kind.AGENT
+        waiter = self._services.hub.register(self._id, self._who.token_id or self._who.id, by_agent=by_agent)
         try:
             while True:
                 ended = await self._send_new(send)

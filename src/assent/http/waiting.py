@@ -24,12 +24,13 @@ class Woken(Enum):
 class Waiter:
     """One parked request."""
 
-    __slots__ = ("breakpoint_id", "future", "token")
+    __slots__ = ("breakpoint_id", "by_agent", "future", "token")
 
-    def __init__(self, breakpoint_id: str, token: str, future: "asyncio.Future[Woken]") -> None:
+    def __init__(self, breakpoint_id: str, token: str, future: "asyncio.Future[Woken]", *, by_agent: bool) -> None:
         self.breakpoint_id = breakpoint_id
         self.token = token
         self.future = future
+        self.by_agent = by_agent
 
     def wake(self, reason: Woken) -> None:
         if not self.future.done():
@@ -67,6 +68,10 @@ class Hub:
         self._by_breakpoint: dict[str, set[Waiter]] = defaultdict(set)
         self._by_token: dict[str, set[Waiter]] = defaultdict(set)
         self._inboxes: dict[str, set[Inbox]] = defaultdict(set)
+        self._left: dict[str, float] = {}
+        """When the agent's last wait for a breakpoint ended here, by the loop's clock."""
+        self._absent: set[str] = set()
+        self._returned: set[str] = set()
 
     def wake(self, hints: Sequence[Hint]) -> None:
         for hint in hints:
@@ -80,8 +85,10 @@ class Hub:
             for waiter in self._by_breakpoint.get(breakpoint_id, ()):
                 waiter.wake(Woken.CHANGED)
 
-    def register(self, breakpoint_id: str, token: str) -> Waiter:
-        waiter = Waiter(breakpoint_id, token, asyncio.get_running_loop().create_future())
+    def register(self, breakpoint_id: str, token: str, *, by_agent: bool = False) -> Waiter:
+        waiter = Waiter(breakpoint_id, token, asyncio.get_running_loop().create_future(), by_agent=by_agent)
+        if by_agent:
+            self.heard(breakpoint_id)
         self._by_breakpoint[breakpoint_id].add(waiter)
         self._by_token[token].add(waiter)
         if self.draining:
@@ -97,6 +104,32 @@ class Hub:
     def remove(self, waiter: Waiter) -> None:
         _discard(self._by_breakpoint, waiter.breakpoint_id, waiter)
         _discard(self._by_token, waiter.token, waiter)
+        if waiter.by_agent and not self.draining:
+            self._left[waiter.breakpoint_id] = asyncio.get_running_loop().time()
+
+    def heard(self, breakpoint_id: str) -> None:
+        """Note that the agent has asked about its breakpoint, waiting or polling."""
+        if breakpoint_id in self._left:
+            self._left[breakpoint_id] = asyncio.get_running_loop().time()
+        if breakpoint_id in self._absent:
+            self._absent.discard(breakpoint_id)
+            self._returned.add(breakpoint_id)
+
+    def take_absent(self, grace: float) -> list[str]:
+        """Return, once, the breakpoints whose agents waited here and have not been heard of for this many seconds."""
+        before = asyncio.get_running_loop().time() - grace
+        gone = [each for each, at in self._left.items() if at <= before]
+        for each in gone:
+            del self._left[each]
+        absent = [each for each in gone if not any(waiter.by_agent for waiter in self._by_breakpoint.get(each, ()))]
+        self._absent.update(absent)
+        return absent
+
+    def present(self) -> list[str]:
+        """Return the breakpoints whose agents wait here, or have polled since they were found absent."""
+        waiting = [key for key, group in self._by_breakpoint.items() if any(each.by_agent for each in group)]
+        returned, self._returned = self._returned, set()
+        return [*waiting, *(each for each in returned if each not in self._by_breakpoint)]
 
     def open_inbox(self, project: str, token: str) -> Inbox:
         inbox = Inbox(project, token)

@@ -158,9 +158,17 @@ async def _waited(  # the arguments of the caller
     return _result(ended)
 
 
+def _refuse_unchecked() -> None:
+    if os.environ.get("ASSENT_RECEIPT_KEY", "").strip():
+        from assent.sdk import receipts  # noqa: PLC0415  # few need it, and it takes its time to load
+
+        receipts.refuse_unchecked(os.environ)
+
+
 def _from_terminal(body: Mapping[str, Any]) -> BreakpointResult:
     from assent.sdk import local  # noqa: PLC0415  # with the language of rules, which a client can do without
 
+    _refuse_unchecked()
     return local.ask(body, local.desk()).asked()
 
 
@@ -168,6 +176,7 @@ async def _from_terminal_async(body: Mapping[str, Any]) -> BreakpointResult:
     from assent.sdk import local  # noqa: PLC0415  # the same
     from assent.sdk.local_terminal import open_terminal  # noqa: PLC0415  # the same
 
+    _refuse_unchecked()
     opened: list[Terminal] = []
 
     def opening(ttl_seconds: int | None) -> "Terminal | None":

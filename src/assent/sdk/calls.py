@@ -19,7 +19,7 @@ from assent.sdk.channel_values import (
     RouteCheck,
     Routes,
 )
-from assent.sdk.errors import NotApproved, StillWaiting, passed
+from assent.sdk.errors import NotApproved, ReceiptMismatch, StillWaiting, passed
 from assent.sdk.files import ContextFile
 from assent.sdk.protocol import (
     Answering,
@@ -135,12 +135,25 @@ class Calls(TriggerCalls):
 
         Restarts and draining nodes go unnoticed; Unreachable is raised after `patience` seconds without any answer.
         `on_event` is told of every event, `on_comment` of what people say; a text that it returns
-        is the agent's reply.
+        is the agent's reply. Where ASSENT_RECEIPT_KEY pins a key, an approval without a receipt by that key raises.
         """
         patience = self.patience if patience is None else patience
         wanted = on_event is not None or on_comment is not None
         audience = Audience(on_event=on_event, on_comment=on_comment) if wanted else None
-        return waiting(breakpoint_id, pace=self.pace, patience=patience, timeout=timeout, audience=audience)
+        ended = yield from waiting(breakpoint_id, pace=self.pace, patience=patience, timeout=timeout, audience=audience)
+        if ended.approved and os.environ.get("ASSENT_RECEIPT_KEY", "").strip():
+            yield from self._check_pinned(breakpoint_id, ended)
+        return ended
+
+    def _check_pinned(self, breakpoint_id: str, ended: Status) -> Flow[None]:
+        from assent.sdk import receipts  # noqa: PLC0415  # the same
+
+        keys = receipts.pinned(os.environ)
+        assert keys is not None, "the variable is set"
+        receipt = yield from self.receipt(breakpoint_id)
+        receipts.check(receipt, keys, now=self.now())
+        if (receipt.approval.edits or {}) != ((ended.result and ended.result.edits) or {}):
+            raise ReceiptMismatch("The receipt is for other changes than the answer has.")
 
     def list(self, **filters: Unpack[Filters]) -> Flow[Page]:
         return self._perform(protocol.reading("/api/breakpoints", protocol.filtered(filters)), Page)

@@ -295,12 +295,11 @@ async def _ask_async(asked: Asked, client: AsyncAssent | None) -> inspect.BoundA
         return asked.call.released(passed(await breakpoints.abreakpoint(asked.question, **asked.asking)))
     mine = contextlib.nullcontext(client) if client is not None else _patient(AsyncAssent)
     key = uuid.uuid4().hex
-    async with terminable_async():
-        async with mine as assent:
-            async with _taken_back_async(assent, asked, key):
-                raised = await assent.create(asked.question, idempotency_key=key, **asked.asking)
-                ended = await assent.wait(raised.id)
-            return await assent.perform(released(assent.calls, asked, raised, ended))
+    async with terminable_async(), mine as assent:
+        async with _taken_back_async(assent, asked, key):
+            raised = await assent.create(asked.question, idempotency_key=key, **asked.asking)
+            ended = await assent.wait(raised.id)
+        return await assent.perform(released(assent.calls, asked, raised, ended))
 
 
 @contextlib.asynccontextmanager

@@ -28,6 +28,8 @@ class Marks:
     held: Held | None = None
     pending: tuple[PendingAnswer, ...] = ()
     """Answers of others in their undo windows."""
+    agent_gone_since: int | None = None
+    """When the agent stopped waiting for the answer; it may come back."""
 
 
 class TriageService:
@@ -102,9 +104,10 @@ class TriageService:
         snoozed = tx.triage.snoozed(breakpoint_ids, person_id=person_id, now=tx.now())
         held = tx.held_answers.held(breakpoint_ids, person_id=person_id)
         pending = tx.held_answers.pending(breakpoint_ids, without=person_id)
-        marked = claimed.keys() | snoozed.keys() | held.keys() | pending.keys()
+        gone = tx.absent_agents.since(breakpoint_ids)
         return {
-            each: Marks(claimed.get(each), snoozed.get(each), held.get(each), pending.get(each, ())) for each in marked
+            each: Marks(claimed.get(each), snoozed.get(each), held.get(each), pending.get(each, ()), gone.get(each))
+            for each in claimed.keys() | snoozed.keys() | held.keys() | pending.keys() | gone.keys()
         }
 
 

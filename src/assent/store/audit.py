@@ -100,6 +100,7 @@ ORPHANS = (
     _none_without("assent_unsent_answers"),
     _none_without("assent_claims"),
     _none_without("assent_snoozes"),
+    _none_without("assent_absent_agents"),
     _none_without("assent_routings"),
 )
 
@@ -191,7 +192,7 @@ QUESTIONS: Mapping[str, Question] = {
         """SELECT (SELECT count(*) FROM assent_deliveries) + (SELECT count(*) FROM assent_labels)
         + (SELECT count(*) FROM assent_holds WHERE breakpoint_id IS NOT NULL)
         + (SELECT count(*) FROM assent_held_answers) + (SELECT count(*) FROM assent_claims)
-        + (SELECT count(*) FROM assent_unsent_answers)
+        + (SELECT count(*) FROM assent_unsent_answers) + (SELECT count(*) FROM assent_absent_agents)
         + (SELECT count(*) FROM assent_routings)
         + (SELECT count(*) FROM assent_shadows) + count(*) FROM assent_breakpoint_files""",
         (
@@ -207,6 +208,7 @@ QUESTIONS: Mapping[str, Question] = {
             FROM (SELECT breakpoint_id, project_id FROM assent_held_answers
                   UNION ALL SELECT breakpoint_id, project_id FROM assent_unsent_answers
                   UNION ALL SELECT breakpoint_id, project_id FROM assent_claims
+                  UNION ALL SELECT breakpoint_id, project_id FROM assent_absent_agents
                   UNION ALL SELECT breakpoint_id, project_id FROM assent_routings) c
             JOIN assent_breakpoints b ON b.id = c.breakpoint_id WHERE c.project_id <> b.project_id""",
             """SELECT c.breakpoint_id, NULL, 'a hold on it belongs to project ' || c.project_id

@@ -70,7 +70,7 @@ BLANK_EVENTS = {
 }
 BLANK_RESPONSES = """
     UPDATE assent_responses SET comment = NULL, option = NULL, answers = NULL, edits = NULL WHERE {these}"""
-BESIDE = ("assent_held_answers", "assent_unsent_answers", "assent_claims", "assent_snoozes")
+BESIDE = ("assent_held_answers", "assent_unsent_answers", "assent_claims", "assent_snoozes", "assent_absent_agents")
 """What people noted about it for themselves and each other; nothing of it stays."""
 BLANK_COMMENTS = "UPDATE assent_comments SET comment = '' WHERE {these}"
 BLANK_ENTRIES = "UPDATE assent_breakpoint_files SET path = '', language = NULL WHERE {these}"

@@ -7,6 +7,7 @@ from typing import Any
 from assent.domain.access import TIMEOUT, Principal
 from assent.domain.breakpoint import Outline
 from assent.ports import Clock, Ended, Hint, Ids, Jobs, Session
+from assent.store.absent_agents import AbsentAgents
 from assent.store.admin_log import AdminLog
 from assent.store.audit import Audit
 from assent.store.audit_export import AuditExport
@@ -242,6 +243,10 @@ class Transaction:
     @cached_property
     def tokens(self) -> Tokens:
         return Tokens(self.session, self.admin_log)
+
+    @cached_property
+    def absent_agents(self) -> AbsentAgents:
+        return AbsentAgents(self.session)
 
     @cached_property
     def triage(self) -> Triage:

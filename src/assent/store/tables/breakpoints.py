@@ -311,6 +311,15 @@ snoozes = Table(
     sqlite_with_rowid=False,
 )
 
+absent_agents = Table(
+    "assent_absent_agents",
+    metadata,
+    Column("breakpoint_id", Text, ForeignKey("assent_breakpoints.id"), primary_key=True),
+    text("project_id"),
+    number("since"),
+    sqlite_with_rowid=False,
+)
+
 # Named lists: the part of the inbox's address behind the question mark.
 views = Table(
     "assent_views",

@@ -1,0 +1,52 @@
+"""Agents that lost their connection while their breakpoints wait; a mark for reviewers that ends nothing."""
+
+from collections.abc import Sequence
+
+from assent.domain.breakpoint import Status
+from assent.ports import Hint, Session
+from assent.store.sql import Row, among
+
+MARK = """
+    INSERT INTO assent_absent_agents (breakpoint_id, project_id, since)
+    SELECT id, project_id, :now FROM assent_breakpoints WHERE status = 'waiting' AND {these}
+    ON CONFLICT (breakpoint_id) DO NOTHING"""
+SELECT = """
+    SELECT a.breakpoint_id, a.project_id, b.version, a.since
+    FROM assent_absent_agents a JOIN assent_breakpoints b ON b.id = a.breakpoint_id
+    WHERE b.status = 'waiting' AND {these}"""
+UNMARK = "DELETE FROM assent_absent_agents WHERE {these}"
+FORGET = """
+    DELETE FROM assent_absent_agents
+    WHERE breakpoint_id IN (SELECT a.breakpoint_id FROM assent_absent_agents a
+                            JOIN assent_breakpoints b ON b.id = a.breakpoint_id WHERE b.status <> 'waiting')"""
+
+
+class AbsentAgents:
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def mark(self, breakpoint_ids: Sequence[str], *, now: int) -> list[Hint]:
+        """Mark those that still wait, and return hints for the pages that show them."""
+        these, params = among("id", breakpoint_ids, self._session.dialect)
+        self._session.write(FORGET, [{}])
+        self._session.write(MARK.format(these=these), [params | {"now": now}])
+        return [_hint(row) for row in self._rows(breakpoint_ids) if row[3] == now]
+
+    def unmark(self, breakpoint_ids: Sequence[str]) -> list[Hint]:
+        """Take the marks away again, and return hints for the pages that show them."""
+        marked = self._rows(breakpoint_ids)
+        these, params = among("breakpoint_id", [row[0] for row in marked], self._session.dialect)
+        self._session.write(UNMARK.format(these=these), [params])
+        return [_hint(row) for row in marked]
+
+    def since(self, breakpoint_ids: Sequence[str]) -> dict[str, int]:
+        """Return since when the agent of each is gone, for those that are marked."""
+        return {row[0]: row[3] for row in self._rows(breakpoint_ids)}
+
+    def _rows(self, breakpoint_ids: Sequence[str]) -> Sequence[Row]:
+        these, params = among("a.breakpoint_id", breakpoint_ids, self._session.dialect)
+        return self._session.all(SELECT.format(these=these), params)
+
+
+def _hint(row: Row) -> Hint:
+    return Hint(row[1], row[0], Status.WAITING, row[2], quiet=True)

@@ -1,0 +1,112 @@
+"""Where a receipt key is pinned, no call of the SDK returns an approval that the key did not sign."""
+
+import asyncio
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from assent import Assent, AsyncAssent, abreakpoint, approve, breakpoint
+from assent.domain.receipts import public_key, spelt
+from assent.sdk.errors import InvalidReceipt
+from assent.settings import Settings
+from tests.support.nodes import prepared, server
+
+STRANGER = spelt(public_key(b"x" * 32))
+
+
+@dataclass(frozen=True)
+class Office:
+    """A server on which a rule approves everything of one gate."""
+
+    url: str
+    token: str
+    key: str
+
+
+@pytest.fixture(scope="module")
+def office(tmp_path_factory: pytest.TempPathFactory, sqlite_template: Path) -> Iterator[Office]:
+    folder = tmp_path_factory.mktemp("office")
+    settings = Settings(data_dir=folder)
+    settings.sqlite_path.write_bytes(sqlite_template.read_bytes())
+    agent, admin = prepared(settings, "agent", "admin")
+    with server(settings) as process, Assent(process.url, admin) as reviewer:
+        rule = {"pattern": "auto.*", "action": "auto-approve"}
+        headers = {"authorization": f"Bearer {admin}"}
+        assert httpx2.post(f"{process.url}/api/rules", json=rule, headers=headers).status_code == 201
+        (key,) = [each for each in reviewer.receipt_keys().items if each.state == "current"]
+        yield Office(process.url, agent, key.public_key)
+
+
+@pytest.fixture(autouse=True)
+def _environment(office: Office, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("ASSENT_URL", office.url)
+    monkeypatch.setenv("ASSENT_TOKEN", office.token)
+    monkeypatch.setenv("ASSENT_LOCAL_DIR", str(tmp_path))
+
+
+def by_breakpoint() -> bool:
+    return breakpoint("Go?", breakpoint_id="auto.go", agent_id="a").approved
+
+
+def by_abreakpoint() -> bool:
+    async def ask() -> bool:
+        return (await abreakpoint("Go?", breakpoint_id="auto.go", agent_id="a")).approved
+
+    return asyncio.run(ask())
+
+
+def by_wait() -> bool:
+    with Assent() as assent:
+        return assent.wait(assent.create("Go?", breakpoint_id="auto.go", agent_id="a").id).approved
+
+
+def by_async_wait() -> bool:
+    async def ask() -> bool:
+        async with AsyncAssent() as assent:
+            asked = await assent.create("Go?", breakpoint_id="auto.go", agent_id="a")
+            return (await assent.wait(asked.id)).approved
+
+    return asyncio.run(ask())
+
+
+def by_decorator() -> bool:
+    @approve("Go?", breakpoint_id="auto.go", agent_id="a")
+    def go() -> bool:
+        return True
+
+    return go()
+
+
+CALLS: list[Callable[[], bool]] = [by_breakpoint, by_abreakpoint, by_wait, by_async_wait, by_decorator]
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_an_approval_signed_by_the_pinned_key_is_returned(
+    office: Office, monkeypatch: pytest.MonkeyPatch, call: Callable[[], bool]
+) -> None:
+    monkeypatch.setenv("ASSENT_RECEIPT_KEY", office.key)
+    assert call()
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_an_approval_signed_by_another_key_raises(monkeypatch: pytest.MonkeyPatch, call: Callable[[], bool]) -> None:
+    monkeypatch.setenv("ASSENT_RECEIPT_KEY", STRANGER)
+    with pytest.raises(InvalidReceipt):
+        call()
+
+
+@pytest.mark.parametrize("call", [by_breakpoint, by_abreakpoint, by_decorator])
+def test_an_answer_without_a_server_raises_where_a_key_is_pinned(
+    office: Office, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, call: Callable[[], bool]
+) -> None:
+    monkeypatch.delenv("ASSENT_URL")
+    monkeypatch.delenv("ASSENT_TOKEN")
+    monkeypatch.setenv("ASSENT_RECEIPT_KEY", office.key)
+    rules = {"rules": [{"pattern": "auto.*", "action": "auto-approve"}]}
+    (tmp_path / "rules.json").write_text(json.dumps(rules))
+    with pytest.raises(InvalidReceipt, match="set ASSENT_URL"):
+        call()

@@ -1,0 +1,114 @@
+"""A breakpoint whose agent lost its connection is marked for reviewers, and ends no sooner for it."""
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from assent.settings import Settings
+from tests.support.nodes import Node, running_node
+from tests.support.until import until
+from tests.web.visitors import signed_in
+
+READERS = itertools.count()
+MARK = "agent not connected"
+
+
+@asynccontextmanager
+async def waiting(node: Node, breakpoint_id: str, token: str) -> AsyncIterator[None]:
+    """Hold a wait open, and lose the connection at the end."""
+    call = asyncio.ensure_future(node.call("GET", f"/api/breakpoints/{breakpoint_id}/status?wait=30", token))
+
+    async def waiters() -> int:
+        return node.assent.hub.waiters
+
+    await until(waiters, bool)
+    try:
+        yield
+    finally:
+        call.cancel()
+        await asyncio.gather(call, return_exceptions=True)
+
+
+async def lost(node: Node, breakpoint_id: str, token: str) -> None:
+    async with waiting(node, breakpoint_id, token):
+        pass
+    await node.assent.note_absent_agents(grace=0)
+
+
+async def shown(node: Node, breakpoint_id: str) -> tuple[bool, bool]:
+    """Return whether the inbox and the page of the breakpoint show the mark to a reviewer."""
+    reader = await signed_in(node, f"reader-{next(READERS)}", "reviewer")
+    pages = [(await reader.get(path)).text for path in ("/", f"/breakpoints/{breakpoint_id}")]
+    return MARK in pages[0], MARK in pages[1]
+
+
+async def test_a_lost_connection_marks_the_card_and_ends_nothing(node: Node) -> None:
+    agent = await node.token("agent")
+    asked = (await node.create())["id"]
+    assert await shown(node, asked) == (False, False)
+    await lost(node, asked, agent)
+    assert await shown(node, asked) == (True, True)
+    status = (await node.call("GET", f"/api/breakpoints/{asked}/status", agent)).json()
+    assert status["status"] == "waiting"
+
+
+async def test_the_mark_goes_when_the_agent_waits_again(node: Node) -> None:
+    agent = await node.token("agent")
+    asked = (await node.create())["id"]
+    await lost(node, asked, agent)
+    async with waiting(node, asked, agent):
+        await node.assent.note_absent_agents()
+        assert await shown(node, asked) == (False, False)
+
+
+async def test_the_mark_goes_when_the_agent_polls_again(node: Node) -> None:
+    agent = await node.token("agent")
+    asked = (await node.create())["id"]
+    await lost(node, asked, agent)
+    await node.call("GET", f"/api/breakpoints/{asked}/status", agent)
+    await node.assent.note_absent_agents()
+    assert await shown(node, asked) == (False, False)
+
+
+async def test_an_agent_that_polls_within_the_grace_period_is_not_absent(node: Node) -> None:
+    agent = await node.token("agent")
+    asked = (await node.create())["id"]
+    async with waiting(node, asked, agent):
+        pass
+    await node.assent.note_absent_agents()
+    assert await shown(node, asked) == (False, False)
+
+
+async def test_a_reviewer_who_stops_watching_marks_nothing(node: Node) -> None:
+    reviewer = await node.token("reviewer")
+    asked = (await node.create())["id"]
+    await lost(node, asked, reviewer)
+    assert await shown(node, asked) == (False, False)
+
+
+async def test_an_agent_that_never_waited_is_not_absent(node: Node) -> None:
+    asked = (await node.create())["id"]
+    await node.assent.note_absent_agents(grace=0)
+    assert await shown(node, asked) == (False, False)
+
+
+async def test_an_answer_after_the_mark_is_kept_for_the_agent(node: Node) -> None:
+    agent, reviewer = await node.token("agent"), await node.token("reviewer")
+    asked = (await node.create())["id"]
+    await lost(node, asked, agent)
+    await node.feedback(asked, reviewer, approved=True)
+    status = (await node.call("GET", f"/api/breakpoints/{asked}/status?wait=30", agent)).json()
+    assert (status["status"], status["decision"]) == ("released", "approved")
+    assert (await node.assent.audit.verify()).findings == []
+
+
+async def test_another_node_takes_the_mark_away(postgres_settings: Settings) -> None:
+    async with running_node(postgres_settings) as first, running_node(postgres_settings) as second:
+        agent = await first.token("agent")
+        asked = (await first.create())["id"]
+        await lost(first, asked, agent)
+        assert await shown(second, asked) == (True, True)
+        async with waiting(second, asked, agent):
+            await second.assent.note_absent_agents()
+            assert await shown(first, asked) == (False, False)
