@@ -68,7 +68,8 @@ async def test_rotating_a_token_keeps_the_count(node: Node) -> None:
     assert (await raised(node, rotated["token"], autoApproveAfterN=3))["status"] == "released"
 
 
-CALL: dict[str, Any] = {"tool": "Bash", "arguments": {"command": "cat README"}, "cwd": "/srv"}
+CALL: dict[str, Any] = {"tool": "Bash", "arguments": {"command": "cat README"}, "cwd": "/srv", "directory": "/srv"}
+COMMAND: dict[str, Any] = {"command": ["cat", "README"], "program": "/bin/cat", "directory": "/srv"}
 
 
 @pytest.mark.parametrize(
@@ -79,6 +80,7 @@ CALL: dict[str, Any] = {"tool": "Bash", "arguments": {"command": "cat README"}, 
         ({"arguments": None}, "waiting"),
         ({"cwd": "/"}, "waiting"),
         ({"cwd": None}, "waiting"),
+        ({"directory": "/"}, "waiting"),
         ({"tool": "Write"}, "waiting"),
         ({"question": "Another question?"}, "released"),
     ],
@@ -89,6 +91,23 @@ async def test_approvals_of_a_call_count_for_equal_arguments_and_directory(
     token = await node.token("agent")
     await approved(node, token, 3, **CALL)
     assert (await raised(node, token, autoApproveAfterN=3, **{**CALL, **asked}))["status"] == status
+
+
+@pytest.mark.parametrize(
+    ("asked", "status"),
+    [
+        ({}, "released"),
+        ({"command": ["rm", "-rf", "/"]}, "waiting"),
+        ({"program": "/tmp/cat"}, "waiting"),
+        ({"directory": "/"}, "waiting"),
+    ],
+)
+async def test_approvals_of_a_command_count_for_the_same_command_and_directory(
+    node: Node, asked: dict[str, Any], status: str
+) -> None:
+    token = await node.token("agent")
+    await approved(node, token, 3, **COMMAND)
+    assert (await raised(node, token, autoApproveAfterN=3, **{**COMMAND, **asked}))["status"] == status
 
 
 async def test_a_payload_without_arguments_does_not_count_approvals_of_calls(node: Node) -> None:

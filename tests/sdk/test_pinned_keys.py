@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from assent import Assent, AsyncAssent, abreakpoint, approve, breakpoint
+from assent import Assent, AsyncAssent, abreakpoint, approve, breakpoint  # noqa: A004  # the word of the product
 from assent.domain.receipts import public_key, spelt
 from assent.sdk.errors import InvalidReceipt
 from assent.settings import Settings

@@ -5,10 +5,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from assent.domain.canonical import Json, canonical, sha256
+from assent.domain.protected_paths import DIRECTORY
 
 DEFAULT_FLOOR = 3
 MAX_FLOOR = 1000
 GATE = "gate"
+_CALL = ("tool", "function", "arguments", "command", "program", "programSha256", DIRECTORY, "cwd")
 # Says nothing about what is done: an attempt, a reference to the last answer, and the request to count itself.
 _ASIDE = frozenset({"attempt", "previousFeedback", "autoApproveAfterN", "presentAlwaysApprove", "callId", "callDigest"})
 
@@ -38,10 +40,10 @@ class Counting:
     def key(self, payload: Mapping[str, Json]) -> str:
         """Return what approvals of one gate must have in common to count for each other.
 
-        Approvals of a tool call count for the same arguments in the same working directory only.
+        Approvals of a call count for the same arguments or command in the same working directory only.
         """
-        if "arguments" in payload:
-            return "arguments:" + _hash([payload.get("tool"), payload["arguments"], payload.get("cwd")])
+        if "arguments" in payload or "command" in payload:
+            return "arguments:" + _hash({name: payload[name] for name in _CALL if name in payload})
         if self.by_question:
             return "question:" + _hash([payload.get("question"), payload.get("title")])
         return GATE
