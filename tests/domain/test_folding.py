@@ -1,6 +1,5 @@
 """Rules that stop an agent are not passed by another type, case or spelling of the same."""
 
-import json
 import unicodedata
 from typing import Any
 
@@ -10,8 +9,9 @@ from hypothesis import strategies as st
 
 from assent.domain.backtest import Effect, Past, Trial
 from assent.domain.expressions import MAX_ELEMENTS, Subject, Truth
-from assent.domain.folding import is_uncertain, readings
+from assent.domain.folding import readings
 from assent.domain.patterns import explain, match, parse
+from assent.domain.protected_paths import MOST_VALUES
 from assent.domain.rulebook import Rule, RuleAction, Rulebook
 from assent.domain.rules import Source, recommend
 from tests.domain.pattern_language import Node, Style, predicates, subjects, trees, written
@@ -66,7 +66,15 @@ def test_another_command_is_not_stopped(command: Any) -> None:
 
 def test_a_list_too_long_to_be_read_cannot_be_ruled_out() -> None:
     assert asked(["ls"] * (MAX_ELEMENTS + 1)) == (Source.NEVER, None)
-    assert asked(["ls"] * MAX_ELEMENTS)[1] is False
+    longest = Subject("shell.run", {"payload": {"command": ["ls"] * MAX_ELEMENTS}})
+    assert match(parse("shell.*(payload.command contains 'rm -rf')"), longest, loose=True) is False
+
+
+def test_a_list_is_approved_up_to_the_length_that_is_searched_for_protected_files() -> None:
+    values = MOST_VALUES - 1  # its name is one more
+    assert asked(["ls"] * values) == (Source.AUTO, False)
+    assert asked(["ls"] * (values + 1)) == (Source.PROTECTED, False)
+    assert asked(["ls"] * MAX_ELEMENTS) == (Source.PROTECTED, False)
 
 
 @pytest.mark.parametrize("gate", ["Shell.run", "SHELL.RUN", "shell\u200b.run", "ｓhell.run", "she\u00adll.x"])
@@ -171,14 +179,26 @@ def rewritten(draw: st.DrawFn) -> tuple[str, str, Any]:
 def test_no_rewriting_of_a_matching_value_gets_past(case: tuple[str, str, Any]) -> None:
     verb, wanted, value = case
     pattern = parse(f"*(payload.value {verb} '{wanted}')")
-    found = match(pattern, Subject("gate", {"payload": {"value": value}}), loose=True)
-    assert found is True or (found is None and is_uncertain(json.dumps(value, ensure_ascii=False)))
+    assert match(pattern, Subject("gate", {"payload": {"value": value}}), loose=True) is True
 
 
-def test_several_fillers_in_one_text_are_unknown() -> None:
-    pattern = parse("*(payload.value = 'rm -rf')")
-    for value in ("r\U00016fe4m\u3164-rf", ["r\U00016fe4m\u3164-rf"]):
-        assert match(pattern, Subject("gate", {"payload": {"value": value}}), loose=True) is None
+@pytest.mark.parametrize("value", ["r\U00016fe4m\u3164-rf", ["r\U00016fe4m\u3164-rf"], "r\u3164m\u2800-\u3164r\u2800f"])
+@pytest.mark.parametrize("test", ["= 'rm -rf'", "contains 'rm -r'", "matches 'rm -*'", "endswith 'm -rf'"])
+def test_several_fillers_in_one_text_hide_nothing(test: str, value: Any) -> None:
+    pattern = parse(f"*(payload.value {test})")
+    assert match(pattern, Subject("gate", {"payload": {"value": value}}), loose=True) is True
+
+
+@pytest.mark.parametrize("test", ["= 'rm -rf'", "contains 'rm'", "matches 'rm *'", ">= 'rm'"])
+def test_another_text_with_several_fillers_cannot_be_ruled_out(test: str) -> None:
+    pattern = parse(f"*(payload.value {test})")
+    assert match(pattern, Subject("gate", {"payload": {"value": "l\u3164s\u3164"}}), loose=True) is None
+
+
+def test_several_fillers_in_a_tag_do_not_pass_always_break_on() -> None:
+    book = Rulebook.of([Rule(id="rule-auto", pattern="*", action="auto-approve")], ["needs review"])
+    assert book.breaks_on("needs\u3164rev\u3164iew")
+    assert not book.breaks_on("needs\u3164rev\u3164iews")
 
 
 @given(st.text(max_size=40))

@@ -21,6 +21,8 @@ from assent.domain.yaml_file import Unreadable
 from assent.services.config_file import NAME
 from assent.services.people import DEFAULT_PROJECT
 from assent.settings import LOCATING, DataSettings, EnvironmentSettings, Settings
+from assent.store.read_only import at_rest, copied, is_read_only, logs
+from assent.store.server_lock import DataInUse, holder_of
 from assent.store.sqlite import damage_in
 from assent.store.transaction import Transaction
 
@@ -158,9 +160,9 @@ def _explanation(settings: Settings, error: Exception) -> str:
     return f"The data in {settings.data_dir} cannot be used: {said}. Choose a writable directory with --data."
 
 
-def refuse_missing_tables(settings: Settings, *, engine: bool = True) -> None:
+def refuse_missing_tables(settings: Settings, *, engine: bool = True, read_only: bool = False) -> None:
     """Raise if tables are gone that this version of the schema has; `engine` includes those of the job engine."""
-    missing = missing_tables(settings)
+    missing = missing_tables(settings, read_only=read_only)
     found = missing.own + (missing.engine if engine else [])
     if found:
         raise Damaged(lacking(found))
@@ -207,10 +209,29 @@ def _operated(tx: Transaction, *, node: Assent, use_case: Callable[[Assent, Tran
 
 
 def looking_at(settings: Settings, look: Callable[[Assent], Awaitable[Result]]) -> Result:
-    """Look at the data, beside a server at work or without one; change nothing."""
+    """Look at the data, beside a server at work or without one; change nothing.
+
+    Where the data may only be read, neither its files nor its folder are touched.
+    """
+    with explained(settings):
+        read_only = not settings.database_url and is_read_only(settings.sqlite_path)
+        if read_only:
+            _refuse_reading_under_server(settings)
+        copying = read_only and bool(logs(settings.sqlite_path))
+    if copying:
+        with _copy_of(settings) as copy:
+            return _looked(settings, look, at=copy, read_only=False)
+    with at_rest(settings.sqlite_path) if read_only else contextlib.nullcontext():
+        return _looked(settings, look, at=settings, read_only=read_only)
+
+
+def _looked(
+    settings: Settings, look: Callable[[Assent], Awaitable[Result]], *, at: Settings, read_only: bool
+) -> Result:
+    """Look at the data where it can be read, and speak of it as of that in the settings."""
 
     async def run() -> Result:
-        node = Assent(settings, reads_file=False)
+        node = Assent(at, reads_file=False, read_only=read_only)
         with explained(settings):
             await node.database.start()
         try:
@@ -219,13 +240,49 @@ def looking_at(settings: Settings, look: Callable[[Assent], Awaitable[Result]]) 
             await node.database.stop()
 
     with explained(settings):
-        current, newest = schema(settings)
+        current, newest = schema(at, read_only=read_only)
         if current != newest:
-            msg = f"The data is at version {current or 'none'}, the newest is {newest}. Run: assent migrate"
-            raise Misconfigured(msg)
-        refuse_missing_tables(settings, engine=False)
+            raise Misconfigured(_outdated(settings, current, newest, copied=read_only or at is not settings))
+        refuse_missing_tables(at, engine=False, read_only=read_only)
     with damage_explained(settings):
         return asyncio.run(run())
+
+
+def _outdated(settings: Settings, current: str | None, newest: str | None, *, copied: bool) -> str:
+    found = f"The data is at version {current or 'none'}, the newest is {newest}."
+    if not copied:
+        return f"{found} Run: assent migrate"
+    return (
+        f"{found} It must be migrated, and {settings.data_dir} is read-only. Copy it to a directory that you can write"
+        " to, and run there: assent migrate --data COPY"
+    )
+
+
+def _refuse_reading_under_server(settings: Settings) -> None:
+    """Whoever cannot write cannot take part in SQLite's locks either, and would read what is half written."""
+    try:
+        holder = holder_of(settings.server_lock_path)
+    except PermissionError:
+        return  # not ours to read; a file that changes meanwhile is noticed all the same
+    if holder is not None:
+        msg = (
+            f"A server uses the data in {settings.data_dir} ({holder}), which is read-only for you. Run this as the"
+            " server's account, or make a backup with assent backup, restore it elsewhere and look at that."
+        )
+        raise DataInUse(msg)
+
+
+@contextlib.contextmanager
+def _copy_of(settings: Settings) -> Generator[Settings, None, None]:
+    with contextlib.ExitStack() as kept:
+        with explained(settings):
+            folder = kept.enter_context(copied(settings.sqlite_path))
+        output.remark(
+            f"{settings.data_dir} is read-only and has changes in a log that is not in assent.db yet. This reads a"
+            f" temporary copy of both, in {folder}.",
+            style="yellow",
+        )
+        yield settings.model_copy(update={"data_dir": folder})
 
 
 def operator(project: str) -> Principal:

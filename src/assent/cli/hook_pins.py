@@ -11,8 +11,10 @@ from typing import Annotated
 
 import typer
 
+import assent
+from assent.cli import output
 from assent.cli.session import trouble_teller
-from assent.domain.errors import AssentError
+from assent.domain.errors import AssentError, InvalidRequest
 from assent.sdk import receipts
 from assent.sdk.client import Assent
 from assent.sdk.connection import DEFAULT_URL, Fixed
@@ -21,6 +23,9 @@ from assent.sdk.receipts import Keys
 
 TOKEN_ENV = "ASSENT_TOKEN"  # noqa: S105  # the name of a variable
 INSTALL_PATIENCE = 1.0
+PROBE_SECONDS = 60.0
+"""For a start of Python that loads all of Assent from a cold disk; one that hangs is given up."""
+_WHICH = "import os, sys, assent.cli.main, assent; sys.stdout.buffer.write(b'\\n' + os.fsencode(assent.__file__))"
 
 Url = Annotated[
     str | None, typer.Option("--url", metavar="URL", help="The server; ASSENT_URL has no say beside it, nor a proxy.")
@@ -101,16 +106,48 @@ def _token_in(path: Path) -> str:
 def current_keys(pins: Pins) -> tuple[Sequence[str], str]:
     """Return the server's current receipt key to pin, or no key and why not."""
     try:
-        with pins.reached(patience=INSTALL_PATIENCE) as assent:
-            found = [each.public_key for each in assent.receipt_keys().items if each.state == "current"]
+        with pins.reached(patience=INSTALL_PATIENCE) as server:
+            found = [each.public_key for each in server.receipt_keys().items if each.state == "current"]
     except AssentError as error:
         return (), error.message
     return found, "" if found else "The server has no receipt key yet."
 
 
 def isolated() -> tuple[str, Sequence[str]]:
-    """Return how to start this very Assent whatever PATH and PYTHONPATH say: the program, and its first words."""
-    before = ["-I", "-m", "assent"]
-    probe = [sys.executable, "-I", "-c", "import assent.cli.main"]
-    works = subprocess.run(probe, check=False, capture_output=True, stdin=subprocess.DEVNULL).returncode == 0  # noqa: S603  # ourselves
-    return (sys.executable, before) if works else (str(Path(sys.argv[0]).absolute()), ())
+    """Return how to start this very Assent whatever PATH and PYTHONPATH say: the program, and its first words.
+
+    Where Python finds this Assent only by its variables, or in the folder of a user, it is the script that we were
+    started by; a hook that cannot be started at all is not installed.
+    """
+    if _isolated_is_us():
+        return sys.executable, ["-I", "-m", "assent"]
+    script = Path(sys.argv[0]).absolute()
+    if script.stem != "assent" or not script.is_file() or not os.access(script, os.X_OK):
+        msg = (
+            "Python does not find this Assent without its variables (python -I -m assent), so a hook could not be"
+            " started. Install Assent, or name what is to be run with --program."
+        )
+        raise InvalidRequest(msg)
+    output.remark(
+        "Python does not find this Assent without its variables (python -I -m assent): whoever can set PYTHONPATH for"
+        " the hook can load other code into it. Install Assent into an environment of its own, and run this again.",
+        style="yellow",
+    )
+    return str(script), ()
+
+
+def _isolated_is_us() -> bool:
+    """Ask our interpreter which Assent it loads when nothing but its own installation has a say."""
+    try:
+        done = subprocess.run(  # noqa: S603  # ourselves, by the path that we run from
+            [sys.executable, "-I", "-c", _WHICH],
+            check=False,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            timeout=PROBE_SECONDS,
+        )
+        found = done.stdout.rpartition(b"\n")[2]
+        return done.returncode == 0 and Path(os.fsdecode(found)).samefile(assent.__file__)
+    except (OSError, ValueError, subprocess.TimeoutExpired):
+        return False

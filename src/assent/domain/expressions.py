@@ -16,7 +16,7 @@ from enum import StrEnum
 from typing import Any, Final, TypeAlias
 
 from assent.domain.canonical import Json, is_array, is_object
-from assent.domain.folding import is_uncertain, readings, spellings
+from assent.domain.folding import is_uncertain, readings, solid, spellings
 from assent.domain.globs import Glob
 
 Truth: TypeAlias = bool | None
@@ -347,16 +347,25 @@ _TESTS: Builders = {
 }
 
 
-def _loosely(compare: Callable[[str, str], bool]) -> Callable[[Value, Attribute], Test]:
-    """Compare in any spelling: a text as it is, a list by each of its elements and by all of them in a row."""
+def _loosely(compare: Callable[[str, str], bool], *, without_blanks: bool = True) -> Callable[[Value, Attribute], Test]:
+    """Compare in any spelling: a text as it is, a list by each of its elements and by all of them in a row.
+
+    Where a text can be read in more ways than can be tried, it is compared without blanks: that misses none of them.
+    """
 
     def build(value: Value, attribute: Attribute) -> Test:
         if not isinstance(value, str):
             return _nothing_known
-        wanted = [each for (each,) in spellings((value,))]
+        wanted, run_together = [each for (each,) in spellings((value,))], solid(value)
 
         def one(text: str) -> bool:
-            return any(compare(reading, each) for reading in readings(text) for each in wanted)
+            if any(compare(reading, each) for reading in readings(text) for each in wanted):
+                return True
+            return (
+                without_blanks
+                and is_uncertain(text)
+                and any(compare(each, part) for each in solid(text) for part in run_together)
+            )
 
         return _per_member(one) if attribute.kind is Kind.LIST else _per_element(one)
 
@@ -376,7 +385,7 @@ def _loose_matching(value: Value, attribute: Attribute) -> Test:
 
 def _loose_order(compare: Callable[[Any, Any], bool]) -> Callable[[Value, Attribute], Test]:
     def build(value: Value, attribute: Attribute) -> Test:
-        return _nothing_known if attribute.ranked else _loosely(compare)(value, attribute)
+        return _nothing_known if attribute.ranked else _loosely(compare, without_blanks=False)(value, attribute)
 
     return build
 

@@ -33,6 +33,20 @@ def is_uncertain(text: str) -> bool:
     return not text.isascii() and len(_fillers().findall(text)) > 1
 
 
+def solid(text: str) -> tuple[str, ...]:
+    """Return a text folded and without any blank: however its fillers are read, this is the same."""
+    return tuple(
+        dict.fromkeys(unicodedata.normalize(form, _folded(text, form, "").replace(" ", "")) for form in _FORMS)
+    )
+
+
+def is_spelled_like(name: str, others: frozenset[str]) -> bool:
+    """Return whether a name can be read as one of others, of which the readings are given."""
+    if not others.isdisjoint(readings(name)):
+        return True
+    return is_uncertain(name) and not {each for other in others for each in solid(other)}.isdisjoint(solid(name))
+
+
 def spellings(parts: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
     """Return the literal parts of a pattern in every spelling in which `readings` may have them."""
     found = _folded_alike(parts)

@@ -1,10 +1,10 @@
 """Globs: `*` is any run of characters, dots included; everything else is literal; the whole text is matched."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from assent.domain.folding import readings, spellings
+from assent.domain.folding import is_uncertain, readings, solid, spellings
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,13 +27,24 @@ class Glob:
 
     def matches_loosely(self, text: str) -> bool:
         """Match as a never rule does: in any case, spelling and kind of blank."""
-        return self.matches(text) or any(
-            each.matches(reading) for each in self.loosened() for reading in readings(text)
+        return (
+            self.matches(text)
+            or any(each.matches(reading) for each in self.loosened() for reading in readings(text))
+            or (is_uncertain(text) and any(_matches(pieces, each) for pieces in self._solid() for each in solid(text)))
         )
+
+    def _solid(self) -> Iterator[tuple[str, ...]]:
+        """Yield what stands between the stars without blanks, composed and decomposed."""
+        return zip(*map(_both, self.pieces), strict=True)
 
     def loosened(self) -> tuple["Glob", ...]:
         """Return the globs over folded text; one of them matches wherever this glob can be read to match."""
         return _loosened(self)
+
+
+def _both(piece: str) -> tuple[str, str]:
+    found = solid(piece)
+    return found[0], found[-1]
 
 
 @lru_cache(maxsize=4096)

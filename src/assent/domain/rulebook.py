@@ -10,7 +10,7 @@ from typing import TypeAlias
 from assent.domain.canonical import GENESIS
 from assent.domain.errors import InvalidRequest, PatternError
 from assent.domain.expressions import Subject, Truth
-from assent.domain.folding import readings
+from assent.domain.folding import is_spelled_like, readings
 from assent.domain.globs import Glob
 from assent.domain.instants import from_iso, iso
 from assent.domain.patterns import Pattern, parse
@@ -210,7 +210,7 @@ class Rulebook:
 
     def breaks_on(self, tag: str) -> bool:
         """Return whether the project always asks a person about this tag, however it is spelled."""
-        return tag in self.always_break_on or not self.breaking_readings.isdisjoint(readings(tag))
+        return tag in self.always_break_on or is_spelled_like(tag, self.breaking_readings)
 
 
 def _compiled(place: int, rule: Rule, patterns: dict[str, Pattern], faults: list[Fault]) -> Compiled | None:

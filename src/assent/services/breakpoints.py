@@ -33,7 +33,7 @@ from assent.domain.errors import (
     SeatTaken,
     TicketRequired,
 )
-from assent.domain.folding import readings
+from assent.domain.folding import is_spelled_like, readings
 from assent.domain.holding import HeldAnswer
 from assent.domain.instants import SECOND, iso
 from assent.domain.routing import Seat, eligible, in_place_of, seating
@@ -450,7 +450,7 @@ def needs_ticket(tx: Transaction, asked: Breakpoint) -> bool:
         return False
     tags = tx.projects.get(asked.project).policy.get("ticketTags") or ()
     wanted = frozenset(reading for tag in tags for reading in readings(tag))
-    return any(not wanted.isdisjoint(readings(tag)) for tag in asked.tags)
+    return any(is_spelled_like(tag, wanted) for tag in asked.tags)
 
 
 def _check_open(current: Breakpoint, now: int) -> None:

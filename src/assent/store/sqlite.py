@@ -23,6 +23,7 @@ from assent.domain.errors import Unavailable
 from assent.ports import Clock, Hint, Ids, Jobs
 from assent.store.adopted import adopted
 from assent.store.groupcommit import GroupCommit
+from assent.store.read_only import connect_immutable
 from assent.store.sql import Row
 from assent.store.transaction import Transaction
 
@@ -64,16 +65,19 @@ def create_private(path: Path) -> None:
 class WriteLock:
     """Held by whoever writes to the file: threads of this process by a lock, other processes by a lock on a file."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path | None) -> None:
+        """Without a path, for data that nobody writes to, no other process is kept out."""
         self._threads = threading.Lock()
-        self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        self._file = None if path is None else os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
 
     def acquire(self) -> None:
         self._threads.acquire()
-        fcntl.flock(self._file, fcntl.LOCK_EX)
+        if self._file is not None:
+            fcntl.flock(self._file, fcntl.LOCK_EX)
 
     def release(self) -> None:
-        fcntl.flock(self._file, fcntl.LOCK_UN)
+        if self._file is not None:
+            fcntl.flock(self._file, fcntl.LOCK_UN)
         self._threads.release()
 
     def __enter__(self) -> None:
@@ -83,13 +87,28 @@ class WriteLock:
         self.release()
 
     def close(self) -> None:
-        os.close(self._file)
+        if self._file is not None:
+            os.close(self._file)
 
 
 def connect(path: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, cached_statements=512)
     with_pragmas(connection)
     return connection
+
+
+def connect_reader(path: Path, *, read_only: bool) -> sqlite3.Connection:
+    if not read_only:
+        connection = connect(path)
+    else:
+        connection = connect_immutable(path)
+        for pragma in READING:
+            connection.execute(f"PRAGMA {pragma}").close()
+    connection.execute("PRAGMA query_only = ON").close()
+    return connection
+
+
+READING = ("trusted_schema = OFF", "mmap_size = 0", "cache_size = -65536", "temp_store = MEMORY")
 
 
 def with_pragmas(connection: sqlite3.Connection) -> None:
@@ -103,10 +122,7 @@ def with_pragmas(connection: sqlite3.Connection) -> None:
         # Else INSERT OR REPLACE would remove a row without asking the triggers that keep it.
         "recursive_triggers = ON",
         "busy_timeout = 5000",
-        "trusted_schema = OFF",
-        "mmap_size = 0",
-        "cache_size = -65536",
-        "temp_store = MEMORY",
+        *READING,
     ):
         connection.execute(f"PRAGMA {pragma}").close()
 
@@ -267,7 +283,7 @@ class SqliteDatabase:
 
     dialect = "sqlite"
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # its parts
         self,
         path: Path,
         *,
@@ -276,9 +292,11 @@ class SqliteDatabase:
         ids: Ids,
         jobs: Jobs,
         on_commit: Callable[[Sequence[Hint]], None],
+        read_only: bool = False,
     ) -> None:
         self._jobs = jobs
         self.path = path
+        self._read_only = read_only
         self.lock = lock
         self._clock = clock
         self._ids = ids
@@ -300,17 +318,17 @@ class SqliteDatabase:
         return Transaction(session, self._clock, self._ids, self._jobs)
 
     def _open_reader(self) -> None:
-        self._local.connection = connect(self.path)
-        self._local.connection.execute("PRAGMA query_only = ON").close()
+        self._local.connection = connect_reader(self.path, read_only=self._read_only)
         self._opened.append(self._local.connection)
 
     async def start(self) -> None:
-        self._keys = connect(self.path)
-        self._keys.execute("PRAGMA query_only = ON").close()
-        self._commits.start()
+        self._keys = connect_reader(self.path, read_only=self._read_only)
+        if not self._read_only:
+            self._commits.start()
 
     async def stop(self) -> None:
-        await self._commits.stop()
+        if not self._read_only:
+            await self._commits.stop()
         self._readers.shutdown()
         with self.lock:
             for connection in (*self._opened, self._keys):
@@ -319,6 +337,9 @@ class SqliteDatabase:
         self.lock.close()
 
     async def write(self, use_case: Callable[[Transaction], Result], *, locks: str = "") -> Result:
+        if self._read_only:
+            msg = f"The data in {self.path.parent} is read-only."
+            raise Unavailable(msg)
         try:
             return await self._commits.run(use_case, locks=locks)
         except sqlite3.DatabaseError as error:

@@ -1,0 +1,108 @@
+"""A SQLite file that may only be read, such as an auditor's copy: how to look at it and leave everything as it is.
+
+SQLite cannot open a file with a write-ahead log where it cannot create the log's index, unless it is told that the file
+is immutable. Then it does not read the log. So a file with a log that was not moved into it is copied, with the log.
+"""
+
+import contextlib
+import os
+import shutil
+import sqlite3
+import tempfile
+from collections.abc import Generator, Sequence
+from pathlib import Path
+
+import sqlalchemy as sa
+
+from assent.domain.errors import AssentError
+
+_ANY_WRITE = 0o222
+_LOGS = ("-wal", "-journal")
+
+
+class NotAtRest(AssentError):
+    """Something writes to a file that we may only read."""
+
+    code = "not_at_rest"
+
+
+class NotCopied(AssentError):
+    """A file that has to be copied cannot be."""
+
+    code = "not_copied"
+
+
+def is_read_only(path: Path) -> bool:
+    """Return whether the file or its folder takes no writes, or says so in its mode, which root need not obey."""
+    path = path.resolve()
+    return path.is_file() and not all(map(_takes_writes, (path, path.parent)))
+
+
+def _takes_writes(path: Path) -> bool:
+    return bool(path.stat().st_mode & _ANY_WRITE) and os.access(path, os.W_OK, effective_ids=True)
+
+
+def logs(path: Path) -> list[Path]:
+    """Return the logs beside the file that may hold changes which are not in the file yet."""
+    path = path.resolve()
+    found = [path.with_name(path.name + end) for end in _LOGS]
+    return [each for each in found if each.exists() and each.stat().st_size]
+
+
+@contextlib.contextmanager
+def at_rest(path: Path) -> Generator[None, None, None]:
+    """Raise if something wrote to the file meanwhile: what was read of it may belong to different moments."""
+    path = path.resolve()
+    before = _state(path)
+    try:
+        yield
+    finally:
+        if _state(path) != before:
+            msg = f"{path} was written to while it was read, so nothing can be said about it. Look at a copy of it."
+            raise NotAtRest(msg)
+
+
+def _state(path: Path) -> Sequence[tuple[int, int, int] | None]:
+    return [_stamp(path.with_name(path.name + end)) for end in ("", *_LOGS)]
+
+
+def _stamp(path: Path) -> tuple[int, int, int] | None:
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns
+
+
+@contextlib.contextmanager
+def copied(path: Path) -> Generator[Path, None, None]:
+    """Copy the file with its logs into a new folder of ours alone, which is removed afterwards; return the folder."""
+    real = path.resolve()
+    with contextlib.ExitStack() as kept:
+        try:
+            folder = Path(kept.enter_context(tempfile.TemporaryDirectory(prefix="assent-")))
+            with at_rest(path):
+                for each in (real, *logs(path)):
+                    shutil.copyfile(each, folder / each.name.replace(real.name, path.name, 1))
+        except OSError as error:
+            msg = (
+                f"{path} is read-only and has changes in a log beside it, so it must be copied to be read, and cannot"
+                f" be: {error.strerror}. Set TMPDIR to a directory with room for it."
+            )
+            raise NotCopied(msg) from error
+        yield folder
+
+
+def connect_immutable(path: Path) -> sqlite3.Connection:
+    """Open a file that nothing writes to, without a lock and without any file beside it."""
+    return sqlite3.connect(
+        f"{path.resolve().as_uri()}?mode=ro&immutable=1",
+        uri=True,
+        isolation_level=None,
+        check_same_thread=False,
+        cached_statements=512,
+    )
+
+
+def immutable_engine(path: Path) -> sa.Engine:
+    return sa.create_engine("sqlite://", creator=lambda: connect_immutable(path), poolclass=sa.NullPool)

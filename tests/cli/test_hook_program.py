@@ -1,0 +1,72 @@
+"""What is installed as a hook can be started, and is the Assent that installed it."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import assent
+from assent.integrations.claude_code_settings import read
+from tests.cli.commands import environment
+
+SCRIPT = "from assent.cli.main import run\nrun()\n"
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path) -> Path:
+    """Another copy of Assent, which Python finds by PYTHONPATH alone."""
+    folder = tmp_path / "elsewhere"
+    shutil.copytree(Path(assent.__file__).parent, folder / "assent", ignore=shutil.ignore_patterns("__pycache__"))
+    return folder
+
+
+def install(settings: Path, *start: str, **env: str) -> subprocess.CompletedProcess[str]:
+    given = ("hook", "claude", "install", "--settings", str(settings), "--no-pin-key")
+    return subprocess.run(
+        [*start, *given],
+        env=environment(**env),
+        cwd=settings.parent,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+
+def started_by(settings: Path) -> list[str]:
+    (hook,) = read(settings)["hooks"]["PreToolUse"][0]["hooks"]
+    words = [hook["command"], *hook["args"]]
+    return words[: words.index("hook")]
+
+
+def test_an_installed_assent_is_started_without_a_say_of_the_environment(tmp_path: Path) -> None:
+    settings = tmp_path / "settings.json"
+    done = install(settings, sys.executable, "-m", "assent", PATH="/nowhere")
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert started_by(settings) == [sys.executable, "-I", "-m", "assent"]
+
+
+def test_an_assent_that_no_hook_could_start_is_not_installed_as_one(tmp_path: Path, elsewhere: Path) -> None:
+    settings = tmp_path / "settings.json"
+    done = install(settings, sys.executable, "-m", "assent", PYTHONPATH=str(elsewhere))
+
+    assert done.returncode == 1
+    assert "a hook could not be started. Install Assent, or name what is to be run with --program" in done.stderr
+    assert not settings.exists()
+
+
+def test_a_script_that_needs_variables_is_installed_with_a_warning(tmp_path: Path, elsewhere: Path) -> None:
+    settings, script = tmp_path / "settings.json", tmp_path / "assent"
+    script.write_text(f"#!{sys.executable}\n{SCRIPT}")
+    script.chmod(0o755)
+    done = install(settings, str(script), PYTHONPATH=str(elsewhere))
+
+    assert done.returncode == 0, done.stderr
+    assert "whoever can set PYTHONPATH for the hook can load other code into it" in done.stderr
+    assert started_by(settings) == [str(script)]
+    assert os.access(started_by(settings)[0], os.X_OK)

@@ -1,0 +1,72 @@
+"""A SQLite file that may only be read: when it counts as one, and what is done about writes beside us."""
+
+from pathlib import Path
+
+import pytest
+
+from assent.store.read_only import NotAtRest, at_rest, copied, is_read_only, logs
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "data" / "assent.db"
+    path.parent.mkdir()
+    path.write_bytes(b"rows")
+    return path
+
+
+@pytest.mark.parametrize(("folder", "mode"), [(0o555, 0o644), (0o755, 0o444), (0o555, 0o444)])
+def test_a_file_or_a_folder_without_write_bits_is_read_only(file: Path, folder: int, mode: int) -> None:
+    assert not is_read_only(file)
+    file.chmod(mode)
+    file.parent.chmod(folder)
+    found = is_read_only(file)
+    file.parent.chmod(0o755)
+    assert found
+
+
+def test_a_file_that_is_not_there_is_not_read_only(tmp_path: Path) -> None:
+    assert not is_read_only(tmp_path / "assent.db")
+
+
+def test_an_empty_log_holds_nothing(file: Path) -> None:
+    log = file.with_name("assent.db-wal")
+    log.touch()
+    assert logs(file) == []
+    log.write_bytes(b"changes")
+    assert logs(file) == [log]
+
+
+@pytest.mark.parametrize("name", ["assent.db", "assent.db-wal", "assent.db-journal"])
+def test_a_write_while_a_file_is_read_is_noticed(file: Path, name: str) -> None:
+    with pytest.raises(NotAtRest, match=r"was written to while it was read"), at_rest(file):
+        file.with_name(name).write_bytes(b"something else")
+
+
+def test_a_write_explains_an_error_while_a_file_is_read(file: Path) -> None:
+    def read() -> None:
+        with at_rest(file):
+            file.write_bytes(b"something else")
+            raise ValueError
+
+    with pytest.raises(NotAtRest):
+        read()
+
+
+def test_a_file_at_rest_is_read_without_a_word(file: Path) -> None:
+    with at_rest(file):
+        assert file.read_bytes() == b"rows"
+
+
+def test_a_copy_has_the_log_and_the_name_that_was_asked_for_and_is_private(file: Path, tmp_path: Path) -> None:
+    real = file.rename(file.with_name("of-monday.db"))
+    real.with_name("of-monday.db-wal").write_bytes(b"changes")
+    link = tmp_path / "assent.db"
+    link.symlink_to(real)
+    with copied(link) as folder:
+        assert {each.name: each.read_bytes() for each in folder.iterdir()} == {
+            "assent.db": b"rows",
+            "assent.db-wal": b"changes",
+        }
+        assert folder.stat().st_mode & 0o077 == 0
+    assert not folder.exists()
