@@ -35,7 +35,7 @@ ARGUMENTS: dict[str, tuple[str, ...]] = {
     "user password": ("owner", "--password-stdin"),
     "user home": ("owner", "default"),
     "user confirm": ("owner",),
-    "group set": ("team", "--member", "owner"),
+    "group set": ("team", "owner"),
     "group list": (),
     "group remove": ("team",),
     "project callback-secret": (),

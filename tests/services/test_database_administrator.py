@@ -95,6 +95,8 @@ EDITS: Mapping[str, Edit] = {
     "a token is inserted": insert_a_token,
     "a revoked token is revived": run("UPDATE assent_tokens SET revoked_at = NULL WHERE id = :revoked"),
     "a token's limits are widened": run("""UPDATE assent_tokens SET gates = '["*"]' WHERE id = :token"""),
+    "a token's processes are widened": run("""UPDATE assent_tokens SET processes = '["*"]' WHERE id = :token"""),
+    "a token's agent is changed": run("UPDATE assent_tokens SET agent = :revoked WHERE id = :other"),
     "a token's secret is exchanged": run("UPDATE assent_tokens SET secret_hash = 'e' WHERE id = :other"),
     "a receipt use is deleted": run("DELETE FROM assent_receipt_uses WHERE breakpoint_id = :used"),
     "a receipt use is inserted": insert_a_receipt_use,

@@ -146,7 +146,7 @@ class Sessions:
         async with self._hashing:
             person = await self._database.read(partial(self._people.prove_password, person_id=who.id, old=old))
             hashed = await asyncio.to_thread(password_hash, new)
-        change = partial(self._people.set_password, person=person, hashed=hashed)
+        change = partial(self._people.set_password, person=person, hashed=hashed, by=who)
         secret = await self._database.write(change)
         _log.info("password_changed", person=who.id, address=_network(request))
         self._known = {each: known for each, known in self._known.items() if known[1].principal.id != who.id}

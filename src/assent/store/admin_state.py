@@ -13,7 +13,7 @@ from assent.domain.canonical import Json
 from assent.ports import Session
 from assent.store.sql import Row
 
-STATE_VERSION = 3
+STATE_VERSION = 4
 """Raise it whenever a kind or a field is added: the next start then records a baseline of what was added."""
 
 
@@ -62,9 +62,9 @@ def _person(row: Row) -> Mapping[str, Json]:
 
 
 def _token(row: Row) -> Mapping[str, Json]:
-    *plain, roles, gates, agent_ids, secret = row[2:]
-    names = ("kind", "name", "person", "createsPerMinute", "createdAt", "createdBy", "expiresAt", "revokedAt")
-    lists = zip(("roles", "gates", "agentIds"), (roles, gates, agent_ids), strict=True)
+    *plain, roles, gates, agent_ids, processes, secret = row[2:]
+    names = ("kind", "name", "person", "createsPerMinute", "createdAt", "createdBy", "expiresAt", "revokedAt", "agent")
+    lists = zip(("roles", "gates", "agentIds", "processes"), (roles, gates, agent_ids, processes), strict=True)
     state: dict[str, Json] = dict(zip(names, plain, strict=True))
     return state | {name: msgspec.json.decode(text) for name, text in lists} | {"secret": fingerprint(secret)}
 
@@ -117,7 +117,7 @@ KINDS: Mapping[str, StateKind] = {
     ),
     "token": StateKind(
         """SELECT t.project_id, t.id, t.kind, t.name, p.name, t.creates_per_minute, t.created_at, t.created_by,
-            t.expires_at, t.revoked_at, t.roles, t.gates, t.agent_ids, t.secret_hash
+            t.expires_at, t.revoked_at, t.agent, t.roles, t.gates, t.agent_ids, t.processes, t.secret_hash
         FROM assent_tokens t LEFT JOIN assent_people p ON p.id = t.person_id{where} ORDER BY t.id""",
         "t.id = :key",
         _token,
