@@ -152,8 +152,8 @@ class Process:
         self.popen.wait(PATIENCE)
 
 
-def ready(url: str, popen: Life) -> bool:
-    """Wait until a starting server takes requests; False when it ended or took too long."""
+def ready(url: str, popen: Life, *, path: str = "/readyz") -> bool:
+    """Wait until a starting server answers this with 200; False when it ended or took too long."""
     deadline = time.monotonic() + PATIENCE
     host = url.removeprefix("http://")
     while time.monotonic() < deadline and popen.poll() is None:
@@ -161,7 +161,7 @@ def ready(url: str, popen: Life) -> bool:
             contextlib.suppress(OSError, http.client.HTTPException),
             contextlib.closing(http.client.HTTPConnection(host, timeout=5)) as connection,
         ):
-            connection.request("GET", "/readyz")
+            connection.request("GET", path)
             if connection.getresponse().status == 200:
                 return True
         time.sleep(0.02)
@@ -201,14 +201,20 @@ def environment_of(settings: Settings, **env: str) -> dict[str, str]:
     return environment
 
 
-def start_server(
-    settings: Settings, *, port: int | None = None, log: Path | None = None, by: Starter | None = None, **env: str
+def start_server(  # noqa: PLR0913  # what a server is started with
+    settings: Settings,
+    *,
+    port: int | None = None,
+    log: Path | None = None,
+    by: Starter | None = None,
+    until: str = "/readyz",
+    **env: str,
 ) -> Process:
-    """Start `assent serve` as a process of its own and wait until it is ready."""
+    """Start `assent serve` as a process of its own and wait until it is ready, or answers another path."""
     # Most tests ask what a server does, not how it is loaded; what is measured is loaded as usual.
     quickly = shared().start if "PYTEST_VERSION" in os.environ else interpreter
     process = launch(settings, port=port, log=log, by=by or quickly, **env)
-    if ready(process.url, process.popen):
+    if ready(process.url, process.popen, path=until):
         return process
     process.kill()
     code, said = process.popen.poll(), log.read_text() if log else "no log kept"

@@ -32,16 +32,19 @@ _SYMBOLS = frozenset("ΓΔΘΛΞΠΣΦΨΩβγδεζθλμξπσςφψ")
 """Greek letters that units and formulas have beside Latin ones (μs, kΩ) and that look like no Latin letter."""
 
 
-def visible(text: object) -> str:
-    """Write out each character that hides or misleads, so that what is read is what is there."""
-    return _HEAP.sub(_unheaped, revealed(str(text).replace("\r\n", "\n"), marked))
+def visible(text: object, *, scripts: bool = True) -> str:
+    """Write out each character that hides or misleads, so that what is read is what is there.
+
+    Without `scripts`, look-alike letters of other scripts stay: a mark inside an address would change where it leads.
+    """
+    return _HEAP.sub(_unheaped, revealed(str(text).replace("\r\n", "\n"), marked, scripts=scripts))
 
 
 def marked(char: str) -> str:
     return f"⟦U+{ord(char):04X}⟧"
 
 
-def revealed(text: str, write: Callable[[str], str], *, joiners: bool = True) -> str:
+def revealed(text: str, write: Callable[[str], str], *, joiners: bool = True, scripts: bool = True) -> str:
     """Return text with its hiding characters written out by `write`, and look-alike letters named.
 
     With `joiners`, the characters that make one emoji of several stay.
@@ -52,7 +55,7 @@ def revealed(text: str, write: Callable[[str], str], *, joiners: bool = True) ->
 
     if text.isascii():
         return _ASCII_CONTROL.sub(written, text)
-    if _foreign().search(text):
+    if scripts and _foreign().search(text):
         text = _WORD.sub(_one_script, text)
     return _unseen().sub(written, text)
 

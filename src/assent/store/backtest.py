@@ -303,7 +303,8 @@ class _Tests:
                 # Whether an added owner was asked for as well went with the content.
                 tests.append(f"(purged_at IS NOT NULL AND {self._find}(seats, ',true]') > 0)")
         elif asked in _IS_ONE:
-            tests = [f"agent_id = {self._value(each.value)}" for each in predicate.literals]
+            # A claimed agent id is unknown to a rule, whatever it is.
+            tests = ["agent_id_claimed = 1", *(f"agent_id = {self._value(each.value)}" for each in predicate.literals)]
         else:
             return ""
         return f"({' OR '.join(tests)})"

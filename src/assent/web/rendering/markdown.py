@@ -46,16 +46,16 @@ _TASK = re.compile(r"\[([ xX])\](?=\s)")
 
 def markdown(text: str, *, patience: float = PATIENCE) -> Rendered:
     """Lay out a document; one that is too deep or too slow is shown as the text it is."""
-    shown = visible(text)
+    shown = visible(text, scripts=False)
     env: dict[str, Any] = {"until": time.monotonic() + patience}
     try:
         tokens = _parser.parse(shown, env)
         if any(token.level >= MAX_NESTING - 1 for token in tokens):
-            return _as_text(shown, "it is nested too deeply.")
+            return _as_text(visible(text), "it is nested too deeply.")
         _rework(tokens)
         html: str = _parser.renderer.render(tokens, _parser.options, env)
     except TooSlow:
-        return _as_text(shown, "it takes too long to lay out.", hurried=True)
+        return _as_text(visible(text), "it takes too long to lay out.", hurried=True)
     return Rendered(_cleaned(html), tuple(_left_out(shown, tokens, env)))
 
 
@@ -103,6 +103,8 @@ def _rework(tokens: list[Token]) -> None:
             _align(token)
             if token.tag == "th" and not tokens[place + 1].content.strip():
                 token.tag = tokens[place + 2].tag = "td"
+        if token.type in {"fence", "code_block"}:
+            token.content = visible(token.content)
         if token.type == "inline":
             if place > 1 and tokens[place - 2].type == "list_item_open":
                 _mark_task(token)
