@@ -204,3 +204,15 @@ def test_several_fillers_in_a_tag_do_not_pass_always_break_on() -> None:
 @given(st.text(max_size=40))
 def test_a_reading_reads_the_same_again(text: str) -> None:
     assert set(readings(text)) & set(readings(readings(text)[0]))
+
+
+@pytest.mark.parametrize("arguments", [{"force": True}, [{"force": True}], '{"force": true}', 5])
+def test_exists_in_a_never_rule_is_not_passed_by_another_type_on_the_way(arguments: Any) -> None:
+    source, _ = asked(arguments, "shell.*(payload.command.force exists)")
+    assert source is Source.NEVER
+
+
+@pytest.mark.parametrize("arguments", [{}, {"other": 1}, None])
+def test_exists_is_false_where_nothing_is_in_the_way(arguments: Any) -> None:
+    source, _ = asked(arguments, "shell.*(payload.command.force exists)")
+    assert source is not Source.NEVER

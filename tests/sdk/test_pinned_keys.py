@@ -2,16 +2,19 @@
 
 import asyncio
 import json
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import ClassVar
 
 import httpx2
 import pytest
 
 from assent import Assent, AsyncAssent, abreakpoint, approve, breakpoint  # noqa: A004  # the word of the product
 from assent.domain.receipts import public_key, spelt
-from assent.sdk.errors import InvalidReceipt
+from assent.sdk.errors import InvalidReceipt, ReceiptMismatch
 from assent.settings import Settings
 from tests.support.nodes import prepared, server
 
@@ -109,4 +112,55 @@ def test_an_answer_without_a_server_raises_where_a_key_is_pinned(
     rules = {"rules": [{"pattern": "auto.*", "action": "auto-approve"}]}
     (tmp_path / "rules.json").write_text(json.dumps(rules))
     with pytest.raises(InvalidReceipt, match="set ASSENT_URL"):
+        call()
+
+
+class Replay(BaseHTTPRequestHandler):
+    """A rogue server: to whatever is asked, it gives a genuine approval of something else."""
+
+    answers: ClassVar[dict[str, bytes]] = {}
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002  # the name in the base class
+        pass
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers.get("content-length", 0)))
+        self._answer(201, "whole")
+
+    def do_GET(self) -> None:
+        last = self.path.partition("?")[0].rsplit("/", 1)[-1]
+        self._answer(200, last if last in self.answers else "whole")
+
+    def _answer(self, status: int, name: str) -> None:
+        self.send_response(status)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(self.answers[name])))
+        self.end_headers()
+        self.wfile.write(self.answers[name])
+
+
+@pytest.fixture
+def rogue(office: Office) -> Iterator[str]:
+    """Return the address of a server that replays an approval of the office."""
+    with Assent(office.url, office.token) as assent:
+        harmless = assent.create("May I read the README?", breakpoint_id="auto.read", agent_id="a").id
+    headers = {"authorization": f"Bearer {office.token}"}
+    addresses = {"whole": "", "status": "/status", "receipt": "/receipt"}
+    Replay.answers = {
+        name: httpx2.get(f"{office.url}/api/breakpoints/{harmless}{path}", headers=headers).content
+        for name, path in addresses.items()
+    }
+    with ThreadingHTTPServer(("127.0.0.1", 0), Replay) as server_:
+        threading.Thread(target=server_.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server_.server_port}"
+        server_.shutdown()
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_a_replayed_approval_of_something_else_raises(
+    office: Office, rogue: str, monkeypatch: pytest.MonkeyPatch, call: Callable[[], bool]
+) -> None:
+    monkeypatch.setenv("ASSENT_URL", rogue)
+    monkeypatch.setenv("ASSENT_RECEIPT_KEY", office.key)
+    with pytest.raises(ReceiptMismatch):
         call()

@@ -39,7 +39,8 @@ from assent.domain.tool_calls import ToolCall, refused
 from assent.http import views
 from assent.http.streams import HEARTBEAT
 from assent.http.waiting import Woken, parked
-from assent.sdk.claude_code import has_no_receipts, judged, question
+from assent.sdk.claude_code import judged, question
+from assent.sdk.errors import has_no_receipts
 from assent.sdk.tool_calls import Terms
 from assent.sdk.values import Status
 from assent.store.reading import Query, StatusRow, Whole

@@ -140,6 +140,8 @@ class Predicate(Expression):
     def holds_loosely(self, subject: Subject) -> Truth:
         actual = self.actual(subject)
         exactly = self._exactly(actual)
+        if self.operator == "exists" and not exactly and self._is_obstructed(subject):
+            return None
         if exactly or actual is MISSING or self.operator in {"exists", "!="}:
             return exactly
         return any_of((exactly, self.loose(actual)))
@@ -150,6 +152,16 @@ class Predicate(Expression):
         if self.operator != "!=" or actual is MISSING:
             return exactly
         return all_of((exactly, inverse(self.loose(actual))))
+
+    def _is_obstructed(self, subject: Subject) -> bool:
+        """Return whether something that is not an object is in the place of one on the path."""
+        name, *keys = self.path
+        value = subject.values.get(name)
+        for key in keys:
+            if not is_object(value):
+                return value is not None
+            value = value.get(key)
+        return False
 
     def _exactly(self, actual: Json) -> Truth:
         if self.operator == "exists":

@@ -20,11 +20,11 @@ from assent.domain.claude_code import (
 )
 from assent.domain.tool_calls import ToolCall
 from assent.sdk.calls import Calls
-from assent.sdk.claude_code import has_no_receipts, judged, question
-from assent.sdk.errors import InvalidReceipt, RateLimited, ReceiptExpired, ReceiptUsed, Unavailable, Unreachable
+from assent.sdk.claude_code import judged, question
+from assent.sdk.errors import InvalidReceipt, ReceiptExpired, ReceiptUsed
 from assent.sdk.protocol import Flow, creating
 from assent.sdk.real_paths import real_paths
-from assent.sdk.receipts import Keys, Receipt, content_digest
+from assent.sdk.receipts import Keys, content_digest
 from assent.sdk.tool_calls import Terms, refused
 from assent.sdk.values import Breakpoint, Summary
 
@@ -164,7 +164,7 @@ def _used(calls: Calls, asked: Asked, found: Breakpoint, keys: Keys | None) -> F
     body = asked.wanted.body
     shown = {**body, "payload": {**body["payload"], "callId": found.payload.get("callId")}}
     try:
-        receipt = yield from _receipt(calls, found.id)
+        receipt = yield from calls.receipt_if_any(found.id)
         if receipt is None and keys is not None:
             msg = "A receipt key is pinned, but the server gives no receipts, so the approval cannot be checked."
             raise InvalidReceipt(msg)
@@ -176,16 +176,6 @@ def _used(calls: Calls, asked: Asked, found: Breakpoint, keys: Keys | None) -> F
     except (ReceiptUsed, ReceiptExpired):
         return False
     return True
-
-
-def _receipt(calls: Calls, breakpoint_id: str) -> Flow[Receipt | None]:
-    """Fetch a receipt; None from a server that has none to give, which would be asked again in vain."""
-    try:
-        return (yield from replace(calls, patience=0.0).receipt(breakpoint_id))
-    except (Unavailable, Unreachable, RateLimited) as error:
-        if isinstance(error, Unavailable) and has_no_receipts(error):
-            return None
-    return (yield from calls.receipt(breakpoint_id))
 
 
 def left(descriptor: int, *, within: float | None) -> bool:

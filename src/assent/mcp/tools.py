@@ -105,13 +105,16 @@ class Tools:
         )
         async with reached(caller) as assent:
             asked = await assent.create(question, idempotency_key=_once(key), **asking)
+            await assent.perform(assent.calls.check_pinned(asked.id, told.standing(asked)))
         warnings = asked.warnings or None
         return told.text({**told.outcome(asked.id, told.standing(asked)), "gate": asked.gate, "warnings": warnings})
 
     async def get_breakpoint(self, call: Call, breakpoint_id: Id) -> str:
         """Return a breakpoint of yours, whole: what was asked, what people said, how it stands."""
         async with reached(self._callers(call)) as assent:
-            return told.text(told.whole(await assent.get(breakpoint_id)))
+            found = await assent.get(breakpoint_id)
+            await assent.perform(assent.calls.check_pinned(found.id, told.standing(found)))
+            return told.text(told.whole(found))
 
     async def wait_for_breakpoint(
         self,

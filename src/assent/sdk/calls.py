@@ -4,7 +4,7 @@ import os
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import NoneType
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
@@ -19,7 +19,17 @@ from assent.sdk.channel_values import (
     RouteCheck,
     Routes,
 )
-from assent.sdk.errors import NotApproved, ReceiptMismatch, StillWaiting, passed
+from assent.sdk.errors import (
+    InvalidReceipt,
+    NotApproved,
+    RateLimited,
+    ReceiptMismatch,
+    StillWaiting,
+    Unavailable,
+    Unreachable,
+    has_no_receipts,
+    passed,
+)
 from assent.sdk.files import ContextFile
 from assent.sdk.protocol import (
     Answering,
@@ -74,6 +84,10 @@ LOOK_SECONDS = 1.0
 """How often somebody who waits for a run looks at it."""
 
 
+def _key_is_pinned() -> bool:
+    return bool(os.environ.get("ASSENT_RECEIPT_KEY", "").strip())
+
+
 def granted(ended: Status) -> BreakpointResult:
     """Return the result of an approval; raise after anything else, or where the two do not say the same."""
     result = passed(ended.result)
@@ -88,6 +102,8 @@ class Calls(TriggerCalls):
 
     now: Callable[[], float] = time.time
     """What time it is, in seconds: for receipts, which expire."""
+    created: "dict[str, Mapping[str, Any]]" = field(default_factory=dict[str, "Mapping[str, Any]"])
+    """What was created here, by id, where a receipt key is pinned: the receipt must be about that."""
 
     def create(
         self,
@@ -100,7 +116,10 @@ class Calls(TriggerCalls):
         """Create a breakpoint, once, however often the request has to be sent."""
         body = protocol.creation(question, asking)
         key = idempotency_key or uuid.uuid4().hex
-        return protocol.creating(body, files, key=key, pace=self.pace, patience=self.patience)
+        made = yield from protocol.creating(body, files, key=key, pace=self.pace, patience=self.patience)
+        if _key_is_pinned():
+            self.created[made.id] = protocol.with_files(body, [file.entry() for file in files])
+        return made
 
     def require_approval(
         self,
@@ -120,7 +139,10 @@ class Calls(TriggerCalls):
         return self._perform(protocol.reading(protocol.address(breakpoint_id)), Breakpoint)
 
     def status(self, breakpoint_id: str) -> Flow[Status]:
-        return self._perform(protocol.asking_status(breakpoint_id), Status)
+        """Return how it stands. Where ASSENT_RECEIPT_KEY pins a key, an approval without its receipt raises."""
+        found = yield from self._perform(protocol.asking_status(breakpoint_id), Status)
+        yield from self.check_pinned(breakpoint_id, found)
+        return found
 
     def wait(
         self,
@@ -141,18 +163,25 @@ class Calls(TriggerCalls):
         wanted = on_event is not None or on_comment is not None
         audience = Audience(on_event=on_event, on_comment=on_comment) if wanted else None
         ended = yield from waiting(breakpoint_id, pace=self.pace, patience=patience, timeout=timeout, audience=audience)
-        if ended.approved and os.environ.get("ASSENT_RECEIPT_KEY", "").strip():
-            yield from self._check_pinned(breakpoint_id, ended)
+        yield from self.check_pinned(breakpoint_id, ended)
         return ended
 
-    def _check_pinned(self, breakpoint_id: str, ended: Status) -> Flow[None]:
+    def check_pinned(self, breakpoint_id: str, status: Status) -> Flow[None]:
+        """Raise where a key is pinned and an approval has no receipt by it about what was created here."""
+        if not status.approved or not _key_is_pinned():
+            return
         from assent.sdk import receipts  # noqa: PLC0415  # the same
 
         keys = receipts.pinned(os.environ)
         assert keys is not None, "the variable is set"
-        receipt = yield from self.receipt(breakpoint_id)
-        receipts.check(receipt, keys, now=self.now())
-        if (receipt.approval.edits or {}) != ((ended.result and ended.result.edits) or {}):
+        receipt = yield from self.receipt_if_any(breakpoint_id)
+        if receipt is None:
+            msg = "A receipt key is pinned, but the server gives no receipts, so the approval cannot be checked."
+            raise InvalidReceipt(msg)
+        body = self.created.get(breakpoint_id)
+        digest = None if body is None else receipts.content_digest(body, project=receipt.approval.project)
+        receipts.check(receipt, keys, now=self.now(), digest=digest)
+        if (receipt.approval.edits or {}) != ((status.result and status.result.edits) or {}):
             raise ReceiptMismatch("The receipt is for other changes than the answer has.")
 
     def list(self, **filters: Unpack[Filters]) -> Flow[Page]:
@@ -199,6 +228,15 @@ class Calls(TriggerCalls):
         from assent.sdk import receipts  # noqa: PLC0415  # few need it, and it takes its time to load
 
         return receipts.fetching(breakpoint_id, pace=self.pace, patience=self.patience)
+
+    def receipt_if_any(self, breakpoint_id: str) -> "Flow[Receipt | None]":
+        """Fetch a receipt; None from a server that has none to give, which would be asked again in vain."""
+        try:
+            return (yield from replace(self, patience=0.0).receipt(breakpoint_id))
+        except (Unavailable, Unreachable, RateLimited) as error:
+            if isinstance(error, Unavailable) and has_no_receipts(error):
+                return None
+        return (yield from self.receipt(breakpoint_id))
 
     def receipt_keys(self) -> "Flow[ReceiptKeys]":
         """Return the public keys of the project's receipts, also those that are no longer used."""

@@ -3,7 +3,6 @@
 from typing import Any, cast
 
 from assent.domain.claude_code import Hook, answered, shown, terms_of
-from assent.domain.errors import Unavailable
 from assent.domain.tool_calls import ToolCall, Verdict
 from assent.sdk.protocol import Asking, creation
 from assent.sdk.tool_calls import Terms, asking, verdict
@@ -22,8 +21,3 @@ def judged(hook: Hook, call: ToolCall, status: Status) -> Verdict:
     result = status.result
     option, answers = (result.option, result.answers) if result is not None else (None, None)
     return answered(hook, verdict(call, status), option=option, answers=answers)
-
-
-def has_no_receipts(error: Unavailable) -> bool:
-    """Whether a server that gives no receipt never does; any other that cannot now is to be asked again."""
-    return error.details.get("missing") == "secretKeys"

@@ -246,3 +246,8 @@ def from_problem(problem: Mapping[str, Any], *, status: int) -> AssentError:
     error.details = {name: value for name, value in problem.items() if name not in {"type", "title", "detail"}}
     error.details.setdefault("status", status)
     return error
+
+
+def has_no_receipts(error: Unavailable) -> bool:
+    """Return whether a server that gives no receipt never does; any other that cannot now is to be asked again."""
+    return error.details.get("missing") == "secretKeys"
