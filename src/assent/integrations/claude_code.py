@@ -19,7 +19,7 @@ from assent.domain.claude_code import (
     tool_call,
 )
 from assent.domain.tool_calls import ToolCall
-from assent.sdk.calls import Calls
+from assent.sdk.calls import Calls, receipt_if_any
 from assent.sdk.claude_code import judged, question
 from assent.sdk.errors import InvalidReceipt, ReceiptExpired, ReceiptUsed
 from assent.sdk.protocol import Flow, creating
@@ -164,7 +164,7 @@ def _used(calls: Calls, asked: Asked, found: Breakpoint, keys: Keys | None) -> F
     body = asked.wanted.body
     shown = {**body, "payload": {**body["payload"], "callId": found.payload.get("callId")}}
     try:
-        receipt = yield from calls.receipt_if_any(found.id)
+        receipt = yield from receipt_if_any(calls, found.id)
         if receipt is None and keys is not None:
             msg = "A receipt key is pinned, but the server gives no receipts, so the approval cannot be checked."
             raise InvalidReceipt(msg)

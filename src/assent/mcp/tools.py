@@ -17,6 +17,7 @@ from assent.mcp.forms import NOTHING, Filled, form
 from assent.mcp.permission import permission
 from assent.mcp.waiting import reached, waited
 from assent.sdk.aio import AsyncAssent
+from assent.sdk.calls import check_pinned
 from assent.sdk.errors import AssentError
 from assent.sdk.protocol import Asking
 from assent.sdk.tool_calls import plain_arguments, refused
@@ -105,7 +106,7 @@ class Tools:
         )
         async with reached(caller) as assent:
             asked = await assent.create(question, idempotency_key=_once(key), **asking)
-            await assent.perform(assent.calls.check_pinned(asked.id, told.standing(asked)))
+            await assent.perform(check_pinned(assent.calls, asked.id, told.standing(asked)))
         warnings = asked.warnings or None
         return told.text({**told.outcome(asked.id, told.standing(asked)), "gate": asked.gate, "warnings": warnings})
 
@@ -113,7 +114,7 @@ class Tools:
         """Return a breakpoint of yours, whole: what was asked, what people said, how it stands."""
         async with reached(self._callers(call)) as assent:
             found = await assent.get(breakpoint_id)
-            await assent.perform(assent.calls.check_pinned(found.id, told.standing(found)))
+            await assent.perform(check_pinned(assent.calls, found.id, told.standing(found)))
             return told.text(told.whole(found))
 
     async def wait_for_breakpoint(

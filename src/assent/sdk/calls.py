@@ -141,7 +141,7 @@ class Calls(TriggerCalls):
     def status(self, breakpoint_id: str) -> Flow[Status]:
         """Return how it stands. Where ASSENT_RECEIPT_KEY pins a key, an approval without its receipt raises."""
         found = yield from self._perform(protocol.asking_status(breakpoint_id), Status)
-        yield from self.check_pinned(breakpoint_id, found)
+        yield from check_pinned(self, breakpoint_id, found)
         return found
 
     def wait(
@@ -163,26 +163,8 @@ class Calls(TriggerCalls):
         wanted = on_event is not None or on_comment is not None
         audience = Audience(on_event=on_event, on_comment=on_comment) if wanted else None
         ended = yield from waiting(breakpoint_id, pace=self.pace, patience=patience, timeout=timeout, audience=audience)
-        yield from self.check_pinned(breakpoint_id, ended)
+        yield from check_pinned(self, breakpoint_id, ended)
         return ended
-
-    def check_pinned(self, breakpoint_id: str, status: Status) -> Flow[None]:
-        """Raise where a key is pinned and an approval has no receipt by it about what was created here."""
-        if not status.approved or not _key_is_pinned():
-            return
-        from assent.sdk import receipts  # noqa: PLC0415  # the same
-
-        keys = receipts.pinned(os.environ)
-        assert keys is not None, "the variable is set"
-        receipt = yield from self.receipt_if_any(breakpoint_id)
-        if receipt is None:
-            msg = "A receipt key is pinned, but the server gives no receipts, so the approval cannot be checked."
-            raise InvalidReceipt(msg)
-        body = self.created.get(breakpoint_id)
-        digest = None if body is None else receipts.content_digest(body, project=receipt.approval.project)
-        receipts.check(receipt, keys, now=self.now(), digest=digest)
-        if (receipt.approval.edits or {}) != ((status.result and status.result.edits) or {}):
-            raise ReceiptMismatch("The receipt is for other changes than the answer has.")
 
     def list(self, **filters: Unpack[Filters]) -> Flow[Page]:
         return self._perform(protocol.reading("/api/breakpoints", protocol.filtered(filters)), Page)
@@ -228,15 +210,6 @@ class Calls(TriggerCalls):
         from assent.sdk import receipts  # noqa: PLC0415  # few need it, and it takes its time to load
 
         return receipts.fetching(breakpoint_id, pace=self.pace, patience=self.patience)
-
-    def receipt_if_any(self, breakpoint_id: str) -> "Flow[Receipt | None]":
-        """Fetch a receipt; None from a server that has none to give, which would be asked again in vain."""
-        try:
-            return (yield from replace(self, patience=0.0).receipt(breakpoint_id))
-        except (Unavailable, Unreachable, RateLimited) as error:
-            if isinstance(error, Unavailable) and has_no_receipts(error):
-                return None
-        return (yield from self.receipt(breakpoint_id))
 
     def receipt_keys(self) -> "Flow[ReceiptKeys]":
         """Return the public keys of the project's receipts, also those that are no longer used."""
@@ -499,3 +472,32 @@ def ask_and_wait(  # noqa: PLR0913  # what a question is made of
         return (yield from calls.wait(raised.id, timeout=left, on_comment=on_comment))
 
     return protocol.bounded(flow(), pace=calls.pace, seconds=timeout)
+
+
+def check_pinned(calls: Calls, breakpoint_id: str, status: Status) -> Flow[None]:
+    """Raise where a key is pinned and an approval has no receipt by it about what was created here."""
+    if not status.approved or not _key_is_pinned():
+        return
+    from assent.sdk import receipts  # noqa: PLC0415  # the same
+
+    keys = receipts.pinned(os.environ)
+    assert keys is not None, "the variable is set"
+    receipt = yield from receipt_if_any(calls, breakpoint_id)
+    if receipt is None:
+        msg = "A receipt key is pinned, but the server gives no receipts, so the approval cannot be checked."
+        raise InvalidReceipt(msg)
+    body = calls.created.get(breakpoint_id)
+    digest = None if body is None else receipts.content_digest(body, project=receipt.approval.project)
+    receipts.check(receipt, keys, now=calls.now(), digest=digest)
+    if (receipt.approval.edits or {}) != ((status.result and status.result.edits) or {}):
+        raise ReceiptMismatch("The receipt is for other changes than the answer has.")
+
+
+def receipt_if_any(calls: Calls, breakpoint_id: str) -> "Flow[Receipt | None]":
+    """Fetch a receipt; None from a server that has none to give, which would be asked again in vain."""
+    try:
+        return (yield from replace(calls, patience=0.0).receipt(breakpoint_id))
+    except (Unavailable, Unreachable, RateLimited) as error:
+        if isinstance(error, Unavailable) and has_no_receipts(error):
+            return None
+    return (yield from calls.receipt(breakpoint_id))
