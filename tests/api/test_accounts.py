@@ -2,12 +2,19 @@
 
 import base64
 import json
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
 
-from assent.domain.access import Role
-from tests.support.nodes import Node
+from assent.domain.access import Kind, Principal, Role
+from assent.domain.errors import Unauthenticated
+from assent.services.people import NewToken, password_hash
+from assent.store.people import Person
+from assent.store.transaction import Transaction
+from tests.support.admin_events import Log
+from tests.support.nodes import ManualClock, Node
 
 PASSWORD = "correct horse battery"
 SECRET = "whsec_" + base64.b64encode(b"a secret of 24 bytes or so").decode()
@@ -243,3 +250,207 @@ async def test_a_name_that_is_taken_elsewhere_is_refused_without_a_word_about_it
         409,
         "The name zoe is not available. Choose another one.",
     )
+
+
+async def stored(node: Node, name: str) -> Person:
+    return await node.assent.database.read(lambda tx: tx.people.get_by_name(name))
+
+
+async def principal(node: Node, token: str) -> Principal:
+    return await node.assent.authenticator.principal(f"Bearer {token}")
+
+
+async def handed_over(node: Node, name: str, admin: str) -> str:
+    """Have an admin reset somebody's access where no mail reaches them, and return the link that the admin sees."""
+    by = await principal(node, admin)
+    link = await node.assent.database.write(lambda tx: node.assent.people.invite(tx, name, purpose="reset", by=by))
+    assert link is not None
+    return link
+
+
+async def used(node: Node, link: str) -> tuple[str, Principal]:
+    """Sign in by a link: return the secret of the session, and who it is now."""
+    people = node.assent.people
+    secret, _ = await node.assent.database.write(lambda tx: people.use_link(tx, link))
+    found = await node.assent.database.read(lambda tx: people.session_principal(tx, secret))
+    assert found is not None
+    return secret, found[0]
+
+
+async def is_open(node: Node, session: str) -> bool:
+    return await node.assent.database.read(lambda tx: node.assent.people.session_principal(tx, session)) is not None
+
+
+async def own_as(node: Node, who: Principal, name: str) -> str:
+    """Create a token as somebody who is signed in."""
+    new = NewToken(kind="reviewer", name=name)
+    use_case = partial(node.assent.people.issue_token, new=new, project="default", by=who)
+    return (await node.assent.database.write(use_case))[1]
+
+
+async def slack(node: Node, **more: str) -> str:
+    settings = {"token": "env:SLACK_TOKEN", "signingSecret": "env:SLACK_SECRET"} | more
+    body = {"name": "chat", "type": "slack", "settings": settings}
+    made = await node.call("POST", "/api/channels", await node.token("admin"), json=body)
+    assert made.status_code == 201, made.text
+    return str(made.json()["id"])
+
+
+async def linked_as(node: Node, who: Principal, channel_id: str, identity: str) -> None:
+    """Link an account of a channel to oneself, by following the link that the channel offers."""
+    links = node.assent.links
+    offer = await node.assent.database.write(lambda tx: links.offer(tx, channel_id, identity, shown_as=identity))
+    await node.assent.database.write(lambda tx: links.accept(tx, offer, by=who))
+
+
+async def identities(node: Node, channel_id: str) -> list[str]:
+    return await node.assent.database.read(lambda tx: [each.identity for each in tx.links.of_channel(channel_id)])
+
+
+async def test_a_new_password_does_not_hide_a_new_address_in_the_same_change(node: Node) -> None:
+    ann = await node.person("ann", "admin")
+    await node.person("bob", "reviewer")
+    answer = await change(node, "bob", ann, password=PASSWORD, email="ann@second.example")
+    assert (answer.status_code, answer.json()["resetBy"]) == (200, "ann")
+    assert (await stored(node, "bob")).reset_way == "email", "only another admin or the operator confirms it"
+
+
+async def test_a_confirmation_ends_what_was_made_in_the_persons_name_since_the_reset(
+    node: Node, clock: ManualClock
+) -> None:
+    ann, cem = await node.person("ann", "admin"), await node.person("cem", "admin")
+    await node.person("bob", "reviewer")
+    chat = await slack(node)
+    bob = Principal(kind=Kind.PERSON, id=(await stored(node, "bob")).id, name="bob", project="default")
+    await linked_as(node, bob, chat, "T01:U0BOB")
+    clock.advance(1)
+
+    session, as_bob = await used(node, await handed_over(node, "bob", ann))
+    planted = await own_as(node, as_bob, "planted")
+    await linked_as(node, as_bob, chat, "T01:U0ANN")
+    unused = await node.assent.database.write(
+        lambda tx: node.assent.people.create_link(tx, as_bob.id, purpose="reset"),
+    )
+    assert (await node.call("GET", "/api/people", planted)).status_code == 200
+    log = Log(node)
+    await log.new()
+
+    assert (await node.call("POST", "/api/people/bob/confirm", cem)).status_code == 200
+    assert (await node.call("GET", "/api/people", planted)).status_code == 401
+    assert not await is_open(node, session)
+    with pytest.raises(Unauthenticated):
+        await used(node, unused)
+    assert await identities(node, chat) == ["T01:U0BOB"], "what was linked before the reset stays"
+    recorded = [(each.type, str(each.actor)) for each in await log.new()]
+    expected = {"token-revoked", "account-unlinked", "person-changed"}
+    assert expected <= {act for act, _ in recorded}
+    assert {actor for _, actor in recorded} == {"person:cem"}
+    assert (await node.assent.audit.verify()).findings == []
+
+
+async def test_what_was_made_before_a_later_change_ends_with_the_confirmation_of_both(node: Node) -> None:
+    ann, cem = await node.person("ann", "admin"), await node.person("cem", "admin")
+    await node.person("bob", "reviewer")
+    _, as_bob = await used(node, await handed_over(node, "bob", ann))
+    planted = await own_as(node, as_bob, "planted")
+    assert (await change(node, "bob", ann, email="ann@second.example")).status_code == 200
+    assert (await node.call("GET", "/api/people", planted)).status_code == 200
+    assert (await node.call("POST", "/api/people/bob/confirm", cem)).status_code == 200
+    assert (await node.call("GET", "/api/people", planted)).status_code == 401
+
+
+async def test_a_second_reset_ends_what_was_made_in_the_persons_name_under_the_first(node: Node) -> None:
+    ann, cem = await node.person("ann", "admin"), await node.person("cem", "admin")
+    await node.person("bob", "reviewer")
+    chat = await slack(node)
+    _, as_bob = await used(node, await handed_over(node, "bob", ann))
+    await linked_as(node, as_bob, chat, "T01:U0ANN")
+    await handed_over(node, "bob", cem)
+    assert (await stored(node, "bob")).reset_by == "cem", "nothing is left of what ann could do"
+    assert await identities(node, chat) == []
+
+
+async def test_a_password_that_an_admin_set_ends_with_the_confirmation_and_the_persons_own_stays(node: Node) -> None:
+    ann, cem = await node.person("ann", "admin"), await node.person("cem", "admin")
+    for name in ("bob", "dan"):
+        body = {"name": name, "roles": ["reviewer"], "password": PASSWORD}
+        assert (await node.call("POST", "/api/people", ann, json=body)).status_code == 201
+    people = node.assent.people
+    dan = await stored(node, "dan")
+    as_dan = Principal(kind=Kind.PERSON, id=dan.id, name="dan", project="default")
+    own = partial(people.set_password, person=dan, hashed=password_hash("a password of my own"), by=as_dan)
+    await node.assent.database.write(own)
+
+    for name in ("bob", "dan"):
+        assert (await node.call("POST", f"/api/people/{name}/confirm", cem)).status_code == 200
+    with pytest.raises(Unauthenticated):
+        await node.assent.database.read(lambda tx: people.sign_in(tx, "bob", PASSWORD))
+    signed_in = await node.assent.database.read(lambda tx: people.sign_in(tx, "dan", "a password of my own"))
+    assert signed_in.name == "dan"
+
+
+async def test_the_link_of_an_admin_is_what_another_admin_confirms(node: Node) -> None:
+    ann, cem = await node.person("ann", "admin"), await node.person("cem", "admin")
+    await node.person("bob", "reviewer")
+    chat = await slack(node)
+    body = {"identity": "T01:U0BOB", "person": "bob"}
+    assert (await node.call("PUT", f"/api/channels/{chat}/links", ann, json=body)).status_code == 200
+    assert (await node.call("POST", "/api/people/bob/confirm", cem)).status_code == 200
+    assert await identities(node, chat) == ["T01:U0BOB"]
+
+
+@pytest.mark.parametrize("name", ["signingSecret", "appToken", "apiUrl"])
+async def test_whoever_changes_what_proves_clicks_marks_everybody_who_is_linked(node: Node, name: str) -> None:
+    await node.person("bob", "reviewer")
+    await node.person("dan", "reviewer")
+    chat, owner = await slack(node), await node.token("admin")
+    for each in ("bob", "owner"):
+        found = await stored(node, each)
+        who = Principal(kind=Kind.PERSON, id=found.id, name=each, project="default")
+        await linked_as(node, who, chat, f"T01:U0{each.upper()}")
+
+    async def set_to(settings: dict[str, str]) -> None:
+        answer = await node.call("PATCH", f"/api/channels/{chat}", owner, json={"settings": settings})
+        assert answer.status_code == 200, answer.text
+
+    await set_to({"room": "C0ROOM", "token": "env:OTHER_TOKEN"})
+    assert (await stored(node, "bob")).reset_by is None, "this says where messages go, and not who answers"
+    await set_to({name: "https://slack.example.com/api" if name == "apiUrl" else "env:KNOWN_TO_ME"})
+    marks = {each: (await stored(node, each)).reset_by for each in ("bob", "dan", "owner")}
+    assert marks == {"bob": "owner", "dan": None, "owner": None}
+    assert (await stored(node, "bob")).reset_way == "answers"
+
+
+async def test_whoever_sets_what_proves_letters_marks_everybody_with_an_address(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await project(node, "other")
+    for name, value in {
+        "REPLY": "a reply secret of some length",
+        "INBOUND": "an inbound secret of some length",
+    }.items():
+        monkeypatch.setenv(name, value)
+    for name, home in (("bob", "default"), ("dan", "default"), ("zoe", "other")):
+        await node.person(name, "reviewer", project=home)
+
+    def with_addresses(tx: Transaction) -> None:
+        for name in ("bob", "zoe"):
+            tx.people.save(replace(tx.people.get_by_name(name), email=f"{name}@example.org"))
+
+    await node.assent.database.write(with_addresses)
+    owner = await node.token("admin")
+    plain = {"host": "mail.example.org", "from": "assent@example.org"}
+    replies = {
+        "replyDomain": "in.example.org",
+        "replySecret": "env:REPLY",
+        "inboundSecret": "env:INBOUND",
+        "authserv": "mx.example.org",
+    }
+    made = await node.call("POST", "/api/channels", owner, json={"name": "mail", "type": "email", "settings": plain})
+    assert made.status_code == 201, made.text
+    assert (await stored(node, "bob")).reset_by is None, "it takes no answers"
+    path = f"/api/channels/{made.json()['id']}"
+    changed = await node.call("PATCH", path, owner, json={"settings": replies})
+    assert changed.status_code == 200, changed.text
+    marks = {each: (await stored(node, each)).reset_by for each in ("bob", "dan", "zoe")}
+    assert marks == {"bob": "owner", "dan": None, "zoe": None}

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from assent.domain.access import Role
 from assent.services.oidc import handle
+from assent.services.people import NewToken, password_hash
 from assent.settings import Settings
 from assent.store.transaction import Transaction
 from tests.support.nodes import Node, free_port, running_node
@@ -223,6 +224,98 @@ async def test_a_name_or_an_address_alone_is_nobody(settings: Settings, idp: Pro
         assert (await sign_in(node)).status_code == 303
         idp.claims["sub"] = "another"
         assert (await sign_in(node)).status_code == 403, "somebody else with the same address"
+
+
+async def planted(node: Node, **changes: Any) -> None:
+    """Have an admin of another project create somebody there, with an address that is not theirs to give."""
+    owner = await node.token("admin")
+    assert (await node.call("POST", "/api/projects", owner, json={"id": "other"})).status_code == 201
+    eve = await node.person("eve", "admin", project="other")
+    body = {"name": "mallory", "email": "ann@example.org", "roles": []} | changes
+    assert (await node.call("POST", "/api/people", eve, json=body)).status_code == 201
+
+
+async def test_an_address_links_nobody_whose_account_another_project_manages(settings: Settings, idp: Provider) -> None:
+    async with node_with(settings, idp.url, oidc_link_by_email=True) as node:
+        await planted(node)
+        idp.claims |= {"email": "ann@example.org", "email_verified": True}
+        assert (await sign_in(node)).status_code == 403
+
+        def use_case(tx: Transaction) -> None:
+            roles = frozenset({Role.VIEWER})
+            node.assent.people.create_person(tx, "ann", project="default", roles=roles, email="ann@example.org")
+
+        await node.assent.database.write(use_case)
+        browser = visitor(node)
+        assert (await sign_in(node, browser)).status_code == 303, "nor does that account keep the right one from theirs"
+        assert "ann" in (await browser.page("/account")).text
+
+
+async def test_an_address_links_nobody_whose_access_an_admin_set_up(settings: Settings, idp: Provider) -> None:
+    async with node_with(settings, idp.url, oidc_link_by_email=True) as node:
+        admin = await node.person("eve", "admin")
+        body = {"name": "mallory", "email": "ann@example.org", "password": "known to eve as well", "roles": ["viewer"]}
+        assert (await node.call("POST", "/api/people", admin, json=body)).json()["resetBy"] == "eve"
+        idp.claims |= {"email": "ann@example.org", "email_verified": True}
+        assert (await sign_in(node)).status_code == 403
+
+
+async def test_groups_give_no_role_that_an_admin_could_not_grant_before_a_confirmation(
+    settings: Settings, idp: Provider
+) -> None:
+    async with node_with(settings, idp.url, oidc_roles={"assent-reviewers": "reviewer"}) as node:
+        await planted(node, password="known to eve as well")
+
+        def linked(tx: Transaction) -> None:
+            mallory = tx.people.get_by_name("mallory").id
+            tx.identities.add(idp.url, "248289761001", person_id=mallory, by="system:test", now=tx.now())
+
+        await node.assent.database.write(linked)
+
+        def held(tx: Transaction) -> frozenset[Role]:
+            return tx.people.grants(tx.people.get_by_name("mallory").id).get("default", frozenset())
+
+        idp.claims["groups"] = ["assent-reviewers"]
+        assert (await sign_in(node)).status_code == 303
+        assert await node.assent.database.read(held) == frozenset()
+        confirmed = await node.call("POST", "/api/people/mallory/confirm", await node.token("admin"))
+        assert confirmed.status_code == 200, confirmed.text
+        assert (await sign_in(node)).status_code == 303
+        assert await node.assent.database.read(held) == {Role.REVIEWER}
+
+
+async def test_a_sign_in_that_confirms_a_reset_ends_what_the_admin_made_with_the_link(
+    settings: Settings, idp: Provider
+) -> None:
+    async with node_with(settings, idp.url) as node:
+        await person(node, "ann", "reviewer")
+        people, database = node.assent.people, node.assent.database
+
+        def linked(tx: Transaction) -> None:
+            ann = tx.people.get_by_name("ann").id
+            tx.identities.add(idp.url, "248289761001", person_id=ann, by="system:test", now=tx.now())
+
+        await database.write(linked)
+        eve = await node.assent.authenticator.principal(f"Bearer {await node.person('eve', 'admin')}")
+        link = await database.write(lambda tx: people.invite(tx, "ann", purpose="reset", by=eve))
+        assert link is not None
+        secret, _ = await database.write(lambda tx: people.use_link(tx, link))
+        found = await database.read(lambda tx: people.session_principal(tx, secret))
+        assert found is not None
+        as_ann = found[0]
+        ann = await database.read(lambda tx: people.prove_password(tx, as_ann.id, old=""))
+        hashed = password_hash("known to eve as well")
+        session = await database.write(lambda tx: people.set_password(tx, ann, hashed=hashed, by=as_ann))
+        new = NewToken(kind="reviewer", name="planted")
+        _, token = await database.write(lambda tx: people.issue_token(tx, new, project="default", by=as_ann))
+
+        browser = visitor(node)
+        assert (await sign_in(node, browser)).status_code == 303
+        kept = await database.read(lambda tx: tx.people.get_by_name("ann"))
+        assert (kept.reset_by, kept.password_hash) == (None, None)
+        assert await database.read(lambda tx: people.session_principal(tx, session)) is None
+        assert (await node.call("GET", "/api/people", token)).status_code == 401
+        assert (await browser.get("/account")).status_code == 200, "the sign-in that confirmed it goes on"
 
 
 async def test_people_are_created_only_where_that_is_set(settings: Settings, idp: Provider) -> None:

@@ -196,6 +196,73 @@ async def test_a_new_address_is_told_to_the_old_one_and_its_mailbox_confirms_not
     assert (await stored(mailing, "bea")).reset_by == "ada"
 
 
+async def mail_channel_of(node: Node, admin: str, name: str, mail: MailServer) -> None:
+    """Have an admin set up a mail channel, which names whatever mail server that admin likes."""
+    body = {"name": name, "type": "email", "settings": EMAIL | {"port": mail.port}}
+    made = await node.call("POST", "/api/channels", admin, json=body)
+    assert made.status_code == 201, made.text
+
+
+@pytest.fixture
+async def reachable(settings: Settings) -> AsyncIterator[Node]:
+    """A node with a worker, a person with an address, and no mail channel yet."""
+    allowing = settings.model_copy(update={"outbound_allow": ("127.0.0.0/8",)})
+    async with running_node(allowing, worker=True) as node:
+        await person(node, "bea", "reviewer")
+        await node.assent.database.write(_with_address)
+        yield node
+
+
+async def reset_and_used(node: Node, admin: Visitor, mail: MailServer) -> None:
+    """Mail a reset link, and open it: whoever runs the mail server can."""
+    assert (await admin.send("/admin/people/bea", "/link")).headers["location"] == "/admin/people/bea?done=mailed"
+    assert await asyncio.to_thread(mail.wait, lambda letters: any("/sign-in/" in each.text for each in letters))
+    (letter,) = [each for each in mail.letters if "/sign-in/" in each.text]
+    assert (await visitor(node).post(link_in(letter), {})).status_code == 303
+
+
+@pytest.mark.parametrize(("setter", "mark"), [("ada", "ada"), ("cem", None)])
+async def test_a_link_mailed_by_a_server_of_the_resetting_admin_confirms_nothing(
+    reachable: Node, mail: MailServer, setter: str, mark: str | None
+) -> None:
+    ada = await signed_in(reachable, "ada", "admin")
+    tokens = {"cem": await reachable.person("cem", "admin"), "ada": await own_token(reachable, "ada")}
+    await mail_channel_of(reachable, tokens[setter], "mail", mail)
+    await reset_and_used(reachable, ada, mail)
+    assert (await stored(reachable, "bea")).reset_by == mark
+
+
+async def test_a_mail_server_that_the_resetting_admin_named_earlier_still_confirms_nothing(
+    reachable: Node, mail: MailServer
+) -> None:
+    ada = await signed_in(reachable, "ada", "admin")
+    cem, own = await reachable.person("cem", "admin"), await own_token(reachable, "ada")
+    body = {"name": "mail", "type": "email", "settings": EMAIL | {"port": 9}}
+    path = f"/api/channels/{(await reachable.call('POST', '/api/channels', cem, json=body)).json()['id']}"
+    for token, settings in ((own, {"port": mail.port}), (cem, {"from": "assent@example.org"})):
+        changed = await reachable.call("PATCH", path, token, json={"settings": settings})
+        assert changed.status_code == 200, changed.text
+    await reset_and_used(reachable, ada, mail)
+    assert (await stored(reachable, "bea")).reset_by == "ada"
+
+
+async def test_a_second_mail_channel_does_not_draw_links_away_from_the_one_that_others_set_up(
+    mailing: Node, mail: MailServer
+) -> None:
+    ada = await signed_in(mailing, "ada", "admin")
+    await person(mailing, "bea", "reviewer")
+    await mailing.assent.database.write(_with_address)
+    with mail_server() as trap:
+        await mail_channel_of(mailing, await own_token(mailing, "ada"), "a-trap", trap)
+        await reset_and_used(mailing, ada, mail)
+        assert trap.letters == []
+    assert (await stored(mailing, "bea")).reset_by is None
+
+
+async def own_token(node: Node, name: str) -> str:
+    return await node.token("admin", person=name)
+
+
 def _with_address(tx: Transaction) -> None:
     tx.people.save(replace(tx.people.get_by_name("bea"), email="bea@example.org"))
 

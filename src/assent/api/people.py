@@ -67,7 +67,9 @@ async def confirm_person(name: PersonName, who: Manager, services: With) -> wire
     def use_case(tx: Transaction) -> wire.PersonView:
         return _view(tx, services.people.confirm_reset(tx, name, by=who), who.project)
 
-    return await services.database.write(use_case)
+    confirmed = await services.database.write(use_case)
+    services.authenticator.forget()
+    return confirmed
 
 
 @people.get("/groups", summary="The groups of this project")

@@ -25,12 +25,16 @@ class ChannelKind:
     """Whether it reaches persons one by one; otherwise it has one place of its own, and messages go there once."""
     secrets: frozenset[str]
     """The settings that must be references to secrets."""
+    proofs: frozenset[str]
+    """The settings by which it knows whose an answer is: whoever sets them could answer as somebody else."""
     pacing: Pacing | None = None
     """The default limits where people read the messages; None for programs, which get every message at once."""
     edits: bool = False
     """Whether closing changes the message that is there, instead of sending another."""
     follows: bool = False
     """Whether it wants to be told every event, and not only what asks and what ends."""
+    by_address: bool = False
+    """Whether it takes answers from everybody's own e-mail address, and not only from those who are linked."""
 
 
 def _paced(make: Callable[[Mapping[str, Any], Tools], Channel]) -> Callable[[Mapping[str, Any], Tools], Channel]:
@@ -49,17 +53,32 @@ KINDS: dict[str, ChannelKind] = {
         _paced(apprise.AppriseChannel),
         personal=lambda _: False,
         secrets=apprise.SECRETS,
+        proofs=frozenset(),
         pacing=Pacing(20),
     ),
     "email": ChannelKind(
-        "email", _paced(email.EmailChannel), personal=email.personal, secrets=email.SECRETS, pacing=Pacing(10)
+        "email",
+        _paced(email.EmailChannel),
+        personal=email.personal,
+        secrets=email.SECRETS,
+        proofs=email.PROOFS,
+        pacing=Pacing(10),
+        by_address=True,
     ),
-    "jira": ChannelKind("jira", jira.JiraChannel, personal=lambda _: False, secrets=jira.SECRETS, edits=True),
+    "jira": ChannelKind(
+        "jira",
+        jira.JiraChannel,
+        personal=lambda _: False,
+        secrets=jira.SECRETS,
+        proofs=jira.PROOFS,
+        edits=True,
+    ),
     "slack": ChannelKind(
         "slack",
         _paced(slack.SlackChannel),
         personal=slack.personal,
         secrets=slack.SECRETS,
+        proofs=slack.PROOFS,
         edits=True,
         pacing=Pacing(30),
     ),
@@ -68,6 +87,8 @@ KINDS: dict[str, ChannelKind] = {
         WebhookChannel,
         personal=lambda _: False,
         secrets=frozenset({"secrets"}),
+        # It answers as one person, who alone changes it.
+        proofs=frozenset(),
         follows=True,
     ),
 }

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from assent.domain.access import Actor, Kind, Principal
 from assent.domain.audit import UNREADABLE, Finding, Part, broken_links
-from assent.domain.canonical import GENESIS, Json, link, sha256
+from assent.domain.canonical import GENESIS, Json, is_object, link, sha256
 
 INSTALLATION = "*"
 """The project of acts that belong to no single project."""
@@ -52,6 +52,17 @@ class AdminEvent:
     @property
     def subject(self) -> str:
         return str(self.metadata.get("subject", ""))
+
+    @property
+    def states(self) -> tuple[Mapping[str, Json], Mapping[str, Json]]:
+        """The state before and after; empty for what was not there."""
+        before, after = self.metadata.get("before"), self.metadata.get("after")
+        return before if is_object(before) else {}, after if is_object(after) else {}
+
+    def differs(self, field: str) -> bool:
+        """Whether the act has changed this field."""
+        before, after = self.states
+        return before.get(field) != after.get(field)
 
 
 @dataclass(frozen=True, slots=True)

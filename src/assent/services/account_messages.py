@@ -27,6 +27,7 @@ CHANGES = {
     "email": "changed the e-mail address of your account",
     "identity": "linked an identity provider account to your account",
     "channel": "linked a channel account to your account",
+    "answers": "changed the settings by which a channel verifies your answers",
 }
 _log = structlog.get_logger()
 
@@ -53,14 +54,16 @@ class AccountMessages:
         stored = tx.channels.live(payload["channel"])
         if person is None or not person.active or not person.email or stored is None:
             return None
-        link = self._people.create_link(tx, person.id, purpose=MAILED + payload["purpose"])
-        is_new = payload["purpose"] == "invitation"
+        purpose, by = payload["purpose"], payload["by"]
+        confirms = self._people.reaches_only_them(tx, stored, person, by=by)
+        link = self._people.create_link(tx, person.id, purpose=(MAILED if confirms else "") + purpose)
+        is_new = purpose == "invitation"
         notice = Notice(
             id=tx.new_id("ntc"),
             to=Addressee(person.name, person.display_name, person.email),
             title="You are invited to Assent" if is_new else "Reset your access to Assent",
             text=(
-                f"{payload['by']} {'invites you to review what AI agents ask' if is_new else 'reset your access'}."
+                f"{by} {'invites you to review what AI agents ask' if is_new else 'reset your access'}."
                 f" You sign in as {person.name}. The link works once, for a day, and asks you to set a password."
             ),
             link=f"{self._base_url}/sign-in/{link}",

@@ -13,6 +13,7 @@ from assent.domain.errors import Conflict, Forbidden, InvalidRequest, NotFound
 from assent.domain.globs import glob_matches
 from assent.domain.routes_file import CHANNEL_NAME, CHANNEL_NAME_RULE
 from assent.outbound import Transient
+from assent.services.people import is_known, mark_reset
 from assent.settings import ENV, FILE, is_reference
 from assent.store.breakpoints import to_json
 from assent.store.channels import StoredChannel
@@ -100,6 +101,7 @@ class ChannelService:
             updated_at=now,
         )
         tx.channels.add(channel)
+        _mark_answerers(tx, channel, {}, by=by)
         return channel
 
     def change(self, tx: Transaction, channel_id: str, changes: Mapping[str, Any], *, by: Principal) -> StoredChannel:
@@ -119,7 +121,11 @@ class ChannelService:
         enabled: bool = changes.get("enabled", current.enabled)
         because = None if "enabled" in changes else current.disabled_because
         wanted = replace(current, name=name, settings=settings, enabled=enabled, disabled_because=because)
-        return current if wanted == current else tx.channels.save(wanted, now=tx.now())
+        if wanted == current:
+            return current
+        saved = tx.channels.save(wanted, now=tx.now())
+        _mark_answerers(tx, saved, current.settings, by=by)
+        return saved
 
     def remove(self, tx: Transaction, channel_id: str, *, by: Principal) -> None:
         by.require(Permission.MANAGE)
@@ -161,6 +167,18 @@ class ChannelService:
         answers_as = settings.get("answersAs")
         if answers_as is not None:
             _require_person(tx, str(answers_as), by)
+
+
+def _mark_answerers(tx: Transaction, channel: StoredChannel, before: Mapping[str, Any], *, by: Principal) -> None:
+    """Whoever sets what proves answers could give them: mark everybody whose answers the channel takes."""
+    kind = kind_of(channel.type)
+    if all(channel.settings.get(name) in {None, before.get(name)} for name in kind.proofs):
+        return
+    people = {tx.people.get_by_name(each.person) for each in tx.links.of_channel(channel.id)}
+    if kind.by_address:
+        people |= {each for each in tx.people.every() if each.email and is_known(tx, each, channel.project)}
+    for person in sorted(people, key=lambda each: each.name):
+        mark_reset(tx, person, way="answers", by=by)
 
 
 def _require_person(tx: Transaction, name: str, by: Principal) -> None:

@@ -8,7 +8,7 @@ from assent.domain.errors import Forbidden, InvalidRequest, NotFound
 from assent.domain.instants import SECOND
 from assent.domain.secrets import secret, secret_hash, well_formed
 from assent.services.channels import ChannelService
-from assent.services.people import PeopleService
+from assent.services.people import PeopleService, mark_reset
 from assent.store.channels import StoredChannel
 from assent.store.links import Link, Offer
 from assent.store.transaction import Transaction
@@ -43,7 +43,7 @@ class LinkService:
         person = self._people.known(tx, name, by=by)
         self._people.refuse_foreign(tx, person, by)
         _check(identity)
-        self._people.mark_reset(tx, person, way="channel", by=by)
+        mark_reset(tx, person, way="channel", by=by)
         tx.links.link(channel.id, identity, person_id=person.id, by=str(by.actor), now=tx.now())
         return next(each for each in tx.links.of_channel(channel.id) if each.identity == identity)
 

@@ -17,14 +17,14 @@ from joserfc import jwt
 from joserfc.errors import JoseError
 from joserfc.jwk import KeySet
 
-from assent.domain.access import Role, system
-from assent.domain.errors import Forbidden, Unauthenticated, Unavailable
+from assent.domain.access import Role
+from assent.domain.errors import Conflict, Forbidden, InvalidRequest, Unauthenticated, Unavailable
 from assent.domain.instants import SECOND
 from assent.outbound import Outbound, Permanent, Reply, Undelivered
 from assent.ports import Clock
-from assent.services.people import DEFAULT_PROJECT, LONGEST_SUBJECT, PeopleService
+from assent.services.people import DEFAULT_PROJECT, LONGEST_SUBJECT, OIDC, PeopleService
 from assent.settings import Settings
-from assent.store.people import Person
+from assent.store.people import EVERYWHERE, Person
 from assent.store.transaction import Transaction
 
 SCOPE = "openid profile email"
@@ -132,12 +132,12 @@ class OidcService:
 
     def admit(self, tx: Transaction, arrival: Arrival, *, people: PeopleService) -> str:
         """Return a session's secret for whoever arrived, if we know them."""
-        tx.acting(system("oidc"))
+        tx.acting(OIDC)
         person = self._person(tx, arrival, people)
         if not person.active:
             msg = f"The account of {person.name} is closed. Ask an administrator to open it."
             raise Forbidden(msg)
-        self._give_roles(tx, person, arrival)
+        self._give_roles(tx, person, arrival, people)
         people.confirm_by_identity(tx, person, issuer=arrival.issuer, subject=arrival.subject)
         return people.open_session(tx, person.id)[0]
 
@@ -150,15 +150,24 @@ class OidcService:
         if person is None:
             msg = f"{self.name} knows you, but nobody here is linked to you yet. Ask an administrator to link:"
             raise NotLinked(msg, subject=arrival.subject, issuer=arrival.issuer)
-        tx.identities.add(arrival.issuer, arrival.subject, person_id=person.id, by="system:oidc", now=tx.now())
+        tx.identities.add(arrival.issuer, arrival.subject, person_id=person.id, by=str(OIDC.actor), now=tx.now())
         return person
 
     def _by_email(self, tx: Transaction, arrival: Arrival) -> Person | None:
-        """The one person whose address an administrator wrote down, if the provider has verified that it is theirs."""
+        """The one person whose address an administrator wrote down, if the provider has verified that it is theirs.
+
+        Not an account that others can get into, or that another project manages: its address proves nothing here.
+        """
         email = arrival.verified_email
         if not self._links_by_email or email is None:
             return None
-        found = [each for each in tx.people.every() if (each.email or "").lower() == email.lower()]
+        found = [
+            each
+            for each in tx.people.every()
+            if (each.email or "").lower() == email.lower()
+            and each.reset_by is None
+            and each.home in {DEFAULT_PROJECT, EVERYWHERE}
+        ]
         # Somebody who is linked already is somebody else at this provider.
         return found[0] if len(found) == 1 and not tx.identities.of(found[0].id) else None
 
@@ -181,8 +190,11 @@ class OidcService:
             email=arrival.verified_email,
         )
 
-    def _give_roles(self, tx: Transaction, person: Person, arrival: Arrival) -> None:
-        """Roles that the mapping names follow the provider's groups; all others are left alone."""
+    def _give_roles(self, tx: Transaction, person: Person, arrival: Arrival, people: PeopleService) -> None:
+        """Roles that the mapping names follow the provider's groups; all others are left alone.
+
+        Nobody gets here what an admin could not grant either, and they sign in without it.
+        """
         if not self._roles:
             return
         groups = arrival.claims.get(self._groups_claim)
@@ -193,7 +205,10 @@ class OidcService:
         held = tx.people.grants(person.id).get(DEFAULT_PROJECT, frozenset())
         wanted = (held - mapped) | earned
         if wanted != held:
-            tx.people.grant(person.id, DEFAULT_PROJECT, wanted)
+            try:
+                people.set_roles(tx, person, DEFAULT_PROJECT, wanted, by=OIDC)
+            except (Conflict, InvalidRequest) as error:
+                _log.warning("oidc_roles_withheld", person=person.name, why=error.message)
 
     async def _provider(self, *, fresh: bool = False) -> _Known:
         now, known = self._clock.now(), self._known

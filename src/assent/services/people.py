@@ -7,7 +7,8 @@ from typing import Any
 from argon2 import PasswordHasher
 from argon2.exceptions import VerificationError
 
-from assent.domain.access import ANYTHING, EVERY_ROLE, Kind, Permission, Principal, Role
+from assent.domain.access import ANYTHING, EVERY_ROLE, Actor, Kind, Permission, Principal, Role, system
+from assent.domain.admin_log import fingerprint
 from assent.domain.errors import Conflict, Forbidden, InvalidRequest, NotFound, Unauthenticated
 from assent.domain.instants import SECOND
 from assent.domain.routing import OWNER
@@ -30,10 +31,12 @@ LINK_JOB = "account-link"
 RESET_JOB = "account-reset"
 """Tells a person on every channel that an admin reset or changed their access."""
 MAILED = "mailed-"
-"""Prefix of the purpose of links that went to the person's own mailbox."""
-LASTING_WAYS = frozenset({"email", "identity", "channel"})
+"""Prefix of the purpose of links that only the person's own mailbox got."""
+LASTING_WAYS = frozenset({"email", "identity", "channel", "answers"})
 """Changes that outlive a new password: only another admin can confirm them."""
 IMPERSONAL = frozenset({"agent", "metrics"})
+OIDC = system("oidc")
+"""Records what a sign-in at the identity provider changes."""
 _hasher = PasswordHasher()
 # Checked when there is no such person, so that the answer takes as long as for a wrong password. Of a random text that
 # nobody has kept; written down, because making one takes every command a tenth of a second.
@@ -131,7 +134,7 @@ class PeopleService:
             self.refuse_foreign(tx, person, by)
             person = self._change_account(tx, person, changes, by=by)
         if "roles" in changes:
-            self._set_roles(tx, person, by.project, frozenset(Role(role) for role in changes["roles"]), by=by)
+            self.set_roles(tx, person, by.project, frozenset(Role(role) for role in changes["roles"]), by=by)
         return person
 
     def _change_account(self, tx: Transaction, person: Person, changes: Mapping[str, Any], *, by: Principal) -> Person:
@@ -144,8 +147,8 @@ class PeopleService:
                     "/password", f"is not set by admins here; mail {person.name} a reset link instead"
                 )
             person = self._reset(tx, person, way="password", by=by)
-        elif email != person.email and _acts_on_another(person, by):
-            person = self.mark_reset(tx, person, way="email", by=by)
+        if email != person.email:
+            person = mark_reset(tx, person, way="email", by=by)
         changed = replace(
             person,
             display_name=changes.get("displayName", person.display_name),
@@ -158,14 +161,15 @@ class PeopleService:
             tx.sessions.remove_all(person.id)
         return changed
 
-    def _set_roles(
+    def set_roles(
         self, tx: Transaction, person: Person, project: str, granted: frozenset[Role], *, by: Principal
     ) -> None:
         """Set roles; a first grant away from home waits until access that somebody else set up is confirmed."""
         is_first = project not in tx.people.grants(person.id)
         if granted and is_first:
             _refuse_group_name(tx, person.name, project)
-            if project != person.home and {*resetters(person.reset_by)} - {by.name}:
+            own = {by.name} if by.kind is Kind.PERSON else set[str]()
+            if project != person.home and {*resetters(person.reset_by)} - own:
                 msg = (
                     f"{person.reset_by} set up the access of {person.name}, and nobody has confirmed it. Confirm it"
                     " under People first, or on the server with: assent user confirm NAME"
@@ -198,7 +202,7 @@ class PeopleService:
             return
         _require_everywhere(by)
         tx.acting(by)
-        self._set_roles(tx, tx.people.get_by_name(name), tx.projects.get(project).id, roles, by=by)
+        self.set_roles(tx, tx.people.get_by_name(name), tx.projects.get(project).id, roles, by=by)
 
     def move_home(self, tx: Transaction, name: str, project: str, *, by: Principal) -> Person:
         """Hand an account over to the admins of another project."""
@@ -220,8 +224,7 @@ class PeopleService:
             raise InvalidRequest.at("/name", f"the account of {name} is closed; open it first")
         if not _acts_on_another(person, by):
             return self.create_link(tx, person.id, purpose=purpose)
-        channel = self.mail_channel(tx, person, project=by.project)
-        self._reset(tx, person, way=purpose, by=by)
+        channel = self.mail_channel(tx, self._reset(tx, person, way=purpose, by=by), project=by.project)
         if channel is None:
             return self.create_link(tx, person.id, purpose=purpose)
         payload = {"person": person.id, "purpose": purpose, "channel": channel.id, "by": by.name}
@@ -229,39 +232,36 @@ class PeopleService:
         return None
 
     def mail_channel(self, tx: Transaction, person: Person, *, project: str) -> StoredChannel | None:
-        """Return the channel that reaches the person's own mailbox, if their home project has one."""
+        """Return the channel that mails the person, if their home project has one: best, one that no resetter set."""
         if not person.email:
             return None
         home = project if person.home == EVERYWHERE else person.home
-        return next((each for each in tx.channels.in_project(home) if each.type == "email" and each.enabled), None)
+        found = [each for each in tx.channels.in_project(home) if each.type == "email" and each.enabled]
+        if len(found) > 1:
+            resetting = _actors(person)
+            setters = {each.id: tx.channels.setters(each) for each in found}
+            found.sort(key=lambda each: (not resetting.isdisjoint(setters[each.id]), bool(setters[each.id])))
+        return next(iter(found), None)
+
+    def reaches_only_them(self, tx: Transaction, channel: StoredChannel, person: Person, *, by: str) -> bool:
+        """Whether a link mailed now is out of reach of those who reset the access, `by` being the last of them.
+
+        Whoever set up the mail channel may have named a mail server of their own, and read what passes there.
+        """
+        return (_actors(person) | {f"{Kind.PERSON}:{by}"}).isdisjoint(tx.channels.setters(channel))
 
     def _reset(self, tx: Transaction, person: Person, *, way: str, by: Principal) -> Person:
         """End every way in that the person had, and mark the account until the new one is confirmed."""
         if not _acts_on_another(person, by):
             return person
-        marked = replace(self.mark_reset(tx, person, way=way, by=by), password_hash=None)
+        if person.reset_way not in LASTING_WAYS:
+            # The mark of an earlier reset is replaced: what was made in the person's name under it must not stay.
+            _end_ways_in(tx, person)
+        marked = replace(mark_reset(tx, person, way=way, by=by), password_hash=None)
         tx.people.save(marked)
         tx.sessions.remove_all(person.id)
         tx.sessions.void_links(person.id, now=tx.now())
         tx.tokens.revoke_all(person.id, now=tx.now())
-        return marked
-
-    def mark_reset(self, tx: Transaction, person: Person, *, way: str, by: Principal) -> Person:
-        """Mark that an admin could act as this person, and queue messages that tell the person."""
-        if not _acts_on_another(person, by):
-            return person
-        names = {by.name}
-        if way in LASTING_WAYS or person.reset_way in LASTING_WAYS:
-            # What other admins set up still works.
-            names |= {*resetters(person.reset_by)}
-        now = tx.now()
-        kept = person.reset_way if person.reset_way in LASTING_WAYS else way
-        marked = replace(person, reset_by=", ".join(sorted(names)), reset_at=now, reset_way=kept)
-        tx.people.save(marked)
-        if person.email or tx.links.of_person(person.id):
-            about = {"person": person.id, "way": way, "by": by.name, "at": now}
-            payload = {**about, "email": person.email, "project": by.project}
-            tx.enqueue(RESET_JOB, key=tx.new_id("job"), payload=payload)
         return marked
 
     def confirm_reset(self, tx: Transaction, name: str, *, by: Principal) -> Person:
@@ -276,20 +276,30 @@ class PeopleService:
         if by.kind is Kind.PERSON and by.name in {*resetters(person.reset_by), person.name}:
             msg = f"An admin other than {person.reset_by} confirms this, or the operator with: assent user confirm NAME"
             raise Forbidden(msg)
-        return self._confirmed(tx, person)
+        return self._confirmed(tx, person, in_person=False)
 
     def confirm_by_identity(self, tx: Transaction, person: Person, *, issuer: str, subject: str) -> None:
         """Confirm a reset by a sign-in at the provider, with an identity that was linked before it by somebody else."""
         if person.reset_by is None or person.reset_at is None or person.reset_way in LASTING_WAYS:
             return
         for at_issuer, known_as, linked_at, linked_by in tx.identities.of(person.id):
-            theirs = {f"{Kind.PERSON}:{name}" for name in resetters(person.reset_by)}
-            own = linked_at < person.reset_at and linked_by not in theirs
+            own = linked_at < person.reset_at and linked_by not in _actors(person)
             if (at_issuer, known_as) == (issuer, subject) and own:
-                self._confirmed(tx, person)
+                self._confirmed(tx, person, in_person=True)
 
-    def _confirmed(self, tx: Transaction, person: Person) -> Person:
-        confirmed = replace(person, reset_by=None, reset_at=None, reset_way=None)
+    def _confirmed(self, tx: Transaction, person: Person, *, in_person: bool) -> Person:
+        """Take the mark away, and end what others may know or have made in the person's name since the reset.
+
+        `in_person`: the person has just proved who they are, and so did not need a password that is new since then.
+        What other admins linked is what they confirm, and stays.
+        """
+        if person.reset_by is None:
+            return person
+        setter = _password_setter(tx, person)
+        keeps = setter is None or setter.kind is not Kind.PERSON or (setter.name == person.name and not in_person)
+        hashed = person.password_hash if keeps else None
+        _end_ways_in(tx, person)
+        confirmed = replace(person, reset_by=None, reset_at=None, reset_way=None, password_hash=hashed)
         tx.people.save(confirmed)
         return confirmed
 
@@ -364,7 +374,7 @@ class PeopleService:
         self.refuse_foreign(tx, person, by)
         if not 1 <= len(subject) <= LONGEST_SUBJECT or not subject.isprintable():
             raise InvalidRequest.at("/subject", f"must have 1 to {LONGEST_SUBJECT} visible characters")
-        self.mark_reset(tx, person, way="identity", by=by)
+        mark_reset(tx, person, way="identity", by=by)
         tx.identities.add(issuer, subject, person_id=person.id, by=str(by.actor), now=tx.now())
 
     def unlink_identity(self, tx: Transaction, name: str, *, issuer: str, subject: str, by: Principal) -> None:
@@ -481,7 +491,7 @@ class PeopleService:
         if purpose.startswith(MAILED) and person.reset_way not in LASTING_WAYS:
             # Only the person's own mailbox got this link.
             tx.acting(Principal(kind=Kind.PERSON, id=person.id, name=person.name, project=person.home))
-            person = self._confirmed(tx, person)
+            person = self._confirmed(tx, person, in_person=True)
         needs_password = person.password_hash is None and not tx.identities.of(person.id)
         asks = needs_password and purpose.removeprefix(MAILED) in {"invitation", "reset"}
         return self.open_session(tx, person.id, must_set_password=asks)
@@ -516,13 +526,13 @@ class PeopleService:
                 raise InvalidRequest.at("/old", "the old password is wrong") from error
         return person
 
-    def set_password(self, tx: Transaction, person: Person, *, hashed: str) -> str:
+    def set_password(self, tx: Transaction, person: Person, *, hashed: str, by: Principal) -> str:
         """Set a password that was proved to be theirs to set, end all sessions, and return the secret of a new one."""
         current = tx.people.find(person.id)
         if current is None or not current.active or current.password_hash != person.password_hash:
             msg = "The password was changed meanwhile. Try again."
             raise Conflict(msg)
-        tx.acting(Principal(kind=Kind.PERSON, id=person.id, name=person.name, project=EVERYWHERE))
+        tx.acting(replace(by, project=EVERYWHERE))
         tx.people.save(replace(current, password_hash=hashed))
         tx.sessions.remove_all(person.id)
         return self.open_session(tx, person.id)[0]
@@ -609,11 +619,18 @@ def _with_limits(tx: Transaction, new: NewToken, project: str) -> tuple[NewToken
             new,
             gates=new.gates or other.gates,
             agent_ids=new.agent_ids or other.agent_ids,
-            processes=other.processes if new.processes is None else new.processes,
+            processes=_processes_beside(new, other),
         )
     if new.processes is None and new.gates not in {None, ANYTHING}:
         new = replace(new, processes=())
     return new, agent
+
+
+def _processes_beside(new: NewToken, other: Token) -> tuple[str, ...] | None:
+    """A token with gates of its own starts only what it names: what the other one may start goes with its gates."""
+    if new.processes is not None:
+        return new.processes
+    return () if new.gates else other.processes
 
 
 def _works_here(tx: Transaction, person: Person, by: Principal) -> bool:
@@ -634,6 +651,59 @@ def find_in_project(tx: Transaction, name: str, project: str) -> Person | None:
 def _held(tx: Transaction, person_id: str, project: str) -> frozenset[Role]:
     grants = tx.people.grants(person_id)
     return grants.get(project, frozenset()) | grants.get(EVERYWHERE, frozenset())
+
+
+def mark_reset(tx: Transaction, person: Person, *, way: str, by: Principal) -> Person:
+    """Mark that an admin could act as this person, and queue messages that tell the person."""
+    if not _acts_on_another(person, by):
+        return person
+    names, now = {by.name}, tx.now()
+    since = now
+    if way in LASTING_WAYS or person.reset_way in LASTING_WAYS:
+        # What other admins set up still works, and so does what was made since then.
+        names |= {*resetters(person.reset_by)}
+        since = now if person.reset_at is None else person.reset_at
+    kept = person.reset_way if person.reset_way in LASTING_WAYS else way
+    marked = replace(person, reset_by=", ".join(sorted(names)), reset_at=since, reset_way=kept)
+    tx.people.save(marked)
+    if person.email or tx.links.of_person(person.id):
+        about = {"person": person.id, "way": way, "by": by.name, "at": now}
+        payload = {**about, "email": person.email, "project": by.project}
+        tx.enqueue(RESET_JOB, key=tx.new_id("job"), payload=payload)
+    return marked
+
+
+def _end_ways_in(tx: Transaction, person: Person) -> None:
+    """End sessions and open links, and what was made in the person's name since an unconfirmed reset."""
+    if person.reset_at is None:
+        return
+    now, since = tx.now(), person.reset_at
+    own = {f"{Kind.PERSON}:{person.name}", str(OIDC.actor)}
+    tx.sessions.remove_all(person.id)
+    tx.sessions.void_links(person.id, now=now)
+    tx.tokens.revoke_made(person.id, since=since, by=own, now=now)
+    for issuer, subject, linked_at, linked_by in tx.identities.of(person.id):
+        if linked_at >= since and linked_by in own:
+            tx.identities.remove(issuer, subject, person_id=person.id)
+    for link in tx.links.of_person(person.id):
+        if link.linked_at >= since and link.linked_by in own:
+            tx.links.unlink(link.channel_id, link.identity)
+
+
+def _password_setter(tx: Transaction, person: Person) -> Actor | None:
+    """Return who set the password, if that was since the access was reset."""
+    if person.password_hash is None:
+        return None
+    now_kept = fingerprint(person.password_hash)
+    for event in reversed(tx.admin_log.about(f"person:{person.name}", project=EVERYWHERE)):
+        if event.differs("password") and event.states[1].get("password") == now_kept:
+            return event.actor if event.at >= (person.reset_at or 0) else None
+    return None
+
+
+def _actors(person: Person) -> frozenset[str]:
+    """Return those who reset a person's access as events name them."""
+    return frozenset(f"{Kind.PERSON}:{name}" for name in resetters(person.reset_by))
 
 
 def _acts_on_another(person: Person, by: Principal) -> bool:

@@ -33,6 +33,8 @@ MOVE_HEAD = "UPDATE assent_admin_chains SET version = :version, head = :head WHE
 SELECT_BASELINE = f"""
     {SELECT} WHERE chain_id = :chain_id AND type = '{BASELINE}' ORDER BY seq DESC LIMIT 1"""
 
+SELECT_ABOUT = f"{SELECT} WHERE chain_id = :chain_id AND metadata LIKE :like ORDER BY seq"
+
 
 class AdminLog:
     """Heads are kept for the life of a transaction: once read, their rows are locked until its end."""
@@ -89,6 +91,11 @@ class AdminLog:
         assert found is not None, "they differ"
         verb = "created" if before is None else "removed" if after is None else "changed"
         self.record(act or f"{kind}-{verb}", found.subject, project=project, before=_value(before), after=_value(after))
+
+    def about(self, subject: str, *, project: str) -> list[AdminEvent]:
+        """Return the events about one subject, the oldest first."""
+        params = {"chain_id": chain_of(project), "like": f'%"subject":{msgspec.json.encode(subject).decode()}%'}
+        return [each for each in map(event_of, self._session.all(SELECT_ABOUT, params)) if each.subject == subject]
 
     def receipt_used(self, breakpoint_id: str, *, project: str) -> None:
         """Record the use of a receipt, in a chain of its own."""

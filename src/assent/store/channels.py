@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from assent.domain.access import Actor, Kind
 from assent.domain.errors import Conflict, NotFound
 from assent.ports import Session
 from assent.store.admin_log import AdminLog
@@ -84,6 +85,13 @@ class Channels:
                 msg = f"The channel {channel.name} was changed or removed by somebody else; read it again."
                 raise Conflict(msg)
         return self.get(channel.id)
+
+    def setters(self, channel: StoredChannel) -> frozenset[str]:
+        """Return the people who have ever set a setting of it, as events name them: `person:ann`."""
+        events = self._log.about(f"channel:{channel.id}", project=channel.project)
+        changed = [each.actor for each in events if each.differs("settings")]
+        actors = {Actor.parse(channel.created_by), *changed}
+        return frozenset(str(actor) for actor in actors if actor.kind is Kind.PERSON)
 
     def remove(self, channel_id: str, *, now: int) -> None:
         """It stays for its deliveries, but nothing is sent there any more."""

@@ -35,6 +35,7 @@ from assent.ports import Heard, Incoming, Posted, Told, Wish
 
 SECRETS = frozenset({"password", "replySecret", "inboundSecret"})
 _REPLY = ("replyDomain", "replySecret", "inboundSecret", "authserv")
+PROOFS = frozenset({"replySecret", "inboundSecret", "authserv"})
 _KNOWN = frozenset({"host", "port", "tls", "user", "from", "addresses", *_REPLY}) | SECRETS
 _PORTS = {"starttls": 587, "tls": 465, "none": 25}
 PATIENCE = 20.0

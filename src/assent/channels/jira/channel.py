@@ -31,6 +31,7 @@ from assent.outbound import BadUrl, Permanent, Transient, Undelivered
 from assent.ports import Heard, Incoming, Posted, Told
 
 SECRETS = frozenset({"token", "bearer", "webhookSecret"})
+PROOFS = frozenset({"url", "webhookSecret"})
 _KNOWN = SECRETS | {
     *("url", "project", "issueType", "user", "labels", "approve", "reject", "commentWords", "closeTransition"),
     "pollSeconds",

@@ -29,6 +29,7 @@ from assent.ports import Heard, Incoming, Posted, Told, Wish
 
 SETTINGS = frozenset({"token", "signingSecret", "appToken", "room", "apiUrl"})
 SECRETS = frozenset({"token", "signingSecret", "appToken"})
+PROOFS = frozenset({"signingSecret", "appToken", "apiUrl"})
 SOCKET = "assent-slack-socket"
 """The header that marks what came over our own connection: a MAC under the app's token, which no caller can make."""
 

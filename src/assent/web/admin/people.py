@@ -247,6 +247,7 @@ async def confirm(visit: Visit) -> Response:
         await visit.site.database.write(partial(visit.site.people.confirm_reset, name=name, by=visit.who))
     except AssentError as error:
         return await _person_page(visit, error)
+    visit.site.authenticator.forget()
     return redirect(f"/admin/people/{name}?done=confirmed")
 
 
