@@ -110,6 +110,30 @@ async def test_approvals_of_a_command_count_for_the_same_command_and_directory(
     assert (await raised(node, token, autoApproveAfterN=3, **{**COMMAND, **asked}))["status"] == status
 
 
+@pytest.mark.parametrize(
+    ("first", "then"),
+    [
+        ({"tool": "x", "arguments": {}, "input": "ls"}, {"tool": "x", "arguments": {}, "input": "rm -rf /"}),
+        ({"tool": "x", "cmd": "ls"}, {"tool": "x", "cmd": "rm -rf /"}),
+    ],
+)
+async def test_approvals_count_for_the_whole_call(node: Node, first: dict[str, Any], then: dict[str, Any]) -> None:
+    token = await node.token("agent")
+    await approved(node, token, 3, **first)
+    assert (await raised(node, token, autoApproveAfterN=3, **then))["status"] == "waiting"
+    assert (await raised(node, token, autoApproveAfterN=3, **first))["status"] == "released"
+
+
+async def test_a_call_of_which_something_is_hidden_is_never_counted_and_gets_no_rule(node: Node) -> None:
+    token = await node.token("agent")
+    query: dict[str, Any] = {"function": "shop.query", "arguments": {"sql": "(hidden)"}, "hidden": ["sql"]}
+    await approved(node, token, 3, **query)
+    found = await raised(node, token, autoApproveAfterN=3, **query)
+    assert found["status"] == "waiting"
+    answer = await proposed(node, found["id"], await node.token("reviewer"))
+    assert (answer.status_code, "hidden" in answer.text) == (422, True)
+
+
 async def test_a_payload_without_arguments_does_not_count_approvals_of_calls(node: Node) -> None:
     token = await node.token("agent")
     await approved(node, token, 3, **CALL)
@@ -179,6 +203,13 @@ async def test_an_auto_rule_on_the_agent_does_not_match_a_claimed_id(node: Node,
     for token, recommended in ((claiming, False), (limited, True)):
         checked = (await node.call("POST", f"{RULES}/check", token, json=check)).json()
         assert checked["recommended"] is recommended
+
+
+@pytest.mark.parametrize("agent_ids", [("**",), ("*", "ci"), ("c*", "*"), ("***", "x")])
+async def test_a_token_with_a_pattern_of_stars_is_bound_to_no_agent(node: Node, agent_ids: tuple[str, ...]) -> None:
+    await rule(node, "tool.bash(agentId = 'ci')")
+    found = await raised(node, await node.token("agent", agent_ids=agent_ids))
+    assert (found["status"], found["agentIdClaimed"]) == ("waiting", True)
 
 
 async def test_a_never_rule_takes_a_claimed_id_at_its_word(node: Node) -> None:

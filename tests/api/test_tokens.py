@@ -36,6 +36,13 @@ async def test_a_token_of_limited_gates_starts_no_process_by_default(
     assert (found["processes"], found["agent"]) == (processes, token["id"])
 
 
+@pytest.mark.parametrize(
+    ("agent_ids", "claimed"), [(["**"], True), (["*", "ci"], True), (["c*", "*"], True), (["c*"], False)]
+)
+async def test_a_token_that_may_claim_any_agent_id_says_so(node: Node, agent_ids: list[str], *, claimed: bool) -> None:
+    assert (await created(node, kind="agent", agentIds=agent_ids))["agentIdClaimed"] is claimed
+
+
 async def test_a_second_token_of_an_agent_keeps_its_questions_and_its_limits(node: Node) -> None:
     first = await created(node, kind="agent", gates=["safe.*"], agentIds=["ci"], processes=["report"])
     body = {"agentId": "ci", "payload": {"question": "Go?", "breakpointId": "safe.go"}}
@@ -52,6 +59,18 @@ async def test_a_second_token_of_an_agent_keeps_its_questions_and_its_limits(nod
         found = await node.call("GET", f"/api/breakpoints/{raised}", token["token"])
         assert found.status_code == status
     assert (await node.call("POST", f"/api/breakpoints/{raised}/cancel", second["token"])).status_code == 200
+
+
+@pytest.mark.parametrize("gates", [["safe.*"], ["*"]])
+async def test_a_second_token_with_gates_of_its_own_starts_no_process_unless_it_names_them(
+    node: Node, gates: list[str]
+) -> None:
+    first = await created(node, kind="agent", agentIds=["ci"])
+    assert first["processes"] == ["*"]
+    limited = await created(node, kind="agent", sameAgentAs=first["id"], gates=gates)
+    assert (limited["gates"], limited["processes"]) == (gates, [])
+    named = await created(node, kind="agent", sameAgentAs=first["id"], gates=gates, processes=["report"])
+    assert named["processes"] == ["report"]
 
 
 @pytest.mark.parametrize(

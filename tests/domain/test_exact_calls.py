@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from assent.domain.call_digests import call_digest, function_digest, tool_digest
 from assent.domain.draft import draft
 from assent.domain.errors import InvalidRequest
 from assent.domain.exact_calls import is_offered, is_whole_tool
@@ -56,17 +57,49 @@ def test_it_matches_no_other_call(change: dict[str, Any]) -> None:
         ("shell.git", GATED, {"command": ["git", "push"]}),
         ("shell.git", GATED, {"program": "/tmp/git"}),
         ("deploy", {"arguments": {"to": "staging"}}, {"arguments": {"to": "production"}}),
+        ("tool.x", {"tool": "x", "arguments": {}, "command": "ls"}, {"command": "rm -rf /"}),
+        ("tool.x", {"tool": "x", "arguments": {}}, {"command": "rm -rf /"}),
+        ("tool.x", {"tool": "x", "arguments": {}, "input": "ls"}, {"input": "rm -rf /"}),
+        ("tool.x", {"tool": "x", "arguments": {}, "cwd": "/srv"}, {"cwd": "/"}),
+        ("tool.x", {"tool": "x", "command": "ls"}, {"tool": "y"}),
+        ("tool.x", {"tool": "x", "function": "f", "arguments": {}}, {"function": "g"}),
+        ("tool.x", {"arguments": {}}, {"tool": ["x"]}),
+        ("shell.git", {"command": "ls", "arguments": ["a"]}, {"arguments": ["b"]}),
+        ("shell.git", GATED | {"programSha256": "aa"}, {"programSha256": "bb"}),
+        ("shell.git", GATED, {"programSha256": "bb"}),
+        ("tool.bash", {"tool": "Bash", "arguments": {"command": "rm -rf build"}}, {"directory": "/home/me"}),
+        ("tool.edit", {"tool": "Edit", "arguments": {"edits": []}}, {"arguments": ["a"]}),
+        ("tool.edit", {"tool": "Edit", "arguments": {"edits": []}}, {"arguments": None}),
     ],
 )  # fmt: skip
 def test_every_question_about_a_call_is_pinned_to_it(gate: str, payload: dict[str, Any], other: dict[str, Any]) -> None:
     pattern = parse(propose(subject(gate, payload)))
     assert match(pattern, subject(gate, payload)) is True
-    assert match(pattern, subject(gate, payload | other)) is not True
+    claimed = {"callDigest": subject(gate, payload).values["payload"]["callDigest"]}
+    assert match(pattern, subject(gate, payload | other | claimed)) is not True
+
+
+def test_the_digests_that_doors_send_are_those_of_the_server() -> None:
+    assert call_digest({**BASH, "door": "claude-code", "callId": "1"}) == tool_digest("Bash", BASH["arguments"])  # type: ignore[arg-type]
+    assert call_digest({"function": "shop.pay", "arguments": {"to": "ann"}}) == function_digest(
+        "shop.pay", {"to": "ann"}
+    )
+    assert call_digest({"arguments": {"a": 1}}) == tool_digest("", {"a": 1})
+    # Stored rules rest on it.
+    assert call_digest(GATED) == "9af2e3a3f5893a32316f02b507f19207ae81dd9c06f8a8f7587b7e56ab90858f"
 
 
 @pytest.mark.parametrize(
     ("gate", "payload"),
     [
+        ("mygate", {"tool": "Bash", "arguments": ["rm", "-rf", "/"]}),
+        ("mygate", {"tool": "Bash"}),
+        ("mygate", {"function": "shop.pay"}),
+        ("mygate", {"arguments": "rm -rf /"}),
+        ("mygate", {"command": None}),
+        ("shell.git", GATED | {"programSha256": 5}),
+        ("tool.bash", BASH | {"directory": None}),
+        ("call.shop.query", {"function": "shop.query", "arguments": {"sql": "(hidden)"}, "hidden": ["sql"]}),
         ("tool.bash", {}),
         ("shell.rm", {"question": "Run it?"}),
         ("tool.bash", BASH | {"directory": "/srv/\x01"}),

@@ -1,12 +1,13 @@
 """Files that configure gates: no spelling of a path, and no way to a file, lets a rule approve a change to one."""
 
+import json
 from typing import Any
 
 import pytest
 
 from assent.domain.canonical import Json
 from assent.domain.draft import draft
-from assent.domain.protected_paths import LONGEST_COMMAND, MOST_VALUES, MOST_WILDCARDS, protected
+from assent.domain.protected_paths import DEEPEST, LONGEST_COMMAND, MOST_VALUES, MOST_WILDCARDS, protected
 from assent.domain.rulebook import Rule, Rulebook
 from assent.domain.rules import Source, recommend, subject_of
 
@@ -125,8 +126,72 @@ def test_what_is_too_much_to_look_through_is_not_approved_unseen() -> None:
     assert reason("Bash", {"command": "a*/" * 101}) is not None
 
 
+SETTINGS = ".claude/settings.json"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [SETTINGS], [["x", {"to": SETTINGS}]], SETTINGS, f"--force {SETTINGS}", json.dumps({"file_path": SETTINGS}),
+        f" \n{json.dumps([SETTINGS])}", json.dumps(json.dumps({"file_path": SETTINGS})),
+        {"input": json.dumps({"file_path": SETTINGS})}, f'{{"file_path": "{SETTINGS}", "file_path": "a"}}',
+        f'{{"n": {"1" * 5000}, "file_path": "{SETTINGS}"}}', '{"file_path": "\\u002eclaude/settings.json"}',
+        json.dumps({"content": "\t"}).replace("\\t", "\t") + f"; rm {SETTINGS}",
+    ],
+)  # fmt: skip
+def test_arguments_of_every_type_are_looked_at(arguments: Json) -> None:
+    assert protected("tool.write", {"tool": "Write", "arguments": arguments}) is not None
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["input", "args", "params", "file_path", "path", "cmd", "commands", "argv", "script", "patch", "Command", "target"],
+)
+@pytest.mark.parametrize("value", [SETTINGS, [SETTINGS], {"to": SETTINGS}, json.dumps({"to": SETTINGS})])
+@pytest.mark.parametrize("more", [{}, {"arguments": {}}, {"tool": "Write", "arguments": {"file_path": "a"}}])
+def test_a_call_beside_the_arguments_is_looked_at(name: str, value: Json, more: dict[str, Json]) -> None:
+    assert protected("tool.write", {**more, name: value}) is not None
+
+
+def test_a_field_beside_the_arguments_does_not_hide_one_of_them() -> None:
+    assert protected("tool.x", {"arguments": {"instructions": SETTINGS}, "path": "a"}) is not None
+
+
+def test_json_in_a_text_is_looked_at_like_arguments_and_not_without_end() -> None:
+    edit = {"file_path": ".gitignore", "old_string": ".envrc", "new_string": ".git"}
+    assert protected("tool.edit", {"tool": "Edit", "arguments": json.dumps(edit)}) is None
+    for deep in ("[" * (DEEPEST + 1) + "]" * (DEEPEST + 1), "[" * 200_000):
+        assert protected("tool.x", {"arguments": {"input": deep}}) is not None
+
+
+def test_a_client_that_resolves_paths_sends_arguments_that_can_be_resolved() -> None:
+    assert protected("tool.write", {"tool": "Write", "arguments": ["notes.md"], "door": "claude-code"}) is not None
+
+
 def test_a_question_that_is_no_call_is_left_alone() -> None:
     assert protected("deploy", {"question": "Change .git/config?"}) is None
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        {"environment": "production", "version": 3, "done": True, "notes": None},
+        {"title": SETTINGS, "description": SETTINGS, "previousFeedback": SETTINGS, "options": [SETTINGS]},
+        {
+            "context": {"files": [{"path": SETTINGS, "format": "code", "content": "{}"}]},
+            "form": {"properties": {".git": {"type": "string"}}},
+        },
+        {"summary": "Explains how .git/config and .envrc are read.\n\n[1] see docs/git.md"},
+        {"door": "langgraph", "callId": ".git", "askedBy": "x", "link": "https://example.com/a/.git"},
+        {"file_path": ".gitignore", "content": ".git"},
+    ],
+)
+def test_free_form_fields_that_name_no_such_file_are_left_to_the_rules(payload: dict[str, Any]) -> None:
+    asked = draft({"agentId": "ci", "payload": {"question": "Change .git?", "breakpointId": "deploy.web", **payload}})
+    book = Rulebook.of([Rule(id="rule-live", pattern="deploy.*", action="auto-approve")])
+    assert protected("deploy.web", asked.payload) is None
+    found = recommend(book, subject_of(asked), hard_stop=False, after_n=None, consecutive=0, now=1)
+    assert found.source is Source.AUTO
 
 
 @pytest.mark.parametrize("more", [{}, {"autoApproveAfterN": 1}])

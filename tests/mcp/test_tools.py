@@ -223,9 +223,10 @@ async def test_a_permission_is_asked_for_with_what_would_run_and_with_a_deadline
         shown = await place.waiting()
         await place.answer(shown, approved=True)
         assert (await prompt).json["behavior"] == "allow"
-    assert (shown.question, shown.run_id) == (f"Write {tmp_path / 'a.py'}", "a-session")
+    assert (shown.question, shown.run_id) == ("Write a.py", "a-session")
     assert shown.ttl_seconds == TTL_SECONDS
     assert shown.payload["realPaths"] == {"file_path": str((tmp_path / "a.py").resolve())}
+    assert shown.payload["directory"] == str(tmp_path), "a rule for this call is one for this project"
 
 
 async def test_the_models_own_question_gets_peoples_answer(place: Place) -> None:

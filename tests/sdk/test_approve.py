@@ -24,6 +24,7 @@ from assent.sdk.errors import (
     DigestMismatch,
     Expired,
     InvalidReceipt,
+    InvalidRequest,
     NotApproved,
     ReceiptExpired,
     ReceiptMismatch,
@@ -97,6 +98,7 @@ def nothing(amount: int, *rest: int, **more: int) -> None:
         ({"title": "{nobody}"}, ValueError),
         ({"question": "{nobody}"}, ValueError),
         ({"client": object()}, TypeError),
+        ({"hide": ("amount",), "auto_approve_after_n": 3}, InvalidRequest),
         ({"client": AsyncAssent("http://127.0.0.1:9", "t")}, TypeError),
     ],
 )
@@ -148,6 +150,7 @@ def test_people_are_shown_the_function_and_all_of_its_arguments() -> None:
         "amount": 5, "to": "bob", "rest": [1], "password": HIDDEN, "more": {"note": "n"},
     }  # fmt: skip
     assert (payload["editable"], payload["risk"], len(payload["callDigest"])) == (["amount"], "low", 64)
+    assert payload["hidden"] == ["password"]
     assert (body["ttlSeconds"], body["tags"], body["title"]) == (60, ["over-4"], "Pay bob")
 
 

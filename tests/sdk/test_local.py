@@ -308,6 +308,30 @@ def test_after_n_approvals_in_a_row_nobody_is_asked(office: Office) -> None:
     assert office.approve(**asks).auto_approval["consecutiveApprovals"] == 0
 
 
+def test_what_was_approved_with_changes_does_not_count(office: Office) -> None:
+    asks: dict[str, Any] = {"arguments": {"amount": 1000}, "editable": ["amount"], "autoApproveAfterN": 3}
+    for _ in range(3):
+        assert office.ask("yes", "1", "", **asks).result.edits == {"amount": 1}
+    assert office.ask_nobody(**asks).auto_approval["consecutiveApprovals"] == 0
+
+
+def test_what_was_rejected_after_approvals_with_changes_starts_the_count_again(office: Office) -> None:
+    asks: dict[str, Any] = {"arguments": {"amount": 1000}, "editable": ["amount"], "autoApproveAfterN": 9}
+    for _ in range(2):
+        assert office.ask("yes", "", "", **asks).result.approved
+    office.ask("yes", "1", "", **asks)
+    assert office.ask("yes", "", "", **asks).auto_approval["consecutiveApprovals"] == 2
+    office.reject(**asks)
+    assert office.ask_nobody(**asks).auto_approval["consecutiveApprovals"] == 0
+
+
+def test_a_call_of_which_something_is_hidden_is_never_counted(office: Office) -> None:
+    query: dict[str, Any] = {"arguments": {"sql": "(hidden)"}, "hidden": ["sql"], "autoApproveAfterN": 3}
+    for _ in range(3):
+        office.approve(**query)
+    assert not office.ask_nobody(**query).result.approved
+
+
 def test_a_policy_may_ignore_what_agents_count(office: Office) -> None:
     office.approve()
     (office.folder / "policy.json").write_text('{"autoApproveAfterN": "ignore", "autoApproveFloor": 1}')

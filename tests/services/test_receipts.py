@@ -234,6 +234,8 @@ async def test_who_may_not_raise_a_gate_may_not_use_its_receipt(node: Node) -> N
     [
         (("*",), None, False),
         (("*",), "*", False),
+        (("**",), None, False),
+        (("*", "agent-1"), None, False),
         (("agent-1",), None, True),
         (("agent-*",), None, True),
         (("deployer",), None, False),

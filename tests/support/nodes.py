@@ -201,7 +201,7 @@ def environment_of(settings: Settings, **env: str) -> dict[str, str]:
     return environment
 
 
-def start_server(  # noqa: PLR0913  # what a server is started with
+def start_server(
     settings: Settings,
     *,
     port: int | None = None,

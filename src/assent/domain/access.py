@@ -75,6 +75,11 @@ EVERY_ROLE = frozenset(Role)
 ANYTHING = ("*",)
 
 
+def is_anything(patterns: Iterable[str]) -> bool:
+    """Return whether one of the patterns limits nothing: it consists of stars."""
+    return any(pattern and not pattern.strip("*") for pattern in patterns)
+
+
 @dataclass(frozen=True, slots=True)
 class Actor:
     """Who did something, as the history shows it: `person:ann`, `agent:ci-bot`, `rule:…`, `system:timeout`."""
@@ -161,7 +166,7 @@ class Principal:
     @property
     def claims_agent_id(self) -> bool:
         """Whether nothing but its own word says for which agent it speaks."""
-        return self.kind in {Kind.AGENT, Kind.PERSON} and self.agent_ids == ANYTHING
+        return self.kind in {Kind.AGENT, Kind.PERSON} and is_anything(self.agent_ids)
 
 
 def system(name: str) -> Principal:

@@ -204,8 +204,10 @@ def _compared(state: State, event: AdminEvent | None) -> Iterator[Finding]:
         what = f"{state.subject} exists, but no administrative event created it"
         yield _about(state.chain_id, event.seq if event else None, what, Part.ADMIN)
         return
-    # Fields that a later version of Assent added are compared once a baseline has recorded them.
-    changed = sorted(name for name, value in recorded.items() if state.value.get(name) != value)
+    # Fields that a later version of Assent added are compared once a baseline has recorded them; a policy has no fixed
+    # fields, so that one more is a change.
+    names = recorded.keys() | state.value.keys() if state.subject.startswith("policy:") else recorded.keys()
+    changed = sorted(name for name in names if state.value.get(name) != recorded.get(name))
     if changed:
         what = f"{state.subject} differs from its last administrative event in {', '.join(changed)}"
         yield _about(state.chain_id, event.seq, what, Part.ADMIN)

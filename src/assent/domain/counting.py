@@ -4,13 +4,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from assent.domain.call_digests import call_parts, hides, shows_call
 from assent.domain.canonical import Json, canonical, sha256
 from assent.domain.protected_paths import DIRECTORY
 
 DEFAULT_FLOOR = 3
 MAX_FLOOR = 1000
 GATE = "gate"
-_CALL = ("tool", "function", "arguments", "command", "program", "programSha256", DIRECTORY, "cwd")
+_WHERE = ("programSha256", DIRECTORY)
 # Says nothing about what is done: an attempt, a reference to the last answer, and the request to count itself.
 _ASIDE = frozenset({"attempt", "previousFeedback", "autoApproveAfterN", "presentAlwaysApprove", "callId", "callDigest"})
 
@@ -31,9 +32,12 @@ class Counting:
             by_question=policy.get("autoApproveCounts", GATE) == "question",
         )
 
-    def threshold(self, after_n: int | None) -> int | None:
-        """Return how many approvals it takes: what the agent asks for, but not fewer than the floor."""
-        if not self.allowed or after_n is None or after_n < 1:
+    def threshold(self, after_n: int | None, payload: Mapping[str, Json]) -> int | None:
+        """Return how many approvals it takes: what the agent asks for, but not fewer than the floor.
+
+        No number is enough for a call of which something is hidden: the next one may do anything else.
+        """
+        if not self.allowed or after_n is None or after_n < 1 or hides(payload):
             return None
         return max(after_n, self.floor)
 
@@ -42,8 +46,9 @@ class Counting:
 
         Approvals of a call count for the same arguments or command in the same working directory only.
         """
-        if "arguments" in payload or "command" in payload:
-            return "arguments:" + _hash({name: payload[name] for name in _CALL if name in payload})
+        if shows_call(payload):
+            where = {name: payload[name] for name in _WHERE if name in payload}
+            return "arguments:" + _hash(call_parts(payload) | where)
         if self.by_question:
             return "question:" + _hash([payload.get("question"), payload.get("title")])
         return GATE

@@ -3,13 +3,14 @@
 import re
 from collections.abc import Mapping
 
-from assent.domain.call_digests import CALL_DIGEST, call_digest
+from assent.domain.call_digests import CALL_DIGEST, call_digest, hides, shows_call
 from assent.domain.canonical import Json, is_object
 from assent.domain.errors import InvalidRequest
 from assent.domain.expressions import Literal
 from assent.domain.grammar import sayable
 from assent.domain.protected_paths import DIRECTORY, protected
 
+PROGRAM_DIGEST = "programSha256"
 LONGEST_READABLE = 200
 _NAME = re.compile(r"[\w-]+")
 _WHOLE_TOOLS = ("tool.", "shell.", "call.")
@@ -37,8 +38,14 @@ def exact_call(gate: str, payload: Mapping[str, Json]) -> tuple[list[str], list[
     why = protected(gate, payload)
     if why is not None:
         raise InvalidRequest(f"No rule is offered for this call. {why}")
+    if hides(payload):
+        raise InvalidRequest("No rule is offered: a part of this call is hidden, so others would look the same.")
     digest = call_digest(payload)
     if digest is None:
+        if shows_call(payload):
+            raise InvalidRequest(
+                "No rule is offered: the arguments of this call are not an object, so no rule could name it exactly."
+            )
         if is_whole_tool(gate):
             raise InvalidRequest(
                 "No rule is offered: this question shows no arguments, so a rule would approve every call of the tool."
@@ -48,13 +55,20 @@ def exact_call(gate: str, payload: Mapping[str, Json]) -> tuple[list[str], list[
 
 
 def _predicates(payload: Mapping[str, Json], digest: str) -> list[str]:
-    found = [f"payload.{CALL_DIGEST} = {Literal.of(digest).text}"]
-    directory: Json = payload.get(DIRECTORY)
-    if directory is None:
-        return found
-    if not isinstance(directory, str) or not sayable(directory):
-        raise InvalidRequest("No rule is offered: the working directory cannot be written in a pattern.")
-    return [f"payload.{DIRECTORY} = {Literal.of(directory).text}", *found]
+    found = [_exactly(payload, DIRECTORY, "the working directory")]
+    if "program" in payload or PROGRAM_DIGEST in payload:
+        found.append(_exactly(payload, PROGRAM_DIGEST, "the digest of the program"))
+    return [*found, f"payload.{CALL_DIGEST} = {Literal.of(digest).text}"]
+
+
+def _exactly(payload: Mapping[str, Json], name: str, called: str) -> str:
+    """Return the predicate for the same value, or for none where the payload has none."""
+    if name not in payload:
+        return f"NOT payload.{name} exists"
+    value: Json = payload[name]
+    if not isinstance(value, str) or not sayable(value):
+        raise InvalidRequest(f"No rule is offered: {called} cannot be written in a pattern.")
+    return f"payload.{name} = {Literal.of(value).text}"
 
 
 def _readable(payload: Mapping[str, Json]) -> list[str]:

@@ -4,12 +4,14 @@ Paths are compared case-folded, without invisible characters, and both as given 
 """
 
 import fnmatch
+import json
 import re
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from urllib.parse import unquote
 
 from assent.domain.canonical import Json, is_array, is_object
+from assent.domain.fields import PAYLOAD_FIELDS
 from assent.domain.gates import slug
 
 REAL_PATHS = "realPaths"
@@ -21,6 +23,8 @@ LONGEST_COMMAND = 16_384
 MOST_VALUES = 2_000
 MOST_WILDCARDS = 20
 MOST_NAMES = 100
+DEEPEST = 100
+"""Levels of a call that are looked at, those of JSON in a text included."""
 
 _AGENTS = frozenset({".claude", ".codex", ".gemini", ".cursor", ".opencode", ".copilot", ".aider", ".windsurf"})
 _SECRET = frozenset({".ssh", ".npmrc", ".envrc", ".yarnrc.yml", ".claude.json"})
@@ -70,9 +74,10 @@ _SHELLS = frozenset({
     "run_terminal_cmd", "run_terminal_command", "run_shell_command", "execute_command", "run_command", "apply_patch",
     "python", "execute_code", "computer", "monitor",
 })  # fmt: skip
-_COMMANDS = frozenset({
+COMMANDS = frozenset({
     "command", "commands", "cmd", "argv", "args", "script", "code", "shell", "bash", "program", "patch", "diff",
 })  # fmt: skip
+"""Arguments that are a command line, a program or a patch."""
 PATHS = frozenset({"file_path", "filepath", "path", "notebook_path", "target_file", "filename", "absolute_path"})
 """Arguments that name a file."""
 _CONTENTS = frozenset({
@@ -80,6 +85,11 @@ _CONTENTS = frozenset({
     "new_str", "insert_text", "code_edit", "instructions", "instruction", "description",
 })  # fmt: skip
 """What is written into a file, or said about a call: not where it goes. Counts only beside a path or a command."""
+_ASIDE = PAYLOAD_FIELDS | {
+    "arguments", "tool", "function", "description", "hidden", "door", "askedBy", "callId", "callDigest",
+    REAL_PATHS, DIRECTORY,
+}  # fmt: skip
+"""Payload fields that do not say what a call does, or that are looked at apart."""
 
 _BRACES = re.compile(r"\{[^{}\s]*,[^{}\s]*\}")
 _VARIABLES = re.compile(r"\$\{[^}]*\}|\$\([^)]*\)|\$\w+")
@@ -93,24 +103,30 @@ _STARS = re.compile(r"\*{2,}")
 _IGNORED = frozenset({"Cf", "Cc", "Cn", "Co"})
 _VARIATIONS = range(0xFE00, 0xFE10)
 _TOO_MUCH = "more values than can be checked"
+_UNSEEN = f"It has {_TOO_MUCH} for files that configure gates."
+
+
+class _TooMuch(Exception):
+    """A call is nested too deep to be looked through."""
 
 
 def protected(gate: str, payload: Mapping[str, Json]) -> str | None:
-    """Return why a rule must not approve this call, or None where it names no file that configures gates."""
-    arguments: Json = payload.get("arguments")
-    values: dict[str, Json] = {"command": payload["command"]} if "command" in payload else {}
-    values |= {"arguments": arguments} if is_object(arguments) else {}
-    if not values:
-        return None
+    """Return why a rule must not approve this call, or None where it names no file that configures gates.
+
+    The arguments are looked at, and every other field that is not known to say nothing of what is done.
+    """
     tool: Json = payload.get("tool")
     name = tool if isinstance(tool, str) else ""
     reads = name in _READS and slug(f"tool.{name}") == gate
-    for what in _named(values, payload, is_shell=name.lower() in _SHELLS):
-        if what == _TOO_MUCH:
-            return f"It has {_TOO_MUCH} for files that configure gates."
-        if not reads or what in _SECRET:
-            return f"It names {what}, which configures gates or runs by itself: only a person approves that."
-    return _unresolved(name, arguments, payload) if is_object(arguments) else None
+    try:
+        for what in _named(payload, is_shell=name.lower() in _SHELLS):
+            if what == _TOO_MUCH:
+                return _UNSEEN
+            if not reads or what in _SECRET:
+                return f"It names {what}, which configures gates or runs by itself: only a person approves that."
+    except _TooMuch:
+        return _UNSEEN
+    return _unresolved(name, payload)
 
 
 def is_protected(path: str) -> bool:
@@ -135,15 +151,15 @@ def _is_seen(sign: str) -> bool:
     return unicodedata.category(sign) not in _IGNORED and ord(sign) not in _VARIATIONS
 
 
-def _named(values: Json, payload: Mapping[str, Json], *, is_shell: bool) -> Iterator[str]:
+def _named(payload: Mapping[str, Json], *, is_shell: bool) -> Iterator[str]:
     """Yield each protected file that a call names."""
     directory: Json = payload.get(DIRECTORY)
     base = folded(directory) if isinstance(directory, str) else ""
     yield from _of(_in_path(base))
     for _, path in _leaves(payload.get(REAL_PATHS), ""):
         yield from _of(_in_path(folded(path)))
-    for count, (key, text) in enumerate(_leaves(values, "")):
-        command = is_shell or key in _COMMANDS
+    for count, (key, text) in enumerate(_said(payload)):
+        command = is_shell or key in COMMANDS
         if count >= MOST_VALUES or (command and len(text) > LONGEST_COMMAND):
             yield _TOO_MUCH
             return
@@ -159,19 +175,55 @@ def _of(found: str | None) -> Iterator[str]:
         yield found
 
 
-def _leaves(value: Json, key: str, *, beside: bool = False) -> Iterator[tuple[str, str]]:
+def _said(payload: Mapping[str, Json]) -> Iterator[tuple[str, str]]:
+    """Yield every text of a call. A field beside the arguments does not decide which of them are contents of files."""
+    arguments: Json = payload.get("arguments")
+    # Arguments in one text, or in a list, are those of a command line, unless they are JSON.
+    is_json = isinstance(arguments, str) and _in_text(arguments) is not None
+    yield from _leaves(arguments, "" if is_json else "args")
+    yield from _leaves({name: value for name, value in payload.items() if name not in _ASIDE}, "")
+
+
+def _leaves(value: Json, key: str, *, beside: bool = False, depth: int = 0) -> Iterator[tuple[str, str]]:
     """Yield every text with the name it stands under, names of members too; contents of files are left out."""
+    if depth > DEEPEST:
+        raise _TooMuch
+    depth += 1
     if isinstance(value, str):
         yield key, value
+        yield from _leaves(_in_text(value), key, beside=beside, depth=depth)
     elif is_array(value):
         for each in value:
-            yield from _leaves(each, key, beside=beside)
+            yield from _leaves(each, key, beside=beside, depth=depth)
     elif is_object(value):
-        beside = beside or any(name.lower() in PATHS | _COMMANDS for name in value)
+        beside = beside or any(name.lower() in PATHS | COMMANDS for name in value)
         for name, each in value.items():
             yield "", name
             if not (beside and name.lower() in _CONTENTS):
-                yield from _leaves(each, name.lower(), beside=beside)
+                yield from _leaves(each, name.lower(), beside=beside, depth=depth)
+
+
+def _in_text(text: str) -> Json:
+    """Return the JSON that a text is, read as leniently as any client might, or None."""
+    if not text.lstrip("\ufeff \t\r\n").startswith(("{", "[", '"')):
+        return None
+    try:
+        return _LENIENT.decode(text.strip("\ufeff \t\r\n"))
+    except RecursionError as error:
+        raise _TooMuch from error
+    except ValueError:
+        return None
+
+
+def _every_member(pairs: Sequence[tuple[str, Json]]) -> dict[str, Json]:
+    """Keep every value of a member that stands twice: clients differ in which of them they take."""
+    found: dict[str, list[Json]] = {}
+    for name, value in pairs:
+        found.setdefault(name, []).append(value)
+    return {name: values[0] if len(values) == 1 else values for name, values in found.items()}
+
+
+_LENIENT = json.JSONDecoder(strict=False, parse_int=float, object_pairs_hook=_every_member)
 
 
 def _in_path(path: str) -> str | None:
@@ -258,12 +310,15 @@ def _may_be(name: str, pattern: str) -> bool:
     return fnmatch.fnmatchcase(name, _STARS.sub("*", pattern))
 
 
-def _unresolved(tool: str, values: Mapping[str, Json], payload: Mapping[str, Json]) -> str | None:
-    if tool not in _WRITES or payload.get("door") not in _RESOLVING_DOORS:
+def _unresolved(tool: str, payload: Mapping[str, Json]) -> str | None:
+    arguments: Json = payload.get("arguments")
+    if arguments is None or tool not in _WRITES or payload.get("door") not in _RESOLVING_DOORS:
         return None
+    if not is_object(arguments):
+        return "Where its arguments lead was not resolved, so it may change a file that configures gates."
     real: Json = payload.get(REAL_PATHS)
     told = real if is_object(real) else {}
-    for name, value in values.items():
+    for name, value in arguments.items():
         if name in PATHS and isinstance(value, str) and not isinstance(told.get(name), str):
             return f"Where {name} leads was not resolved, so it may change a file that configures gates."
     return None

@@ -294,9 +294,10 @@ def subject_of(asked: Asked, *, claimed: bool = False) -> Subject:
         # A tag that stood beside the payload is not hidden from a rule on payload.tags.
         payload = {**payload, "tags": list(asked.tags)}
     digest = call_digest(payload)
-    if digest is not None and payload.get(CALL_DIGEST) != digest:
-        # A rule for exactly one call does not rest on the digest that the agent claims.
-        payload = {**payload, CALL_DIGEST: digest}
+    if payload.get(CALL_DIGEST) != digest:
+        # A rule for exactly one call does not rest on the digest that the agent claims, also where there is no other.
+        payload = {name: value for name, value in payload.items() if name != CALL_DIGEST}
+        payload |= {CALL_DIGEST: digest} if digest is not None else {}
     values: dict[str, Any] = {
         "tags": asked.tags,
         "expert": asked.payload.get("expert"),

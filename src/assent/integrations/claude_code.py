@@ -84,7 +84,7 @@ def settled(
     """
     hook = asked.wanted.hook
     # Nobody is kept waiting by a server that is down; a question that was asked outlives its restart.
-    patient = replace(calls, patience=max(calls.patience, WAITING_PATIENCE))
+    patient = replace(calls, patience=max(calls.patience, WAITING_PATIENCE), checks_receipts=False)
     if (yield from _prompted(calls, asked)):
         return {}
     for _ in range(ATTEMPTS):

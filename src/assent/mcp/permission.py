@@ -34,14 +34,17 @@ async def permission(
 
 
 def _hook(caller: Caller, tool: str, arguments: Mapping[str, Json], environment: Mapping[str, str]) -> Hook:
-    """Return the dialog; only a server that Claude Code itself started knows the session and the folder."""
+    """Return the dialog; only a server that Claude Code itself started knows the session and the folder.
+
+    The folder is the project's; that a session has gone deeper into it since is not told to a server.
+    """
     folder = environment.get("CLAUDE_PROJECT_DIR", "")
     return Hook(
         event=Event.PERMISSION_REQUEST,
         session=environment.get("CLAUDE_CODE_SESSION_ID") or caller.agent_id,
         tool=tool,
         arguments=arguments,
-        directory="",  # a session may have gone to another one since
+        directory=folder,
         real_paths=real_paths(arguments, folder) if folder else {},
     )
 

@@ -11,6 +11,7 @@ from typing import Any, ParamSpec, TypedDict, TypeVar, Unpack, cast
 
 import anyio
 
+from assent.domain.call_digests import HIDDEN
 from assent.domain.fields import check_choices
 from assent.domain.gates import slug
 from assent.sdk import protocol
@@ -19,7 +20,7 @@ from assent.sdk.arguments import Call, Template, digest
 from assent.sdk.calls import Calls, granted
 from assent.sdk.client import Assent
 from assent.sdk.context import current
-from assent.sdk.errors import AssentError, DigestMismatch, ReceiptMismatch, passed
+from assent.sdk.errors import AssentError, DigestMismatch, InvalidRequest, ReceiptMismatch, passed
 from assent.sdk.files import ContextFile
 from assent.sdk.keywords import strict
 from assent.sdk.leaving import Notices, left_async, terminable, terminable_async
@@ -218,7 +219,8 @@ class Gate:
                 "function": self.name,
                 "arguments": dict(call.shown),
                 "callDigest": digest(self.name, call.shown),
-            },
+            }
+            | ({HIDDEN: list(self.hide)} if self.hide else {}),
         }
         return Asked(call, self.question.filled(call), cast("Asking", asking))
 
@@ -230,6 +232,11 @@ def _check_names(signature: inspect.Signature, editable: Sequence[str], hide: Se
     if "ttl" in terms and "ttl_seconds" in terms:
         raise TypeError("ttl is the old name of ttl_seconds: give only ttl_seconds.")
     check_choices(terms)
+    if hide and terms.get("auto_approve_after_n"):
+        raise InvalidRequest(
+            "hide and auto_approve_after_n exclude each other: approvals of a call that is not shown whole say nothing"
+            " about the next one."
+        )
     if wrong := (set(editable) - plain) | (set(editable) & set(hide)):
         raise ValueError(f"{', '.join(sorted(wrong))} cannot be editable: not an argument, or hidden.")
 

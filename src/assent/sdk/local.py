@@ -168,7 +168,7 @@ def _recommended(rules: LocalRules, wanted: Draft, journal: Journal, *, now: int
         subject_of(wanted),
         hard_stop=wanted.payload.get("hardStop") is True,
         plain=Terms.of(wanted.gate, wanted.payload).plain,
-        after_n=counting.threshold(after_n if isinstance(after_n, int) else None),
+        after_n=counting.threshold(after_n if isinstance(after_n, int) else None, wanted.payload),
         consecutive=consecutive,
         now=now,
     )

@@ -74,11 +74,14 @@ class Journal:
     ) -> dict[str, Mapping[str, Json]]:
         """Return what people approved in a row at this gate for this agent that counts as the same, by its id.
 
+        What was approved with changes counts neither way: the person approved something else.
         What cannot be read, or does not fit what stands before it, may have been a rejection: the count starts again.
         """
         asked: dict[str, Mapping[str, Json] | None] = {}
         approved: dict[str, Mapping[str, Json]] = {}
+        edited: set[str] = set()
         for event in self.events():
+            edited |= _edited(event)
             if event is None:
                 asked, approved = {}, {}
             elif event["type"] == "created":
@@ -93,7 +96,7 @@ class Journal:
                     continue
                 if event["metadata"].get("decision") != "approved":
                     approved = {}
-                elif name in asked and key(payload) == counts_as:
+                elif name in asked and name not in edited and key(payload) == counts_as:
                     approved[name] = payload
         return approved
 
@@ -109,6 +112,12 @@ class Journal:
             return
         except OSError as error:
             raise unusable(self.path, error) from error
+
+
+def _edited(event: Mapping[str, Any] | None) -> set[str]:
+    """Return the id of what a person answered with changes."""
+    is_edit = event is not None and event["type"] == "responded" and bool(event["metadata"].get("edits"))
+    return {event["breakpointId"]} if event is not None and is_edit else set()
 
 
 def _read(line: bytes, previous: str) -> Mapping[str, Any] | None:

@@ -3,7 +3,7 @@
 import base64
 from collections.abc import Callable, Sequence
 
-from assent.domain.access import ANYTHING, Actor, Kind, Permission, Principal
+from assent.domain.access import Actor, Kind, Permission, Principal, is_anything
 from assent.domain.breakpoint import Breakpoint
 from assent.domain.errors import Conflict, Forbidden, NoReceipt, NotFound, ReceiptMismatch, Unavailable
 from assent.domain.globs import glob_matches
@@ -137,7 +137,7 @@ def may_consume(by: Principal, asked: Breakpoint) -> bool:
     """Tell whether a principal asked, or its token is bound to the asking agent's id or to the named consumer."""
     if asked.created_by_id == by.id:
         return True
-    if by.kind is not Kind.AGENT or by.agent_ids == ANYTHING:
+    if by.kind is not Kind.AGENT or is_anything(by.agent_ids):
         # A token that may claim any agentId proves none.
         return False
     consumer = asked.payload.get("consumer")

@@ -76,7 +76,7 @@ class Question:
             agent_id=self.agent_id,
             created_by_id=self.created_by_id,
             counts_as=counting.key(self.payload),
-            limit=max(LOOK_BACK, counting.threshold(self.after_n) or 0),
+            limit=max(LOOK_BACK, counting.threshold(self.after_n, self.payload) or 0),
         )
 
 
@@ -114,7 +114,7 @@ class RuleService:
             return found
         # A reviewer's edits approved something else than what was asked.
         approvals = [each for each in tx.rules.counted(project, streak) if not each.edited]
-        if len(approvals) < (book.counting.threshold(question.after_n) or 0):
+        if len(approvals) < (book.counting.threshold(question.after_n, question.payload) or 0):
             return follow(book, question, Ground(book.version, len(approvals)), now=now)
         differed = differences(question.payload, (each.payload for each in approvals))
         return replace(found, counted=tuple(each.id for each in approvals), differed=differed)
@@ -273,7 +273,7 @@ def follow(book: Book, question: Question, ground: Ground, *, now: int) -> Recom
         question.subject,
         hard_stop=question.hard_stop,
         plain=question.plain,
-        after_n=book.counting.threshold(question.after_n),
+        after_n=book.counting.threshold(question.after_n, question.payload),
         consecutive=ground.consecutive,
         now=now,
     )

@@ -1,12 +1,12 @@
 """Tokens of agents, people and services; only the hash of a secret is ever stored."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
-from assent.domain.access import ANYTHING, Kind, Role, roles
+from assent.domain.access import Kind, Role, is_anything, roles
 from assent.domain.errors import NotFound
 from assent.ports import Session
 from assent.store.admin_log import AdminLog
@@ -19,7 +19,9 @@ COLUMNS = (
 SELECT = f"SELECT {', '.join(COLUMNS)} FROM assent_tokens"
 INSERT = insert("assent_tokens", (*COLUMNS, "secret_hash"))
 REVOKE = "UPDATE assent_tokens SET revoked_at = :now WHERE id = :id AND project_id = :project_id AND revoked_at IS NULL"
-SELECT_LIVE = "SELECT id, project_id FROM assent_tokens WHERE person_id = :person_id AND revoked_at IS NULL ORDER BY id"
+SELECT_LIVE = """
+    SELECT id, project_id, created_at, created_by FROM assent_tokens
+    WHERE person_id = :person_id AND revoked_at IS NULL ORDER BY id"""
 TOUCH = "UPDATE assent_tokens SET last_used_at = :at WHERE id = :id"
 # Everything a request needs to know its principal: the token, its person's name, and that person's roles.
 SELECT_PRINCIPAL = """
@@ -63,7 +65,7 @@ class Token:
     @property
     def claims(self) -> bool:
         """Whether an agent may speak as anybody with it."""
-        return self.kind is Kind.AGENT and self.agent_ids == ANYTHING
+        return self.kind is Kind.AGENT and is_anything(self.agent_ids)
 
     def works(self, now: int) -> bool:
         return self.revoked_at is None and (self.expires_at is None or self.expires_at > now)
@@ -118,8 +120,14 @@ class Tokens:
 
     def revoke_all(self, person_id: str, *, now: int) -> None:
         """Revoke every token of a person, in all projects."""
-        for token_id, project in self._session.all(SELECT_LIVE, {"person_id": person_id}):
+        for token_id, project, _, _ in self._session.all(SELECT_LIVE, {"person_id": person_id}):
             self.revoke(token_id, project=project, now=now)
+
+    def revoke_made(self, person_id: str, *, since: int, by: Collection[str], now: int) -> None:
+        """Revoke the tokens of a person that these have created since then, in all projects."""
+        for token_id, project, created_at, created_by in self._session.all(SELECT_LIVE, {"person_id": person_id}):
+            if created_at >= since and created_by in by:
+                self.revoke(token_id, project=project, now=now)
 
     def touch(self, used: Sequence[tuple[str, int]]) -> None:
         self._session.write(TOUCH, [{"id": token_id, "at": at} for token_id, at in used])
