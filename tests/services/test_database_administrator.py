@@ -7,7 +7,10 @@ from functools import partial
 import pytest
 
 from assent.domain.access import Role
+from assent.domain.admin_log import BASELINE, INSTALLATION
 from assent.settings import Settings
+from assent.store.admin_state import KINDS, STATE_VERSION
+from assent.store.transaction import Transaction
 from tests.services.test_receipts import ADMIN, approved, consume, issue
 from tests.store.making import adding, create, person, respond
 from tests.support.nodes import Node, running_node
@@ -82,6 +85,10 @@ EDITS: Mapping[str, Edit] = {
     "a rule is widened": run("UPDATE assent_rules SET pattern = '*' WHERE id = :rule"),
     "a rule is inserted": insert_a_rule,
     "a rule event is deleted": run("DELETE FROM assent_rule_events WHERE rule_id = :rule"),
+    "the policy gains a key": run(
+        """UPDATE assent_projects SET policy = '{"alwaysBreakOn": ["prod"], "autoApproveFloor": 1}'
+        WHERE id = 'default'"""
+    ),
     "the policy is changed": run("UPDATE assent_projects SET policy = '{}' WHERE id = 'default'"),
     "the owner is changed": run("UPDATE assent_projects SET owner_id = :bob WHERE id = 'default'"),
     "a role is granted": grant_a_role,
@@ -182,3 +189,33 @@ def test_every_edit_of_a_database_administrator_is_found(
 
 def _database(settings: Settings) -> str:
     return "postgresql" if settings.database_url else "sqlite"
+
+
+def test_the_baseline_of_an_upgrade_adopts_no_earlier_edit(settings: Settings) -> None:
+    quiet = settings.model_copy(update={"checkpoint_seconds": 0})
+    edits = ("a token is inserted", "a token's limits are widened", "a revoked token is revived", "a person is added")
+
+    async def live() -> dict[str, str]:
+        async with running_node(quiet) as node:
+            return await lived(node)
+
+    def upgrade(tx: Transaction) -> None:
+        older = {"version": STATE_VERSION - 1, "kinds": sorted(KINDS)}
+        tx.admin_log.record(BASELINE, BASELINE, project=INSTALLATION, more=older)
+        tx.admin_log.baseline()
+
+    async def upgraded() -> None:
+        async with resting(quiet) as node:
+            await node.database.write(upgrade)
+
+    ids = asyncio.run(live()) | {"forger": "person:eve"}
+    with unlocked(quiet) as opened:
+        if quiet.database_url is None:
+            opened.run("PRAGMA foreign_keys = OFF")
+        for name in edits:
+            EDITS[name](opened, ids)
+    before = asyncio.run(found(quiet))
+    asyncio.run(upgraded())
+
+    assert len(before) >= len(edits)
+    assert {each for each in before if each.startswith("I13")} <= asyncio.run(found(quiet))

@@ -21,7 +21,7 @@ from assent.domain.admin_log import (
 )
 from assent.domain.canonical import Json
 from assent.ports import Session
-from assent.store.admin_state import STATE_VERSION, AdminState
+from assent.store.admin_state import KINDS, STATE_VERSION, AdminState
 from assent.store.sql import among, insert
 
 COLUMNS = ("chain_id", "seq", "project_id", "type", "actor", "at", "metadata", "previous", "hash")
@@ -106,18 +106,24 @@ class AdminLog:
         )
 
     def baseline(self) -> None:
-        """Record the present state of everything that no event of this version of Assent has recorded yet."""
+        """Record the present state of what this version of Assent covers and the one before did not.
+
+        What an earlier version covered is recorded by its events alone: adopting it here would hide who changed it.
+        """
         self._head(chain_of(INSTALLATION))
         rows = self._session.all(SELECT_BASELINE, {"chain_id": chain_of(INSTALLATION)})
-        known = event_of(rows[0]).metadata.get("version") if rows else None
-        if known == STATE_VERSION:
+        known: Mapping[str, Any] = event_of(rows[0]).metadata if rows else {}
+        if known.get("version") == STATE_VERSION:
             return
-        recorded = self._recorded() if known is not None else {}
+        recorded = self._recorded() if known else {}
+        covered = set(known.get("kinds") or (subject.partition(":")[0] for _, subject in recorded))
         for state in list(self._state.every()):
             last = recorded.get((state.chain_id, state.subject))
+            if last is None and state.subject.partition(":")[0] in covered:
+                continue  # nothing has created it, or it was removed: for the audit to say
             if last is None or state.value.keys() - last.keys():
                 self._baselined(state, last)
-        after = {"version": STATE_VERSION}
+        after: dict[str, Json] = {"version": STATE_VERSION, "kinds": sorted(KINDS)}
         self.record(BASELINE, BASELINE, project=INSTALLATION, before=None, after=None, more=after)
 
     def _baselined(self, state: State, last: Mapping[str, Json] | None) -> None:
@@ -125,14 +131,16 @@ class AdminLog:
         if alone and last is not None:
             return
         chain = state.chain_id if alone else None
-        self.record(BASELINE, state.subject, project=state.project, before=last, after=dict(state.value), chain=chain)
+        after = {**state.value, **(last or {})}
+        self.record(BASELINE, state.subject, project=state.project, before=last, after=after, chain=chain)
 
-    def _recorded(self) -> dict[tuple[str, str], Mapping[str, Json]]:
-        found: dict[tuple[str, str], Mapping[str, Json]] = {}
+    def _recorded(self) -> dict[tuple[str, str], Mapping[str, Json] | None]:
+        """Return the last recorded state of every subject; None of what was removed."""
+        found: dict[tuple[str, str], Mapping[str, Json] | None] = {}
         for row in self._session.all(f"{SELECT} ORDER BY chain_id, seq", {}):
             event = event_of(row)
             after: Any = event.metadata.get("after")
-            found[event.chain_id, event.subject] = after or {}
+            found[event.chain_id, event.subject] = after
         return found
 
     def _head(self, chain_id: str) -> Head:
