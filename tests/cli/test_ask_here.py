@@ -501,3 +501,10 @@ def test_with_a_pinned_receipt_key_nothing_runs_without_a_server(env: dict[str, 
     assert done.returncode != 0
     assert "has no receipt" in done.stderr
     assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("command", [("ask", "--timeout", "1", "Shall I?"), ("gate", "--timeout", "1", "--", "true")])
+def test_a_timeout_bounds_the_call_of_a_server_that_is_not_there(command: tuple[str, ...]) -> None:
+    done = run(*command, env=environment(ASSENT_URL=f"http://127.0.0.1:{free_port()}", ASSENT_TOKEN="asta_x"))
+    assert done.returncode == 13
+    assert "gave up after 1 seconds" in done.stderr

@@ -272,10 +272,10 @@ async def test_a_worker_tells_the_webhook_by_itself(settings: Settings) -> None:
             await create(node)
             first, *_ = await until(calls, bool)
             known = await keys(node)
-            told = [checkpoints.check(each["note"], known).number for each in first.json["checkpoints"]]
+            numbers = [checkpoints.check(each["note"], known).number for each in first.json["checkpoints"]]
             # The administrative acts of the start may be signed apart from the breakpoint.
-            assert told == list(range(1, len(told) + 1))
-            assert first.id == f"checkpoint-{told[-1]}"
+            assert numbers == list(range(1, len(numbers) + 1))
+            assert first.id == f"checkpoint-{numbers[-1]}"
 
 
 async def test_an_auditor_gets_proofs_that_hold_over_http(node: Node) -> None:

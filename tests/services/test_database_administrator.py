@@ -91,6 +91,7 @@ EDITS: Mapping[str, Edit] = {
     ),
     "the policy is changed": run("UPDATE assent_projects SET policy = '{}' WHERE id = 'default'"),
     "the owner is changed": run("UPDATE assent_projects SET owner_id = :bob WHERE id = 'default'"),
+    "a restore is forgotten": run("DELETE FROM assent_epochs"),
     "a role is granted": grant_a_role,
     "a role is removed": run("DELETE FROM assent_grants WHERE person_id = :bob"),
     "a person is added": insert_a_person,
@@ -147,6 +148,7 @@ async def lived(node: Node) -> dict[str, str]:
     tokens = await assent.database.read(lambda tx: [each.id for each in tx.tokens.every("default")])
     ids |= dict(zip(("token", "revoked", "other"), tokens[-3:], strict=True))
     await write_(partial(people_service.revoke_token, token_id=ids["revoked"], by=ADMIN))
+    await write_(lambda tx: tx.epochs.restored(backup="2026-01-01", now=1))
     await write_(assent.checkpoints.make)
     ids["last"] = await create(node)
     await write_(assent.checkpoints.make)

@@ -70,3 +70,24 @@ async def test_a_restore_voids_receipts_sessions_links_and_held_answers(
             await respond(node, fresh, bob)
             await consume(node, await issue(node, fresh))
             assert (await node.assent.audit.verify()).findings == []
+
+
+@pytest.mark.parametrize("held", [True, False], ids=["approval", "rejection"])
+async def test_an_answer_held_before_a_restore_neither_counts_nor_blocks(settings: Settings, *, held: bool) -> None:
+    clock = ManualClock()
+    async with running_node(settings.model_copy(update=UNDO), clock=clock) as node:
+        ann, bob = await person(node, "ann", "reviewer"), await person(node, "bob", "reviewer")
+        asked = await create(node)
+        answer = Answer(approved=held, comment="Before.")
+        holding = partial(node.assent.holding.hold, breakpoint_id=asked, answer=answer, by=ann, via="web")
+        await node.assent.database.write(holding)
+        clock.advance(1)
+        await restored(node, clock.now())
+        clock.advance(1)
+        await respond(node, asked, bob, comment="After.")
+        answers = "SELECT person, comment FROM assent_responses WHERE breakpoint_id = :id"
+        assert await rows(node, answers, id=asked) == [("bob", "After.")]
+        assert await rows(node, "SELECT decision FROM assent_breakpoints WHERE id = :id", id=asked) == [("approved",)]
+        clock.advance(120)
+        await node.assent.database.write(node.assent.holding.commit_due)
+        assert (await node.assent.audit.verify()).findings == []

@@ -120,7 +120,7 @@ def without_counts(rows: Rows) -> Rows:
         metadata = json.loads(row["metadata"])
         metadata.pop("countsAs", None)
         metadata.pop("agentIdClaimed", None)
-        previous = heads.get(row["breakpoint_id"], row["previous"])
+        previous = str(heads.get(row["breakpoint_id"], row["previous"]))
         event = replace(event_of([row[name] for name in EVENT_COLUMNS]), metadata=metadata, previous=previous)
         heads[row["breakpoint_id"]] = audit._hash(event)
         events.append(row | event_row(replace(event, hash=heads[row["breakpoint_id"]])))

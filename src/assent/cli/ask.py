@@ -10,7 +10,7 @@ import typer
 
 from assent.cli import output
 from assent.cli.output import Json
-from assent.cli.session import LONG_PATIENCE, session
+from assent.cli.session import LONG_PATIENCE, Budget, session
 from assent.cli.stopping import raised, stoppable, taken_back
 from assent.domain.fields import BY_NAME
 from assent.sdk.breakpoints import local_body, server_is_set
@@ -101,12 +101,13 @@ def ask(  # noqa: PLR0913  # the options of the command
         if as_json or not outcome.unseen:
             print_status(outcome.id, outcome.status, as_json=as_json)
         raise typer.Exit(here_code(outcome, chosen=local))
+    budget = Budget(timeout if wait else None)
     with session(patience=patience) as assent, stoppable():
-        asked = raised(assent, question, files, asking)
+        asked = raised(assent, question, files, asking, budget=budget)
         with left_open(asked.id), taken_back(asked.id):
             announce(asked, assent.url)
             if wait:
-                raise typer.Exit(_answer(assent, asked.id, timeout=timeout, as_json=as_json))
+                raise typer.Exit(_answer(assent, asked.id, timeout=budget.left, as_json=as_json))
     if as_json:
         output.emit(plain(asked))
     else:

@@ -42,7 +42,7 @@ from assent.cli.ask import (
     waited,
 )
 from assent.cli.output import Json
-from assent.cli.session import LONG_PATIENCE, session
+from assent.cli.session import LONG_PATIENCE, Budget, session
 from assent.cli.stopping import raised, stoppable, take_back, taken_back
 from assent.domain.canonical import canonical, sha256
 from assent.domain.gates import slug
@@ -149,13 +149,14 @@ def gate(  # noqa: PLR0913  # the options of the command
 
 def _approved_or_exit(assent: Assent, wanted: Wanted, *, timeout: float | None, as_json: bool) -> None:
     """Ask, wait, and return only if it was approved and its receipt is about this very command, and unused."""
+    budget = Budget(timeout)
     keys = receipts.pinned(os.environ)  # first: with a key that is none, nothing could be checked later
-    assent.receipt_keys()  # and a server that cannot sign must not ask people in vain
-    asked = raised(assent, wanted.question, wanted.files, wanted.asking)
+    budget.perform(assent, assent.calls.receipt_keys())  # and a server that cannot sign must not ask people in vain
+    asked = raised(assent, wanted.question, wanted.files, wanted.asking, budget=budget)
     with taken_back(asked.id):
         announce(asked, assent.url)
         try:
-            status = waited(assent, asked.id, timeout=timeout)
+            status = waited(assent, asked.id, timeout=budget.left)
         except StillWaiting as error:
             output.remark(f"No decision within {timeout:g} seconds; the command was not run.", style="red")
             take_back(asked.id)

@@ -1,10 +1,12 @@
 """A server as a command reaches it: by ASSENT_URL and ASSENT_TOKEN, telling the person when it has to wait for it."""
 
+import time
 from collections.abc import Callable
 from typing import TypeVar
 
 from assent.cli import output
 from assent.sdk.client import Assent
+from assent.sdk.protocol import Flow, bounded
 
 Item = TypeVar("Item")
 
@@ -35,6 +37,21 @@ def trouble_teller(*, patience: float) -> Callable[[str], None] | None:
 
 def session(*, patience: float = SHORT_PATIENCE) -> Assent:
     return Assent(patience=patience, on_trouble=trouble_teller(patience=patience))
+
+
+class Budget:
+    """The time that `--timeout` leaves for a whole command, connecting and retries included."""
+
+    def __init__(self, seconds: float | None) -> None:
+        self._until = None if seconds is None else time.monotonic() + seconds
+
+    @property
+    def left(self) -> float | None:
+        return None if self._until is None else max(0.0, self._until - time.monotonic())
+
+    def perform(self, assent: Assent, flow: Flow[Item]) -> Item:
+        """Perform a call within what is left."""
+        return assent.perform(bounded(flow, pace=assent.calls.pace, seconds=self.left))
 
 
 def gathered(

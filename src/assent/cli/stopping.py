@@ -9,7 +9,7 @@ from types import FrameType
 import typer
 
 from assent.cli import output
-from assent.cli.session import session
+from assent.cli.session import Budget, session
 from assent.sdk.client import Assent
 from assent.sdk.errors import AlreadyEnded, AssentError
 from assent.sdk.files import ContextFile
@@ -55,11 +55,13 @@ def stoppable() -> Generator[None, None, None]:
             signal.signal(each, handler)
 
 
-def raised(assent: Assent, question: str, files: Sequence[ContextFile], asking: Asking) -> Breakpoint:
+def raised(
+    assent: Assent, question: str, files: Sequence[ContextFile], asking: Asking, *, budget: Budget
+) -> Breakpoint:
     """Raise a breakpoint; who is stopped before the answer came asks for it once more, to take it back."""
     key = uuid.uuid4().hex
     try:
-        return assent.create(question, files=files, idempotency_key=key, **asking)
+        return budget.perform(assent, assent.calls.create(question, files=files, idempotency_key=key, **asking))
     except Stopped:
         try:
             with session(patience=0) as again:

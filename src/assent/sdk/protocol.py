@@ -605,7 +605,7 @@ def bounded(flow: Flow[Result], *, pace: Pace, seconds: float | None) -> Flow[Re
         elif isinstance(step, Request):
             if left <= 0:
                 flow.close()
-                msg = f"{because}; gave up after {seconds:g} seconds"
+                msg = f"{because}; gave up after {round(seconds, 1):g} seconds"
                 raise Unreachable(msg)
             step = replace(step, within=left)
         outcome = yield step

@@ -253,6 +253,7 @@ class BreakpointService:
             return None
         by = author(tx, held)
         try:
+            refuse_from_before_restore(tx, held)
             standing, others = self._standing(tx, tally.breakpoint, by, now)
             if standing.override is not held.override:
                 raise other_capacity(by)
@@ -424,10 +425,19 @@ def _check_rejection_pending(tx: Transaction, asked: Asked, answer: Answer) -> N
     if not answer.approved or _votes(asked):
         return
     for held in tx.held_answers.on(asked.breakpoint.id):
+        if held.created_at <= tx.epochs.last():
+            continue
         if held.person_id != asked.by.id and not held.answer.approved:
             name, seconds = author(tx, held).name, max(1, -(-(held.due_at - asked.at) // SECOND))
             msg = f"{name} is rejecting this. The rejection takes effect in {seconds} s unless {name} undoes it."
             raise RejectionPending(msg, by=name, dueAt=iso(held.due_at))
+
+
+def refuse_from_before_restore(tx: Transaction, held: HeldAnswer) -> None:
+    """Raise where a backup was restored since the answer was given: it is void."""
+    if held.created_at <= tx.epochs.last():
+        msg = "A backup was restored since; answer again."
+        raise Forbidden(msg)
 
 
 def _votes(asked: Asked) -> bool:

@@ -10,7 +10,7 @@ from assent.domain.breakpoint import Status, ended, timed_out
 from assent.domain.errors import AnswerStands, AssentError, Conflict, DigestMismatch, Forbidden, InvalidRequest
 from assent.domain.holding import HeldAnswer, UnsentAnswer, window_end
 from assent.domain.terms import Answer
-from assent.services.breakpoints import Asked, BreakpointService, other_capacity
+from assent.services.breakpoints import Asked, BreakpointService, other_capacity, refuse_from_before_restore
 from assent.services.pending import author, lapse, notify
 from assent.store.breakpoints import Deadline
 from assent.store.held_answers import Held, Key
@@ -148,9 +148,7 @@ class HoldingService:
 
     def _still(self, tx: Transaction, held: HeldAnswer, by: Principal) -> Asked:
         """Repeat every check, because the breakpoint and the person's roles may have changed."""
-        if held.created_at <= tx.epochs.last():
-            msg = "A backup was restored since; answer again."
-            raise Forbidden(msg)
+        refuse_from_before_restore(tx, held)
         asked = self._breakpoints.check(tx, held.breakpoint_id, held.answer, by=by)
         if asked.standing.override is not held.override:
             raise other_capacity(by)

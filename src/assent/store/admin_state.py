@@ -13,7 +13,7 @@ from assent.domain.canonical import Json
 from assent.ports import Session
 from assent.store.sql import Row
 
-STATE_VERSION = 4
+STATE_VERSION = 5
 """Raise it whenever a kind or a field is added: the next start then records a baseline of what was added."""
 
 
@@ -189,6 +189,11 @@ KINDS: Mapping[str, StateKind] = {
         FROM assent_checkpoint_keys{{where}} ORDER BY version""",
         "key_id = :key",
         _plain("version", "publicKey", "origin", "createdBy", "retiredAt"),
+    ),
+    "epoch": StateKind(
+        f"SELECT {_EVERYWHERE}, number, at FROM assent_epochs{{where}} ORDER BY number",
+        "CAST(number AS text) = :key",
+        _plain("at"),
     ),
     "receipt": StateKind(
         """SELECT coalesce(b.project_id, ''), u.breakpoint_id, u.nonce, u.key_id, u.used_at, u.used_by

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from assent.domain.admin_log import INSTALLATION
 from assent.ports import Session
 from assent.store.admin_log import AdminLog
 from assent.store.sql import insert
@@ -44,5 +45,7 @@ class Epochs:
         if not rows or rows[0][1] < now:
             rows = self._session.all(LATEST, {"now": now})
             self._session.write(INSERT, [{"number": rows[0][0], "at": rows[0][1], "reason": "restore"}])
-        after = {"number": rows[0][0], "at": rows[0][1], "backup": backup}
-        self._log.record("data-restored", f"epoch:{rows[0][0]}", project="*", after=after)
+        number, at = rows[0]
+        self._log.record(
+            "data-restored", f"epoch:{number}", project=INSTALLATION, after={"at": at}, more={"backup": backup}
+        )
