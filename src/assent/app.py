@@ -487,8 +487,9 @@ class Assent:
     async def note_absent_agents(self, grace: float = AGENT_GRACE_SECONDS) -> None:
         """Mark the breakpoints whose agents are gone, and unmark those whose agents are back, on whichever node."""
         absent = self.hub.take_absent(grace)
-        present = self.hub.present()
+        present = sorted(set(self.hub.present()))
         back = await self.database.read(lambda tx: list(tx.absent_agents.since(present))) if present else []
+        absent = sorted(set(absent).difference(present))
         if absent or back:
             await self.database.write(partial(_note_absent_agents, absent=absent, back=back))
 

@@ -507,4 +507,4 @@ def test_with_a_pinned_receipt_key_nothing_runs_without_a_server(env: dict[str, 
 def test_a_timeout_bounds_the_call_of_a_server_that_is_not_there(command: tuple[str, ...]) -> None:
     done = run(*command, env=environment(ASSENT_URL=f"http://127.0.0.1:{free_port()}", ASSENT_TOKEN="asta_x"))
     assert done.returncode == 13
-    assert "gave up after 1 seconds" in done.stderr
+    assert "gave up after" in done.stderr

@@ -1,5 +1,7 @@
 """Secrets in the payloads of events are replaced; everything else stays as it was sent."""
 
+import json
+
 import pytest
 
 from assent.domain.canonical import Json
@@ -77,3 +79,49 @@ def test_own_patterns_come_on_top() -> None:
 def test_what_was_redacted_stays_as_it_is() -> None:
     body: Json = {"password": "x", "text": f"token={GITHUB}"}
     assert BUILT_IN(BUILT_IN(body)) == BUILT_IN(body)
+
+
+FOUND = "hunter2" * 3
+SHAPES: dict[str, Json] = {
+    "a GitLab variable": {"variables": [{"key": "DB_PASSWORD", "value": FOUND}]},
+    "an environment variable": {"env": [{"name": "API_TOKEN", "value": FOUND}]},
+    "a header": {"headers": {"X-Api-Key": FOUND, "Cookie": f"session={FOUND}", "private-key": FOUND}},
+    "a pair": {"headers": [["Authorization", FOUND]]},
+    "a list": {"passwords": [FOUND]},
+    "an object": {"secret": {"value": FOUND}},
+    "a short name": {"db_pwd": FOUND, "pass": FOUND, "dbPass": FOUND},
+    "a name without separators": {"DBPASSWORD": FOUND, "GITHUBTOKEN": FOUND, "authtoken": FOUND},
+    "a connection string": f"AccountName=x;AccountKey={FOUND}==;",
+    "an option": f"mysql --password {FOUND} -u root",
+    "a header on a command line": f"curl -H 'X-Api-Key: {FOUND}' https://x",
+    "a user on a command line": f"curl -u admin:{FOUND} https://x",
+    "a scheme": f"Authorization: token {FOUND}",
+    "a signature": f"https://x/?access_token={FOUND}&sig={FOUND}",
+    "an address without a user": f"redis://:{FOUND}@host/0",
+    "a PGP key": f"-----BEGIN PGP PRIVATE KEY BLOCK-----\n{FOUND}\n-----END PGP PRIVATE KEY BLOCK-----",
+    "an encrypted key": f"-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\n{FOUND}\n",
+    "a long key": "-----BEGIN PRIVATE KEY-----" + "A" * 20_001 + FOUND,
+    "a quoted password with blanks": f'password="correct horse {FOUND}"',
+    "an OpenAI key": f"key is sk-{FOUND}",
+    "a Hugging Face token": f"hf_{FOUND}",
+    "a SendGrid key": f"SG.{FOUND}.{FOUND}",
+    "a key of an object": {f"ghp_{FOUND}": 1},
+}
+
+
+@pytest.mark.parametrize("what", SHAPES)
+def test_no_shape_shows_its_secret(what: str) -> None:
+    assert FOUND not in json.dumps(BUILT_IN(SHAPES[what]))
+
+
+def test_a_number_under_a_password_is_replaced_and_one_under_a_token_is_not() -> None:
+    assert BUILT_IN({"password": 48151623, "tokens": 48151623}) == {"password": HIDDEN, "tokens": 48151623}
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["Bypass the cache and pass the token on", "the compass", "git push -u origin main", "disk-usage-report-2026-11",
+     "msg.send to everyone", "Use --token-file instead", "cookie banner: accept all", "see https://host/a?sigma=12345678"],
+)  # fmt: skip
+def test_ordinary_text_is_not_redacted(text: str) -> None:
+    assert BUILT_IN({"text": text, "bypass": text}) == {"text": text, "bypass": text}

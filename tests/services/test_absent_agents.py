@@ -112,3 +112,15 @@ async def test_another_node_takes_the_mark_away(postgres_settings: Settings) -> 
         async with waiting(second, asked, agent):
             await second.assent.note_absent_agents()
             assert await shown(first, asked) == (False, False)
+
+
+async def test_an_agent_that_polls_after_a_restart_is_unmarked(settings: Settings) -> None:
+    async with running_node(settings) as node:
+        agent = await node.token("agent")
+        asked = (await node.create())["id"]
+        await lost(node, asked, agent)
+    async with running_node(settings) as node:
+        assert await shown(node, asked) == (True, True)
+        await node.call("GET", f"/api/breakpoints/{asked}/status", agent)
+        await node.assent.note_absent_agents()
+        assert await shown(node, asked) == (False, False)

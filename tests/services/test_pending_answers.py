@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -15,6 +16,7 @@ from assent.domain.instants import SECOND
 from assent.services.breakpoints import LAST
 from assent.settings import Settings
 from assent.store.transaction import Transaction
+from assent.web.unsent import unsent_notices
 from tests.services.test_holding import closed, give_due, hold, kinds, lost_role, take_back
 from tests.store.making import AGENT, create, person, respond, rows, stored
 from tests.support.nodes import ManualClock, Node, running_node
@@ -454,3 +456,20 @@ async def test_answers_in_a_window_pass_every_check_of_the_audit(
     await give_due(node)
     assert {(await stored(node, each)).decision for each in (first, second)} == {"approved", "rejected"}
     assert (await node.assent.audit.verify()).findings == []
+
+
+async def test_the_author_of_a_lapsed_answer_is_told_in_another_project_without_what_they_may_not_read(
+    node: Node, ann: Principal, bea: Principal
+) -> None:
+    breakpoint_id = await create(node, title="Deploy the shop")
+    await hold(node, breakpoint_id, ann, comment="Looks fine.")
+    await hold(node, breakpoint_id, bea, approved=False, comment=REASON)
+    elsewhere = replace(ann, project="other", roles=frozenset())
+    [shown] = await node.assent.database.read(partial(unsent_notices, holding=node.assent.holding, by=elsewhere))
+    assert (shown.name, shown.readable, shown.answer.comment) == (
+        "A breakpoint in project default",
+        False,
+        "Looks fine.",
+    )
+    await node.assent.database.write(partial(node.assent.holding.dismiss, unsent_id=shown.answer.id, by=elsewhere))
+    assert await unsent(node, ann) == []

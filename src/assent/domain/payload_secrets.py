@@ -9,36 +9,58 @@ from assent.domain.canonical import Json, is_array, is_object
 from assent.domain.secrets import PREFIXES
 
 HIDDEN = "[redacted]"
-_NAMED = r"(?:password|passwd|passphrase|secret|token|api_?key|access_?key|private_?key|credentials?|authorization)"
-_KEY = re.compile(rf"(?:^|[^a-z]){_NAMED}s?$", re.IGNORECASE)
+_STRONG = r"(?:password|passwd|passphrase|secret|private[-_ ]?key|credential)"
+_WEAK = r"(?:token|api[-_ ]?key|access[-_ ]?key|account[-_ ]?key|authorization|cookie)"
+_NAMED = rf"(?:{_STRONG[3:-1]}|{_WEAK[3:-1]})"
+_SHORT = r"(?:pwd|pass)"
+"""Names a secret only as a word of its own: `dbPass`, not `bypass`."""
+_KEY = re.compile(rf"{_NAMED}s?$|(?:^|[^a-z]){_SHORT}$", re.IGNORECASE)
+_STRONG_KEY = re.compile(rf"{_STRONG}s?$|(?:^|[^a-z]){_SHORT}$", re.IGNORECASE)
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_ASSIGNED = rf"\b\w{{0,40}}{_NAMED}[\"']?\s{{0,2}}[=:]\s{{0,2}}"
 _TEXTS: Sequence[tuple[str, str]] = (
-    # Tokens with a prefix of their own: Assent, Standard Webhooks, Slack, GitHub, GitLab, npm, PyPI, Stripe, OpenAI,
-    # Anthropic, Google, Atlassian, AWS.
+    # Tokens with a prefix of their own: Assent, Standard Webhooks, Slack, GitHub, GitLab, npm, PyPI, Hugging Face,
+    # Stripe, OpenAI, Anthropic, Google, Atlassian, AWS, SendGrid.
     (r"\b(ast[a-z]_)[0-9A-Za-z]{20,}", r"\1"),
-    (r"\b(whsec_|xox[a-z]-|xapp-|gh[pousr]_|github_pat_|glpat-|npm_|pypi-)[0-9A-Za-z+/=_-]{8,}", r"\1"),
-    (r"\b(sk_live_|sk_test_|rk_live_|sk-ant-|sk-proj-|ATATT3|AIza)[0-9A-Za-z_=-]{16,}", r"\1"),
+    (r"\b(whsec_|xox[a-z]-|xapp-|gh[pousr]_|github_pat_|glpat-|npm_|pypi-|hf_)[0-9A-Za-z+/=_-]{8,}", r"\1"),
+    (r"\b(sk_live_|sk_test_|rk_live_|sk-|ATATT3|AIza)[0-9A-Za-z_=-]{16,}", r"\1"),
     (r"\b(AKIA|ASIA)[0-9A-Z]{16}\b", r"\1"),
+    (r"\b(SG\.)[0-9A-Za-z_-]{16,}\.[0-9A-Za-z_-]{16,}", r"\1"),
     # JSON Web Tokens, and the value of an Authorization header.
     (r"(?<![0-9A-Za-z_-])eyJ[0-9A-Za-z_-]{8,}\.[0-9A-Za-z_-]{8,}(?:\.[0-9A-Za-z_-]*)?", ""),
     (r"\b((?:[Bb]earer|[Bb]asic)\s{1,4})[0-9A-Za-z._~+/=-]{16,}", r"\1"),
+    (r"(?i:\b(authorization[\"']?\s{0,2}[=:]\s{0,2}[\"']?(?:token|api-?key)\s{1,4}))[^\s&'\",;}]{4,}", r"\1"),
     (r"(hooks\.slack\.com/(?:services|workflows|triggers)/)[0-9A-Za-z/_-]+", r"\1"),
-    # A password in an address.
-    (r"(://[^\s/:@\"]{1,200}:)[^\s/@\"]{1,200}(?=@)", r"\1"),
+    # A password in an address, the signature of one, and a password on a command line.
+    (r"(://[^\s/:@\"]{0,200}:)[^\s/@\"]{1,200}(?=@)", r"\1"),
+    (r"(?i:([?&](?:sig|signature|x-amz-signature)=))[^\s&\"']{8,}", r"\1"),
+    (rf"(?i:(--?\w{{0,40}}-?{_NAMED}\s{{1,4}}))(?!-)[^\s'\"]{{4,}}", r"\1"),
+    (r"((?:\s-u|\s--user)[\s=]{1,4}[^\s:/]{1,200}:)[^\s'\"]{1,200}", r"\1"),
     # A private key, with or without its end.
-    (r"(-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----)[^-]{1,20000}(?:-----END [A-Z ]{0,30}PRIVATE KEY-----)?", r"\1"),
-    # password=…, "token": "…" and the like inside a text.
-    (rf"(?i:\b(\w{{0,40}}{_NAMED}[\"']?\s{{0,2}}[=:]\s{{0,2}}[\"']?)(?!bearer\s|basic\s))[^\s&'\",;}}]{{4,}}", r"\1"),
+    (
+        (
+            r"(?s:(-----BEGIN [A-Z ]{0,40}PRIVATE KEY(?: BLOCK)?-----).*?"
+            r"(?:-----END [A-Z ]{0,40}PRIVATE KEY(?: BLOCK)?-----|\Z))"
+        ),
+        r"\1",
+    ),
+    # password="…", password=…, "token": "…" and the like inside a text.
+    (rf"(?i:({_ASSIGNED}[\"'])(?!bearer\s|basic\s))[^'\"\n]{{4,}}(?=['\"])", r"\1"),
+    (rf"(?i:({_ASSIGNED}[\"']?)(?!bearer\s|basic\s|token\s|api-?key\s|\[))[^\s&'\",;}}]{{4,}}", r"\1"),
 )
 
-_PASSWORD_IN_ADDRESS = re.compile(r"://[^\s/:@\"]{1,200}:[^\s/@\"]{1,200}@")
+_PASSWORD_IN_ADDRESS = re.compile(r"://[^\s/:@\"]{0,200}:[^\s/@\"]{1,200}@")
 _WORDS = (
-    "password", "passwd", "passphrase", "secret", "token", "apikey", "api_key", "accesskey", "access_key", "privatekey",
-    "private_key", "private key", "credential", "authorization", "bearer", "basic", "whsec_", "xox", "xapp-", "ghp_",
-    "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "npm_", "pypi-", "sk_live_", "sk_test_", "rk_live_",
-    "sk-ant-", "sk-proj-", "atatt3", "aiza", "akia", "asia", "eyj", "hooks.slack.com", *PREFIXES.values(),
+    "password", "passwd", "passphrase", 'pwd"', 'pass"', "secret", "token", "apikey", "api_key", "api-key", "api key",
+    "accesskey", "access_key", "access-key", "access key", "accountkey", "account_key", "account-key", "account key",
+    "privatekey", "private_key", "private-key", "private key", "credential", "authorization", "cookie", "bearer",
+    "basic", "whsec_", "xox", "xapp-", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "npm_", "pypi-",
+    "hf_", "sk_live_", "sk_test_", "rk_live_", "sk-", "atatt3", "aiza", "akia", "asia", "sg.", "eyj", "hooks.slack.com",
+    "sig=", "signature=", " -u", " --user", *PREFIXES.values(),
 )  # fmt: skip
-"""One of these is in every text that a pattern matches."""
+"""One of these is in every text that a pattern matches, and in JSON with a key that names a secret."""
+_PAIRS = (("name", "value"), ("key", "value"))
+"""Members that hold a key and its value, as in a list of variables or headers."""
 
 
 class Redactor:
@@ -80,27 +102,43 @@ class Redactor:
         if isinstance(value, str):
             return self.text(value)
         if is_array(value):
-            return [self._walked(each) for each in value]
+            return self._array(value)
         if is_object(value):
             return self._object(value)
         return value
 
+    def _array(self, value: Sequence[Json]) -> list[Json]:
+        if len(value) == 2 and isinstance(value[0], str) and is_secret(value[0], value[1]):  # noqa: PLR2004  # a pair
+            return [value[0], HIDDEN]
+        return [self._walked(each) for each in value]
+
     def _object(self, value: Mapping[str, Json]) -> dict[str, Json]:
-        return {
-            name: HIDDEN if names_secret(name) and _is_secret(each) else self._walked(each)
-            for name, each in value.items()
+        found = {
+            self.text(name): HIDDEN if is_secret(name, each) else self._walked(each) for name, each in value.items()
         }
+        for naming, holding in _PAIRS:
+            name: Json = value.get(naming)
+            if isinstance(name, str) and holding in value and is_secret(name, value[holding]):
+                found[holding] = HIDDEN
+        return found
 
 
 @lru_cache(maxsize=4096)
 def names_secret(key: str) -> bool:
-    """Whether a key says that its value is a secret: password, apiKey, client_secret, X-Auth-Token."""
+    """Return whether a key says that its value is a secret: password, apiKey, client_secret, X-Auth-Token."""
     return _KEY.search(_CAMEL.sub("_", key)) is not None
 
 
-def _is_secret(value: Json) -> bool:
-    """An empty text, a number or a list of scopes under such a key reveals nothing worth hiding."""
-    return isinstance(value, str) and value not in {"", HIDDEN}
+@lru_cache(maxsize=4096)
+def _names_nothing_else(key: str) -> bool:
+    """Return whether the value of a key is a secret of whatever type; `token` may be a count or a list of scopes."""
+    return _STRONG_KEY.search(_CAMEL.sub("_", key)) is not None
+
+
+def is_secret(key: str, value: Json) -> bool:
+    if isinstance(value, str):
+        return value not in {"", HIDDEN} and names_secret(key)
+    return value is not None and not isinstance(value, bool) and bool(value) and _names_nothing_else(key)
 
 
 BUILT_IN = Redactor()

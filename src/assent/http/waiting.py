@@ -70,8 +70,8 @@ class Hub:
         self._inboxes: dict[str, set[Inbox]] = defaultdict(set)
         self._left: dict[str, float] = {}
         """When the agent's last wait for a breakpoint ended here, by the loop's clock."""
-        self._absent: set[str] = set()
-        self._returned: set[str] = set()
+        self._polled: set[str] = set()
+        """The breakpoints that agents have polled since `present` was last called."""
 
     def wake(self, hints: Sequence[Hint]) -> None:
         for hint in hints:
@@ -87,8 +87,6 @@ class Hub:
 
     def register(self, breakpoint_id: str, token: str, *, by_agent: bool = False) -> Waiter:
         waiter = Waiter(breakpoint_id, token, asyncio.get_running_loop().create_future(), by_agent=by_agent)
-        if by_agent:
-            self.heard(breakpoint_id)
         self._by_breakpoint[breakpoint_id].add(waiter)
         self._by_token[token].add(waiter)
         if self.draining:
@@ -108,12 +106,10 @@ class Hub:
             self._left[waiter.breakpoint_id] = asyncio.get_running_loop().time()
 
     def heard(self, breakpoint_id: str) -> None:
-        """Note that the agent has asked about its breakpoint, waiting or polling."""
+        """Note that the agent has polled its breakpoint."""
+        self._polled.add(breakpoint_id)
         if breakpoint_id in self._left:
             self._left[breakpoint_id] = asyncio.get_running_loop().time()
-        if breakpoint_id in self._absent:
-            self._absent.discard(breakpoint_id)
-            self._returned.add(breakpoint_id)
 
     def take_absent(self, grace: float) -> list[str]:
         """Return, once, the breakpoints whose agents waited here and have not been heard of for this many seconds."""
@@ -121,15 +117,12 @@ class Hub:
         gone = [each for each, at in self._left.items() if at <= before]
         for each in gone:
             del self._left[each]
-        absent = [each for each in gone if not any(waiter.by_agent for waiter in self._by_breakpoint.get(each, ()))]
-        self._absent.update(absent)
-        return absent
+        return [each for each in gone if not any(waiter.by_agent for waiter in self._by_breakpoint.get(each, ()))]
 
     def present(self) -> list[str]:
-        """Return the breakpoints whose agents wait here, or have polled since they were found absent."""
-        waiting = [key for key, group in self._by_breakpoint.items() if any(each.by_agent for each in group)]
-        returned, self._returned = self._returned, set()
-        return [*waiting, *(each for each in returned if each not in self._by_breakpoint)]
+        """Return the breakpoints whose agents wait here, or have polled since this was last called."""
+        polled, self._polled = self._polled, set()
+        return [*polled, *(key for key, group in self._by_breakpoint.items() if any(each.by_agent for each in group))]
 
     def open_inbox(self, project: str, token: str) -> Inbox:
         inbox = Inbox(project, token)

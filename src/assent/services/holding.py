@@ -121,12 +121,15 @@ class HoldingService:
         tx.unsent_answers.add(unsent)
 
     def unsent(self, tx: Transaction, *, by: Principal) -> list[UnsentAnswer]:
-        """Return this person's answers that did not take effect and that they have not dismissed."""
-        return tx.unsent_answers.of(by.id, project=by.project, limit=MAX_UNSENT)
+        """Return this person's answers that did not take effect and that they have not dismissed.
+
+        Those of other projects too: who lost a role, or whose project was removed, has no other place to be told.
+        """
+        return tx.unsent_answers.of(by.id, limit=MAX_UNSENT)
 
     def dismiss(self, tx: Transaction, unsent_id: str, *, by: Principal) -> None:
         """Remove a notice from its person's pages; nothing happens if it is gone."""
-        tx.unsent_answers.dismiss(unsent_id, person_id=by.id, project=by.project)
+        tx.unsent_answers.dismiss(unsent_id, person_id=by.id)
 
     def commit_due(self, tx: Transaction) -> int:
         """Let the next answer whose window has ended take effect; return how many were due."""

@@ -12,10 +12,8 @@ COLUMNS = ("id", "breakpoint_id", "person_id", "project_id", "approved", "commen
 INSERT = insert("assent_unsent_answers", COLUMNS)
 SELECT = f"""
     SELECT {", ".join(COLUMNS)} FROM assent_unsent_answers
-    WHERE person_id = :person_id AND project_id = :project_id ORDER BY id LIMIT :limit"""
-DELETE = """
-    DELETE FROM assent_unsent_answers
-    WHERE id = :id AND person_id = :person_id AND project_id = :project_id"""
+    WHERE person_id = :person_id ORDER BY id LIMIT :limit"""
+DELETE = "DELETE FROM assent_unsent_answers WHERE id = :id AND person_id = :person_id"
 
 
 class UnsentAnswers:
@@ -27,14 +25,14 @@ class UnsentAnswers:
         row["project_id"], row["approved"] = row.pop("project"), int(unsent.approved)
         self._session.write(INSERT, [row])
 
-    def of(self, person_id: str, *, project: str, limit: int) -> list[UnsentAnswer]:
-        """Return the notices this person has not dismissed, oldest first."""
-        params = {"person_id": person_id, "project_id": project, "limit": limit}
-        return [_unsent_answer(row) for row in self._session.all(SELECT, params)]
+    def of(self, person_id: str, *, limit: int) -> list[UnsentAnswer]:
+        """Return the notices this person has not dismissed, of every project, oldest first."""
+        rows = self._session.all(SELECT, {"person_id": person_id, "limit": limit})
+        return [_unsent_answer(row) for row in rows]
 
-    def dismiss(self, unsent_id: str, *, person_id: str, project: str) -> bool:
+    def dismiss(self, unsent_id: str, *, person_id: str) -> bool:
         """Remove a notice; False if there is no such notice for this person."""
-        return self._session.change(DELETE, {"id": unsent_id, "person_id": person_id, "project_id": project}) == 1
+        return self._session.change(DELETE, {"id": unsent_id, "person_id": person_id}) == 1
 
 
 def _unsent_answer(row: Sequence[Any]) -> UnsentAnswer:

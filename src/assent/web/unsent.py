@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from assent.domain.access import Principal
+from assent.domain.access import Permission, Principal
 from assent.domain.breakpoint import Breakpoint
 from assent.domain.holding import UnsentAnswer
 from assent.services.holding import HoldingService
@@ -18,18 +18,23 @@ class UnsentNotice:
     name: str
     kept: bool
     """Whether the comment is on the breakpoint; after its end nothing is added to one."""
+    readable: bool
+    """Whether the reader can open the breakpoint from here."""
 
 
 def unsent_notices(tx: Transaction, *, holding: HoldingService, by: Principal) -> list[UnsentNotice]:
-    return [_notice(tx, each) for each in holding.unsent(tx, by=by)]
+    return [_notice(tx, each, by) for each in holding.unsent(tx, by=by)]
 
 
-def _notice(tx: Transaction, answer: UnsentAnswer) -> UnsentNotice:
+def _notice(tx: Transaction, answer: UnsentAnswer, by: Principal) -> UnsentNotice:
+    if answer.project != by.project or not by.may(Permission.READ):
+        # The reader may have lost access: nothing is shown but what they wrote themselves.
+        return UnsentNotice(answer, f"A breakpoint in project {answer.project}", kept=False, readable=False)
     found = tx.breakpoints.look(answer.breakpoint_id, project=answer.project)
     kept = answer.comment is not None and any(
         each.comment == answer.comment for each in tx.breakpoints.comments(answer.breakpoint_id)
     )
-    return UnsentNotice(answer, _headline(found), kept)
+    return UnsentNotice(answer, _headline(found), kept, readable=True)
 
 
 def _headline(found: Breakpoint) -> str:
