@@ -11,6 +11,7 @@ from tests.services.delegating import in_state, route
 from tests.store.making import person, stored
 from tests.support.jira import TOKEN, US, USER, Issue, Jira
 from tests.support.nodes import Node
+from tests.support.until import until as repeated
 
 
 async def in_jira(node: Node, jira: Jira, monkeypatch: pytest.MonkeyPatch, **more: Any) -> str:
@@ -41,11 +42,11 @@ async def until(jira: Jira, enough: Any) -> dict[str, Issue]:
 async def hand_in(node: Node, channel_id: str, jira: Jira, key: str = "OPS-1") -> int:
     """Deliver a webhook as Jira does: again while the server answers 503, because it is still recording the message."""
     headers, body = jira.hook(key, secret=HOOK)
-    while True:
-        status = (await node.client.post(f"/callbacks/{channel_id}", headers=headers, content=body)).status_code
-        if status != 503:
-            return status
-        await asyncio.sleep(0.05)
+
+    async def send() -> int:
+        return (await node.client.post(f"/callbacks/{channel_id}", headers=headers, content=body)).status_code
+
+    return await repeated(send, lambda status: status != 503)
 
 
 async def test_approved_by_a_webhook(working: Node, cloud: Jira, monkeypatch: pytest.MonkeyPatch) -> None:
