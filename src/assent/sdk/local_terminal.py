@@ -13,6 +13,7 @@ from rich.text import Text
 
 LONGEST_LINE = 64 * 1024
 LEAVE_SECONDS = 2.0
+LOOK_SECONDS = 0.5
 _INPUT, _OUTPUT, _ERRORS = 0, 1, 2
 
 
@@ -87,12 +88,14 @@ class Terminal:
     def _line(self) -> str:
         line = b""
         while not line.endswith(b"\n"):
-            left = None if self._ends is None else max(0.0, self._ends - time.monotonic())
-            ready, _, _ = select.select([_INPUT, self._wake], [], [], left)
-            if not ready:
+            left = LOOK_SECONDS if self._ends is None else max(0.0, self._ends - time.monotonic())
+            # A signal that arrives just before select does not interrupt it: Ctrl-C is noticed at the next look.
+            ready, _, _ = select.select([_INPUT, self._wake], [], [], min(left, LOOK_SECONDS))
+            if ready:
+                line += self._some(ready)
+            elif left <= 0:
                 msg = "nobody answered in time"
                 raise Late(msg)
-            line += self._some(ready)
         return line.decode("utf-8", "replace").removesuffix("\n")
 
     def _some(self, ready: list[int]) -> bytes:
