@@ -5,7 +5,7 @@ import re
 from importlib.util import find_spec
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, cast
+from typing import Annotated, Any, ClassVar, Literal, Self, cast
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
@@ -249,6 +249,8 @@ Role = Literal["viewer", "reviewer", "rule-admin", "auditor", "admin"]
 class Settings(BaseSettings):
     """Everything an operator can set; each field is ASSENT_<NAME> in the environment or <name> in assent.yaml."""
 
+    file_source: ClassVar[type[AssentYaml] | None] = AssentYaml
+    """How assent.yaml is read; None leaves it out."""
     model_config = SettingsConfigDict(
         env_prefix="ASSENT_", yaml_file="assent.yaml", extra="ignore", hide_input_in_errors=True
     )
@@ -444,38 +446,18 @@ class Settings(BaseSettings):
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         del dotenv_settings, file_secret_settings
-        return init_settings, env_settings, AssentYaml(settings_cls)
+        file = () if cls.file_source is None else (cls.file_source(settings_cls),)
+        return init_settings, env_settings, *file
 
 
 class DataSettings(Settings):
     """The settings of a command that works on the data, beside a server or without one."""
 
-    @classmethod
-    def settings_customise_sources(  # the shape pydantic-settings calls
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        del dotenv_settings, file_secret_settings
-        return init_settings, env_settings, DataYaml(settings_cls)
+    file_source: ClassVar[type[AssentYaml] | None] = DataYaml
 
 
 class EnvironmentSettings(Settings):
     """The settings without assent.yaml, where that file cannot be read and is not needed."""
 
     model_config = SettingsConfigDict(yaml_file=None)
-
-    @classmethod
-    def settings_customise_sources(  # the shape pydantic-settings calls
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        del settings_cls, dotenv_settings, file_secret_settings
-        return init_settings, env_settings
+    file_source: ClassVar[type[AssentYaml] | None] = None
