@@ -238,6 +238,7 @@ class Assent:
     ) -> None:
         self.settings = settings
         self.hub = Hub()
+        self.agent_grace_seconds = AGENT_GRACE_SECONDS
         self.metrics = Metrics()
         self.traces = tracing(settings.otel_endpoint)
         self.clock = clock or (DatabaseClock() if settings.database_url else SystemClock())
@@ -461,7 +462,7 @@ class Assent:
             await asyncio.sleep(PROCESSES_SECONDS)
 
     async def _upkeep(self) -> None:
-        """Note which tokens were used, and cut what revoked ones hold open."""
+        """Note which tokens were used and which agents are gone, and cut what revoked tokens hold open."""
         while True:
             await asyncio.sleep(UPKEEP_SECONDS)
             with self._patient("upkeep"):
@@ -472,6 +473,8 @@ class Assent:
                 for token in self.hub.tokens():
                     if token.startswith("tok_") and not await self.authenticator.still_valid(token):
                         self.hub.cut(token)
+            with self._patient("absent_agents"):
+                await self.note_absent_agents(self.agent_grace_seconds)
 
     async def _recheck(self) -> None:
         """Cover a node that died between its commit and its notification."""
@@ -481,8 +484,6 @@ class Assent:
                 waited_for = self.hub.waited_for()
                 for start in range(0, len(waited_for), 1000):
                     self.hub.wake_ids(await self.inbox.reader.ended_among(waited_for[start : start + 1000]))
-            with self._patient("absent_agents"):
-                await self.note_absent_agents()
 
     async def note_absent_agents(self, grace: float = AGENT_GRACE_SECONDS) -> None:
         """Mark the breakpoints whose agents are gone, and unmark those whose agents are back, on whichever node."""

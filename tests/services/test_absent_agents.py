@@ -124,3 +124,15 @@ async def test_an_agent_that_polls_after_a_restart_is_unmarked(settings: Setting
         await node.call("GET", f"/api/breakpoints/{asked}/status", agent)
         await node.assent.note_absent_agents()
         assert await shown(node, asked) == (False, False)
+
+
+async def test_a_node_marks_absent_agents_by_itself(node: Node) -> None:
+    node.assent.agent_grace_seconds = 0
+    asked = (await node.create())["id"]
+    async with waiting(node, asked, await node.token("agent")):
+        pass
+
+    async def marked() -> dict[str, int]:
+        return await node.assent.database.read(lambda tx: tx.absent_agents.since([asked]))
+
+    assert asked in await until(marked, bool)
