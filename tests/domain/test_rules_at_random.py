@@ -11,8 +11,9 @@ import pytest
 from assent.domain.expressions import Subject
 from assent.domain.rulebook import Rule, Rulebook
 from assent.domain.rules import recommend
+from tests.support.lanes import scaled
 
-WORLDS = 20_000
+WORLDS = scaled(20_000)
 ATTRIBUTES = ("agentId", "runId", "attempt", "risk", "payload")
 PREDICATES = (
     "agentId = 'a'", "agentId != 'a'", "agentId in ('a', 'b')", "runId startswith 'a'", "runId matches '*b'",

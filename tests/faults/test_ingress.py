@@ -20,11 +20,12 @@ from tests.faults.kills import secured
 from tests.faults.load import rows
 from tests.sources.signing import golden
 from tests.support.cluster import Cluster, cluster
+from tests.support.lanes import scaled
 from tests.support.nodes import Process, free_port, running_node, start_server
 from tests.support.postgres import new_database
 
 SECRET = "burst"
-DELIVERIES = 600
+DELIVERIES = scaled(600)
 SENDERS = 8
 KILLS = 3
 STORED = "SELECT id, dedup_key, duplicates FROM assent_trigger_events"

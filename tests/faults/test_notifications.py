@@ -7,8 +7,9 @@ import pytest
 
 from assent.settings import Settings
 from tests.faults.notifications import Report, deaf_pair, waits
+from tests.support.lanes import scaled
 
-WAITS = 200
+WAITS = scaled(200)
 
 
 @pytest.mark.timeout(600)

@@ -7,9 +7,10 @@ import pytest
 
 from assent.settings import Settings
 from tests.faults.races import arena, counted_once, decided_once
+from tests.support.lanes import scaled
 
-BREAKPOINTS = 2_000
-COUNTED = 400
+BREAKPOINTS = scaled(2_000)
+COUNTED = scaled(400)
 
 
 @pytest.mark.timeout(600)

@@ -20,10 +20,11 @@ from assent.store.transaction import Transaction
 from tests.faults.kills import said, secured
 from tests.faults.load import rows
 from tests.store.making import AGENT, create, person
+from tests.support.lanes import scaled
 from tests.support.nodes import ManualClock, Node, running_node, start_server
 from tests.support.until import until
 
-ROUNDS = 240
+ROUNDS = scaled(240)
 HELD = 60
 KILLS = 4
 HOUR = 3600 * SECOND

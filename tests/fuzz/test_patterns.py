@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.fuzz.patterns import PIECES, SEEDS, check, texts
+from tests.support.lanes import scaled
 
-TEXTS = 100_000
+TEXTS = scaled(100_000)
 
 
 @pytest.mark.timeout(600)

@@ -29,6 +29,8 @@ from tests.support.zygote import shared
 PATIENCE = 300.0
 """Seconds after which a server that starts is given up; nothing is asserted about anything shorter."""
 _numbers = itertools.count(1)
+_ports = itertools.count(1)
+PORTS, PORTS_PER_PROCESS = range(10_000, 32_000), 500
 
 
 @dataclass
@@ -112,10 +114,17 @@ async def running_node(settings: Settings, **parts: Any) -> AsyncIterator[Node]:
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """Return a port that no server uses, from a range of this process's own.
+
+    It lies below the ports that the system gives to outgoing connections. A client that retries a port of theirs while
+    its server restarts can be given that very port, connect to itself, and keep the server from starting.
+    """
+    for number in itertools.count(next(_ports)):
+        port = PORTS.start + (os.getpid() * PORTS_PER_PROCESS + number % PORTS_PER_PROCESS) % len(PORTS)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise AssertionError
 
 
 class Life(Protocol):

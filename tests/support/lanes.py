@@ -1,0 +1,123 @@
+"""Test lanes: `test` protects a merge and is what CI runs, `all` is everything.
+
+`pytest --lane test` leaves out the slow tests in FULL and, except for BOTH_DATABASES, the PostgreSQL variant of tests.
+`pytest --lane rest --shard 2/12` runs a part of what `test` leaves out. Without `--lane`, pytest runs everything.
+"""
+
+import hashlib
+import os
+from typing import Any, NamedTuple
+
+import pytest
+from hypothesis import is_hypothesis_test, settings
+
+LANES = ("test", "rest", "all")
+VARIABLE = "ASSENT_TEST_LANE"
+
+BOTH_DATABASES = {
+    "tests/api/test_feedback.py": "two decisions race",
+    "tests/api/test_idempotency.py": "two equal requests race",
+    "tests/api/test_list.py": "list plans and cursors are SQL",
+    "tests/api/test_strategies.py": "votes lock the breakpoint",
+    "tests/api/test_waiting.py": "PostgreSQL wakes waiters by NOTIFY",
+    "tests/browser/test_two_reviewers.py": "an undo window and a second answer race",
+    "tests/channels/test_endings.py": "every ending and every channel on both databases",
+    "tests/conformance/": "one model for both databases",
+    "tests/engine/": "claims and queues use database locks",
+    "tests/faults/": "crashes and races differ by database",
+    "tests/runs/test_races.py": "workers race for a run",
+    "tests/services/test_backtest.py": "back-tests are SQL",
+    "tests/services/test_database_administrator.py": "each database can be edited in its own ways",
+    "tests/services/test_delivery.py": "claims are guarded updates",
+    "tests/services/test_pending_answers.py": "answers race",
+    "tests/services/test_receipts.py": "two uses of a receipt race",
+    "tests/services/test_retention.py": "purging is SQL",
+    "tests/store/": "the SQL itself",
+    "tests/web/test_both_databases.py": "one pass over the pages",
+}
+"""Tests that `test` runs on both databases, by the start of their ids, with the reason."""
+
+FULL = {
+    "tests/api/test_openapi.py::test_no_generated_request": "thousands of generated requests",
+    "tests/browser/test_crawler.py": "follows every link of every page",
+    "tests/deploy/test_nginx.py::test_no_wait_fails": "replaces nodes behind nginx for a minute",
+    "tests/deploy/test_rolling_update.py": "replaces nodes for a minute",
+    "tests/deploy/test_wheel.py": "builds a wheel and installs it with all its packages",
+    "tests/docs/test_readme.py": "runs every command of the README and the guides",
+    "tests/doors/test_doors.py::test_a_server_out_of_reach_blocks[mcp-permission-prompt]": "two minutes of retries",
+    "tests/faults/test_clock.py::test_a_machine_off_by_an_hour": "starts a server for every wrong clock",
+    "tests/faults/test_delegation.py::test_a_channel_that_fails_too_long": "waits for real retries",
+    "tests/faults/test_delegation.py::test_an_outage_of_an_hour": "waits for real retries",
+    "tests/faults/test_delegation.py::test_what_may_be_different_later": "waits for real retries",
+    "tests/faults/test_disk.py": "fails every write and every sync once",
+    "tests/faults/test_kills.py": "kills under load; `make soak` has more",
+    "tests/faults/test_runs.py": "kills under load; `make soak` has more",
+    "tests/faults/test_waiting.py": "kills under load; `make soak` has more",
+    "tests/faults/test_zygote.py": "tests the test servers",
+    "tests/mutation/test_mutants.py::test_a_run_counts": "runs the mutation tool on a sample",
+    "tests/telemetry/test_traces.py::test_a_server_without_the_packages": "starts a server without packages",
+    "tests/telemetry/test_traces.py::test_an_address_that_is_none": "starts a server for each bad address",
+    "tests/web/test_hostile_text.py::test_no_text_changes": "every hostile text on every page",
+}
+"""Tests that `test` leaves out, by the start of their ids, with the reason."""
+FEWEST_TRIALS = 10
+
+
+class Shard(NamedTuple):
+    number: int
+    count: int
+
+    @classmethod
+    def parse(cls, text: str) -> "Shard":
+        """Read `2/12`; any whole number is taken modulo the count, so that a commit count can be passed as it is."""
+        number, _, count = text.partition("/")
+        if not (number.isdigit() and count.isdigit() and int(count) > 0):
+            message = f"--shard takes NUMBER/COUNT, such as 2/12, not {text!r}"
+            raise pytest.UsageError(message)
+        return cls(int(number) % int(count), int(count))
+
+    def holds(self, nodeid: str) -> bool:
+        # By file, so that tests that share a server stay together.
+        name = nodeid.partition("::")[0]
+        return int(hashlib.sha256(name.encode()).hexdigest(), 16) % self.count == self.number
+
+
+def scaled(trials: int) -> int:
+    """Return how many random trials a test makes: all of them in `all`, a fifth in `test`."""
+    return max(FEWEST_TRIALS, trials // 5) if os.environ.get(VARIABLE) == "test" else trials
+
+
+def in_test_lane(item: pytest.Item) -> bool:
+    if item.nodeid.startswith(tuple(FULL)):
+        return False
+    return not _on_postgresql(item) or item.nodeid.startswith(tuple(BOTH_DATABASES))
+
+
+def _on_postgresql(item: pytest.Item) -> bool:
+    call = getattr(item, "callspec", None)
+    return call is not None and "postgresql" in [each for each in call.params.values() if isinstance(each, str)]
+
+
+def add_options(parser: pytest.Parser) -> None:
+    group = parser.getgroup("lanes", "test lanes")
+    group.addoption("--lane", choices=LANES, default="all", help="Lane to run (default: all)")
+    group.addoption("--shard", metavar="NUMBER/COUNT", help="Run one of COUNT parts of the lane")
+
+
+def select(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Deselect the tests that are not in the chosen lane and shard."""
+    lane, shard = config.getoption("--lane"), config.getoption("--shard")
+    part = Shard.parse(shard) if shard else None
+    kept: list[pytest.Item] = []
+    dropped: list[pytest.Item] = []
+    for item in items:
+        wanted = lane == "all" or in_test_lane(item) == (lane == "test")
+        (kept if wanted and (part is None or part.holds(item.nodeid)) else dropped).append(item)
+    if dropped:
+        config.hook.pytest_deselected(items=dropped)
+        items[:] = kept
+    functions: set[Any] = {getattr(item, "obj", None) for item in items}
+    for function in filter(is_hypothesis_test, functions):
+        # A profile cannot do this: the settings of a decorator win over it.
+        own = function._hypothesis_internal_use_settings
+        function._hypothesis_internal_use_settings = settings(own, max_examples=scaled(own.max_examples))
