@@ -1,5 +1,6 @@
 """The Slack channel: messages with buttons, answers from linked people, over Socket Mode or signed HTTP."""
 
+import contextlib
 import hashlib
 import hmac
 import re
@@ -16,7 +17,7 @@ from assent.channels.slack.blocks import APPROVE, REJECT
 from assent.channels.slack.hearing import clicked, form_payload, same, signed, submitted
 from assent.channels.slack.manifest import SCOPES
 from assent.channels.slack.manifest import manifest as manifest  # noqa: PLC0414  # pages and commands name it here
-from assent.channels.slack.posting import find, post, trace
+from assent.channels.slack.posting import Unsearchable, find, post, trace
 from assent.channels.slack.socket import Pace, Socket
 from assent.channels.tools import Tools
 from assent.domain.breakpoint import TERMINAL, Breakpoint, Status
@@ -67,10 +68,26 @@ class SlackChannel:
 
     async def close(self, note: Note) -> Posted | None:
         before = note.thread or {}
-        channel, ts = before.get("channel"), before.get("ts")
-        if not channel or not ts:
-            return None
-        content = blocks.listing(note.digest) if note.digest else blocks.closed(note)
+        posted = None
+        if before.get("channel") and before.get("ts"):
+            posted = await self._change(note, before, blocks.listing(note.digest) if note.digest else None)
+        if not note.unconfirmed:
+            return posted
+        place = {"channel": await self._conversation(note.to)}
+        try:
+            found = [await find(self._api, each, place, since=note.breakpoint.created_at) for each in note.unconfirmed]
+        except Unsearchable:
+            # What may be there cannot be changed, so this says how it ended.
+            return posted or await self._post(note, place, blocks.closed(note), since=note.event.at)
+        for each in filter(None, found):
+            posted = await self._change(note, each.trace) or posted
+        return posted
+
+    async def _change(
+        self, note: Note, before: Mapping[str, str], content: Mapping[str, Any] | None = None
+    ) -> Posted | None:
+        """Make a message say how it ended; None if it is gone."""
+        channel, ts, content = before["channel"], before["ts"], content or blocks.closed(note)
         try:
             answer = await self._api.call("chat.update", {"channel": channel, "ts": ts, "parse": "none", **content})
         except (Refused, Failed) as error:
@@ -222,7 +239,9 @@ class SlackChannel:
     ) -> Posted:
         """Post, unless an earlier attempt has left its message there."""
         if note.attempt > 1:
-            found = await find(self._api, note.id, place, since=since)
+            found = None
+            with contextlib.suppress(Unsearchable):
+                found = await find(self._api, note.id, place, since=since)
             if found is not None:
                 return found
         posted = await post(self._api, note.id, place, content)
