@@ -22,7 +22,7 @@ from assent.channels.slack.socket import Pace, Socket
 from assent.channels.tools import Tools
 from assent.domain.breakpoint import TERMINAL, Breakpoint, Status
 from assent.domain.canonical import is_object, strict_loads
-from assent.domain.errors import InvalidRequest, MalformedJson, Unauthenticated
+from assent.domain.errors import InvalidRequest, MalformedJson, RejectionPending, TicketRequired, Unauthenticated
 from assent.domain.notes import Addressee, Digest, Note, Notice, Purpose
 from assent.domain.terms import Answer
 from assent.outbound import BadUrl, Permanent, Undelivered
@@ -148,7 +148,7 @@ class SlackChannel:
 
     async def reply(self, heard: Heard, told: Told) -> Mapping[str, Any] | None:
         if "view" in heard.said:
-            return self._view_reply(told)
+            return self._view_reply(heard, told)
         current = told.breakpoint
         if not told.done:
             await self._whisper(heard, told.message)
@@ -171,13 +171,18 @@ class SlackChannel:
     def heard_at(self) -> int | None:
         return self._socket.heard_at()
 
-    def _view_reply(self, told: Told) -> Mapping[str, Any] | None:
-        if told.problems and not told.done:
-            return {"response_action": "errors", "errors": modal.errors(told.breakpoint, told.problems)}
+    def _view_reply(self, heard: Heard, told: Told) -> Mapping[str, Any] | None:
+        problems = told.problems
+        if isinstance(told.error, (RejectionPending, TicketRequired)):
+            # It may count in a moment: the form stays open with what was typed.
+            problems = {"/comment": f"{told.message} Nothing was sent. Your text stays here: try again later."}
+        if problems and not told.done:
+            return {"response_action": "errors", "errors": modal.errors(told.breakpoint, problems)}
         taken = told.done and told.error is None
         if taken and (told.breakpoint is None or told.breakpoint.status in TERMINAL):
             return None
-        return {"response_action": "update", "view": modal.notice(told.message, self._tools.base_url)}
+        typed = "" if taken else modal.typed_comment(heard.said["values"])
+        return {"response_action": "update", "view": modal.notice(told.message, self._tools.base_url, typed=typed)}
 
     def _secret(self, name: str) -> str:
         reference = self._settings.get(name)
