@@ -24,7 +24,7 @@ from tests.services.delegating import channel, deliveries, route
 from tests.support.jira import TOKEN, USER, Jira, jira_server
 from tests.support.mail import MailServer, mail_server
 from tests.support.nodes import Node, running_node
-from tests.support.receiver import Receiver, receiving
+from tests.support.receiver import Answer, Receiver, receiving
 from tests.support.slack import FakeSlack, faking_slack
 from tests.support.until import until
 
@@ -39,12 +39,16 @@ SIX = ("webhook", "slack-socket", "slack-http", "email", "jira", "apprise")
 
 @dataclass
 class MovableClock:
-    """The real time, moved ahead by hand."""
+    """The real time, moved ahead by hand, or stopped."""
 
     ahead: int = 0
+    stopped_at: int | None = None
+
+    def stop(self) -> None:
+        self.stopped_at = time.time_ns() // 1000
 
     def now(self) -> int:
-        return time.time_ns() // 1000 + self.ahead * 1_000_000
+        return (self.stopped_at or time.time_ns() // 1000) + self.ahead * 1_000_000
 
 
 @dataclass
@@ -69,9 +73,19 @@ class World:
         answer = await self.node.call("POST", f"/api{path}", self.tokens[who], json=body or {})
         assert answer.status_code < 300, answer.text
 
+    def lose_replies(self) -> None:
+        """Have every server accept its next message and drop the connection instead of replying."""
+        for path in ("/hook", "/apprise"):
+            self.receiver.answer(path, Answer(drops=True), Answer())
+        self.socket.lose("chat.postMessage")
+        self.http.lose("chat.postMessage")
+        self.mail.drop()
+        self.jira.drop()
+
     def calls(self, path: str) -> list[str]:
-        """The events that were posted to a path, without those in between."""
-        types = [call.json["type"].removeprefix("breakpoint.") for call in self.receiver.to(path)]
+        """The events that were posted to a path, each once, without those in between."""
+        once = {call.id: call for call in self.receiver.to(path)}
+        types = [call.json["type"].removeprefix("breakpoint.") for call in once.values()]
         return [each for each in types if each != "responded"]
 
 
@@ -262,3 +276,31 @@ async def test_every_channel_is_told_and_closed_exactly_once(world: World, endin
     check_words(world, ending)
     events = await world.node.assent.inbox.history(breakpoint_id)
     assert (events[-1].type, str(events[-1].actor)) == (ending.event, ending.by)
+
+
+@pytest.mark.parametrize("ending", ENDINGS, ids=lambda each: each.name)
+async def test_a_message_whose_reply_was_lost_is_closed_exactly_once(world: World, ending: Ending) -> None:
+    more: dict[str, Any] = {"timeout": ending.timeout} if ending.timeout else {}
+    await route(world.node, *SIX, "other", project=PROJECT, to=["person:ann"], **more)
+    world.lose_replies()
+    # With the clock stopped, no retry is due before the end.
+    world.clock.stop()
+    breakpoint_id = await world.create(**ending.body)
+    six = {world.channels[name] for name in SIX}
+    await until(
+        lambda: deliveries(world.node, breakpoint_id, project=PROJECT),
+        lambda found: {each.channel for each in found if each.last_error and each.state == "pending"} == six,
+    )
+    await ending.finish(world, breakpoint_id)
+    path = f"/api/breakpoints/{breakpoint_id}/status?wait=30"
+    status = (await world.node.call("GET", path, world.tokens["agent"])).json()["status"]
+    world.clock.ahead += HOUR
+    await deliveries(world.node, breakpoint_id, project=PROJECT)
+    await world.node.assent.database.write(world.node.assent.deliveries.heal)
+    await finished(world, breakpoint_id, {"ask", "close"})
+    found = seen(world, ending)
+    cells = " ".join(f"{name} {told}+{closed}" for name, (told, closed) in found.items())
+    print(f"{world.node.assent.database.dialect:<11}{ending.name:<33}{cells} reply lost")  # noqa: T201  # the table of this suite
+    assert status == ending.event
+    assert found == {name: (1, 0 if name == "apprise" else 1) for name in found}
+    check_words(world, ending)

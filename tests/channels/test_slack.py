@@ -422,6 +422,40 @@ async def test_there_is_nothing_to_close_where_nothing_was_posted_or_it_was_dele
     assert slack.updates == []
 
 
+async def test_a_message_whose_reply_was_lost_is_found_and_closed() -> None:
+    ended = approved(asked())
+    async with speaking() as (slack, channel):
+        slack.lose("chat.postMessage")
+        with pytest.raises(Transient):
+            await channel.send(note())
+        lost = note(ended, id="dl_2", purpose=Purpose.CLOSE, unconfirmed=(slack.messages[0].delivery_id,))
+        for attempt in (1, 2):
+            posted = await channel.close(replace(lost, attempt=attempt))
+            assert posted is not None
+            assert posted.trace["ts"] == slack.messages[0].ts
+
+    assert len(slack.messages) == 1
+    assert slack.messages[0].buttons == {}
+
+
+async def test_nothing_is_posted_at_the_end_where_the_lost_message_never_arrived() -> None:
+    async with speaking() as (slack, channel):
+        closing = note(approved(asked()), id="dl_2", purpose=Purpose.CLOSE, unconfirmed=("dl_1",))
+        assert await channel.close(closing) is None
+
+    assert slack.messages == []
+
+
+async def test_an_app_that_may_not_look_posts_how_a_lost_message_ended() -> None:
+    async with speaking() as (slack, channel):
+        slack.fail("conversations.history", "missing_scope")
+        await channel.close(note(approved(asked()), id="dl_2", purpose=Purpose.CLOSE, unconfirmed=("dl_1",)))
+
+    [said] = slack.messages
+    assert "Approved by ann" in said.shown
+    assert said.buttons == {}
+
+
 async def test_a_message_that_cannot_be_changed_any_more_is_answered_in_its_thread() -> None:
     async with speaking() as (slack, channel):
         first = await channel.send(note())

@@ -14,7 +14,14 @@ from assent.channels.slack.blocks import message
 from assent.channels.slack.channel import SOCKET, SlackChannel
 from assent.channels.slack.modal import modal
 from assent.domain.breakpoint import Breakpoint, Status
-from assent.domain.errors import Conflict, InvalidRequest, Unauthenticated
+from assent.domain.errors import (
+    AssentError,
+    Conflict,
+    InvalidRequest,
+    RejectionPending,
+    TicketRequired,
+    Unauthenticated,
+)
 from assent.domain.instants import SECOND
 from assent.domain.terms import Answer, Terms
 from assent.outbound import Outbound
@@ -482,6 +489,32 @@ async def test_whoever_sent_a_form_is_told_in_its_place(told: Told) -> None:
     assert reply["response_action"] == "update"
     assert texts(reply["view"]["blocks"]) == ["Too late."]
     assert closing is None
+
+
+@pytest.mark.parametrize("error", [RejectionPending("bob is rejecting this."), TicketRequired("It needs a ticket.")])
+async def test_a_form_that_can_be_sent_again_keeps_what_was_typed(error: AssentError) -> None:
+    async with speaking() as (slack, channel):
+        heard = await heard_after(slack, channel, "Reject…")
+        await channel.reply(heard, Told(done=True, message="", breakpoint=asked()))
+        heard = await submitted(slack, channel, {"comment": "Checked by hand."})
+        refused = Told(done=False, message=error.message, breakpoint=asked(), error=error)
+        reply = await channel.reply(heard, refused)
+
+    assert reply is not None
+    assert reply["response_action"] == "errors"
+    assert reply["errors"]["comment"].startswith(error.message)
+    assert "try again" in reply["errors"]["comment"]
+
+
+async def test_a_form_that_is_refused_for_good_gives_back_what_was_typed() -> None:
+    async with speaking() as (slack, channel):
+        heard = await heard_after(slack, channel, "Reject…")
+        await channel.reply(heard, Told(done=True, message="", breakpoint=asked()))
+        heard = await submitted(slack, channel, {"comment": "Not on a <Friday>."})
+        reply = await channel.reply(heard, Told(done=False, message="Too late.", error=Conflict("Too late.")))
+
+    assert reply is not None
+    assert texts(reply["view"]["blocks"]) == ["Too late.", "You wrote: Not on a &lt;Friday&gt;."]
 
 
 async def test_high_risk_opens_no_form_whatever_was_clicked() -> None:

@@ -1,10 +1,13 @@
 """The whole circle in Slack: told, answered there, the agent woken, the message closed; and whoever may not answer."""
 
 import asyncio
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from assent.store.transaction import Transaction
 from tests.services.delegating import channel, in_state, route
 from tests.store.making import person, stored
 from tests.support.nodes import Node
@@ -81,6 +84,33 @@ async def test_rejected_with_a_reason_in_a_form(working: Node, socket: bool) -> 
         await say(working, slack, channel_id, submission, socket=socket)
         result = await waited(working, created["id"])
         assert (result["approved"], result["feedback"]) == (False, "Not on a Friday.")
+
+
+def demand_tickets(tags: list[str]) -> Callable[[Transaction], None]:
+    def use_case(tx: Transaction) -> None:
+        project = tx.projects.get("default")
+        tx.projects.save(replace(project, policy={**project.policy, "ticketTags": tags}))
+
+    return use_case
+
+
+async def test_an_approval_without_its_ticket_keeps_its_text_and_is_sent_again(working: Node) -> None:
+    async with faking_slack() as slack:
+        channel_id = await in_slack(working, slack, socket=False)
+        await working.assent.database.write(demand_tickets(["audit"]))
+        created = await working.create(tags=["audit"], payload={"question": "Deploy?", "options": ["eu", "us"]})
+        message = await slack.posted()
+        await say(working, slack, channel_id, slack.clicked(ANN, message, "Approve…"), socket=False)
+        view = await slack.opened()
+        submission = slack.submitted(ANN, view, {"option": "eu", "comment": "Checked by hand."})
+        reply = await say(working, slack, channel_id, submission, socket=False)
+        assert reply["response_action"] == "errors"
+        assert "ticket" in reply["errors"]["comment"]
+        assert (await stored(working, created["id"])).status == "waiting"
+        await working.assent.database.write(demand_tickets([]))
+        await say(working, slack, channel_id, submission, socket=False)
+        result = await waited(working, created["id"])
+        assert (result["approved"], result["feedback"]) == (True, "Checked by hand.")
 
 
 async def test_answered_elsewhere_the_message_is_closed(working: Node) -> None:

@@ -10,7 +10,7 @@ from assent.domain.access import Principal
 from assent.domain.breakpoint import Status
 from assent.domain.instants import SECOND
 from assent.domain.strategies import Decision
-from assent.services.delivery import Sent
+from assent.services.delivery import PATIENCE, Sent
 from assent.store.deliveries import Delivery
 from assent.store.transaction import Transaction
 from tests.services.delegating import EMAIL, channel, deliveries, kinds, route, settle, told, wishes
@@ -346,3 +346,88 @@ async def test_a_ticket_is_made_for_what_was_raised_before_there_was_a_channel(n
     await channel(node, "email")
     await settle(node)
     assert await rows(node, "SELECT 1 FROM assent_routings WHERE breakpoint_id = :id", id=breakpoint_id)
+
+
+@pytest.mark.parametrize(
+    ("how", "state"),
+    [
+        ({"error": "The connection broke off."}, "pending"),
+        ({"error": "It answered 504.", "status": 504}, "pending"),
+        ({"error": "It answered 429.", "status": 429}, "superseded"),
+    ],
+    ids=["reply lost", "gateway timeout", "refused"],
+)
+async def test_the_end_is_told_where_the_question_may_have_arrived(
+    node: Node, clock: ManualClock, ann: Principal, how: dict[str, Any], state: str
+) -> None:
+    await channel(node, "email")
+    await route(node, "email")
+    breakpoint_id = await create(node, {"expert": "ann"})
+    [asked] = await deliveries(node, breakpoint_id)
+    await attempt(node, asked, trace=None, **how)
+    await respond(node, breakpoint_id, ann)
+    await settle(node)
+    clock.advance(HOUR)
+    claim = await node.assent.database.write(lambda tx: node.assent.deliveries.claim(tx, asked.line, worker="w"))
+    ends = ("email", "person:ann", "close", "sending" if state == "pending" else state)
+    assert await told(node, breakpoint_id) == [("email", "person:ann", "ask", "superseded"), ends]
+    assert (claim and claim.note and claim.note.unconfirmed) == ((asked.id,) if state == "pending" else None)
+
+
+async def test_a_question_given_up_after_a_lost_reply_is_closed_where_it_may_be(
+    node: Node, clock: ManualClock, ann: Principal
+) -> None:
+    await channel(node, "email")
+    await channel(node, "other", "email", **EMAIL)
+    await route(node, "email", fallback=["other"])
+    breakpoint_id = await create(node, {"expert": "ann"})
+    [asked] = await deliveries(node, breakpoint_id)
+    for _ in range(PATIENCE + 1):
+        await attempt(node, asked, trace=None, error="The connection broke off.")
+        clock.advance(HOUR)
+    assert ("email", "person:ann", "ask", "dead") in await told(node, breakpoint_id)
+    await respond(node, breakpoint_id, ann)
+    assert ("email", "person:ann", "close", "pending") in await told(node, breakpoint_id)
+
+
+async def test_a_question_refused_for_good_is_not_closed(node: Node, ann: Principal) -> None:
+    await channel(node, "email")
+    await route(node, "email")
+    breakpoint_id = await create(node, {"expert": "ann"})
+    [asked] = await deliveries(node, breakpoint_id)
+    await attempt(node, asked, trace=None, error="ann has no e-mail address.", final=True)
+    await respond(node, breakpoint_id, ann)
+    assert await told(node, breakpoint_id) == [("email", "person:ann", "ask", "dead")]
+
+
+async def test_an_overdue_question_whose_reply_was_lost_is_closed(node: Node, clock: ManualClock) -> None:
+    await person(node, "ann", "reviewer")
+    await channel(node, "email")
+    await route(node, "email")
+    breakpoint_id = await create(node, {"expert": "ann"}, ttlSeconds=HOUR)
+    [asked] = await deliveries(node, breakpoint_id)
+    await attempt(node, asked, trace=None, error="The connection broke off.")
+    clock.advance(2 * HOUR)
+    # A worker looks before the timekeeper has ended it.
+    await node.assent.database.write(lambda tx: node.assent.deliveries.claim(tx, asked.line, worker="w"))
+    await node.assent.database.write(node.assent.breakpoints.time_out_due)
+    purposes = [(purpose, state) for _, _, purpose, state in await told(node, breakpoint_id)]
+    assert purposes[0] == ("ask", "superseded")
+    assert purposes[1][0] == "close"
+    assert purposes[1][1] in {"pending", "sending"}
+
+
+async def test_a_reviewer_who_lost_the_right_is_not_told_the_end_of_an_unconfirmed_question(
+    node: Node, clock: ManualClock, ann: Principal
+) -> None:
+    await channel(node, "email")
+    await route(node, "email")
+    breakpoint_id = await create(node, {"expert": "ann"})
+    [asked] = await deliveries(node, breakpoint_id)
+    await attempt(node, asked, trace=None, error="The connection broke off.")
+    await respond(node, breakpoint_id, ann)
+    await settle(node)
+    await node.assent.database.write(lambda tx: tx.people.grant(ann.id, "default", set()))
+    clock.advance(HOUR)
+    assert await node.assent.database.write(lambda tx: node.assent.deliveries.claim(tx, asked.line, worker="w")) is None
+    assert ("email", "person:ann", "close", "superseded") in await told(node, breakpoint_id)

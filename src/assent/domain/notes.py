@@ -51,6 +51,8 @@ class Note:
     """Above 1 an earlier attempt may have arrived without our knowing: look before sending again where one can."""
     thread: Mapping[str, str] | None = None
     """What the first message to this addressee about this breakpoint left as its trace."""
+    unconfirmed: tuple[str, ...] = ()
+    """The ids of earlier notes that may have arrived without a reply: what closes looks for their messages too."""
     at: int = 0
     """When this attempt was begun, in microseconds."""
     digest: "Digest | None" = None

@@ -230,7 +230,7 @@ class DelegationService:
         self._follow(tx, going)
         end = next((each for each in going.told if each.type in ENDS), None)
         if end is not None:
-            for channel, recipient in tx.deliveries.told(current.id):
+            for channel, recipient in tx.deliveries.to_close(current.id):
                 stored = tx.channels.find(channel)
                 if stored is not None:
                     queue(tx, current, end, Purpose.CLOSE, Reach(stored, recipient))

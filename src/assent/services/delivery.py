@@ -166,6 +166,7 @@ class DeliveryService:
             answer_url=f"{self._base_url}/callbacks/{claimed.channel}",
             attempt=claimed.attempts,
             thread=traced(thread),
+            unconfirmed=tuple(tx.deliveries.unconfirmed(claimed.line)) if closes else (),
             at=tx.now(),
             digest=self._digest_again(tx, claimed, thread) if closes and thread is not None else None,
         )
@@ -292,7 +293,7 @@ class DeliveryService:
         tx.paces.save(replace(counted or pace, digest_at=now, digest_due=None))
         taken = self._send_single(tx, taken)
         waiting = self._waiting(tx, taken)
-        ended = sum(1 for each in taken if each.purpose == Purpose.CLOSE and tx.deliveries.thread(each.line))
+        ended = sum(1 for each in taken if each.purpose == Purpose.CLOSE and _needs_closing(tx, each))
         if not waiting and not ended:
             if taken:
                 tx.deliveries.end_digest(replace(taken[0], state="superseded"), lease=lease, now=now)
@@ -318,7 +319,7 @@ class DeliveryService:
         now = tx.now()
         waiting = self._waiting(tx, taken)
         questions = [each for each in taken if each.purpose != Purpose.CLOSE and each.breakpoint_id in waiting]
-        endings = [each for each in taken if each.purpose == Purpose.CLOSE and tx.deliveries.thread(each.line)]
+        endings = [each for each in taken if each.purpose == Purpose.CLOSE and _needs_closing(tx, each)]
         alone = questions[:1] if len(waiting) == 1 else []
         alone += endings if len(endings) == 1 and len(waiting) < SMALLEST_DIGEST else []
         if alone:
@@ -438,13 +439,25 @@ def _question_rung(failures: int) -> int:
 def _is_pointless(tx: Transaction, delivery: Delivery, current: Breakpoint, now: int) -> bool:
     """Whether nobody needs this message: the question is answered, or nothing was said that had to be closed."""
     if delivery.purpose == Purpose.CLOSE:
-        return tx.deliveries.thread(delivery.line) is None
+        return not _needs_closing(tx, delivery)
     if delivery.purpose not in {Purpose.ASK, Purpose.REMIND, Purpose.ESCALATE}:
         return False
     if not may_be_told(tx, delivery.project, delivery.recipient):
         return True
     ended = current.status is not Status.WAITING or current.overdue(now)
     return ended and not _follows(tx, delivery)
+
+
+def _needs_closing(tx: Transaction, delivery: Delivery) -> bool:
+    """Whether a message of this line arrived, or may have: its reply was lost, or its worker died."""
+    if tx.deliveries.thread(delivery.line) is not None:
+        return True
+    if not tx.deliveries.unconfirmed(delivery.line):
+        return False
+    # A new message could be the first that tells them: not to those who have lost the right since.
+    stored = tx.channels.find(delivery.channel)
+    edits = stored is not None and stored.type in KINDS and KINDS[stored.type].edits
+    return edits or may_be_told(tx, delivery.project, delivery.recipient)
 
 
 def _one_too_many(tx: Transaction, head: Delivery, stored: StoredChannel | None, now: int) -> Delivery | None:

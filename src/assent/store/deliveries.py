@@ -97,6 +97,23 @@ SELECT_TOLD = """
     SELECT DISTINCT channel, recipient FROM assent_deliveries
     WHERE breakpoint_id = :breakpoint_id AND channel <> 'callback' AND purpose IN ('ask', 'remind', 'escalate')
       AND state NOT IN ('dead', 'superseded')"""
+# What was tried and has left no trace may have arrived, unless the receiver refused it. One that is dead after its
+# first attempt was refused for good.
+_UNCONFIRMED = """
+    purpose IN ('ask', 'remind', 'escalate') AND digested = 0 AND trace IS NULL AND state <> 'sent'
+      AND (state <> 'dead' OR attempts > 1) AND EXISTS (
+        SELECT 1 FROM assent_attempts AS a
+        WHERE a.delivery_id = assent_deliveries.id
+          AND (a.error IS NULL OR a.status IS NULL OR a.status IN (500, 502, 503, 504)))"""
+SELECT_TO_CLOSE = f"""
+    {SELECT_TOLD}
+    UNION
+    SELECT channel, recipient FROM assent_deliveries
+    WHERE breakpoint_id = :breakpoint_id AND channel <> 'callback' AND {_UNCONFIRMED}"""
+SELECT_UNCONFIRMED = f"""
+    SELECT id FROM assent_deliveries
+    WHERE breakpoint_id = :breakpoint_id AND channel = :channel AND recipient = :recipient AND {_UNCONFIRMED}
+    ORDER BY seq"""
 SELECT_THREAD = """
     SELECT trace FROM assent_deliveries
     WHERE breakpoint_id = :breakpoint_id AND channel = :channel AND recipient = :recipient
@@ -267,6 +284,14 @@ class Deliveries:
     def told(self, breakpoint_id: str) -> list[tuple[str, str]]:
         """Return the channels and recipients that were or will be told of it, each on its own."""
         return [(row[0], row[1]) for row in self._session.all(SELECT_TOLD, {"breakpoint_id": breakpoint_id})]
+
+    def to_close(self, breakpoint_id: str) -> list[tuple[str, str]]:
+        """Return the channels and recipients that were told of it, or may have been."""
+        return [(row[0], row[1]) for row in self._session.all(SELECT_TO_CLOSE, {"breakpoint_id": breakpoint_id})]
+
+    def unconfirmed(self, line: Mapping[str, str]) -> list[str]:
+        """Return the ids of the messages of this line that may have arrived although no reply said so."""
+        return [row[0] for row in self._session.all(SELECT_UNCONFIRMED, line)]
 
     def thread(self, line: Mapping[str, str]) -> str | None:
         """Return the trace of the first message in this line that arrived."""

@@ -85,7 +85,8 @@ class EmailChannel:
             raise InvalidRequest.at("/settings/replyDomain", "needs a letter to each person; addresses are for a list")
 
     async def send(self, note: Note) -> Posted:
-        thread = (note.thread or {}).get("messageId")
+        # The id of a letter is known before any reply to it.
+        thread = (note.thread or {}).get("messageId") or next(map(self._message_id, note.unconfirmed), None)
         reply_to = self._reply_to(note)
         letter = of_note(note, hint=_hint(note.breakpoint) if reply_to else "")
         return await self._post(letter, note.id, note.to, reply_to=reply_to, answers=thread)
@@ -174,7 +175,7 @@ class EmailChannel:
     ) -> Posted:
         people = self._people(to)
         # The same at every attempt, so that a letter that arrives twice is shown once.
-        message_id = f"<{name}@{self._from.domain}>"
+        message_id = self._message_id(name)
         envelope = Envelope(
             id=message_id,
             at=self._tools.now(),
@@ -187,6 +188,9 @@ class EmailChannel:
         made = message(letter, envelope)
         missed = await self._speak(lambda client: self._hand_over(client, made, [each.addr_spec for each in people]))
         return Posted({"messageId": message_id} | ({"refused": missed} if missed else {}))
+
+    def _message_id(self, name: str) -> str:
+        return f"<{name}@{self._from.domain}>"
 
     async def _hand_over(self, client: aiosmtplib.SMTP, made: EmailMessage, people: Sequence[str]) -> str:
         """Give the letter to the server; return who was refused, which concerns nobody else."""

@@ -1,5 +1,6 @@
 """The Slack channel: messages with buttons, answers from linked people, over Socket Mode or signed HTTP."""
 
+import contextlib
 import hashlib
 import hmac
 import re
@@ -16,12 +17,12 @@ from assent.channels.slack.blocks import APPROVE, REJECT
 from assent.channels.slack.hearing import clicked, form_payload, same, signed, submitted
 from assent.channels.slack.manifest import SCOPES
 from assent.channels.slack.manifest import manifest as manifest  # noqa: PLC0414  # pages and commands name it here
-from assent.channels.slack.posting import find, post, trace
+from assent.channels.slack.posting import Unsearchable, find, post, trace
 from assent.channels.slack.socket import Pace, Socket
 from assent.channels.tools import Tools
 from assent.domain.breakpoint import TERMINAL, Breakpoint, Status
 from assent.domain.canonical import is_object, strict_loads
-from assent.domain.errors import InvalidRequest, MalformedJson, Unauthenticated
+from assent.domain.errors import InvalidRequest, MalformedJson, RejectionPending, TicketRequired, Unauthenticated
 from assent.domain.notes import Addressee, Digest, Note, Notice, Purpose
 from assent.domain.terms import Answer
 from assent.outbound import BadUrl, Permanent, Undelivered
@@ -67,10 +68,26 @@ class SlackChannel:
 
     async def close(self, note: Note) -> Posted | None:
         before = note.thread or {}
-        channel, ts = before.get("channel"), before.get("ts")
-        if not channel or not ts:
-            return None
-        content = blocks.listing(note.digest) if note.digest else blocks.closed(note)
+        posted = None
+        if before.get("channel") and before.get("ts"):
+            posted = await self._change(note, before, blocks.listing(note.digest) if note.digest else None)
+        if not note.unconfirmed:
+            return posted
+        place = {"channel": await self._conversation(note.to)}
+        try:
+            found = [await find(self._api, each, place, since=note.breakpoint.created_at) for each in note.unconfirmed]
+        except Unsearchable:
+            # What may be there cannot be changed, so this says how it ended.
+            return posted or await self._post(note, place, blocks.closed(note), since=note.event.at)
+        for each in filter(None, found):
+            posted = await self._change(note, each.trace) or posted
+        return posted
+
+    async def _change(
+        self, note: Note, before: Mapping[str, str], content: Mapping[str, Any] | None = None
+    ) -> Posted | None:
+        """Make a message say how it ended; None if it is gone."""
+        channel, ts, content = before["channel"], before["ts"], content or blocks.closed(note)
         try:
             answer = await self._api.call("chat.update", {"channel": channel, "ts": ts, "parse": "none", **content})
         except (Refused, Failed) as error:
@@ -131,7 +148,7 @@ class SlackChannel:
 
     async def reply(self, heard: Heard, told: Told) -> Mapping[str, Any] | None:
         if "view" in heard.said:
-            return self._view_reply(told)
+            return self._view_reply(heard, told)
         current = told.breakpoint
         if not told.done:
             await self._whisper(heard, told.message)
@@ -154,13 +171,18 @@ class SlackChannel:
     def heard_at(self) -> int | None:
         return self._socket.heard_at()
 
-    def _view_reply(self, told: Told) -> Mapping[str, Any] | None:
-        if told.problems and not told.done:
-            return {"response_action": "errors", "errors": modal.errors(told.breakpoint, told.problems)}
+    def _view_reply(self, heard: Heard, told: Told) -> Mapping[str, Any] | None:
+        problems = told.problems
+        if isinstance(told.error, (RejectionPending, TicketRequired)):
+            # It may count in a moment: the form stays open with what was typed.
+            problems = {"/comment": f"{told.message} Nothing was sent. Your text stays here: try again later."}
+        if problems and not told.done:
+            return {"response_action": "errors", "errors": modal.errors(told.breakpoint, problems)}
         taken = told.done and told.error is None
         if taken and (told.breakpoint is None or told.breakpoint.status in TERMINAL):
             return None
-        return {"response_action": "update", "view": modal.notice(told.message, self._tools.base_url)}
+        typed = "" if taken else modal.typed_comment(heard.said["values"])
+        return {"response_action": "update", "view": modal.notice(told.message, self._tools.base_url, typed=typed)}
 
     def _secret(self, name: str) -> str:
         reference = self._settings.get(name)
@@ -222,7 +244,9 @@ class SlackChannel:
     ) -> Posted:
         """Post, unless an earlier attempt has left its message there."""
         if note.attempt > 1:
-            found = await find(self._api, note.id, place, since=since)
+            found = None
+            with contextlib.suppress(Unsearchable):
+                found = await find(self._api, note.id, place, since=since)
             if found is not None:
                 return found
         posted = await post(self._api, note.id, place, content)

@@ -56,9 +56,14 @@ def modal(asked: Breakpoint, delivery_id: str, *, approve: bool) -> dict[str, An
     }
 
 
-def notice(text: str, base_url: str) -> dict[str, Any]:
-    """Return the view that tells whoever sent one what came of it."""
-    return {"type": "modal", "title": plain("Assent", 24), "close": plain("Close", 24), "blocks": told(text, base_url)}
+def notice(text: str, base_url: str, *, typed: str = "") -> dict[str, Any]:
+    """Return the view that tells the sender of a form what came of it, with their text if it was not taken."""
+    blocks = told(text, base_url) + ([section(f"You wrote: {typed}")] if typed else [])
+    return {"type": "modal", "title": plain("Assent", 24), "close": plain("Close", 24), "blocks": blocks}
+
+
+def typed_comment(values: Mapping[str, Any]) -> str:
+    return _typed(values, COMMENT)
 
 
 def filled(asked: Breakpoint, values: Mapping[str, Any], *, approve: bool, digest: str) -> Answer:

@@ -20,10 +20,14 @@ async def post(api: SlackApi, delivery_id: str, place: Mapping[str, str], conten
     return Posted(trace(answer, place["channel"]))
 
 
+class Unsearchable(Exception):
+    """We may not look for messages there."""
+
+
 async def find(api: SlackApi, delivery_id: str, place: Mapping[str, str], *, since: int) -> Posted | None:
-    """Return the message that an earlier attempt has left; None also where we may not look."""
+    """Return the message that an earlier attempt has left; raise Unsearchable where we may not look."""
     if place["channel"].startswith("#"):
-        return None  # only an id can be searched
+        raise Unsearchable  # only an id can be searched
     async for each in _messages(api, place, since - _MARGIN):
         if _delivery_of(each) == delivery_id:
             return Posted({"channel": place["channel"], "ts": str(each["ts"]), "team": str(each.get("team", ""))})
@@ -54,7 +58,7 @@ async def _messages(api: SlackApi, place: Mapping[str, str], since: int) -> Asyn
             continue
         except Refused as error:
             if error.error == "missing_scope":
-                return
+                raise Unsearchable from error
             raise
         for each in answer.get("messages", ()):
             yield as_object(each)
