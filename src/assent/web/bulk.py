@@ -21,6 +21,7 @@ from assent.web.listing import list_page, to_list
 from assent.web.notices import UNDONE, Notice, number
 
 PICK = "pick-"
+UNPROCESSABLE = 422
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,8 @@ async def decide(visit: Visit) -> Response:
     if not approved and not comment:
         return await _confirm_page(visit, chosen, problem="A reason is required. It is sent to the agents.")
     if len(comment) > MAX_TEXT:
-        raise InvalidRequest.at("/comment", f"is longer than {MAX_TEXT:,} characters")
+        long = f"The comment has {len(comment):,} characters; the limit is {MAX_TEXT:,}. Shorten it."
+        return await _confirm_page(visit, chosen, problem=long)
     batch = await visit.site.database.write(_new_batch)
     refused = [(row, f"Answer it alone: {why.rstrip('.')}.") for row, why in chosen.left_out]
     answer = Answer(approved=approved, comment=comment or None)
@@ -141,6 +143,7 @@ async def _confirm_page(visit: Visit, chosen: Chosen, *, problem: str | None = N
     nothing = None if chosen.rows or chosen.left_out else "Select some rows first."
     response = await large_page(
         "dialog.html" if visit.region else "bulk.html",
+        status=UNPROCESSABLE if problem else 200,
         visit=visit,
         inner="bulk_body.html",
         approved=_approved(visit),
