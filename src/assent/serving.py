@@ -27,6 +27,7 @@ class DrainingServer(uvicorn.Server):
             lambda: self.server_state.connections,
             header_timeout=settings.header_timeout_seconds,
             body_timeout=settings.body_timeout_seconds,
+            write_timeout=settings.write_timeout_seconds,
         )
         self._watching: asyncio.Task[None] | None = None
         self._hub = hub
@@ -64,6 +65,7 @@ def serve(settings: Settings, *, on_ready: Callable[[], None] = lambda: None) ->
         port=settings.port,
         loop="uvloop",
         http=WatchedProtocol,
+        ws="none",
         timeout_keep_alive=75,
         timeout_graceful_shutdown=round(settings.drain_seconds),
         access_log=False,

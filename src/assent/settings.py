@@ -337,6 +337,10 @@ class Settings(BaseSettings):
     body_timeout_seconds: Annotated[
         float, Field(ge=0, le=3600, description="How long a request's body may pause while it arrives; 0 is no limit.")
     ] = 30.0
+    write_timeout_seconds: Annotated[
+        float,
+        Field(ge=0, le=3600, description="How long a client may leave its answer unread; 0 is no limit."),
+    ] = 60.0
     log_format: Annotated[Literal["text", "json"], Field(description="Lines for people or for machines.")] = "text"
     log_level: Annotated[Literal["debug", "info", "warning", "error"], Field(description="How much is logged.")] = (
         "info"

@@ -132,3 +132,18 @@ async def test_a_letter_that_is_refused_at_first_arrives_later(working: Node, ma
     await arrived(mail, 1)
     found = await in_state(working, created["id"], "sent")
     assert [each.attempts for each in found] == [2]
+
+
+@pytest.mark.parametrize("words", ["Reject: {}", "Approve. {}", "Please explain {}"])
+async def test_a_reply_that_is_too_long_is_told_to_its_sender_and_not_cut(
+    working: Node, mail: MailServer, words: str
+) -> None:
+    channel_id = await by_mail(working, mail)
+    created = await working.create()
+    letter = reply(await arrived(mail, 1), words.format("x" * 20_001))
+    assert await hand_in(working, channel_id, letter) < 300
+    refusal = await arrived(mail, 2)
+    assert "Your answer was not taken" in refusal.message["Subject"]
+    assert "is longer than 20,000 characters" in refusal.text
+    whole = (await working.call("GET", f"/api/breakpoints/{created['id']}", await working.token("agent"))).json()
+    assert (whole["status"], whole["feedback"]) == ("waiting", [])

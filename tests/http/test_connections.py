@@ -13,9 +13,19 @@ from starlette.types import Receive, Scope, Send
 from assent.http.connections import ConnectionWatch, WatchedProtocol
 from tests.support.until import until
 
+LARGE = 64 * 1024 * 1024
+PART = 1024 * 1024
 HALF = b"GET / HTTP/1.1\r\nhost: a\r\nx-slow: "
 WHOLE = b"GET / HTTP/1.1\r\nhost: a\r\n\r\n"
 HALF_BODY = b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 10\r\n\r\n12345"
+
+LARGE_REQUEST = WHOLE.replace(b"GET /", b"GET /large")
+CLOSING_REQUEST = b"GET /large HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n"
+UPGRADE = (
+    b"GET /wait HTTP/1.1\r\nhost: a\r\nconnection: upgrade\r\nupgrade: websocket\r\n"
+    b"sec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+)
+STREAM_REQUEST = WHOLE.replace(b"GET /", b"GET /stream")
 
 
 class Time:
@@ -42,9 +52,15 @@ class Place:
             )
         )
         self.watch = ConnectionWatch(
-            lambda: self.server.server_state.connections, header_timeout=10, body_timeout=30, now=self.time
+            lambda: self.server.server_state.connections,
+            header_timeout=10,
+            body_timeout=30,
+            write_timeout=60,
+            now=self.time,
         )
         self.port = 0
+        self.parts_sent = 0
+        self.sockets: list[socket.socket] = []
         self.writers: list[asyncio.StreamWriter] = []
 
     async def app(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -53,6 +69,18 @@ class Place:
             message = await receive()
         if scope["path"] == "/wait":
             await self.go.wait()
+        if scope["path"] == "/large":
+            await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"%d" % LARGE)]})
+            await send({"type": "http.response.body", "body": b"x" * LARGE})
+            return
+        if scope["path"] == "/stream":
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+            while not self.go.is_set():
+                await send({"type": "http.response.body", "body": b"x" * PART, "more_body": True})
+                self.parts_sent += 1
+                await asyncio.sleep(0)
+            await send({"type": "http.response.body", "body": b""})
+            return
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
         await send({"type": "http.response.body", "body": b"ok"})
 
@@ -62,6 +90,17 @@ class Place:
         writer.write(sent)
         await writer.drain()
         return reader, writer
+
+    async def open_unread(self, sent: bytes) -> socket.socket:
+        """Connect a client that sends and does not read until the test does."""
+        client = socket.socket()
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        client.setblocking(False)
+        self.sockets.append(client)
+        loop = asyncio.get_running_loop()
+        await loop.sock_connect(client, ("127.0.0.1", self.port))
+        await loop.sock_sendall(client, sent)
+        return client
 
     async def connections(self, count: int, *, ready: Any = None) -> None:
         """Wait until the server has so many, each with what was sent to it."""
@@ -89,6 +128,8 @@ async def place() -> AsyncIterator[Place]:
     await until(started, bool)
     yield found
     found.go.set()
+    for client in found.sockets:
+        client.close()
     for each in found.writers:
         each.close()
         with contextlib.suppress(OSError):
@@ -182,11 +223,75 @@ async def test_an_idle_connection_between_two_requests_is_left_to_keep_alive(pla
 
 
 async def test_without_timeouts_nothing_is_watched(place: Place) -> None:
-    await ConnectionWatch(list, header_timeout=0, body_timeout=0).run()
+    await ConnectionWatch(list, header_timeout=0, body_timeout=0, write_timeout=0).run()
     off = ConnectionWatch(
-        lambda: place.server.server_state.connections, header_timeout=0, body_timeout=0, now=place.time
+        lambda: place.server.server_state.connections,
+        header_timeout=0,
+        body_timeout=0,
+        write_timeout=0,
+        now=place.time,
     )
     await place.open(HALF)
-    await place.connections(1)
+    await place.open_unread(LARGE_REQUEST)
+    await place.connections(2)
     place.time.at += 10_000
     assert off.look() == off.look() == 0
+
+
+def _buffered(connection: Any) -> bool:
+    return bool(connection.transport.get_write_buffer_size())
+
+
+@pytest.mark.parametrize("sent", [LARGE_REQUEST, LARGE_REQUEST * 3, CLOSING_REQUEST, STREAM_REQUEST])
+async def test_a_client_that_does_not_read_its_answer_is_closed(place: Place, sent: bytes) -> None:
+    await place.open_unread(sent)
+    await place.connections(1, ready=_buffered)
+    assert place.pass_by(0) == 0
+    assert place.pass_by(59) == 0
+    assert place.pass_by(2) == 1
+    await place.connections(0)
+
+
+async def test_a_client_that_stops_reading_after_its_idle_timeout_is_closed(place: Place) -> None:
+    """uvicorn closes an idle connection gracefully: it waits for the buffer to drain, which never happens."""
+    await place.open_unread(LARGE_REQUEST)
+    await place.connections(1, ready=_buffered)
+    (connection,) = place.server.server_state.connections
+    assert isinstance(connection, WatchedProtocol)
+    connection.timeout_keep_alive_handler()
+    assert place.pass_by(0) == 0
+    assert place.pass_by(61) == 1
+    await place.connections(0)
+
+
+async def test_a_client_that_reads_slowly_gets_its_whole_answer(place: Place) -> None:
+    client = await place.open_unread(LARGE_REQUEST)
+    await place.connections(1, ready=_buffered)
+    loop, read, (connection,) = asyncio.get_running_loop(), 0, place.server.server_state.connections
+    transport = connection.transport
+    while buffered := transport.get_write_buffer_size():
+        assert place.pass_by(59) == 0
+        while buffered and transport.get_write_buffer_size() >= buffered:
+            read += len(await loop.sock_recv(client, PART))
+    assert place.pass_by(59) == 0
+    while read < LARGE:
+        read += len(await loop.sock_recv(client, PART))
+
+
+async def test_a_stream_that_is_read_slowly_is_left_alone(place: Place) -> None:
+    client = await place.open_unread(STREAM_REQUEST)
+    loop = asyncio.get_running_loop()
+    await place.connections(1, ready=_buffered)
+    for _ in range(5):
+        assert place.pass_by(59) == 0
+        sent = place.parts_sent
+        while place.parts_sent < sent + 2:
+            await loop.sock_recv(client, PART)
+        await place.connections(1, ready=_buffered)
+
+
+async def test_a_websocket_handshake_does_not_end_the_watch(place: Place) -> None:
+    """uvicorn hands such a connection to another protocol, which has no request cycle."""
+    await place.open(UPGRADE)
+    await place.connections(1, ready=lambda each: not isinstance(each, WatchedProtocol))
+    assert place.pass_by(3600) == 0

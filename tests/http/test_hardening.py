@@ -165,3 +165,26 @@ def test_a_request_whose_end_can_be_read_in_two_ways_is_refused(sqlite_settings:
             with socket.create_connection((where.hostname, where.port), timeout=60) as raw:
                 raw.sendall(b"POST /api/breakpoints HTTP/1.1\r\nHost: assent.test\r\n" + rest)
                 assert raw.recv(1000).startswith(b"HTTP/1.1 400"), name
+
+
+def test_a_client_that_never_reads_is_disconnected_by_a_real_server(sqlite_settings: Settings) -> None:
+    with server(sqlite_settings, write_timeout_seconds="0.2") as process:
+        where = urlsplit(process.url)
+        with socket.socket() as raw:
+            raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            raw.settimeout(60)
+            raw.connect((where.hostname, where.port))
+            with pytest.raises(ConnectionError):
+                raw.sendall(b"GET /openapi.json HTTP/1.1\r\nHost: assent.test\r\n\r\n" * 500_000)
+
+
+def test_a_websocket_upgrade_is_answered_as_a_plain_request(sqlite_settings: Settings) -> None:
+    """Connections of another protocol are not watched for slow clients."""
+    with server(sqlite_settings) as process:
+        where = urlsplit(process.url)
+        with socket.create_connection((where.hostname, where.port), timeout=60) as raw:
+            raw.sendall(
+                b"GET /healthz HTTP/1.1\r\nHost: assent.test\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+                b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+            )
+            assert raw.recv(1000).startswith(b"HTTP/1.1 200")

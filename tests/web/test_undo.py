@@ -160,6 +160,22 @@ async def test_a_bulk_rejection_needs_its_reason(node: Node) -> None:
     assert "rejecting…" not in (await browser.page("/")).text
 
 
+@pytest.mark.parametrize("decision", ["approve", "reject"])
+async def test_a_bulk_comment_that_is_too_long_is_refused_in_place_and_kept(node: Node, decision: str) -> None:
+    browser = await signed_in(node)
+    created = await node.create()
+    comment = "x" * 20_001
+    picks = {f"pick-{created['id']}": created["digest"]}
+    form = {"csrf": await csrf(browser), "decision": decision, "comment": comment} | picks
+    answer = await browser.post("/bulk/decide", form)
+    assert answer.status_code == 422
+    assert "The comment has 20,001 characters; the limit is 20,000. Shorten it." in answer.text
+    page = Page(answer.text)
+    assert comment in page.text
+    assert page.form("/bulk/decide").fields.items() >= picks.items()
+    assert (await seen(node, created["id"]))["status"] == "waiting"
+
+
 async def test_take_reassign_snooze_and_views_work_as_plain_forms(node: Node) -> None:
     ann = await signed_in(node, "ann")
     await person(node, "bea", "reviewer")

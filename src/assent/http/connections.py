@@ -1,4 +1,4 @@
-"""Close connections whose client is too slow to send a request: uvicorn waits for headers and bodies without end."""
+"""Close connections whose client is too slow to send a request or to read the answer; uvicorn waits without end."""
 
 import asyncio
 import time
@@ -15,9 +15,14 @@ _log = structlog.get_logger()
 
 
 class WatchedProtocol(HttpToolsProtocol):
-    """Counts the parts of bodies, so that one that stops arriving can be told from one that is slow."""
+    """Counts progress in both directions, so that a client that stopped can be told from one that is slow."""
 
     body_parts = 0
+    write_resumes = 0
+
+    def resume_writing(self) -> None:
+        self.write_resumes += 1
+        super().resume_writing()
 
     def on_body(self, body: bytes) -> None:
         self.body_parts += 1
@@ -31,6 +36,7 @@ class Connection(Protocol):
     timeout_keep_alive_task: asyncio.TimerHandle | None
     transport: asyncio.Transport
     body_parts: int
+    write_resumes: int
 
 
 class Seen(NamedTuple):
@@ -43,6 +49,14 @@ class Seen(NamedTuple):
     """When the last part of a body came; None while headers are waited for."""
 
 
+class Unread(NamedTuple):
+    """What a client has left unread in the server's write buffer, and since when none of it has gone out."""
+
+    size: int
+    resumes: int
+    since: float
+
+
 class ConnectionWatch:
     """Looks at all connections now and then; requests themselves pay nothing for it."""
 
@@ -52,23 +66,26 @@ class ConnectionWatch:
         *,
         header_timeout: float,
         body_timeout: float,
+        write_timeout: float,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         """A timeout of 0 means that there is no limit."""
         self._connections = connections
         self._header_timeout = header_timeout
         self._body_timeout = body_timeout
+        self._write_timeout = write_timeout
         self._now = now
         self._seen: dict[Connection, Seen] = {}
+        self._unread: dict[Connection, Unread] = {}
 
     @property
     def every(self) -> float:
-        """Seconds between two looks: a client gets at most a quarter more than the shorter timeout."""
-        limits = [each for each in (self._header_timeout, self._body_timeout) if each]
+        """Seconds between two looks: a client gets at most a quarter more than the shortest timeout."""
+        limits = [each for each in (self._header_timeout, self._body_timeout, self._write_timeout) if each]
         return max(0.05, min(limits, default=0) / 4)
 
     async def run(self) -> None:
-        if not self._header_timeout and not self._body_timeout:
+        if not (self._header_timeout or self._body_timeout or self._write_timeout):
             return
         while True:
             await asyncio.sleep(self.every)
@@ -77,18 +94,40 @@ class ConnectionWatch:
 
     def look(self) -> int:
         """Close what has waited for its client for too long; return how many connections that were."""
-        now, before = self._now(), self._seen
-        self._seen = {}
+        now = self._now()
+        # A connection that switched to another protocol has no request to wait for.
+        watched = cast("list[Connection]", [each for each in self._connections() if isinstance(each, WatchedProtocol)])
+        return self._close_unread(watched, now) + self._close_unsent(watched, now)
+
+    def _close_unread(self, watched: list[Connection], now: float) -> int:
+        """Abort connections whose client reads nothing; closing them would wait for the buffer to drain."""
+        before, self._unread = self._unread, {}
         late: list[Connection] = []
-        for each in cast("list[Connection]", list(self._connections())):
+        for each in watched:
+            unread = _unread(each, before.get(each), now)
+            if unread is None or not self._write_timeout:
+                continue
+            if now - unread.since >= self._write_timeout:
+                late.append(each)
+            else:
+                self._unread[each] = unread
+        for each in late:
+            each.transport.abort()
+        return len(late)
+
+    def _close_unsent(self, watched: list[Connection], now: float) -> int:
+        """Close connections whose client does not finish sending its request."""
+        before, self._seen = self._seen, {}
+        late: list[Connection] = []
+        for each in watched:
             seen = _noticed(each, before.get(each), now)
             if seen is None or each.transport.is_closing():
                 continue
-            self._seen[each] = seen
             if self._is_late(seen, now):
                 late.append(each)
+            else:
+                self._seen[each] = seen
         for each in late:
-            del self._seen[each]
             _close(each)
         return len(late)
 
@@ -99,6 +138,17 @@ class ConnectionWatch:
             return False
         whole = self._body_timeout + _announced(seen.cycle) / BODY_BYTES_PER_SECOND
         return now - seen.moved >= self._body_timeout or now - seen.since >= whole
+
+
+def _unread(connection: Connection, before: Unread | None, now: float) -> Unread | None:
+    """Return since when no byte of an answer has gone out; None if none is waiting."""
+    size, resumes = connection.transport.get_write_buffer_size(), connection.write_resumes
+    if not size:
+        return None
+    # Streams add to the buffer, so it may have moved without being smaller; uvicorn then resumes writing.
+    if before is None or size < before.size or resumes != before.resumes:
+        return Unread(size, resumes, now)
+    return before._replace(size=size)
 
 
 def _noticed(connection: Connection, before: Seen | None, now: float) -> Seen | None:

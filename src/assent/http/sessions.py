@@ -217,11 +217,15 @@ class Sessions:
             msg = "This form was sent from another site. Open the page here and send it again."
             raise Forbidden(msg)
 
+    def is_own_page(self, request: Request) -> bool:
+        """Whether the browser says that a page of ours sent the form; a request that says nothing is not believed."""
+        site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
+        own = site == "same-origin" if site is not None else origin in self.hosts.origins(request)
+        return own and self.hosts.accepts(request)
 
-def require_key(signed_in: SignedIn, form: Mapping[str, str]) -> None:
-    if not hmac.compare_digest(signed_in.csrf.encode(), form.get(CSRF_FIELD, "").encode()):
-        msg = "This form is from an earlier sign-in. Go back, reload the page and send it again; nothing was changed."
-        raise Forbidden(msg)
+
+def has_key(signed_in: SignedIn, form: Mapping[str, str]) -> bool:
+    return hmac.compare_digest(signed_in.csrf.encode(), form.get(CSRF_FIELD, "").encode())
 
 
 async def form_of(request: Request) -> dict[str, str]:

@@ -19,7 +19,7 @@ SOURCE = "always-approve"
 
 def routes(site: Site) -> list[Route]:
     address = "/breakpoints/{breakpoint_id}/always"
-    return [route(address, always_form, site), route(address, always, site, method="POST")]
+    return [route(address, always_form, site), route(address, always, site, method="POST", draft=draft)]
 
 
 async def offered(visit: Visit) -> Whole:
@@ -76,3 +76,7 @@ async def always(visit: Visit) -> Response:
     except InvalidRequest as error:
         return await _page(visit, row, typed, error)
     return redirect(f"/breakpoints/{row.id}/always?saved={rule.id}")
+
+
+async def draft(visit: Visit, error: AssentError) -> Response:
+    return await _page(visit, await offered(visit), Typed.of(visit.form), error)

@@ -12,6 +12,7 @@ from starlette.routing import Route
 from assent.domain.errors import AssentError, InvalidRequest
 from assent.domain.terms import MAX_TEXT, Answer, Terms
 from assent.http.addresses import known_id
+from assent.http.problems import STATUS
 from assent.store.reading import Whole
 from assent.store.transaction import Transaction
 from assent.web.detail import trouble
@@ -21,6 +22,7 @@ from assent.web.listing import list_page, to_list
 from assent.web.notices import UNDONE, Notice, number
 
 PICK = "pick-"
+UNPROCESSABLE = 422
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +48,8 @@ async def decide(visit: Visit) -> Response:
     if not approved and not comment:
         return await _confirm_page(visit, chosen, problem="A reason is required. It is sent to the agents.")
     if len(comment) > MAX_TEXT:
-        raise InvalidRequest.at("/comment", f"is longer than {MAX_TEXT:,} characters")
+        long = f"The comment has {len(comment):,} characters; the limit is {MAX_TEXT:,}. Shorten it."
+        return await _confirm_page(visit, chosen, problem=long)
     batch = await visit.site.database.write(_new_batch)
     refused = [(row, f"Answer it alone: {why.rstrip('.')}.") for row, why in chosen.left_out]
     answer = Answer(approved=approved, comment=comment or None)
@@ -67,6 +70,10 @@ async def decide(visit: Visit) -> Response:
     given = len(chosen.rows) + len(chosen.left_out) - len(refused)
     word = f"batch={batch}&count={given}&failed={len(refused)}"
     return redirect(f"/{asked.behind}{'&' if asked.behind else '?'}{word}")
+
+
+async def draft(visit: Visit, error: AssentError) -> Response:
+    return await _confirm_page(visit, await _chosen(visit), problem=error.message, status=STATUS[type(error)])
 
 
 async def undo(visit: Visit) -> Response:
@@ -137,10 +144,13 @@ def why_alone(row: Whole, gate: str, *, approved: bool) -> str | None:
     return next((why for why, holds in alone.items() if holds), None)
 
 
-async def _confirm_page(visit: Visit, chosen: Chosen, *, problem: str | None = None) -> Response:
+async def _confirm_page(
+    visit: Visit, chosen: Chosen, *, problem: str | None = None, status: int = UNPROCESSABLE
+) -> Response:
     nothing = None if chosen.rows or chosen.left_out else "Select some rows first."
     response = await large_page(
         "dialog.html" if visit.region else "bulk.html",
+        status=status if problem else 200,
         visit=visit,
         inner="bulk_body.html",
         approved=_approved(visit),
@@ -158,8 +168,9 @@ async def _confirm_page(visit: Visit, chosen: Chosen, *, problem: str | None = N
 
 
 def routes(site: Site) -> list[Route]:
-    posts = {"/bulk/confirm": confirm, "/bulk/decide": decide, "/bulk/undo": undo}
     return [
-        *(route(path, page, site, method="POST") for path, page in posts.items()),
-        *(route(path, to_list, site) for path in posts),
+        route("/bulk/confirm", confirm, site, method="POST", draft=draft),
+        route("/bulk/decide", decide, site, method="POST", draft=draft),
+        route("/bulk/undo", undo, site, method="POST"),
+        *(route(path, to_list, site) for path in ("/bulk/confirm", "/bulk/decide", "/bulk/undo")),
     ]

@@ -133,6 +133,11 @@ async def dismiss(visit: Visit) -> Response:
     return page("unsent.html", visit=replace(visit, unsent=left))
 
 
+async def draft(visit: Visit, error: AssentError) -> Response:
+    """Show what was typed in the form it belongs to."""
+    return await detail_page(visit, await load(visit), error)
+
+
 async def back(visit: Visit) -> Response:
     """Lead a reload, or a return from signing in, to the page the form stands on."""
     row = await load(visit)

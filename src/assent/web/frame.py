@@ -15,13 +15,13 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from assent.domain.access import Permission, Principal
-from assent.domain.errors import AssentError, RateLimited
+from assent.domain.errors import AssentError, Forbidden, RateLimited
 from assent.domain.instants import iso
 from assent.domain.visible import visible
 from assent.http.auth import Authenticator
 from assent.http.limits import RateLimit
 from assent.http.problems import STATUS, from_http_exception
-from assent.http.sessions import Sessions, SignedIn, form_of, local_path, require_key
+from assent.http.sessions import Sessions, SignedIn, form_of, has_key, local_path
 from assent.http.waiting import Hub
 from assent.ports import Clock, Database, Ids, ProcessRegistry
 from assent.services.backtest import BacktestService
@@ -53,7 +53,7 @@ from assent.services.triggering import TriggeringService
 from assent.services.triggers import TriggerService
 from assent.services.views import ViewService
 from assent.store.transaction import Transaction
-from assent.web import render
+from assent.web import kept, render
 from assent.web.assets import Assets, takes_gzip
 from assent.web.keys import grouped, key_for
 from assent.web.unsent import UnsentNotice, unsent_notices
@@ -63,7 +63,9 @@ CSP = (
     "frame-src 'self'; form-action 'self'; object-src 'none'; base-uri 'none'; frame-ancestors 'none'"
 )
 HEADERS = {"Content-Security-Policy": CSP, "Cache-Control": "no-store", "X-Robots-Tag": "noindex"}
-SEE_OTHER, NO_CONTENT = 303, 204
+SEE_OTHER, NO_CONTENT, UNAUTHORIZED = 303, 204, 401
+RESUBMIT = {"Assent-Resubmit": "true"}
+"""Has a script send the form again as a page, which may show a sign-in and keep what was typed."""
 REFRESHED = frozenset({"rows", "live", "run-live", "events-live"})
 """Regions that scripts read again by themselves."""
 WORTH_PACKING = 1_400
@@ -132,7 +134,8 @@ def message_page(
 ) -> Response:
     # Asked for by a script, it stands inside a page already: the words alone.
     template = "message_body.html" if visit is not None and visit.region else "message.html"
-    response = page(template, status=status, visit=visit, title=title, texts=texts)
+    typed = kept.texts(visit.form) if visit is not None else ()
+    response = page(template, status=status, visit=visit, title=title, texts=texts, typed=typed)
     response.headers.update(headers or {})
     return response
 
@@ -223,6 +226,8 @@ class Visit:
 
 Open: TypeAlias = Callable[[Site, Request], Awaitable[Response]]
 Signed: TypeAlias = Callable[[Visit], Awaitable[Response]]
+Draft: TypeAlias = Callable[[Visit, AssentError], Awaitable[Response]]
+"""Shows a form again with what was typed and what is wrong; does nothing else."""
 
 
 def open_route(path: str, endpoint: Open, site: Site, *, method: str = "GET") -> Route:
@@ -242,7 +247,7 @@ def open_route(path: str, endpoint: Open, site: Site, *, method: str = "GET") ->
     return Route(path, serve, methods=[method], name=endpoint.__name__)
 
 
-def route(
+def route(  # noqa: PLR0913  # what a page demands of its visitors
     path: str,
     endpoint: Signed,
     site: Site,
@@ -250,14 +255,18 @@ def route(
     method: str = "GET",
     members_only: bool = True,
     needs_password: bool = True,
+    draft: Draft | None = None,
 ) -> Route:
-    """Route to a page for people who are signed in and, unless it says otherwise, have a role and a password."""
+    """Route to a page for people who are signed in and, unless it says otherwise, have a role and a password.
+
+    `draft` shows the form again when it was sent under an earlier sign-in.
+    """
 
     async def serve(request: Request) -> Response:
         request.scope["route_name"] = path
         signed_in = await site.sessions.find(request)
         if signed_in is None:
-            return _to_sign_in(request)
+            return await _to_sign_in(site, request)
         request.scope["principal"] = signed_in.principal  # for the log
         if needs_password and signed_in.must_set_password:
             return _to_password(request)
@@ -267,10 +276,10 @@ def route(
             if method == "POST":
                 site.sessions.require_own_page(request)
                 visit = replace(visit, form=await form_of(request))
-                require_key(signed_in, visit.form)
             if members_only and not visit.who.may(Permission.READ):
                 return no_role_page(visit)
-            return packed(request, await endpoint(visit))
+            accepted = method != "POST" or has_key(signed_in, visit.form)
+            return packed(request, await (endpoint(visit) if accepted else _from_before(visit, draft)))
         except AssentError as error:
             return error_page(error, visit)
         except HTTPException as error:
@@ -294,8 +303,29 @@ async def _unsent(visit: Visit) -> Sequence[UnsentNotice]:
     return await visit.site.database.read(use_case)
 
 
-def _to_sign_in(request: Request) -> Response:
-    """Lead to the door; a script's refresh is left alone, so that nothing typed meanwhile is lost."""
+async def _from_before(visit: Visit, draft: Draft | None) -> Response:
+    """Refuse a form without the key of this session; show it again with what was typed if a page of ours sent it."""
+    msg = "This form is from an earlier sign-in, so nothing was sent. Check what you typed, and send it again."
+    if not visit.site.sessions.is_own_page(visit.request):
+        visit = replace(visit, form={})
+    elif draft is not None and visit.region is not None:
+        return Response(status_code=NO_CONTENT, headers=HEADERS | RESUBMIT)
+    elif draft is not None:
+        return await draft(visit, Forbidden(msg))
+    return error_page(Forbidden(msg), visit)
+
+
+async def _to_sign_in(site: Site, request: Request) -> Response:
+    """Lead to the sign-in page; a form's text goes with it, and a script's refresh changes nothing."""
+    form = await _typed(site, request) if request.method == "POST" else None
+    if form is not None and "hx-request" in request.headers:
+        return Response(status_code=NO_CONTENT, headers=HEADERS | RESUBMIT)
+    if form is not None:
+        problem = "Your session has ended, so nothing was sent. What you typed is kept."
+        after = _asked_for(request)
+        return page(
+            "sign_in.html", status=UNAUTHORIZED, oidc=site.oidc, after=after, name="", problem=problem, kept=form
+        )
     if request.headers.get("hx-request") != "true":
         return redirect("/sign-in?next=" + quote(_asked_for(request), safe=""))
     if request.headers.get("hx-target", "").rpartition("#")[2] in REFRESHED:
@@ -303,6 +333,16 @@ def _to_sign_in(request: Request) -> Response:
     shown = urlsplit(request.headers.get("hx-current-url", ""))
     here = local_path(shown.path + (f"?{shown.query}" if shown.query else ""))
     return Response(headers=HEADERS | {"HX-Redirect": "/sign-in?next=" + quote(here, safe="")})
+
+
+async def _typed(site: Site, request: Request) -> kept.Kept | None:
+    """Return a form of ours that came without a session, if it has text."""
+    if not site.sessions.is_own_page(request):
+        return None
+    try:
+        return kept.from_form(request, await form_of(request))
+    except AssentError:
+        return None
 
 
 def _to_password(request: Request) -> Response:

@@ -8,7 +8,7 @@ from assent.domain import errors
 from assent.domain.errors import AssentError, NotFound
 from assent.web import account, always, bulk, deliveries, gates, links, listing, metrics, oidc, rules, rules_file, runs
 from assent.web.admin import pages as admin
-from assent.web.deciding import back, comment, confirm, decide, dismiss, undo
+from assent.web.deciding import back, comment, confirm, decide, dismiss, draft, undo
 from assent.web.detail import detail, file, frame
 from assent.web.frame import Site, asset, open_route, page, route
 from assent.web.live import live
@@ -41,9 +41,9 @@ def routes(site: Site) -> list[Route]:
         route(one, detail, site),
         route(one + "/files/{n}", file, site),
         route(one + "/files/{n}/frame", frame, site),
-        route(one + "/comment", comment, site, method="POST"),
-        route(one + "/confirm", confirm, site, method="POST"),
-        route(one + "/decide", decide, site, method="POST"),
+        route(one + "/comment", comment, site, method="POST", draft=draft),
+        route(one + "/confirm", confirm, site, method="POST", draft=draft),
+        route(one + "/decide", decide, site, method="POST", draft=draft),
         route(one + "/undo", undo, site, method="POST"),
         route(one + "/claim", claim, site, method="POST"),
         route(one + "/snooze", snooze, site, method="POST"),

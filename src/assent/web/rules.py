@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 from urllib.parse import urlencode
@@ -39,13 +39,13 @@ def routes(site: Site) -> list[Route]:
     one = "/rules/{rule_id}"
     return [
         route("/rules", listing, site),
-        route("/rules", create, site, method="POST"),
+        route("/rules", create, site, method="POST", draft=new_draft),
         route("/rules/new", new_form, site),
         *trial.routes(site),
         route(one, rule_page, site),
-        route(one, change, site, method="POST"),
+        route(one, change, site, method="POST", draft=changed_draft),
         route(one + "/remove", remove_form, site),
-        route(one + "/remove", remove, site, method="POST"),
+        route(one + "/remove", remove, site, method="POST", draft=removal_draft),
     ]
 
 
@@ -187,6 +187,11 @@ async def _new_page(visit: Visit, typed: Typed, error: AssentError | None = None
     )
 
 
+async def new_draft(visit: Visit, error: AssentError) -> Response:
+    visit.who.require(Permission.RULES)
+    return await _new_page(visit, _harmless(Typed.of(visit.form)), error)
+
+
 async def create(visit: Visit) -> Response:
     visit.who.require(Permission.RULES)
     typed = Typed.of(visit.form)
@@ -201,7 +206,7 @@ async def create(visit: Visit) -> Response:
 
 def _harmless(typed: Typed) -> Typed:
     """An action that does not exist cannot be shown in the form again."""
-    return typed if typed.action in ACTIONS else Typed(pattern=typed.pattern, note=typed.note, why=typed.why)
+    return typed if typed.action in ACTIONS else replace(typed, action="")
 
 
 async def write_rule(visit: Visit, typed: Typed, *, source: str = SOURCE) -> Rule:
@@ -243,6 +248,7 @@ async def _rule_page(
         state=state(rule, now),
         problem=problem_of(rule) if rule.removed_at is None else None,
         typed=typed or Typed.from_rule(rule),
+        switch_why=visit.form.get("why", "") if typed is None else "",
         history=_history(events),
         shadow=shadow,
         days=DAYS,
@@ -290,9 +296,15 @@ async def change(visit: Visit) -> Response:
         use_case = partial(_change, visit=visit, rule_id=rule_id, typed=typed)
         await visit.site.database.write(use_case)
     except (InvalidRequest, PreconditionFailed) as error:
-        whole = "pattern" in visit.form
-        return await _rule_page(visit, rule_id, typed if whole else None, error)
+        return await changed_draft(visit, error)
     return redirect(f"/rules/{rule_id}")
+
+
+async def changed_draft(visit: Visit, error: AssentError) -> Response:
+    """Show the rule with what was typed, into the form for all of it or into the switch."""
+    visit.who.require(Permission.RULES)
+    whole = "pattern" in visit.form
+    return await _rule_page(visit, known_rule(visit), Typed.of(visit.form) if whole else None, error)
 
 
 def _change(tx: Transaction, *, visit: Visit, rule_id: str, typed: Typed) -> Rule:
@@ -359,5 +371,10 @@ async def remove(visit: Visit) -> Response:
         use_case = partial(visit.site.rules.remove, rule_id=rule_id, by=visit.who, why=why, if_match=version)
         await visit.site.database.write(use_case)
     except (InvalidRequest, PreconditionFailed) as error:
-        return await _remove_page(visit, rule_id, error)
+        return await removal_draft(visit, error)
     return redirect("/rules?removed=yes")
+
+
+async def removal_draft(visit: Visit, error: AssentError) -> Response:
+    visit.who.require(Permission.RULES)
+    return await _remove_page(visit, known_rule(visit), error)

@@ -25,7 +25,7 @@ def routes(site: Site) -> list[Route]:
     return [
         route("/rules/rules.json", export, site),
         route("/rules/import", import_form, site),
-        route("/rules/import", import_file, site, method="POST"),
+        route("/rules/import", import_file, site, method="POST", draft=draft),
     ]
 
 
@@ -58,6 +58,11 @@ async def import_file(visit: Visit) -> Response:
     except (InvalidRequest, MalformedJson) as error:
         return _page(visit, error=error)
     return _page(visit, plan)
+
+
+async def draft(visit: Visit, error: AssentError) -> Response:
+    visit.who.require(Permission.RULES)
+    return _page(visit, error=error)
 
 
 def _entries(text: str) -> list[Entry]:

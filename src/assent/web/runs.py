@@ -39,7 +39,7 @@ def routes(site: Site) -> list[Route]:
     return [
         route("/runs", listing, site),
         route("/runs/start", start_form, site),
-        route("/runs/start", start, site, method="POST"),
+        route("/runs/start", start, site, method="POST", draft=start_draft),
         route(one, run_page, site),
         route(one + "/live", live, site),
         route(one + "/inputs", inputs, site),
@@ -338,6 +338,11 @@ async def start(visit: Visit) -> Response:
     except AssentError as error:
         return await _start_page(visit, visit.form, error)
     return redirect(f"/runs/{run.id}")
+
+
+async def start_draft(visit: Visit, error: AssentError) -> Response:
+    visit.who.require(Permission.CREATE)
+    return await _start_page(visit, visit.form, error)
 
 
 async def _start(visit: Visit) -> Run:

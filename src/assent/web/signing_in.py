@@ -9,33 +9,40 @@ from starlette.responses import Response
 from assent.domain.errors import RateLimited, Unauthenticated
 from assent.domain.secrets import well_formed
 from assent.http.sessions import form_of, local_path
-from assent.web.frame import Site, Visit, message_page, page, redirect
+from assent.web import kept
+from assent.web.frame import UNAUTHORIZED, Site, Visit, message_page, page, redirect
 
 MAX_PASSWORD = 1000
-UNAUTHORIZED, TOO_MANY = 401, 429
+TOO_MANY = 429
 
 
 async def sign_in_form(site: Site, request: Request) -> Response:
     after = local_path(request.query_params.get("next"))
     if await site.sessions.find(request) is not None:
         return redirect(after)
-    return page("sign_in.html", oidc=site.oidc, after=after, name="", problem=None)
+    return page("sign_in.html", oidc=site.oidc, after=after, name="", problem=None, kept=None)
 
 
 async def sign_in(site: Site, request: Request) -> Response:
     form = await form_of(request)
     after, name = local_path(form.get("next")), form.get("name", "").strip()
+    unsent = kept.from_sign_in(form)
+    again = partial(page, "sign_in.html", oidc=site.oidc, after=after, name=name, kept=unsent)
     try:
         secret = await site.sessions.sign_in(request, name, form.get("password", "")[:MAX_PASSWORD])
     except Unauthenticated as error:
-        return page("sign_in.html", oidc=site.oidc, status=UNAUTHORIZED, after=after, name=name, problem=error.message)
+        return again(status=UNAUTHORIZED, problem=error.message)
     except RateLimited as error:
         seconds = max(1, round(error.retry_after))
         text = f"There were too many tries. Wait {seconds} seconds, then try again."
-        response = page("sign_in.html", oidc=site.oidc, status=TOO_MANY, after=after, name=name, problem=text)
+        response = again(status=TOO_MANY, problem=text)
         response.headers["Retry-After"] = str(seconds)
         return response
-    return _signed_in(site, secret, after)
+    if unsent is None:
+        return _signed_in(site, secret, after)
+    response = page("kept.html", kept=unsent)
+    site.sessions.give(response, secret)
+    return response
 
 
 async def link_form(site: Site, request: Request) -> Response:

@@ -214,6 +214,18 @@ async def test_a_rejecting_comment_without_a_reason_is_answered_with_how_to_give
     assert "a rejection needs a reason" in said
 
 
+async def test_a_comment_that_is_too_long_is_not_cut_and_its_author_is_told(channel: Make, jira: Jira) -> None:
+    live = channel(jira, commentWords=True)
+    await live.send(note(PLACE))
+    jira.say("OPS-1", "Reject: " + "x" * 20_001, by="acc-ann")
+    (heard,) = live.hear(hook(jira))
+    assert heard.comment == "x" * 20_001
+    problems = {"/comment": "is longer than 20,000 characters"}
+    await live.reply(heard, Told(done=False, message="", problems=problems, error=InvalidRequest("")))
+    [said] = jira.texts("OPS-1")[1:]
+    assert "the comment is longer than 20,000 characters" in said
+
+
 @pytest.mark.parametrize("text", ["I approve", "approval pending", "Approve what?", "approve?", "", "not approved"])
 async def test_any_other_comment_says_nothing(channel: Make, jira: Jira, text: str) -> None:
     live = channel(jira, commentWords=True)

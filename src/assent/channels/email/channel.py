@@ -29,7 +29,7 @@ from assent.channels.wording import line
 from assent.domain.breakpoint import Breakpoint
 from assent.domain.errors import InvalidRequest, Unauthenticated
 from assent.domain.notes import Addressee, Digest, Note, Notice, Purpose
-from assent.domain.terms import MAX_TEXT, Answer, Terms, reason
+from assent.domain.terms import Answer, Terms, reason
 from assent.outbound import Permanent, Transient, Undelivered, refused
 from assent.ports import Heard, Incoming, Posted, Told, Wish
 
@@ -136,7 +136,7 @@ class EmailChannel:
                 wish=Wish.COMMENT if approved is None else Wish.ANSWER,
                 identity=address,
                 delivery_id=delivery_id,
-                comment=comment[:MAX_TEXT] or None,
+                comment=comment or None,
                 said={"approved": approved, "messageId": line(letter.get("message-id", ""), 250)},
             )
         ]

@@ -203,6 +203,8 @@ class JiraChannel:
         words = "Assent: this was not taken as an answer, and nothing was changed. Follow the Review link to see why."
         if told.problems.get("/comment") == NO_REASON:
             words = f"Assent: a rejection needs a reason, and nothing was changed yet: {NO_REASON}."
+        elif "/comment" in told.problems:
+            words = f"Assent: the comment {told.problems['/comment']}, and nothing was changed yet. Write a new one."
         text = self._api.text(Body(lead=words, mention=who if isinstance(who, str) else None))
         if self._me is None:
             await self._find_out_who_we_are()

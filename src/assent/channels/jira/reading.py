@@ -8,7 +8,6 @@ from typing import Any
 from assent.channels.jira.text import plain
 from assent.domain.canonical import Json, is_array, is_object
 from assent.domain.instants import SECOND, from_iso
-from assent.domain.terms import MAX_TEXT
 from assent.ports import Heard, Wish
 
 LABEL, OURS = "breakpoint", "bp-"
@@ -59,7 +58,7 @@ class Meaning:
             wish=Wish.ANSWER,
             identity=said.by,
             breakpoint_id=about,
-            comment=said.comment[:MAX_TEXT] or None,
+            comment=said.comment or None,
             trace={"key": str(key)},
             said={
                 "key": key,

@@ -5,7 +5,7 @@ import { find, shownId } from "./page.js";
 
 const REFRESHED = ["rows", "live", "run-live"];
 
-/** @typedef {{request: {action: string, method: string}, response: {status: number}, target: unknown, sourceElement: unknown}} Context */
+/** @typedef {{request: {action: string, method: string}, response: {status: number, headers: Headers}, target: unknown, sourceElement: unknown}} Context */
 
 /** The breakpoint that an address is about. @param {string} address */
 function idIn(address) {
@@ -40,6 +40,12 @@ export function startGuards() {
   document.addEventListener("htmx:after:request", (event) => {
     const ctx = /** @type {Context | undefined} */ (/** @type {CustomEvent} */ (event).detail?.ctx);
     if (!ctx?.response) return;
+    if (ctx.response.headers.get("assent-resubmit") && ctx.sourceElement instanceof HTMLFormElement) {
+      // The session has ended: sent as a page, the form leads to a sign-in that keeps what was typed.
+      event.preventDefault();
+      HTMLFormElement.prototype.submit.call(ctx.sourceElement);
+      return;
+    }
     const refresh = isRefresh(ctx), failed = refresh && ctx.response.status !== 200, late = isLate(ctx);
     const region = ctx.target instanceof Element ? ctx.target.id : "";
     if (refresh && !failed) document.dispatchEvent(new CustomEvent("assent:refreshed", { detail: { region, late } }));

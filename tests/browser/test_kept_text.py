@@ -1,0 +1,35 @@
+"""A session that ends while somebody writes: with scripts the text is kept too, wherever they sign in again."""
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.conftest import Desk, World
+
+REASON = "Not on a Friday.\nThe tests are red."
+
+
+@pytest.mark.parametrize("step", ["open the dialog", "confirm"])
+def test_a_reason_typed_with_scripts_survives_the_end_of_the_session(
+    patient_world: World, patient_desk: Desk, step: str
+) -> None:
+    made = patient_world.create(title="Deploy now")
+    page = patient_desk("ann")
+    page.goto(f"{patient_world.url}/breakpoints/{made['id']}")
+    page.locator("#comment").fill(REASON)
+    if step == "confirm":
+        page.get_by_role("button", name="Reject…").click()
+        expect(page.get_by_role("dialog")).to_be_visible()
+    page.context.clear_cookies()
+    button = "Reject" if step == "confirm" else "Reject…"
+    page.get_by_role("button", name=button, exact=step == "confirm").click()
+    expect(page.get_by_role("alert")).to_contain_text("Your session has ended, so nothing was sent.")
+    expect(page.locator("#kept-1")).to_have_value(REASON)
+
+    other = page.context.new_page()
+    other.goto(patient_world.link("ann"))
+    other.get_by_role("button", name="Sign in as ann").click()
+    expect(other.locator("#unsent")).to_be_attached()
+    page.get_by_role("button", name="Continue").click()
+    expect(page.get_by_role("alert")).to_contain_text("nothing was sent")
+    expect(page.locator("#comment")).to_have_value(REASON)
+    assert patient_world.status(made["id"])["status"] == "waiting"
