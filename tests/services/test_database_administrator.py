@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from functools import partial
 
+import msgspec
 import pytest
 
 from assent.domain.access import Role
@@ -11,7 +12,8 @@ from assent.domain.admin_log import BASELINE, INSTALLATION
 from assent.settings import Settings
 from assent.store.admin_state import KINDS, STATE_VERSION
 from assent.store.transaction import Transaction
-from tests.services.test_receipts import ADMIN, approved, consume, issue
+from tests.services.delegating import channel, route, settle, wishes
+from tests.services.test_receipts import ADMIN, approved, consume, issue, rotate
 from tests.store.making import adding, create, person, respond
 from tests.support.nodes import Node, running_node
 from tests.support.tampering import Raw, put, resting, unlocked, write
@@ -60,6 +62,27 @@ def insert_a_response(opened: Raw, ids: Mapping[str, str]) -> None:
 
 def insert_a_rule(opened: Raw, ids: Mapping[str, str]) -> None:
     put(opened, "assent_rules", opened.one("assent_rules", id=ids["rule"]) | {"id": "rule-forged", "pattern": "*"})
+
+
+def insert_preferences(opened: Raw, ids: Mapping[str, str]) -> None:
+    row = opened.one("assent_preferences", person_id=ids["ann"])
+    put(opened, "assent_preferences", row | {"person_id": ids["bob"]})
+
+
+def insert_a_routing(opened: Raw, ids: Mapping[str, str]) -> None:
+    row = opened.one("assent_routings", breakpoint_id=ids["routed"])
+    put(opened, "assent_routings", row | {"breakpoint_id": ids["waiting"], "deputies": '[["bob",null]]'})
+
+
+def escalate_to(target: str, *, name: str, **changes: str | None) -> Edit:
+    """Change the copy of the route that a waiting breakpoint follows."""
+
+    def edit(opened: Raw, ids: Mapping[str, str]) -> None:
+        kept = {"pattern": "*", "channels": ["mail"], "to": ["experts"], "escalate": [{"after": "1s", "to": [target]}]}
+        row = {"route": msgspec.json.encode(kept).decode()} | changes
+        write(opened, "assent_routings", {"breakpoint_id": ids[name]}, row)
+
+    return edit
 
 
 def move_a_checkpoint(opened: Raw, ids: Mapping[str, str]) -> None:
@@ -115,6 +138,31 @@ EDITS: Mapping[str, Edit] = {
     "an administrative event is changed": run("UPDATE assent_admin_events SET actor = :forger WHERE seq = 3"),
     "an administrative event is deleted": run("DELETE FROM assent_admin_events WHERE chain_id = 'adm_*' AND seq = 2"),
     "an administrative event is inserted": insert_an_admin_event,
+    "a deputy is inserted": run(
+        """UPDATE assent_routings SET deputies = '[["cid","ann"],["bob","ann"]]' WHERE breakpoint_id = :routed"""
+    ),
+    "an escalation is invented": run(
+        """UPDATE assent_routings SET deputies = '[["cid","ann"],["bob",null]]' WHERE breakpoint_id = :routed"""
+    ),
+    "a deputy is removed": run("UPDATE assent_routings SET deputies = '[]' WHERE breakpoint_id = :routed"),
+    "the deputies cannot be read": run("UPDATE assent_routings SET deputies = '[7' WHERE breakpoint_id = :sixth"),
+    "a routing is deleted": run("DELETE FROM assent_routings WHERE breakpoint_id = :forgotten"),
+    "a routing with a deputy is inserted": insert_a_routing,
+    "an escalation target is exchanged": escalate_to("person:bob", name="second"),
+    "a route without a name gains an escalation": escalate_to("person:bob", name="fifth", route_id=None),
+    "a deputy is named for a person": run(
+        """UPDATE assent_preferences SET content = '{"away": {"deputy": "bob"}}' WHERE person_id = :ann"""
+    ),
+    "a person is made absent": insert_preferences,
+    "the preferences of a person are deleted": run("DELETE FROM assent_preferences WHERE person_id = :cid"),
+    "an expert is added": run("""UPDATE assent_breakpoints SET seats = '[["bob",[],false]]' WHERE id = :routed"""),
+    "the requester is changed": run("UPDATE assent_breakpoints SET created_by_id = :bob WHERE id = :forgotten"),
+    "a channel account is moved": run("UPDATE assent_links SET person_id = :bob"),
+    "the mark of a reset is removed": run("UPDATE assent_people SET reset_by = NULL WHERE id = :gone"),
+    "the consumer of a receipt is changed": run(
+        "UPDATE assent_receipt_uses SET used_by = :forger WHERE breakpoint_id = :again"
+    ),
+    "a revoked receipt key is revived": run("UPDATE assent_receipt_keys SET revoked_at = NULL WHERE version = 1"),
     "a checkpoint is changed": move_a_checkpoint,
     "a checkpoint is deleted": run("DELETE FROM assent_checkpoints WHERE number = 1"),
     "a log entry is deleted": run("DELETE FROM assent_leaves WHERE position = 3"),
@@ -128,10 +176,12 @@ async def lived(node: Node) -> dict[str, str]:
     ann = (await node.assent.database.read(lambda tx: tx.people.get_by_name("ann"))).id
     by_ann = ADMIN.__class__(kind=ADMIN.kind, id=ann, name="ann", project="default", roles=frozenset({Role.REVIEWER}))
     ids = people | {"ann": ann, "used": used}
-    for name in ("unused", "third", "fourth"):
+    for name in ("unused", "third", "fourth", "again"):
         ids[name] = await create(node)
         await respond(node, ids[name], by_ann, comment="Yes.")
     await consume(node, await issue(node, used))
+    await consume(node, await issue(node, ids["again"]))
+    await rotate(node, revoke=True)
     ids["waiting"], ids["asked"] = await create(node), await create(node)
     ids["rule"] = (await assent.database.write(adding(node, "gate.*", "auto-approve"))).id
     write_ = assent.database.write
@@ -139,7 +189,8 @@ async def lived(node: Node) -> dict[str, str]:
     await write_(partial(people_service.put_policy, policy={"alwaysBreakOn": ["prod"]}, by=ADMIN))
     await write_(partial(people_service.put_group, name="ops", members=["ann"], by=ADMIN))
     await write_(partial(people_service.put_group, name="empty", members=[], by=ADMIN))
-    await write_(partial(people_service.change_person, name="gone", changes={"active": False}, by=ADMIN))
+    closed = {"active": False, "email": "gone@example.org"}
+    await write_(partial(people_service.change_person, name="gone", changes=closed, by=ADMIN))
     await write_(partial(people_service.link_identity, name="ann", issuer="https://id", subject="1", by=ADMIN))
     await write_(partial(assent.retention.place, by=ADMIN, reason="Court", breakpoint_id=None))
     await write_(partial(assent.secrets.rotate_callback_secret, project="default", by=ADMIN))
@@ -151,8 +202,25 @@ async def lived(node: Node) -> dict[str, str]:
     await write_(lambda tx: tx.epochs.restored(backup="2026-01-01", now=1))
     await write_(assent.checkpoints.make)
     ids["last"] = await create(node)
+    ids |= await delegated(node, ids)
     await write_(assent.checkpoints.make)
     return ids
+
+
+async def delegated(node: Node, ids: Mapping[str, str]) -> dict[str, str]:
+    """Let breakpoints follow a route, with a deputy for the expert who is away."""
+    mail = await channel(node, "mail", "email")
+    await node.assent.database.write(
+        lambda tx: tx.links.link(mail, "ann@example.org", person_id=ids["ann"], by="person:ann", now=tx.now())
+    )
+    await route(node, "mail", escalate=[{"after": "1h", "to": ["person:cid"]}])
+    await wishes(node, ids["ann"], away={"deputy": "cid"})
+    await wishes(node, ids["cid"], channels=["mail"])
+    routed = {
+        name: await create(node, {"expert": "ann"}) for name in ("routed", "forgotten", "second", "fifth", "sixth")
+    }
+    await settle(node)
+    return routed
 
 
 async def found(settings: Settings) -> set[str]:

@@ -261,6 +261,24 @@ async def test_a_deputy_is_asked_and_may_answer_for_whoever_is_away(node: Node, 
     assert await findings(node) == []
 
 
+async def test_deputies_of_an_escalation_follow_from_events(
+    node: Node, clock: ManualClock, ann: Principal, bob: Principal
+) -> None:
+    del ann
+    await person(node, "cid", "reviewer")
+    await channel(node, "email")
+    await route(node, "email", escalate=[{"after": "1h", "to": ["person:bob"]}])
+    await wishes(node, bob.id, away={"deputy": "cid"})
+    breakpoint_id = await create(node, {"expert": "ann"})
+    await settle(node)
+    clock.advance(HOUR)
+    await settle(node)
+    [(deputies,)] = await rows(node, "SELECT deputies FROM assent_routings")
+    assert msgspec.json.decode(deputies) == [["cid", "bob"], ["bob", None], ["cid", None]]
+    assert (await kinds(node, breakpoint_id))[1:] == ["delegated", "escalated"]
+    assert await findings(node) == []
+
+
 async def test_a_deputy_without_a_right_is_not_asked(node: Node, ann: Principal) -> None:
     await person(node, "vic", "viewer")
     await channel(node, "email")

@@ -23,6 +23,7 @@ from assent.domain.breakpoint import (
 )
 from assent.domain.canonical import GENESIS, Json, canonical, content_digest, seal, sha256
 from assent.domain.draft import searchable
+from assent.domain.routing import Deputy
 from assent.domain.strategies import Decision, Vote, verdict
 
 PURGED = "purged"
@@ -96,6 +97,15 @@ class FileNamed:
     size: int | None
 
 
+@dataclass(frozen=True, slots=True)
+class StoredRouting:
+    """What gives people beside the experts the right to answer, now or later."""
+
+    route_id: str | None
+    route: Mapping[str, Json] | None
+    deputies: Sequence[Deputy]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stored:
     """Everything the database holds about one breakpoint."""
@@ -111,6 +121,7 @@ class Stored:
     files: Sequence[FileNamed]
     counts_as: str | None = None
     """The approvals it counts with; not set in rows from before migration 0016."""
+    routing: StoredRouting | None = None
 
 
 def stub(metadata: Mapping[str, Json]) -> dict[str, Json]:

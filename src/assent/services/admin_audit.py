@@ -5,6 +5,7 @@ from itertools import groupby
 
 from assent.domain.admin_log import AdminEvent, Fold, chain_findings, unrecorded_use, use_findings
 from assent.domain.audit import UNREADABLE, Finding, Part
+from assent.domain.audit_routing import RouteLog
 from assent.store.admin_log import event_of
 from assent.store.admin_state import KINDS
 from assent.store.sql import Row
@@ -72,6 +73,11 @@ def _uses(tx: Transaction, rows: Sequence[Row]) -> Iterator[Finding]:
         chain = list(each)
         yield from chain_findings(chain_id, chain, None)
         yield from use_findings(chain[-1], stored.get(chain_id))
+
+
+def route_log(tx: Transaction) -> RouteLog:
+    """Return the recorded versions of all routes; unreadable events are reported with their chain."""
+    return RouteLog.of(_events(tx.audit.admin.routes())[0], began_at=tx.audit.admin.began_at())
 
 
 def verify_unrecorded(tx: Transaction, *, project: str | None) -> list[Finding]:

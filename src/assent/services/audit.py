@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from assent.domain.audit import Finding, Part, Stored, findings
+from assent.domain.audit_routing import routing_findings
 from assent.domain.audit_rules import (
     COUNT,
     approval_findings,
@@ -23,7 +24,7 @@ from assent.domain.instants import SECOND
 from assent.engine.queue import SCHEMA as JOB_SCHEMA
 from assent.engine.queue import TABLES as JOB_TABLES
 from assent.ports import Database
-from assent.services.admin_audit import verify_chains, verify_unrecorded, verify_uses
+from assent.services.admin_audit import route_log, verify_chains, verify_unrecorded, verify_uses
 from assent.services.log_audit import LogAudit
 from assent.store.audit import LOCKS
 from assent.store.transaction import Transaction
@@ -183,6 +184,9 @@ def _batch(tx: Transaction, *, audited: Audited, after: int, only: Mapping[str, 
         audited.purged += stored.purged_at is not None
         audited.findings += findings(stored)
     audited.findings += _decided_by_rules(tx, batch.stored)
+    log = route_log(tx)
+    for stored in batch.stored:
+        audited.findings += routing_findings(stored, log)
     return batch.last
 
 

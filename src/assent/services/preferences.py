@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from assent.domain.access import Kind, Permission, Principal, Role
 from assent.domain.canonical import Json
 from assent.domain.errors import Forbidden, InvalidRequest, NotFound
-from assent.domain.preferences import NONE, Preferences, read, written
+from assent.domain.preferences import NONE, Preferences, read
 from assent.services.people import PeopleService
 from assent.store.people import Person
 from assent.store.transaction import Transaction
@@ -21,6 +21,7 @@ class PreferenceService:
 
     def put(self, tx: Transaction, name: str, body: Mapping[str, Json], *, by: Principal) -> Preferences:
         person = self._person(tx, name, by)
+        tx.acting(by)
         if person.id != by.id:
             self._people.refuse_foreign(tx, person, by)
         wanted = read(body)
@@ -32,14 +33,6 @@ class PreferenceService:
         if wanted.away is not None and wanted.away != before.away:
             self._check_deputy(tx, wanted.away.deputy, person, by)
         tx.preferences.put(person.id, wanted, now=tx.now())
-        if person.id != by.id:
-            tx.admin_log.record(
-                "preferences-changed",
-                f"preferences:{person.name}",
-                project=by.project,
-                before=written(before),
-                after=written(wanted),
-            )
         return wanted
 
     def _person(self, tx: Transaction, name: str, by: Principal) -> Person:
@@ -52,7 +45,6 @@ class PreferenceService:
             msg = "Everybody sets their own preferences; those of others are for admins."
             raise Forbidden(msg)
         by.require(Permission.MANAGE)
-        tx.acting(by)
         return self._people.known(tx, name, by=by)
 
     def _check_deputy(self, tx: Transaction, name: str, person: Person, by: Principal) -> None:

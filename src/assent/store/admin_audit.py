@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from assent.domain.admin_log import CHAIN, USE_CHAIN, Head, State
+from assent.domain.admin_log import BASELINE, CHAIN, INSTALLATION, USE_CHAIN, Head, State
 from assent.ports import Session
 from assent.store.admin_log import SELECT
 from assent.store.admin_state import KINDS, AdminState
@@ -11,6 +11,8 @@ from assent.store.sql import Row, among
 RECEIPT = "receipt"
 _CHAINS = f"{SELECT} WHERE chain_id >= '{CHAIN}' AND chain_id < '{CHAIN[:-1]}`'"
 _USES = f"{SELECT} WHERE chain_id > :after AND chain_id >= '{USE_CHAIN}' AND chain_id < '{USE_CHAIN[:-1]}`'"
+_ROUTES = f"""{_CHAINS} AND metadata LIKE '%"subject":"route:%' ORDER BY chain_id, seq"""
+_BEGAN = f"SELECT min(at) FROM assent_admin_events WHERE chain_id = '{CHAIN}{INSTALLATION}' AND type = '{BASELINE}'"
 _ONE_PROJECT = " AND project_id = :project"
 _HEADS = "SELECT id, version, head FROM assent_admin_chains"
 _UNRECORDED = f"""
@@ -38,6 +40,14 @@ class AdminAudit:
         for kind in KINDS:
             if kind != RECEIPT:
                 yield from (each for each in self._state.of(kind) if project in (None, each.project))
+
+    def routes(self) -> Sequence[Row]:
+        """Return the events about routes in their order."""
+        return self._session.all(_ROUTES, {})
+
+    def began_at(self) -> int | None:
+        """Return when the first baseline was recorded."""
+        return self._session.all(_BEGAN, {})[0][0]
 
     def uses(self, *, after: str, limit: int, project: str | None) -> Sequence[Row]:
         """Return the events of used receipts, a batch at a time."""

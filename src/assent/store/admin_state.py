@@ -13,7 +13,7 @@ from assent.domain.canonical import Json
 from assent.ports import Session
 from assent.store.sql import Row
 
-STATE_VERSION = 5
+STATE_VERSION = 6
 """Raise it whenever a kind or a field is added: the next start then records a baseline of what was added."""
 
 
@@ -142,6 +142,12 @@ KINDS: Mapping[str, StateKind] = {
         LEFT JOIN assent_people p ON p.id = l.person_id{where} ORDER BY l.channel_id, l.identity""",
         "l.channel_id || ' ' || l.identity = :key",
         _plain("person", "linkedAt", "linkedBy"),
+    ),
+    "notification-preferences": StateKind(
+        f"""SELECT {_EVERYWHERE}, coalesce(p.name, n.person_id), n.content
+        FROM assent_preferences n LEFT JOIN assent_people p ON p.id = n.person_id{{where}} ORDER BY n.person_id""",
+        "n.person_id = :key",
+        _decoded("content", text="content"),
     ),
     "channel": StateKind(
         """SELECT project_id, id, name, type, settings, enabled, disabled_because, source

@@ -7,7 +7,8 @@ from typing import Any
 
 import msgspec
 
-from assent.domain.audit import Answer, Comment, FileNamed, Finding, Part, Stored
+from assent.domain.audit import Answer, Comment, FileNamed, Finding, Part, Stored, StoredRouting
+from assent.domain.routing import Deputy
 from assent.ports import Session
 from assent.store.admin_audit import AdminAudit
 from assent.store.audit_rules import RuleAudit
@@ -26,6 +27,7 @@ _RESPONSES = """
     FROM assent_responses r LEFT JOIN assent_people p ON p.id = r.person_id"""
 _COMMENTS = "SELECT breakpoint_id, id, author, comment, created_at FROM assent_comments"
 _FILES = "SELECT breakpoint_id, n, path, format, language, sha256, size FROM assent_breakpoint_files"
+_ROUTINGS = "SELECT breakpoint_id, route_id, route, deputies FROM assent_routings"
 _BYTES = """
     SELECT f.project_id, f.sha256, f.size, f.content FROM assent_files f
     WHERE (f.project_id, f.sha256) > (:after_project, :after_sha256)"""
@@ -284,6 +286,7 @@ class Audit:
             "events": self._by_parent(f"{_EVENTS} WHERE {test} ORDER BY breakpoint_id, seq", params),
             "answers": self._by_parent(f"{_RESPONSES} WHERE {test} ORDER BY r.first_at, r.person_id", params),
             "comments": self._by_parent(f"{_COMMENTS} WHERE {test} ORDER BY created_at, id", params),
+            "routings": self._by_parent(f"{_ROUTINGS} WHERE {test}", params),
             "files": self._by_parent(f"{_FILES} WHERE {test} ORDER BY n", params),
         }
 
@@ -360,7 +363,14 @@ def _stored(row: Row, children: Mapping[str, Mapping[str, Sequence[Row]]]) -> St
         answers=[answer_of(each[1:]) for each in found("answers")],
         comments=[Comment(*each[1:]) for each in found("comments")],
         files=[FileNamed(*each[1:]) for each in found("files")],
+        routing=next((_routing(each[1:]) for each in found("routings")), None),
     )
+
+
+def _routing(row: Sequence[Any]) -> StoredRouting:
+    route_id, route, deputies = row
+    kept = msgspec.json.decode(route) if route is not None else None
+    return StoredRouting(route_id, kept, [Deputy(*each) for each in msgspec.json.decode(deputies)])
 
 
 def answer_of(row: Sequence[Any]) -> Answer:

@@ -5,9 +5,11 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from assent.domain.admin_log import INSTALLATION
 from assent.domain.errors import InvalidRequest
 from assent.domain.preferences import Preferences, read, written
 from assent.ports import Session
+from assent.store.admin_log import AdminLog
 from assent.store.breakpoints import to_json
 from assent.store.sql import among, insert
 
@@ -19,8 +21,9 @@ UPSERT = insert(
 
 
 class PreferenceStore:
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, log: AdminLog) -> None:
         self._session = session
+        self._log = log
 
     def of(self, person_ids: Sequence[str]) -> Mapping[str, Preferences]:
         """Return the preferences of those who have any, by person's id; what cannot be read counts as none."""
@@ -34,4 +37,6 @@ class PreferenceStore:
 
     def put(self, person_id: str, preferences: Preferences, *, now: int) -> None:
         row = {"person_id": person_id, "content": to_json(written(preferences)), "updated_at": now}
-        self._session.write(UPSERT, [row])
+        act = "preferences-changed"
+        with self._log.changes("notification-preferences", person_id, project=INSTALLATION, act=act):
+            self._session.write(UPSERT, [row])

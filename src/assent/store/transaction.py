@@ -194,7 +194,7 @@ class Transaction:
 
     @cached_property
     def preferences(self) -> PreferenceStore:
-        return PreferenceStore(self.session)
+        return PreferenceStore(self.session, self.admin_log)
 
     @cached_property
     def projects(self) -> Projects:

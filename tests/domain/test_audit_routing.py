@@ -1,0 +1,126 @@
+"""Deputies and routes that an audit accepts, and those that it reports."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from assent.domain.access import ROUTE
+from assent.domain.admin_log import SYSTEM, AdminEvent
+from assent.domain.audit import Stored, StoredRouting
+from assent.domain.audit_routing import CLOCK_SKEW, RouteLog, deputies, routing_findings
+from assent.domain.breakpoint import Event
+from assent.domain.routing import Deputy
+from tests.domain.test_audit_edges import raised, row
+
+KEPT: dict[str, Any] = {"pattern": "*", "channels": ["mail"], "to": ["experts"]}
+TO_BOB = KEPT | {"escalate": [{"after": "1h", "to": ["person:bob"]}]}
+MINE = "route:rte_1"
+
+
+def event(kind: str, at: int = 1, **metadata: Any) -> Event:
+    return Event("bp_1", 2, kind, ROUTE, at, metadata, "", "")
+
+
+def recorded(at: int, content: Mapping[str, Any] | None, act: str = "route-changed") -> AdminEvent:
+    after = None if content is None else {"content": content}
+    return AdminEvent("adm_shop", 1, "shop", act, SYSTEM, at, {"subject": MINE, "after": after}, "")
+
+
+def follows(route: Mapping[str, Any], *versions: AdminEvent, began_at: int | None = 0, **more: Any) -> list[str]:
+    """Return the findings about a breakpoint that follows this route."""
+    routing = StoredRouting(more.get("route_id", "rte_1"), route, ())
+    made, events = raised()
+    return said(row(made, events, routing=routing), RouteLog.of(versions, began_at=began_at))
+
+
+def said(stored: Stored, log: RouteLog) -> list[str]:
+    return [each.what for each in routing_findings(stored, log)]
+
+
+CREATED_AT = raised()[0].created_at
+
+
+@pytest.mark.parametrize(
+    ("events", "admitted"),
+    [
+        ([event("delegated", 1, **{"from": "ann", "to": "bob"})], {Deputy("bob", "ann")}),
+        ([event("escalated", level=1, to=["cid", "dan"])], {Deputy("cid"), Deputy("dan")}),
+        (
+            [event("delegated", 5, **{"from": "cid", "to": "bob"}), event("escalated", 5, level=1, to=["cid"])],
+            {Deputy("bob", "cid"), Deputy("cid"), Deputy("bob")},
+        ),
+        (
+            [event("delegated", 4, **{"from": "cid", "to": "bob"}), event("escalated", 5, level=1, to=["cid"])],
+            {Deputy("bob", "cid"), Deputy("cid")},
+        ),
+        ([event("reminded", to=["person:ann"])], set[Deputy]()),
+    ],
+)
+def test_delegations_and_escalations_admit_exactly_these_deputies(
+    events: Sequence[Event], admitted: set[Deputy]
+) -> None:
+    assert deputies(events) == admitted
+
+
+def test_a_route_that_was_in_force_is_accepted() -> None:
+    assert follows(TO_BOB, recorded(1, TO_BOB, "route-created")) == []
+
+
+def test_the_timeout_and_the_channels_of_a_ticket_may_differ() -> None:
+    written = TO_BOB | {"timeout": {"after": "2h", "then": "expire"}}
+    assert follows(TO_BOB | {"channels": ["mail", "jira"]}, recorded(1, written, "route-created")) == []
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [KEPT, TO_BOB | {"escalate": [{"after": "1m", "to": ["person:bob"]}]}, TO_BOB | {"to": ["person:eve"]}],
+    ids=["no escalation", "earlier", "other recipients"],
+)
+def test_a_route_that_differs_from_every_version_is_reported(kept: Mapping[str, Any]) -> None:
+    assert follows(kept, recorded(1, TO_BOB, "route-created")) == [
+        "it follows a route that the log of administrative acts does not have"
+    ]
+
+
+@pytest.mark.parametrize(("ended", "is_found"), [(CREATED_AT - CLOCK_SKEW, False), (CREATED_AT - CLOCK_SKEW - 1, True)])
+def test_a_version_that_ended_before_the_breakpoint_is_reported(ended: int, *, is_found: bool) -> None:
+    versions = recorded(1, TO_BOB, "route-created"), recorded(ended, KEPT)
+    assert bool(follows(TO_BOB, *versions)) is is_found
+
+
+def test_a_removed_route_still_counts_for_earlier_breakpoints() -> None:
+    versions = recorded(1, TO_BOB, "route-created"), recorded(CREATED_AT + 1, None, "route-removed")
+    assert follows(TO_BOB, *versions) == []
+
+
+@pytest.mark.parametrize("began_at", [None, CREATED_AT + 1])
+def test_breakpoints_from_before_the_log_are_accepted(began_at: int | None) -> None:
+    assert follows(TO_BOB, began_at=began_at) == []
+    assert follows(TO_BOB, recorded(CREATED_AT + 1, KEPT, "baseline")) == []
+
+
+def test_a_route_that_no_event_created_is_reported() -> None:
+    assert len(follows(TO_BOB)) == 1
+
+
+def test_without_a_route_only_a_ticket_is_accepted() -> None:
+    assert follows({"pattern": "*", "channels": ["jira"], "to": ["experts"]}, route_id=None) == []
+    assert len(follows(TO_BOB, recorded(1, TO_BOB), route_id=None)) == 1
+
+
+def test_a_route_that_cannot_be_read_is_reported() -> None:
+    [what] = follows({"pattern": 7}, recorded(1, TO_BOB))
+    assert what.startswith("its routing cannot be read")
+
+
+def test_a_deputy_without_an_event_and_one_who_is_missing_are_reported() -> None:
+    made, events = raised()
+    stored = row(made, [*events, event("delegated", 1, **{"from": "ann", "to": "bob"})])
+    routing = StoredRouting(None, None, (Deputy("eve"),))
+    log = RouteLog({}, None)
+    assert said(row(made, stored.events, routing=routing), log) == [
+        "eve may answer it, but no event admitted them",
+        "an event admitted bob in place of ann, who may not answer it any more",
+    ]
+    assert said(stored, log) == ["an event admitted bob in place of ann, who may not answer it any more"]
