@@ -19,8 +19,12 @@ import pytest
 from typer.testing import CliRunner
 
 from assent.cli.main import app
+from assent.domain.access import Kind, Principal, Role
+from assent.domain.old_rules import ALWAYS_APPROVE
+from assent.domain.rulebook import Rule
 from assent.domain.secrets import secret
 from assent.sdk.client import Assent
+from assent.services.rules import NewRule
 from assent.settings import Settings
 from tests.cli.commands import COMMAND, Desk, environment, here_json, run, start
 from tests.cli.terminal import Seat
@@ -534,6 +538,59 @@ def test_a_rule_of_the_server_that_approves_a_whole_tool_is_a_problem(patient: H
             admin.remove_rule(each.id)
     assert (told.code, told.bad()) == (1, [("rule-wide", "problem")])
     assert wide.id in told.of("rule-wide")["what"]
+
+
+OLD_RULE = {"pattern": "tool.bash(agentId = 'claude-code')", "action": "auto-approve", "source": "always-approve"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "found"),
+    [
+        ({}, True),
+        ({"enabled": False}, False),
+        ({"source": "cli"}, False),
+        ({"expiresAt": "2001-01-01T00:00:00Z"}, False),
+    ],
+)
+def test_a_local_rule_of_an_older_version_is_a_warning(patient: Home, changes: dict[str, Any], found: Any) -> None:
+    patient.write(".claude/settings.json", settings())
+    rules = [OLD_RULE | {"id": "rule-old"} | changes]
+    document = {"schemaVersion": "2026.01.breakpoint-rules-v1", "rules": rules}
+    path = patient.write(".assent/rules.json", document)
+    told = patient.doctor("--offline")
+    assert told.bad() == ([("rule-old", "warning")] if found else [])
+    if found:
+        finding = told.of("rule-old")
+        assert (finding["where"], "rule-old" in finding["what"]) == (str(path), True)
+        assert "assent rule remove rule-old --local" in finding["do"]
+
+
+def test_local_rules_that_are_not_followed_are_a_warning(patient: Home) -> None:
+    patient.write(".claude/settings.json", settings())
+    patient.write(".assent/rules.json", "{")
+    assert patient.doctor("--offline").bad() == [("rules-local", "warning")]
+
+
+async def written_by_always_approve(data: Path, pattern: str) -> Rule:
+    admin = Principal(kind=Kind.PERSON, id="per_a", name="adm", project="default", roles=frozenset({Role.ADMIN}))
+    new = NewRule(pattern=pattern, action="auto-approve")
+    async with running_node(Settings(data_dir=data)) as node:
+        return await node.assent.database.write(
+            lambda tx: node.assent.rules.add(tx, new, by=admin, source=ALWAYS_APPROVE)
+        )
+
+
+def test_a_rule_of_the_server_from_an_older_version_is_a_warning(patient: Home, desk: Desk) -> None:
+    made = here_json("token", "create", "--kind", "admin", "--name", "old-rules", ASSENT_DATA_DIR=str(desk.data))
+    patient.write(".claude/settings.json", settings())
+    old = asyncio.run(written_by_always_approve(desk.data, "tool.bash(payload.callDigest = 'd')"))
+    with Assent(desk.url, made["token"]) as admin:
+        env = patient.env | {"ASSENT_TOKEN": made["token"]}
+        done = run("doctor", "--no-live", "--json", env=env, cwd=patient.project)
+        admin.remove_rule(old.id)
+    (finding,) = [each for each in json.loads(done.stdout)["findings"] if each["check"] == "rule-old"]
+    assert (finding["severity"], old.id in finding["what"]) == ("warning", True)
+    assert f"assent rule remove {old.id}" in finding["do"]
 
 
 def test_all_is_well_is_said_in_a_word(patient: Home) -> None:

@@ -58,6 +58,21 @@ def test_a_rule_keeps_every_option_and_a_change_leaves_the_rest(folder: Path) ->
     assert rules_of(folder)[0]["id"] == first["id"]
 
 
+def test_a_rule_of_an_older_version_is_listed_with_what_to_do(folder: Path) -> None:
+    env = {"ASSENT_LOCAL_DIR": str(folder)}
+    old = {"id": "rule-old", "pattern": "shell.rm.abc(agentId = 'assent-cli')", "source": "always-approve"}
+    mine = {"id": "rule-mine", "pattern": "shell.rm.*", "source": "cli"}
+    folder.mkdir()
+    rules = [each | {"action": "auto-approve"} for each in (old, mine)]
+    (folder / "rules.json").write_text(json.dumps({"schemaVersion": "2026.01.breakpoint-rules-v1", "rules": rules}))
+    listed = here("rule", "list", **env)
+    assert "rule-old does not name the working directory, the arguments or the program" in listed.stderr
+    assert "assent rule remove rule-old" in listed.stderr
+    assert "rule-mine" not in listed.stderr
+    said = {each["id"]: each.get("warnings") for each in here_json("rule", "list", **env)["items"]}
+    assert (bool(said["rule-old"]), bool(said["rule-mine"])) == (True, False)
+
+
 def test_the_other_rules_stay_as_they_are_written(folder: Path) -> None:
     env = {"ASSENT_LOCAL_DIR": str(folder)}
     mine = {"pattern": "mine.*", "action": "never-auto-approve", "createdAt": "long ago"}

@@ -265,6 +265,53 @@ def test_a_rule_that_cannot_be_written_does_not_undo_the_answer(office: Office) 
     assert "the rule was not written" in office.people[-1].shown
 
 
+CALL = {"tool": "Bash", "arguments": {"command": "git status"}, "directory": "/work", "breakpointId": "tool.bash"}
+OLD = {"id": "rule-old", "pattern": "tool.bash(agentId = 'tester')", "action": AUTO, "source": "always-approve"}
+
+
+def write_old(office: Office, *rules: Mapping[str, Any]) -> None:
+    office.folder.mkdir(parents=True)
+    document = {"schemaVersion": "2026.01.breakpoint-rules-v1", "rules": [*rules]}
+    (office.folder / "rules.json").write_text(json.dumps(document))
+
+
+def patterns(office: Office) -> dict[str, str]:
+    rules = json.loads((office.folder / "rules.json").read_text())["rules"]
+    return {each["id"]: each["pattern"] for each in rules}
+
+
+def test_an_always_approve_rule_of_an_older_version_asks_and_always_writes_it_anew(office: Office) -> None:
+    write_old(office, OLD, {**OLD, "id": "rule-older"}, {"id": "rule-mine", "pattern": "other", "action": AUTO})
+    assert office.ask_nobody(**CALL).unseen
+    assert not office.ask("no", "", **CALL).result.approved
+    shown = " ".join(office.people[-1].shown.split())
+    assert "rule-old" in shown
+    assert "does not name the working directory" in shown
+    assert "Answer always to replace it" in shown
+    assert office.ask("yes", "", **CALL).result.approved
+    assert set(patterns(office)) == {"rule-old", "rule-older", "rule-mine"}, "a plain yes approves once"
+    assert office.ask("always", "yes", "", **CALL).result.approved
+    written = patterns(office)
+    assert "rule-mine" in written
+    assert not {"rule-old", "rule-older"} & set(written)
+    assert "payload.directory = '/work'" in "".join(written.values())
+    assert office.ask_nobody(**CALL).result.auto
+    assert office.ask_nobody(**{**CALL, "arguments": {"command": "rm -rf /"}}).unseen
+    assert office.ask_nobody(**{**CALL, "directory": "/"}).unseen
+
+
+def test_a_whole_rule_behind_an_old_one_is_followed(office: Office) -> None:
+    write_old(office, OLD, {"id": "rule-mine", "pattern": "tool.bash", "action": AUTO, "source": "cli"})
+    assert by_rule(office.ask_nobody(**CALL)) == "rule:rule-mine"
+
+
+def test_a_program_that_cannot_ask_is_told_of_the_old_rule(office: Office) -> None:
+    write_old(office, OLD)
+    outcome = office.ask_nobody(**CALL)
+    assert "rule-old" in (outcome.result.feedback or "")
+    assert "rule-old" in (outcome.rule_problem or "")
+
+
 # ── counting ──
 
 

@@ -1,6 +1,7 @@
 """`assent doctor`: are there gates that let something through, and does a question arrive."""
 
 import os
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +20,7 @@ from assent.cli.doctor_server import (
     Live,
     claim_findings,
     live_findings,
+    old_rule_findings,
     rule_findings,
     server_findings,
     token_findings,
@@ -42,9 +44,10 @@ from assent.domain.checkup import (
 )
 from assent.domain.claude_checkup import claude_accesses, claude_findings, environment, gate_hooks
 from assent.domain.mcp_checkup import asks_over_mcp, mcp_accesses, mcp_findings
+from assent.domain.old_rules import sentence, unnamed
 from assent.domain.pin_checkup import agents
 from assent.domain.secrets import well_formed
-from assent.sdk.errors import BadAddress
+from assent.sdk.errors import AssentError, BadAddress
 from assent.sdk.protocol import Asking
 
 app = typer.Typer()
@@ -102,6 +105,25 @@ def _of_files(found: Papers, here: Machine) -> Iterable[Finding]:
         mode = "700" if path.is_dir() else "600"
         what = "Other accounts of this machine can use the data of the server here."
         yield warning("data", Place(str(path)), what, f"Run: chmod {mode} {path}")
+    yield from _of_local_rules()
+
+
+def _of_local_rules() -> Iterable[Finding]:
+    """Name the rules of this machine that are not followed: an older version wrote them, or the file is bad."""
+    from assent.sdk import local, local_rules  # noqa: PLC0415  # with the language of rules, which starting can do without
+
+    place = Place(str(local.folder() / local_rules.RULES))
+    try:
+        rules = local_rules.listed(local.folder())
+    except AssentError as error:
+        yield warning("rules-local", place, error.message, "Mend the file, or move it away; until then you are asked.")
+        return
+    now = time.time_ns() // 1000
+    for each in rules:
+        if each.in_force(now) and (missing := unnamed(each)):
+            what = f"The rule {sentence(each.id, missing)} It is not followed."
+            todo = f"Answer always when you are asked again, or run: assent rule remove {each.id} --local"
+            yield warning("rule-old", place, what, todo)
 
 
 def _surrounding(found: Papers, here: Machine) -> Machine:
@@ -154,7 +176,7 @@ def _of_server(
     good = [each for each, said in zip(usable, known, strict=True) if said.severity is Severity.OK]
     known += rule_findings(url, good[0], agents) if good else ()
     tried, lived = live_findings(good[0], test, url=url, wait=wait) if test and good else (None, ())
-    return tried, [*findings, *known, *claim_findings(url, good), *lived]
+    return tried, [*findings, *known, *claim_findings(url, good), *old_rule_findings(url, good), *lived]
 
 
 def _elsewhere(access: Access, url: str) -> Finding:

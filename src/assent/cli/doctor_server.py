@@ -15,6 +15,8 @@ from assent.domain.canonical import Json
 from assent.domain.checkup import TOKEN, Access, Finding, Place, Severity, fine, problem, warning
 from assent.domain.claude_code import DOOR
 from assent.domain.gates import slug
+from assent.domain.old_rules import sentence, unnamed
+from assent.domain.rulebook import Rule
 from assent.domain.server_checkup import Seen, clock, reached, versions
 from assent.sdk import protocol
 from assent.sdk.client import Assent
@@ -155,6 +157,23 @@ def claim_findings(url: str, accesses: Iterable[Access]) -> Iterator[Finding]:
                 "Create those tokens again: assent token create --agent-id ID --same-agent-as OLD, then revoke the old."
             )
             yield warning("rule-claimed", Place(url), what, todo)
+        return
+
+
+def old_rule_findings(url: str, accesses: Iterable[Access]) -> Iterator[Finding]:
+    """Name the rules that “Always approve” of an older version wrote; agents may not read rules."""
+    for access in accesses:
+        try:
+            with Assent(url, access.token, patience=PATIENCE) as assent:
+                rules = assent.rules()
+        except AssentError:
+            continue
+        for each in rules:
+            stored = Rule(id=each.id, pattern=each.pattern, action=each.action, source=each.source)
+            if each.enabled and not each.removed_at and (missing := unnamed(stored)):
+                what = f"The rule {sentence(each.id, missing)} It approves more than its author was shown."
+                todo = f"Run: assent rule remove {each.id}. The next question offers a rule for exactly that call."
+                yield warning("rule-old", Place(url), what, todo)
         return
 
 

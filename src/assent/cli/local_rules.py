@@ -47,7 +47,7 @@ class LocalRulebook:
     def rules(self) -> list[Rule]:
         from assent.sdk import local_rules  # noqa: PLC0415  # the same
 
-        return [_shown(each) for each in local_rules.listed(self._desk.folder)]
+        return [_old(each, _shown(each)) for each in local_rules.listed(self._desk.folder)]
 
     def rule(self, rule_id: str) -> Rule:
         found = [each for each in self.rules() if each.id == rule_id]
@@ -119,9 +119,22 @@ def _shown(stored: "Stored") -> Rule:
     )
 
 
+def _old(stored: "Stored", shown: Rule) -> Rule:
+    import msgspec  # noqa: PLC0415  # the same
+
+    from assent.domain.old_rules import sentence, unnamed  # noqa: PLC0415  # the same
+
+    missing = unnamed(stored)
+    if not missing:
+        return shown
+    todo = f"It is not followed. Answer always when you are asked again, or run: assent rule remove {stored.id} --local"
+    return msgspec.structs.replace(shown, warnings=[f"{sentence(stored.id, missing)} {todo}"])
+
+
 def _warned(found: Rule) -> Rule:
     import msgspec  # noqa: PLC0415  # the same
 
     from assent.domain.rule_warnings import warnings  # noqa: PLC0415  # the same
 
-    return msgspec.structs.replace(found, warnings=warnings(found.pattern, found.action) or None)
+    said = [*(found.warnings or ()), *warnings(found.pattern, found.action)]
+    return msgspec.structs.replace(found, warnings=said or None)

@@ -103,6 +103,8 @@ def print_rules(found: Sequence[Rule]) -> None:
     for each in found:
         if each.problem:
             output.remark(f"{each.id} cannot be read: {output.visible(each.problem)}", style="red")
+        for said in each.warnings or ():
+            output.remark(output.visible(said), style="yellow")
 
 
 def _state(found: Rule, now: float) -> str:

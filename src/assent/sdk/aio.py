@@ -12,10 +12,25 @@ import httpx2
 
 from assent.sdk import connection
 from assent.sdk.calls import Calls
+from assent.sdk.client import cancel_now
 from assent.sdk.connection import Connection, Fixed
+from assent.sdk.errors import AlreadyEnded, AssentError
 from assent.sdk.keywords import strict
+from assent.sdk.leaving import LAST_WORDS, not_cancelled, questions
 from assent.sdk.pending import Pending, issued, marked
-from assent.sdk.protocol import Flow, Lines, Lost, Outcome, Reply, Request, Said, Step, Tell
+from assent.sdk.protocol import (
+    Cancellation,
+    Deed,
+    Flow,
+    Lines,
+    Lost,
+    Outcome,
+    Reply,
+    Request,
+    Said,
+    Tell,
+    bounded,
+)
 from assent.sdk.values import Event
 from assent.sdk.waits import Hear, Heard, Listen, StreamOutcome, following
 
@@ -189,15 +204,43 @@ class AsyncAssent:
     async def perform(self, flow: Flow[Result]) -> Result:
         """Perform what a flow asks for, step by step, and return what it returns."""
         outcome: Outcome = None
-        while True:
-            try:
-                step = flow.send(outcome)
-            except StopIteration as done:
-                result: Result = done.value
-                return result
-            outcome = await self._do(step)
+        async with contextlib.AsyncExitStack() as asked:
+            while True:
+                try:
+                    step = flow.send(outcome)
+                except StopIteration as done:
+                    result: Result = done.value
+                    return result
+                if isinstance(step, Cancellation):
+                    await asked.enter_async_context(self._cancelled_if_left(step))
+                    outcome = None
+                else:
+                    outcome = await self._do(step)
 
-    async def _do(self, step: Step) -> Outcome:
+    @contextlib.asynccontextmanager
+    async def _cancelled_if_left(self, step: Cancellation) -> AsyncGenerator[None, None]:
+        key = step.waits_for or object()
+        await _parked()
+        questions.enter(key, functools.partial(cancel_now, self._to, step.flow))
+        try:
+            yield
+        except AssentError:
+            questions.leave(key)
+            raise
+        except (anyio.get_cancelled_exc_class(), KeyboardInterrupt, SystemExit, Exception) as error:
+            if step.waits_for is None:
+                with anyio.CancelScope(shield=True):
+                    await _cancel(self._to, step.flow)
+            # An exception that ends programs: the exit cancels, unless the program goes on and waits again.
+            if step.waits_for is None or not isinstance(error, KeyboardInterrupt | SystemExit):
+                questions.leave(key)
+            raise
+        else:
+            questions.leave(key)
+        finally:
+            await _parked()
+
+    async def _do(self, step: Deed) -> Outcome:
         if isinstance(step, Request):
             return await self._send(step)
         if isinstance(step, Tell):
@@ -215,6 +258,22 @@ class AsyncAssent:
         except httpx2.RequestError as error:
             return self._to.lost(error)
         return connection.reply(response, body)
+
+
+async def _parked() -> None:
+    if questions.ending:
+        await anyio.sleep_forever()
+
+
+async def _cancel(to: Connection, flow: Callable[[], Flow[object]]) -> None:
+    """Cancel over a connection of its own, because the client's may be closed."""
+    try:
+        async with AsyncAssent(to.url, to.token, patience=LAST_WORDS, fixed=to.fixed) as leaving:
+            await leaving.perform(bounded(flow(), pace=to.pace, seconds=LAST_WORDS))
+    except AlreadyEnded:
+        pass
+    except AssentError as error:
+        not_cancelled(error.message)
 
 
 def _opened(

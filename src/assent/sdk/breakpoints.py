@@ -1,6 +1,5 @@
 """One call that asks wherever it is made: inside a run, from a script against a server, or with no server at all."""
 
-import contextlib
 import os
 import sys
 import uuid
@@ -16,10 +15,10 @@ from assent.sdk.aio import AsyncAssent
 from assent.sdk.calls import ask_and_wait
 from assent.sdk.client import Assent
 from assent.sdk.context import current
-from assent.sdk.errors import AssentError, InvalidRequest, passed
+from assent.sdk.errors import InvalidRequest, passed
 from assent.sdk.files import ContextFile, snapshot
 from assent.sdk.keywords import strict
-from assent.sdk.leaving import Notices, left_async, terminable, terminable_async
+from assent.sdk.leaving import Notices
 from assent.sdk.pending import Pending, issued, marked
 from assent.sdk.protocol import Asking, Question, creation, opened, with_files
 from assent.sdk.values import BreakpointResult, Feedback, Status
@@ -29,8 +28,6 @@ if TYPE_CHECKING:
 
 PATIENCE = 120.0
 """For how many seconds the server may be out of reach: longer than a restart takes."""
-LAST_WORDS = 5.0
-"""How long a question is tried to be taken back by somebody who is leaving."""
 _PROVIDED = frozenset({"content", "contentBase64", "sha256"})
 
 
@@ -105,20 +102,9 @@ def _from_server(
     timeout: float | None,
 ) -> BreakpointResult:
     key = uuid.uuid4().hex
-    with Assent(patience=PATIENCE, on_trouble=Notices()) as assent, terminable():
-        try:
-            flow = ask_and_wait(
-                assent.calls, key, question, asking, files=files, timeout=timeout, on_comment=on_comment
-            )
-            ended = assent.perform(flow)
-        except AssentError:
-            raise
-        except BaseException:
-            # The program will not act on the answer. The key finds the question even if its id has not arrived yet.
-            with contextlib.suppress(AssentError), Assent(patience=LAST_WORDS) as leaving:
-                leaving.cancel(leaving.create(question, files=files, idempotency_key=key, **asking).id)
-            raise
-    return _result(ended)
+    with Assent(patience=PATIENCE, on_trouble=Notices()) as assent:
+        flow = ask_and_wait(assent.calls, key, question, asking, files=files, timeout=timeout, on_comment=on_comment)
+        return _result(assent.perform(flow))
 
 
 async def _from_server_async(
@@ -129,33 +115,9 @@ async def _from_server_async(
     timeout: float | None,  # noqa: ASYNC109  # the same
 ) -> BreakpointResult:
     key = uuid.uuid4().hex
-    async with terminable_async():
-        return await _waited(key, question, files, asking, on_comment, timeout)
-
-
-async def _waited(  # the arguments of the caller
-    key: str,
-    question: str | None,
-    files: Sequence[ContextFile],
-    asking: Asking,
-    on_comment: Callable[[Feedback], object] | None,
-    timeout: float | None,  # noqa: ASYNC109  # the same
-) -> BreakpointResult:
     async with AsyncAssent(patience=PATIENCE, on_trouble=Notices()) as assent:
-        try:
-            flow = ask_and_wait(
-                assent.calls, key, question, asking, files=files, timeout=timeout, on_comment=on_comment
-            )
-            ended = await assent.perform(flow)
-        except AssentError:
-            raise
-        except left_async():
-            with anyio.CancelScope(shield=True), contextlib.suppress(AssentError):
-                async with AsyncAssent(patience=LAST_WORDS) as leaving:
-                    asked = await leaving.create(question, files=files, idempotency_key=key, **asking)
-                    await leaving.cancel(asked.id)
-            raise
-    return _result(ended)
+        flow = ask_and_wait(assent.calls, key, question, asking, files=files, timeout=timeout, on_comment=on_comment)
+        return _result(await assent.perform(flow))
 
 
 def _refuse_unchecked() -> None:

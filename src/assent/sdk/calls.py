@@ -31,6 +31,7 @@ from assent.sdk.errors import (
     passed,
 )
 from assent.sdk.files import ContextFile
+from assent.sdk.leaving import LAST_WORDS
 from assent.sdk.protocol import (
     Answering,
     Asking,
@@ -80,6 +81,7 @@ if TYPE_CHECKING:
     from assent.sdk.receipts import Keys, Receipt, ReceiptKeys, ReceiptUse
 
 Result = TypeVar("Result")
+MAX_OWN = 10_000
 LOOK_SECONDS = 1.0
 """How often somebody who waits for a run looks at it."""
 
@@ -104,6 +106,8 @@ class Calls(TriggerCalls):
     """What time it is, in seconds: for receipts, which expire."""
     created: "dict[str, Mapping[str, Any]]" = field(default_factory=dict[str, "Mapping[str, Any]"])
     """What was created here, by id, where a receipt key is pinned: the receipt must be about that."""
+    own: "dict[str, None]" = field(default_factory=dict[str, None])
+    """The newest breakpoints created here without a key of the caller: no later program can find them again."""
     checks_receipts: bool = True
     """Whether approvals are held against ASSENT_RECEIPT_KEY; a caller with keys of its own checks them itself."""
 
@@ -121,6 +125,10 @@ class Calls(TriggerCalls):
         made = yield from protocol.creating(body, files, key=key, pace=self.pace, patience=self.patience)
         if _key_is_pinned():
             self.created[made.id] = protocol.with_files(body, [file.entry() for file in files])
+        if idempotency_key is None:
+            self.own[made.id] = None
+            if len(self.own) > MAX_OWN:
+                del self.own[next(iter(self.own))]
         return made
 
     def require_approval(
@@ -160,11 +168,17 @@ class Calls(TriggerCalls):
         Restarts and draining nodes go unnoticed; Unreachable is raised after `patience` seconds without any answer.
         `on_event` is told of every event, `on_comment` of what people say; a text that it returns
         is the agent's reply. Where ASSENT_RECEIPT_KEY pins a key, an approval without a receipt by that key raises.
+        A program that ends while it waits for a breakpoint it created without an idempotency key cancels it.
         """
         patience = self.patience if patience is None else patience
         wanted = on_event is not None or on_comment is not None
         audience = Audience(on_event=on_event, on_comment=on_comment) if wanted else None
+        if breakpoint_id in self.own:
+            yield protocol.Cancellation(
+                lambda: replace(self, patience=LAST_WORDS).cancel(breakpoint_id), waits_for=breakpoint_id
+            )
         ended = yield from waiting(breakpoint_id, pace=self.pace, patience=patience, timeout=timeout, audience=audience)
+        self.own.pop(breakpoint_id, None)
         yield from check_pinned(self, breakpoint_id, ended)
         return ended
 
@@ -469,11 +483,25 @@ def ask_and_wait(  # noqa: PLR0913  # what a question is made of
 
     def flow() -> Flow[Status]:
         started = calls.pace.now()
+        yield cancellation(calls, key, question, asking, files=files)
         raised = yield from calls.create(question, files=files, idempotency_key=key, **asking)
         left = None if timeout is None else max(0.0, timeout - (calls.pace.now() - started))
         return (yield from calls.wait(raised.id, timeout=left, on_comment=on_comment))
 
     return protocol.bounded(flow(), pace=calls.pace, seconds=timeout)
+
+
+def cancellation(
+    calls: Calls, key: str, question: Question, asking: Asking, *, files: Sequence[ContextFile] = ()
+) -> protocol.Cancellation:
+    """Find a question by its key, because its id may not have arrived yet, and cancel it."""
+
+    def flow() -> Flow[Breakpoint]:
+        hurried = replace(calls, patience=LAST_WORDS)
+        raised = yield from hurried.create(question, files=files, idempotency_key=key, **asking)
+        return (yield from hurried.cancel(raised.id))
+
+    return protocol.Cancellation(flow)
 
 
 def check_pinned(calls: Calls, breakpoint_id: str, status: Status) -> Flow[None]:

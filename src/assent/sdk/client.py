@@ -12,9 +12,22 @@ import httpx2
 from assent.sdk import connection
 from assent.sdk.calls import Calls
 from assent.sdk.connection import DEFAULT_URL, Connection, Fixed
-from assent.sdk.errors import BadAddress
+from assent.sdk.errors import AlreadyEnded, AssentError, BadAddress
 from assent.sdk.keywords import strict
-from assent.sdk.protocol import Flow, Lines, Lost, Outcome, Reply, Request, Said, Step, Tell
+from assent.sdk.leaving import LAST_WORDS, not_cancelled, questions
+from assent.sdk.protocol import (
+    Cancellation,
+    Deed,
+    Flow,
+    Lines,
+    Lost,
+    Outcome,
+    Reply,
+    Request,
+    Said,
+    Tell,
+    bounded,
+)
 from assent.sdk.values import Event
 from assent.sdk.waits import Hear, Heard, Listen, StreamOutcome, following
 
@@ -181,15 +194,42 @@ class Assent:
     def perform(self, flow: Flow[Result]) -> Result:
         """Perform what a flow asks for, step by step, and return what it returns."""
         outcome: Outcome = None
-        while True:
-            try:
-                step = flow.send(outcome)
-            except StopIteration as done:
-                result: Result = done.value
-                return result
-            outcome = self._do(step)
+        with contextlib.ExitStack() as asked:
+            while True:
+                try:
+                    step = flow.send(outcome)
+                except StopIteration as done:
+                    result: Result = done.value
+                    return result
+                if isinstance(step, Cancellation):
+                    asked.enter_context(self._cancelled_if_left(step))
+                    outcome = None
+                else:
+                    outcome = self._do(step)
 
-    def _do(self, step: Step) -> Outcome:
+    @contextlib.contextmanager
+    def _cancelled_if_left(self, step: Cancellation) -> Generator[None, None, None]:
+        key, cancel = step.waits_for or object(), functools.partial(cancel_now, self._to, step.flow)
+        questions.park()
+        questions.enter(key, cancel)
+        try:
+            yield
+        except AssentError:
+            questions.leave(key)
+            raise
+        except BaseException as error:
+            if step.waits_for is None:
+                cancel(LAST_WORDS)
+            # An exception that ends programs: the exit cancels, unless the program goes on and waits again.
+            if step.waits_for is None or not isinstance(error, KeyboardInterrupt | SystemExit):
+                questions.leave(key)
+            raise
+        else:
+            questions.leave(key)
+        finally:
+            questions.park()
+
+    def _do(self, step: Deed) -> Outcome:
         if isinstance(step, Request):
             return self._send(step)
         if isinstance(step, Tell):
@@ -206,6 +246,17 @@ class Assent:
         except httpx2.RequestError as error:
             return self._to.lost(error)
         return connection.reply(response, body)
+
+
+def cancel_now(to: Connection, flow: Callable[[], Flow[object]], seconds: float) -> None:
+    """Cancel over a connection of its own, because the client's may be in use, or closed."""
+    try:
+        with Assent(to.url, to.token, patience=seconds, fixed=to.fixed) as leaving:
+            leaving.perform(bounded(flow(), pace=to.pace, seconds=seconds))
+    except AlreadyEnded:
+        pass
+    except AssentError as error:
+        not_cancelled(error.message)
 
 
 def _opened(

@@ -48,7 +48,9 @@ class Connection:
             msg = "A way to the server that is fixed needs its address."
             raise BadAddress(msg)
         self.url = _checked_url(url or os.environ.get("ASSENT_URL") or DEFAULT_URL)
-        self.headers = {"Authorization": f"Bearer {_checked_token(token or os.environ.get('ASSENT_TOKEN'))}"}
+        self.token = _checked_token(token or os.environ.get("ASSENT_TOKEN"))
+        self.fixed = fixed
+        self.headers = {"Authorization": f"Bearer {self.token}"}
         # A proxy meant for the internet cannot reach this machine's own loopback.
         self.trust_env = fixed is None and httpx2.URL(self.url).host not in _LOOPBACK
         self.proxy = fixed.proxy if fixed else None

@@ -5,11 +5,9 @@ import functools
 import inspect
 import os
 import uuid
-from collections.abc import AsyncGenerator, Callable, Generator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, ParamSpec, TypedDict, TypeVar, Unpack, cast
-
-import anyio
 
 from assent.domain.call_digests import HIDDEN
 from assent.domain.fields import check_choices
@@ -17,13 +15,13 @@ from assent.domain.gates import slug
 from assent.sdk import protocol
 from assent.sdk.aio import AsyncAssent
 from assent.sdk.arguments import Call, Template, digest
-from assent.sdk.calls import Calls, granted
+from assent.sdk.calls import Calls, cancellation, granted
 from assent.sdk.client import Assent
 from assent.sdk.context import current
-from assent.sdk.errors import AssentError, DigestMismatch, InvalidRequest, ReceiptMismatch, passed
+from assent.sdk.errors import DigestMismatch, InvalidRequest, ReceiptMismatch, passed
 from assent.sdk.files import ContextFile
 from assent.sdk.keywords import strict
-from assent.sdk.leaving import Notices, left_async, terminable, terminable_async
+from assent.sdk.leaving import Notices
 from assent.sdk.protocol import Asking, Flow, Question
 from assent.sdk.receipts import content_digest, refuse_unchecked
 from assent.sdk.values import Breakpoint, BreakpointResult, Feedback, Status
@@ -33,7 +31,6 @@ Made = TypeVar("Made")
 Client = TypeVar("Client", Assent, AsyncAssent)
 
 LONGEST_TITLE = 300
-LAST_WORDS = 5.0
 _FIXED = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
@@ -261,10 +258,8 @@ def _ask(asked: Asked, client: Assent | None) -> inspect.BoundArguments:
         return asked.call.released(passed(breakpoints.breakpoint(asked.question, **asked.asking)))
     mine = contextlib.nullcontext(client) if client is not None else _patient(Assent)
     key = uuid.uuid4().hex
-    with mine as assent, terminable():
-        with _taken_back(assent, asked, key):
-            raised = assent.create(asked.question, idempotency_key=key, **asked.asking)
-            ended = assent.wait(raised.id)
+    with mine as assent:
+        raised, ended = assent.perform(_answered(assent.calls, asked, key))
         return assent.perform(released(assent.calls, asked, raised, ended))
 
 
@@ -274,24 +269,11 @@ def _refuse_unchecked() -> None:
         refuse_unchecked(os.environ)
 
 
-@contextlib.contextmanager
-def _taken_back(assent: Assent, asked: Asked, key: str) -> Generator[None, None, None]:
-    """Cancel the question of a caller that leaves: the function would not run after an approval."""
-    try:
-        yield
-    except AssentError:
-        raise
-    except BaseException:
-        with contextlib.suppress(AssentError):
-            assent.perform(_cancelling(assent.calls, asked, key))
-        raise
-
-
-def _cancelling(calls: Calls, asked: Asked, key: str) -> Flow[Breakpoint]:
-    """Find the question by its key, because its id may not have arrived yet, and cancel it."""
-    hurried = replace(calls, patience=LAST_WORDS)
-    raised = yield from hurried.create(asked.question, idempotency_key=key, **asked.asking)
-    return (yield from hurried.cancel(raised.id))
+def _answered(calls: Calls, asked: Asked, key: str) -> Flow[tuple[Breakpoint, Status]]:
+    """Ask and wait; the question of a caller that leaves is cancelled, because the function would not run."""
+    yield cancellation(calls, key, asked.question, asked.asking)
+    raised = yield from calls.create(asked.question, idempotency_key=key, **asked.asking)
+    return raised, (yield from calls.wait(raised.id))
 
 
 async def _ask_async(asked: Asked, client: AsyncAssent | None) -> inspect.BoundArguments:
@@ -302,23 +284,9 @@ async def _ask_async(asked: Asked, client: AsyncAssent | None) -> inspect.BoundA
         return asked.call.released(passed(await breakpoints.abreakpoint(asked.question, **asked.asking)))
     mine = contextlib.nullcontext(client) if client is not None else _patient(AsyncAssent)
     key = uuid.uuid4().hex
-    async with terminable_async(), mine as assent:
-        async with _taken_back_async(assent, asked, key):
-            raised = await assent.create(asked.question, idempotency_key=key, **asked.asking)
-            ended = await assent.wait(raised.id)
+    async with mine as assent:
+        raised, ended = await assent.perform(_answered(assent.calls, asked, key))
         return await assent.perform(released(assent.calls, asked, raised, ended))
-
-
-@contextlib.asynccontextmanager
-async def _taken_back_async(assent: AsyncAssent, asked: Asked, key: str) -> AsyncGenerator[None, None]:
-    try:
-        yield
-    except AssentError:
-        raise
-    except left_async():
-        with anyio.CancelScope(shield=True), contextlib.suppress(AssentError):
-            await assent.perform(_cancelling(assent.calls, asked, key))
-        raise
 
 
 def released(calls: Calls, asked: Asked, raised: Breakpoint, ended: Status) -> Flow[inspect.BoundArguments]:

@@ -1,100 +1,148 @@
-"""A program that ends while it waits: SIGTERM cancels its question, and stderr says what it is waiting for."""
+"""A program that ends while it waits: its questions are cancelled, and stderr says what it is waiting for."""
 
-import asyncio
-import contextlib
+import atexit
+import faulthandler
 import os
+import selectors
 import signal
 import sys
 import threading
 import time
-from collections.abc import AsyncGenerator, Generator
-from types import FrameType
+from collections.abc import Callable, Hashable
 
-import anyio
-
-TERMINATED = 128 + signal.SIGTERM
+LAST_WORDS = 5.0
+"""How many seconds a program that ends has for cancelling all of its questions."""
 FIRST_NOTICE_SECONDS = 5.0
 LONGEST_NOTICE_SECONDS = 300.0
+_SIGNALS = tuple(signal.Signals[name] for name in ("SIGTERM", "SIGHUP") if name in signal.Signals.__members__)
 
 
-class _Handler:
-    """The handler of SIGTERM while calls wait; concurrent calls share it, and the last one takes it away."""
+class Questions:
+    """What this process waits for, each with the call that cancels it within so many seconds.
+
+    SIGTERM and SIGHUP are watched while something waits and where they have their default action. Python can handle
+    signals in the main thread only, and a call may wait in any other. So faulthandler, which may be used in every
+    thread, writes to a pipe when the signal arrives. A thread that reads the pipe cancels, then ends the process by
+    that signal. A handler of the program's own is left alone; if it exits, the exit cancels.
+    """
 
     def __init__(self) -> None:
-        self.waiting = 0
-        self.scopes: set[anyio.CancelScope] = set()
-        self.cancelled = anyio.Event()
+        self._masks = threading.local()
+        self._forget()
 
-    def __call__(self, number: int, frame: FrameType | None) -> None:
-        del number, frame
-        try:
-            loop = asyncio.get_running_loop()
-        except RuntimeError:
-            raise SystemExit(TERMINATED) from None
-        if self.waiting > len(self.scopes):
-            raise SystemExit(TERMINATED)
-        # Raised inside the loop, SystemExit would end it before the other calls have cancelled their questions.
-        loop.call_soon_threadsafe(self._cancel_scopes)
+    def _forget(self) -> None:
+        self._lock = threading.Lock()
+        self._cancelling = threading.Lock()
+        self._cancels: dict[Hashable, Callable[[float], None]] = {}
+        self._pipes: dict[signal.Signals, tuple[int, int]] = {}
+        self._ending = self._signalled = False
 
-    def _cancel_scopes(self) -> None:
-        if not self.scopes:  # the last call returned meanwhile
-            raise SystemExit(TERMINATED)
-        for scope in self.scopes:
-            scope.cancel()
+    def enter(self, key: Hashable, cancel: Callable[[float], None]) -> None:
+        """Cancel this question should the process end before it leaves."""
+        with self._lock:
+            self._cancels[key] = cancel
+            self._watch()
 
-    def enter(self, scope: anyio.CancelScope) -> None:
-        if not self.scopes:
-            self.cancelled = anyio.Event()
-        self.scopes.add(scope)
+    def leave(self, key: Hashable) -> None:
+        with self._lock:
+            self._cancels.pop(key, None)
+            if not self._cancels:
+                self._unwatch()
 
-    def leave(self, scope: anyio.CancelScope) -> None:
-        self.scopes.discard(scope)
-        if not self.scopes:
-            self.cancelled.set()
+    @property
+    def ending(self) -> bool:
+        """Whether a call must not return to the program: it would act on a question that its own end cancelled."""
+        return self._signalled or (self._ending and threading.current_thread() is not threading.main_thread())
 
+    def park(self) -> None:
+        """Block for ever where the process is ending."""
+        if self.ending:
+            threading.Event().wait()
 
-_handler = _Handler()
+    def cancel_all(self) -> None:
+        """Cancel everything; what the server does not confirm in time is told on stderr."""
+        with self._cancelling:  # an exit must not overtake the thread that cancels because of a signal
+            with self._lock:
+                self._ending = True
+                cancels = list(self._cancels.values())
+                self._cancels.clear()
+            ends = time.monotonic() + LAST_WORDS
+            for cancel in cancels:
+                try:
+                    cancel(max(0.0, ends - time.monotonic()))
+                except Exception as error:  # noqa: BLE001  # the last handler: the other questions must be cancelled
+                    not_cancelled(repr(error))
 
+    def before_fork(self) -> None:
+        """Hold signals back: a child that still has the handler would tell its parent of a signal of its own."""
+        self._masks.before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
 
-@contextlib.contextmanager
-def terminable() -> Generator[bool, None, None]:
-    """Have SIGTERM raise SystemExit where the program has no handler of its own, so that its question is cancelled."""
-    in_main_thread = threading.current_thread() is threading.main_thread()
-    if not in_main_thread or signal.getsignal(signal.SIGTERM) not in {signal.SIG_DFL, _handler}:
-        yield False
-        return
-    _handler.waiting += 1
-    signal.signal(signal.SIGTERM, _handler)
-    try:
-        yield True
-    finally:
-        _handler.waiting -= 1
-        if not _handler.waiting and signal.getsignal(signal.SIGTERM) is _handler:
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    def after_fork_in_parent(self) -> None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, self._masks.before)
 
+    def after_fork_in_child(self) -> None:
+        """Let a child process wait for nothing of its parent's, and end as if nothing were watched."""
+        self._unwatch()
+        for end in (end for pipe in self._pipes.values() for end in pipe):
+            os.close(end)
+        self._forget()
+        self.after_fork_in_parent()
 
-@contextlib.asynccontextmanager
-async def terminable_async() -> AsyncGenerator[None, None]:
-    """Do the same for a coroutine: the program ends once every waiting call has cancelled its question."""
-    with terminable() as handled:
-        if not handled:
-            yield
+    def _watch(self) -> None:
+        if not hasattr(faulthandler, "register") or (not self._pipes and not self._started()):
             return
-        with anyio.CancelScope() as scope:
-            _handler.enter(scope)
-            try:
-                yield
-            finally:
-                _handler.leave(scope)
-        if scope.cancel_called:
-            with anyio.CancelScope(shield=True):
-                await _handler.cancelled.wait()
-            raise SystemExit(TERMINATED)
+        for number, (_, writing) in self._pipes.items():
+            if signal.getsignal(number) is signal.SIG_DFL:
+                # A handler that the program set and took away meanwhile has replaced ours.
+                faulthandler.unregister(number)
+                faulthandler.register(number, file=writing, all_threads=False)
+
+    def _started(self) -> bool:
+        pipes = {number: os.pipe() for number in _SIGNALS}
+        for _, writing in pipes.values():
+            os.set_blocking(writing, False)
+        watcher = threading.Thread(target=self._watched, args=(pipes,), name="assent-leaving", daemon=True)
+        try:
+            watcher.start()
+        except RuntimeError:  # an interpreter that ends starts no threads
+            for end in (end for pipe in pipes.values() for end in pipe):
+                os.close(end)
+            return False
+        self._pipes = pipes
+        return True
+
+    def _unwatch(self) -> None:
+        for number in self._pipes:
+            if signal.getsignal(number) is signal.SIG_DFL:
+                faulthandler.unregister(number)
+
+    def _watched(self, pipes: dict[signal.Signals, tuple[int, int]]) -> None:
+        with selectors.DefaultSelector() as selector:
+            for number, (reading, _) in pipes.items():
+                selector.register(reading, selectors.EVENT_READ, number)
+            number = selector.select()[0][0].data
+        self._signalled = True
+        try:
+            self.cancel_all()
+        finally:
+            faulthandler.unregister(number)
+            os.kill(os.getpid(), number)
 
 
-def left_async() -> tuple[type[BaseException], ...]:
-    """Return what ends an async caller: cancellation, any error, and a signal that arrives while its task runs."""
-    return (anyio.get_cancelled_exc_class(), KeyboardInterrupt, SystemExit, Exception)
+questions = Questions()
+atexit.register(questions.cancel_all)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=questions.before_fork,
+        after_in_parent=questions.after_fork_in_parent,
+        after_in_child=questions.after_fork_in_child,
+    )
+
+
+def not_cancelled(why: str) -> None:
+    """Say on stderr that a question stays open although its program leaves."""
+    if not os.environ.get("ASSENT_QUIET"):
+        sys.stderr.write(f"assent: a question may still be open, because it could not be cancelled: {why}\n")
 
 
 class Notices:

@@ -4,8 +4,8 @@ import json
 import os
 import secrets
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,7 @@ from assent.domain.counting import differences
 from assent.domain.draft import MAX_FILES, Draft, draft
 from assent.domain.errors import AssentError, InvalidRequest, TooLarge
 from assent.domain.instants import SECOND, iso
+from assent.domain.old_rules import ALWAYS_APPROVE, sentence, unnamed_in
 from assent.domain.routing import Seat
 from assent.domain.rulebook import Rule, RuleAction
 from assent.domain.rules import STOPS, Recommendation, Source, propose, recommend, subject_of
@@ -120,16 +121,16 @@ def ask(body: Mapping[str, Any], at: Desk) -> Outcome:
     """Raise a breakpoint here, have it answered by a rule or by the person at the terminal, and write it all down."""
     wanted = _draft(body)
     journal, rules = at.journal, read_rules(at.folder)
-    recommendation = _recommended(rules, wanted, journal, now=at.now())
+    recommendation, old = _recommended(rules, wanted, journal, now=at.now())
     asked = _raised(wanted, recommendation, journal, at)
     if recommendation.recommended:
         rule = recommendation.matched_rule or recommendation.source.value
         ended, event = approve_by_rule(asked, rule, at=at.now(), why=recommendation.why())
         journal.append([event])
     else:
-        ended, events = _asked(asked, wanted, rules, recommendation, at)
+        ended, events = _asked(asked, wanted, rules, recommendation, old, at)
         journal.append(events)
-    return _outcome(ended, recommendation, rules)
+    return _outcome(ended, recommendation, rules.problem or old.problem)
 
 
 def _draft(body: Mapping[str, Any]) -> Draft:
@@ -148,7 +149,31 @@ def _draft(body: Mapping[str, Any]) -> Draft:
     return wanted
 
 
-def _recommended(rules: LocalRules, wanted: Draft, journal: Journal, *, now: int) -> Recommendation:
+@dataclass(frozen=True, slots=True)
+class _Old:
+    """Rules of an older version that would have approved a call without naming all of it."""
+
+    rules: Mapping[str, str] = field(default_factory=dict[str, str])
+    """By id, what each does not name."""
+
+    @property
+    def problem(self) -> str | None:
+        return " ".join(self.rules.values()) or None
+
+
+def _recommended(rules: LocalRules, wanted: Draft, journal: Journal, *, now: int) -> tuple[Recommendation, _Old]:
+    old: dict[str, str] = {}
+    while True:
+        found = _recommended_without(old, rules, wanted, journal, now=now)
+        missing = unnamed_in(found.matched, wanted.gate, wanted.payload) if found.recommended and found.matched else ()
+        if not missing or found.matched is None:
+            return found, _Old(old)
+        old[found.matched.id] = f"The rule {sentence(found.matched.id, missing)}"
+
+
+def _recommended_without(
+    old: Collection[str], rules: LocalRules, wanted: Draft, journal: Journal, *, now: int
+) -> Recommendation:
     counting = rules.counting
     counted = journal.streak(wanted.gate, wanted.agent_id, counting.key(wanted.payload), key=counting.key)
     consecutive = len(counted)
@@ -164,7 +189,7 @@ def _recommended(rules: LocalRules, wanted: Draft, journal: Journal, *, now: int
         )
     after_n: Json = wanted.payload.get("autoApproveAfterN")
     found = recommend(
-        rules.book,
+        rules.book(without=old),
         subject_of(wanted),
         hard_stop=wanted.payload.get("hardStop") is True,
         plain=Terms.of(wanted.gate, wanted.payload).plain,
@@ -224,7 +249,7 @@ def _raised(wanted: Draft, recommendation: Recommendation, journal: Journal, at:
 
 
 def _asked(
-    asked: Breakpoint, wanted: Draft, rules: LocalRules, recommendation: Recommendation, at: Desk
+    asked: Breakpoint, wanted: Draft, rules: LocalRules, recommendation: Recommendation, old: _Old, at: Desk
 ) -> tuple[Breakpoint, list[Event]]:
     if asked.strategy in NEEDS_EXPERTS and len(asked.seats) > 1:
         names = ", ".join(seat.name for seat in asked.seats)
@@ -233,13 +258,15 @@ def _asked(
     person = at.person(asked.ttl_seconds)
     if person is None:
         reason = "Nobody was asked: there is no terminal here and no server is set (ASSENT_URL, ASSENT_TOKEN)."
-        return _refused(asked, NO_TERMINAL, " ".join(filter(None, [reason, rules.problem])), at)
+        return _refused(asked, NO_TERMINAL, " ".join(filter(None, [reason, rules.problem, old.problem])), at)
     try:
-        show(person.console, asked, wanted.files, problem=rules.problem)
         pattern = _pattern(asked, rules, recommendation)
+        renew = "Answer always to replace it by one for exactly this call." if old.rules and pattern else None
+        problem = " ".join(filter(None, [rules.problem, old.problem, renew]))
+        show(person.console, asked, wanted.files, problem=problem or None)
         said = talk(person, Terms.of(asked.gate, asked.payload), _values(asked.payload), pattern=pattern)
         if said.always and pattern is not None:
-            _write_rule(person, pattern, at)
+            _write_rule(person, pattern, at, instead_of=old.rules)
     except Late:
         return _timed_out(asked, at)
     except KeyboardInterrupt:
@@ -303,17 +330,17 @@ def _pattern(asked: Breakpoint, rules: LocalRules, recommendation: Recommendatio
         return None
 
 
-def _write_rule(person: Person, pattern: str, at: Desk) -> None:
+def _write_rule(person: Person, pattern: str, at: Desk, *, instead_of: Collection[str]) -> None:
     rule = Rule(
         id=at.new_id("rule-"),
         pattern=pattern,
         action=RuleAction.AUTO.value,
-        source="always-approve",
+        source=ALWAYS_APPROVE,
         created_by=str(Actor(Kind.PERSON, at.user)),
         created_at=at.now(),
     )
     try:
-        add_rule(at.folder, rule)
+        add_rule(at.folder, rule, instead_of=instead_of)
     except AssentError as error:
         person.console.print(f"Approved this time; the rule was not written: {visible(error.message)}", style="yellow")
     else:
@@ -326,7 +353,7 @@ def _values(payload: Mapping[str, Json]) -> Mapping[str, Json]:
     return {**payload, **arguments} if is_object(arguments) else payload
 
 
-def _outcome(ended: Breakpoint, recommendation: Recommendation, rules: LocalRules) -> Outcome:
+def _outcome(ended: Breakpoint, recommendation: Recommendation, rule_problem: str | None) -> Outcome:
     status = values.Status(
         status=ended.status.value,
         updated_at=iso(ended.updated_at),
@@ -338,6 +365,6 @@ def _outcome(ended: Breakpoint, recommendation: Recommendation, rules: LocalRule
         gate=ended.gate,
         status=status,
         auto_approval=recommendation.body(),
-        rule_problem=rules.problem,
+        rule_problem=rule_problem,
         unseen=ended.ended_by in {NO_TERMINAL, NO_QUORUM},
     )

@@ -3,7 +3,7 @@
 import json
 import os
 import stat
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -28,9 +28,13 @@ _NO_RULES: Mapping[str, Json] = {"schemaVersion": SCHEMA_VERSION, "rules": []}
 class LocalRules:
     """What to follow; with a problem, nothing is approved without asking."""
 
-    book: Rulebook
+    rules: Sequence[Rule]
     counting: Counting
+    always_break_on: Sequence[str] = ()
     problem: str | None = None
+
+    def book(self, *, without: Collection[str] = ()) -> Rulebook:
+        return Rulebook.of([rule for rule in self.rules if rule.id not in without], self.always_break_on)
 
 
 def read_rules(folder: Path) -> LocalRules:
@@ -38,18 +42,22 @@ def read_rules(folder: Path) -> LocalRules:
     try:
         policy = _document(folder / POLICY, Policy) or {}
         document = _document(folder / RULES, wire.RulesFile) or _NO_RULES
-        rules = _rules(document)
+        rules = _read(document)
     except AssentError as error:
-        return LocalRules(Rulebook.of(()), Counting(allowed=False), error.message)
-    book = Rulebook.of(rules, policy.get("alwaysBreakOn") or ())
-    return LocalRules(book, Counting.of(policy))
+        return LocalRules((), Counting(allowed=False), problem=error.message)
+    return LocalRules(rules, Counting.of(policy), policy.get("alwaysBreakOn") or ())
 
 
-def add_rule(folder: Path, rule: Rule, *, order: int | None = None) -> Rule:
+def add_rule(folder: Path, rule: Rule, *, order: int | None = None, instead_of: Collection[str] = ()) -> Rule:
     """Add a rule at the end of rules.json and return it as it is read; the others stay as they are written."""
     checked(rule)
     placed = {} if order is None else {"order": order}
-    return _changed(folder, lambda bodies, _: [*bodies, _written(rule) | placed])[-1]
+
+    def with_rule(bodies: list[Json], rules: Sequence[Rule]) -> list[Json]:
+        kept = [body for body, each in zip(bodies, rules, strict=True) if each.id not in instead_of]
+        return [*kept, _written(rule) | placed]
+
+    return _changed(folder, with_rule)[-1]
 
 
 def listed(folder: Path) -> list[Rule]:

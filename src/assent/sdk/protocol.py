@@ -2,7 +2,8 @@
 
 A flow is a generator. It yields what is to be done next, a `Request`, a `Pause` or a `Tell`, and is sent what came of
 it: a `Reply` or a `Lost`, nothing, what the listener `Said`. What it returns is the result. A shell performs the
-steps, so that sync and async clients share every decision made here. Time and chance come in through `Pace`.
+steps, so that sync and async clients share every decision made here. Time and chance come in through `Pace`. A
+`Cancellation` among the steps is what the shell does should the program leave before the flow has ended.
 """
 
 import contextlib
@@ -111,7 +112,17 @@ class Said:
     answer: object
 
 
-Step: TypeAlias = Request | Pause | Tell
+@dataclass(frozen=True, slots=True)
+class Cancellation:
+    """How to cancel what the flow asks, if the program leaves it: by a signal, by its exit or by an exception."""
+
+    flow: "Callable[[], Flow[object]]"
+    waits_for: str | None = None
+    """The breakpoint, where it was created by another call: then only the end of the program cancels it."""
+
+
+Deed: TypeAlias = Request | Pause | Tell
+Step: TypeAlias = Deed | Cancellation
 Outcome: TypeAlias = Reply | Lost | Said | None
 Flow: TypeAlias = Generator[Step, Outcome, Result]
 

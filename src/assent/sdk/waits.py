@@ -11,6 +11,7 @@ import msgspec
 from assent.sdk.errors import AlreadyEnded, IdempotencyMismatch, ProjectRemoved, StillWaiting, UnexpectedAnswer
 from assent.sdk.protocol import (
     LONGEST_PAUSE,
+    Deed,
     Flow,
     Lines,
     Lost,
@@ -20,7 +21,6 @@ from assent.sdk.protocol import (
     Reply,
     Request,
     Said,
-    Step,
     Tell,
     address,
     answers,
@@ -179,7 +179,7 @@ class Heard:
     chunk: bytes
 
 
-StreamStep: TypeAlias = Step | Listen | Hear | Event
+StreamStep: TypeAlias = Deed | Listen | Hear | Event
 StreamOutcome: TypeAlias = Outcome | Heard
 Following: TypeAlias = Generator[StreamStep, StreamOutcome, None]
 

@@ -6,6 +6,7 @@ from starlette.routing import Route
 
 from assent.domain.access import Permission
 from assent.domain.errors import AssentError, InvalidRequest
+from assent.domain.old_rules import ALWAYS_APPROVE
 from assent.domain.rulebook import RuleAction
 from assent.http.addresses import known_id
 from assent.http.problems import STATUS
@@ -13,8 +14,6 @@ from assent.store.reading import Whole
 from assent.web.frame import Site, Visit, page, redirect, route
 from assent.web.rules import Typed, write_rule
 from assent.web.trial import ACTIONS, DAYS, LISTED, tried
-
-SOURCE = "always-approve"
 
 
 def routes(site: Site) -> list[Route]:
@@ -72,7 +71,7 @@ async def always(visit: Visit) -> Response:
     if visit.form.get("do") == "test":
         return redirect(f"/breakpoints/{row.id}/always?" + typed.address().partition("?")[2])
     try:
-        rule = await write_rule(visit, typed, source=SOURCE)
+        rule = await write_rule(visit, typed, source=ALWAYS_APPROVE)
     except InvalidRequest as error:
         return await _page(visit, row, typed, error)
     return redirect(f"/breakpoints/{row.id}/always?saved={rule.id}")

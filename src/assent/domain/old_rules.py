@@ -1,0 +1,69 @@
+"""Rules that “Always approve” wrote before it named the whole call: they approve more than their author was shown."""
+
+from collections.abc import Collection, Mapping, Sequence
+
+from assent.domain.call_digests import CALL_DIGEST, call_digest
+from assent.domain.canonical import Json
+from assent.domain.errors import InvalidRequest
+from assent.domain.exact_calls import PROGRAM_DIGEST, is_whole_tool
+from assent.domain.expressions import And, Expression, Not, Predicate
+from assent.domain.patterns import Pattern, parse
+from assent.domain.protected_paths import DIRECTORY
+from assent.domain.rulebook import Rule, RuleAction
+
+ALWAYS_APPROVE = "always-approve"
+_CALLED: Mapping[str, str] = {DIRECTORY: "working directory", CALL_DIGEST: "arguments", PROGRAM_DIGEST: "program"}
+_WITHOUT_PROGRAM = ("tool.", "call.")
+
+
+def unnamed(rule: Rule) -> tuple[str, ...]:
+    """Return what the pattern of an “Always approve” rule for calls leaves open; nothing for every other rule."""
+    pattern = _pattern(rule)
+    if pattern is None:
+        return ()
+    gate, named = pattern.glob.text, _named(pattern.expression)
+    if not is_whole_tool(gate) and CALL_DIGEST not in named:
+        return ()
+    wanted = {DIRECTORY, CALL_DIGEST}
+    if gate.startswith("shell.") or (named.get(DIRECTORY) and not gate.startswith(_WITHOUT_PROGRAM)):
+        wanted.add(PROGRAM_DIGEST)
+    return _missing(wanted, named)
+
+
+def unnamed_in(rule: Rule, gate: str, payload: Mapping[str, Json]) -> tuple[str, ...]:
+    """Return what an “Always approve” rule leaves open of the call that a payload shows."""
+    pattern = _pattern(rule)
+    if pattern is None or (call_digest(payload) is None and not is_whole_tool(gate)):
+        return ()
+    program = {PROGRAM_DIGEST} if "program" in payload or PROGRAM_DIGEST in payload else set[str]()
+    return _missing({DIRECTORY, CALL_DIGEST} | program, _named(pattern.expression))
+
+
+def sentence(rule_id: str, missing: Sequence[str]) -> str:
+    *most, last = [f"the {each}" for each in missing]
+    names = f"{', '.join(most)} or {last}" if most else last
+    return f"{rule_id} does not name {names}: an older version wrote it."
+
+
+def _pattern(rule: Rule) -> Pattern | None:
+    if rule.source != ALWAYS_APPROVE or rule.action != RuleAction.AUTO:
+        return None
+    try:
+        return parse(rule.pattern)
+    except InvalidRequest:  # it is not followed
+        return None
+
+
+def _named(expression: Expression | None) -> dict[str, bool]:
+    """Return the payload fields that must have one value, or must be absent; True where there is a value."""
+    found: dict[str, bool] = {}
+    for each in expression.operands if isinstance(expression, And) else (expression,):
+        denied = isinstance(each, Not)
+        predicate = each.operand if isinstance(each, Not) else each
+        if isinstance(predicate, Predicate) and predicate.operator == ("exists" if denied else "="):
+            found[".".join(predicate.path).removeprefix("payload.")] = not denied
+    return found
+
+
+def _missing(wanted: Collection[str], named: Mapping[str, bool]) -> tuple[str, ...]:
+    return tuple(called for name, called in _CALLED.items() if name in wanted and name not in named)
