@@ -6,8 +6,8 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 BUDGET ?= 10m
 ARGS ?=
-WORKERS ?= 3
-PYTEST = $(BIN)/pytest -n $(WORKERS) --dist worksteal
+WORKERS ?= 4
+PYTEST = $(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 # Where bytecode is forbidden, every process of the tests would compile all of it again.
 unexport PYTHONDONTWRITEBYTECODE
 

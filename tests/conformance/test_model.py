@@ -10,9 +10,8 @@ import pytest
 from assent.settings import Settings
 from tests.conformance.model import World, distinct
 from tests.conformance.walk import Diverged, walk
-from tests.support.lanes import scaled
 
-STEPS = scaled(20_000)
+STEPS = 20_000
 
 
 @pytest.mark.timeout(1200)
