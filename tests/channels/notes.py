@@ -80,9 +80,9 @@ def expiring(to: Addressee = TO_ANN, **changes: Any) -> Note:
     return note(to, Purpose.CLOSE, **{"id": "dlv_3", "breakpoint": ended, "event": event} | changes)
 
 
-def many(count: int, to: Addressee = TO_ANN) -> Digest:
+def many(count: int, to: Addressee = TO_ANN, **changes: Any) -> Digest:
     """Tell of so many at once; the first twenty-five are named to the channel."""
-    waiting = tuple(asked(id=f"bp_{n}", title=f"Question {n}")[0] for n in range(min(count, 25)))
+    waiting = tuple(asked(id=f"bp_{n}", title=f"Question {n}", **changes)[0] for n in range(min(count, 25)))
     urls = {each.id: f"https://assent.example.com/breakpoints/{each.id}" for each in waiting}
     return Digest(
         id="dig_1", to=to, waiting=waiting, total=count, ended=3, inbox_url="https://assent.example.com/", urls=urls

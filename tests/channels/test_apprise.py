@@ -10,9 +10,10 @@ import pytest
 
 from assent.channels.apprise import AppriseChannel
 from assent.domain.errors import InvalidRequest
+from assent.domain.instants import SECOND
 from assent.domain.notes import Purpose
 from assent.outbound import Permanent, Transient
-from tests.channels.notes import PLACE, REVIEW, closing, many, note, tools
+from tests.channels.notes import AT, PLACE, REVIEW, closing, many, note, tools
 from tests.support.receiver import Answer, Receiver, receiving
 
 ROOT = Path(__file__).parents[2]
@@ -83,6 +84,12 @@ async def test_many_are_told_in_one_message(receiver: Receiver, urls: list[str])
     assert call.json["title"] == "30 approvals wait for an answer. 3 ended since the last message."
     assert "And 10 more." in call.json["message"]
     assert call.json["message"].count("https://assent.example.com/breakpoints/") == 20
+
+
+async def test_each_item_of_a_digest_names_its_deadline(receiver: Receiver, urls: list[str]) -> None:
+    await AppriseChannel({"urls": urls[:1]}, tools()).digest(many(2, PLACE, due_at=AT + 3_600 * SECOND))
+    (call,) = receiver.calls
+    assert call.json["message"].count("(answer by 2027-01-15 09:00 UTC): https://") == 2
 
 
 async def test_the_end_is_not_told(receiver: Receiver, urls: list[str]) -> None:

@@ -14,6 +14,7 @@ from assent.channels.email.channel import EmailChannel, personal
 from assent.channels.email.letter import as_html, as_text, of_note
 from assent.channels.email.markup import TAGS
 from assent.domain.errors import InvalidRequest
+from assent.domain.instants import SECOND
 from assent.domain.notes import Addressee, Purpose
 from assent.outbound import Permanent, Transient
 from tests.channels.notes import AT, PLACE, REVIEW, TO_ANN, asked, closing, expiring, many, note, tools
@@ -137,6 +138,16 @@ async def test_many_are_told_in_one_letter(mail: MailServer) -> None:
     assert "And 117 more." in letter.text
     assert "3 ended since the last message." in letter.text
     assert len(links(letter.html)) == 21
+
+
+async def test_each_item_of_a_digest_names_its_deadline_in_the_readers_time_zone(mail: MailServer) -> None:
+    await channel(mail).digest(many(2, replace(TO_ANN, zone="Europe/Berlin"), due_at=AT + 3_600 * SECOND))
+    await channel(mail).digest(many(2))
+    dated, undated = mail.letters
+    for n in range(2):
+        assert f"Question {n} (answer by 2027-01-15 10:00 CET)" in dated.text
+        assert f"Question {n} (answer by 2027-01-15 10:00 CET)" in dated.html
+    assert "answer by" not in undated.text
 
 
 async def test_somebody_without_an_address_is_named(mail: MailServer) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from assent.channels.tools import Tools
 from assent.domain.canonical import is_array, pointer_step
@@ -49,6 +50,14 @@ class Fields:
         if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= most:
             raise InvalidRequest.at(f"/settings/{name}", f"must be a whole number from 0 to {most}")
         return value
+
+    def zone(self, name: str) -> str | None:
+        found = self.optional(name)
+        try:
+            return found and ZoneInfo(found).key
+        except (OSError, ValueError, KeyError) as error:
+            msg = "must be a time zone such as Europe/Berlin or UTC"
+            raise InvalidRequest.at(f"/settings/{name}", msg) from error
 
     def flag(self, name: str) -> bool:
         value = self._settings.get(name, False)

@@ -116,9 +116,12 @@ def totals(digest: Digest) -> str:
 
 
 def listed(digest: Digest) -> list[tuple[str, str]]:
-    """Return the headlines that a digest names, each with its Review link."""
-    named = digest.waiting[:NAMED]
-    return [(headline(each), digest.urls.get(each.id, digest.inbox_url)) for each in named]
+    """Return the headlines and deadlines that a digest names, each with its Review link."""
+    found: list[tuple[str, str]] = []
+    for each in digest.waiting[:NAMED]:
+        due = f" (answer by {moment(each.due_at, digest.to.zone)})" if each.due_at != NEVER else ""
+        found.append((f"{headline(each)}{due}", digest.urls.get(each.id, digest.inbox_url)))
+    return found
 
 
 def left_out(digest: Digest) -> str:

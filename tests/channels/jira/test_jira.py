@@ -5,12 +5,13 @@ from typing import Any
 
 import pytest
 
+from assent.channels.jira.text import plain
 from assent.domain.errors import InvalidRequest
 from assent.domain.notes import Purpose
 from assent.outbound import Permanent, Transient
 from assent.ports import Incoming
 from tests.channels.jira.conftest import HOOK, Make
-from tests.channels.notes import PLACE, REVIEW, closing, expiring, many, note
+from tests.channels.notes import AT, PLACE, REVIEW, closing, expiring, many, note
 from tests.support.jira import US, Jira
 
 
@@ -24,6 +25,32 @@ async def test_an_issue_says_what_is_asked_and_leads_to_it(channel: Make, jira: 
     assert REVIEW in said
     assert "Gate" in said
     assert "it passed" in said
+
+
+@pytest.mark.parametrize(
+    ("settings", "due", "ended"),
+    [
+        ({}, "2027-01-15 08:00 UTC", "2027-01-15 08:00 UTC"),
+        ({"timezone": "Europe/Berlin"}, "2027-01-15 09:00 CET", "2027-01-15 09:00 CET"),
+    ],
+    ids=["without a setting", "Europe/Berlin"],
+)
+async def test_times_are_in_the_time_zone_of_the_settings(
+    channel: Make, jira: Jira, settings: dict[str, str], due: str, ended: str
+) -> None:
+    await channel(jira, **settings).send(note(PLACE, asked={"due_at": AT}))
+    await channel(jira, **settings).close(closing(PLACE, id="dlv_2"))
+    said = plain(jira.issues["OPS-1"].fields["description"])
+    assert due in said.replace("\\", "")
+    assert ended in jira.texts("OPS-1")[0].replace("\\", "")
+
+
+async def test_a_time_zone_that_does_not_exist_is_refused(channel: Make, jira: Jira) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        channel(jira, timezone="Mars/Olympus")
+    assert refused.value.details["errors"] == [
+        {"pointer": "/settings/timezone", "detail": "must be a time zone such as Europe/Berlin or UTC"}
+    ]
 
 
 async def test_an_issue_is_looked_for_before_it_is_made(channel: Make, jira: Jira) -> None:

@@ -9,7 +9,7 @@ import re
 import time
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import quote
 
@@ -34,7 +34,7 @@ SECRETS = frozenset({"token", "bearer", "webhookSecret"})
 PROOFS = frozenset({"url", "webhookSecret"})
 _KNOWN = SECRETS | {
     *("url", "project", "issueType", "user", "labels", "approve", "reject", "commentWords", "closeTransition"),
-    "pollSeconds",
+    *("pollSeconds", "timezone"),
 }
 NO_REASON = "write a comment such as “reject: the tests fail”"
 PATIENCE = 25.0
@@ -70,6 +70,7 @@ class JiraChannel:
             raise InvalidRequest.at("/settings/reject", "must not name a status that approves")
         self._close = given.optional("closeTransition")
         self._webhook = given.secret("webhookSecret")
+        self._zone = given.zone("timezone")
         self._pause = given.number("pollSeconds", 30, most=3_600)
         self._me: str | None = None
         self._looked_at: int | None = None
@@ -80,6 +81,7 @@ class JiraChannel:
     # ── out ──
 
     async def send(self, note: Note) -> Posted:
+        note = self._local(note)
         async with _in_time(self._patience):
             found = (note.thread or {}).get("key") or await self._find(note.breakpoint.id)
             if found is None:
@@ -90,6 +92,7 @@ class JiraChannel:
 
     async def close(self, note: Note) -> Posted | None:
         """Say in the issue how it ended, and move it where it is to end up."""
+        note = self._local(note)
         async with _in_time(self._patience):
             key = (note.thread or {}).get("key") or await self._find(note.breakpoint.id)
             if key is None:
@@ -109,6 +112,10 @@ class JiraChannel:
         name: Json = found.get("name") if is_object(found) else None
         return f"Jira knows us, and the project {self._project} is {line(str(name or self._project), 60)}."
 
+    def _local(self, note: Note) -> Note:
+        """Return the note with the time zone of the settings: many read an issue, and none of their zones is known."""
+        return replace(note, to=replace(note.to, zone=self._zone or note.to.zone))
+
     async def _find(self, breakpoint_id: str) -> str | None:
         """Look for the issue before one is made: Jira has no other way to make it only once."""
         jql = f'project = "{self._project}" AND labels = "{OURS}{breakpoint_id}" ORDER BY created ASC'
@@ -122,7 +129,7 @@ class JiraChannel:
         body = Body(
             lead=f"{lead(note)}{high}",
             question=question(asked, _LONGEST_QUESTION),
-            facts=facts(asked),
+            facts=facts(asked, note.to.zone),
             link=("Review", note.review_url),
         )
         fields = {

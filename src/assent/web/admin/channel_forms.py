@@ -162,6 +162,7 @@ FORMS: dict[str, Form] = {
             Field("closeTransition", "Transition that closes it", "Taken once it is decided. Empty: a comment."),
             _secret("webhookSecret", "Secret of the webhook"),
             Field("pollSeconds", "Look every so many seconds", "Empty: 30. 0: never, the webhook is enough.", "number"),
+            Field("timezone", "Time zone", "For times in issues and comments, such as Europe/Berlin. Empty: UTC."),
         ),
         calls="Make a webhook in Jira that posts to it when issues and comments change, with the same secret.",
         identity="Account id in Jira",
