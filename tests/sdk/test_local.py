@@ -265,7 +265,12 @@ def test_a_rule_that_cannot_be_written_does_not_undo_the_answer(office: Office) 
     assert "the rule was not written" in office.people[-1].shown
 
 
-CALL = {"tool": "Bash", "arguments": {"command": "git status"}, "directory": "/work", "breakpointId": "tool.bash"}
+CALL: dict[str, Any] = {
+    "tool": "Bash",
+    "arguments": {"command": "git status"},
+    "directory": "/work",
+    "breakpointId": "tool.bash",
+}
 OLD = {"id": "rule-old", "pattern": "tool.bash(agentId = 'tester')", "action": AUTO, "source": "always-approve"}
 
 

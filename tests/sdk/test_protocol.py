@@ -11,7 +11,19 @@ from hypothesis import strategies as st
 
 from assent.sdk import errors, protocol
 from assent.sdk.files import ContextFile
-from assent.sdk.protocol import LONGEST_PAUSE, Flow, Lost, Outcome, Pace, Pause, Reply, Request, Said, Tell
+from assent.sdk.protocol import (
+    LONGEST_PAUSE,
+    Cancellation,
+    Flow,
+    Lost,
+    Outcome,
+    Pace,
+    Pause,
+    Reply,
+    Request,
+    Said,
+    Tell,
+)
 from assent.sdk.values import Page
 from assent.sdk.waits import SLICE_SECONDS, waiting
 
@@ -59,6 +71,8 @@ class World:
                 outcome = None
             elif isinstance(step, Tell):
                 outcome = Said(step.listener(step.news))
+            elif isinstance(step, Cancellation):
+                outcome = None
             else:
                 self.requests.append(step)
                 seconds, outcome = next(outcomes)

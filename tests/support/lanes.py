@@ -65,7 +65,7 @@ FEWEST_TRIALS = 10
 
 class Shard(NamedTuple):
     number: int
-    count: int
+    parts: int
 
     @classmethod
     def parse(cls, text: str) -> "Shard":
@@ -79,7 +79,7 @@ class Shard(NamedTuple):
     def holds(self, nodeid: str) -> bool:
         # By file, so that tests that share a server stay together.
         name = nodeid.partition("::")[0]
-        return int(hashlib.sha256(name.encode()).hexdigest(), 16) % self.count == self.number
+        return int(hashlib.sha256(name.encode()).hexdigest(), 16) % self.parts == self.number
 
 
 def scaled(trials: int) -> int:

@@ -47,7 +47,8 @@ class AdminAudit:
 
     def began_at(self) -> int | None:
         """Return when the first baseline was recorded."""
-        return self._session.all(_BEGAN, {})[0][0]
+        began: int | None = self._session.all(_BEGAN, {})[0][0]
+        return began
 
     def uses(self, *, after: str, limit: int, project: str | None) -> Sequence[Row]:
         """Return the events of used receipts, a batch at a time."""
