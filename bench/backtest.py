@@ -62,7 +62,7 @@ def backtest(settings: Settings, report: Report, options: argparse.Namespace) ->
             report.time("backtest", dialect, shown, milliseconds, goal=GOAL)
         milliseconds, found = _asked(client, CONTENT)
         _print(CONTENT, found)
-        report.time("backtest", dialect, f"back-test of {options.rows:,}: the payload too", milliseconds)
+        report.time("backtest", dialect, f"back-test of {options.rows:,}: including the payload", milliseconds)
 
 
 def _asked(client: httpx2.Client, pattern: str) -> tuple[float, dict[str, Any]]:

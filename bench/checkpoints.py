@@ -93,8 +93,8 @@ async def measure(settings: Settings, sizes: list[int]) -> None:
         await look()
         seen = filled / (time.perf_counter() - started)
         print(
-            f"{node.database.dialect} log of {size:>9,}: {rate:>7,.0f} events/s taken in, a checkpoint over {NEW} new"
-            f" events {one:.1f} ms, a proof {proof:.1f} ms, the log gone through at {seen:,.0f} events/s",
+            f"{node.database.dialect} log of {size:>9,}: {rate:>7,.0f} events/s ingested, a checkpoint over {NEW} new"
+            f" events {one:.1f} ms, a proof {proof:.1f} ms, log verified at {seen:,.0f} events/s",
             flush=True,
         )
     await node.database.stop()

@@ -85,8 +85,8 @@ def _told(process: Process, tokens: Sequence[str], receiver: Receiver, report: R
             started = time.perf_counter()
             client.post(f"/api/breakpoints/{made}/feedback", json={"approved": True}, headers=reviewer)
             shown.append(arrivals.of(made, "breakpoint.released") - started)
-    _report(report, dialect, f"create → the receiver has it, {ASKED} times", told, GOAL_TOLD)
-    _report(report, dialect, f"decided elsewhere → closed at the receiver, {ASKED} times", shown, GOAL_SHOWN)
+    _report(report, dialect, f"create → message received, {ASKED} times", told, GOAL_TOLD)
+    _report(report, dialect, f"decision elsewhere → message closed, {ASKED} times", shown, GOAL_SHOWN)
 
 
 class _Arrivals:
@@ -131,10 +131,10 @@ def _flooded(process: Process, agent: str, mail: MailServer, report: Report, dia
     asked_in = time.perf_counter() - started
     counted, arrivals = letters.all_of(FLOOD, seconds=4 * MINUTE)
     busiest = max((sum(start <= each < start + MINUTE for each in arrivals) for start in arrivals), default=0)
-    report.fact("delegation", dialect, f"{FLOOD:,} questions to one person, asked in", f"{asked_in:.0f} s")
-    report.fact("delegation", dialect, "letters in the busiest minute", f"{busiest}", f"≤ {MOST}", met=busiest <= MOST)
-    told = f"{counted:,} in {len(arrivals)} letters"
-    report.fact("delegation", dialect, "questions told of", told, f"{FLOOD:,}", met=counted == FLOOD)
+    report.fact("delegation", dialect, f"time to create {FLOOD:,} questions for one person", f"{asked_in:.0f} s")
+    report.fact("delegation", dialect, "emails in the busiest minute", f"{busiest}", f"≤ {MOST}", met=busiest <= MOST)
+    told = f"{counted:,} in {len(arrivals)} emails"
+    report.fact("delegation", dialect, "questions delivered", told, f"{FLOOD:,}", met=counted == FLOOD)
     assert not found.failed, found
 
 
@@ -166,5 +166,5 @@ def _question(n: int) -> dict[str, Any]:
 
 def _named(subject: str) -> int:
     """How many questions a letter tells of, as its subject says."""
-    found = re.search(r"([0-9]+) approvals wait", subject)
+    found = re.search(r"([0-9]+) approvals? pending", subject)
     return int(found[1]) if found else 1

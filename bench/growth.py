@@ -25,7 +25,7 @@ WRITES = 400
 """Created and then decided in each round; too few to make ten thousand rows many."""
 AGENT = "agent-of-growth"
 BODY = {"agentId": AGENT, "payload": {"question": "Deploy build 4812 to production?"}, "tags": ["prod", "deploy"]}
-OPERATIONS = ("get", "status", "list of 50 waiting", "create", "decide")
+OPERATIONS = ("get", "status", "list of 50 pending", "create", "decide")
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ def _round(side: Side, seconds: float) -> Iterator[tuple[str, float]]:
     reads = {
         "get": paths,
         "status": [f"{path}/status" for path in paths],
-        "list of 50 waiting": ["/api/breakpoints?status=waiting&limit=50"],
+        "list of 50 pending": ["/api/breakpoints?status=waiting&limit=50"],
     }
     for what, asked in reads.items():
         requests = [("GET", path, None) for path in asked]

@@ -126,12 +126,12 @@ def _served(process: Process, state: Any, report: Report, dialect: str) -> None:
     """How long answers take over one connection; one that costs nothing tells how busy the machine is."""
     cookie = "; ".join(f"{each['name']}={each['value']}" for each in state["cookies"])
     headers = {"Cookie": cookie, "Accept": "text/html", "Accept-Encoding": "gzip"}
-    for what, more in (("GET /, whole page", {}), ("GET /, rows alone", ROWS_ONLY)):
+    for what, more in (("GET /, whole page", {}), ("GET /, rows only", ROWS_ONLY)):
         before = _core_seconds(process.popen.pid)
         _report(report, dialect, what, list(_times(process.url, "/", headers | more)), GOAL_SERVER)
         used = (_core_seconds(process.popen.pid) - before) * 1000 / (WARM_UP + REQUESTS)
-        report.fact("inbox", dialect, f"{what}: core time of the server's process", f"{used:.1f} ms each")
-    _report(report, dialect, "GET /healthz, to compare", list(_times(process.url, "/healthz", {})), None)
+        report.fact("inbox", dialect, f"{what}: server CPU time", f"{used:.1f} ms each")
+    _report(report, dialect, "GET /healthz, for comparison", list(_times(process.url, "/healthz", {})), None)
 
 
 def _times(url: str, path: str, headers: Mapping[str, str]) -> Iterator[float]:
@@ -200,7 +200,7 @@ def _changes(page: Page, world: World, report: Report, dialect: str) -> None:
         times.append(page.evaluate("window.benchLive") - sent)
     client.close()
     page.context.close()
-    _report(report, dialect, "an agent asks → row in an open list", times, GOAL_LIVE)
+    _report(report, dialect, "create → row in an open list", times, GOAL_LIVE)
 
 
 def _report(report: Report, dialect: str, what: str, times: list[float], goal: int | None) -> None:

@@ -55,7 +55,7 @@ def ingress(settings: Settings, report: Report, options: argparse.Namespace) -> 
         stored = _count(settings, COUNT) - before
     _report(report, dialect, found, stored, handled)
     bare = _bare(settings, source, body)
-    against = "bare insert, asyncpg" if dialect == "postgresql" else "bare insert, sqlite3"
+    against = "plain insert, asyncpg" if dialect == "postgresql" else "plain insert, sqlite3"
     report.rate(dialect, "webhook", found.rate, bare, against=against, goal=0.3, part="ingress")
 
 
@@ -65,8 +65,8 @@ def _report(report: Report, dialect: str, found: Load, stored: int, handled: flo
                 met=found.rate >= GOAL)  # fmt: skip
     report.fact("ingress", dialect, "accepted and lost", f"{accepted:,} and {accepted - stored:,}", "0 lost",
                 met=accepted == stored and not found.failed)  # fmt: skip
-    report.time("ingress", dialect, "answer to a webhook, p95", found.p95 * 1000, goal=200)
-    report.fact("ingress", dialect, "held against the triggers after", f"{handled:.1f} s")
+    report.time("ingress", dialect, "webhook response, p95", found.p95 * 1000, goal=200)
+    report.fact("ingress", dialect, "time until all are matched with triggers", f"{handled:.1f} s")
 
 
 async def _set_up(settings: Settings) -> StoredSource:

@@ -7,13 +7,17 @@ from urllib.parse import quote
 
 import httpx2
 import psycopg
+import sqlalchemy as sa
 
 from assent.settings import Settings
+from assent.store.postgres import alchemy_url
+from assent.store.search_index import index_all
+from assent.store.sqlite import schema_engine
 from bench.load import http_load
 from bench.report import Report
 from tests.support.nodes import prepared, server
 
-REPEATS = 200
+REPEATS, SEARCH_REPEATS = 200, 40
 DAY = 86_400 * 1_000_000
 SPAN = 100 * DAY
 # Mostly done, some waiting; fifty agents of very different diligence; tags from every third to one in ten thousand.
@@ -28,15 +32,17 @@ ROWS = """
             WHEN n % 50 < 4 THEN 'expired' ELSE 'released' END,
         CASE WHEN n % 50 >= 4 THEN 'approved' END,
         'agent-' || CASE WHEN n % 3 = 0 THEN 0 ELSE n % 50 END,
-        'Deploy build ' || n, 'Shall build ' || n || ' go to production?', 'deploy.' || (n % 200),
-        '{{"question":"Shall build ' || n || ' go to production?"}}', '["prod"]', '[]', 'single', 'normal', 'expire',
-        '0', {start} + n * {step}, 'agent:bench', 'tok_bench', 4611686018427387904, '{{}}', '[]',
+        'Deploy build ' || n,
+        'Shall build ' || n || ' go to production?'
+            || CASE WHEN n % 5000 = 0 THEN ' Unicorn 緊急停止' ELSE ' 本番環境' END,
+        'deploy.' || (n % 200), '{{"question":"Shall build ' || n || ' go to production?"}}', '["prod"]', '[]',
+        'single', 'normal', 'expire', '0', {start} + n * {step},
+        'agent:bench', 'tok_bench', 4611686018427387904, '{{}}', '[]',
         {start} + n * {step},
         CASE WHEN n % 50 > 0 THEN {start} + n * {step} END,
         CASE WHEN n % 50 > 0 THEN 'person:owner' END,
         CASE WHEN n % 50 > 0 THEN '{{"approved":true,"status":"released","auto":false}}' END,
-        3, '0', 0, 0,
-        'Deploy build ' || n || ' production ' || CASE WHEN n % 5000 = 0 THEN 'unicorn' ELSE 'horse' END
+        3, '0', 0, 0, ''
     FROM {numbers}"""
 LABELS = (("t:prod", "n % 3 = 0"), ("t:deploy", "n % 5 = 0"), ("t:team-7", "n % 20 = 7"), ("t:rare", "n % 10007 = 0"))
 QUERIES = {
@@ -44,8 +50,23 @@ QUERIES = {
     "status + hot tag + rare agent + time": "status=released&tag=prod&agentId=agent-49&createdAfter={after}",
     "status + rare tag + hot agent + time": "status=released&tag=rare&agentId=agent-0&createdAfter={after}",
     "status + two tags + time": "status=released&tag=prod&tag=team-7&createdAfter={after}",
-    "waiting": "status=waiting",
-    "everything": "sort=-created",
+    "pending": "status=waiting",
+    "all": "sort=-created",
+}
+SEARCHES = {
+    "a rare word": "unicorn",
+    "a rare prefix": "unic",
+    "a frequent word": "production",
+    "a frequent prefix": "prod dep",
+    "rare and frequent": "unicorn production",
+    "no hit": "zebra",
+    "no hit beside a frequent word": "production zebra",
+    "rare CJK": "緊急停止",
+    "frequent CJK": "番環境",
+    "an id": f"bp_{500_000:026x}",
+    "an id prefix": f"bp_{500_000:026x}"[:-2],
+    "a gate": "deploy.77",
+    "an agent": "agent-49",
 }
 
 
@@ -68,13 +89,16 @@ def million(settings: Settings, report: Report, options: argparse.Namespace) -> 
             cursor = _deep(process.url, reviewer, ready)
             if cursor:
                 report.time("million", dialect, f"list {what}, deep page", p95(f"{ready}&cursor={cursor}"), goal=50)
+        for what, q in SEARCHES.items():
+            for where, status in (("all", ""), ("pending", "&status=waiting&sort=deadline")):
+                report.time(
+                    "million", dialect, f"search {what}, {where}", p95(f"q={quote(q)}{status}", SEARCH_REPEATS), goal=50
+                )
         for what, query in (
-            ("q, rare word", "q=unicorn"),
-            ("q, frequent word", "q=production&status=released"),
             ("counts", "status=waiting&counts=true&limit=1"),
-            ("counts of everything", "counts=true&limit=1"),
+            ("counts of all", "counts=true&limit=1"),
         ):
-            report.time("million", dialect, f"list {what}", p95(query, 40))
+            report.time("million", dialect, f"list {what}", p95(query, SEARCH_REPEATS))
 
 
 def _deep(url: str, token: str, query: str) -> str | None:
@@ -117,8 +141,12 @@ def _fill_sqlite(settings: Settings, rows: int, start: int) -> None:
             f" WHERE {condition.replace('n %', 'ordinal %')}",
             (label,),
         )
-    connection.execute("INSERT INTO assent_search(assent_search) VALUES ('rebuild')")
     connection.execute("COMMIT")
+    engine = schema_engine(settings.sqlite_path)
+    with engine.begin() as words:
+        index_all(words)
+        words.exec_driver_sql("INSERT INTO assent_search (assent_search) VALUES ('rebuild')")
+    engine.dispose()
     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     connection.close()
 
@@ -138,5 +166,10 @@ def _fill_postgres(settings: Settings, rows: int, start: int) -> None:
                 f" FROM assent_breakpoints WHERE {condition.replace('n %', 'ordinal %%')}",
                 (label,),
             )
+        engine = sa.create_engine(alchemy_url(settings.database_url))
+        with engine.begin() as words:
+            index_all(words)
+        engine.dispose()
+        connection.execute("VACUUM ANALYZE assent_breakpoint_words")
         connection.execute("VACUUM ANALYZE assent_breakpoints")
         connection.execute("VACUUM ANALYZE assent_labels")

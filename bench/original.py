@@ -144,7 +144,7 @@ def _crowd(report: Report, rows: int, ours: Side, theirs: Side, running: Origina
     if running.alive and not other.failed:
         report.rate("sqlite", what, mine.rate, other.rate, against="original", goal=GOAL, part="original")
         return
-    said = f"Assent {mine.rate:,.0f}/s; the original ended after {other.count - other.failed} answers"
+    said = f"Assent {mine.rate:,.0f}/s; the original crashed after {other.count - other.failed} responses"
     report.fact("original", "sqlite", what, said, running.last_words())
 
 
@@ -164,15 +164,15 @@ async def _learning(report: Report, ours: Side, theirs: Side, process: Process) 
     theirs_env = environment() | {"BREAKPOINT_API_URL": theirs.url}
     mine_env = os.environ | {"ASSENT_URL": ours.url, "ASSENT_TOKEN": ours.agent}
     mine: list[float] = []
-    looking: dict[str, list[float]] = {"every 3 s, as it comes": [], "every 0.1 s, as it was told": []}
+    looking: dict[str, list[float]] = {"every 3 s (default)": [], "every 0.1 s (configured)": []}
     for _ in range(ROUNDS):
         client = [sys.executable, "-m", "assent", "wait", "--json"]
         mine += await _learned(ours, client, (), mine_env, parked)
         for how, options in zip(looking, ((), ("--interval", "0.1")), strict=True):
             looking[how] += await _learned(theirs, wait, options, theirs_env, starting)
     for how, found in looking.items():
-        goal = GOAL if "as it comes" in how else None
-        what = f"release → agent learns, p50 of {len(found)}, the original looks {how}"
+        goal = GOAL if "default" in how else None
+        what = f"release → agent notified, p50 of {len(found)}, original polls {how}"
         middle = statistics.median(mine), statistics.median(found)
         report.sooner("original", "sqlite", what, *middle, against="original", goal=goal)
 

@@ -31,70 +31,78 @@ class Section:
 
 SECTIONS = {
     "original": Section(
-        "Against the original service",
-        "npm `@a5c-ai/babysitter-breakpoints` 0.1.5 and Assent, both on SQLite on the same machine, asked by the"
-        " same load generator over as many connections, by turns, three rounds; the middle one counts. Assent asks"
-        " for a token every time and keeps a chained history; the original looks at a token only to create, to list"
-        " and to release. Rows are written into either database beforehand. Creating is measured with one client,"
-        " because the original may end with more. *Release → agent learns* is measured with each one's own command,"
-        " `breakpoints breakpoint wait` and `assent wait`, from sending the release to the first byte that the"
-        " waiting command prints. The original's looks every three seconds if not told otherwise, so agents are"
-        " released at any moment of three seconds.",
-        Plot("How many times faster than the original", Mark(10, "goal: 10×")),
+        "Compared with the original service",
+        "npm `@a5c-ai/babysitter-breakpoints` 0.1.5 and Assent both ran on SQLite on the same machine, with the same"
+        " load generator and the same number of connections. Each figure is the median of three alternating rounds."
+        " Both databases were filled beforehand. Assent verifies a token for every request and keeps a hash-chained"
+        " history; the original verifies a token only to create, list and release. Creating is also measured with one"
+        " client, because the original may crash with more. *Release → agent notified* is the time from sending the"
+        " release to the first byte printed by the service's own command, `breakpoints breakpoint wait` or"
+        " `assent wait`. The original polls every three seconds by default, so releases are spread over three seconds.",
+        Plot("Speedup over the original service", Mark(10, "goal: 10×")),
     ),
     "peers": Section(
-        "Against its peers",
-        "One full cycle: an agent asks and stops, somebody releases it, the agent goes on. The time is that of"
-        " asking, and from the release to the agent going on; how long the person takes in between is not counted."
-        " Cycles a second are measured with four at once. Each peer does it as its documentation says, in an"
-        " environment of its own with the versions in `bench/peers`. LangGraph and DBOS are libraries: asking and"
-        " releasing are calls in one process, without HTTP and without proof of who released. Assent is asked over"
-        " HTTP, by two clients with tokens of their own, and keeps the history. Prefect is asked over HTTP, on its"
-        " default SQLite. Who looks now and then instead of being told is released at any moment of its interval."
-        " Three rounds, by turns; the middle one counts.",
-        Plot("Create → release → agent resumes, p50 in ms (shorter is better)", unit=" ms"),
+        "Compared with peers",
+        "In a full cycle, an agent asks and stops, a client releases it, and the agent continues. The time includes"
+        " asking and the time from the release until the agent continues, but not the reviewer's time in between."
+        " Cycles per second are measured with four concurrent cycles. Each peer follows its own documentation, in a"
+        " separate environment with the versions in `bench/peers`. LangGraph and DBOS are libraries: asking and"
+        " releasing are calls in one process, without HTTP or authentication. Assent keeps the history and is called"
+        " over HTTP by two clients with separate tokens. Prefect is called over HTTP and uses its default SQLite"
+        " database. For peers that poll, releases are spread over the polling interval. Each figure is the median of"
+        " three alternating rounds.",
+        Plot("Create → release → agent resumes, p50 in ms (lower is better)", unit=" ms"),
     ),
     "throughput": Section(
-        "Against the raw driver and a bare handler",
-        "The same statements on the driver alone, at as many clients, and a Starlette handler that returns the"
-        " same bytes and does nothing else: what is left of it once there is HTTP, authorisation and history.",
-        Plot("Share of the limit that is left"),
+        "Compared with the raw driver and a bare handler",
+        "One baseline runs the same statements with only the driver and the same number of clients. The other is a"
+        " Starlette handler that only returns the same bytes. The ratio shows how much throughput remains once HTTP,"
+        " authorization and history are added.",
+        Plot("Throughput relative to the baseline"),
     ),
     "pgbench": Section(
-        "Against pgbench",
-        "PostgreSQL's own load generator with the same statements, prepared, at 32 clients, by turns with Assent"
-        " over HTTP, three rounds; the middle one counts.",
-        Plot("Share of what pgbench does"),
+        "Compared with pgbench",
+        "PostgreSQL's own load generator runs the same prepared statements with 32 clients, alternating with Assent"
+        " over HTTP. Each figure is the median of three rounds.",
+        Plot("Throughput relative to pgbench"),
     ),
     "growth": Section(
         "Growth",
-        "The same questions to a server with few breakpoints and to one with many, both running, by turns, five"
-        " rounds; the middle one counts. The ratio tells how many times longer it takes with many.",
-        Plot("How many times longer with many rows (shorter is better)", Mark(1.3, "goal: ≤ 1.3×")),
+        "The same requests go to a server with few breakpoints and to a server with many while both are running. The"
+        " ratio is the slowdown with many rows. Each figure is the median of five alternating rounds.",
+        Plot("Slowdown with many rows (lower is better)", Mark(1.3, "goal: ≤ 1.3×")),
     ),
-    "million": Section("Lists over a million", "The 95th percentile of one client that asks one list after the other."),
-    "waiters": Section("Waiting agents", "How soon a release reaches who waits, and what a parked agent costs."),
-    "expiry": Section("Deadlines", "Many deadlines that come at once."),
-    "clock": Section("Clocks that jump", "What happens to deadlines when the clock is set."),
-    "rules": Section("Rules", "How long it takes to ask them."),
-    "backtest": Section("Back-tests", "A rule put to past decisions."),
-    "runs": Section("Runs", "Suspended runs, and how soon they go on."),
-    "inbox": Section("The inbox", "What a reviewer waits for in the browser."),
-    "delegation": Section("Telling people", "From the question to the message."),
-    "ingress": Section("Events that come in", "Signed events from outside."),
+    "million": Section(
+        "Lists over a million rows", "95th percentile latency for a single client that requests one list at a time."
+    ),
+    "waiters": Section("Waiting agents", "The time from a release to the waiting agent, and the cost of each waiter."),
+    "expiry": Section("Deadlines", "The effect of many simultaneous deadlines."),
+    "clock": Section("Clock changes", "The effect of clock changes on deadlines."),
+    "rules": Section("Rules", "The time it takes to evaluate rules."),
+    "backtest": Section("Back-tests", "The time it takes to evaluate a rule against past decisions."),
+    "runs": Section("Runs", "The cost of suspended runs, and the time until they continue."),
+    "inbox": Section("Inbox", "Latency for a reviewer in the browser."),
+    "delegation": Section("Notifications", "The time from creating a breakpoint to receiving the message."),
+    "ingress": Section("Inbound events", "Throughput and latency for signed events from external senders."),
 }
 INTRODUCTION = """# Performance
 
-Made by `make bench ARGS=--write` out of `bench/results.json`; no number here was written by hand, and a part that the
-last run did not measure keeps its own date and commit. A ratio compares two things of the same run. *NO* stands where a
-goal was missed. The load came from the same machine, whose cores both sides have to share.
+`make bench ARGS=--write` generates this page from `bench/results.json`; no number is edited by hand. Each table shows
+the date and commit of its own run. A ratio compares two results from the same run, and *NO* marks a missed goal. The
+load generator ran on the same machine and shared its cores.
 """
 
 
 def page(results: list[Result]) -> str:
     parts = [part for part in SECTIONS if any(each.part == part for each in results)]
+    machines = {result.machine for result in results}
+    shared = machines.pop() if len(machines) == 1 else None
+    introduction = f"{INTRODUCTION}\nEvery run used {shared}.\n" if shared else INTRODUCTION
     return "\n".join(
-        [INTRODUCTION, *(_section(part, [each for each in results if each.part == part]) for part in parts)]
+        [
+            introduction,
+            *(_section(part, [each for each in results if each.part == part], shared) for part in parts),
+        ]
     )
 
 
@@ -123,19 +131,21 @@ def write(results: list[Result]) -> None:
         (IMAGES / name).write_text(drawn)
 
 
-def _section(part: str, results: list[Result]) -> str:
+def _section(part: str, results: list[Result], shared: str | None) -> str:
     section = SECTIONS[part]
     images = plots(results)
     text = textwrap.fill(section.text, 120, break_long_words=False, break_on_hyphens=False)
     lines = [f"## {section.title}", "", text, ""]
     for (date, commit, machine, command), together in groupby(results, key=_run):
         ran = list(together)
-        lines += [f"Measured {date}, commit {commit}, {machine}, by `{command}`.", ""]
+        state = commit.replace(", changed", " (with local changes)")
+        where = "" if machine == shared else f"on {machine} "
+        lines += [f"Measured on {date} at commit {state} {where}using `{command}`.", ""]
         for result in ran:
             name = image(result)
             if name in images and section.plot:
                 lines += [
-                    f"![{section.plot.title}, {result.database}; the table below says the same](../images/{name})",
+                    f"![{section.plot.title}, {result.database}; same data as the table below](../images/{name})",
                     "",
                 ]
         lines += [*_table(line for result in ran for line in result.lines), ""]
@@ -147,9 +157,36 @@ def _run(result: Result) -> tuple[str, str, str, str]:
 
 
 def _table(lines: Iterable[Line]) -> list[str]:
-    rows = [(line.database, line.what, line.measured, line.against, line.ratio, line.goal, met(line)) for line in lines]
-    head = ("database", "what", "measured", "against", "ratio", "goal", "met")
+    shown = list(lines)
+    if not any(line.against or line.ratio for line in shown):
+        return _by_database(shown)
+    rows = [(line.database, line.what, line.measured, line.against, line.ratio, line.goal, met(line)) for line in shown]
+    head = ("database", "metric", "result", "baseline", "ratio", "goal", "met")
     return [_row(head), "|---" * len(head) + "|", *(_row(row) for row in rows)]
+
+
+def _by_database(lines: list[Line]) -> list[str]:
+    """Return one row per metric with a column for each database."""
+    databases = list(dict.fromkeys(line.database for line in lines))
+    metrics: dict[tuple[str, str], dict[str, Line]] = {}
+    for line in lines:
+        metrics.setdefault((line.what, line.goal), {})[line.database] = line
+    head = ["metric", *("result" if name == "none" else name for name in databases), "goal", "met"]
+    return [
+        _row(head),
+        "|---" * len(head) + "|",
+        *(
+            _row(
+                [
+                    what,
+                    *(found[name].measured if name in found else "" for name in databases),
+                    goal,
+                    ", ".join(dict.fromkeys(met(line) for line in found.values())),
+                ]
+            )
+            for (what, goal), found in metrics.items()
+        ),
+    ]
 
 
 def _row(cells: Iterable[str]) -> str:

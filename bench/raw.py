@@ -14,6 +14,7 @@ import asyncpg
 
 from assent.clock import SystemClock
 from assent.domain.canonical import GENESIS
+from assent.domain.search_words import indexed_words
 from assent.engine.queue import JobQueue
 from assent.ids import TimeOrderedIds
 from assent.store import breakpoints as b
@@ -46,14 +47,14 @@ def create_statements(new_id: str, at: int, dialect: str) -> list[Statement]:
         "created_by_id": "tok_bench", "due_at": at + 3600 * 10**6, "auto_approval": b.to_json(NO_RULE),
         "warnings": "[]", "updated_at": at, "ended_at": None, "ended_by": None, "result": None, "version": 1,
         "head": GENESIS, "comments": 0, "votes": 0, "question": "Deploy build 4812 to production?", "attempt": None,
-        "search": "Deploy to production Deploy build 4812 to production? deploy-to-production agent-1 prod deploy",
+        "search": "",
     }  # fmt: skip
     label = {
         "project_id": "default", "status": "waiting", "created_at": at, "id": new_id, "agent_id": "agent-1",
     }  # fmt: skip
     statements: list[Statement] = [(b.INSERT, row)]
-    if dialect == "sqlite":
-        statements.append((b.INSERT_SEARCH, {"search": row["search"]}))
+    words = indexed_words(new_id, row["gate"], row["agent_id"], "prod", "deploy", row["title"], row["question"])
+    statements += [(statement, {"words": words}) for statement in b.INSERT_WORDS[dialect]]
     statements.append((b.INSERT_EVENT, _event(new_id, 1, "created", at)))
     statements += [(b.INSERT_LABEL, label | {"label": f"t:{tag}"}) for tag in ("prod", "deploy")]
     return statements

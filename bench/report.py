@@ -67,8 +67,8 @@ class Report:
             self._add("peers", database, what, measured, "", "", "", None, found.p50 * 1000)
             return
         sooner, more = found.p50 / ours.p50, ours.rate / found.rate
-        self._add("peers", database, what, measured, "Assent by its SDK",
-                  f"Assent {sooner:.2f}× sooner, {more:.2f}× cycles", "≥ 1.00× both",
+        self._add("peers", database, what, measured, "Assent SDK",
+                  f"Assent {sooner:.2f}× speed, {more:.2f}× cycles", "≥ 1.00× both",
                   sooner >= 1 and more >= 1, found.p50 * 1000)  # fmt: skip
 
     def fact(
@@ -83,7 +83,7 @@ class Report:
 
     def print(self) -> None:
         table = Table(title=f"Assent bench, {today()}, commit {commit()}, {machine()}")
-        for column in ("database", "what", "measured", "against", "ratio", "goal", "met"):
+        for column in ("database", "metric", "result", "baseline", "ratio", "goal", "met"):
             table.add_column(column)
         for line in self.lines:
             table.add_row(line.database, line.what, line.measured, line.against, line.ratio, line.goal, met(line))

@@ -35,11 +35,11 @@ def rules(report: Report) -> None:
     print(f"rules: seed {seed}", file=sys.stderr)
     made = _rules(random.Random(seed))
     book, seconds = _timed(lambda: Rulebook.of(made))
-    report.time("rules", "none", f"{RULES:,} rules read and indexed", seconds * 1000)
+    report.time("rules", "none", f"{RULES:,} rules parsed and indexed", seconds * 1000)
     changed = [*made[1:], Rule(id="rule-new", pattern="new.*", action="auto-approve")]
     _, seconds = _timed(lambda: Rulebook.of(changed, before=book))
-    report.time("rules", "none", "the same again after one has changed", seconds * 1000)
-    for what, gates in (("a rule decides", _gates(random.Random(seed))), ("none fits", ["nothing.fits-this"])):
+    report.time("rules", "none", f"{RULES:,} rules after one change", seconds * 1000)
+    for what, gates in (("a rule decides", _gates(random.Random(seed))), ("no match", ["nothing.fits-this"])):
         times = sorted(_asked(book, gates))
         for share in (0.5, 0.99):
             shown = f"evaluation with {RULES:,} rules, {what}, p{share * 100:.0f}"
@@ -50,7 +50,7 @@ def rules(report: Report) -> None:
         Rule(id=f"rule-{n}", pattern=f"gate.*(attempt = {n})", action="never-auto-approve") for n in range(RULES)
     )
     worst = sorted(_asked(all_alike, ["gate.x"], times=20))
-    report.time("rules", "none", f"evaluation with {RULES:,} rules that all fit and all ask", worst[10] * 1000)
+    report.time("rules", "none", f"evaluation with {RULES:,} rules for the same gate", worst[10] * 1000)
     _slowest(report)
 
 
@@ -84,9 +84,9 @@ def _slowest(report: Report) -> None:
         subject = Subject("a" * LONGEST_GATE, {"payload": {"x": "a" * size}})
         seconds, text = max((_matched(parse(text), subject), text) for text in _hostile())
         goal = GOAL_SLOWEST if what == "gate" else None
-        report.time("rules", "none", f"slowest pattern × {what} of {size:,}: {text[:40]}…", seconds * 1000, goal=goal)
+        report.time("rules", "none", f"slowest match, {what} of {size:,}: {text[:40]}…", seconds * 1000, goal=goal)
     seconds, text = max((_timed(partial(parse, text))[1], text) for text in _hostile())
-    report.time("rules", "none", f"slowest pattern to read: {text[:40]}…", seconds * 1000)
+    report.time("rules", "none", f"slowest parse: {text[:40]}…", seconds * 1000)
 
 
 def _matched(pattern: Pattern, subject: Subject) -> float:

@@ -67,7 +67,7 @@ def throughput(settings: Settings, report: Report, options: argparse.Namespace) 
         ("get", got, 0.7),
         ("status", polled, 0.7),
         ("list of 50", listed, 0.4),
-        ("list of 50, the same for all", alike, None),
+        ("list of 50, identical requests", alike, None),
         ("create", created, 0.4),
         ("decide", decided, 0.4),
     ):
@@ -75,8 +75,8 @@ def throughput(settings: Settings, report: Report, options: argparse.Namespace) 
         report.rate(dialect, what, ours, theirs[what.partition(",")[0]], against=against, goal=goal)
     for what, ours in (("get", got), ("create", created)):
         if f"bare {what}" in theirs:
-            measured = f"{ours:,.0f}/s against {theirs[f'bare {what}']:,.0f}/s"
-            report.fact("throughput", dialect, f"{what}, against a bare loop that answers to nobody", measured)
+            measured = f"{ours:,.0f}/s vs. {theirs[f'bare {what}']:,.0f}/s"
+            report.fact("throughput", dialect, f"{what}, compared with a bare driver loop", measured)
     with _bare(body) as bare_url:
         bare = http_load(bare_url, "x", [("GET", "/x", None)], connections=CLIENTS, seconds=options.seconds).rate
     report.rate(dialect, "get", got, bare, against="bare Starlette", goal=0.3)

@@ -51,14 +51,14 @@ def _parked(process: Process, report: Report, dialect: str, job: dict[str, Any])
     parked = metric(process.url, "assent_waiters")
     each = (resident(process.popen.pid) - before) / max(parked, 1)
     met = parked >= job["count"]
-    report.fact("waiters", dialect, "waiters parked at once", f"{parked:,.0f}", f"≥ {job['count']:,}", met=met)
-    report.fact("waiters", dialect, "memory for each", f"{each:.1f} KB", "< 40 KB", met=each < 40)
+    report.fact("waiters", dialect, "concurrent waiters", f"{parked:,.0f}", f"≥ {job['count']:,}", met=met)
+    report.fact("waiters", dialect, "memory per waiter", f"{each:.1f} KB", "< 40 KB", met=each < 40)
     client.kill()
     client.wait()
     deadline = time.monotonic() + 20
     while (left := metric(process.url, "assent_waiters")) and time.monotonic() < deadline:
         time.sleep(0.1)
-    report.fact("waiters", dialect, "still parked after their clients left", f"{left:.0f}", "0", met=left == 0)
+    report.fact("waiters", dialect, "waiters left after clients disconnect", f"{left:.0f}", "0", met=left == 0)
 
 
 def _create(url: str, token: str, count: int) -> list[str]:

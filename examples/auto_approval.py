@@ -1,7 +1,7 @@
-"""Ask about each repository, until people have approved three in a row; then no longer.
+"""Ask about each repository until three in a row were approved, then approve automatically.
 
 With ASSENT_URL and ASSENT_TOKEN set: python examples/auto_approval.py tea coffee milk water
-A rejection starts the count again, and a project's policy can ignore such counts altogether.
+A rejection resets the count, and the policy of a project can disable this kind of auto-approval.
 """
 
 import sys
@@ -15,14 +15,14 @@ def may_star(assent: Assent, repository: str) -> bool:
         f"Star the repository {repository}?",
         agent_id="gardener",
         title="Star Repository",
-        breakpoint_id="confirm.star-repo",  # the same question in every run, whatever its title
+        breakpoint_id="confirm.star-repo",  # the gate: identifies the question across runs, independent of its title
         auto_approve_after_n=3,
         present_always_approve=True,
         tags=["routine", "github"],
     )
-    review = assent.wait(asked.id)  # returns at once where nobody has to be asked
+    review = assent.wait(asked.id)  # returns immediately if it was approved automatically
     by = review.result.responded_by if review.result is not None else None
-    print(f"{repository}: {'starred' if review.approved else 'left'} ({by}; {asked.auto_approval['reason']})")
+    print(f"{repository}: {'starred' if review.approved else 'skipped'} ({by}; {asked.auto_approval['reason']})")
     return review.approved
 
 

@@ -1,4 +1,4 @@
-"""Ask only when the change is risky; go ahead without asking when it is not.
+"""Ask for approval only if a change is risky.
 
 With ASSENT_URL and ASSENT_TOKEN set: python examples/conditional_approval.py docs/index.md auth/login.py
 """
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from assent import Assent
 
-RISKY = {"auth/": "signing in", "migrations/": "the database", ".github/": "the build"}
+RISKY = {"auth/": "authentication", "migrations/": "the database", ".github/": "the build"}
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ def may_apply(assent: Assent, analysis: Analysis) -> bool:
         f"High-risk changes detected ({', '.join(analysis.risk_factors)}). Approve to proceed?",
         agent_id="applier",
         title="High-Risk Change Review",
-        risk="high",  # no rule approves it, and whoever does types a confirmation
+        risk="high",  # never approved by a rule; the reviewer types a confirmation
         tags=["risky-change"],
         payload={"changes": list(analysis.changes)},
     )
@@ -50,7 +50,7 @@ def main(changes: Sequence[str]) -> None:
     with Assent() as assent:
         if not may_apply(assent, analysis):
             sys.exit(1)
-    print(f"Applied {len(changes)} changes of {analysis.risk_level} risk.")
+    print(f"Applied {len(changes)} {analysis.risk_level}-risk changes.")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Ask before each stage: design, implementation, deployment. A stage that is rejected is the last.
+"""Ask for approval at each stage: design, implementation, deployment. A rejection stops the program.
 
 With ASSENT_URL and ASSENT_TOKEN set: python examples/multi_stage_approval.py "Dark mode"
 """
@@ -19,7 +19,7 @@ class Stage:
     file: str
 
     def work(self, feature: str) -> str:
-        """What is done before people are asked."""
+        """Produce the document that reviewers see."""
         return f"# {self.name} of {feature}\n"
 
 

@@ -1,4 +1,4 @@
-"""Ask until the plan is approved, each time with what was said about the one before.
+"""Revise a plan with the reviewers' feedback until it is approved.
 
 With ASSENT_URL and ASSENT_TOKEN set: python examples/retry_on_rejection.py "Dark mode"
 """
@@ -18,7 +18,7 @@ def refine_plan(plan: str, feedback: str) -> str:
 
 
 def approved_plan(assent: Assent, feature: str) -> str:
-    """A rejection is no failure: take what was said, and ask again."""
+    """Return the approved plan; after a rejection, revise it with the feedback and ask again."""
     plan = generate_plan(feature)
     question = "Review the implementation plan. Approve to proceed?"
     feedback: str | None = None
@@ -36,9 +36,9 @@ def approved_plan(assent: Assent, feature: str) -> str:
         if review.approved:
             return plan
         if review.status != "released":
-            # Expired or cancelled: nobody has judged the plan, so there is nothing to learn from.
-            sys.exit(f"Nobody decided: {review.status}.")
-        feedback = (review.result.feedback if review.result is not None else None) or "No reason was given."
+            # Expired or cancelled: there is no decision and no feedback to revise the plan with.
+            sys.exit(f"No decision: {review.status}.")
+        feedback = (review.result.feedback if review.result is not None else None) or "No reason given."
         print(f"Rejected (attempt {attempt}): {feedback}")
         plan = refine_plan(plan, feedback)
         question = "Plan revised based on your feedback. Please review again."
@@ -48,7 +48,7 @@ def approved_plan(assent: Assent, feature: str) -> str:
 def main(feature: str) -> None:
     with Assent() as assent:
         plan = approved_plan(assent, feature)
-    print("Approved. Building by this plan:")
+    print("Approved. Building this plan:")
     print(plan)
 
 

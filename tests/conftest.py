@@ -50,8 +50,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    # Property tests read it while their modules are imported.
-    os.environ[lanes.VARIABLE] = config.getoption("--lane")
+    lanes.export(config)
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(Durations())
 

@@ -127,7 +127,7 @@ def advisories() -> tuple[list[str], str | None]:
             "--disable-pip",
             "--require-hashes",
             "-r",
-            "requirements.txt",
+            "requirements/runtime.txt",
             "-f",
             "json",
             "--progress-spinner",
@@ -156,7 +156,7 @@ def list_components() -> int:
     """Write the list of all components; return how many there are."""
     SBOM.parent.mkdir(exist_ok=True)
     wanted = ("--pyproject", "pyproject.toml", "--output-reproducible", "--of", "JSON")
-    done = tool("cyclonedx-py", "requirements", *wanted, "requirements.txt")
+    done = tool("cyclonedx-py", "requirements", *wanted, "requirements/runtime.txt")
     bill = answer(done)
     if bill is None:
         raise Broken(done.stderr.strip() or "cyclonedx-py wrote no list")
@@ -178,7 +178,9 @@ def main() -> int:
         say(f"broken      {error}")
         return BROKEN
     say(f"code        {len(code)} findings without a reason, {len(SKIPPED)} tests of bandit left out, each with one")
-    say(f"advisories  NOT CHECKED: {why}" if why else f"advisories  {len(known)} for what requirements.txt pins")
+    say(
+        f"advisories  NOT CHECKED: {why}" if why else f"advisories  {len(known)} for what requirements/runtime.txt pins"
+    )
     for line in (*code, *known):
         say(f"  {line}")
     if code or known:

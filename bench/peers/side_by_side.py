@@ -183,18 +183,18 @@ def _program(
     return Found(**json.loads(last_line(done.stdout)))
 
 
-US = "Assent by its SDK"
+US = "Assent SDK"
 PEERS = (
     Peer(US, "HTTP, tokens, audit", _assent("sdk")),
-    Peer("Assent by its async SDK", "HTTP, tokens, audit", _assent("async")),
-    Peer("Assent by plain HTTP", "HTTP, tokens, audit", _assent("http")),
-    Peer("LangGraph", "interrupt and Command, in its process", _in_its_process("langgraph")),
-    Peer("DBOS", "recv and send, in its process, looks every second", _in_its_process("dbos"), ("sqlite",),
+    Peer("Assent async SDK", "HTTP, tokens, audit", _assent("async")),
+    Peer("Assent plain HTTP", "HTTP, tokens, audit", _assent("http")),
+    Peer("LangGraph", "interrupt and Command, in-process", _in_its_process("langgraph")),
+    Peer("DBOS", "recv and send, in-process, polls every second", _in_its_process("dbos"), ("sqlite",),
          replace(QUICK, alone=24, at_once=4, poll=1.0)),
-    Peer("DBOS", "recv and send, in its process", _in_its_process("dbos"), ("postgresql",)),
-    Peer("Prefect", "pause and resume, looks every 10 s (as it comes)", _prefect, ("sqlite",),
+    Peer("DBOS", "recv and send, in-process", _in_its_process("dbos"), ("postgresql",)),
+    Peer("Prefect", "pause and resume, polls every 10 s (default)", _prefect, ("sqlite",),
          replace(QUICK, alone=4, at_once=2, poll=10.0, seconds=12.0)),
-    Peer("Prefect, told to look every second", "pause and resume", _prefect, ("sqlite",),
+    Peer("Prefect (polls every second)", "pause and resume", _prefect, ("sqlite",),
          replace(QUICK, alone=8, at_once=2, poll=1.0)),
 )  # fmt: skip
 """Whoever polls is released at any moment of its interval, and most of its time it sleeps."""

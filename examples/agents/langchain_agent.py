@@ -1,10 +1,10 @@
-"""A LangChain agent whose middleware asks people before a tool is run; its model follows a script.
+"""A LangChain agent whose middleware asks for approval before each tool call. The model is scripted.
 
 With ASSENT_URL and ASSENT_TOKEN set: python examples/agents/langchain_agent.py --state /tmp/deployer
-Kill it while it waits and start it again: the checkpointer has the thread, and Assent the question.
+Kill it while it waits and start it again: it resumes the thread from the checkpointer and the question from Assent.
 """
 
-# LangChain's own types are known in part only.
+# LangChain is only partially typed.
 # pyright: reportUnknownVariableType=false
 
 import argparse
@@ -41,7 +41,7 @@ def deploy(target: str, version: str) -> str:
 
 
 class Scripted(BaseChatModel):
-    """Says what a model might say: it wants to deploy, and then tells what came of it."""
+    """A scripted model: it calls deploy, then reports the result."""
 
     @property
     def _llm_type(self) -> str:
@@ -49,7 +49,7 @@ class Scripted(BaseChatModel):
 
     def bind_tools(
         self,
-        tools: Sequence[dict[str, Any] | type | Callable[..., Any] | BaseTool],  # noqa: ARG002  # it knows its lines
+        tools: Sequence[dict[str, Any] | type | Callable[..., Any] | BaseTool],  # noqa: ARG002  # unused by a scripted model
         *,
         tool_choice: str | None = None,  # noqa: ARG002  # the same
         **kwargs: Any,  # noqa: ANN401, ARG002  # the same
@@ -59,7 +59,7 @@ class Scripted(BaseChatModel):
     def _generate(
         self,
         messages: list[BaseMessage],
-        stop: list[str] | None = None,  # noqa: ARG002  # as the class above has it
+        stop: list[str] | None = None,  # noqa: ARG002  # required by the base class
         run_manager: CallbackManagerForLLMRun | None = None,  # noqa: ARG002  # the same
         **kwargs: Any,  # noqa: ANN401, ARG002  # the same
     ) -> ChatResult:

@@ -1,10 +1,10 @@
-"""A LangGraph graph that deploys only what people have approved; its model follows a script.
+"""A LangGraph graph that deploys only after an approval. The model is scripted.
 
 With ASSENT_URL and ASSENT_TOKEN set: python examples/agents/langgraph_agent.py --state /tmp/deployer
-Kill it while it waits and start it again: the checkpointer has the thread, and Assent the question.
+Kill it while it waits and start it again: it resumes the thread from the checkpointer and the question from Assent.
 """
 
-# LangGraph's own types are known in part only.
+# LangGraph is only partially typed.
 # pyright: reportUnknownMemberType=false
 
 import argparse
@@ -32,13 +32,13 @@ class Release(TypedDict):
 
 
 def plan(state: Release) -> dict[str, str]:
-    """Say what a model might say."""
+    """A scripted model: it chooses what to deploy."""
     return {"target": "production", "version": state["wish"].split()[-1]}
 
 
 def deploy(state: Release) -> dict[str, str]:
     arguments = {"target": state["target"], "version": state["version"]}
-    # The node starts again from here once there is an answer: whatever must happen once stands below it.
+    # LangGraph runs the node again from the top after an answer, so side effects belong below approval().
     answer = approval(
         "deploy", arguments, question="Deploy {version} to {target}?".format(**arguments), editable=["version"]
     )

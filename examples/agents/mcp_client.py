@@ -1,9 +1,9 @@
-"""An agent that reaches people through `assent mcp`: it asks before it deploys, and deploys only what was approved.
+"""An agent that uses `assent mcp` to ask for approval before it deploys.
 
 With ASSENT_URL and ASSENT_TOKEN set: python examples/agents/mcp_client.py --state /tmp/agent
 
-What a model would choose to call is written down here. Killed while it waits and started again with the same --state,
-it goes on with the same question.
+The tool calls that a model would choose are scripted. Kill it while it waits and start it again with the same --state:
+it continues with the same question.
 """
 
 import argparse
@@ -27,7 +27,7 @@ def deploy(target: str, version: str) -> None:
 
 
 async def called(client: Client, tool: str, **arguments: Any) -> dict[str, Any]:  # noqa: ANN401  # JSON
-    """Call a tool and return what it says; every error is no approval."""
+    """Call a tool and return its result; treat every error as not approved."""
     answer = await client.call_tool(tool, arguments)
     (block,) = answer.content
     assert isinstance(block, TextContent)
@@ -38,7 +38,7 @@ async def called(client: Client, tool: str, **arguments: Any) -> dict[str, Any]:
 
 
 async def approval(client: Client, *, key: str, ttl: int | None) -> dict[str, Any]:
-    """Ask, and come back to the question until it has ended."""
+    """Ask for approval and wait until the breakpoint has ended."""
     said = await called(
         client,
         "create_breakpoint",
@@ -56,7 +56,7 @@ async def approval(client: Client, *, key: str, ttl: int | None) -> dict[str, An
 
 
 def kept_key(state: Path) -> str:
-    """Return the name of this question: made once, kept before it is asked, found again after a crash."""
+    """Return the idempotency key: created once and saved before asking, so that a restart finds the same question."""
     file = state / "key"
     if not file.exists():
         fresh = state / "key.new"

@@ -1,7 +1,7 @@
-"""An agent of the OpenAI Agents SDK that deploys only what people have approved; its model follows a script.
+"""An OpenAI Agents SDK agent that deploys only after an approval. The model is scripted.
 
 With ASSENT_URL and ASSENT_TOKEN set: python examples/agents/openai_agent.py --state /tmp/deployer
-Kill it while it waits and start it again: it goes on from the state that Assent keeps. The folder only has its name.
+Kill it while it waits and start it again: it resumes from the state saved in Assent. The folder holds its name.
 """
 
 import argparse
@@ -26,7 +26,7 @@ def deploy(target: str, version: str) -> str:
 
 
 def answer(call: ModelCall) -> ModelStep:
-    """Say what a model might say: it wants to deploy, and then tells what came of it."""
+    """A scripted model: it calls deploy, then reports the result."""
     said: list[dict[str, Any]] = [] if isinstance(call.input, str) else call.input
     results = [item["output"] for item in said if item.get("type") == "function_call_output"]
     if not results:
@@ -38,12 +38,12 @@ def answer(call: ModelCall) -> ModelStep:
 def deployer() -> Agent:
     steps = [ModelStep.respond(answer), ModelStep.respond(answer)]
     return Agent(
-        name="deployer", instructions="Deploy what you are told to.", model=ScriptedModel(steps), tools=[deploy]
+        name="deployer", instructions="Deploy the requested version.", model=ScriptedModel(steps), tools=[deploy]
     )
 
 
 def thread_of(folder: Path) -> str:
-    """Return the name of the run that this folder is for, also after a restart."""
+    """Return the name of this folder's run; it stays the same after a restart."""
     file = folder / "thread"
     if not file.exists():
         fresh = folder / "thread.new"
@@ -68,7 +68,7 @@ async def main(folder: Path, ttl: int) -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--state", type=Path, required=True, help="a folder for the name of the run")
-    parser.add_argument("--ttl", type=int, default=3600, help="for how many seconds people are asked")
+    parser.add_argument("--state", type=Path, required=True, help="Folder that stores the name of the run")
+    parser.add_argument("--ttl", type=int, default=3600, help="Seconds until the deadline")
     given = parser.parse_args()
     asyncio.run(main(given.state, given.ttl))

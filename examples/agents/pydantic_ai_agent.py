@@ -1,8 +1,8 @@
-"""An agent of Pydantic AI that deploys only what people have approved; its model follows a script.
+"""A Pydantic AI agent that deploys only after an approval. The model is scripted.
 
 With ASSENT_URL and ASSENT_TOKEN set: python examples/agents/pydantic_ai_agent.py --state /tmp/deployer
-The run ends when people have to be asked, and another one goes on with their answers; with --inline, one run waits for
-them. Kill it while it waits and start it again: the messages are in the folder, the questions are with Assent.
+The run ends when an approval is needed, and a second run continues with the answers; with --inline, a single run waits.
+Kill it while it waits and start it again: the messages are in the folder and the questions in Assent.
 """
 
 import argparse
@@ -32,7 +32,7 @@ def deploy(target: str, version: str) -> str:
 
 
 def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
-    """Say what a model might say: it wants to deploy, and then tells what came of it."""
+    """A scripted model: it calls deploy, then reports the result."""
     last = messages[-1].parts[-1]
     if not isinstance(last, ToolReturnPart):
         return ModelResponse([ToolCallPart("deploy", WANTED, f"call_{uuid.uuid4().hex}")])
@@ -42,7 +42,7 @@ def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
 
 @dataclass
 class Stopped:
-    """Where a conversation stands while people are asked."""
+    """A conversation that is waiting for approval."""
 
     thread: str
     messages: list[ModelMessage]
@@ -50,7 +50,7 @@ class Stopped:
 
 
 class Folder:
-    """Keeps what this agent needs after a restart."""
+    """Stores the conversation so that it survives a restart."""
 
     def __init__(self, path: Path) -> None:
         self._file, self._fresh = path / "conversation.json", path / "conversation.new"
@@ -107,8 +107,8 @@ async def main(folder: Folder, ttl: int, *, waits: bool) -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--state", type=Path, required=True, help="a folder for the conversation")
-    parser.add_argument("--ttl", type=int, default=3600, help="for how many seconds people are asked")
-    parser.add_argument("--inline", action="store_true", help="wait in the middle of a run")
+    parser.add_argument("--state", type=Path, required=True, help="Folder that stores the conversation")
+    parser.add_argument("--ttl", type=int, default=3600, help="Seconds until the deadline")
+    parser.add_argument("--inline", action="store_true", help="Wait for the answers within one run")
     given = parser.parse_args()
     asyncio.run(main(Folder(given.state), given.ttl, waits=given.inline))

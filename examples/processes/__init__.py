@@ -1,1 +1,1 @@
-"""Processes to copy into a server's folder: each one shows one way to use breakpoints."""
+"""Example processes to copy into a server's folder. Each one shows one way to use breakpoints."""

@@ -1,4 +1,4 @@
-"""What was approved three times in a row need not be asked a fourth time."""
+"""Approve automatically after three approvals in a row."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from assent import Context, process
 
 @process
 async def auto_approval(_: object, ctx: Context) -> dict[str, Any]:
-    """Star a repository; once it is routine, nobody is asked any more."""
+    """Star a repository; after enough approvals it is approved automatically."""
     starred = await ctx.breakpoint(
         "Confirm repository star?",
         title="Star Repository",

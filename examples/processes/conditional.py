@@ -1,4 +1,4 @@
-"""Only what is risky needs a person."""
+"""Ask for approval only if a change is risky."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ def apply(changes: list[str]) -> dict[str, Any]:
 
 @process
 async def conditional(inputs: dict[str, Any], ctx: Context) -> dict[str, Any]:
-    """Apply changes; ask first where they could do harm."""
+    """Apply changes; ask first if they are risky."""
     analysis = await ctx.task(analyse, inputs["code"])
     if analysis["risk"] == "high":
         await ctx.save_file("artifacts/risk-analysis.md", "# Risks\n\n" + "\n".join(analysis["factors"]))

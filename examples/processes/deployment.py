@@ -1,4 +1,4 @@
-"""A sign-off before production, with everything the reviewer needs to see."""
+"""Ask for approval before a production deployment, with the files that the reviewer needs."""
 
 import json
 from typing import Any
@@ -12,7 +12,7 @@ def deploy(version: str) -> str:
 
 @process
 async def deployment(inputs: dict[str, Any], ctx: Context) -> str:
-    """Deploy a version when somebody has signed it off."""
+    """Deploy a version after an approval."""
     await ctx.save_file("artifacts/final-report.md", f"# Release {inputs['version']}\n\nAll green.\n")
     await ctx.save_file("artifacts/coverage-report.html", "<h1>97 %</h1>")
     await ctx.save_file("artifacts/quality-score.json", json.dumps({"score": 92}))
@@ -28,6 +28,6 @@ async def deployment(inputs: dict[str, Any], ctx: Context) -> str:
             ]
         },
         risk="high",
-        require=True,  # anything but an approval raises, and the run fails here
+        require=True,  # raises unless it is approved, so the run fails here
     )
     return await ctx.task(deploy, inputs["version"])

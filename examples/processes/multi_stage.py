@@ -1,4 +1,4 @@
-"""One gate after each phase; the first rejection ends it."""
+"""Ask for approval after each phase; the first rejection ends the run."""
 
 from typing import Any
 

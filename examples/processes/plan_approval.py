@@ -1,4 +1,4 @@
-"""Nothing is built before somebody has agreed to the plan."""
+"""Ask for approval of a plan before implementing it."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""A score and its summary stand in the question itself."""
+"""Show a quality score and its summary in the question."""
 
 import json
 from typing import Any
@@ -16,7 +16,7 @@ def merge(branch: str) -> str:
 
 @process
 async def quality_gate(inputs: dict[str, Any], ctx: Context) -> str | None:
-    """Merge a branch when a person finds its quality good enough."""
+    """Merge a branch after a reviewer approves its quality."""
     quality = await ctx.task(score, inputs["tests"], inputs["failed"])
     await ctx.save_file("artifacts/quality-report.md", f"# Quality\n\n{quality['summary']}\n")
     await ctx.save_file("artifacts/quality.json", json.dumps(quality))

@@ -1,4 +1,4 @@
-"""Somebody decides after each round whether another one is worth it."""
+"""Ask after each iteration whether to continue."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ def improve(iteration: int) -> int:
 
 @process
 async def quality_score(inputs: dict[str, Any], ctx: Context) -> dict[str, int]:
-    """Improve until the score is good enough, or a person has seen enough."""
+    """Improve until the target score is reached or a reviewer stops it."""
     target, most = inputs["target"], inputs["most"]
     iteration = score = 0
     while score < target and iteration < most:

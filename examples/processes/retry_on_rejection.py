@@ -1,4 +1,4 @@
-"""A rejection is not the end: its feedback goes into the next attempt."""
+"""Retry after a rejection, using the feedback for the next attempt."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ def implement(plan: str) -> str:
 
 @process
 async def retry_on_rejection(inputs: dict[str, Any], ctx: Context) -> str:
-    """Refine a plan with what reviewers say until they approve it."""
+    """Refine a plan with the reviewers' feedback until it is approved."""
     plan = await ctx.task(draft, inputs["feature"])
     question = "Review the implementation plan. Approve to proceed?"
     feedback: str | None = None

@@ -1,4 +1,4 @@
-"""Who is asked, and how many of them must agree."""
+"""Choose who is asked and how many must approve."""
 
 from typing import Any
 

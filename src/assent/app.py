@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import sqlalchemy as sa
 import structlog
+from argon2 import PasswordHasher
 
 from assent.channels.tools import Tools
 from assent.clock import SystemClock
@@ -89,6 +90,7 @@ from assent.store.read_only import immutable_engine
 from assent.store.routings import SELECT_NEXT_DUE as SELECT_NEXT_STEP
 from assent.store.runs import JOB as RUN_JOB
 from assent.store.runs import SELECT_NEXT_DUE as SELECT_NEXT_RUN
+from assent.store.search_index import index_recent
 from assent.store.server_lock import DataInUse, ServerLock, holder_of
 from assent.store.sources import SELECT_NEXT_DUE as SELECT_NEXT_TICK
 from assent.store.sources import SELECT_NEXT_SILENT
@@ -148,7 +150,8 @@ def serving_alone(settings: Settings) -> contextlib.AbstractContextManager[Serve
     if settings.database_url:
         return contextlib.nullcontext()
     prepare_directory(settings)
-    return ServerLock(settings.server_lock_path)
+    create_private(settings.sqlite_path)
+    return ServerLock(settings.server_lock_path, settings.sqlite_path)
 
 
 def migrate(settings: Settings) -> None:
@@ -159,6 +162,9 @@ def migrate(settings: Settings) -> None:
         create_private(settings.sqlite_path)
     with _schema_engine(settings) as engine:
         migrations.upgrade(engine)
+        if settings.database_url:
+            with engine.begin() as connection:
+                index_recent(connection)
         with migrations.alone(engine):
             queue.prepare(engine, settings.database_url)
 
@@ -179,8 +185,8 @@ def _refuse_migrating_under_server(settings: Settings) -> None:
     current, newest = schema(settings)
     if current not in {None, newest}:
         msg = (
-            f"The data in {settings.data_dir} must be migrated from version {current} to {newest}, but a server of"
-            f" another version uses it ({holder}). Stop that server first."
+            f"The data in {settings.data_dir} must be migrated from version {current} to {newest}, but a server"
+            f" running another version is using it ({holder}). Stop that server first."
         )
         raise DataInUse(msg)
 
@@ -226,7 +232,7 @@ def setup_of(settings: Settings, given: Given, *, base: Path) -> Setup:
 class Assent:
     """One node: the database, the services over it, and what it does by itself."""
 
-    def __init__(  # noqa: PLR0915  # a line for each part of the house
+    def __init__(  # noqa: PLR0913, PLR0915  # a line for each part of the node
         self,
         settings: Settings,
         *,
@@ -235,6 +241,7 @@ class Assent:
         worker: bool = False,
         reads_file: bool = True,
         read_only: bool = False,
+        hasher: PasswordHasher | None = None,
     ) -> None:
         self.settings = settings
         self.hub = Hub()
@@ -250,7 +257,7 @@ class Assent:
         self.holding = HoldingService(self.breakpoints, settings.undo_seconds)
         self.triage = TriageService(self.breakpoints)
         self.views = ViewService()
-        self.people = PeopleService(secrets.token_bytes)
+        self.people = PeopleService(secrets.token_bytes, hasher)
         self.projects = ProjectService(self.breakpoints)
         self.retention = RetentionService()
         self.audit = AuditService(self.database, anchor_file=settings.checkpoint_file)

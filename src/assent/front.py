@@ -40,11 +40,11 @@ from assent.api.tokens import tokens
 from assent.api.trigger_events import trigger_events
 from assent.api.triggers import triggers
 from assent.app import Assent
-from assent.domain.errors import AssentError, Internal
+from assent.domain.errors import AssentError
 from assent.http.auth import Door
 from assent.http.edge import Edge
 from assent.http.limits import RateLimit
-from assent.http.problems import from_http_exception, from_validation, problem
+from assent.http.problems import from_http_exception, from_validation, internal_error, problem
 from assent.http.sessions import Sessions
 from assent.http.unmatched import Unmatched
 from assent.http.views import Rendered
@@ -56,6 +56,11 @@ from assent.web.pages import Site
 from assent.web.pages import routes as pages
 
 SIGN_INS_PER_MINUTE = 10
+ROUTERS = (
+    audit_events, backtests, breakpoints, channels, checkpoints, deliveries, files, history, people, projects, receipts,
+    retention, routes, rules, rules_file, runs, tokens, operations, sources, triggers, trigger_events, firings,
+    claude_hooks,
+)  # fmt: skip
 
 
 def application(node: Assent) -> ASGIApp:
@@ -63,7 +68,7 @@ def application(node: Assent) -> ASGIApp:
     app = FastAPI(
         title="Assent",
         version=version("assent"),
-        description="Agents stop and ask; people answer.",
+        description="Approval gates for AI agents: agents ask, people decide.",
         docs_url=None,
         redoc_url=None,
         openapi_url="/openapi.json",
@@ -71,12 +76,9 @@ def application(node: Assent) -> ASGIApp:
         redirect_slashes=False,
     )
     app.router.routes.extend(HOT_ROUTES)
-    for each in (
-        audit_events, backtests, breakpoints, channels, checkpoints, deliveries, files, history, people, projects,
-        receipts, retention, routes, rules, rules_file, runs, tokens, operations, sources, triggers, trigger_events,
-        firings, claude_hooks,
-    ):  # fmt: skip
-        app.include_router(each)
+    for each in ROUTERS:
+        # Not include_router: it builds every route again for each application (0.07 s).
+        app.router.routes.extend(each.routes)
     app.router.routes.extend(callbacks(node.answering, node.clock.now))
     called = hooks(node.ingress, node.clock.now)
     app.router.routes.extend(called)
@@ -220,4 +222,4 @@ def _refusal(request: Request, error: AssentError, headers: Mapping[str, str] | 
 async def _internal_error(request: Request, _: Exception) -> Response:
     """Answer before Starlette does in plain text; it raises the error again, and the edge logs it."""
     request_id: str = request.scope["request_id"]
-    return problem(Internal(f"Something went wrong on our side; the log has it under {request_id}."))
+    return problem(internal_error(request_id))

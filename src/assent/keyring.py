@@ -64,7 +64,7 @@ class Keyring:
         try:
             return self._source()
         except ValueError as error:
-            msg = f"A key for stored secrets cannot be read: {error}."
+            msg = f"The encryption key for stored secrets cannot be read: {error}."
             raise UnusableKeys(msg) from error
 
     def _reload(self) -> list[str]:
@@ -82,7 +82,10 @@ class Keyring:
             self._make()
             ids = self._reload()
         if not ids:
-            msg = "This node has no key for stored secrets. Set ASSENT_SECRET_KEYS, to the same on every node."
+            msg = (
+                "This node does not have an encryption key for stored secrets. Set ASSENT_SECRET_KEYS to the same "
+                "value on every node."
+            )
             raise Unavailable(msg, missing="secretKeys")
         return ids[0]
 
@@ -95,8 +98,8 @@ class Keyring:
     def open(self, sealed: Sealed, *place: str | int) -> str:
         if sealed.key_id not in self._keys and sealed.key_id not in self._reload():
             msg = (
-                f"A stored secret is encrypted with the key {sealed.key_id}, which this node does not have."
-                " Add that key to ASSENT_SECRET_KEYS or to the key file, after the newest."
+                f"A stored secret is encrypted with the key {sealed.key_id}, which this node does not have. Add "
+                "it to ASSENT_SECRET_KEYS or to the key file, after the newest key."
             )
             raise Unavailable(msg)
         head, rest = sealed.ciphertext[:1], sealed.ciphertext[1:]
@@ -104,7 +107,7 @@ class Keyring:
         try:
             return self._keys[sealed.key_id].decrypt(nonce, body, _bound(head, place)).decode()
         except (InvalidTag, ValueError) as error:
-            msg = "A stored secret was changed or moved in the database; it is not used. Rotate it to get a new one."
+            msg = "A stored secret was changed or moved in the database, so it will not be used. Rotate it."
             raise Unavailable(msg) from error
 
 
@@ -123,7 +126,10 @@ def _key(text: str, name: str) -> bytes:
     except (binascii.Error, ValueError):
         key = b""
     if len(key) != KEY_BYTES:
-        msg = f"{name} holds something that is not a key: 32 bytes in base64, as `openssl rand -base64 32` makes them."
+        msg = (
+            f"{name} contains a value that is not a valid key. A key is 32 bytes encoded in base64, such as the output "
+            "of `openssl rand -base64 32`."
+        )
         raise UnusableKeys(msg)
     return key
 
@@ -145,7 +151,7 @@ class KeyFile:
         except FileNotFoundError:
             return []
         except (OSError, UnicodeDecodeError) as error:
-            msg = f"The key file {self.path} cannot be read. Give it back to the account Assent runs as."
+            msg = f"The key file {self.path} cannot be read. Make it readable by the account that runs Assent."
             raise UnusableKeys(msg) from error
 
     def make(self) -> None:

@@ -11,9 +11,9 @@ import re
 import socket
 import ssl
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import aclosing
+from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from functools import cached_property, partial
@@ -35,18 +35,18 @@ _SPECIAL: dict[str, tuple[str, ...]] = {
     "a loopback address": ("127.0.0.0/8", "::1/128"),
     "a private address": ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7", "fec0::/10"),
     "a link-local address": ("169.254.0.0/16", "fe80::/10"),
-    "an address behind a provider's NAT": ("100.64.0.0/10",),
+    "a carrier-grade NAT address": ("100.64.0.0/10",),
     "a multicast address": ("224.0.0.0/4", "ff00::/8"),
     "a documentation address": (
         *("192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24"),
         *("2001:db8::/32", "3fff::/20"),
     ),
-    "an IPv4 address inside an IPv6 one": (
+    "an IPv6 address that contains an IPv4 address": (
         *("::/96", "::ffff:0:0/96", "::ffff:0:0:0/96"),
         *("64:ff9b::/96", "64:ff9b:1::/48", "2002::/16", "2001::/32"),
     ),
     # 168.63.129.16 looks public, and is where Azure answers its own machines.
-    "an address of the cloud platform": ("168.63.129.16/32",),
+    "a cloud platform address": ("168.63.129.16/32",),
     "a reserved address": (
         *("192.0.0.0/24", "192.88.99.0/24", "198.18.0.0/15", "240.0.0.0/4"),
         *("2001::/23", "100::/64", "5f00::/16"),
@@ -71,6 +71,8 @@ _HOPELESS = frozenset(
     }
 )
 
+_UNSENT = (httpcore2.ConnectError, httpcore2.ConnectTimeout, httpcore2.PoolTimeout)
+"""What happens before a request is written: no connection, or no TLS on it."""
 _URL = re.compile(
     r"(?P<scheme>https?)://(?P<host>\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::(?P<port>[0-9]{1,5}))?(?P<target>[/?][!-~]*)?",
     re.ASCII | re.IGNORECASE,
@@ -85,10 +87,12 @@ class BadUrl(ValueError):
 
 
 class Undelivered(Exception):
-    def __init__(self, message: str, *, status: int | None = None) -> None:
+    def __init__(self, message: str, *, status: int | None = None, unsent: bool = False) -> None:
         super().__init__(message)
         self.message = message
         self.status = status
+        self.unsent = unsent
+        """Whether it is certain that nothing was sent: no address, no connection, no sign-in, a local error."""
 
 
 class Permanent(Undelivered):
@@ -99,9 +103,21 @@ class Permanent(Undelivered):
 
 
 class Transient(Undelivered):
-    def __init__(self, message: str, *, status: int | None = None, retry_after: int | None = None) -> None:
-        super().__init__(message, status=status)
+    def __init__(
+        self, message: str, *, status: int | None = None, unsent: bool = False, retry_after: int | None = None
+    ) -> None:
+        super().__init__(message, status=status, unsent=unsent)
         self.retry_after = retry_after
+
+
+@contextmanager
+def before_sending() -> Generator[None, None, None]:
+    """Mark what fails in the block: it only prepares, so nothing of the message itself was sent."""
+    try:
+        yield
+    except Undelivered as error:
+        error.unsent = True
+        raise
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +203,8 @@ class Outbound:
                 raise
             else:
                 return link
-        raise Transient(f"There is no connection to {host}: {_reason(failed) if failed else 'it has no address'}.")
+        why = _reason(failed) if failed else "it has no address"
+        raise Transient(f"Cannot connect to {host}: {why}.", unsent=True)
 
     async def _send(self, method: str, url: str, *, body: bytes, headers: Mapping[str, str]) -> Reply:
         place = _permitted(url, self._allow)
@@ -197,11 +214,12 @@ class Outbound:
             async with asyncio.timeout(self._limits.total):
                 status, received, kept = await self._exchange(method, place, sent, body)
         except httpcore2.LocalProtocolError as error:
-            raise Permanent(f"The request to {place.host} could not be written: {error}.") from error
+            raise Permanent(f"The request to {place.host} could not be encoded: {error}.", unsent=True) from error
         except (TimeoutError, httpcore2.TimeoutException) as error:
-            raise Transient(f"{place.host} did not answer in time.") from error
+            raise Transient(f"{place.host} did not respond in time.", unsent=isinstance(error, _UNSENT)) from error
         except (httpcore2.NetworkError, httpcore2.ProtocolError, OSError) as error:
-            raise Transient(f"The request to {place.host} failed: {_reason(error)}.") from error
+            why = f"The request to {place.host} failed: {_reason(error)}."
+            raise Transient(why, unsent=isinstance(error, _UNSENT)) from error
         _judge(place.host, status, received)
         return Reply(status, received, kept, round((time.monotonic() - started) * 1000))
 
@@ -265,7 +283,7 @@ class _Guard(httpcore2.AsyncNetworkBackend):
                 return await self._dial.connect_tcp(str(address), port, timeout, local_address, socket_options)
             except (httpcore2.ConnectError, httpcore2.ConnectTimeout) as error:
                 failed = error
-        raise failed or Transient(f"The name {host} has no address.")
+        raise failed or Transient(f"The hostname {host} does not resolve to an address.", unsent=True)
 
     async def vetted(self, host: str, port: int, seconds: float | None) -> list[Address]:
         """Return every address of a host, or refuse it: one bad address among good ones is no accident."""
@@ -274,7 +292,7 @@ class _Guard(httpcore2.AsyncNetworkBackend):
             kind = refused(address, self._allow)
             if kind is not None:
                 # The address itself stays unsaid: whoever chose the name may not know our network.
-                raise Permanent(_refusal(f"{host} leads to {kind}"))
+                raise Permanent(_refusal(f"{host} resolves to {kind}"), unsent=True)
         return found
 
     async def _addresses(self, host: str, port: int, seconds: float | None) -> list[Address]:
@@ -286,9 +304,10 @@ class _Guard(httpcore2.AsyncNetworkBackend):
             async with asyncio.timeout(seconds):
                 return [ip_address(each) for each in await self._resolver(host, port)]
         except TimeoutError as error:
-            raise Transient(f"The name {host} could not be looked up in time.") from error
+            raise Transient(f"The DNS lookup for {host} timed out.", unsent=True) from error
         except OSError as error:
-            raise Transient(f"The name {host} could not be looked up: {error.strerror or error}.") from error
+            why = f"The hostname {host} could not be resolved: {error.strerror or error}."
+            raise Transient(why, unsent=True) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,7 +331,7 @@ def check_url(url: str, *, allow: Sequence[Network] = ()) -> None:
     """Raise BadUrl for a URL that is malformed, or that spells an address that is refused."""
     place = _parsed(url)
     if place.port in _NOT_HTTP:
-        raise BadUrl(f"Port {place.port} belongs to a service that does not speak HTTP.")
+        raise BadUrl(f"Port {place.port} is blocked because it is not used for HTTP.")
     literal = _literal(place.host)
     kind = refused(literal, allow) if literal is not None else None
     if kind is not None:
@@ -349,14 +368,14 @@ def _carried(address: Address) -> list[IPv4Address]:
 
 
 def _refusal(what: str) -> str:
-    return f"{what}, which Assent does not connect to; an operator can allow it with ASSENT_OUTBOUND_ALLOW."
+    return f"{what}, which Assent does not connect to. The operator can allow it with ASSENT_OUTBOUND_ALLOW."
 
 
 def _permitted(url: str, allow: Sequence[Network]) -> _Place:
     try:
         check_url(url, allow=allow)
     except BadUrl as error:
-        raise Permanent(str(error)) from error
+        raise Permanent(str(error), unsent=True) from error
     return _parsed(url)
 
 
@@ -366,39 +385,39 @@ def _parsed(url: str) -> _Place:
         raise BadUrl(_complaint(url))
     port = int(found["port"]) if found["port"] else None
     if port is not None and port > 65535:  # noqa: PLR2004  # the highest there is
-        raise BadUrl(f"There is no port {port}.")
+        raise BadUrl(f"{port} is not a valid port.")
     target = found["target"] or "/"
     if "#" in target:
-        raise BadUrl("The URL must not have a part after #.")
+        raise BadUrl("The URL must not contain a fragment (#).")
     scheme, slash = found["scheme"].lower(), "/" if target.startswith("?") else ""
     return _Place(scheme, found["host"].lower(), port if port != _PORTS[scheme] else None, slash + target)
 
 
 def _complaint(url: str) -> str:
     if len(url) > LONGEST_URL:
-        return f"The URL must not be longer than {LONGEST_URL} characters."
+        return f"The URL must be at most {LONGEST_URL} characters."
     odd = next((char for char in url if not "!" <= char <= "~"), None)
     if odd is not None:
-        spelling = "spell a name in punycode, and percent-encode the rest"
+        spelling = "use punycode for hostnames, and percent-encode the rest"
         return f"The URL must not contain the character U+{ord(odd):04X}; {spelling}."
     if not url.lower().startswith(("http://", "https://")):
         return "The URL must start with https:// or http://."
     if "@" in re.split(r"[/?#\\]", url.partition("://")[2])[0]:
-        return "The URL must not carry a user name or a password."
-    return "The URL must name a host, and perhaps a port, between // and the next /."
+        return "The URL must not contain a username or password."
+    return "The URL must have a valid host after //, optionally followed by a port."
 
 
 def _literal(host: str) -> Address | None:
     """Return the address that a host spells, None for a name; refuse spellings that programs read differently."""
     if host.startswith("["):
-        return _spelt(IPv6Address, host[1:-1], "an IPv6 address")
+        return _spelt(IPv6Address, host[1:-1], "a valid IPv6 address")
     labels = host.split(".")
     if _NUMBER.fullmatch(labels[-1]):
-        return _spelt(IPv4Address, host, "an IPv4 address in four decimal numbers")
+        return _spelt(IPv4Address, host, "a valid IPv4 address in dotted decimal notation")
     if not labels[-1]:
-        raise BadUrl(f"Leave out the dot at the end of {host}")
+        raise BadUrl(f"The hostname {host} must not end with a dot.")
     if len(host) > 253 or not all(map(_LABEL.fullmatch, labels)):  # noqa: PLR2004  # the longest name in DNS
-        raise BadUrl(f"{host[:60]} is not the name of a host.")
+        raise BadUrl(f"{host[:60]} is not a valid hostname.")
     return IPv4Address("127.0.0.1") if labels[-1] == "localhost" else None
 
 
@@ -412,7 +431,7 @@ def _spelt(kind: type[IPv4Address] | type[IPv6Address], text: str, what: str) ->
 def _headers(place: _Place, body: bytes, given: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
     for name, value in given.items():
         if name.lower() in _OURS or not (name + value).isascii():
-            raise Permanent(f"The header {name[:60]!r} cannot be set to this.")
+            raise Permanent(f"The header {name[:60]!r} cannot be set to this value.", unsent=True)
     held = {"host": place.authority, "accept-encoding": "identity", "content-length": str(len(body))}
     every = held | {"user-agent": "Assent"} | {name.lower(): value for name, value in given.items()}
     return [(name.encode(), value.encode()) for name, value in every.items()]
@@ -423,13 +442,13 @@ def _judge(host: str, status: int, headers: Mapping[str, str]) -> None:
     if HTTPStatus.OK <= status < HTTPStatus.MULTIPLE_CHOICES:
         return
     if status == HTTPStatus.GONE:
-        raise Permanent(f"{host} answered 410: it wants no more messages.", status=status)
+        raise Permanent(f"{host} responded with 410: it no longer accepts messages.", status=status)
     if status in _HOPELESS:
-        raise Permanent(f"{host} answered {status}: it does not take this message.", status=status)
+        raise Permanent(f"{host} responded with {status}: it does not accept this message.", status=status)
     if HTTPStatus.MULTIPLE_CHOICES <= status < HTTPStatus.BAD_REQUEST:
-        advice = f"{host} answered {status}: redirects are not followed, so give the URL it leads to."
+        advice = f"{host} responded with {status}: redirects are not followed. Use the URL it redirects to."
         raise Transient(advice, status=status)
-    raise Transient(f"{host} answered {status}.", status=status, retry_after=_retry_after(headers))
+    raise Transient(f"{host} responded with {status}.", status=status, retry_after=_retry_after(headers))
 
 
 def _retry_after(headers: Mapping[str, str]) -> int | None:
@@ -449,7 +468,7 @@ def _reason(error: BaseException) -> str:
     while (before := error.__cause__ or error.__context__) is not None:
         error = before
     if isinstance(error, ssl.SSLCertVerificationError):
-        return f"its certificate was not accepted, {error.verify_message}"
+        return f"its certificate was rejected: {error.verify_message.rstrip('.')}"
     if isinstance(error, OSError) and not isinstance(error, ssl.SSLError) and error.errno:
         return os.strerror(error.errno).lower()
     return str(error).rstrip(".") or type(error).__name__

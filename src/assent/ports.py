@@ -286,6 +286,8 @@ class Told:
     """What was wrong with which field, as JSON pointers into the answer: `/answers/budget`, `/comment`."""
     error: AssentError | None = None
     """Why it was not taken, for a program that said it; also when it says the same again, and nobody is told twice."""
+    again: bool = False
+    """Whether it was heard before: its sender was told then."""
 
 
 class Channel(Protocol):

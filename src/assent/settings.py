@@ -20,8 +20,8 @@ from pydantic_settings import (
 ENV, FILE = "env:", "file:"
 LARGEST_SECRET = 64 * 1024
 KEYLESS_TEXT = (
-    "ASSENT_SECRET_KEYS is not set: this node can sign no receipt, checkpoint or callback. Set it to the same"
-    " env:NAME or file:PATH on every node."
+    "ASSENT_SECRET_KEYS is not set, so this node cannot sign receipts, checkpoints or callbacks. Set it to the same"
+    " env:NAME or file:PATH reference on every node."
 )
 OTEL_VARIABLES = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 OTEL_PACKAGES = ("opentelemetry.sdk.trace", "opentelemetry.exporter.otlp.proto.http")
@@ -61,7 +61,7 @@ def _variable(reference: str) -> str:
     name = reference.removeprefix(ENV)
     value = os.environ.get(name)
     if value is None:
-        msg = f"{reference} leads nowhere: the variable {name} is not set"
+        msg = f"{reference} cannot be resolved: the environment variable {name} is not set"
         raise ValueError(msg)
     return value
 
@@ -71,13 +71,13 @@ def _content(reference: str) -> str:
         with Path(reference.removeprefix(FILE)).open("rb") as file:
             found = file.read(LARGEST_SECRET + 1)
     except (OSError, ValueError) as error:
-        said = getattr(error, "strerror", None) or "this is not a path"
+        said = getattr(error, "strerror", None) or "not a valid path"
         msg = f"{reference} cannot be read: {said}"
         raise ValueError(msg) from error
     try:
         value = found.decode("utf-8")
     except UnicodeDecodeError as error:
-        msg = f"{reference} is not text"
+        msg = f"{reference} is not valid UTF-8 text"
         raise ValueError(msg) from error
     if len(found) > LARGEST_SECRET:
         msg = f"{reference} is larger than {LARGEST_SECRET // 1024} KiB"
@@ -98,7 +98,7 @@ def _postgres(url: str | None) -> str | None:
         return None
     found = resolve(url)
     if not found.startswith(("postgresql://", "postgres://")):
-        msg = "must start with postgresql:// (leave it out for SQLite in the data directory)"
+        msg = "must start with postgresql:// (leave it unset to use SQLite in the data directory)"
         raise ValueError(msg)
     # What the drivers say about an address they cannot read repeats parts of it, which may be the password.
     try:
@@ -106,7 +106,7 @@ def _postgres(url: str | None) -> str | None:
     except ValueError:
         readable = False
     if not readable:
-        msg = "cannot be read as an address; write special characters of a password as %40, %2F and so on"
+        msg = "is not a valid URL. Percent-encode special characters in the password (%40, %2F and so on)"
         raise ValueError(msg)
     return found
 
@@ -130,10 +130,10 @@ def _expressions(patterns: tuple[str, ...] | None) -> tuple[str, ...] | None:
         try:
             matches_nothing = re.compile(pattern).search("") is not None
         except re.error as error:
-            msg = f"{pattern!r} is not a regular expression: {error}"
+            msg = f"{pattern!r} is not a valid regular expression: {error}"
             raise ValueError(msg) from error
         if matches_nothing:
-            msg = f"{pattern!r} matches an empty text, and so every text"
+            msg = f"{pattern!r} matches the empty string, so it would match any text"
             raise ValueError(msg)
     return patterns
 
@@ -142,7 +142,7 @@ def _key_references(references: tuple[str, ...] | None) -> tuple[str, ...] | Non
     """Keep the references and not what they stand for: a rotated key is read again without a restart."""
     for reference in references or ():
         if not is_reference(reference):
-            msg = "must be env:NAME or file:PATH; a key itself does not belong here"
+            msg = "must be env:NAME or file:PATH, not the key itself"
             raise ValueError(msg)
         resolve(reference)
     return references
@@ -151,7 +151,7 @@ def _key_references(references: tuple[str, ...] | None) -> tuple[str, ...] | Non
 def _reference_patterns(patterns: tuple[str, ...] | None) -> tuple[str, ...] | None:
     for pattern in patterns or ():
         if not is_reference(pattern):
-            msg = "must begin with env: or file:, as env:SLACK_* does"
+            msg = "must start with env: or file:, for example env:SLACK_*"
             raise ValueError(msg)
     return patterns
 
@@ -169,7 +169,7 @@ def _collector(url: str | None) -> str | None:
     wanted = url or next(filter(None, map(os.environ.get, OTEL_VARIABLES)), None)
     disabled = os.environ.get("OTEL_SDK_DISABLED", "").lower() == "true"
     if wanted and not disabled and not all(map(_installed, OTEL_PACKAGES)):
-        msg = "spans are to be sent, but the packages for it are not installed: pip install 'assent[otel]'"
+        msg = "tracing is enabled, but its packages are not installed. Run: pip install 'assent[otel]'"
         raise ValueError(msg)
     return url
 
@@ -187,7 +187,7 @@ def _issuer(url: str | None) -> str | None:
         return None
     parts = urlsplit(url)
     if parts.scheme not in {"https", "http"} or not parts.netloc or parts.query or parts.fragment:
-        msg = "must be the provider's address, https://… without ? and #"
+        msg = "must be the provider's URL, https://… without a query or fragment"
         raise ValueError(msg)
     return url
 
@@ -255,139 +255,158 @@ class Settings(BaseSettings):
         env_prefix="ASSENT_", yaml_file="assent.yaml", extra="ignore", hide_input_in_errors=True
     )
 
-    data_dir: Annotated[Path, Field(description="Where the SQLite file and its lock live.")] = Path("data")
+    data_dir: Annotated[Path, Field(description="Directory for the SQLite database and its lock file.")] = Path("data")
     database_url: Annotated[
-        str | None, AfterValidator(_postgres), Field(description="postgresql://… to use PostgreSQL instead of SQLite.")
+        str | None,
+        AfterValidator(_postgres),
+        Field(description="PostgreSQL URL (postgresql://…), to use PostgreSQL instead of SQLite."),
     ] = None
     secret_keys: Annotated[
         tuple[str, ...] | None,
         NoDecode,
         BeforeValidator(_listed),
         AfterValidator(_key_references),
-        Field(description="Where the keys of stored secrets are, newest first: env:NAME or file:PATH."),
+        Field(description="Encryption keys for stored secrets, newest first, as env:NAME or file:PATH."),
     ] = None
     host: Annotated[str, Field(description="Address to listen on.")] = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65535, description="Port to listen on.")] = 7373
-    public_url: Annotated[str | None, Field(description="What people type to reach this server, for links.")] = None
+    public_url: Annotated[str | None, Field(description="Public URL of this server, used in links.")] = None
     trusted_proxies: Annotated[
-        str, Field(description="Addresses whose X-Forwarded-* headers are believed, comma-separated.")
+        str, Field(description="Addresses whose X-Forwarded-* headers are trusted, comma-separated.")
     ] = "127.0.0.1"
     creates_per_minute: Annotated[
-        int, Field(ge=0, description="Breakpoints one token may create in a minute; 0 is no limit.")
+        int, Field(ge=0, description="Maximum number of breakpoints created per token per minute; 0 means no limit.")
     ] = 30_000
     waits_per_token: Annotated[
-        int, Field(ge=0, description="Waits and streams one token may hold open on a node; 0 is no limit.")
+        int, Field(ge=0, description="Maximum number of open waits and streams per token per node; 0 means no limit.")
     ] = 20_000
     receipt_seconds: Annotated[
-        int, Field(ge=1, le=31_622_400, description="How long after a decision its receipt may be acted on.")
+        int, Field(ge=1, le=31_622_400, description="Seconds from the decision until its receipt expires.")
     ] = 3600
     checkpoint_seconds: Annotated[
-        float, Field(ge=0, le=86_400, description="How often new events are signed in a checkpoint; 0 is never.")
+        float, Field(ge=0, le=86_400, description="Seconds between checkpoints of new events; 0 disables checkpoints.")
     ] = 10.0
     checkpoint_file: Annotated[
-        Path | None, Field(description="A file that every checkpoint is appended to, out of reach of the database.")
+        Path | None,
+        Field(description="File to which every checkpoint is appended; store it separately from the database."),
     ] = None
-    checkpoint_webhook: Annotated[str | None, Field(description="An address that is told of every checkpoint.")] = None
+    checkpoint_webhook: Annotated[str | None, Field(description="URL that receives every checkpoint.")] = None
     undo_seconds: Annotated[
-        int, Field(ge=0, le=60, description="How long a decision made in the browser can be taken back; 0 is never.")
+        int,
+        Field(
+            ge=0,
+            le=60,
+            description="Seconds during which a decision made in the browser can be undone; 0 disables undo.",
+        ),
     ] = 6
     processes_dir: Annotated[
-        Path | None, Field(description="The folder of processes; by default `processes` in the data directory.")
+        Path | None,
+        Field(description="Directory that contains processes (default: `processes` in the data directory)."),
     ] = None
     outbound_allow: Annotated[
         tuple[str, ...] | None,
         NoDecode,
         BeforeValidator(_listed),
         AfterValidator(_networks),
-        Field(description="Networks that are not public and may be sent to all the same, comma-separated."),
+        Field(description="Private networks that the server may send requests to, comma-separated."),
     ] = None
     channels: Annotated[
-        tuple[dict[str, Any], ...] | None, Field(description="The ways to reach people; see the how-to on channels.")
+        tuple[dict[str, Any], ...] | None,
+        Field(description="Notification channels; see the how-to guide on channels."),
     ] = None
     routes: Annotated[
         tuple[dict[str, Any], ...] | None,
-        Field(description="Who is told what, and where; see the how-to on routes."),
+        Field(description="Routes, which determine who is notified and where; see the how-to guide on routes."),
     ] = None
     sources: Annotated[
-        dict[str, Any] | None, Field(description="Where events come from, by name; see the how-to on triggers.")
+        dict[str, Any] | None, Field(description="Trigger event sources, by name; see the how-to guide on triggers.")
     ] = None
     triggers: Annotated[
         tuple[dict[str, Any], ...] | None,
-        Field(description="Which events start which runs; see the how-to on triggers."),
+        Field(description="Triggers, which start runs when matching events arrive; see the how-to guide on triggers."),
     ] = None
     redact_patterns: Annotated[
         tuple[str, ...] | None,
         NoDecode,
         BeforeValidator(_lines),
         AfterValidator(_expressions),
-        Field(description="Further secrets to take out of events: regular expressions, one per line in a variable."),
+        Field(description="Regular expressions for secrets to redact from events (in a variable, one per line)."),
     ] = None
     channel_secrets: Annotated[
         tuple[str, ...] | None,
         NoDecode,
         BeforeValidator(_listed),
         AfterValidator(_reference_patterns),
-        Field(description="Secrets that an admin of one project may name in a channel: env:SLACK_*, comma-separated."),
+        Field(description="Secrets that project admins may use in channels, such as env:SLACK_*, comma-separated."),
     ] = None
-    drain_seconds: Annotated[float, Field(ge=0, description="How long a stopping server lets requests finish.")] = 10.0
+    drain_seconds: Annotated[
+        float, Field(ge=0, description="Seconds to wait for requests to finish when the server stops.")
+    ] = 10.0
     header_timeout_seconds: Annotated[
         float,
-        Field(ge=0, le=3600, description="How long a client may take to send a request's headers; 0 is no limit."),
+        Field(
+            ge=0, le=3600, description="Seconds that a client may take to send the request headers; 0 means no limit."
+        ),
     ] = 10.0
     body_timeout_seconds: Annotated[
-        float, Field(ge=0, le=3600, description="How long a request's body may pause while it arrives; 0 is no limit.")
+        float,
+        Field(
+            ge=0, le=3600, description="Seconds that a client may pause while sending a request body; 0 means no limit."
+        ),
     ] = 30.0
     write_timeout_seconds: Annotated[
         float,
-        Field(ge=0, le=3600, description="How long a client may leave its answer unread; 0 is no limit."),
+        Field(ge=0, le=3600, description="Seconds that a client may leave its response unread; 0 means no limit."),
     ] = 60.0
-    log_format: Annotated[Literal["text", "json"], Field(description="Lines for people or for machines.")] = "text"
-    log_level: Annotated[Literal["debug", "info", "warning", "error"], Field(description="How much is logged.")] = (
-        "info"
-    )
+    log_format: Annotated[
+        Literal["text", "json"], Field(description="Log format: `text` for people, `json` for machines.")
+    ] = "text"
+    log_level: Annotated[
+        Literal["debug", "info", "warning", "error"], Field(description="Minimum severity to log.")
+    ] = "info"
     access_log: Annotated[bool, Field(description="Log every request.")] = False
     min_free_mb: Annotated[
-        int, Field(ge=0, description="Below so many free megabytes beside the SQLite file the node is not ready.")
+        int, Field(ge=0, description="Minimum free disk space in megabytes. With less, a SQLite node is not ready.")
     ] = 64
     otel_endpoint: Annotated[
         str | None,
         AfterValidator(_collector),
-        Field(description="Where OpenTelemetry spans are sent, over OTLP/HTTP.", validate_default=True),
+        Field(description="URL to send OpenTelemetry spans to, over OTLP/HTTP.", validate_default=True),
     ] = None
 
     oidc_issuer: Annotated[
-        str | None, AfterValidator(_issuer), Field(description="The identity provider that people may sign in with.")
+        str | None, AfterValidator(_issuer), Field(description="URL of the identity provider for single sign-on.")
     ] = None
-    oidc_client_id: Annotated[str | None, Field(description="How the provider knows this server.")] = None
+    oidc_client_id: Annotated[str | None, Field(description="Client ID of this server at the identity provider.")] = (
+        None
+    )
     oidc_client_secret: Annotated[
-        str | None, AfterValidator(_secret), Field(description="What proves it to the provider: env:NAME or file:PATH.")
+        str | None, AfterValidator(_secret), Field(description="Client secret: env:NAME or file:PATH.")
     ] = None
     oidc_name: Annotated[
-        str, Field(min_length=1, max_length=60, description="What the provider is called on the sign-in page.")
+        str, Field(min_length=1, max_length=60, description="Name of the identity provider on the sign-in page.")
     ] = "single sign-on"
     oidc_person_claim: Annotated[
-        str, Field(min_length=1, description="The claim that gives somebody new their name.")
+        str, Field(min_length=1, description="Claim that contains a new person's username.")
     ] = "preferred_username"
-    oidc_groups_claim: Annotated[str, Field(min_length=1, description="The claim that lists somebody's groups.")] = (
-        "groups"
-    )
+    oidc_groups_claim: Annotated[str, Field(min_length=1, description="Claim that lists a person's groups.")] = "groups"
     oidc_roles: Annotated[
         dict[str, Role] | None,
         NoDecode,
         BeforeValidator(_mapping),
-        Field(description="Which group of the provider has which role: group=role, comma-separated."),
+        Field(description="Roles for the provider's groups, as comma-separated group=role pairs."),
     ] = None
     oidc_create_people: Annotated[
-        bool, Field(description="Create somebody who signs in with the provider for the first time.")
+        bool, Field(description="Create an account when a person signs in for the first time.")
     ] = False
     oidc_link_by_email: Annotated[
-        bool, Field(description="Link somebody new to the person with the same e-mail address, if it is verified.")
+        bool, Field(description="Link a new sign-in to the person with the same verified email address.")
     ] = False
 
     @model_validator(mode="after")
     def _whole_oidc(self) -> Self:
         if self.oidc_issuer is not None and not (self.oidc_client_id and self.oidc_client_secret):
-            msg = "oidc_issuer needs oidc_client_id and oidc_client_secret beside it"
+            msg = "oidc_issuer requires oidc_client_id and oidc_client_secret"
             raise ValueError(msg)
         return self
 

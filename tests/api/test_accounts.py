@@ -10,7 +10,7 @@ import pytest
 
 from assent.domain.access import Kind, Principal, Role
 from assent.domain.errors import Unauthenticated
-from assent.services.people import NewToken, password_hash
+from assent.services.people import NewToken
 from assent.store.people import Person
 from assent.store.transaction import Transaction
 from tests.support.admin_events import Log
@@ -248,7 +248,7 @@ async def test_a_name_that_is_taken_elsewhere_is_refused_without_a_word_about_it
     refused = await node.call("POST", "/api/people", ann, json={"name": "zoe"})
     assert (refused.status_code, refused.json()["detail"]) == (
         409,
-        "The name zoe is not available. Choose another one.",
+        "The name zoe is not available. Choose another name.",
     )
 
 
@@ -378,7 +378,7 @@ async def test_a_password_that_an_admin_set_ends_with_the_confirmation_and_the_p
     people = node.assent.people
     dan = await stored(node, "dan")
     as_dan = Principal(kind=Kind.PERSON, id=dan.id, name="dan", project="default")
-    own = partial(people.set_password, person=dan, hashed=password_hash("a password of my own"), by=as_dan)
+    own = partial(people.set_password, person=dan, hashed=people.password_hash("a password of my own"), by=as_dan)
     await node.assent.database.write(own)
 
     for name in ("bob", "dan"):

@@ -77,7 +77,7 @@ async def test_a_signed_answer_decides(hook: Hook) -> None:
     assert answer.status_code == 200, answer.text
     assert answer.json() == {
         "done": True,
-        "message": "Your approval was taken. It is approved.",
+        "message": "Your approval was recorded. The breakpoint is approved.",
         "breakpointId": current.id,
         "status": "released",
         "decision": "approved",

@@ -78,7 +78,7 @@ async def test_an_approval_lets_it_run_as_people_changed_it(node: Node) -> None:
     hook = await held(node, CALL, "?ttl=60&editable=command&agentId=claude-of-olga&tag=git&risk=low")
     (asked,) = await waiting(node)
     assert (asked["agentId"], asked["runId"], asked["gate"]) == ("claude-of-olga", "a-session", "tool.bash")
-    assert (asked["tags"], asked["risk"], asked["question"]) == (["git"], "low", "Bash: git push")
+    assert (asked["tags"], asked["risk"], asked["question"]) == (["git"], "low", "git push")
     await decide(node, edits={"command": "git push --dry-run"})
     assert await hook.told() == {
         "hookEventName": "PreToolUse",
@@ -100,7 +100,7 @@ async def test_a_rejection_tells_its_reason(node: Node) -> None:
 async def test_a_deadline_is_a_denial(node: Node, clock: ManualClock) -> None:
     hook = await held(node, CALL, "?ttl=1")
     clock.advance(1)
-    assert (await hook.told())["permissionDecisionReason"] == "Nobody answered in time. It was not run."
+    assert (await hook.told())["permissionDecisionReason"] == "No answer in time. The tool was not run."
 
 
 async def test_a_comment_does_not_end_the_wait(node: Node) -> None:

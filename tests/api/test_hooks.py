@@ -188,11 +188,13 @@ async def test_what_is_not_signed_as_it_should_be_is_refused_without_a_reason_an
     with capture_logs() as logs:
         answers = [await outside.push(headers=each) for each in wrong]
     assert {each.status_code for each in answers} == {401}
-    assert {each.json()["detail"] for each in answers} == {"It could not be verified that this source sent it."}
+    assert {each.json()["detail"] for each in answers} == {
+        "This event could not be verified as coming from this source."
+    }
     assert await outside.events() == []
     known = await outside.known(source)
     assert (known.refused, known.refused_at) == (3, outside.clock.now())
-    assert known.last_refusal == "There is no signature in the header x-hub-signature-256."
+    assert known.last_refusal == "The x-hub-signature-256 header does not contain a signature."
     assert "Round half up" not in str(logs), "not a word of the body"
     assert [each["event"] for each in logs].count("hook_refused") == 1, "a flood of strangers is one line"
 
@@ -200,7 +202,7 @@ async def test_what_is_not_signed_as_it_should_be_is_refused_without_a_reason_an
 async def test_a_body_that_cannot_be_kept_is_refused_with_the_reason_and_the_reason_is_noted(outside: Outside) -> None:
     source = await outside.source("shop")
     reasons = {
-        b'{"id": 12345678901234567890}': (400, "An integer is beyond"),
+        b'{"id": 12345678901234567890}': (400, "An integer is outside"),
         b'{"title": "\\u0000"}': (400, "NUL"),
         b"{": (400, "line 1"),
         b"[]": (422, "must be an object"),

@@ -146,6 +146,27 @@ async def test_search_finds_all_of_the_words_wherever_they_stand(shared: Node, s
     assert counted.json()["counts"]["waiting"] == 3
 
 
+async def test_search_finds_prefixes_cjk_ids_agents_and_gates(shared: Node, shared_clock: ManualClock) -> None:
+    tag, made = await raise_three(
+        shared,
+        shared_clock,
+        {"title": "Rotate keys", "payload": {"question": "Now?", "breakpointId": "vault.rotation"}, "tags": ["Größe"]},
+        {"agentId": "ledger-bot", "runId": "nightly-2026", "payload": {"question": "本番環境に配備しますか？"}},
+        {"title": "ไปกรุงเทพมหานคร 🚀"},
+    )
+    for q, expected in (
+        ("rot", made[0]), ("vault.rot", made[0]), ("vault.rotation", made[0]), ("rotation", made[0]),
+        ("grosse", made[0]), ("ledger", made[1]), ("ledger-bot", made[1]), ("night", made[1]), ("本番", made[1]),
+        ("環境", made[1]), ("配備", made[1]), ("กรุงเทพ", made[2]), ("🚀", made[2]),
+        *((each, each) for each in made), *((each[:-3], each) for each in made), (made[0].upper(), made[0]),
+    ):  # fmt: skip
+        for more in ("", "&sort=deadline", "&status=waiting"):
+            assert await ids(shared, f"q={quote(q)}&tag={tag}{more}") == [expected], q
+    for q in ("otation", "本境", "rota ledger", "v", f"{made[0]}0"):
+        assert await ids(shared, f"q={quote(q)}&tag={tag}") == [], q
+    assert await ids(shared, f"q=bp_&tag={tag}") == made[::-1]
+
+
 @pytest.mark.parametrize("sort", ["created", "-created", "deadline", "updated"])
 @pytest.mark.parametrize("limit", [1, 2, 3, 7, 200])
 async def test_pages_add_up_to_the_list_without_gaps_or_repeats(node: Node, sort: str, limit: int) -> None:

@@ -164,7 +164,7 @@ async def test_an_answer_in_its_undo_window_does_not_take_effect(settings: Setti
         kinds = [each.type for each in await node.assent.inbox.history(asked)]
         assert kinds == ["created", "answer-dropped", "cancelled"]
         unsent = await node.assent.database.read(partial(node.assent.holding.unsent, by=ann))
-        assert [each.why for each in unsent] == ["Its project was removed."]
+        assert [each.why for each in unsent] == ["The project was removed."]
 
 
 async def test_sources_and_triggers_go_with_it(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -135,10 +135,10 @@ async def test_a_check_warns_where_nobody_would_be_told(world: Node) -> None:
     await admin(world, "PUT", "/api/groups/empty", {"members": []})
     await admin(world, "POST", "/api/routes", {"pattern": "*", "channels": ["mail"], "to": ["group:empty"]})
     warned = (await admin(world, "POST", "/api/routes/check", supposed)).json()
-    assert warned["warnings"] == ["Nobody is told when it comes to ask."]
+    assert warned["warnings"] == ["The step ask would not notify any recipients."]
     await admin(world, "POST", "/api/rules", {"pattern": "*", "action": "auto-approve"})
     approved = (await admin(world, "POST", "/api/routes/check", supposed)).json()
-    assert (approved["steps"], approved["warnings"]) == ([], ["A rule approves this; nobody is told."])
+    assert (approved["steps"], approved["warnings"]) == ([], ["A rule approves this; no notifications are sent."])
 
 
 @pytest.mark.parametrize("body", [{}, {"breakpointId": "bp_1", "breakpoint": {"agentId": "a", "payload": {}}}])

@@ -238,7 +238,7 @@ async def test_an_owner_without_the_reviewers_role_is_nobody(node: Node) -> None
     viewer = await node.person("vic", "viewer")
     await admin(node, "PATCH", "/api/projects/default", {"owner": "vic"})
     made = await node.create(payload={"question": "?", "expert": "owner"})
-    assert made["warnings"] == ["Nobody carries the expert name 'owner'; an admin may answer in its place."]
+    assert made["warnings"] == ["No person or group named 'owner' exists; an admin can respond instead."]
     assert await refused(node, made["id"], viewer) == (403, "forbidden")
 
 
@@ -296,8 +296,8 @@ async def test_all_names_nobody_carries_are_one_voice_which_the_owner_gives(node
         payload={"question": "?", "expert": ["ghost", "ann", "spook"], "strategy": "collect-all"},
     )
     assert [warning.split(";")[0] for warning in made["warnings"]] == [
-        "Nobody carries the expert name 'ghost'",
-        "Nobody carries the expert name 'spook'",
+        "No person or group named 'ghost' exists",
+        "No person or group named 'spook' exists",
     ]
     assert (await vote(node, made["id"], tokens["ann"]))["status"] == "waiting"
     after = await vote(node, made["id"], await node.token("reviewer"))

@@ -26,6 +26,18 @@ async def _outside(monkeypatch: pytest.MonkeyPatch, node: Node) -> None:
     await source(node)
 
 
+async def test_a_secret_in_a_payload_is_hidden_before_it_is_stored_matched_or_shown(node: Node) -> None:
+    token = "ghp_" + "a1B2" * 9
+    await trigger(node, on=f"github.push(data.note contains '{token[4:20]}')")
+    event_id = await pushed(node, note=f"deploy with {token}")
+    shown = await admin(node, "GET", f"/api/trigger-events/{event_id}")
+    assert "deploy with ghp_[redacted]" in shown.text
+    assert not shown.json()["trace"][0]["matched"]
+    page = await admin(node, "GET", "/api/trigger-events")
+    stored = await node.assent.database.read(lambda tx: str(tx.session.all("SELECT * FROM assent_trigger_events", {})))
+    assert token not in shown.text + page.text + stored
+
+
 async def dead(node: Node, firing_id: str) -> None:
     """Have a firing given up, as if its run could never be started."""
 

@@ -18,14 +18,15 @@ def collected(*options: str) -> set[str]:
     return {line for line in found.stdout.splitlines() if "::" in line}
 
 
-def test_every_test_is_in_the_test_lane_or_in_the_rest() -> None:
-    test, rest = collected("--lane", "test"), collected("--lane", "rest")
-    assert not test & rest
-    everything = test | rest
+def test_every_test_file_is_in_a_lane() -> None:
+    everything, test = collected(), collected("--lane", "test")
+    assert test < everything
     files = {path.relative_to(ROOT).as_posix() for path in (ROOT / "tests").rglob("test_*.py")}
     assert {each.partition("::")[0] for each in everything} == files
     for prefix in (*FULL, *BOTH_DATABASES):
         assert any(each.startswith(prefix) for each in everything), f"no test id begins with {prefix}"
+    for left_out in FULL:
+        assert not any(each.startswith(left_out) for each in test)
 
 
 def test_shards_are_disjoint_and_complete() -> None:
@@ -37,6 +38,13 @@ def test_shards_are_disjoint_and_complete() -> None:
 
 def test_a_commit_count_chooses_a_shard() -> None:
     assert Shard.parse("1234/12") == Shard(10, 12)
+
+
+def test_the_test_lane_runs_one_shard_in_full() -> None:
+    everything, test = collected("tests/faults"), collected("tests/faults", "--lane", "test")
+    both = collected("tests/faults", "--lane", "test", "--full-shard", "0/2")
+    assert test < both < everything
+    assert both == test | set(filter(Shard.parse("0/2").holds, everything))
 
 
 @pytest.mark.parametrize("text", ["1", "1/0", "a/2", "-1/3", ""])

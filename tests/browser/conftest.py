@@ -116,14 +116,14 @@ def kind(request: pytest.FixtureRequest) -> str:
     return found
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def world(kind: str, postgres_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     """A server whose answers count at once."""
     with running(kind, tmp_path_factory.mktemp("world"), postgres_url, undo_seconds=0) as found:
         yield found
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def patient_world(kind: str, postgres_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     """A server on which there is time to undo."""
     with running(kind, tmp_path_factory.mktemp("patient"), postgres_url, undo_seconds=UNDO_SECONDS) as found:
@@ -171,12 +171,12 @@ def signed_in_state(world: World, chromium: Browser, name: str) -> Any:
     return state
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def states(world: World, chromium: Browser) -> dict[str, Any]:
     return {name: signed_in_state(world, chromium, name) for name in PEOPLE}
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def ann_state(states: dict[str, Any]) -> Any:
     return states["ann"]
 

@@ -165,7 +165,7 @@ def _metrics(scene: Scene) -> None:
 
 def _run(scene: Scene) -> None:
     scene.go(f"/runs/{scene.run}")
-    scene.page.get_by_text("It waits for an answer.").wait_for()
+    scene.page.get_by_text("Waiting for an answer.").wait_for()
 
 
 def _about(path: str) -> Callable[[Scene], None]:
@@ -175,7 +175,7 @@ def _about(path: str) -> Callable[[Scene], None]:
 
 def _tried(scene: Scene) -> None:
     scene.go(f"/triggers/new?event={scene.story.event}")
-    scene.page.get_by_role("button", name="Try it").click()
+    scene.page.get_by_role("button", name="Test trigger").click()
     scene.page.locator(".verdict").wait_for()
 
 
@@ -198,7 +198,8 @@ SIGNED_IN: dict[str, Going] = {
     "inbox": _to("/"), "inbox-all": _to("/?status=all"), "no-match": _to("/?tag=nothing"), "menu": _menu,
     "release": _release,
     "detail": _detail, "detail-files": _files, "detail-pictures": _pictures, "detail-history": _history,
-    "ended": _ended, "options": lambda scene: scene.waiting("Choose how"),
+    "ended": _ended, "tool-call": lambda scene: scene.waiting("Edit settings"),
+    "options": lambda scene: scene.waiting("Choose how"),
     "form": lambda scene: scene.waiting("Set up"),
     "confirm": _confirm, "confirm-typed": _typed, "bulk": _bulk, "toast": _toast, "undone": _undone,
     "help": _help, "palette": _palette, "always": _always,
@@ -225,13 +226,13 @@ SIGNED_IN: dict[str, Going] = {
 IN_VIEW = {
     "release", "inbox", "inbox-all", "no-match", "menu",
     "detail", "detail-files", "detail-pictures", "detail-history", "ended",
-    "options", "form", "confirm", "confirm-typed", "bulk", "toast", "undone", "help", "palette",
+    "tool-call", "options", "form", "confirm", "confirm-typed", "bulk", "toast", "undone", "help", "palette",
     "empty-inbox",
 }  # fmt: skip
 """Where what scrolls is a pane, or something lies on top: what a person sees at once."""
 
 
-def _started(world: World, admin: str) -> str:
+def started(world: World, admin: str) -> str:
     """Start two runs as a person does over the API; return the one that comes to wait."""
     headers = {"authorization": f"Bearer {admin}"}
     found = ""
@@ -244,7 +245,7 @@ def _started(world: World, admin: str) -> str:
 
 
 def _shoot(browser: Browser, world: World, story: Lifelike, out: Path, only: set[str]) -> None:
-    run = _started(world, story.admin)
+    run = started(world, story.admin)
     states = {name: signed_in_state(world, browser, name) for name in ("mia", "nils")}
     parts: list[tuple[dict[str, Going], Any]] = [
         (SIGNED_IN, states["mia"]),

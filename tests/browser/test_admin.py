@@ -38,7 +38,7 @@ def test_an_invited_person_sets_a_password_and_comes_back_with_it(
     if scripts:
         fits_everybody(ivy, "set a password")
     ivy.get_by_label("New password").fill("a long enough password")
-    ivy.get_by_label("Repeat the password").fill("a long enough password")
+    ivy.get_by_label("Confirm password").fill("a long enough password")
     ivy.get_by_role("button", name="Set password").click()
     expect(ivy).to_have_url(f"{world.url}/runs")
 
@@ -55,19 +55,19 @@ def test_somebody_is_invited_comes_in_and_is_shut_out(world: World, root: Page, 
     root.get_by_label("Name", exact=True).fill("zoe")
     root.get_by_label("Full name (optional)").fill("Zoe Z.")
     root.get_by_role("button", name="Invite").click()
-    expect(root.get_by_role("heading", level=1)).to_have_text("zoe is invited")
+    expect(root.get_by_role("heading", level=1)).to_have_text("zoe has been invited")
     link = root.locator("#secret").inner_text()
     zoe = opened().new_page()
     zoe.goto(link)
     zoe.get_by_role("button", name="Sign in as Zoe Z.").click()
     zoe.get_by_label("New password").fill("a long enough password")
-    zoe.get_by_label("Repeat the password").fill("a long enough password")
+    zoe.get_by_label("Confirm password").fill("a long enough password")
     zoe.get_by_role("button", name="Set password").click()
     expect(zoe).to_have_url(f"{world.url}/")
     root.get_by_role("link", name="I have copied it").click()
-    root.get_by_role("link", name="Close the account…").click()
-    root.get_by_role("button", name="Close the account").click()
-    expect(root.locator(".notice")).to_contain_text("The account is closed")
+    root.get_by_role("link", name="Close account…").click()
+    root.get_by_role("button", name="Close account").click()
+    expect(root.locator(".notice")).to_contain_text("Account closed.")
     zoe.wait_for_timeout(1_100)  # a session is looked up again after a second
     zoe.goto(f"{world.url}/account")
     expect(zoe.get_by_role("heading", level=1)).to_have_text("Sign in")
@@ -77,14 +77,14 @@ def test_a_token_is_made_shown_once_and_revoked(world: World, root: Page) -> Non
     root.goto(f"{world.url}/admin/tokens")
     root.get_by_label("Name", exact=True).fill("nightly build")
     root.get_by_label("Gates (optional)").fill("deploy.*")
-    root.get_by_role("button", name="Make the token").click()
+    root.get_by_role("button", name="Create token").click()
     secret = root.locator("#secret").inner_text()
     assert secret.startswith("asta_")
     root.get_by_role("link", name="I have copied it").click()
     expect(root.get_by_text(secret)).to_have_count(0)
     root.get_by_role("link", name="Revoke… nightly build").first.click()
     root.get_by_role("button", name="Revoke").click()
-    expect(root.locator(".notice")).to_contain_text("Revoked.")
+    expect(root.locator(".notice")).to_contain_text("Token revoked.")
 
 
 def test_an_auditor_verifies_and_takes_everything_along(world: World, opened: Opener, states: dict[str, Any]) -> None:
@@ -95,9 +95,9 @@ def test_an_auditor_verifies_and_takes_everything_along(world: World, opened: Op
     with page.expect_download() as download:
         page.get_by_role("link", name="CSV").click()
     assert created["id"] in download.value.path().read_text()
-    page.get_by_role("button", name="Verify everything").click()
+    page.get_by_role("button", name="Verify audit log").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Verification")
-    expect(page.get_by_text("Everything holds.")).to_be_visible(timeout=60_000)
+    expect(page.get_by_text("No problems found.")).to_be_visible(timeout=60_000)
 
 
 @on_one_database

@@ -38,11 +38,11 @@ def beside(world: World, work: Callable[[Node], Awaitable[Made]]) -> Made:
 
 def set_up(root: Page, world: World, name: str) -> None:
     root.goto(f"{world.url}/admin/channels")
-    root.get_by_role("link", name="E-mail", exact=True).click()
+    root.get_by_role("link", name="Email", exact=True).click()
     root.get_by_label("Name", exact=True).fill(name)
     root.get_by_label("Mail server", exact=True).fill("mail.invalid")
     root.get_by_label("Sender", exact=True).fill("Assent <assent@example.org>")
-    root.get_by_role("button", name="Set it up").click()
+    root.get_by_role("button", name="Create channel").click()
     expect(root.locator(".notice")).to_contain_text("Created.")
 
 
@@ -50,9 +50,9 @@ def write(root: Page, world: World, channel: str, pattern: str) -> None:
     root.goto(f"{world.url}/admin/routes/new")
     root.get_by_label("Pattern").fill(pattern)
     root.get_by_label("Channels", exact=True).fill(channel)
-    root.get_by_label("Whom to tell").fill("person:ann")
+    root.get_by_label("Recipients", exact=True).fill("person:ann")
     root.get_by_label("Remind after (optional)").fill("30m")
-    root.get_by_role("button", name="Write it").click()
+    root.get_by_role("button", name="Create route").click()
     expect(root.locator(".notice")).to_contain_text("Created.")
 
 
@@ -61,23 +61,23 @@ def remove(root: Page, world: World, channel: str) -> None:
     root.goto(f"{world.url}/admin/routes")
     root.locator("tr", has_text=channel).get_by_role("link").first.click()
     root.get_by_role("link", name="Remove…").click()
-    root.get_by_role("button", name="Remove the route").click()
+    root.get_by_role("button", name="Remove route").click()
     root.goto(f"{world.url}/admin/channels")
     root.get_by_role("link", name=channel).click()
     root.get_by_role("link", name="Remove…").click()
-    root.get_by_role("button", name="Remove the channel").click()
+    root.get_by_role("button", name="Remove channel").click()
     expect(root.locator(".notice")).to_contain_text("Removed.")
 
 
 def test_a_channel_is_set_up_tried_and_told_of_by_a_route(world: World, root: Page) -> None:
     set_up(root, world, "letters")
-    root.get_by_role("button", name="Only check the settings").click()
-    expect(root.get_by_role("alert")).to_contain_text("It does not work.")
+    root.get_by_role("button", name="Check settings").click()
+    expect(root.get_by_role("alert")).to_contain_text("Test failed.")
     expect(root.locator(".state").first).to_have_text("failing")
     write(root, world, "letters", "delegated.*")
     root.get_by_label("Gate", exact=True).fill("delegated.web")
-    root.get_by_role("button", name="Try").click()
-    expect(root.locator(".forecast")).to_contain_text("ann on letters is asked")
+    root.get_by_role("button", name="Test").click()
+    expect(root.locator(".forecast")).to_contain_text("ann on letters is notified")
     created = world.create(title="Told by letter", payload={"question": "Well?", "breakpointId": "delegated.web"})
     root.goto(f"{world.url}/deliveries?breakpoint={created['id']}")
     while not root.get_by_role("link", name="Told by letter").count():
@@ -86,7 +86,7 @@ def test_a_channel_is_set_up_tried_and_told_of_by_a_route(world: World, root: Pa
     expect(root.get_by_role("heading", level=1)).to_have_text("Told by letter")
     expect(root.locator("dl.facts")).to_contain_text("letters")
     root.get_by_role("link", name="Told by letter").click()
-    expect(root.locator("#told-title")).to_have_text("Told")
+    expect(root.locator("#told-title")).to_have_text("Notifications")
     expect(root.locator("#live")).to_contain_text("ann on letters")
     remove(root, world, "letters")
 
@@ -99,11 +99,11 @@ def test_somebody_on_a_channel_becomes_somebody_here(world: World, opened: Opene
     ann = opened(storage_state=states["ann"]).new_page()
     ann.goto(world.url + offered)
     ann.reload()
-    expect(ann.get_by_role("heading", level=1)).to_have_text("Is that you?")
-    ann.get_by_role("button", name="Yes, that is me").click()
+    expect(ann.get_by_role("heading", level=1)).to_have_text("Link this account?")
+    ann.get_by_role("button", name="Link account").click()
     expect(ann.locator("#links")).to_contain_text("T9:U9 on offering")
     ann.goto(world.url + offered)
-    expect(ann.get_by_role("heading", level=1)).to_have_text("This link does not work any more")
+    expect(ann.get_by_role("heading", level=1)).to_have_text("This link no longer works")
     ann.goto(f"{world.url}/account")
     ann.get_by_role("button", name="Unlink T9:U9 on offering").click()
     expect(ann.locator("#links")).not_to_contain_text("T9:U9")

@@ -33,3 +33,40 @@ def test_a_reason_typed_with_scripts_survives_the_end_of_the_session(
     expect(page.get_by_role("alert")).to_contain_text("nothing was sent")
     expect(page.locator("#comment")).to_have_value(REASON)
     assert patient_world.status(made["id"])["status"] == "waiting"
+
+
+def test_a_text_too_long_for_the_sign_in_page_stays_in_its_form(patient_world: World, patient_desk: Desk) -> None:
+    payload = {"question": "Deploy?", "editable": ["plan"], "arguments": {"plan": "x" * 200_000}}
+    made = patient_world.create(title="Deploy now", payload=payload)
+    page = patient_desk("ann")
+    page.goto(f"{patient_world.url}/breakpoints/{made['id']}")
+    page.locator("#comment").fill(REASON)
+    page.context.clear_cookies()
+    page.get_by_role("button", name="Reject…").click()
+    expect(page.locator("#notice")).to_contain_text("Your session has ended, so nothing was sent.")
+    expect(page.locator("#comment")).to_have_value(REASON)
+
+    other = page.context.new_page()
+    other.goto(patient_world.link("ann"))
+    other.get_by_role("button", name="Sign in as ann").click()
+    expect(other.locator("#unsent")).to_be_attached()
+    page.get_by_role("button", name="Reject…").click()
+    expect(page.get_by_role("alert")).to_contain_text("This form is from an earlier session")
+    expect(page.locator("#comment")).to_have_value(REASON)
+    assert patient_world.status(made["id"])["status"] == "waiting"
+
+
+def test_the_form_of_one_person_is_not_sent_under_the_account_of_another(
+    patient_world: World, patient_desk: Desk
+) -> None:
+    made = patient_world.create(title="Deploy now")
+    page = patient_desk("ann")
+    page.goto(f"{patient_world.url}/breakpoints/{made['id']}")
+    page.locator("#comment").fill(REASON)
+    other = page.context.new_page()
+    other.goto(patient_world.link("bea"))
+    other.get_by_role("button", name="Sign in as bea").click()
+    expect(other.locator("#unsent")).to_be_attached()
+    page.get_by_role("button", name="Reject…").click()
+    expect(page.locator("#notice")).to_contain_text("You are now signed in to a different account")
+    expect(page.locator("#comment")).to_have_value(REASON)

@@ -76,7 +76,7 @@ def _confirm(page: Page, world: World, one: str) -> None:
     page.goto(world.url + one)
     page.get_by_label("Budget").fill("5")
     page.get_by_role("button", name="Canary").click()
-    page.get_by_label("Type the gate’s name to approve").wait_for()
+    page.get_by_label("Type the gate name to approve").wait_for()
 
 
 def _bulk(page: Page, world: World, one: str) -> None:
@@ -84,13 +84,13 @@ def _bulk(page: Page, world: World, one: str) -> None:
     page.goto(f"{world.url}/?tag=prod")
     page.locator(".pick input").first.dispatch_event("click")
     page.get_by_role("button", name="Reject selected…").click()
-    page.get_by_label("Reason, sent to each agent").or_(page.get_by_text("Not included")).first.wait_for()
+    page.get_by_label("Reason (sent to each agent)").or_(page.get_by_text("Not included")).first.wait_for()
 
 
 def _help(page: Page, world: World, one: str) -> None:
     page.goto(world.url + one)
     page.locator("body").press("?")
-    page.get_by_role("dialog", name="Keys").wait_for()
+    page.get_by_role("dialog", name="Keyboard shortcuts").wait_for()
 
 
 def _palette(page: Page, world: World, one: str) -> None:

@@ -38,8 +38,8 @@ def test_without_scripts_the_same_stands_in_tables(world: World, opened: Opener,
     page = opened(storage_state=ann_state).new_page()
     page.goto(f"{world.url}/insights?period=24h")
     expect(page.locator("figure canvas")).to_have_count(0)
-    page.get_by_text("Waiting as a table").click()
-    expect(page.get_by_role("region", name="Waiting as a table").locator("tbody tr")).to_have_count(24)
+    page.get_by_text("Pending as a table").click()
+    expect(page.get_by_role("region", name="Pending as a table").locator("tbody tr")).to_have_count(24)
 
 
 def test_each_gate_leads_to_its_page(world: World, opened: Opener, ann_state: Any) -> None:

@@ -57,5 +57,5 @@ def test_who_is_refused_there_is_told_here(url: str, idp: Provider, opened: Open
     page = opened(scripts=True).new_page()
     page.goto(f"{url}/sign-in")
     page.get_by_role("link", name="Sign in with Example ID").click()
-    expect(page.get_by_role("heading", level=1)).to_have_text("Not signed in with Example ID")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Could not sign in with Example ID")
     fits_everybody(page, "a refusal")

@@ -1,6 +1,7 @@
 """A rule in a real browser: tried while it is typed, written, watched, removed; and “always approve”."""
 
 import asyncio
+import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -68,15 +69,15 @@ def test_a_rule_is_tried_written_and_removed(world: World, rosa: Page) -> None:
     expect(rosa.locator("#trial .parts")).to_contain_text("tags contains 'staging'")
     expect(rosa.locator("#backtest")).to_contain_text("match. The rule would have approved")
     expect(rosa.locator("#backtest canvas")).to_be_visible()
-    rosa.get_by_label("Why").fill("Routine.")
-    rosa.get_by_role("button", name="Save the rule").click()
+    rosa.get_by_label("Reason").fill("Routine.")
+    rosa.get_by_role("button", name="Save rule").click()
     expect(rosa.get_by_role("heading", level=1)).to_have_text("browser.restart(tags contains 'staging')")
     created = world.create(tags=["staging"], payload={"question": "?", "breakpointId": "browser.restart"})
     assert created["status"] == "released"
 
     rosa.get_by_role("link", name="Remove…").click()
-    rosa.get_by_label("Why").fill("Only a test.")
-    rosa.get_by_role("button", name="Remove the rule").click()
+    rosa.get_by_label("Reason").fill("Only a test.")
+    rosa.get_by_role("button", name="Remove rule").click()
     expect(rosa.get_by_role("status").filter(has_text="removed")).to_be_visible()
     created = world.create(tags=["staging"], payload={"question": "?", "breakpointId": "browser.restart"})
     assert created["status"] == "waiting"
@@ -87,9 +88,9 @@ def test_always_approve_saves_a_rule_and_leaves_the_breakpoint_waiting(world: Wo
     rosa.goto(f"{world.url}{one}/always")
     expect(rosa.get_by_label("Pattern", exact=True)).to_have_value("browser.always(tags contains 'staging')")
     expect(rosa.get_by_text("does not approve this breakpoint")).to_be_visible()
-    rosa.get_by_role("button", name="Save the rule").click()
-    expect(rosa.get_by_text("This breakpoint still waits.")).to_be_visible()
-    expect(rosa.get_by_role("link", name="Decide")).to_have_attribute("href", f"{one}#decide")
+    rosa.get_by_role("button", name="Save rule").click()
+    expect(rosa.get_by_text("This breakpoint is still pending.")).to_be_visible()
+    expect(rosa.get_by_role("link", name=re.compile("^Review "))).to_have_attribute("href", f"{one}#decide")
     payload = {"question": "?", "breakpointId": "browser.always"}
     assert world.create(agentId="ops-bot", tags=["staging"], payload=payload)["status"] == "released"
 
@@ -101,14 +102,14 @@ def test_everything_works_without_scripts(world: World, opened: Opener, rosa_sta
     page.get_by_label("Pattern", exact=True).fill("browser.plain")
     page.get_by_role("button", name="Test").click()
     expect(page.locator("#backtest")).to_contain_text("match")
-    page.get_by_text("Day by day as a table").click()
+    page.get_by_text("By day as a table").click()
     expect(page.locator("#backtest table").last).to_be_visible()
-    page.get_by_role("link", name="Write a rule with this pattern").click()
-    page.get_by_label("Why").fill("Without scripts.")
-    page.get_by_role("button", name="Save the rule").click()
+    page.get_by_role("link", name="Create a rule with this pattern").click()
+    page.get_by_label("Reason").fill("Without scripts.")
+    page.get_by_role("button", name="Save rule").click()
     expect(page.get_by_text("Without scripts.")).to_be_visible()
-    page.get_by_label("Why disable it").fill("Enough.")
-    page.get_by_role("button", name="Disable at once").click()
+    page.get_by_label("Reason for disabling the rule").fill("Enough.")
+    page.get_by_role("button", name="Disable rule").click()
     expect(page.locator(".state.rule-disabled")).to_be_visible()
 
 

@@ -114,7 +114,7 @@ def test_an_answer_whose_reply_was_lost_is_not_said_to_be_unsent(world: World, t
     page.keyboard.press("a")
     expect(page.get_by_role("dialog")).to_be_visible()
     page.keyboard.press("Enter")
-    expect(page.get_by_role("alert")).to_contain_text("or its answer got lost")
+    expect(page.get_by_role("alert")).to_contain_text("or its response was lost")
     assert world.status(first["id"])["decision"] == "approved"
 
 

@@ -69,9 +69,9 @@ def set_up(root: Page, world: World, name: str) -> None:
     root.get_by_role("link", name="GitHub", exact=True).click()
     root.get_by_label("Name", exact=True).fill(name)
     root.get_by_label("Secrets", exact=True).fill("env:GITHUB_HOOK_SECRET")
-    root.get_by_role("button", name="Set it up").click()
+    root.get_by_role("button", name="Create source").click()
     expect(root.locator(".notice")).to_contain_text("Created.")
-    expect(root.locator(".copied").first).to_contain_text(f"/hooks/{name}")
+    expect(root.locator(".copyable", has_text=f"/hooks/{name}")).to_be_visible()
 
 
 def write(root: Page, world: World, name: str, source: str, *, hold: bool = False) -> None:
@@ -79,15 +79,15 @@ def write(root: Page, world: World, name: str, source: str, *, hold: bool = Fals
     root.goto(f"{world.url}/triggers/new")
     root.get_by_label("Name", exact=True).fill(name)
     pattern = f"github.workflow-run.completed(source = '{source}' AND branch = 'main' AND conclusion = 'failure')"
-    root.get_by_label("On", exact=True).fill(pattern)
+    root.get_by_label("Events", exact=True).fill(pattern)
     root.get_by_label("Process", exact=True).select_option("fix-ci")
     root.get_by_label("Inputs (optional)").fill("repo = {{ event.repo }}\nsha = {{ event.sha }}")
     if hold:
-        root.get_by_label("A person must approve before the run starts").check()
-    root.get_by_role("button", name="Try it").click()
+        root.get_by_label("Require approval before the run starts").check()
+    root.get_by_role("button", name="Test trigger").click()
     expect(root.locator(".verdict")).to_be_visible()
-    expect(root.get_by_label("On", exact=True)).to_have_value(pattern)
-    root.get_by_role("button", name="Create the trigger").click()
+    expect(root.get_by_label("Events", exact=True)).to_have_value(pattern)
+    root.get_by_role("button", name="Create trigger").click()
     expect(root.locator(".notice")).to_contain_text("Created.")
 
 
@@ -127,7 +127,7 @@ def follow(page: Page, world: World, event: str, state: str) -> None:
 
 def waiting_run(page: Page) -> None:
     """Be at the page of a run until it waits for a person."""
-    while not page.get_by_text("It waits for an answer.").count():
+    while not page.get_by_text("Waiting for an answer.").count():
         page.reload()
 
 
@@ -155,7 +155,7 @@ def test_a_red_build_starts_a_run_that_a_person_lets_finish(watched_world: World
     assert (again.status_code, again.json()["duplicate"]) == (200, True), "sent again, it starts nothing"
 
     follow(ann, world, event, "matched")
-    expect(ann.locator(".lead-line")).to_contain_text("1 trigger matched: it started 1 run.")
+    expect(ann.locator(".lead-line")).to_contain_text("1 trigger matched: 1 run started.")
     expect(ann.locator(".trace").first).to_contain_text("conclusion = 'failure'")
     ann.get_by_role("link", name="Run of fix-ci").click()
     run = ann.url.removeprefix(world.url)
@@ -168,8 +168,8 @@ def test_a_red_build_starts_a_run_that_a_person_lets_finish(watched_world: World
     expect(ann).to_have_url(f"{world.url}/events/{event}")
     ann.goto(f"{world.url}/runs?trigger=fix-red-main")
     expect(ann.locator("tbody tr")).to_have_count(1)
-    expect(ann.locator("tbody")).to_contain_text("the trigger fix-red-main")
-    ann.get_by_role("link", name="why").click()
+    expect(ann.locator("tbody")).to_contain_text("trigger fix-red-main")
+    ann.get_by_role("link", name="event that started this run").click()
     expect(ann).to_have_url(f"{world.url}/events/{event}")
 
 
@@ -179,7 +179,7 @@ def test_a_hold_asks_before_the_run_starts(watched_world: World, root: Page, ann
     write(root, world, "held-red-main", "github-held", hold=True)
     event = post(world, "github-held", "h-1").json()["eventId"]
     follow(ann, world, event, "1 held")
-    expect(ann.locator("#firings")).to_contain_text("waits for an approval")
+    expect(ann.locator("#firings")).to_contain_text("waiting for approval")
     ann.locator('#firings a[href^="/breakpoints/"]').click()
     approve(ann)
     ann.goto(f"{world.url}/events/{event}")
@@ -206,7 +206,7 @@ def test_what_is_not_signed_is_seen_as_refused_and_starts_nothing(watched_world:
     while not row.get_by_text("1 time").count():
         root.reload()
     root.goto(f"{world.url}/events?source=github-strict")
-    expect(root.get_by_text("No event matches these filters")).to_be_visible()
+    expect(root.get_by_text("No events match these filters")).to_be_visible()
 
 
 def test_the_list_of_events_grows_before_ones_eyes(
@@ -216,7 +216,7 @@ def test_the_list_of_events_grows_before_ones_eyes(
     set_up(root, world, "github-live")
     page = opened(scripts=True, storage_state=seats["ann"]).new_page()
     page.goto(f"{world.url}/events?source=github-live")
-    expect(page.get_by_text("No event matches these filters")).to_be_visible()
+    expect(page.get_by_text("No events match these filters")).to_be_visible()
     event = post(world, "github-live", "l-1", head_branch="dev").json()["eventId"]
     expect(page.locator(f'a[href="/events/{event}"]').first).to_be_visible(timeout=60_000)
 
@@ -234,9 +234,9 @@ def test_axe_finds_nothing_and_nothing_scrolls_sideways(
     follow(root, world, event, "1 held")
     root.goto(f"{world.url}/sources/new?kind=schedule")
     root.get_by_label("Name", exact=True).fill("nightly")
-    root.get_by_label("Cron", exact=True).fill("30 2 * * 1-5")
+    root.get_by_label("Cron expression", exact=True).fill("30 2 * * 1-5")
     root.get_by_label("Time zone (optional)").fill("Europe/Paris")
-    root.get_by_role("button", name="Set it up").click()
+    root.get_by_role("button", name="Create source").click()
     expect(root.locator(".notice")).to_contain_text("Created.")
     paths = [
         "/triggers", "/triggers/new", f"/triggers/new?event={event}", trigger, f"{trigger}/remove", "/events",
@@ -249,6 +249,6 @@ def test_axe_finds_nothing_and_nothing_scrolls_sideways(
         page.goto(world.url + path)
         fits_everybody(page, path)
     page.goto(f"{world.url}/triggers/new?event={event}")
-    page.get_by_role("button", name="Try it").click()
+    page.get_by_role("button", name="Test trigger").click()
     expect(page.locator(".verdict").or_(page.get_by_role("alert"))).to_be_visible()
     fits_everybody(page, "a trial")

@@ -41,9 +41,11 @@ def test_a_rejection_wins_over_a_pending_approval_and_the_approver_is_told(
     expect(bea.locator(".row", has_text="Deploy now")).to_contain_text(pending)
     decide(bea, "Reject", "The tests are red.")
 
-    expect(ann.locator("#unsent")).to_contain_text("Your approval was not sent. Deploy now: bea rejected it.")
+    expect(ann.locator("#unsent")).to_contain_text(
+        "Your approval was not sent. Deploy now: bea rejected the breakpoint."
+    )
     expect(ann.locator("#notice .toast")).to_have_count(0)
-    expect(bea.locator("#notice")).to_contain_text("This stopped the pending approval by ann.")
+    expect(bea.locator("#notice")).to_contain_text("This cancelled the pending approval by ann.")
     seen = patient_world.status(made["id"])
     assert seen["decision"] == "rejected"
     assert {each["comment"] for each in seen["feedback"]} == {"The tests are red.", "Looks fine to me."}
@@ -79,7 +81,9 @@ def test_without_scripts_the_approver_is_told_on_the_next_page(
         page.get_by_role("button", name=f"{decision}…").click()
         page.get_by_role("button", name=decision, exact=True).click()
     ann.reload()
-    expect(ann.locator("#unsent")).to_contain_text("Your approval was not sent. Deploy now: bea rejected it.")
+    expect(ann.locator("#unsent")).to_contain_text(
+        "Your approval was not sent. Deploy now: bea rejected the breakpoint."
+    )
     ann.locator("#unsent").get_by_role("button", name="Dismiss").click()
     expect(ann.locator("#unsent .toast")).to_have_count(0)
     assert patient_world.status(made["id"])["decision"] == "rejected"

@@ -52,13 +52,13 @@ async def test_no_text_calls_people_or_makes_links(receiver: Receiver, urls: lis
     (call,) = receiver.calls
     said = call.json["title"] + call.json["message"]
     assert not set("@<[\u202e") & set(said)
-    assert "A reminder" in said
+    assert "Reminder: agent-1 is still waiting for approval." in said
 
 
 async def test_a_service_that_refuses_is_tried_again(receiver: Receiver, urls: list[str]) -> None:
     receiver.answer("/first", Answer(500), Answer(204))
     channel = AppriseChannel({"urls": urls[:1]}, tools())
-    with pytest.raises(Transient, match="No service"):
+    with pytest.raises(Transient, match="No Apprise service accepted"):
         await channel.send(note(PLACE))
     await channel.send(note(PLACE, attempt=2))
     assert len(receiver.calls) == 2
@@ -81,7 +81,7 @@ async def test_a_service_that_hangs_is_left(receiver: Receiver, urls: list[str])
 async def test_many_are_told_in_one_message(receiver: Receiver, urls: list[str]) -> None:
     await AppriseChannel({"urls": urls[:1]}, tools()).digest(many(30, PLACE))
     (call,) = receiver.calls
-    assert call.json["title"] == "30 approvals wait for an answer. 3 ended since the last message."
+    assert call.json["title"] == "30 approvals pending. 3 ended since the last message."
     assert "And 10 more." in call.json["message"]
     assert call.json["message"].count("https://assent.example.com/breakpoints/") == 20
 
@@ -95,7 +95,7 @@ async def test_each_item_of_a_digest_names_its_deadline(receiver: Receiver, urls
 async def test_the_end_is_not_told(receiver: Receiver, urls: list[str]) -> None:
     channel = AppriseChannel({"urls": urls}, tools())
     assert await channel.close(closing(PLACE)) is None
-    assert "Apprise knows every address: JSON" in await channel.check()
+    assert "Apprise supports all configured URLs: JSON" in await channel.check()
     assert receiver.calls == []
 
 

@@ -42,7 +42,7 @@ async def test_items_are_answered_in_slack_and_updated_when_they_are_decided(wor
         ids = [(await working.create(payload={"question": f"Deploy {n}?"}))["id"] for n in range(2)]
         digest = await slack.posted()
         assert "Approve" in alone.buttons
-        assert "2 approvals wait for an answer." in digest.shown
+        assert "2 approvals pending." in digest.shown
         assert [[each["text"]["text"] for each in block["elements"]] for block in items(digest)] == [
             ["Approve", "Reject…", "Review"]
         ] * 2
@@ -50,7 +50,7 @@ async def test_items_are_answered_in_slack_and_updated_when_they_are_decided(wor
         await slack.until(lambda: len(items(digest)) == 1)
         ended = await stored(working, ids[0])
         assert ((ended.result or {})["respondedBy"], ended.decision) == ("ann", "approved")
-        assert "Approved by ann via slack" in digest.shown
+        assert "Approved by ann (Slack)" in digest.shown
         await working.feedback(ids[1], await working.token("reviewer"), approved=False, comment="No.")
         await slack.until(lambda: items(digest) == [])
         assert "Rejected by" in digest.shown

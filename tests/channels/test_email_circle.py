@@ -74,7 +74,7 @@ async def test_approved_by_a_reply(working: Node, mail: MailServer) -> None:
     assert (result["approved"], result["respondedBy"], result["via"]) == (True, "ann", "email")
     assert result["feedback"] == "well done."
     closing = await arrived(mail, 2)
-    assert "Approved by ann via email" in closing.text
+    assert "Approved by ann (email)" in closing.text
     assert closing.message["In-Reply-To"] == first.message["Message-ID"]
     # The same letter again, as a mail server sends it when our answer was lost.
     assert await hand_in(working, channel_id, answer) < 300
@@ -120,7 +120,7 @@ async def test_high_risk_is_not_decided_by_mail(working: Node, mail: MailServer)
     assert await hand_in(working, channel_id, reply(letter, "approve")) < 500
     assert await hand_in(working, channel_id, reply(usual, "reject")) < 500
     told = await arrived(mail, 3)
-    assert "say why" in told.text
+    assert "Add a reason after “reject”" in told.text
     assert (await stored(working, risky["id"])).status == "waiting"
     assert (await stored(working, plain["id"])).status == "waiting"
 
@@ -143,7 +143,7 @@ async def test_a_reply_that_is_too_long_is_told_to_its_sender_and_not_cut(
     letter = reply(await arrived(mail, 1), words.format("x" * 20_001))
     assert await hand_in(working, channel_id, letter) < 300
     refusal = await arrived(mail, 2)
-    assert "Your answer was not taken" in refusal.message["Subject"]
+    assert "Your reply was not counted" in refusal.message["Subject"]
     assert "is longer than 20,000 characters" in refusal.text
     whole = (await working.call("GET", f"/api/breakpoints/{created['id']}", await working.token("agent"))).json()
     assert (whole["status"], whole["feedback"]) == ("waiting", [])

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assent.channels.email.channel import EmailChannel, reply_address
+from assent.channels.email.channel import NO_REASON, EmailChannel, reply_address
 from assent.channels.email.letter import MARKER
 from assent.channels.email.reply import verdict
 from assent.domain.errors import InvalidRequest, Unauthenticated
@@ -73,7 +73,7 @@ async def test_a_letter_can_be_answered_where_replies_are_on(mail: MailServer) -
     (sent,) = mail.letters
     assert sent.message["Reply-To"] == TO
     assert MARKER in sent.text
-    assert "begin with approve" in sent.text
+    assert "Reply with “approve”, or with “reject” and a reason." in sent.text
     quoted = "\n".join(f"> {each}" for each in sent.text.splitlines())
     heard = hears(
         letter(
@@ -97,7 +97,7 @@ async def test_high_risk_and_what_has_ended_cannot_be_answered_by_mail(mail: Mai
 
 async def test_a_choice_is_made_behind_the_link(mail: MailServer) -> None:
     await channel(mail.port).send(note(asked={"payload": {"question": "Which?", "options": ["blue", "green"]}}))
-    assert "To approve, follow the Review link" in mail.letters[0].text
+    assert "To approve, open Review." in mail.letters[0].text
 
 
 def test_an_address_fits_into_a_mailbox_name() -> None:
@@ -340,7 +340,7 @@ def test_the_same_letter_has_the_same_key() -> None:
 
 async def test_the_sender_is_told_what_was_not_taken(mail: MailServer) -> None:
     heard = hears(letter())
-    assert await channel(mail.port).reply(heard, Told(done=True, message="It is approved.")) is None
+    assert await channel(mail.port).reply(heard, Told(done=True, message="The breakpoint is approved.")) is None
     assert mail.letters == []
     problems = {"/comment": "say why"}
     await channel(mail.port).reply(heard, Told(done=False, message="It has <ended>.", problems=problems))
@@ -348,8 +348,18 @@ async def test_the_sender_is_told_what_was_not_taken(mail: MailServer) -> None:
     assert sent.recipients == ("ann@example.com",)
     assert sent.message["In-Reply-To"] == "<1@example.com>"
     assert sent.message["Auto-Submitted"] == "auto-replied"
-    assert re.search(r"It has <ended>\.\s+/comment: say why", sent.text)
+    assert re.search(r"It has <ended>\.\s+comment: say why", sent.text)
     assert "&lt;ended&gt;" in sent.html
+
+
+async def test_a_rejection_without_a_reason_is_answered_with_one_sentence(mail: MailServer) -> None:
+    refused = InvalidRequest.at("/comment", NO_REASON)
+    told = Told(done=False, message=refused.message, problems={"/comment": NO_REASON}, error=refused)
+    await channel(mail.port).reply(hears(letter("Reject")), told)
+    (sent,) = mail.letters
+    assert sent.message["Subject"] == "Re: [Approval] Your reply was not counted"
+    assert sent.text.count(NO_REASON) == 1
+    assert "/comment" not in sent.text
 
 
 async def test_a_word_to_the_sender_that_fails_hurts_nobody() -> None:

@@ -21,7 +21,7 @@ from assent.domain.breakpoint import Breakpoint, Response, Status, answered, can
 from assent.domain.errors import InvalidRequest
 from assent.domain.notes import Addressee, Digest, Notice, Purpose
 from assent.domain.strategies import Decision
-from assent.outbound import Limits, Outbound, Permanent, Transient
+from assent.outbound import Limits, Outbound, Permanent, Transient, Undelivered
 from tests.channels.slack_kit import ANN, BASE, DIGEST, LOOPBACK, PERSONS, ROOM, note, now, raised, speaking, tools
 from tests.support.slack import TEAM, FakeSlack, invalid, texts
 
@@ -63,7 +63,7 @@ async def test_a_message_says_what_is_asked_by_whom_and_until_when() -> None:
             "Tags: prod",
             "Answer by: <!date^1800000000^",
             "|2027-01-15 08:00 UTC>",
-            "Content: dddddddddddd",
+            "Content hash: dddddddddddd",
             "• eu",
             "• us",
             "• plan.diff",
@@ -100,7 +100,7 @@ async def test_high_risk_has_only_the_link_and_says_why() -> None:
         sent = await slack.posted()
 
     assert list(sent.buttons) == ["Review"]
-    assert "This is high risk" in sent.shown
+    assert "High risk: open Review to approve or reject." in sent.shown
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ async def test_what_does_not_fit_into_slack_is_approved_elsewhere(payload: dict[
         sent = await slack.posted()
 
     assert list(sent.buttons) == ["Reject…", "Review"]
-    assert "does not fit into Slack" in sent.shown
+    assert "is too large for Slack" in sent.shown
 
 
 async def test_medium_risk_asks_twice() -> None:
@@ -240,8 +240,8 @@ async def test_who_is_not_linked_is_found_by_their_address_to_be_written_to() ->
 @pytest.mark.parametrize(
     ("to", "words"),
     [
-        (Addressee("ann", email="nobody@example.com"), "they have to link their account"),
-        (Addressee("ann"), "has neither linked a Slack account"),
+        (Addressee("ann", email="nobody@example.com"), "The person must link their account"),
+        (Addressee("ann"), "has not linked a Slack account"),
     ],
 )
 async def test_who_cannot_be_found_is_no_reason_to_try_again(to: Addressee, words: str) -> None:
@@ -254,14 +254,14 @@ async def test_who_cannot_be_found_is_no_reason_to_try_again(to: Addressee, word
     ("fault", "kind", "after", "words"),
     [
         ((429, 30), Transient, 30, "429"),
-        ("ratelimited", Transient, 30, "slow down"),
+        ("ratelimited", Transient, 30, "rate limit"),
         (500, Transient, None, "500"),
         ("internal_error", Transient, None, "internal_error"),
-        ("<script>", Transient, None, "an error without a name"),
-        ("invalid_auth", Permanent, None, "install the app again"),
-        ("account_inactive", Permanent, None, "install the app again"),
-        ("channel_not_found", Permanent, None, "check the setting room"),
-        ("is_archived", Permanent, None, "another one"),
+        ("<script>", Transient, None, "an unknown error"),
+        ("invalid_auth", Permanent, None, "Reinstall the app"),
+        ("account_inactive", Permanent, None, "Reinstall the app"),
+        ("channel_not_found", Permanent, None, "Check the room setting"),
+        ("is_archived", Permanent, None, "a different one"),
         ("not_in_channel", Permanent, None, "/invite"),
     ],
 )
@@ -328,6 +328,26 @@ async def test_an_attempt_that_never_arrived_is_made_again() -> None:
     assert len(slack.messages) == 1
 
 
+@pytest.mark.parametrize(
+    ("method", "fault", "unsent"),
+    [
+        ("conversations.open", 500, True),
+        ("conversations.history", 500, True),
+        ("chat.postMessage", "is_archived", True),
+        ("chat.postMessage", "ratelimited", True),
+        ("chat.postMessage", "internal_error", False),
+    ],
+)
+async def test_a_failed_attempt_says_whether_a_message_may_be_there(method: str, fault: Any, *, unsent: bool) -> None:
+    async with speaking(PERSONS) as (slack, channel):
+        slack.fail(method, fault)
+        with pytest.raises(Undelivered) as failed:
+            await channel.send(note(to=Addressee("ann", identity=f"{TEAM}:U1"), attempt=2))
+
+    assert failed.value.unsent is unsent
+    assert slack.messages == []
+
+
 async def test_an_app_that_may_not_look_posts_rather_than_stays_silent() -> None:
     async with speaking() as (slack, channel):
         slack.fail("conversations.history", "missing_scope")
@@ -379,13 +399,15 @@ async def test_an_escalation_to_somebody_new_says_everything() -> None:
 
 
 ENDS: dict[str, Callable[[Breakpoint], Breakpoint]] = {
-    "Approved by ann via web, ": approved,
+    "Approved by ann (web), ": approved,
     "Rejected by ann": lambda current: release(
         current, Decision.REJECTED, actor=ANN, at=now(), result={"approved": False}
     )[0],
-    "Rejected at the deadline": lambda current: time_out(current.but(on_timeout="reject"), at=now())[0],
-    "Expired without an answer": lambda current: expire(current, actor=ANN, at=now())[0],
-    "Cancelled by the agent bot": lambda current: cancel(current, actor=Actor(Kind.AGENT, "bot"), at=now())[0],
+    "Rejected automatically: no one responded in time": lambda current: time_out(
+        current.but(on_timeout="reject"), at=now()
+    )[0],
+    "Expired by ann": lambda current: expire(current, actor=ANN, at=now())[0],
+    "Cancelled by agent bot": lambda current: cancel(current, actor=Actor(Kind.AGENT, "bot"), at=now())[0],
 }
 
 
@@ -456,6 +478,19 @@ async def test_an_app_that_may_not_look_posts_how_a_lost_message_ended() -> None
     assert said.buttons == {}
 
 
+async def test_a_person_who_lost_the_right_gets_no_new_message_at_the_end() -> None:
+    closing = note(approved(asked()), id="dl_2", purpose=Purpose.CLOSE, unconfirmed=("dl_1",), may_be_told=False)
+    async with speaking() as (slack, channel):
+        slack.fail("conversations.history", "missing_scope")
+        assert await channel.close(closing) is None
+        assert slack.messages == []
+        sent = await channel.send(note())
+        slack.fail("chat.update", "edit_window_closed")
+        assert await channel.close(replace(closing, unconfirmed=(), thread=sent.trace)) is None
+
+    assert len(slack.messages) == 1
+
+
 async def test_a_message_that_cannot_be_changed_any_more_is_answered_in_its_thread() -> None:
     async with speaking() as (slack, channel):
         first = await channel.send(note())
@@ -492,9 +527,9 @@ async def test_a_digest_names_twenty_and_counts_the_rest() -> None:
     rows = [block["elements"] for block in sent.blocks if str(block.get("block_id", "")).startswith("digest-")]
     links = [each["url"] for elements in rows for each in elements]
     assert links == [f"{BASE}/breakpoints/bp_{n}" for n in range(SHOWN)]
-    assert "1000 approvals wait" in sent.text
+    assert "1000 approvals pending" in sent.text
     assert "And 980 more" in sent.shown
-    assert "4 of those" in sent.shown
+    assert "4 ended since the last message" in sent.shown
 
 
 async def test_the_check_says_what_it_found_without_telling_anybody() -> None:
@@ -503,15 +538,15 @@ async def test_the_check_says_what_it_found_without_telling_anybody() -> None:
         slack.scopes = ",".join(each for each in SCOPES if each != "users:read.email")
         less = await channel.check()
 
-    assert found == "Connected to Acme as assent, messages go to C0ROOM, Socket Mode."
-    assert "the app lacks users:read.email" in less
+    assert found == "Connected to Acme as assent using Socket Mode. Messages go to C0ROOM."
+    assert "Missing scopes: users:read.email" in less
     assert slack.messages == []
 
 
 @pytest.mark.parametrize(
     ("method", "error", "words"),
     [
-        ("auth.test", "invalid_auth", "install the app again"),
+        ("auth.test", "invalid_auth", "Reinstall the app"),
         ("conversations.history", "not_in_channel", "/invite"),
         ("apps.connections.open", "not_allowed_token_type", "xapp-"),
     ],
@@ -551,7 +586,7 @@ async def test_settings_that_cannot_be_used_are_named(settings: dict[str, Any], 
 
 async def test_a_secret_that_cannot_be_read_is_told_by_its_setting() -> None:
     async with speaking(ROOM | {"token": "env:NOWHERE"}) as (slack, channel):
-        with pytest.raises(Permanent, match="setting token of the Slack channel cannot be read"):
+        with pytest.raises(Permanent, match="Cannot read the token setting of the Slack channel"):
             await channel.send(note())
 
     assert slack.calls == []

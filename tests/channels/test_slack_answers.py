@@ -2,6 +2,7 @@
 
 import hashlib
 import hmac
+import html
 import json
 from dataclasses import replace
 from typing import Any
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from assent.channels.slack.blocks import message
 from assent.channels.slack.channel import SOCKET, SlackChannel
-from assent.channels.slack.modal import modal
+from assent.channels.slack.modal import modal, notice
 from assent.domain.breakpoint import Breakpoint, Status
 from assent.domain.errors import (
     AssentError,
@@ -27,7 +28,7 @@ from assent.domain.terms import Answer, Terms
 from assent.outbound import Outbound
 from assent.ports import Heard, Incoming, Told, Wish
 from tests.channels.slack_kit import BASE, DIGEST, LOOPBACK, ROOM, note, now, raised, speaking, tools
-from tests.support.slack import TEAM, FakeSlack, Message, View, texts
+from tests.support.slack import TEAM, FakeSlack, Message, View, invalid, texts
 
 AT = 1_800_000_000
 FORM: dict[str, Any] = {
@@ -441,7 +442,7 @@ async def test_what_is_wrong_stands_at_its_field() -> None:
     "told",
     [
         Told(done=False, message="Too late: it was approved by bob."),
-        Told(done=True, message="Your approval was taken. It waits for others as well.", breakpoint=asked()),
+        Told(done=True, message="Your approval was recorded. Waiting for other reviewers.", breakpoint=asked()),
     ],
 )
 async def test_a_click_that_changed_nothing_to_see_is_told_to_that_user_only(told: Told) -> None:
@@ -503,7 +504,7 @@ async def test_a_form_that_can_be_sent_again_keeps_what_was_typed(error: AssentE
     assert reply is not None
     assert reply["response_action"] == "errors"
     assert reply["errors"]["comment"].startswith(error.message)
-    assert "try again" in reply["errors"]["comment"]
+    assert "Try again" in reply["errors"]["comment"]
 
 
 async def test_a_form_that_is_refused_for_good_gives_back_what_was_typed() -> None:
@@ -515,6 +516,50 @@ async def test_a_form_that_is_refused_for_good_gives_back_what_was_typed() -> No
 
     assert reply is not None
     assert texts(reply["view"]["blocks"]) == ["Too late.", "You wrote: Not on a &lt;Friday&gt;."]
+
+
+@pytest.mark.parametrize("known", [True, False])
+async def test_a_refused_form_gives_back_its_fields_too(*, known: bool) -> None:
+    fields = {
+        "note": {"type": "string", "title": "Release note"},
+        "sure": {"type": "boolean"},
+        "n": {"type": "integer"},
+    }
+    form = {"type": "object", "properties": fields}
+    current = asked(payload={"question": "How?", "form": form, "options": ["a & b", "c"]})
+    filled_in: dict[str, str | None] = {
+        "option": "a &amp; b",
+        "field-0": "Fixes <all>.",
+        "field-1": "yes",
+        "comment": "At last.",
+    }
+    async with speaking() as (slack, channel):
+        heard = await heard_after(slack, channel, "Approve…", current)
+        await channel.reply(heard, Told(done=True, message="", breakpoint=current))
+        heard = await submitted(slack, channel, filled_in)
+        refused = Told(done=False, message="Too late.", breakpoint=current if known else None, error=Conflict("x"))
+        reply = await channel.reply(heard, refused)
+
+    assert reply is not None
+    first, second = ("Release note", "sure") if known else ("Field 1", "Field 2")
+    said = f"You wrote: Option: a &amp; b\n{first}: Fixes &lt;all&gt;.\n{second}: yes\nComment: At last."
+    assert texts(reply["view"]["blocks"]) == ["Too late.", said]
+
+
+@pytest.mark.parametrize(
+    "text", ["Line & more <x> " * 180 + "THE END", "<" * 2_993 + "THE END", "ab" * 9_000 + "THE END"]
+)
+def test_a_refused_form_gives_back_all_of_a_long_text(text: str) -> None:
+    view = notice("Too late.", "https://a.example", typed=text)
+    assert invalid(view["blocks"], most=100) is None
+    given_back = "".join(texts(view["blocks"][1:])).removeprefix("You wrote:")
+    assert html.unescape(given_back).replace(" ", "") == text.replace(" ", "")
+
+
+def test_what_is_too_long_for_slack_to_give_back_ends_with_an_ellipsis() -> None:
+    view = notice("Too late.", "https://a.example", typed="word " * 100_000)
+    assert invalid(view["blocks"], most=100) is None
+    assert texts(view["blocks"])[-1].endswith("word…")
 
 
 async def test_high_risk_opens_no_form_whatever_was_clicked() -> None:

@@ -154,6 +154,6 @@ async def test_high_risk_is_not_decided_here(working: Node) -> None:
         forged = slack.clicked(ANN, usual, "Approve")
         forged["actions"][0]["value"] = message.delivery_id
         await say(working, slack, channel_id, forged, socket=False)
-        assert "Review" in str(await slack.whispered())
+        assert "This breakpoint is high risk" in str(await slack.whispered())
         assert (await stored(working, risky["id"])).status == "waiting"
         assert (await stored(working, ordinary["id"])).status == "waiting"

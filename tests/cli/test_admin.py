@@ -143,7 +143,7 @@ def test_check_tells_each_setting_and_where_it_comes_from(data: str) -> None:
     assert (found["port"]["value"], found["port"]["source"]) == ("8080", "ASSENT_PORT")
     assert (found["data_dir"]["source"], found["host"]["source"]) == ("command line", "default")
     assert checked["ok"]
-    assert any("did you mean ASSENT_PORT" in each["detail"] for each in checked["checks"])
+    assert any("Did you mean ASSENT_PORT" in each["detail"] for each in checked["checks"])
 
 
 def test_check_changes_nothing(tmp_path: Path) -> None:
@@ -247,7 +247,7 @@ def test_a_password_in_an_address_is_not_shown(address: str, shown: str) -> None
 def test_a_variable_nobody_reads_is_named() -> None:
     assert strangers(["ASSENT_PORT", "ASSENT_TOKEN", "PATH"]) == []
     assert strangers(["ASSENT_DATADIR"]) == [
-        ("ASSENT_DATADIR", "ASSENT_DATADIR is not a setting; did you mean ASSENT_DATA_DIR?")
+        ("ASSENT_DATADIR", "ASSENT_DATADIR is not a setting. Did you mean ASSENT_DATA_DIR?")
     ]
 
 

@@ -49,7 +49,7 @@ def test_who_stops_asking_takes_the_question_back(desk: Desk, number: int, code:
     out, err = asking.communicate(timeout=300)
 
     assert (asking.returncode, out) == (code, "")
-    assert f"{asked} is cancelled" in err
+    assert f"{asked} was cancelled" in err
     assert desk.found(asked).status == "cancelled"
 
 
@@ -133,7 +133,7 @@ def test_nobody_there_is_exit_code_13(command: list[str]) -> None:
     done = here(*command, "--patience", "0", ASSENT_URL=f"http://127.0.0.1:{free_port()}", ASSENT_TOKEN="t")
 
     assert done.exit_code == 13
-    assert "Is the server running" in done.stderr
+    assert "Check that the server is running" in done.stderr
 
 
 @pytest.mark.parametrize(

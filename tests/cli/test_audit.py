@@ -33,7 +33,7 @@ def test_untouched_data_verifies_with_exit_code_0(sqlite_settings: Settings, liv
     counted = here_json("audit", "verify", *place(sqlite_settings))
 
     assert done.exit_code == 0
-    assert "everything holds" in done.stdout
+    assert "No problems found" in done.stdout
     assert (counted["ok"], counted["breakpoints"], counted["purged"]) == (True, len(lived), 0)
     assert counted["findings"] == []
 
@@ -46,14 +46,14 @@ def test_every_finding_is_listed_with_exit_code_1(sqlite_settings: Settings, liv
     told = here("audit", "verify", "--json", *place(sqlite_settings))
 
     assert (done.exit_code, told.exit_code) == (1, 1)
-    assert f"{lived['rejected']} event 1: its hash is not the hash of what it says." in done.stdout
+    assert f"{lived['rejected']} event 1: its hash does not match its content." in done.stdout
     found = json.loads(told.stdout)
     assert found["ok"] is False
     assert found["findings"][0] == {
         "breakpointId": lived["rejected"],
         "seq": 1,
         "part": "chain",
-        "what": "its hash is not the hash of what it says",
+        "what": "its hash does not match its content",
     }
 
 
@@ -68,7 +68,8 @@ def test_an_audit_can_be_narrowed(sqlite_settings: Settings, lived: dict[str, st
     for unknown in (("--breakpoint", "bp_none"), ("--project", "nowhere")):
         refused = here("audit", "verify", *unknown, *at)
         assert (refused.exit_code, refused.stdout) == (1, "")
-        assert refused.stderr.startswith("Error: There is no ")
+        assert refused.stderr.startswith("Error: ")
+        assert f"{unknown[1]} not found" in refused.stderr
 
 
 def test_an_audit_writes_nothing(sqlite_settings: Settings, tmp_path: Path) -> None:
@@ -103,7 +104,7 @@ def test_fsck_names_every_promise_and_what_it_could_not_check(sqlite_settings: S
     assert [name for name in checks if name.startswith("I")] == [f"I{n}" for n in range(1, 14)]
     assert all(f" {name} " in shown.stdout for name in checks)
     assert {name for name, each in checks.items() if each["state"] == "nothing to check"} == {"I10", "I11"}
-    assert checks["I11"]["why"] == "there are no checkpoints yet"
+    assert checks["I11"]["why"] == "no checkpoints yet"
     assert checks["I4"]["lookedAt"] > 0
 
 
@@ -127,7 +128,7 @@ def test_fsck_compares_with_what_was_acknowledged(
     file.write_text(json.dumps({"id": "bp_lost", "status": "waiting"}) + "\n")
     lost = here("fsck", "--expect", str(file), *place(sqlite_settings))
     assert lost.exit_code == 1
-    assert "it was acknowledged as waiting, but it is not there" in lost.stdout
+    assert "it was acknowledged as waiting, but it does not exist" in lost.stdout
     for nonsense in ("nonsense", "[]", '{"status": "waiting"}', '{"id": "x", "stauts": "released"}'):
         file.write_text(nonsense + "\n")
         refused = here("fsck", "--expect", str(file), *place(sqlite_settings))

@@ -65,7 +65,7 @@ def test_keys_stay_at_home_unless_they_are_asked_for(data: Path, tmp_path: Path)
     here_json("backup", str(tmp_path / "with.tar"), "--with-keys", "--data", str(data))
     (key,) = (data / "assent.keys").read_text().split()
 
-    assert "Keep the key file too" in without.stderr
+    assert "Also back up the key file" in without.stderr
     assert key.encode() not in (tmp_path / "without.tar").read_bytes()
     told = here_json("restore", str(tmp_path / "without.tar"), "--data", str(tmp_path / "a"))
     assert len(told["missingKeys"]) == 1
@@ -92,11 +92,11 @@ def test_force_puts_present_data_aside_and_says_where(data: Path, tmp_path: Path
     ("arguments", "said"),
     [
         (("restore", "{tmp}/none.tar"), "cannot be read"),
-        (("restore", "{tmp}/bad.tar"), "not a whole backup"),
+        (("restore", "{tmp}/bad.tar"), "incomplete or damaged"),
         (("restore", "{tmp}"), "cannot be read"),
-        (("backup", "{tmp}/bad.tar"), "exists already"),
-        (("backup", "{tmp}/no/where.tar"), "There is no directory"),
-        (("backup", "{tmp}/new.tar", "--data", "{tmp}/empty"), "There is no data"),
+        (("backup", "{tmp}/bad.tar"), "already exists"),
+        (("backup", "{tmp}/no/where.tar"), "does not exist"),
+        (("backup", "{tmp}/new.tar", "--data", "{tmp}/empty"), "does not contain any data"),
     ],
 )
 def test_a_refusal_is_one_sentence_and_changes_nothing(
@@ -118,7 +118,7 @@ def test_a_backup_of_the_other_database_is_refused(data: Path, postgres_settings
     done = here("restore", str(tmp_path / "b.tar"), ASSENT_DATABASE_URL=str(postgres_settings.database_url))
 
     assert done.exit_code == 1
-    assert "is of SQLite, and the settings say PostgreSQL" in done.stderr
+    assert "is from SQLite, but the settings use PostgreSQL" in done.stderr
 
 
 def test_a_backup_does_not_migrate_what_it_reads(tmp_path: Path) -> None:
@@ -127,7 +127,7 @@ def test_a_backup_does_not_migrate_what_it_reads(tmp_path: Path) -> None:
     done = here("backup", str(tmp_path / "b.tar"), "--data", str(tmp_path / "data"))
 
     assert done.exit_code == 1
-    assert "cannot be read as data of Assent" in done.stderr
+    assert "cannot be read as Assent data" in done.stderr
 
 
 def test_nothing_but_the_result_is_printed_where_there_is_no_terminal(desk: Desk, tmp_path: Path) -> None:

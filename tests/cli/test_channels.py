@@ -82,7 +82,7 @@ def test_a_channel_is_changed_disabled_renamed_and_removed(office: Desk) -> None
     assert call(office, "channel", "add", "x", "--type", "webhook", "--set", "url").exit_code == 2
     assert call_json(office, "channel", "remove", "third") == {"removed": made["id"]}
     gone = call(office, "channel", "show", "third")
-    assert (gone.exit_code, "There is no channel called third" in gone.stderr) == (1, True)
+    assert (gone.exit_code, "no channel named third" in gone.stderr) == (1, True)
 
 
 def test_a_channel_that_does_not_work_is_exit_code_1(office: Desk) -> None:
@@ -122,9 +122,9 @@ def test_a_route_is_written_listed_checked_and_removed(office: Desk) -> None:
     assert (made["timeout"], made["quiet"]) == ({"after": "1d", "then": "reject"}, False)
     row = call(office, "route", "list").stdout.splitlines()[1].split("\t")
     assert row[:4] == [made["id"], "deploy.*", "hook", "owner"]
-    assert row[4] == "remind after 30m, 2h; tell owner, experts after 1h; reject after 1d"
+    assert row[4] == "remind after 30m, 2h; notify owner, experts after 1h; reject after 1d"
     checked = call(office, "route", "check", "deploy.web", "--tag", "prod", "--risk", "low").stdout
-    assert f"It would take {made['id']} (deploy.*)." in checked
+    assert f"Matching route: {made['id']} (deploy.*)." in checked
     assert [line.split()[1:] for line in checked.splitlines()[1:]][-1] == ["time-out", "reject"]
     asked = office.asked(breakpoint_id="deploy.web")
     assert call_json(office, "route", "check", asked.id)["routeId"] == made["id"]
@@ -137,7 +137,7 @@ def test_a_route_is_written_listed_checked_and_removed(office: Desk) -> None:
     ("arguments", "said"),
     [
         (["deploy.*(risk =", "--channel", "hook"], "^"),
-        (["deploy.*", "--channel", "none"], "no channel called none"),
+        (["deploy.*", "--channel", "none"], "channel none not found"),
         (["deploy.*", "--channel", "hook", "--timeout", "1d=approve"], "expire"),
         (["deploy.*", "--channel", "hook", "--timeout", "1d"], "1h="),
     ],
@@ -173,7 +173,7 @@ def test_what_is_wrong_with_the_file_is_said_before_anything_starts(tmp_path: Pa
         stopped = run(*command, env=env, cwd=tmp_path)
         assert stopped.returncode == 1
         said = stopped.stdout + stopped.stderr
-        assert "hannels[0]/settings/secrets/0: must be env:NAME or file:PATH" in said
+        assert "hannels[0]/settings/secrets/0: must be a reference, env:NAME or file:PATH" in said
         assert "hunter2" not in said
         assert "Traceback" not in said
 
@@ -187,5 +187,5 @@ def test_a_file_that_can_be_used_is_said_so(tmp_path: Path) -> None:
     )
     env = environment(ASSENT_DATA_DIR=str(tmp_path / "data"), HOOK_SECRET=SECRET)
     told = run("check", env=env, cwd=tmp_path)
-    assert "1 channels and 1 routes can be used." in told.stdout, told.stdout + told.stderr
+    assert "All channels (1) and routes (1) are valid." in told.stdout, told.stdout + told.stderr
     assert (tmp_path / "data").exists() is False

@@ -90,4 +90,4 @@ def test_an_anchor_is_compared_where_it_is_named(
     assert here("audit", "verify", *at).exit_code == 0
     done = here("audit", "verify", "--anchors", str(anchors), *at)
     assert done.exit_code == 1
-    assert "checkpoint 1 stands in anchors.jsonl, but is not in the database" in done.stdout
+    assert "checkpoint 1 is in anchors.jsonl, but not in the database" in done.stdout

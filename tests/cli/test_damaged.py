@@ -47,7 +47,7 @@ def test_a_file_that_is_not_a_database_is_called_damaged(settings: Settings, com
     assert "assent restore" in said
     assert ".recover" in said
     assert "Traceback" not in said
-    assert "please report" not in said
+    assert "Please report" not in said
 
 
 @pytest.mark.parametrize("command", ["check", "fsck", "backup"])
@@ -60,7 +60,7 @@ def test_damage_inside_the_file_is_found_by_those_that_read_all_of_it(settings: 
     assert done.exit_code == 1
     assert "is damaged" in said
     assert "assent restore" in said
-    assert "please report" not in said
+    assert "Please report" not in said
     assert not (settings.data_dir.parent / "saved.tar").exists()
 
 
@@ -81,4 +81,4 @@ def test_a_missing_table_is_named(settings: Settings, command: str, table: str) 
     assert table in said
     assert "backup" in said
     assert "Traceback" not in said
-    assert "please report" not in said
+    assert "Please report" not in said

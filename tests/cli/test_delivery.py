@@ -67,7 +67,7 @@ def test_a_refused_delivery_is_listed_shown_and_sent_once_it_is_tried_again(
     ]  # fmt: skip
     assert listed[1].split("\t")[:3] == [dead, "dead", "created"]
     assert f"{receiver.url}/first?key=t0p" in shown
-    assert "answered 400" in shown
+    assert "responded with 400" in shown
     assert (tried["id"], tried["state"]) == (dead, "pending")
     assert sent == dead
     log = call_json(office, "show", dead)["log"]
@@ -130,4 +130,4 @@ def test_nothing_sent_is_said_so(desk: Desk) -> None:
     done = here("delivery", "list", ASSENT_URL=desk.url, ASSENT_TOKEN=desk.reviewer_token)
 
     assert (done.exit_code, done.stdout) == (0, "")
-    assert "no deliveries" in done.stderr
+    assert "No deliveries." in done.stderr

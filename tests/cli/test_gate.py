@@ -78,7 +78,7 @@ def test_the_reviewer_sees_what_would_run_where_and_as_whom(desk: Desk, tmp_path
     assert found.payload["program"].endswith("/rm")
     assert len(found.payload["programSha256"]) == 64
     assert {"user", "host"} <= set(found.payload)
-    assert (found.question, found.title) == ("Run rm -r 'old logs' -- -x ?", "Clean up")
+    assert (found.question, found.title) == ("rm -r 'old logs' -- -x", "Clean up")
     assert (found.tags, found.risk, found.payload["cost"]) == (["disk"], "low", 1)
     assert found.payload["context"]["files"][0]["path"] == "plan.md"
 
@@ -158,8 +158,9 @@ def test_who_gives_up_waiting_takes_the_question_back(desk: Desk, tmp_path: Path
     gate = Gate(desk, "--timeout", "0.5", "--", "touch", "ran", cwd=tmp_path)
     code, _, err = gate.ended()
     assert code == 14
-    assert "No decision within 0.5 seconds; the command was not run." in err
-    assert "still waiting" not in err
+    assert "No decision within 0.5 seconds. The command was not run." in err
+    assert "still pending" not in err.lower()
+    assert "still waiting" not in err.lower()
     assert gate.found().status == "cancelled"
     assert not (tmp_path / "ran").exists()
 
@@ -170,7 +171,7 @@ def test_a_signal_while_it_waits_cancels_the_breakpoint(desk: Desk, tmp_path: Pa
     gate.process.send_signal(number)
     ended, out, err = gate.ended()
     assert (ended, out) == (code, "")
-    assert f"{gate.id} is cancelled" in err
+    assert f"{gate.id} was cancelled" in err
     assert gate.found().status == "cancelled"
     assert not (tmp_path / "ran").exists()
 
@@ -179,7 +180,7 @@ def test_ctrl_c_in_a_terminal_cancels_the_breakpoint(desk: Desk, tmp_path: Path)
     with Seat([*COMMAND, "gate", "--", "touch", "ran"], env=desk.as_agent(), cwd=tmp_path) as seat:
         seat.presses(CTRL_C, after="Waiting for an answer")
         assert seat.ended() == 130
-    assert "is cancelled" in seat.shown
+    assert "was cancelled" in seat.shown
     assert not (tmp_path / "ran").exists()
 
 
@@ -210,7 +211,7 @@ def test_who_stops_while_the_server_is_gone_is_told_that_the_question_stays(tmp_
         gate.process.send_signal(signal.SIGTERM)
         code, _, err = gate.ended()
     assert code == 143
-    assert f"{gate.id} could not be taken back" in err
+    assert f"{gate.id} could not be cancelled" in err
     assert f"assent cancel {gate.id}" in err
     assert not (tmp_path / "ran").exists()
 
@@ -254,7 +255,7 @@ def test_a_program_that_was_exchanged_while_people_looked_is_not_run(desk: Desk,
     gate.decide(approved=True)
     code, out, err = gate.ended()
     assert (code, out) == (126, "")
-    assert "is not what it was" in err
+    assert "has changed since it was reviewed" in err
 
 
 def test_a_file_that_was_exchanged_while_people_looked_stops_it(desk: Desk, tmp_path: Path) -> None:
@@ -321,7 +322,7 @@ def test_a_command_is_approved_in_the_terminal_and_takes_it_over(tmp_path: Path)
     command = "read line; echo got $line; exit 3"
     with Seat([*COMMAND, "gate", "--", "sh", "-c", command], env=env, cwd=tmp_path) as seat:
         seat.types("yes", after="Approve?")
-        seat.types("", after="Comment?")
+        seat.types("", after="Comment (optional)")
         seat.types("tea", after="approved")
         assert seat.ended() == 3
     assert "got tea" in seat.shown
@@ -332,7 +333,7 @@ def test_a_command_that_is_not_approved_in_the_terminal_does_not_run(tmp_path: P
     env = environment(ASSENT_LOCAL_DIR=str(tmp_path / "local"))
     with Seat([*COMMAND, "gate", "--", "touch", "ran"], env=env, cwd=tmp_path) as seat:
         seat.types(word, after="Approve?")
-        seat.types("", after="Why not?")
+        seat.types("", after="Reason (optional)")
         assert seat.ended() == 10
     assert not (tmp_path / "ran").exists()
 

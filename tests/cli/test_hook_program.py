@@ -56,7 +56,7 @@ def test_an_assent_that_no_hook_could_start_is_not_installed_as_one(tmp_path: Pa
     done = install(settings, sys.executable, "-m", "assent", PYTHONPATH=str(elsewhere))
 
     assert done.returncode == 1
-    assert "a hook could not be started. Install Assent, or name what is to be run with --program" in done.stderr
+    assert "the hook could not start. Install Assent, or use --program to specify the program" in done.stderr
     assert not settings.exists()
 
 
@@ -67,6 +67,6 @@ def test_a_script_that_needs_variables_is_installed_with_a_warning(tmp_path: Pat
     done = install(settings, str(script), PYTHONPATH=str(elsewhere))
 
     assert done.returncode == 0, done.stderr
-    assert "whoever can set PYTHONPATH for the hook can load other code into it" in done.stderr
+    assert "anyone who can set PYTHONPATH for the hook can load other code into it" in done.stderr
     assert started_by(settings) == [str(script)]
     assert os.access(started_by(settings)[0], os.X_OK)

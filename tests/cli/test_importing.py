@@ -124,11 +124,11 @@ def test_what_is_left_behind_is_listed_with_its_reason(original: OriginalService
     left = done["notCarried"]
     kinds = {kind: [each["why"] for each in left if each["kind"] == kind] for kind in {each["kind"] for each in left}}
     assert sorted(why.split(":")[0].split(",")[0] for why in kinds["breakpoint"]) == [
-        "A time of it cannot be read",
-        "It still waits",
-        "Its payload is not JSON that can be kept.",
-        "Its payload is not JSON that can be kept.",
-        "Its status 'lost' is not known.",
+        "Invalid time",
+        "The payload is not valid JSON.",
+        "The payload is not valid JSON.",
+        "This breakpoint is still pending",
+        "Unknown status 'lost'.",
     ]
     assert {kind: len(whys) for kind, whys in kinds.items() if kind != "breakpoint"} == {
         "comment": 5,

@@ -28,8 +28,9 @@ def test_a_rule_is_added_followed_listed_and_removed(folder: Path) -> None:
     assert ask(folder, "nightly.backup") == 13
     added = here("rule", "add", "nightly.*", "--note", "Backups", **env)
     assert added.exit_code == 0, added.output
-    assert f"No server is set (ASSENT_URL, ASSENT_TOKEN): using the local rules in {folder / 'rules.json'}." in (
-        added.stderr
+    assert (
+        f"Using the local rules in {folder / 'rules.json'} because no server is configured (ASSENT_URL, ASSENT_TOKEN)."
+        in added.stderr
     )
     (listed,) = here_json("rule", "list", **env)["items"]
     assert (listed["pattern"], listed["action"], listed["note"]) == ("nightly.*", "auto-approve", "Backups")
@@ -66,7 +67,7 @@ def test_a_rule_of_an_older_version_is_listed_with_what_to_do(folder: Path) -> N
     rules = [each | {"action": "auto-approve"} for each in (old, mine)]
     (folder / "rules.json").write_text(json.dumps({"schemaVersion": "2026.01.breakpoint-rules-v1", "rules": rules}))
     listed = here("rule", "list", **env)
-    assert "rule-old does not name the working directory, the arguments or the program" in listed.stderr
+    assert "rule-old does not include the working directory, the arguments or the program" in listed.stderr
     assert "assent rule remove rule-old" in listed.stderr
     assert "rule-mine" not in listed.stderr
     said = {each["id"]: each.get("warnings") for each in here_json("rule", "list", **env)["items"]}
@@ -100,12 +101,12 @@ def test_the_breakpoint_commands_work_on_the_same_file(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("add", "a.*(tags = 'x')"), "tags is a list of texts"),
-        (("add", "a.*", "--expires", "soon"), "must be a moment"),
-        (("add", "a.*", "--why", "because"), "have no history"),
-        (("remove", "rule-none"), "There is no rule rule-none in rules.json"),
-        (("show", "rule-none"), "There is no rule rule-none in rules.json"),
-        (("disable", "rule-none"), "There is no rule rule-none in rules.json"),
+        (("add", "a.*(tags = 'x')"), "tags is a list of strings"),
+        (("add", "a.*", "--expires", "soon"), "must be a time"),
+        (("add", "a.*", "--why", "because"), "do not keep a history"),
+        (("remove", "rule-none"), "Rule rule-none not found in rules.json"),
+        (("show", "rule-none"), "Rule rule-none not found in rules.json"),
+        (("disable", "rule-none"), "Rule rule-none not found in rules.json"),
     ],
 )
 def test_what_cannot_be_done_is_refused_and_the_file_stays(folder: Path, arguments: tuple[str, ...], said: str) -> None:
@@ -121,7 +122,7 @@ def test_a_file_that_is_not_followed_is_not_changed(folder: Path) -> None:
     for arguments in (("list",), ("add", "a.*"), ("remove", "rule-1")):
         done = here("rule", *arguments, ASSENT_LOCAL_DIR=str(folder))
         assert done.exit_code != 0
-        assert "ules.json is not followed" in done.stderr
+        assert "ules.json is ignored" in done.stderr
     assert (folder / "rules.json").read_text() == "{"
 
 
@@ -129,7 +130,7 @@ def test_local_wins_over_a_server_that_is_set(folder: Path) -> None:
     env = {"ASSENT_LOCAL_DIR": str(folder), "ASSENT_URL": "http://127.0.0.1:9", "ASSENT_TOKEN": "t"}
     added = here("rule", "add", "a.*", "--local", **env)
     assert added.exit_code == 0, added.output
-    assert "--local: using the local rules in" in added.stderr
+    assert "because --local is set." in added.stderr
 
 
 def test_a_rule_on_a_part_of_a_command_is_warned_of(folder: Path) -> None:

@@ -10,9 +10,9 @@ from tests.support.nodes import server
 def listing(folder: Path) -> dict[str, tuple[int, bytes]]:
     """Names, times and content of what the first server does not write to by itself."""
     return {
-        each.name: (each.stat().st_mtime_ns, each.read_bytes())
-        for each in folder.iterdir()
-        if not each.name.startswith("assent.db")
+        str(each.relative_to(folder)): (each.stat().st_mtime_ns, each.read_bytes())
+        for each in folder.rglob("*")
+        if each.is_file() and not each.name.startswith("assent.db")
     }
 
 
@@ -30,7 +30,7 @@ def test_the_directory_is_named_before_the_port(desk: Desk) -> None:
     done = here("serve", "--port", desk.url.rpartition(":")[2], "--data", str(desk.data))
 
     assert done.exit_code == 1
-    assert "A server already runs on the data" in done.stderr
+    assert "Another server is already using the data" in done.stderr
 
 
 def test_a_symbolic_link_leads_to_the_same_refusal(desk: Desk, tmp_path: Path) -> None:
@@ -60,4 +60,4 @@ def test_a_backup_is_not_restored_under_a_server(desk: Desk, tmp_path: Path) -> 
     done = here("restore", str(tmp_path / "saved.tar"), "--force", "--data", str(desk.data))
 
     assert done.exit_code == 1
-    assert "A server already runs on the data" in done.stderr
+    assert "Another server is already using the data" in done.stderr

@@ -72,7 +72,7 @@ def test_a_receipt_is_for_its_owner_only_and_holds(office: Desk, fetched: Path) 
 
     assert fetched.stat().st_mode & 0o777 == 0o600
     assert done.exit_code == 0
-    assert "This receipt holds." in done.stdout
+    assert "The receipt is valid." in done.stdout
     assert "person:owner via api" in done.stdout
 
 
@@ -88,7 +88,7 @@ def test_the_second_to_use_it_is_refused(office: Desk, fetched: Path) -> None:
     first, second = call(office, "verify", str(fetched), "--consume"), call(office, "verify", str(fetched), "--consume")
 
     assert (first.exit_code, second.exit_code) == (0, 1)
-    assert "used up now" in first.stdout
+    assert "has now been consumed" in first.stdout
     assert "was used at" in second.stderr
     assert "agent:" in second.stderr
 
@@ -146,14 +146,14 @@ def test_each_way_not_to_hold_has_its_sentence(tmp_path: Path) -> None:
     assert "is for the digest" in refusal(good, "--digest", "0" * 64)
     assert "is for the gate" in refusal(good, "--gate", "other")
     good.write_text(text.replace('"size":3', '"size":4'))
-    assert "altered" in refusal(good)
+    assert "modified" in refusal(good)
     good.write_text(text.replace('"version":1', '"version":2'))
-    assert "newer Assent" in refusal(good)
+    assert "newer version of Assent" in refusal(good)
     good.write_text("{")
     assert "not a receipt" in refusal(good)
     assert "expired at" in refusal(made(tmp_path, expires_at=NOW - 1))
     other = public_key(b"\x09" * 32)
-    assert "not among those trusted" in refusal(made(tmp_path, key_id=key_id(other)))
+    assert "is not trusted" in refusal(made(tmp_path, key_id=key_id(other)))
     assert "cannot be read" in refusal(tmp_path / "nowhere.json")
 
 
@@ -191,7 +191,7 @@ def test_keys_are_listed_rotated_and_revoked(office: Desk, fetched: Path) -> Non
     assert rotated[1]["keyId"] == before[0]["keyId"] == parse(json.loads(fetched.read_text())).key_id
     assert {each["state"] for each in revoked[1:]} == {"revoked"}
     assert (still.exit_code, gone.exit_code) == (0, 1)
-    assert "not among those trusted" in gone.stderr
+    assert "is not trusted" in gone.stderr
     assert call(office, "keys").stdout.splitlines()[1].split("\t")[0] == revoked[0]["publicKey"]
     assert call(office, "keys", "--current").stdout.split() == [revoked[0]["publicKey"]]
 
@@ -201,7 +201,7 @@ def test_what_is_not_approved_has_no_receipt(office: Desk, tmp_path: Path) -> No
     done = call(office, "get", office.asked().id, "-o", str(target))
 
     assert (done.exit_code, done.stdout) == (1, "")
-    assert "only an approval has a receipt" in done.stderr
+    assert "Only approved breakpoints have a receipt" in done.stderr
     assert not target.exists()
 
 

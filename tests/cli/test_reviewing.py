@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from assent.domain.tool_calls import ToolCall
 from tests.cli.commands import COMMAND, Desk, here, here_json, run
 
 EVIL = "Pay \x1b[31m[red]me[/red]\u202e now"
@@ -47,14 +48,28 @@ def test_the_inbox_lists_what_waits_and_nothing_else(desk: Desk) -> None:
     assert {each["id"] for each in everything} == {waits.id, ended.id}
 
 
+def test_the_inbox_lists_tool_calls_by_what_they_would_do(desk: Desk) -> None:
+    call = ToolCall(door="x", tool="Bash", arguments={"command": "ls\u202e"}, thread="t", call_id="c")
+    asked = desk.asked(call.question, title=call.title, tags=["tool-calls"], payload=call.payload)
+    titled = desk.asked("Go?", title="Look around", payload=call.payload)
+
+    assert "\tls\\u202e\t" in run("inbox", "--tag", "tool-calls", env=desk.as_reviewer()).stdout
+    assert "ls\\u202e" in run("show", asked.id, env=desk.as_reviewer()).stdout
+    shown = [line.split() for line in run("show", titled.id, env=desk.as_reviewer()).stdout.splitlines()]
+    assert ["action", "ls\\u202e"] in shown
+    assert ["title", "Look", "around"] in shown
+
+
 def test_the_filters_of_the_inbox_reach_the_server(desk: Desk) -> None:
     asked = desk.asked("Launch the wombat?", agent_id="wombatist", breakpoint_id="launch.wombat", expert="owner")
     desk.asked("Launch the wombat?", agent_id="somebody-else")
 
-    arguments = ("--agent", "wombatist", "--gate", "launch.wombat", "--mine", "--q", "wombat", "--sort", "created")
+    arguments = ("--agent-id", "wombatist", "--gate", "launch.wombat", "--mine", "--q", "wombat", "--sort", "created")
     listed = review_json(desk, "inbox", *arguments, "--status", "waiting", "--limit", "5")["items"]
 
     assert [each["id"] for each in listed] == [asked.id]
+    former = review_json(desk, "inbox", "--agent", "wombatist")["items"]
+    assert [each["id"] for each in former] == [asked.id]
 
 
 def test_a_limit_past_one_page_reads_the_next(desk: Desk) -> None:
@@ -106,7 +121,7 @@ def test_show_tells_the_whole_story(desk: Desk) -> None:
         "Paint it?",
         "red | blue",
         "Which red?",
-        "owner approves: red",
+        "owner approved: red",
         "Dark.",
         "approved",
         "created by agent:",
@@ -204,7 +219,7 @@ def test_an_agents_token_is_told_that_it_may_not_decide(desk: Desk) -> None:
     done = here("approve", asked.id, "--yes", ASSENT_URL=desk.url, ASSENT_TOKEN=desk.agent_token)
 
     assert done.exit_code == 1
-    assert "may not decide" in done.stderr
+    assert "lacks the “decide” permission" in done.stderr
 
 
 def test_every_answer_in_json_is_one_line(desk: Desk) -> None:

@@ -113,8 +113,10 @@ def test_a_rule_is_added_listed_asked_and_removed_as_babysitter_does_it(
 def test_attributes_are_given_to_the_rules(office: Office) -> None:
     office.json("breakpoint:approve-rule", "*.review(tags contains 'design' AND expert = 'ann' AND agentId = 'ci')")
     ask = ("breakpoint:should-auto-approve", "ui.review")
-    given = (*ask, "--tags", "big, design", "--expert", "ann", "--agent", "ci")
+    given = (*ask, "--tag", "big", "--tag", "design", "--expert", "ann", "--agent-id", "ci")
     assert office.json(*given)["recommended"] is True
+    former = (*ask, "--tags", "big, design", "--expert", "ann", "--agent", "ci")
+    assert office.json(*former)["recommended"] is True
     assert office.json(*ask)["recommended"] is False
 
 
@@ -201,7 +203,7 @@ def test_people_see_tables(office: Office) -> None:
     office.call("rule", "remove", rule_id)
     nothing = office.call("rule", "list")
     assert (nothing.exit_code, nothing.stdout) == (0, "")
-    assert "every breakpoint asks a person" in nothing.stderr
+    assert "Every breakpoint requires human approval." in nothing.stderr
 
 
 def test_a_check_tells_each_voice_and_what_each_predicate_met(office: Office) -> None:
@@ -211,8 +213,8 @@ def test_a_check_tells_each_voice_and_what_each_predicate_met(office: Office) ->
     ask = ("rule", "check", "gate.pay", "--tag", "test", "--risk", "low")
     told = office.call(*ask, "--payload", '{"amount": 12}').stdout
     assert told.splitlines() == [
-        f"It would be approved. Matched auto-approve rule: {auto} (gate.*(payload.amount < 100 AND risk = 'low')).",
-        "approvals in a row  0",
+        f"Would be auto-approved. Matched auto-approve rule: {auto} (gate.*(payload.amount < 100 AND risk = 'low')).",
+        "consecutive approvals  0",
         f"no       Did not match never-auto-approve rule: {never} (gate.*(tags contains 'prod')).",
         '         yes      gate.*  ←  "gate.pay"',
         "         no       tags contains 'prod'  ←  [\"test\"]",
@@ -223,8 +225,8 @@ def test_a_check_tells_each_voice_and_what_each_predicate_met(office: Office) ->
         f"shadow   {shadow} would have approved it.",
     ]
     unknown = office.call(*ask).stdout
-    assert "A person would be asked. No rule matches gate.pay." in unknown
-    assert "         unknown  payload.amount < 100  ←  not given" in unknown
+    assert "Requires human approval. No rule matches gate.pay." in unknown
+    assert "         unknown  payload.amount < 100  ←  not set" in unknown
     assert office.json(*ask, "--hard-stop")["trace"][-1]["source"] == "hardStop"
 
 
@@ -273,7 +275,7 @@ def test_a_backtest_names_what_people_rejected(office: Office) -> None:
     assert (found["matched"], found["wouldApprove"], found["approved"], found["rejected"]) == (2, 2, 1, 1)
     assert [each["id"] for each in found["rejections"]] == [ids[1]]
     told = office.call("rule", "backtest", "tested.*").stdout
-    assert "2 would have been approved; without the rule they were\n        1 approved by people\n" in told
+    assert "2 would have been approved. Actual outcomes:\n        1 approved by people\n" in told
     assert [line.split("\t")[0] for line in told.splitlines()[-2:]] == ["ID", ids[1]]
     assert office.json("rule", "list")["items"] == []
 
@@ -284,7 +286,7 @@ def test_on_a_terminal_a_backtest_shows_how_far_it_is(office: Office) -> None:
     done = run("rule", "backtest", "shown.*", "--json", env=env)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["matched"] == 1
-    assert "Reading the past" in done.stderr
+    assert "Reading past breakpoints" in done.stderr
 
 
 def test_a_backtest_of_a_wrong_pattern_shows_the_place(office: Office) -> None:
@@ -311,11 +313,11 @@ def test_a_file_of_babysitter_is_taken_over_once(office: Office, tmp_path: Path)
     path = tmp_path / "rules.json"
     path.write_text(json.dumps(BABYSITTER))
     forecast = office.call("rule", "import", str(path), "--dry-run").stdout
-    assert "Nothing was done; it would be: 2 added" in forecast
+    assert "Dry run, nothing was changed. Result: 2 added" in forecast
     assert office.json("rule", "list")["items"] == []
     done = office.json("rule", "import", str(path), "--why", "Moving over.")
     assert (done["added"], done["totalRules"]) == (2, 2)
-    assert "The rules are as the file has them." in office.call("rule", "import", str(path)).stderr
+    assert "The rules already match the file." in office.call("rule", "import", str(path)).stderr
     listed = office.json("breakpoint:list-rules")["rules"]
     assert [(each["pattern"], each["action"], each["source"]) for each in listed] == [
         ("confirm.*", "auto-approve", "import:rule-a1b2c3d4"),
@@ -351,18 +353,18 @@ def test_a_file_with_wrong_rules_is_refused_whole_and_each_is_named(office: Offi
     assert "/rules/1/pattern: Line 1, column 8" in done.stderr
     assert "    a(tags = 'x')\n           ^" in done.stderr
     assert "/rules/2/pattern" in done.stderr
-    assert "Nothing was imported." in done.stderr
+    assert "No rules were imported." in done.stderr
     assert office.json("rule", "list")["items"] == []
 
 
 @pytest.mark.parametrize(
     ("text", "code", "said"),
     [
-        ("", 2, "is not JSON"),
-        ('{"a": 1, "a": 2}', 2, "is not JSON"),
+        ("", 2, "not valid JSON"),
+        ('{"a": 1, "a": 2}', 2, "not valid JSON"),
         ("[]", 2, "must be a JSON object"),
         ("{}", 1, "schemaVersion"),
-        ('{"schemaVersion": "3000.01", "rules": []}', 1, "is one we do not know"),
+        ('{"schemaVersion": "3000.01", "rules": []}', 1, "is not supported"),
         (json.dumps(BABYSITTER | {"extra": 1}), 1, "extra"),
     ],
 )
@@ -395,7 +397,7 @@ READS = (
 def test_whoever_may_not_write_rules_is_told_so(office: Office, arguments: tuple[str, ...]) -> None:
     done = office.call(*arguments, token=office.reviewer_token)
     assert done.exit_code == 1
-    assert "may not write rules" in done.stderr
+    assert "lacks the “write rules” permission" in done.stderr
 
 
 def test_an_agent_asks_the_rules_and_sees_its_own_history_but_no_rules(office: Office) -> None:
@@ -409,7 +411,7 @@ def test_an_agent_asks_the_rules_and_sees_its_own_history_but_no_rules(office: O
 def test_a_server_that_is_not_there_is_exit_code_13(arguments: tuple[str, ...]) -> None:
     done = here(*arguments, ASSENT_URL=f"http://127.0.0.1:{free_port()}", ASSENT_TOKEN="t")
     assert done.exit_code == 13
-    assert "Is the server running" in done.stderr
+    assert "Check that the server is running" in done.stderr
 
 
 def test_a_server_without_a_token_is_a_usage_error() -> None:

@@ -109,7 +109,7 @@ def test_a_failed_run_exits_with_1_and_can_be_retried(desk: Desk) -> None:
     assert "ValueError: not allowed: Not him." in out
     retried = run("run", "retry", run_id, env=desk.as_agent())
     assert retried.returncode == 0, retried.stderr
-    assert "a worker takes it up" in retried.stdout
+    assert "A worker will resume it shortly." in retried.stdout
 
 
 def test_a_run_is_cancelled(desk: Desk) -> None:
@@ -121,17 +121,17 @@ def test_a_run_is_cancelled(desk: Desk) -> None:
     assert json.loads(cancelled.stdout)["state"] == "cancelled"
     again = run("run", "cancel", run_id, env=desk.as_agent())
     assert again.returncode == 1
-    assert "cancelled already" in again.stderr
+    assert "already cancelled" in again.stderr
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["start", "nothing"], "There is no process 'nothing'"),
-        (["start", "greeting", "--input", "name"], "is not NAME=VALUE"),
+        (["start", "nothing"], "Process 'nothing' not found"),
+        (["start", "greeting", "--input", "name"], "is not in the form NAME=VALUE"),
         (["start", "greeting", "--inputs", "{"], "cannot be read as JSON"),
-        (["show", "run_none"], "There is no run run_none"),
-        (["show", "other"], "is not the id of a run"),
+        (["show", "run_none"], "Run run_none not found"),
+        (["show", "other"], "is not a run ID"),
     ],
 )
 def test_mistakes_are_told_in_a_sentence(desk: Desk, arguments: list[str], said: str) -> None:

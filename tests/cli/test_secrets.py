@@ -49,11 +49,11 @@ def test_a_project_is_removed_only_when_it_is_confirmed(data: str) -> None:
     unconfirmed = here("project", "remove", "shop", *at)
     assert (unconfirmed.exit_code, "--yes" in unconfirmed.stderr) == (2, True)
     with Seat([*COMMAND, "project", "remove", "shop", *at], env=environment()) as seat:
-        seat.types("default", after="Type the project's id")
+        seat.types("default", after="Type the project ID to confirm")
         assert seat.ended() == 1
         assert "Not removed" in seat.shown
     with Seat([*COMMAND, "project", "remove", "shop", *at], env=environment()) as seat:
-        seat.types("shop", after="Type the project's id")
+        seat.types("shop", after="Type the project ID to confirm")
         assert seat.ended() == 0
     again = here("project", "remove", "shop", "--yes", *at)
     default = here("project", "remove", "default", "--yes", *at)
@@ -61,7 +61,7 @@ def test_a_project_is_removed_only_when_it_is_confirmed(data: str) -> None:
     assert [each.exit_code for each in (again, default, nowhere)] == [1, 1, 1]
     assert "was removed" in again.stderr
     assert "default project cannot be removed" in default.stderr
-    assert "There is no project nowhere" in nowhere.stderr
+    assert "Project nowhere not found" in nowhere.stderr
 
 
 def test_a_new_key_takes_over_beside_a_running_server(tmp_path: Path) -> None:
@@ -116,8 +116,8 @@ def test_what_no_key_opens_is_told_and_left(data: str, tmp_path: Path) -> None:
 
     assert (refused.exit_code, turned.exit_code) == (1, 1)
     assert "key_" in refused.stderr
-    assert "No key here opens" in listed.stderr
-    assert "1 could not be read" in turned.stderr
+    assert "Some secrets cannot be decrypted. Missing keys: " in listed.stderr
+    assert "1 secrets could not be decrypted" in turned.stderr
 
 
 @pytest.mark.parametrize("command", [("project", "callback-secret"), ("secrets", "rotate-key")])
@@ -132,4 +132,4 @@ def test_a_new_key_is_only_put_into_the_key_file(data: str, tmp_path: Path) -> N
     done = here("secrets", "rotate-key", "--new", "--data", data, ASSENT_SECRET_KEYS=key_reference(tmp_path))
 
     assert done.exit_code == 1
-    assert "--new is for the key file" in done.stderr
+    assert "--new applies only to the SQLite key file" in done.stderr

@@ -54,7 +54,7 @@ def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_good_file_is_told_to_be_good() -> None:
     done = here("trigger", "validate")
     assert done.exit_code == 0
-    assert done.stdout == "✓ assent.yaml can be used: 1 sources, 1 triggers, 0 channels, 0 routes.\n"
+    assert done.stdout == "✓ assent.yaml is valid: 1 sources, 1 triggers, 0 channels, 0 routes.\n"
 
 
 def test_everything_that_is_wrong_is_told_at_once_with_its_line(path: Path) -> None:
@@ -77,15 +77,15 @@ def test_everything_that_is_wrong_is_told_at_once_with_its_line(path: Path) -> N
     for each in told["problems"]:
         assert f"✗ {each['text']}\n" in said.stdout
     assert "Did you mean branch?" in said.stdout
-    assert "is not a setting; did you mean triggers?" in said.stdout
-    assert "fix-red-main is also the id of triggers[0] on line 4" in said.stdout
+    assert "is not a setting. Did you mean triggers?" in said.stdout
+    assert "fix-red-main is already used by triggers[0] on line 4" in said.stdout
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
         ("triggers: [", "✗ assent.yaml line 1: "),
-        ("a: 1\na: 2\n", "✗ assent.yaml line 2: a is there twice, first on line 1\n"),
+        ("a: 1\na: 2\n", "✗ assent.yaml line 2: a is defined twice, first on line 1\n"),
         ("- a\n", "✗ assent.yaml must be a mapping of settings\n"),
         ("triggers: 7\nsources: []\n", "✗ assent.yaml line 1: triggers: must be a list\n"),
     ],
@@ -108,7 +108,7 @@ def test_another_file_can_be_named(path: Path) -> None:
 def test_a_file_that_is_not_there_is_an_error(path: Path) -> None:
     path.unlink()
     done = here("trigger", "validate")
-    assert (done.exit_code, "There is no file assent.yaml." in done.stderr) == (1, True)
+    assert (done.exit_code, "File not found: assent.yaml." in done.stderr) == (1, True)
 
 
 def test_what_a_file_says_does_not_reach_the_terminal_as_it_is(path: Path) -> None:
@@ -119,16 +119,16 @@ def test_what_a_file_says_does_not_reach_the_terminal_as_it_is(path: Path) -> No
 
 def test_check_tells_of_sources_and_triggers_too(path: Path) -> None:
     good = here_json("check")
-    assert {"name": "triggers", "ok": True, "detail": "1 sources and 1 triggers can be used."} in good["checks"]
+    assert {"name": "triggers", "ok": True, "detail": "All sources (1) and triggers (1) are valid."} in good["checks"]
     path.write_text(BAD)
     bad = here("check", "--json")
     details = [each["detail"] for each in json.loads(bad.stdout)["checks"] if not each["ok"]]
     assert bad.exit_code == 1
-    assert any(each.startswith("This cannot be used: assent.yaml line 5: triggers[0]/on: ") for each in details)
+    assert any(each.startswith("Invalid configuration: assent.yaml line 5: triggers[0]/on: ") for each in details)
 
 
 @pytest.mark.usefixtures("path")
 def test_check_shows_how_many_there_are_and_not_what_they_say() -> None:
     found = {each["name"]: each for each in here_json("check")["settings"]}
-    assert (found["sources"]["value"], found["triggers"]["value"]) == ("1 of them", "1 of them")
+    assert (found["sources"]["value"], found["triggers"]["value"]) == ("1 defined", "1 defined")
     assert found["triggers"]["source"] == "assent.yaml"

@@ -204,12 +204,12 @@ class World:
         """What wants a person whatever the rules say."""
         for tag in spec["tags"]:
             if tag in self.always_break_on:
-                return f"The tag {tag!r} always asks a person (alwaysBreakOn)."
+                return f"The tag {tag!r} always requires human approval (alwaysBreakOn)."
         if spec.get("hard_stop"):
-            return "The agent asks for a person (hardStop)."
+            return "The agent requires human approval (hardStop)."
         if spec.get("risk") == "high":
-            return "It is of high risk, which only a person decides."
-        return "It asks for a choice or for answers, which only a person gives." if spec.get("options") else None
+            return "High risk: requires human approval."
+        return "It asks for a choice or form answers, which only a person can give." if spec.get("options") else None
 
     def in_force(self) -> list[dict[str, Any]]:
         standing = [rule for rule in self.rules if rule["enabled"] and rule["removed"] is None]

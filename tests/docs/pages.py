@@ -75,7 +75,7 @@ def sections(text: str, level: int) -> dict[str, str]:
 
 
 def code_words(text: str) -> set[str]:
-    return set(_CODE.findall(text))
+    return set(_CODE.findall(_FENCE.sub("", text)))
 
 
 def links(text: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""The API reference and the OpenAPI document describe the same API."""
+"""The API reference is generated from the OpenAPI document, and complete."""
 
 import re
 from typing import Any
@@ -7,10 +7,11 @@ import pytest
 
 from assent.http.problems import STATUS
 from assent.settings import Settings
-from tests.docs.pages import code_words, links, read, sections
+from tests.docs.pages import code_words, links, read, rows, sections
 from tests.support.nodes import running_node
 
 SECTIONS = {title.strip("`"): body for title, body in sections(read("reference/api.md"), 3).items()}
+OBJECTS = sections(read("reference/api-objects.md"), 3)
 
 
 @pytest.fixture
@@ -40,6 +41,52 @@ async def test_every_parameter_and_field_is_in_the_section_of_its_route(openapi:
     }
 
     assert missing == {}
+
+
+async def test_every_field_of_a_response_is_documented(openapi: dict[str, Any]) -> None:
+    pages = code_words(read("reference/api-objects.md") + read("reference/api.md"))
+    named = {part.strip(" ?{}") for word in pages for part in re.split(r"[,.]", word)}
+    missing = {
+        name: undocumented
+        for name, operation in _operations(openapi).items()
+        if (undocumented := _fields(_answer(operation), openapi) - named)
+    }
+
+    assert missing == {}
+
+
+def _answer(operation: dict[str, Any]) -> dict[str, Any]:
+    answer: dict[str, Any] = next(iter(operation["responses"].values()))
+    schema: dict[str, Any] = answer.get("content", {}).get("application/json", {}).get("schema", {})
+    return schema
+
+
+async def test_an_object_has_exactly_the_fields_of_its_schema(openapi: dict[str, Any]) -> None:
+    for name, body in OBJECTS.items():
+        parents = [OBJECTS[each] for each in re.findall(r"All fields of \[(\w+)\]", body)]
+        documented = {word for part in (body, *parents) for word in _first_words(part)}
+        assert documented == set(openapi["components"]["schemas"][name]["properties"]), name
+
+
+def _first_words(text: str) -> set[str]:
+    listed = " ".join(re.findall(r"(?:Also|Fields): (.+)", text))
+    return code_words(listed) | {word for row in rows(text) for word in code_words(row[0])}
+
+
+async def test_every_operation_that_returns_an_object_links_to_it(openapi: dict[str, Any]) -> None:
+    for name, operation in _operations(openapi).items():
+        returned = _answer(operation).get("$ref", "").rpartition("/")[2]
+        if returned in OBJECTS:
+            assert f"(api-objects.md#{returned.lower()})" in SECTIONS[name], name
+
+
+async def test_required_fields_and_parameters_are_marked(openapi: dict[str, Any]) -> None:
+    for name, operation in _operations(openapi).items():
+        required = {each["name"] for each in operation.get("parameters", []) if each.get("required")}
+        tables = re.findall(r"\|parameter\|.*?(?:\n\n|\Z)", SECTIONS[name], re.DOTALL)
+        for row in rows("\n".join(["", *tables, ""])):
+            (word,) = code_words(row[0])
+            assert ("?" in row[0]) == (word not in required), (name, word)
 
 
 def _words(route: str) -> set[str]:

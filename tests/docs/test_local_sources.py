@@ -39,7 +39,7 @@ def test_the_file_that_is_shown_can_be_used(page: str, sqlite_settings: Settings
 
 def test_what_is_left_out_is_listed() -> None:
     page = read("how-to/watch-files.md")
-    assert set(LEFT_OUT) <= code_words(page.partition("Left out unless")[2].partition("\n\n")[0])
+    assert set(LEFT_OUT) <= code_words(page.partition("By default, these are ignored")[2].partition("\n\n")[0])
 
 
 def test_the_short_lines_are_listed() -> None:

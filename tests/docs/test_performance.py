@@ -38,7 +38,26 @@ def test_every_line_stands_in_the_page_with_its_date_and_its_commit() -> None:
 
     assert "| sqlite | get | 90/s | 100/s | 1.11× | ≤ 1.3× | yes |" in text
     assert "| sqlite | list <50> & more | 9/s | 900/s | 100.00× | ≤ 1.3× | NO |" in text
-    assert "Measured 2026-01-01, commit abc1234, 2 × a processor, by `make bench`." in text
+    assert "Every run used 2 × a processor." in text
+    assert "Measured on 2026-01-01 at commit abc1234 using `make bench`." in text
+
+
+def test_a_page_about_several_machines_shows_the_machine_of_each_run() -> None:
+    text = page.page([MEASURED, replace(MEASURED, database="postgresql", machine="4 × another")])
+
+    assert "Every run" not in text
+    assert "Measured on 2026-01-01 at commit abc1234 on 4 × another using `make bench`." in text
+
+
+def test_a_metric_without_a_baseline_has_one_row_with_a_column_for_each_database() -> None:
+    def result(database: str, measured: str, *, met: bool) -> Result:
+        line = Line("million", database, "list all", measured, "", "", "< 50 ms", met=met)
+        return replace(MEASURED, part="million", database=database, lines=(line,))
+
+    text = page.page([result("postgresql", "60.0 ms", met=False), result("sqlite", "0.9 ms", met=True)])
+
+    assert "| metric | postgresql | sqlite | goal | met |" in text
+    assert "| list all | 60.0 ms | 0.9 ms | < 50 ms | NO, yes |" in text
 
 
 def test_a_part_that_was_not_measured_again_keeps_its_date() -> None:

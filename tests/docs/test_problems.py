@@ -32,12 +32,19 @@ def test_a_problem_page_tells_the_causes_and_what_to_do(code: str) -> None:
 
 
 @pytest.mark.parametrize("code", sorted(PAGES))
-def test_the_example_of_a_problem_page_is_what_the_server_sends(code: str) -> None:
+def test_a_problem_page_has_the_status_the_title_and_an_example(code: str) -> None:
     page = read(f"problems/{code}.md")
     (example,) = map(json.loads, fences(page, "json"))
     error = ERRORS[code]
 
-    assert example["type"] == ADDRESS + code
-    assert (example["code"], example["title"], example["status"]) == (code, error.title, STATUS[error].value)
-    assert example["detail"]
     assert page.startswith(f"# {code}\n\n{STATUS[error].value} · {error.title}\n")
+    assert example["code"] == code
+    assert example["detail"]
+
+
+def test_the_index_shows_a_whole_problem_document() -> None:
+    (example,) = map(json.loads, fences(read("problems/README.md"), "json"))
+    error = ERRORS[example["code"]]
+
+    assert example["type"] == ADDRESS + error.code
+    assert (example["title"], example["status"]) == (error.title, STATUS[error].value)

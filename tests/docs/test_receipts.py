@@ -30,9 +30,9 @@ def test_the_shell_uses_a_receipt_once(sqlite_settings: Settings, tmp_path: Path
     with opened(PAGE, tmp_path / "reader") as reader, reader.beside_a_server(sqlite_settings) as reviewer:
         reader.run("ask")
         approved(reader, reviewer)
-        assert "This receipt holds." in reader.run("verify")
+        assert "The receipt is valid." in reader.run("verify")
         reader.run("pin")
-        assert "This receipt holds." in reader.run("verify")
+        assert "The receipt is valid." in reader.run("verify")
         assert reader.run("consume").endswith("rm -r logs\n")
         said = reader.start("consume").communicate(timeout=60)[0]
 

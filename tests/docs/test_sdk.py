@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import inspect
 import io
 import re
 from pathlib import Path
@@ -14,9 +15,10 @@ from assent.domain.errors import AssentError
 from assent.domain.fields import FIELDS, Place
 from assent.sdk import errors
 from assent.sdk.calls import Calls
+from assent.sdk.context import Context
 from assent.sdk.gating import Terms
 from assent.sdk.protocol import Asking
-from assent.sdk.values import Summary
+from assent.sdk.values import BreakpointResult, Summary
 from assent.settings import Settings
 from tests.docs.pages import code_words, fences, read, rows, sections
 from tests.support.nodes import prepared, server
@@ -48,6 +50,24 @@ def test_every_option_of_approve_is_listed() -> None:
     given = {"question", "editable", "hide", "when", "client"}
 
     assert first_cells(sections(PAGE, 2)["approve"]) == set(Terms.__annotations__) | given
+
+
+def test_every_field_of_a_result_is_listed() -> None:
+    assert first_cells(sections(PAGE, 2)["Results"]) == set(BreakpointResult.__struct_fields__)
+
+
+def test_every_member_of_the_context_is_listed_with_its_arguments() -> None:
+    listed = {re.split(r"[( ]", word.removeprefix("await "))[0] for word in first_cells(sections(PAGE, 2)["Context"])}
+
+    assert listed == {name for name in vars(Context) if not name.startswith("_")}
+    assert "`await sleep(seconds) -> None`" in sections(PAGE, 2)["Context"]
+
+
+def test_every_public_function_is_shown_with_its_signature() -> None:
+    (code,) = fences(sections(PAGE, 2)["Functions"], "python")
+    shown = set(re.findall(r"def (\w+)\(", code))
+
+    assert shown == {name for name in assent._HOMES if not inspect.isclass(getattr(assent, name))}
 
 
 def test_every_error_of_the_client_is_listed() -> None:

@@ -2,6 +2,7 @@
 
 import ast
 import re
+import secrets
 from collections import Counter
 from functools import cache
 
@@ -15,7 +16,7 @@ from assent.domain.instants import SECOND
 from assent.front import SIGN_INS_PER_MINUTE
 from assent.http import edge, sessions
 from assent.outbound import Limits
-from assent.services.people import LINK_LIFE, SESSION_LIFE, TOKEN_LIFE, password_hash
+from assent.services.people import LINK_LIFE, SESSION_LIFE, TOKEN_LIFE, PeopleService
 from assent.settings import Settings
 from assent.web.rendering import code, markdown
 from assent.wire import people as wire
@@ -32,24 +33,24 @@ PASSWORD = next(iter(wire.ChangePerson.model_json_schema()["properties"]["passwo
 HASHER = PasswordHasher()
 
 NUMBERS = {
-    "Ways in": [
-        f"{SIGN_INS_PER_MINUTE} tries a minute",
+    "Authentication": [
+        f"{SIGN_INS_PER_MINUTE} attempts per minute",
         f"{SESSION_LIFE // HOUR} hours",
-        f"{LINK_LIFE // HOUR} hours, once",
-        f"{TOKEN_LIFE // DAY} days unless said otherwise",
+        f"{LINK_LIFE // HOUR} hours, single use",
+        f"{TOKEN_LIFE // DAY} days by default",
         f"{PASSWORD['minLength']} to {PASSWORD['maxLength']} characters",
     ],
     "Sessions": [f"{SESSION_LIFE // HOUR} hours after it began"],
-    "What may be sent": [
+    "Input limits": [
         f"{edge.MAX_BODY // MEBIBYTE} MiB, {canonical.MAX_DEPTH} levels deep",
         f"| one file | {draft.MAX_FILE // MEBIBYTE} MiB |",
-        f"| the files of one breakpoint | {draft.MAX_FILES // MEBIBYTE} MiB |",
-        f"{edge.MAX_HOOK // MEBIBYTE} MiB, less where",
-        f"| {Settings.model_fields['creates_per_minute'].default}, or what its token says |",
-        f"| {Settings.model_fields['waits_per_token'].default} |",
+        f"| all files of a breakpoint | {draft.MAX_FILES // MEBIBYTE} MiB |",
+        f"{edge.MAX_HOOK // MEBIBYTE} MiB, less if",
+        f"| {Settings.model_fields['creates_per_minute'].default:,}, or the token's own limit |",
+        f"| {Settings.model_fields['waits_per_token'].default:,} |",
     ],
-    "What takes long": [
-        f"{sessions.HASHES_AT_ONCE} at a time",
+    "Expensive operations": [
+        f"{sessions.HASHES_AT_ONCE} concurrent checks",
         f"{markdown.PATIENCE:g} second for a document, {code.PATIENCE:g} for highlighting",
         f"{grammar.MAX_LENGTH:,} characters, {grammar.MAX_DEPTH} levels",
         f"{MAX_WAIT:g} seconds for a long-poll",
@@ -126,7 +127,7 @@ def test_the_numbers_of_the_controls_are_those_of_the_code(title: str) -> None:
 def test_passwords_are_hashed_as_the_controls_say() -> None:
     assert HASHER.type is Type.ID
     cost = f"m={HASHER.memory_cost},t={HASHER.time_cost},p={HASHER.parallelism}"
-    assert password_hash("a password").startswith(f"$argon2id$v=19${cost}$")
+    assert PeopleService(secrets.token_bytes).password_hash("a password").startswith(f"$argon2id$v=19${cost}$")
 
 
 def test_every_channel_is_among_the_connections() -> None:
@@ -151,7 +152,7 @@ def test_every_kind_of_data_says_how_it_is_kept_shown_and_logged() -> None:
 
 
 def test_the_time_to_mend_a_component_is_written_down() -> None:
-    assert re.search(r"within \d+ days if it is critical or high, and within \d+ otherwise", section("Components"))
+    assert re.search(r"within \d+ days if it is critical or high, and within \d+ days otherwise", section("Components"))
 
 
 def test_the_example_of_a_proxy_speaks_no_old_tls() -> None:

@@ -17,7 +17,7 @@ def test_a_setting_is_documented_with_its_default(name: str) -> None:
     assert variable == f"`ASSENT_{name.upper()}`"
     assert key == f"`{name}`"
     assert default == _shown(Settings.model_fields[name].default)
-    assert meaning
+    assert meaning.startswith(Settings.model_fields[name].description or "?")
 
 
 def test_no_setting_is_documented_that_does_not_exist() -> None:

@@ -12,8 +12,8 @@ from assent.domain.payload_secrets import Redactor
 from tests.docs.pages import fences, read
 
 PAGES = (
-    "check-your-gates", "claude-code", "deploy", "import", "langgraph", "mcp", "openai-agents", "pydantic-ai",
-    "receive-webhooks", "run-behind-nginx",
+    "check-your-gates", "claude-code", "deploy", "from-the-javascript-guide", "import", "langgraph", "mcp",
+    "openai-agents", "pydantic-ai", "receive-webhooks", "recipes", "run-behind-nginx",
 )  # fmt: skip
 
 

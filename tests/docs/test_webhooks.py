@@ -55,8 +55,8 @@ def test_the_program_approves_what_is_routine_and_leaves_the_rest(sqlite_setting
         receiving.send_signal(signal.SIGTERM)
         receiving.communicate(timeout=300)
     assert [each.decision for each in found] == ["approved", None, None]
-    assert said[0].startswith("This is high risk and is not decided here.")
-    assert said[1] == "Your approval was taken. It is approved.\n"
+    assert said[0].startswith("This breakpoint is high risk. Sign in to approve or reject it: ")
+    assert said[1] == "Your approval was recorded. The breakpoint is approved.\n"
 
 
 def unsigned(url: str) -> int:
@@ -72,5 +72,5 @@ def test_every_setting_and_event_is_told() -> None:
     table = {row[0].strip("`?"): row[1] for row in rows(PAGE)}
     assert table.keys() >= KNOWN
     assert set(EVENTS) <= code_words(table["events"])
-    assert f"{PER_MINUTE} things a minute" in PAGE
-    assert f"{PER_MINUTE} things a minute" in read("explanation/answers-from-channels.md")
+    assert f"{PER_MINUTE} messages per minute" in PAGE
+    assert f"{PER_MINUTE} messages per minute" in read("explanation/answers-from-channels.md")

@@ -49,10 +49,10 @@ def test_what_may_not_be_done_is_said_with_who_and_where() -> None:
             who.require(Permission.MANAGE)
         return refused.value.message
 
-    assert refusal(somebody(Kind.AGENT)) == "An agent token may not manage in project shop."
-    assert refusal(somebody()) == "ann (no role) may not manage in project shop."
+    assert refusal(somebody(Kind.AGENT)) == "An agent token lacks the “manage” permission in project shop."
+    assert refusal(somebody()) == "ann (no role) lacks the “manage” permission in project shop."
     assert refusal(somebody(Kind.PERSON, Role.VIEWER, Role.AUDITOR)) == (
-        "ann (auditor, viewer) may not manage in project shop."
+        "ann (auditor, viewer) lacks the “manage” permission in project shop."
     )
 
 
@@ -60,9 +60,11 @@ def test_a_token_limited_in_one_way_is_free_in_the_other() -> None:
     by_gate, by_agent = somebody(Kind.AGENT, gates=("ci.*", "lint")), somebody(Kind.AGENT, agents=("ci-*", "bot"))
     by_gate.require_speaks_for("anybody", "lint")
     by_agent.require_speaks_for("bot", "anything")
-    with pytest.raises(Forbidden, match=r"may not raise the gate 'deploy'; it is limited to ci\.\*, lint\."):
+    with pytest.raises(
+        Forbidden, match=r"cannot create breakpoints at the gate 'deploy'; it is limited to ci\.\*, lint\."
+    ):
         by_gate.require_speaks_for("anybody", "deploy")
-    with pytest.raises(Forbidden, match=r"may not speak for agent 'eve'; it is limited to ci-\*, bot\."):
+    with pytest.raises(Forbidden, match=r"cannot act for agent 'eve'; it is limited to ci-\*, bot\."):
         by_agent.require_speaks_for("eve", "anything")
     somebody(Kind.AGENT).require_speaks_for("anybody", "anything")
 

@@ -22,7 +22,7 @@ from assent.domain.audit import (
 )
 from assent.domain.breakpoint import Breakpoint, Event, Response, Status, answered, record, release, terms_of
 from assent.domain.canonical import canonical, content_digest, link, seal, sha256
-from assent.domain.draft import searchable
+from assent.domain.search_words import words_of
 from assent.domain.strategies import Decision
 
 NOW = 1_800_000_000_000_000
@@ -56,7 +56,7 @@ def approved() -> Stored:
         breakpoint=ended.but(votes=1, comments=1),
         question="Go?",
         attempt=None,
-        search=searchable("Go?", "go", "bot", "x"),
+        search=words_of(new),
         purged_at=None,
         events=[created, responded, released],
         answers=[Answer(response, "per_1", "ann", NOW + 1)],
@@ -127,7 +127,7 @@ def test_an_approval_that_no_answer_gives_is_found_though_every_hash_fits() -> N
             answers=[replace(stored.answers[0], response=no)],
         )
     )
-    assert [each.what for each in found] == ["it is approved, which is not what its answers decide"]
+    assert [each.what for each in found] == ["it is approved, but its answers lead to a different decision"]
 
 
 def purged(stored: Stored) -> Stored:

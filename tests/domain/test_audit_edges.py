@@ -34,8 +34,8 @@ from assent.domain.breakpoint import (
     time_out,
 )
 from assent.domain.canonical import content_digest
-from assent.domain.draft import searchable
 from assent.domain.routing import Seat
+from assent.domain.search_words import words_of
 from assent.domain.strategies import Decision
 
 Change: TypeAlias = Callable[[Stored], Stored]
@@ -73,7 +73,7 @@ def raised(**changes: Any) -> tuple[Breakpoint, list[Event]]:
 
 def row(made: Breakpoint, events: Sequence[Event], **more: Any) -> Stored:
     fields: dict[str, Any] = {
-        "question": "Go?", "attempt": 2, "search": searchable("Ship", "Go?", "ship", "bot", "r", "x"),
+        "question": "Go?", "attempt": 2, "search": words_of(made),
         "purged_at": None, "answers": (), "comments": (), "files": FILES,
     }  # fmt: skip
     return Stored(breakpoint=made, events=list(events), **fields | more)

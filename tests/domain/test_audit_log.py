@@ -97,9 +97,9 @@ def test_a_finding_is_about_a_breakpoint_or_a_rule_or_the_whole_log(subject: str
 @pytest.mark.parametrize(
     ("happened", "what"),
     [
-        (EVENTS[9], "it is not the event that is number 1 of the log"),
-        ("", "it is not the event that is number 1 of the log"),
-        (None, "it is number 1 of the log, but it is not there any more"),
+        (EVENTS[9], "it does not match entry 1 of the log"),
+        ("", "it does not match entry 1 of the log"),
+        (None, "it is entry 1 of the log, but no longer exists"),
     ],
 )
 def test_an_event_that_is_another_or_gone_is_named_and_the_log_still_holds(happened: str | None, what: str) -> None:
@@ -110,21 +110,21 @@ def test_an_event_that_is_another_or_gone_is_named_and_the_log_still_holds(happe
 
 def test_an_event_of_a_rule_is_named_as_one() -> None:
     found = list(LogCheck(KEYS).entry(0, "rule-7", 4, EVENTS[0], None))
-    what = "it is number 0 of the log, but it is not there any more"
+    what = "it is entry 0 of the log, but no longer exists"
     assert found == [Finding(Part.LOG, None, 4, what, rule_id="rule-7")]
 
 
 @pytest.mark.parametrize(("before", "first"), [(0, 1), (2, 3), (2, 9), (3, 1)])
 def test_entries_that_are_missing_are_said_once_where_the_log_goes_on(before: int, first: int) -> None:
     log = after(before)
-    what = f"the log lacks what was before it, from position {before} on"
+    what = f"the log is missing its earlier entries, from position {before} on"
     assert entries(log, first, first + 3) == [Finding(Part.LOG, f"bp_{first}", 1, what)]
 
 
 def test_a_log_without_one_of_its_entries_is_not_the_one_that_was_signed() -> None:
     log = after(2)
     entries(log, 3, 5)
-    what = "checkpoint 1 was signed over another log than the one that is there"
+    what = "checkpoint 1 does not match the log"
     assert list(log.checkpoint(signed(1, EVENTS[:5]))) == said(what)
 
 
@@ -134,7 +134,7 @@ def test_a_gap_between_checkpoints_is_said_once_with_its_ends(numbers: tuple[int
     for number in numbers:
         found += log.checkpoint(signed(number, EVENTS[:3], at=NOW))
         if number != before + 1:
-            expected += said(f"the checkpoints between number {before} and number {number} are missing")
+            expected += said(f"the checkpoints between {before} and {number} are missing")
         before = number
     assert len(expected) == 1
     assert found == expected
@@ -144,15 +144,15 @@ def test_a_gap_between_checkpoints_is_said_once_with_its_ends(numbers: tuple[int
     ("note", "why"),
     [
         (signed(1, EVENTS[:3], seed=STRANGE_SEED).note, f"it is signed with the key {key(STRANGE_SEED)}, which is not"),
-        (signed(1, EVENTS[:3]).note.replace("\n3\n", "\n4\n"), f"the key {key(SEED)} did not sign it"),
+        (signed(1, EVENTS[:3]).note.replace("\n3\n", "\n4\n"), f"its signature by key {key(SEED)} is not valid"),
         ("", "this is not a checkpoint"),
     ],
-    ids=["a stranger", "altered", "nothing"],
+    ids=["a stranger", "modified", "nothing"],
 )
 def test_a_checkpoint_that_we_did_not_sign_is_said_not_to_be_ours_and_vouches_for_nothing(note: str, why: str) -> None:
     log = after(3)
     (found,) = log.checkpoint(replace(signed(1, EVENTS[:2], at=NOW + 99), note=note))
-    assert found.what.startswith(f"checkpoint 1 is not ours: {why}")
+    assert found.what.startswith(f"checkpoint 1 is not valid: {why}")
     assert found == about(None, None, found.what)
     assert list(log.checkpoint(signed(2, EVENTS[:3]))) == [], "it is neither missing, nor a time to be compared with"
 
@@ -163,29 +163,33 @@ def test_a_checkpoint_that_we_did_not_sign_is_said_not_to_be_ours_and_vouches_fo
 )  # fmt: skip
 def test_a_checkpoint_that_the_database_tells_otherwise_is_found(change: dict[str, Any]) -> None:
     stored = replace(signed(1, EVENTS[:3]), **change)
-    assert list(after(3).checkpoint(stored)) == said("checkpoint 1 is stored otherwise than it was signed")
+    assert list(after(3).checkpoint(stored)) == said("the stored checkpoint 1 does not match what was signed")
 
 
 def test_a_checkpoint_in_the_place_of_another_is_found() -> None:
     log, later = after(3), signed(3, EVENTS[:3])
     assert list(log.checkpoint(signed(1, EVENTS[:3]))) == []
-    assert list(log.checkpoint(replace(later, number=2))) == said("checkpoint 2 is stored otherwise than it was signed")
+    assert list(log.checkpoint(replace(later, number=2))) == said(
+        "the stored checkpoint 2 does not match what was signed"
+    )
 
 
 def test_a_checkpoint_is_never_older_than_any_before_it() -> None:
     log, found = after(3), list[Finding]()
     for number, at in enumerate([NOW, NOW + 9, NOW + 3, NOW + 8, NOW + 9, NOW + 10], 1):
         found += log.checkpoint(signed(number, EVENTS[:3], at=at))
-    assert found == said(*(f"checkpoint {number} is older than the one before it" for number in (3, 4)))
+    assert found == said(*(f"checkpoint {number} is older than the previous checkpoint" for number in (3, 4)))
 
 
 @pytest.mark.parametrize("other", [EVENTS[:2], EVENTS[:4], EVENTS[1:4], [EVENTS[1], EVENTS[0], EVENTS[2]]], ids=len)
 def test_a_log_that_is_another_than_was_signed_is_said_once(other: list[str]) -> None:
     log = after(3)
     first, second, third = (signed(number, other) for number in (1, 2, 3))
-    assert list(log.checkpoint(first)) == said("checkpoint 1 was signed over another log than the one that is there")
+    assert list(log.checkpoint(first)) == said("checkpoint 1 does not match the log")
     assert list(log.checkpoint(second)) == []
-    assert list(log.checkpoint(replace(third, at=NOW))) == said("checkpoint 3 is stored otherwise than it was signed")
+    assert list(log.checkpoint(replace(third, at=NOW))) == said(
+        "the stored checkpoint 3 does not match what was signed"
+    )
 
 
 def test_every_subtree_that_became_whole_waits_to_be_compared_with_what_is_kept() -> None:
@@ -199,7 +203,7 @@ def test_every_subtree_that_became_whole_waits_to_be_compared_with_what_is_kept(
 @pytest.mark.parametrize("kept", [None, b"", bytes(32)])
 def test_a_hash_that_is_kept_and_is_not_that_of_the_log_is_found(kept: bytes | None) -> None:
     log, made = after(3), merkle.Subtree(8, 5, b"\x01" * 32)
-    what = "the hash that is kept of level 8 number 5 is not that of the log below it"
+    what = "the stored hash 5 at level 8 does not match the log"
     assert list(log.subtree(kept, made)) == said(what)
     assert list(log.subtree(made.hash, made)) == []
 
@@ -216,8 +220,8 @@ def test_what_was_told_outside_must_be_what_the_database_has() -> None:
     told = {"number": 4, "note": stored.note}
     assert list(anchor_findings("anchors.jsonl", told, stored)) == []
     assert list(anchor_findings("anchors.jsonl", told, other)) == said(
-        "checkpoint 4 is another one in anchors.jsonl than in the database"
+        "checkpoint 4 differs between anchors.jsonl and the database"
     )
     assert list(anchor_findings("anchors.jsonl", told, None)) == said(
-        "checkpoint 4 stands in anchors.jsonl, but is not in the database: removed, or put back to before it"
+        "checkpoint 4 is in anchors.jsonl, but not in the database: it was removed, or an older backup was restored"
     )

@@ -1,6 +1,7 @@
 """Deputies and routes that an audit accepts, and those that it reports."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from assent.domain.admin_log import SYSTEM, AdminEvent
 from assent.domain.audit import Stored, StoredRouting
 from assent.domain.audit_routing import CLOCK_SKEW, RouteLog, deputies, routing_findings
 from assent.domain.breakpoint import Event
+from assent.domain.instants import SECOND, iso
 from assent.domain.routing import Deputy
 from tests.domain.test_audit_edges import raised, row
 
@@ -22,8 +24,8 @@ def event(kind: str, at: int = 1, **metadata: Any) -> Event:
     return Event("bp_1", 2, kind, ROUTE, at, metadata, "", "")
 
 
-def recorded(at: int, content: Mapping[str, Any] | None, act: str = "route-changed") -> AdminEvent:
-    after = None if content is None else {"content": content}
+def recorded(at: int, content: Mapping[str, Any] | None, act: str = "route-changed", *, enabled: int = 1) -> AdminEvent:
+    after = None if content is None else {"content": content, "enabled": enabled}
     return AdminEvent("adm_shop", 1, "shop", act, SYSTEM, at, {"subject": MINE, "after": after}, "")
 
 
@@ -31,7 +33,8 @@ def follows(route: Mapping[str, Any], *versions: AdminEvent, began_at: int | Non
     """Return the findings about a breakpoint that follows this route."""
     routing = StoredRouting(more.get("route_id", "rte_1"), route, ())
     made, events = raised()
-    return said(row(made, events, routing=routing), RouteLog.of(versions, began_at=began_at))
+    stored = row(made, events, routing=routing, purged_at=more.get("purged_at"))
+    return said(stored, RouteLog.of(versions, began_at=began_at))
 
 
 def said(stored: Stored, log: RouteLog) -> list[str]:
@@ -78,15 +81,25 @@ def test_the_timeout_and_the_channels_of_a_ticket_may_differ() -> None:
     ids=["no escalation", "earlier", "other recipients"],
 )
 def test_a_route_that_differs_from_every_version_is_reported(kept: Mapping[str, Any]) -> None:
-    assert follows(kept, recorded(1, TO_BOB, "route-created")) == [
-        "it follows a route that the log of administrative acts does not have"
-    ]
+    assert follows(kept, recorded(1, TO_BOB, "route-created")) == ["no admin event records its route"]
 
 
 @pytest.mark.parametrize(("ended", "is_found"), [(CREATED_AT - CLOCK_SKEW, False), (CREATED_AT - CLOCK_SKEW - 1, True)])
 def test_a_version_that_ended_before_the_breakpoint_is_reported(ended: int, *, is_found: bool) -> None:
     versions = recorded(1, TO_BOB, "route-created"), recorded(ended, KEPT)
     assert bool(follows(TO_BOB, *versions)) is is_found
+
+
+def test_a_route_that_does_not_match_the_breakpoint_is_reported() -> None:
+    other = TO_BOB | {"pattern": "play.*"}
+    assert len(follows(other, recorded(1, other, "route-created"))) == 1
+    assert follows(other, recorded(1, other, "route-created"), purged_at=CREATED_AT + 9) == []
+
+
+def test_only_an_enabled_version_of_a_route_is_accepted() -> None:
+    off = recorded(1, TO_BOB, "route-created", enabled=0)
+    assert len(follows(TO_BOB, off)) == 1
+    assert follows(TO_BOB, recorded(1, TO_BOB, "route-created"), recorded(CREATED_AT + 1, TO_BOB, enabled=0)) == []
 
 
 def test_a_removed_route_still_counts_for_earlier_breakpoints() -> None:
@@ -120,7 +133,69 @@ def test_a_deputy_without_an_event_and_one_who_is_missing_are_reported() -> None
     routing = StoredRouting(None, None, (Deputy("eve"),))
     log = RouteLog({}, None)
     assert said(row(made, stored.events, routing=routing), log) == [
-        "eve may answer it, but no event admitted them",
-        "an event admitted bob in place of ann, who may not answer it any more",
+        "eve may answer this breakpoint, but no event added them",
+        "an event allowed bob as deputy of ann to answer this breakpoint, but they are no longer allowed to",
     ]
-    assert said(stored, log) == ["an event admitted bob in place of ann, who may not answer it any more"]
+    assert said(stored, log) == [
+        "an event allowed bob as deputy of ann to answer this breakpoint, but they are no longer allowed to"
+    ]
+
+
+AT = CREATED_AT + 1_000 * SECOND
+"""When the delegation of these tests happened."""
+
+
+def wishes(name: str, at: int, deputy: str | None, **away: Any) -> AdminEvent:
+    """Return a recorded version of somebody's preferences."""
+    content: dict[str, Any] = {"channels": [], "quiet": None, "away": deputy and {"deputy": deputy} | away}
+    metadata = {"subject": f"notification-preferences:{name}", "after": {"content": content}}
+    return AdminEvent("adm_*", 1, "shop", "preferences-changed", SYSTEM, at, metadata, "")
+
+
+def delegated(*versions: AdminEvent, began_at: int | None = 0, to: str = "bob") -> list[str]:
+    """Return the findings about a breakpoint that was delegated from ann to another reviewer."""
+    made, events = raised()
+    routing = StoredRouting(None, None, (Deputy(to, "ann"),))
+    stored = row(made, [*events, event("delegated", AT, **{"from": "ann", "to": to})], routing=routing)
+    return said(stored, RouteLog.of(versions, began_at=0, preferences_began_at=began_at))
+
+
+def test_a_delegation_follows_from_recorded_preferences() -> None:
+    assert delegated(wishes("ann", 1, "bob")) == []
+    what = ["ann's recorded preferences do not include an absence with bob as deputy"]
+    assert delegated() == delegated(wishes("ann", 1, None)) == delegated(wishes("ann", 1, "cid")) == what
+
+
+def test_a_chain_of_deputies_follows_from_recorded_preferences() -> None:
+    chain = wishes("ann", 1, "cid"), wishes("cid", 1, "dan"), wishes("dan", 1, "bob")
+    assert delegated(*chain) == []
+    assert len(delegated(*chain, wishes("bob", 1, "eve"), to="eve")) == 1, "longer than any chain that is followed"
+
+
+@pytest.mark.parametrize(
+    ("begun", "ended", "is_found"),
+    [
+        (AT + CLOCK_SKEW, None, False),
+        (AT + CLOCK_SKEW + 1, None, True),
+        (1, AT - CLOCK_SKEW, False),
+        (1, AT - CLOCK_SKEW - 1, True),
+    ],
+)
+def test_an_absence_counts_only_while_it_is_recorded(begun: int, ended: int | None, *, is_found: bool) -> None:
+    back = [] if ended is None else [wishes("ann", ended, None)]
+    assert bool(delegated(wishes("ann", begun, "bob"), *back)) is is_found
+
+
+def test_an_absence_counts_only_between_its_moments() -> None:
+    assert delegated(wishes("ann", 1, "bob", **{"from": iso(AT), "until": iso(AT + SECOND)})) == []
+    assert len(delegated(wishes("ann", 1, "bob", until=iso(AT)))) == 1
+
+
+def test_preferences_that_cannot_be_read_name_no_deputy() -> None:
+    broken = replace(wishes("ann", 1, "bob"), metadata={"subject": "notification-preferences:ann", "after": {}})
+    assert len(delegated(broken)) == len(delegated(wishes("ann", 1, "bob", until="never"))) == 1
+
+
+@pytest.mark.parametrize("began_at", [None, AT + 1])
+def test_delegations_from_before_preferences_were_recorded_are_accepted(began_at: int | None) -> None:
+    assert delegated(began_at=began_at) == []

@@ -20,9 +20,9 @@ from assent.domain.audit_rules import (
 )
 from assent.domain.breakpoint import Breakpoint, approve_by_rule, record, terms_of
 from assent.domain.canonical import content_digest
-from assent.domain.draft import searchable
 from assent.domain.rule_changes import changed, created, removed
 from assent.domain.rulebook import Rule
+from assent.domain.search_words import words_of
 
 NOW = 1_800_000_000_000_000
 AGENT, RITA = Actor(Kind.AGENT, "bot"), Actor(Kind.PERSON, "rita")
@@ -66,7 +66,7 @@ def approved(name: str = "rule-1", version: int | None = 1, auto: Any = None, **
     new, creation = record(new, "created", actor=AGENT, at=NOW, metadata=first)
     new, release = approve_by_rule(new, name, at=NOW)
     return Stored(
-        breakpoint=new, question="Go?", attempt=None, search=searchable("Go?", new.gate, "bot", "x"), purged_at=None,
+        breakpoint=new, question="Go?", attempt=None, search=words_of(new), purged_at=None,
         events=[creation, release], answers=[], comments=[], files=[],
     )  # fmt: skip
 
@@ -128,7 +128,7 @@ def test_a_rule_goes_on_after_its_end_in_no_history() -> None:
     stored = history(gone=NOW)
     rule, event = changed(stored.rule, actor=RITA, at=NOW + 1)
     found = rule_findings(StoredRule(replace(rule, removed_at=None), [*stored.events, event]))
-    assert [(each.seq, each.what) for each in found] == [(2, "a rule has no 'rule-removed' at this place")]
+    assert [(each.seq, each.what) for each in found] == [(2, "'rule-removed' is not a valid rule event here")]
 
 
 def test_what_cannot_be_read_is_a_finding() -> None:
@@ -143,19 +143,22 @@ def test_what_cannot_be_read_is_a_finding() -> None:
 
 WRONG: dict[str, tuple[Stored, StoredRule]] = {
     "whose pattern does not match it": (approved(gate="stay"), history()),
-    "whose version 1 did not stand at that time": (approved(), history({"note": "x"}, at=NOW - 100 * APART)),
-    "whose version 2 did not stand at that time": (approved(version=2), history({"note": "x"}, at=NOW)),
-    "whose version 2 approves nothing": (approved(version=2), history({"enabled": False}, at=NOW - 61 * APART)),
-    "whose version 2 was not in force": (approved(version=2), history(gone=NOW - APART)),
+    "whose version 1 was not the current one at that time": (approved(), history({"note": "x"}, at=NOW - 100 * APART)),
+    "whose version 2 was not the current one at that time": (approved(version=2), history({"note": "x"}, at=NOW)),
+    "whose version 2 does not approve anything": (
+        approved(version=2),
+        history({"enabled": False}, at=NOW - 61 * APART),
+    ),
+    "whose version 2 had expired or been removed": (approved(version=2), history(gone=NOW - APART)),
     "which has no version 2": (approved(version=2), history()),
     "which has no version None": (approved(version=None), history()),
-    "which is not there": (approved(name="rule-2"), StoredRule(RULE, [])),
-    "but its creation names rule-9": (approved(auto={"matchedRule": "rule-9"}), history()),
-    "but its creation names none": (approved(auto={"matchedRule": None}), history()),
-    "but its creation recommends no such thing": (approved(auto={"recommended": False}), history()),
-    "but it is of high risk": (approved(risk="high", payload={"risk": "high"}), history()),
-    "but its agent asked for a person": (approved(payload={"hardStop": True}), history()),
-    "but it asks for a choice or for answers": (approved(payload={"options": ["a"]}), history()),
+    "which does not exist": (approved(name="rule-2"), StoredRule(RULE, [])),
+    "but its creation event records rule-9": (approved(auto={"matchedRule": "rule-9"}), history()),
+    "but its creation event records no rule": (approved(auto={"matchedRule": None}), history()),
+    "but its creation event does not recommend an approval": (approved(auto={"recommended": False}), history()),
+    "but it is high risk": (approved(risk="high", payload={"risk": "high"}), history()),
+    "but its agent required human approval": (approved(payload={"hardStop": True}), history()),
+    "but it requires an option or form answers": (approved(payload={"options": ["a"]}), history()),
 }
 
 
@@ -192,12 +195,12 @@ COUNT: dict[str, Any] = {"matchedRule": None, "consecutiveApprovals": 3}
     [
         (3, COUNT, 3, None),
         (2, COUNT, 2, None),
-        (4, COUNT, 4, "but it asks for 4 approvals in a row, and its creation counts 3"),
-        (3, COUNT, 2, "but it asks for 3 approvals in a row, and there had been 2"),
-        (0, COUNT, 3, "but it does not ask for that"),
-        (None, COUNT, 3, "but it does not ask for that"),
-        ("3", COUNT, 3, "but it does not ask for that"),
-        (3, COUNT | {"matchedRule": "rule-1"}, 3, "but its creation names a rule"),
+        (4, COUNT, 4, "but it requires 4 consecutive approvals, and its creation event records 3"),
+        (3, COUNT, 2, "but it requires 3 consecutive approvals, and there were 2"),
+        (0, COUNT, 3, "but it does not request auto-approval"),
+        (None, COUNT, 3, "but it does not request auto-approval"),
+        ("3", COUNT, 3, "but it does not request auto-approval"),
+        (3, COUNT | {"matchedRule": "rule-1"}, 3, "but its creation event records a rule"),
     ],
 )
 def test_a_count_approves_only_who_asked_for_it_and_reached_it(
@@ -222,7 +225,7 @@ def test_a_recommendation_that_was_not_followed_is_found() -> None:
     stored = approved()
     open_ = stored.breakpoint.but(status="waiting", decision=None, ended_by=None, ended_at=None, result=None)
     (found,) = approval_findings(replace(stored, breakpoint=open_), (), approvals=0)
-    assert found.what == "a rule approved it when it was raised, and yet it is waiting"
+    assert found.what == "a rule approved it at creation, but its status is waiting"
 
 
 def _events_of_shadow(*entries: dict[str, Any]) -> Stored:

@@ -72,14 +72,14 @@ def test_a_finding_about_what_a_rule_says_shows_both() -> None:
 
 def test_a_rule_that_nobody_ever_wrote_is_found_even_where_its_chain_holds() -> None:
     stored = StoredRule(replace(RULE, version=0, head=GENESIS), [])
-    what = "it does not begin with its creation"
+    what = "its first event is not a creation event"
     assert rule_findings(stored) == [Finding(Part.FOLD, None, None, what, "rule-1")]
 
 
 def test_every_event_in_a_wrong_place_is_named() -> None:
     first, again = created(RULE, actor=RITA, at=NOW), changed(RULE, actor=RITA, at=NOW)
     assert [each.what for each in rule_findings(StoredRule(again[0], [again[1]]))][:1] == [
-        "a rule has no 'rule-changed' at this place"
+        "'rule-changed' is not a valid rule event here"
     ]
     second = replace(created(first[0], actor=RITA, at=NOW)[1], seq=2)
     found = rule_findings(StoredRule(first[0], [first[1], second]))
@@ -99,12 +99,12 @@ def test_only_the_version_right_after_ends_the_one_that_approved() -> None:
     stored = history({"note": "2"}, {"note": "3"}, at=NOW - 60 * MINUTE)
     assert told(approved(), stored) == []
     assert told(approved(version=2), stored) == []
-    assert told(approved(version=3), stored) == ["whose version 3 did not stand at that time"]
+    assert told(approved(version=3), stored) == ["whose version 3 was not the current one at that time"]
 
 
 @pytest.mark.parametrize("said", [{"action": "never-auto-approve"}, {"mode": "shadow"}, {"enabled": False}], ids=str)
 def test_a_rule_that_does_not_approve_explains_no_approval(said: dict[str, Any]) -> None:
-    assert whats(approved(), rule_said(**said)) == ["whose version 1 approves nothing"]
+    assert whats(approved(), rule_said(**said)) == ["whose version 1 does not approve anything"]
 
 
 def test_a_rule_without_an_end_is_in_force() -> None:
@@ -139,14 +139,16 @@ def counted(asked: Any, reached: int = 1) -> Stored:
 
 def test_one_approval_is_enough_for_who_asks_for_one() -> None:
     assert whats(counted(1), [], approvals=1) == []
-    assert whats(counted(1), [], approvals=0) == ["but it asks for 1 approvals in a row, and there had been 0"]
-    assert whats(counted(1, 0), [], approvals=1) == ["but it asks for 1 approvals in a row, and its creation counts 0"]
+    assert whats(counted(1), [], approvals=0) == ["but it requires 1 consecutive approvals, and there were 0"]
+    assert whats(counted(1, 0), [], approvals=1) == [
+        "but it requires 1 consecutive approvals, and its creation event records 0"
+    ]
 
 
 def test_of_what_was_purged_one_approval_before_it_is_asked_for() -> None:
     stored = purged(counted(3, 3))
     assert whats(stored, [], approvals=1) == []
-    assert whats(stored, [], approvals=0) == ["but it asks for 1 approvals in a row, and there had been 0"]
+    assert whats(stored, [], approvals=0) == ["but it requires 1 consecutive approvals, and there were 0"]
 
 
 @pytest.mark.parametrize(("asked", "count"), [(3, 3), (0, 0), (None, 0), ("3", 0), (2.5, 0)])
@@ -178,11 +180,11 @@ def test_all_that_speaks_against_an_approval_is_told() -> None:
         auto={"recommended": False, "matchedRule": "rule-9"},
     )  # fmt: skip
     assert told(stored) == [
-        "but its creation recommends no such thing",
-        "but it is of high risk",
-        "but its agent asked for a person",
-        "but it asks for a choice or for answers",
-        "but its creation names rule-9",
+        "but its creation event does not recommend an approval",
+        "but it is high risk",
+        "but its agent required human approval",
+        "but it requires an option or form answers",
+        "but its creation event records rule-9",
         "whose pattern does not match it",
     ]
 
@@ -191,7 +193,7 @@ def test_a_recommendation_that_a_person_turned_around_is_told_by_the_decision() 
     stored = approved()
     turned = stored.breakpoint.but(decision="rejected", ended_by=RITA)
     (found,) = approval_findings(replace(stored, breakpoint=turned), (), approvals=0)
-    what = "a rule approved it when it was raised, and yet it is rejected"
+    what = "a rule approved it at creation, but its status is rejected"
     assert found == Finding(Part.FOLD, "bp_1", None, what)
 
 
@@ -219,7 +221,7 @@ def test_shadows_are_told_by_the_creation_and_by_no_later_event() -> None:
 
 def test_each_missing_shadow_is_a_finding_about_the_creation() -> None:
     found = list(missing_shadows(shadowed("rule-7", "rule-8", "rule-6", "rule-7"), ["rule-8", "rule-9"]))
-    whats = [f"the rule {name} matched it in shadow, of which nothing is stored" for name in ("rule-6", "rule-7")]
+    whats = [f"the rule {name} matched it in shadow mode, but the match is not stored" for name in ("rule-6", "rule-7")]
     assert found == [Finding(Part.FOLD, "bp_1", 1, what) for what in whats]
 
 
@@ -240,10 +242,10 @@ def test_a_shadow_that_recommended_nothing_is_as_good_as_one_that_did() -> None:
 @pytest.mark.parametrize(
     ("change", "what"),
     [
-        ({"recommended": -1}, "what is stored of the rule rule-7 in shadow is not what its creation says"),
+        ({"recommended": -1}, "the stored shadow result of rule rule-7 differs from its creation event"),
         (
             {"said": {"mode": "live"}},
-            "the rule rule-7 is said to have matched it in shadow, where its version 2 is not",
+            "the rule rule-7 is recorded as a shadow match, but its version 2 is not in shadow mode",
         ),
     ],
     ids=["row", "rule"],

@@ -102,7 +102,7 @@ ACCEPTED = {
     "brackets in a string": b'["' + b"[{" * 500 + b'"]',
     "an escaped quote before brackets": b'["\\"' + b"[" * 100 + b'"]',
     "many shallow lists": b"[" + b",".join([b"[]"] * 500) + b"]",
-    "a surrogate pair": b'["\\ud83d\\ude00"]',
+    "an unpaired surrogate": b'["\\ud83d\\ude00"]',
     "2^53 - 1": b"[9007199254740991, -9007199254740991]",
     "the largest float": b"[1.7976931348623157e308]",
     "an underflow": b"[1e-999]",

@@ -88,18 +88,18 @@ def test_a_deep_value_among_many_others_is_read_or_refused_by_its_own_depth(shap
 def test_integers_are_read_up_to_two_to_the_fifty_third() -> None:
     assert strict_loads(b"[9007199254740991, -9007199254740991]") == [2**53 - 1, 1 - 2**53]
     for text in (b"9007199254740992", b"-9007199254740992", b"-90071992547409910", b"9" * 5000):
-        with pytest.raises(MalformedJson, match=r"beyond"):
+        with pytest.raises(MalformedJson, match=r"outside"):
             strict_loads(text)
 
 
 def test_a_refusal_says_what_is_wrong() -> None:
     for text, words in (
-        (b'{"a": 1, "b": 2, "b": 3}', "The key 'b' stands twice"),
+        (b'{"a": 1, "b": 2, "b": 3}', "The key 'b' appears twice"),
         (b"[1e999]", "The number 1e999 is out of range"),
         (b"[" + b"9" * 60 + b"e999]", f"The number {'9' * 40} is out of range"),
-        (b"[NaN]", "NaN is not JSON"),
+        (b"[NaN]", "NaN is not valid JSON"),
         (b'["\\u0000"]', "contains NUL"),
-        (b'["\\ud800"]', "half of a surrogate pair"),
+        (b'["\\ud800"]', "unpaired surrogate"),
         (b"\xff", "not UTF-8"),
         (b"[1 2]", "at line 1, column 4"),
     ):

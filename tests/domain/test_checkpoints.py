@@ -60,9 +60,9 @@ def test_a_size_is_written_one_way_only() -> None:
 
 def test_another_key_is_refused_even_under_the_same_id() -> None:
     other = public_key(bytes(32))
-    with pytest.raises(BadCheckpoint, match="not among those known"):
+    with pytest.raises(BadCheckpoint, match="not trusted"):
         checkpoints.check(NOTE, {checkpoints.key_id(ORIGIN, other): other})
-    with pytest.raises(BadCheckpoint, match="not among those known"):
+    with pytest.raises(BadCheckpoint, match="not trusted"):
         checkpoints.check(NOTE, dict.fromkeys(KEYS, other))
 
 

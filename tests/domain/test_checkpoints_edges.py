@@ -64,7 +64,7 @@ def test_an_event_stands_in_the_log_with_its_hash_as_it_is_written() -> None:
     ],
 )
 def test_the_same_moment_written_otherwise_is_not_what_was_signed(time: str) -> None:
-    refused(NOTE.replace(TIME, time), "as Assent writes it")
+    refused(NOTE.replace(TIME, time), "in the format that Assent writes")
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_the_same_moment_written_otherwise_is_not_what_was_signed(time: str) -> 
     ],
 )
 def test_a_time_that_is_none_or_of_no_year_is_refused(time: str) -> None:
-    refused(NOTE.replace(TIME, time), "its time is not a moment")
+    refused(NOTE.replace(TIME, time), "its time is not valid")
 
 
 def test_a_root_has_one_spelling() -> None:
@@ -109,12 +109,12 @@ def test_what_no_log_has_is_refused(old: str, new: str) -> None:
 def test_an_altered_note_is_said_not_to_be_signed_by_its_key() -> None:
     (named,) = KEYS
     for old, new in (("\n17\n", "\n18\n"), ("number 3", "number 4"), ("08:00:00.000000", "08:00:00.000001")):
-        with pytest.raises(BadCheckpoint, match=f"^the key {named} did not sign it$"):
+        with pytest.raises(BadCheckpoint, match=f"^its signature by key {named} is not valid$"):
             checkpoints.check(NOTE.replace(old, new), KEYS)
 
 
 def test_a_note_names_the_key_that_is_unknown() -> None:
-    with pytest.raises(BadCheckpoint, match=f"signed with the key {next(iter(KEYS))}, which is not among those known"):
+    with pytest.raises(BadCheckpoint, match=f"signed with the key {next(iter(KEYS))}, which is not trusted"):
         checkpoints.check(NOTE, {})
 
 

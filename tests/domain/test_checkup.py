@@ -165,7 +165,9 @@ def test_a_hook_of_others_is_no_gate(other: dict[str, Any]) -> None:
     assert bad(looked(settings(other))) == [("no-gate", "problem")]
 
 
-@pytest.mark.parametrize(("on_failure", "so"), [("block", "it blocks every call"), (None, "every call passes it")])
+@pytest.mark.parametrize(
+    ("on_failure", "so"), [("block", "all calls are blocked"), (None, "all calls run without approval")]
+)
 def test_a_gate_that_cannot_start_is_a_problem(on_failure: str | None, so: str) -> None:
     machine = Machine(env=HERE.env, runs=lambda program: program != "assent")
     found = looked(settings({**COMMAND, "onFailure": on_failure}), machine=machine)
@@ -291,9 +293,9 @@ def test_modes_in_which_nobody_is_asked_are_found(event: str, mode: str, expecte
 @pytest.mark.parametrize(
     ("matcher", "mode", "named"),
     [
-        ("Bash|WebFetch|mcp__.*", "acceptEdits", "about Edit, Write, NotebookEdit."),
+        ("Bash|WebFetch|mcp__.*", "acceptEdits", "Edit, Write, NotebookEdit run without approval."),
         ("Edit|Write|NotebookEdit", "acceptEdits", None),
-        ("Edit|Write|NotebookEdit|WebFetch", "bypassPermissions", "about Bash, MCP tools."),
+        ("Edit|Write|NotebookEdit|WebFetch", "bypassPermissions", "Bash, MCP tools run without approval."),
     ],
 )
 def test_a_mode_is_a_problem_for_what_no_gate_sees_before(matcher: str, mode: str, named: str | None) -> None:
@@ -541,7 +543,7 @@ def test_a_token_of_the_environment_is_good_enough_for_a_server_that_is_started(
 def test_an_mcp_server_that_cannot_start_is_a_problem() -> None:
     found = mcp_looked(mcp(MCP), machine=Machine(runs=lambda program: program != "assent"))
     assert bad(found) == [("mcp-command", "problem")]
-    assert "no program assent on" in found[0].what
+    assert "assent is not on the PATH" in found[0].what
 
 
 def test_an_mcp_server_with_which_all_is_well_is_said_to_be_so() -> None:
@@ -551,7 +553,7 @@ def test_an_mcp_server_with_which_all_is_well_is_said_to_be_so() -> None:
 
 def test_it_is_said_how_long_a_call_may_take_and_how_to_hide_a_token() -> None:
     (short,) = mcp_looked(mcp({**MCP, "timeout": 5000}))
-    assert "cut off after 5000 ms" in short.what
+    assert "times out after 5000 ms" in short.what
     (lying, _) = mcp_looked(mcp({**MCP, "env": MCP["env"] | {"my-token": PERSON}}))
     assert "${MY_TOKEN}" in lying.todo
 
@@ -646,8 +648,18 @@ def test_the_clocks_are_compared_as_closely_as_an_answer_allows() -> None:
 @pytest.mark.parametrize(
     ("sent", "severity", "said"),
     [
-        *((0, "ok", "same time"), (30, "warning", "28 s behind"), (-30, "warning", "30 s ahead"), (4, "ok", "same")),
-        *((7, "ok", "same time"), (7.5, "warning", "behind"), (-5, "ok", "same"), (-5.5, "warning", "ahead")),
+        *(
+            (0, "ok", "this machine's clock are in sync"),
+            (30, "warning", "28 s behind"),
+            (-30, "warning", "30 s ahead"),
+            (4, "ok", "in sync"),
+        ),
+        *(
+            (7, "ok", "this machine's clock are in sync"),
+            (7.5, "warning", "behind"),
+            (-5, "ok", "in sync"),
+            (-5.5, "warning", "ahead"),
+        ),
     ],
 )
 def test_clocks_that_differ_by_more_than_five_seconds_are_a_warning(sent: float, severity: str, said: str) -> None:
@@ -677,7 +689,7 @@ def test_only_a_server_that_says_so_is_ready(status: int | None, detail: str, se
 
 def test_a_server_may_say_why_it_is_not_ready() -> None:
     assert "The disk is full." in reached(Seen(url="http://s", status=503, detail="The disk is full.")).what
-    assert "it does not say why" in reached(Seen(url="http://s", status=503)).what
+    assert "it gives no reason" in reached(Seen(url="http://s", status=503)).what
 
 
 @pytest.mark.parametrize(

@@ -185,9 +185,9 @@ def test_a_persons_token_is_known_by_how_it_begins(token: str, *, persons: bool)
 @pytest.mark.parametrize(
     ("token", "what", "todo"),
     [
-        (PERSON[:-1], "not a token of Assent", "Copy the token again"),
+        (PERSON[:-1], "not a valid Assent token", "Copy the token again"),
         (PERSON, "a person's token", "assent token create --kind agent"),
-        (SERVICE, "is not an agent's", "assent token create --kind agent"),
+        (SERVICE, "is not an agent token", "assent token create --kind agent"),
     ],
     ids=["cut off", "person", "service"],
 )

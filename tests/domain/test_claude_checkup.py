@@ -45,19 +45,19 @@ def test_a_gate_sees_what_its_matcher_names_at_its_own_event() -> None:
 @pytest.mark.parametrize(
     ("changes", "check", "below", "words"),
     [
-        ({"onFailure": None}, "hook-on-failure", "", ("without an answer", '"onFailure": "block"')),
-        ({"async": True}, "hook-async", "/async", ("in the background", 'Take "async" out.')),
-        ({"asyncRewake": True}, "hook-async", "/asyncRewake", ("in the background", 'Take "asyncRewake" out.')),
-        ({"once": True}, "hook-once", "/once", ("after its first call", 'Take "once" out.')),
-        ({"timeout": 60}, "hook-timeout", "/timeout", ("have 86400 s", "gives up after 60 s", "more than 86400")),
-        ({"timeout": 0.5}, "hook-timeout", "/timeout", ("have 86400 s", "gives up after 0.5 s", "more than 86400")),
-        ({"timeout": None}, "hook-timeout", "", ("is not told how long to wait, and gives up after 600 s",)),
-        ({"if": "Bash(git *)"}, "hook-if", "/if", ("only about the calls", 'Take "if" out')),
+        ({"onFailure": None}, "hook-on-failure", "", ("without approval", '"onFailure": "block"')),
+        ({"async": True}, "hook-async", "/async", ("in the background", 'Remove "async".')),
+        ({"asyncRewake": True}, "hook-async", "/asyncRewake", ("in the background", 'Remove "asyncRewake".')),
+        ({"once": True}, "hook-once", "/once", ("after its first call", 'Remove "once".')),
+        ({"timeout": 60}, "hook-timeout", "/timeout", ("have 86400 s", "stops after 60 s", "more than 86400")),
+        ({"timeout": 0.5}, "hook-timeout", "/timeout", ("have 86400 s", "stops after 0.5 s", "more than 86400")),
+        ({"timeout": None}, "hook-timeout", "", ("has no timeout set and stops after 600 s",)),
+        ({"if": "Bash(git *)"}, "hook-if", "/if", ("only the calls", 'Remove "if"')),
         (
             {"args": None, "command": f"assent {PINNED}; true"},
             "hook-swallowed",
             "/command",
-            ("goes on", "||, ; or |"),
+            ("continues", "||, ; or |"),
         ),
     ],
 )
@@ -75,7 +75,7 @@ def test_what_is_wrong_is_said_where_it_stands_with_what_to_do(
 @pytest.mark.parametrize("name", ["async", "asyncRewake", "once"])
 def test_a_setting_that_undoes_the_gate_is_to_be_taken_out(name: str) -> None:
     (found,) = looked(settings(gate(**{name: True})))
-    assert (found.place.pointer, found.todo) == (f"{GATE}/{name}", f'Take "{name}" out.')
+    assert (found.place.pointer, found.todo) == (f"{GATE}/{name}", f'Remove "{name}".')
 
 
 @pytest.mark.parametrize("changes", [{"async": 1}, {"async": "true"}, {"once": 1}, {"asyncRewake": False}])
@@ -100,7 +100,7 @@ def test_all_that_is_wrong_with_a_gate_is_said() -> None:
 def test_a_gate_on_another_event_is_told_where_to_go() -> None:
     found = one("hook-event", settings(COMMAND, event="PostToolUse"))
     assert found.place.pointer == "/hooks/PostToolUse/0/hooks/0"
-    assert "A gate on PostToolUse decides nothing" in found.what
+    assert "A gate on PostToolUse cannot block the call" in found.what
     assert "PreToolUse or PermissionRequest" in found.todo
     assert bad(looked(settings(COMMAND, event="PostToolUse", disableAllHooks=True))) == [
         *(("hook-event", "problem"), ("no-gate", "problem")),
@@ -122,14 +122,14 @@ def test_a_matcher_that_can_match_nothing_is_said_at_its_hook(matcher: str, seve
 
 
 @pytest.mark.parametrize(
-    ("on_failure", "so"), [("block", "it blocks every call."), ("continue", "every call passes it.")]
+    ("on_failure", "so"), [("block", "all calls are blocked."), ("continue", "all calls run without approval.")]
 )
 def test_a_program_that_is_not_there_is_named_in_sixty_characters(on_failure: str, so: str) -> None:
     nowhere = Machine(runs=lambda _: False)
     wrong = gate(command=f"/{'x' * 100}/assent", onFailure=on_failure)
     found = one("hook-command", settings(wrong), machine=nowhere)
     assert (found.severity, found.place.pointer) == (Severity.PROBLEM, f"{GATE}/command")
-    assert f"no program /{'x' * 59} on the PATH: the gate cannot start, and {so}" in found.what
+    assert f"/{'x' * 59} is not on the PATH, so the gate cannot start and {so}" in found.what
     assert bad(looked(settings(HTTP), machine=Machine(env=HERE.env, runs=lambda _: False))) == []
 
 
@@ -186,8 +186,8 @@ def test_a_hook_over_http_sends_its_token_as_a_bearer(headers: Any, *, sends: bo
         (["OTHER", 7, "MINE"], {"MINE": "x"}, None),
         (["OTHER"], {"MINE": "x"}, ("MINE is not in allowedEnvVars", 'Add "allowedEnvVars": ["MINE"]')),
         (None, {"MINE": "x"}, ("MINE is not in allowedEnvVars", 'Add "allowedEnvVars": ["MINE"]')),
-        (["MINE"], {}, ("MINE is not set here", "Set MINE where Claude Code is started")),
-        (["MINE"], {"MINE": ""}, ("MINE is not set here", "Set MINE where Claude Code is started")),
+        (["MINE"], {}, ("MINE is not set here", "Set MINE in the environment of Claude Code")),
+        (["MINE"], {"MINE": ""}, ("MINE is not set here", "Set MINE in the environment of Claude Code")),
     ],
     ids=str,
 )
@@ -248,7 +248,7 @@ def test_a_switch_that_is_not_true_is_off(switch: str, value: Any) -> None:
 def test_a_switch_is_named_where_it_was_thrown() -> None:
     off = one("hooks-disabled", settings(COMMAND), {"disableAllHooks": True})
     assert (off.severity, off.place) == (Severity.PROBLEM, Place("/1.json", "/disableAllHooks"))
-    assert off.todo == 'Take "disableAllHooks" out.'
+    assert off.todo == 'Remove "disableAllHooks".'
     skip = one("mode-skips", settings(COMMAND), {"skipDangerousModePermissionPrompt": True})
     assert (skip.severity, skip.place) == (Severity.WARNING, Place("/1.json", "/skipDangerousModePermissionPrompt"))
     assert '"disableBypassPermissionsMode": "disable"' in skip.todo
@@ -290,17 +290,17 @@ def test_only_an_organisation_can_allow_its_own_hooks_only(said: Any, *, managed
     ("mode", "matcher", "severity", "said"),
     [
         *((mode, "*", None, "") for mode in ("default", "manual", "plan", "dontAsk")),
-        *((mode, "*", "warning", f"In the mode {mode} ") for mode in ("bypassPermissions", "acceptEdits", "auto")),
-        *((mode, "*", "warning", "does not know") for mode in UNKNOWN),
+        *((mode, "*", "warning", f"In the mode {mode}, ") for mode in ("bypassPermissions", "acceptEdits", "auto")),
+        *((mode, "*", "warning", "Unknown permission mode") for mode in UNKNOWN),
         (
             "auto",
             "Bash|Edit|Write",
             "problem",
-            "In the mode auto nobody is asked about NotebookEdit, WebFetch, MCP tools.",
+            "In the mode auto, NotebookEdit, WebFetch, MCP tools run without approval.",
         ),
-        ("acceptEdits", "Bash", "problem", "nobody is asked about Edit, Write, NotebookEdit."),
-        ("acceptEdits", "Edit|Write|NotebookEdit", "warning", "only the gates on PreToolUse are left"),
-        ("yolo", "Bash", "warning", "does not know"),
+        ("acceptEdits", "Bash", "problem", "Edit, Write, NotebookEdit run without approval."),
+        ("acceptEdits", "Edit|Write|NotebookEdit", "warning", "only the gates on PreToolUse remain"),
+        ("yolo", "Bash", "warning", "Unknown permission mode"),
     ],
     ids=str,
 )
@@ -337,7 +337,7 @@ def test_what_is_allowed_past_the_dialog_is_a_problem_as_far_as_it_goes(rule: An
     found = [each for each in looked(content) if each.check == "allow-rule"]
     assert [each.severity.value for each in found] == ([severity] if severity else [])
     assert all(resolved(content, each.place.pointer or "") == rule for each in found)
-    assert all("the gate on PermissionRequest is never asked" in each.what for each in found)
+    assert all("the gate on PermissionRequest never sees it" in each.what for each in found)
 
 
 @pytest.mark.parametrize(
@@ -354,8 +354,8 @@ def test_what_is_allowed_is_no_matter_where_a_gate_sees_it_before(matcher: str, 
     content = settings(COMMAND, matcher=matcher, permissions={"allow": [rule]})
     found = [each for each in looked(content) if each.check == "allow-rule"]
     assert (found == []) is seen
-    assert all("no gate sees it" in each.what for each in found)
-    assert all(f"that sees {rule.partition('(')[0]}." in each.todo for each in found)
+    assert all("not covered by a gate" in each.what for each in found)
+    assert all(f"that covers {rule.partition('(')[0]}." in each.todo for each in found)
 
 
 def test_a_rule_is_shown_in_sixty_characters() -> None:
@@ -367,7 +367,7 @@ def test_a_rule_is_shown_in_sixty_characters() -> None:
 def test_what_no_gate_sees_is_said_once_in_words() -> None:
     found = one("matcher-misses", settings(COMMAND, matcher="WebFetch"), settings(COMMAND, matcher="Write"))
     assert found.place == Place("/0.json", GATE)
-    assert "No gate sees Bash, Edit, NotebookEdit, MCP tools:" in found.what
+    assert "No gate covers Bash, Edit, NotebookEdit, MCP tools." in found.what
 
 
 def test_without_a_gate_the_strongest_file_is_named_and_nothing_else_is_said() -> None:

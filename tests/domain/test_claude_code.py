@@ -75,7 +75,7 @@ def test_nothing_but_a_tool_call_is_ever_read_as_one(sent: Any) -> None:
 
 def test_a_call_is_asked_about_with_all_its_arguments() -> None:
     call = tool_call(read_hook(BASH), editable=["command", "nothing"], nonce="n")
-    assert (call.question, call.gate, call.run_id) == ("Bash: git push", "tool.bash", "b29bee4d")
+    assert (call.question, call.gate, call.run_id) == ("git push", "tool.bash", "b29bee4d")
     assert (call.payload["arguments"], call.editable) == (BASH["tool_input"], ("command",))
 
 
@@ -110,7 +110,7 @@ def test_a_verdict_is_told_in_the_words_of_each_event() -> None:
     assert spoken(dialog, same)["hookSpecificOutput"]["decision"] == {"behavior": "allow"}
     no = refused("Rejected by olga: Not on a Friday.")
     assert spoken(before, no)["hookSpecificOutput"]["permissionDecision"] == "deny"
-    denial = {"behavior": "deny", "message": "Rejected by olga: Not on a Friday. It was not run."}
+    denial = {"behavior": "deny", "message": "Rejected by olga: Not on a Friday. The tool was not run."}
     assert spoken(dialog, no)["hookSpecificOutput"]["decision"] == denial
     assert deferred(before, breakpoint_id="bp_1")["hookSpecificOutput"]["permissionDecision"] == "defer"
 
@@ -148,7 +148,7 @@ def test_something_else_is_an_answer_in_its_own_words() -> None:
 def test_a_question_left_open_is_no_answer(answers: dict[str, Any] | None) -> None:
     said = answered(read_hook(ask(REGION, SHOPS)), approval(), option=None, answers=answers)
     assert not said.approved
-    assert "not every question was answered" in said.reason
+    assert "some questions were not answered" in said.reason
 
 
 def test_an_approval_by_a_rule_answers_no_question() -> None:

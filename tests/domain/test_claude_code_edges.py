@@ -68,14 +68,14 @@ def test_a_hook_is_read_with_all_that_it_says() -> None:
 
 
 UNREAD: list[tuple[Any, str, str]] = [
-    ([], "/", "the JSON object that Claude Code gives"),
-    (BASH | {"hook_event_name": ""}, "/hook_event_name", "a text that is not empty"),
+    ([], "/", "the JSON object that Claude Code passes"),
+    (BASH | {"hook_event_name": ""}, "/hook_event_name", "must be non-empty text"),
     (BASH | {"hook_event_name": "Stop"}, "/hook_event_name", "must be PreToolUse or PermissionRequest;"),
     (BASH | {"tool_input": []}, "/tool_input", "must be an object"),
     (BASH | {"tool_input": None}, "/tool_input", "must be an object"),
-    *((BASH | {name: 7}, f"/{name}", "a text") for name in ("session_id", "tool_name", "cwd", "tool_use_id")),
-    *((BASH | {name: ""}, f"/{name}", "a text") for name in ("session_id", "tool_name", "cwd", "tool_use_id")),
-    (DIALOG | {"session_id": None}, "/session_id", "a text"),
+    *((BASH | {name: 7}, f"/{name}", "non-empty text") for name in ("session_id", "tool_name", "cwd", "tool_use_id")),
+    *((BASH | {name: ""}, f"/{name}", "non-empty text") for name in ("session_id", "tool_name", "cwd", "tool_use_id")),
+    (DIALOG | {"session_id": None}, "/session_id", "non-empty text"),
 ]
 
 
@@ -117,21 +117,20 @@ def test_only_what_a_call_has_can_be_changed_and_nothing_in_the_models_own_quest
 
 
 @pytest.mark.parametrize(
-    ("tool", "name", "sign"),
+    ("tool", "name", "before"),
     [
-        *(("Bash", "command", ":"), ("Edit", "file_path", ""), ("MultiEdit", "file_path", "")),
-        *(("Write", "file_path", ""), ("NotebookEdit", "notebook_path", ""), ("WebFetch", "url", ":")),
-        ("mcp__shell__run", "command", ":"),
+        *(("Bash", "command", ""), ("Edit", "file_path", "Edit "), ("MultiEdit", "file_path", "MultiEdit ")),
+        *(("Write", "file_path", "Write "), ("NotebookEdit", "notebook_path", "NotebookEdit ")),
+        *(("WebFetch", "url", "WebFetch: "), ("mcp__shell__run", "command", "shell run: ")),
     ],
 )
-def test_a_question_names_what_the_tool_is_about(tool: str, name: str, sign: str) -> None:
-    assert question(tool, {"other": "no", name: "this  one\nhere", "": "no"}) == f"{tool}{sign} this one here"
-    for nothing in ({}, {name: " \n"}, {name: 7}, {name: ["x"]}):
-        assert question(tool, nothing) == f"Run {tool}?"
+def test_a_question_is_what_the_tool_would_do(tool: str, name: str, before: str) -> None:
+    assert question(tool, {"other": "no", name: "this  one", "": "no"}) == f"{before}this one"
 
 
-def test_a_tool_that_nobody_knows_is_asked_about_by_its_name() -> None:
-    assert question("mcp__github__push", {"branch": "x", "": "y", "XX": "z"}) == "Run mcp__github__push?"
+def test_a_call_without_a_command_or_a_file_is_asked_about_with_its_arguments() -> None:
+    assert question("mcp__github__push", {"branch": "x", "force": True}) == "github push branch=x force=true"
+    assert question("mcp__github__push", {}) == "github push"
 
 
 def test_a_file_below_the_working_directory_is_named_from_there() -> None:
@@ -150,10 +149,10 @@ def test_a_dialog_is_left_to_the_permission_prompt_that_asks_about_the_same_call
     assert not left_to_prompt(dialog, asked | {"callDigest": "x"})
 
 
-@pytest.mark.parametrize(("length", "cut"), [(494, False), (495, True), (5000, True)])
+@pytest.mark.parametrize(("length", "cut"), [(500, False), (501, True), (5000, True)])
 def test_a_question_is_cut_at_five_hundred_characters(length: int, *, cut: bool) -> None:
     asked = question("Bash", {"command": "x" * length})
-    assert asked == ("Bash: " + "x" * 493 + "…" if cut else "Bash: " + "x" * length)
+    assert asked == ("x" * 499 + "…" if cut else "x" * length)
     assert len(asked) == 500
 
 
@@ -185,17 +184,17 @@ def test_a_question_is_read_with_its_answers() -> None:
         ("?", "/tool_input/questions", "must be a list of questions"),
         ({"question": "?"}, "/tool_input/questions", "must be a list of questions"),
         ([], "/tool_input/questions", "must be a list of questions"),
-        ([REGION, SHOPS | {"question": "Which region?"}], "/tool_input/questions", "must differ"),
-        ([REGION | {"options": []}], "/tool_input/questions/0", "each with a label of its own"),
-        ([REGION | {"options": "eu"}], "/tool_input/questions/0", "each with a label of its own"),
-        ([REGION | {"options": [{"label": "eu"}, {"label": "eu"}]}], "/tool_input/questions/0", "a label of its own"),
-        ([REGION | {"options": [{"label": "eu"}, {"label": " "}]}], "/tool_input/questions/0", "a label of its own"),
-        ([REGION | {"options": [{"label": "eu"}, {"label": 7}]}], "/tool_input/questions/0", "a label of its own"),
-        ([REGION | {"options": [{"label": "eu"}, "us"]}], "/tool_input/questions/0", "a label of its own"),
-        ([REGION | {"options": [{"label": "eu"}, {}]}], "/tool_input/questions/0", "a label of its own"),
-        ([REGION | {"question": ""}], "/tool_input/questions/0/question", "a text that is not empty"),
-        ([SHOPS, REGION | {"question": None}], "/tool_input/questions/1/question", "a text that is not empty"),
-        ([REGION, 7], "/tool_input/questions/1", "a label of its own"),
+        ([REGION, SHOPS | {"question": "Which region?"}], "/tool_input/questions", "must be different questions"),
+        ([REGION | {"options": []}], "/tool_input/questions/0", "options with different labels"),
+        ([REGION | {"options": "eu"}], "/tool_input/questions/0", "options with different labels"),
+        ([REGION | {"options": [{"label": "eu"}, {"label": "eu"}]}], "/tool_input/questions/0", "different labels"),
+        ([REGION | {"options": [{"label": "eu"}, {"label": " "}]}], "/tool_input/questions/0", "different labels"),
+        ([REGION | {"options": [{"label": "eu"}, {"label": 7}]}], "/tool_input/questions/0", "different labels"),
+        ([REGION | {"options": [{"label": "eu"}, "us"]}], "/tool_input/questions/0", "different labels"),
+        ([REGION | {"options": [{"label": "eu"}, {}]}], "/tool_input/questions/0", "different labels"),
+        ([REGION | {"question": ""}], "/tool_input/questions/0/question", "must be non-empty text"),
+        ([SHOPS, REGION | {"question": None}], "/tool_input/questions/1/question", "must be non-empty text"),
+        ([REGION, 7], "/tool_input/questions/1", "different labels"),
     ],
 )
 def test_a_question_that_cannot_be_shown_is_refused_with_a_reason(questions: Any, pointer: str, words: str) -> None:
@@ -323,9 +322,9 @@ def test_a_verdict_is_spoken_word_for_word() -> None:
     assert output(dialog, changed) == {"decision": {"behavior": "allow", **edits}}
     assert output(before, no) == {
         "permissionDecision": "deny",
-        "permissionDecisionReason": "Rejected: No. It was not run.",
+        "permissionDecisionReason": "Rejected: No. The tool was not run.",
     }
-    assert output(dialog, no) == {"decision": {"behavior": "deny", "message": "Rejected: No. It was not run."}}
+    assert output(dialog, no) == {"decision": {"behavior": "deny", "message": "Rejected: No. The tool was not run."}}
 
 
 @given(st.dictionaries(st.text(max_size=4), st.none() | st.booleans() | st.integers(-9, 9) | st.text(max_size=4)))
@@ -340,6 +339,6 @@ def test_a_call_that_waits_is_deferred_with_the_name_of_its_question() -> None:
         "hookSpecificOutput": {
             "hookEventName": "PreToolUse",
             "permissionDecision": "defer",
-            "permissionDecisionReason": "People are being asked: bp_1.",
+            "permissionDecisionReason": "Approval requested: bp_1.",
         }
     }

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assent.domain.canonical import sha256
-from assent.domain.draft import MAX_FILE, draft, words
+from assent.domain.draft import MAX_FILE, draft
 from assent.domain.errors import InvalidRequest, TooLarge
 from assent.domain.strategies import NEEDS_EXPERTS, STRATEGIES
 
@@ -142,14 +142,3 @@ def test_the_digest_changes_with_every_part_of_the_content(change: str) -> None:
 
 def test_the_same_content_in_another_project_has_another_digest() -> None:
     assert draft(FULL).digest("p") != draft(FULL).digest("q")
-
-
-def test_search_holds_the_words_people_see() -> None:
-    assert {"Deploy", "deploy", "agent", "1", "run", "prod"} <= set(draft(FULL).search.split())
-
-
-@given(st.text())
-def test_words_are_letters_and_digits_with_single_blanks_between(text: str) -> None:
-    assert all(word.isalnum() for word in words(text).split())
-    assert words(text) == " ".join(words(text).split())
-    assert {char for char in text if char.isalnum()} == set(words(text)) - {" "}

@@ -41,7 +41,7 @@ def test_a_length_is_read_as_it_is_meant(text: str, length: int) -> None:
      "1h1h", "١h", "²s", "1000000d", "1000000h", "1000000m", "1000000000s", "1ms1s", "ms", "1 ms", "1.5ms"],
 )  # fmt: skip
 def test_what_is_no_length_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="must be a length of time such as 500ms, 30s, 30m, 2h or 1d"):
+    with pytest.raises(ValueError, match="must be a duration, for example 500ms, 30s, 30m, 2h or 1d"):
         seconds(text)
 
 

@@ -112,7 +112,7 @@ def test_nothing_is_offered_where_only_a_whole_tool_could_be_written_or_no_rule_
     gate: str, payload: dict[str, Any]
 ) -> None:
     asked = Subject(gate, {"agentId": "claude-code", "payload": payload})
-    with pytest.raises(InvalidRequest, match="No rule is offered"):
+    with pytest.raises(InvalidRequest, match="No rule can be suggested"):
         propose(asked)
 
 

@@ -12,6 +12,7 @@ from assent.domain.audit import Answer, Comment, Stored, findings
 from assent.domain.breakpoint import NEVER, Response, Status
 from assent.domain.draft import draft
 from assent.domain.importing import Past, Retold, Said, id_of, name_of, retell
+from assent.domain.search_words import words_of
 from assent.domain.strategies import Decision
 
 SECOND = 1_000_000
@@ -44,7 +45,7 @@ def stored(told: Retold) -> Stored:
         breakpoint=told.ended,
         question=told.ended.payload["question"],
         attempt=None,
-        search=DRAFT.search,
+        search=words_of(told.ended),
         purged_at=None,
         events=told.events,
         answers=[Answer(response, "per_1", response.person, response.at)] if response else [],
@@ -151,7 +152,7 @@ def test_it_is_raised_as_it_was_and_nobody_in_particular_is_asked() -> None:
     assert (str(raised.created_by), raised.created_by_id) == ("system:import", "system:import")
     assert raised.auto_approval == {
         "recommended": False,
-        "reason": "Imported: no rule was asked.",
+        "reason": "Imported: rules were not evaluated.",
         "consecutiveApprovals": 0,
     }
 

@@ -129,8 +129,8 @@ def test_what_is_refused_says_how_it_ended_by_whom_and_when() -> None:
     cancelled, _ = cancel(waiting(), actor=ANN, at=NOW)
     released, _ = release(waiting(), Decision.APPROVED, actor=ANN, at=NOW, result={})
     at = "2027-01-15T08:00:00.000000Z"
-    assert ended(cancelled).message == "It was cancelled by person:ann; nothing was changed."
-    assert ended(released).message == "It was approved by person:ann; nothing was changed."
+    assert ended(cancelled).message == "This has already been cancelled by person:ann. Nothing was changed."
+    assert ended(released).message == "This has already been approved by person:ann. Nothing was changed."
     assert ended(cancelled).details["standing"] == {
         "status": "cancelled", "decision": None, "by": "person:ann", "at": at,
     }  # fmt: skip

@@ -100,7 +100,7 @@ def test_a_server_with_a_token_and_time_is_fine() -> None:
     for content in (mcp(MCP), mcp(REACHED), mcp(REACHED, "my-assent")):
         (found,) = looked(content)
         assert (found.check, found.severity) == ("mcp", Severity.OK)
-        assert "a token and time enough" in found.what
+        assert "a token and a sufficient timeout" in found.what
     assert looked(mcp(REACHED, "other")) == []
     assert looked(mcp({"command": "npx", "args": ["x"], "timeout": 5})) == [], "not ours"
 
@@ -183,7 +183,7 @@ def test_a_program_that_is_not_there_is_named_in_sixty_characters() -> None:
     (found,) = looked(mcp({**MCP, "command": f"/{'x' * 100}/assent"}), machine=nowhere)
     assert (found.check, found.severity) == ("mcp-command", Severity.PROBLEM)
     assert found.place == Place("/0.json", "/mcpServers/assent/command")
-    assert f"no program /{'x' * 59} on the PATH" in found.what
+    assert f"/{'x' * 59} is not on the PATH" in found.what
     assert bad(looked(mcp(REACHED), machine=nowhere)) == [], "one that is reached is not started"
     only = Machine(runs=lambda program: program == "assent")
     assert bad(looked(mcp(MCP), machine=only)) == []
@@ -193,10 +193,10 @@ def test_a_program_that_is_not_there_is_named_in_sixty_characters() -> None:
     ("timeout", "severity", "said"),
     [
         *((60_000, None, ""), (60_000.5, None, ""), (10**400, None, ""), ("5", None, ""), (None, None, "")),
-        *((59_999, "problem", "cut off after 59999 ms"), (59_999.5, "problem", "cut off after 59999.5 ms")),
-        *((1000, "problem", "cut off after 1000 ms"), (1001, "problem", "cut off after 1001 ms")),
-        *((999, "warning", "A timeout of 999 ms is passed over"), (60, "warning", "from 1000 on")),
-        *((0, "warning", "A timeout of 0 ms"), (-(10**400), "warning", "passed over")),
+        *((59_999, "problem", "times out after 59999 ms"), (59_999.5, "problem", "times out after 59999.5 ms")),
+        *((1000, "problem", "times out after 1000 ms"), (1001, "problem", "times out after 1001 ms")),
+        *((999, "warning", "A timeout of 999 ms is ignored"), (60, "warning", "minimum of 1000")),
+        *((0, "warning", "A timeout of 0 ms"), (-(10**400), "warning", "is ignored")),
     ],
     ids=lambda given: str(given)[:12],
 )

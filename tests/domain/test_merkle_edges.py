@@ -121,7 +121,7 @@ def test_no_path_proves_a_log_to_begin_with_nothing_or_with_a_longer_one(
     first: int, second: int, proof: list[bytes]
 ) -> None:
     assert merkle.continues(first, X, second, X, proof) is False
-    with pytest.raises(ValueError, match=f"^a tree of {first} is not the beginning of one of {second}$"):
+    with pytest.raises(ValueError, match=f"^a tree of size {first} is not a prefix of a tree of size {second}$"):
         merkle.consistency(LOG.kept, first, second)
 
 
@@ -160,7 +160,7 @@ def test_what_is_missing_is_named_by_its_level_and_number(size: int, level: int,
     def kept(asked: int, first: int, count: int) -> list[bytes]:
         return [X] * (count - 1 if (asked, first) == (level, number) else count)
 
-    with pytest.raises(LookupError, match=f"^hashes of level {level} are missing from number {number} on$"):
+    with pytest.raises(LookupError, match=f"^the hashes of level {level} are missing from number {number} on$"):
         merkle.grown(kept, size)
 
 

@@ -95,7 +95,7 @@ def test_one_stop_is_enough_against_everything_that_approves() -> None:
 
 
 def test_the_reference_has_the_same_table() -> None:
-    told = rows(sections(read("reference/patterns.md"), 2)["Who speaks first"])
+    told = rows(sections(read("reference/patterns.md"), 2)["Evaluation order"])
     ranks = sorted({row.rank for row in TABLE.values()})
     assert [int(each[0]) for each in told] == ranks
     for rank, _, result in told:

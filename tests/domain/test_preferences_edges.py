@@ -36,26 +36,26 @@ def away(**changes: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("body", "pointer", "detail"),
     [
-        ({"chanels": []}, "/chanels", "is not known here; there are channels, quiet, away"),
-        (quiet(days=[]), "/quiet/days", "is not known here; there are from, to, timezone"),
-        (away(for_="me"), "/away/for_", "is not known here; there are deputy, from, until"),
+        ({"chanels": []}, "/chanels", "is not a known field. Use one of channels, quiet, away"),
+        (quiet(days=[]), "/quiet/days", "is not a known field. Use one of from, to, timezone"),
+        (away(for_="me"), "/away/for_", "is not a known field. Use one of deputy, from, until"),
         ({"quiet": []}, "/quiet", "must be an object with from, to, timezone"),
         ({"away": "bo"}, "/away", "must be an object with deputy, from, until"),
         ({"away": False}, "/away", "must be an object with deputy, from, until"),
-        ({"channels": {"mail": True}}, "/channels", "must be a list of at most 20 names of channels"),
-        ({"channels": ["a"] * 21}, "/channels", "must be a list of at most 20 names of channels"),
+        ({"channels": {"mail": True}}, "/channels", "must be a list of at most 20 channel names"),
+        ({"channels": ["a"] * 21}, "/channels", "must be a list of at most 20 channel names"),
         ({"channels": ["a", None]}, "/channels/1", "must be a name of 1 to 100 characters"),
         ({"channels": ["a", "b", ""]}, "/channels/2", "must be a name of 1 to 100 characters"),
         (away(deputy="n" * 101), "/away/deputy", "must be a name of 1 to 100 characters"),
         (quiet(timezone=7), "/quiet/timezone", "must be a name of 1 to 100 characters"),
-        (quiet(timezone="Europe"), "/quiet/timezone", "must be a time zone such as Europe/Berlin or UTC"),
-        (quiet(to="22:00"), "/quiet/to", "must differ from the beginning"),
-        (away(**{"from": 7}), "/away/from", "must be a moment such as 2027-01-31T18:00:00Z"),
-        (away(until=""), "/away/until", "must be a moment such as 2027-01-31T18:00:00Z"),
+        (quiet(timezone="Europe"), "/quiet/timezone", "must be a time zone, for example Europe/Berlin or UTC"),
+        (quiet(to="22:00"), "/quiet/to", "must differ from the start"),
+        (away(**{"from": 7}), "/away/from", "must be a time, for example 2027-01-31T18:00:00Z"),
+        (away(until=""), "/away/until", "must be a time, for example 2027-01-31T18:00:00Z"),
         (
             away(**{"from": "2027-01-01", "until": "2027-01-01T00:00:00Z"}),
             "/away/until",
-            "must be later than the beginning",
+            "must be later than the start",
         ),
     ],
 )
@@ -71,7 +71,7 @@ def test_channels_that_are_no_list_are_refused_even_where_there_are_none(given_:
 @pytest.mark.parametrize("field", ["from", "to"])
 @pytest.mark.parametrize("clock", [22, None, "", "7:00", "24:00", "23:60", "22:00:00", "22:00\n", "٢٢:٠٠", "T2:00"])
 def test_a_time_on_the_wall_is_four_digits_and_a_colon(field: str, clock: Any) -> None:
-    assert told(quiet(**{field: clock})) == (f"/quiet/{field}", "must be a time such as 22:00")
+    assert told(quiet(**{field: clock})) == (f"/quiet/{field}", "must be a time, for example 22:00")
 
 
 @pytest.mark.parametrize("clock", ["00:00", "09:59", "19:00", "20:30", "23:59"])

@@ -180,7 +180,7 @@ def test_no_bit_of_the_signature_can_be_flipped() -> None:
     for bit in range(512):
         flipped = bytearray(receipt.signature)
         flipped[bit // 8] ^= 1 << bit % 8
-        with pytest.raises(InvalidReceipt, match="altered"):
+        with pytest.raises(InvalidReceipt, match="modified"):
             check(replace(receipt, signature=bytes(flipped)), KEYS, now=NOW)
 
 
@@ -236,7 +236,7 @@ def test_bytes_that_are_no_text_and_texts_without_end_are_refused() -> None:
 
 
 def test_a_newer_version_is_said_to_be_one() -> None:
-    with pytest.raises(InvalidReceipt, match="newer Assent"):
+    with pytest.raises(InvalidReceipt, match="newer version of Assent"):
         parse({"version": 2, "whatever": True})
 
 
@@ -250,9 +250,9 @@ def test_an_unknown_key_and_a_key_under_a_wrong_name_are_refused() -> None:
     receipt = issued()
     other = public_key(OTHER_SEED)
     for keys in ({}, {key_id(other): other}, {receipt.key_id: other}):
-        with pytest.raises(InvalidReceipt, match="not among those trusted"):
+        with pytest.raises(InvalidReceipt, match="is not trusted"):
             check(receipt, keys, now=NOW)
-    with pytest.raises(InvalidReceipt, match="not among those trusted"):
+    with pytest.raises(InvalidReceipt, match="is not trusted"):
         check(issued(seed=OTHER_SEED), KEYS, now=NOW)
 
 
@@ -261,7 +261,7 @@ def test_a_signature_made_for_something_else_is_none() -> None:
     receipt = issued()
     signature = Ed25519PrivateKey.from_private_bytes(SEED).sign(canonical(receipt.statement()))
 
-    with pytest.raises(InvalidReceipt, match="altered"):
+    with pytest.raises(InvalidReceipt, match="modified"):
         check(replace(receipt, signature=signature), KEYS, now=NOW)
 
 
@@ -301,7 +301,7 @@ def test_a_receipt_is_for_what_it_says_and_nothing_else(field: str) -> None:
 def test_the_signature_is_looked_at_before_anything_else() -> None:
     """Nothing that is not signed is believed, not even that it expired."""
     wrong = replace(issued(), signature=bytes(64), expires_at=NOW - HOUR, used=Use(NOW, "x"))
-    with pytest.raises(InvalidReceipt, match="altered"):
+    with pytest.raises(InvalidReceipt, match="modified"):
         check(wrong, KEYS, now=NOW, digest="other")
 
 

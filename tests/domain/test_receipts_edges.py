@@ -126,12 +126,12 @@ def test_what_was_not_approved_has_no_receipt_and_its_standing_is_told(
     current: Breakpoint, word: str, standing: dict[str, Any]
 ) -> None:
     refused = refusal(NoReceipt, lambda: approval_of(current, [], purged=False))
-    assert refused.message == f"{ID} is {word}; only an approval has a receipt."
+    assert refused.message == f"{ID} is {word}. Only approved breakpoints have a receipt."
     assert refused.details == {"standing": standing}
 
 
 def test_what_was_purged_or_imported_has_no_receipt() -> None:
-    assert "was removed" in refusal(NoReceipt, lambda: approval_of(decided(YES), [YES], purged=True)).message
+    assert "was purged" in refusal(NoReceipt, lambda: approval_of(decided(YES), [YES], purged=True)).message
     imported = decided(YES, via=VIA)
     assert "was imported" in refusal(NoReceipt, lambda: approval_of(imported, [YES], purged=False)).message
 
@@ -199,7 +199,7 @@ def test_approvals_can_be_told_apart_in_a_set_whatever_was_answered() -> None:
 def test_a_receipt_that_nobody_signed_has_an_empty_signature_and_is_refused() -> None:
     unsigned = Receipt(approval=PLAIN, issued_at=NOW - 1, expires_at=NOW + HOUR, key_id=key_id(PUBLIC))
     assert unsigned.body()["signature"] == ""
-    assert "altered" in refusal(InvalidReceipt, lambda: check(unsigned, KEYS, now=NOW)).message
+    assert "modified" in refusal(InvalidReceipt, lambda: check(unsigned, KEYS, now=NOW)).message
     assert "64 bytes" in refusal(InvalidReceipt, lambda: loads(unsigned.text().encode())).message
 
 
@@ -213,14 +213,14 @@ def test_what_is_no_number_in_json_is_never_written(number: float) -> None:
 def test_a_receipt_may_be_of_two_mebibytes_and_no_longer() -> None:
     assert loads(TEXT.ljust(2 * MIB)).approval == APPROVAL
     refused = refusal(InvalidReceipt, lambda: loads(TEXT.ljust(2 * MIB + 1)))
-    assert refused.message == "This is too large for a receipt."
+    assert refused.message == "The receipt is too large."
 
 
 def test_fields_that_no_receipt_has_are_named() -> None:
     body = BODY | {"zeal": 1, "also": None}
-    assert refusal(InvalidReceipt, lambda: parse(body)).message == "A receipt has no also, zeal."
+    assert refusal(InvalidReceipt, lambda: parse(body)).message == "Unknown receipt fields: also, zeal."
     deep = BODY | {"used": BODY["used"] | {"more": 1}}
-    assert refusal(InvalidReceipt, lambda: parse(deep)).message == "A receipt has no such form."
+    assert refusal(InvalidReceipt, lambda: parse(deep)).message == "The receipt is not in canonical form."
 
 
 @pytest.mark.parametrize(
@@ -243,7 +243,7 @@ def test_fields_that_no_receipt_has_are_named() -> None:
 )
 def test_a_field_that_is_not_what_it_should_be_is_named(field: str, value: Any) -> None:
     refused = refusal(InvalidReceipt, lambda: parse(BODY | {field: value}))
-    assert refused.message == f"The {field} of this receipt is missing or is not one."
+    assert refused.message == f"This receipt's {field} field is missing or not valid."
     without = {name: each for name, each in BODY.items() if name != field}
     if field != "option":
         assert refusal(InvalidReceipt, lambda: parse(without)).message == refused.message
@@ -253,24 +253,24 @@ def test_a_field_that_is_not_what_it_should_be_is_named(field: str, value: Any) 
 @pytest.mark.parametrize("text", ["", "soon", "2027-01-15", "2027-01-15T08:00:00Z", "9999-12-31T23:59:59-23:00"])
 def test_a_moment_that_is_none_or_is_written_otherwise_is_named(field: str, text: str) -> None:
     refused = refusal(InvalidReceipt, lambda: parse(BODY | {field: text}))
-    assert refused.message == f"The {field} of this receipt is not a moment as Assent writes it."
+    assert refused.message == f"This receipt's {field} field is not a valid time."
 
 
 @pytest.mark.parametrize(
     ("change", "what"),
     [
-        ({"answers": []}, "The answers of this receipt is not an object."),
-        ({"edits": None}, "The edits of this receipt is not an object."),
-        ({"used": "yes"}, "The used of this receipt is not an object."),
-        ({"approvers": []}, "The approvers of this receipt are missing."),
-        ({"approvers": {"by": "person:ann"}}, "The approvers of this receipt are missing."),
-        ({"approvers": [*BODY["approvers"], 7]}, "The approvers of this receipt are missing."),
+        ({"answers": []}, "This receipt's answers field is not an object."),
+        ({"edits": None}, "This receipt's edits field is not an object."),
+        ({"used": "yes"}, "This receipt's used field is not an object."),
+        ({"approvers": []}, "This receipt's approvers field is missing."),
+        ({"approvers": {"by": "person:ann"}}, "This receipt's approvers field is missing."),
+        ({"approvers": [*BODY["approvers"], 7]}, "This receipt's approvers field is missing."),
         (
             {"approvers": [BODY["approvers"][0] | {"override": False}]},
-            "The override of this receipt is not true.",
+            "This receipt's override field is not true.",
         ),
-        ({"approvers": [BODY["approvers"][0] | {"override": 1}]}, "The override of this receipt is not true."),
-        ({"signature": spelt(bytes(63))}, "The signature of this receipt is not 64 bytes in base64."),
+        ({"approvers": [BODY["approvers"][0] | {"override": 1}]}, "This receipt's override field is not true."),
+        ({"signature": spelt(bytes(63))}, "This receipt's signature is not 64 bytes in base64."),
     ],
 )
 def test_what_is_of_another_kind_is_named(change: dict[str, Any], what: str) -> None:
@@ -279,7 +279,7 @@ def test_what_is_of_another_kind_is_named(change: dict[str, Any], what: str) -> 
 
 @pytest.mark.parametrize("value", [None, [], "receipt", 7])
 def test_only_an_object_is_a_receipt(value: Any) -> None:
-    assert refusal(InvalidReceipt, lambda: parse(value)).message == "A receipt is a JSON object."
+    assert refusal(InvalidReceipt, lambda: parse(value)).message == "A receipt must be a JSON object."
 
 
 @pytest.mark.parametrize(
@@ -296,7 +296,7 @@ def test_a_use_tells_when_and_by_whom() -> None:
     use = Use(NOW - 2, "agent:x")
     refused = refusal(ReceiptUsed, lambda: check(issued(used=use), KEYS, now=NOW))
     assert refused.details == already_used(APPROVAL, use).details == {"usedAt": iso(NOW - 2), "usedBy": "agent:x"}
-    assert refused.message == f"The receipt of {ID} was used at {iso(NOW - 2)} by agent:x; ask again."
+    assert refused.message == f"The receipt for {ID} was used at {iso(NOW - 2)} by agent:x. Create a new breakpoint."
 
 
 @pytest.mark.parametrize("use", [None, Use(NOW - 2, "agent:x")])
@@ -306,7 +306,7 @@ def test_an_end_tells_when_it_was_and_whether_the_receipt_was_used_before(use: U
     refused = refusal(ReceiptExpired, lambda: check_time(receipt, NOW + HOUR))
     told = {"decidedAt": iso(NOW - 5), "expiresAt": iso(NOW + HOUR)}
     assert refused.details == told | ({"used": {"at": iso(NOW - 2), "by": "agent:x"}} if use else {})
-    assert refused.message == f"The receipt of {ID} expired at {iso(NOW + HOUR)}; ask again."
+    assert refused.message == f"The receipt for {ID} expired at {iso(NOW + HOUR)}. Create a new breakpoint."
 
 
 def test_a_key_that_is_not_trusted_is_named() -> None:

@@ -14,10 +14,13 @@ LEAST: dict[str, Any] = {"pattern": "*", "channels": ["mail"]}
 LEVEL: dict[str, Any] = {"after": "1h", "to": ["owner"]}
 NONE: list[Any] = []
 MANY = [f"c{n}" for n in range(20)]
-NAME = "must be 1 to 60 of a-z, 0-9, dot, hyphen and underscore, a letter or digit first"
+NAME = (
+    "must start with a lowercase letter or a digit, and contain only lowercase letters, digits, dots, "
+    "hyphens and _; at most 60 characters"
+)
 TARGET = "must be experts, owner, group:NAME or person:NAME"
 CROWD = {"channels": [*MANY, "x"]}
-NO_LENGTH = "must be a length of time such as 500ms, 30s, 30m, 2h or 1d"
+NO_LENGTH = "must be a duration, for example 500ms, 30s, 30m, 2h or 1d"
 
 
 def refusal(more: dict[str, Any]) -> str:
@@ -31,31 +34,35 @@ def refusal(more: dict[str, Any]) -> str:
 @pytest.mark.parametrize(
     ("taken", "refused", "sentence"),
     [
-        ({"pattern": "p" * 4_000}, {"pattern": "p" * 4_001}, "/pattern: must be a text of 1 to 4,000 characters"),
-        ({"pattern": "p"}, {"pattern": " "}, "/pattern: must be a text of 1 to 4,000 characters"),
-        ({"note": "n" * 500}, {"note": "n" * 501}, "/note: must be a text of 1 to 500 characters"),
-        ({"note": None}, {"note": 7}, "/note: must be a text of 1 to 500 characters"),
-        ({"channels": MANY}, {"channels": [*MANY, "x"]}, "/channels: must be a list of 1 to 20"),
-        ({"channels": "mail"}, {"channels": []}, "/channels: must be a list of 1 to 20"),
-        ({"channels": ["mail"]}, {"channels": {"mail": 1}}, "/channels: must be a list of 1 to 20"),
+        ({"pattern": "p" * 4_000}, {"pattern": "p" * 4_001}, "/pattern: must be text of 1 to 4,000 characters"),
+        ({"pattern": "p"}, {"pattern": " "}, "/pattern: must be text of 1 to 4,000 characters"),
+        ({"note": "n" * 500}, {"note": "n" * 501}, "/note: must be text of 1 to 500 characters"),
+        ({"note": None}, {"note": 7}, "/note: must be text of 1 to 500 characters"),
+        ({"channels": MANY}, {"channels": [*MANY, "x"]}, "/channels: must be a list of 1 to 20 items"),
+        ({"channels": "mail"}, {"channels": []}, "/channels: must be a list of 1 to 20 items"),
+        ({"channels": ["mail"]}, {"channels": {"mail": 1}}, "/channels: must be a list of 1 to 20 items"),
         ({"channels": ["a" * 60]}, {"channels": ["a" * 61]}, f"/channels/0: a channel's name {NAME}"),
         ({"channels": ["a._-"]}, {"channels": ["mail", "-a"]}, f"/channels/1: a channel's name {NAME}"),
         ({"channels": ["0"]}, {"channels": [0]}, f"/channels/0: a channel's name {NAME}"),
-        ({"channels": ["a", "b"]}, {"channels": ["a", "b", "a"]}, "/channels/2: stands there twice"),
-        ({"fallback": []}, {"fallback": [*MANY, "x"]}, "/fallback: must be a list of 0 to 20"),
-        ({"fallback": "mail"}, {"fallback": None}, "/fallback: must be a list of 0 to 20"),
+        ({"channels": ["a", "b"]}, {"channels": ["a", "b", "a"]}, "/channels/2: is listed twice"),
+        ({"fallback": []}, {"fallback": [*MANY, "x"]}, "/fallback: must be a list of 0 to 20 items"),
+        ({"fallback": "mail"}, {"fallback": None}, "/fallback: must be a list of 0 to 20 items"),
         ({"to": ["person:" + "a" * 100]}, {"to": ["person:" + "a" * 101]}, f"/to/0: {TARGET}"),
         ({"to": ["group:" + "a" * 100]}, {"to": ["group:" + "a" * 101]}, f"/to/0: {TARGET}"),
         ({"to": "group:a b"}, {"to": "group: a"}, f"/to/0: {TARGET}"),
         ({"to": "owner"}, {"to": "owners"}, f"/to/0: {TARGET}"),
         ({"to": "experts"}, {"to": "expert"}, f"/to/0: {TARGET}"),
-        ({"to": ["experts", "owner"]}, {"to": []}, "/to: must be a list of 1 to 20"),
+        ({"to": ["experts", "owner"]}, {"to": []}, "/to: must be a list of 1 to 20 items"),
         ({"remind": ["1s"]}, {"remind": ["0s"]}, "/remind/0: must be between 1s and 366d"),
         ({"remind": ["366d"]}, {"remind": ["366d1s"]}, "/remind/0: must be between 1s and 366d"),
         ({"remind": "2h"}, {"remind": ["2h", 3]}, f"/remind/1: {NO_LENGTH}"),
-        ({"remind": []}, {"remind": None}, "/remind: must be a list of 0 to 20"),
-        ({"remind": ["1h", "61m", "2h"]}, {"remind": ["1h", "2h", "2h1s", "120m1s"]}, "/remind/3: stands there twice"),
-        ({"remind": ["1h", "3h"]}, {"remind": ["1h", "3h", "2h"]}, "/remind/2: must be later than 3h, which is before"),
+        ({"remind": []}, {"remind": None}, "/remind: must be a list of 0 to 20 items"),
+        ({"remind": ["1h", "61m", "2h"]}, {"remind": ["1h", "2h", "2h1s", "120m1s"]}, "/remind/3: is listed twice"),
+        (
+            {"remind": ["1h", "3h"]},
+            {"remind": ["1h", "3h", "2h"]},
+            "/remind/2: must be later than the previous step at 3h",
+        ),
         ({"quiet": True}, {"quiet": 1}, "/quiet: must be true or false"),
         ({"quiet": False}, {"quiet": None}, "/quiet: must be true or false"),
         ({"timeout": None}, {"timeout": []}, "/timeout: must be an object with after, then"),
@@ -72,7 +79,7 @@ def refusal(more: dict[str, Any]) -> str:
         (
             {"timeout": {"after": "1s", "then": "reject"}},
             {"timeout": {"after": "1s", "then": "reject", "or": 1}},
-            "/timeout/or: is not known here; there are after, then",
+            "/timeout/or: is not a known field. Use one of after, then",
         ),
     ],
     ids=lambda value: str(value)[:40],
@@ -88,20 +95,20 @@ def test_a_route_is_taken_up_to_a_limit_and_refused_beyond(
 @pytest.mark.parametrize(
     ("taken", "refused", "sentence"),
     [
-        (None, 7, "/escalate: must be a list of 0 to 20"),
+        (None, 7, "/escalate: must be a list of 0 to 20 items"),
         ([], ["owner"], "/escalate/0: must be an object with after, channels, to"),
-        (LEVEL, LEVEL | {"cc": 1}, "/escalate/0/cc: is not known here; there are after, channels, to"),
-        ([LEVEL], [LEVEL, LEVEL], "/escalate/1: stands there twice"),
+        (LEVEL, LEVEL | {"cc": 1}, "/escalate/0/cc: is not a known field. Use one of after, channels, to"),
+        ([LEVEL], [LEVEL, LEVEL], "/escalate/1: is listed twice"),
         (
             [LEVEL, {"after": "61m", "to": "owner"}],
             [LEVEL, {"after": "1h", "to": "experts"}],
-            "/escalate/1/after: must be later than 1h, which is before",
+            "/escalate/1/after: must be later than the previous step at 1h",
         ),
         (LEVEL, {"to": "owner"}, f"/escalate/0/after: {NO_LENGTH}"),
-        (LEVEL, LEVEL | {"to": NONE}, "/escalate/0/to: must be a list of 1 to 20"),
-        (LEVEL, {"after": "1h"}, "/escalate/0/to: must be a list of 1 to 20"),
+        (LEVEL, LEVEL | {"to": NONE}, "/escalate/0/to: must be a list of 1 to 20 items"),
+        (LEVEL, {"after": "1h"}, "/escalate/0/to: must be a list of 1 to 20 items"),
         (LEVEL, LEVEL | {"to": ["owner", "ann"]}, f"/escalate/0/to/1: {TARGET}"),
-        (LEVEL | {"channels": NONE}, LEVEL | CROWD, "/escalate/0/channels: must be a list of 0 to 20"),
+        (LEVEL | {"channels": NONE}, LEVEL | CROWD, "/escalate/0/channels: must be a list of 0 to 20 items"),
         (LEVEL | {"channels": "sms"}, LEVEL | {"channels": "Sms"}, f"/escalate/0/channels/0: a channel's name {NAME}"),
     ],
     ids=lambda value: str(value)[:40],
@@ -115,13 +122,13 @@ def test_an_escalation_is_taken_up_to_a_limit_and_refused_beyond(taken: Any, ref
 def test_as_many_levels_are_taken_as_there_may_be() -> None:
     levels = [{"after": f"{n}h", "to": ["owner"]} for n in range(1, 22)]
     assert len(read(LEAST | {"escalate": levels[:20]}, route_id="x").escalate) == 20
-    assert refusal({"escalate": levels}) == "/escalate: must be a list of 0 to 20"
+    assert refusal({"escalate": levels}) == "/escalate: must be a list of 0 to 20 items"
 
 
 def test_what_is_not_known_is_refused_with_all_that_is() -> None:
     names = "channels, escalate, fallback, note, pattern, quiet, remind, timeout, to"
-    assert refusal({"chanels": 1}) == f"/chanels: is not known here; there are {names}"
-    assert refusal({"~/": 1}).startswith("/~0~1: is not known here")
+    assert refusal({"chanels": 1}) == f"/chanels: is not a known field. Use one of {names}"
+    assert refusal({"~/": 1}).startswith("/~0~1: is not a known field")
 
 
 def test_one_thing_is_read_as_a_list_of_one() -> None:

@@ -79,7 +79,7 @@ def test_a_bad_auto_rule_never_approves_and_blocks_nobody(pattern: str) -> None:
 def test_a_bad_never_rule_still_stops_what_it_may_have_meant(pattern: str) -> None:
     found = asked(rule(pattern, "never-auto-approve"), rule("gate.x"))
     assert (found.recommended, found.matched_rule) == (False, f"rule-{pattern}")
-    assert "it cannot be read" in found.reason
+    assert "its pattern is invalid" in found.reason
     assert Rulebook.of([rule(pattern, "never-auto-approve")]).faults[0].stops
 
 

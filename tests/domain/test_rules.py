@@ -49,11 +49,14 @@ def world(voices: frozenset[Source]) -> Recommendation:
 SPEAKERS = [each for each in Source if each is not Source.PROMPT]
 REASONS = {
     Source.NEVER: (False, "Matched never-auto-approve rule: rule-never (gate.*)."),
-    Source.ALWAYS_BREAK_ON: (False, "The tag 'critical' always asks a person (alwaysBreakOn)."),
-    Source.HARD_STOP: (False, "The agent asks for a person (hardStop)."),
-    Source.RISK: (False, "It is of high risk, which only a person decides."),
-    Source.QUESTIONS: (False, "It asks for a choice or for answers, which only a person gives."),
-    Source.PROTECTED: (False, "It names .git, which configures gates or runs by itself: only a person approves that."),
+    Source.ALWAYS_BREAK_ON: (False, "The tag 'critical' always requires human approval (alwaysBreakOn)."),
+    Source.HARD_STOP: (False, "The agent requires human approval (hardStop)."),
+    Source.RISK: (False, "High risk: requires human approval."),
+    Source.QUESTIONS: (False, "It asks for a choice or form answers, which only a person can give."),
+    Source.PROTECTED: (
+        False,
+        "It refers to .git, which configures gates or is executed automatically, so only a person can approve it.",
+    ),
     Source.AUTO: (True, "Matched auto-approve rule: rule-auto (gate.x)."),
     Source.AFTER_N: (True, "Approved by people 5 times in a row; autoApproveAfterN is 3."),
     Source.PROMPT: (False, "No rule matches gate.x."),
@@ -128,7 +131,7 @@ def test_a_never_rule_that_is_unknown_matches() -> None:
     assert (found.recommended, found.matched_rule) == (False, "rule-1")
     assert found.reason == (
         "Matched never-auto-approve rule: rule-1 (*(runId = 'a' OR payload.amount > 9)); runId = 'a' is not given and"
-        " payload.amount > 9 is of another kind, so it cannot be ruled out."
+        " payload.amount > 9 is of a different type, so it cannot be ruled out."
     )
 
 

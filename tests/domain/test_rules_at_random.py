@@ -13,7 +13,7 @@ from assent.domain.rulebook import Rule, Rulebook
 from assent.domain.rules import recommend
 from tests.support.lanes import scaled
 
-WORLDS = scaled(20_000)
+WORLDS = scaled(20_000, __name__)
 ATTRIBUTES = ("agentId", "runId", "attempt", "risk", "payload")
 PREDICATES = (
     "agentId = 'a'", "agentId != 'a'", "agentId in ('a', 'b')", "runId startswith 'a'", "runId matches '*b'",

@@ -32,13 +32,13 @@ def rule(pattern: str, action: str = AUTO, **more: Any) -> Rule:
             NEVER,
             (
                 "Matched never-auto-approve rule: r (g(risk = 'low' AND attempt > 1)); risk = 'low' is not given and "
-                "attempt > 1 is of another kind, so it cannot be ruled out."
+                "attempt > 1 is of a different type, so it cannot be ruled out."
             ),
         ),
         (
             "g((",
             NEVER,
-            "Matched never-auto-approve rule: r (g((); it cannot be read, so it stops whatever it may have meant.",
+            "Matched never-auto-approve rule: r (g((); its pattern is invalid, so it blocks every auto-approval.",
         ),
     ],
 )
@@ -72,7 +72,7 @@ def test_a_step_shows_what_each_part_of_its_rule_met() -> None:
         ],
     }
     assert prompt.body() == {
-        "source": "risk", "reason": "It is of high risk, which only a person decides.", "held": True,
+        "source": "risk", "reason": "High risk: requires human approval.", "held": True,
     }  # fmt: skip
     assert (never.rule, prompt.rule, prompt.findings()) == (never.compiled and never.compiled.rule, None, [])
 

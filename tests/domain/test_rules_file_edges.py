@@ -102,7 +102,7 @@ def test_an_imported_rule_tells_where_it_comes_from() -> None:
 def test_another_version_is_refused_at_its_place() -> None:
     with pytest.raises(InvalidRequest) as refused:
         read({"schemaVersion": "2", "rules": [{"pattern": "(", "action": "?"}]})
-    detail = f"is one we do not know; this reads {VERSION}"
+    detail = f"is not supported; this version reads {VERSION}"
     assert refused.value.message == f"/schemaVersion: {detail}"
     assert refused.value.details["errors"] == [{"pointer": "/schemaVersion", "detail": detail}]
 
@@ -116,7 +116,7 @@ def test_one_wrong_rule_is_told_alone() -> None:
 
 def test_of_two_wrong_rules_the_first_is_told_and_both_are_named() -> None:
     error = refusal({"pattern": "a", "expiresAt": "soon"}, {"pattern": "a", "action": "?"})
-    moment = "must be a moment such as 2027-01-31T18:00:00Z"
+    moment = "must be a time, for example 2027-01-31T18:00:00Z"
     assert error.message == f"/rules/0/expiresAt: {moment} (and 1 more)"
     assert error.details["wrong"] == 2
     assert error.details["errors"] == [
@@ -139,8 +139,8 @@ def test_a_doubled_id_is_told_with_the_first_that_has_it() -> None:
     error = refusal({"pattern": "a"}, one, {"pattern": "a"}, one, one)
     errors: Any = error.details["errors"]
     assert [(each["pointer"], each["detail"]) for each in errors] == [
-        ("/rules/3/id", "is also that of /rules/1"),
-        ("/rules/4/id", "is also that of /rules/1"),
+        ("/rules/3/id", "is already used by /rules/1"),
+        ("/rules/4/id", "is already used by /rules/1"),
     ]
     assert len(read(file_of({"pattern": "a"}, {"pattern": "a"}))) == 2, "none is the same as none"
 

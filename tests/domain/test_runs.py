@@ -73,7 +73,7 @@ def test_two_lines_without_data_do_not_share_it() -> None:
 
 def test_who_was_overtaken_is_told_that_the_run_goes_on_elsewhere() -> None:
     error = Superseded()
-    assert (error.code, error.message) == ("superseded", "The run goes on elsewhere")
+    assert (error.code, error.message) == ("superseded", "The run continues on another worker")
 
 
 @pytest.mark.parametrize(
@@ -96,27 +96,27 @@ def test_a_replay_that_does_the_same_does_not_differ(step: Step, now: tuple[Step
         (
             STEP,
             (StepKind.TASK, "mail", "f1"),
-            "Step 2.1 was the task 'send' when it was recorded, and is the task 'mail' now.",
+            "Step 2.1 was recorded as the task 'send', but is now the task 'mail'.",
         ),
         (
             STEP,
             (StepKind.BREAKPOINT, "send", "f1"),
-            "Step 2.1 was the task 'send' when it was recorded, and is the breakpoint 'send' now.",
+            "Step 2.1 was recorded as the task 'send', but is now the breakpoint 'send'.",
         ),
         (
             replace(STEP, fingerprint=None),
             (StepKind.SLEEP, "nap", None),
-            "Step 2.1 was the task 'send' when it was recorded, and is the sleep 'nap' now.",
+            "Step 2.1 was recorded as the task 'send', but is now the sleep 'nap'.",
         ),
         (
             STEP,
             (StepKind.TASK, "send", "f2"),
-            "Step 2.1, the task 'send', is called with something else now than when it was recorded.",
+            "Step 2.1 (the task 'send') is called with different arguments than when it was recorded.",
         ),
         (
             QUESTION,
             (StepKind.BREAKPOINT, "go", "f2"),
-            "Step 2.1, the breakpoint 'go', asks something else now than when it was recorded.",
+            "Step 2.1 (the breakpoint 'go') has changed since it was recorded.",
         ),
     ],
 )

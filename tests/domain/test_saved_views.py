@@ -34,7 +34,7 @@ def test_a_name_has_sixty_characters_at_most_and_a_query_two_thousand() -> None:
 def test_a_name_that_cannot_be_read_is_refused(name: str) -> None:
     with pytest.raises(InvalidRequest) as refused:
         saved_view(name, "tag=x", at=AT)
-    what = "must be 1 to 60 characters that can be seen"
+    what = "must be 1 to 60 visible characters"
     assert refused.value.details == {"errors": [{"pointer": "/name", "detail": what}]}
 
 
@@ -42,7 +42,7 @@ def test_a_name_that_cannot_be_read_is_refused(name: str) -> None:
 def test_a_query_that_is_no_part_of_an_address_is_refused(query: str) -> None:
     with pytest.raises(InvalidRequest) as refused:
         saved_view("x", query, at=AT)
-    what = "must be the part of an address behind the question mark, 2000 characters at most"
+    what = "must be a URL query string of at most 2000 characters"
     assert refused.value.details == {"errors": [{"pointer": "/query", "detail": what}]}
 
 

@@ -126,12 +126,12 @@ def test_limits_are_themselves_allowed(settings: dict[str, Any]) -> None:
     read({"cron": "@daily"} | settings)
 
 
-FORM = "must be a line of cron such as 30 2 * * 1-5"
+FORM = "must be a cron expression, for example 30 2 * * 1-5"
 FIVE = "must have five fields: minute, hour, day of the month, month, day of the week"
-ZONE = "must be a time zone such as Europe/Paris or UTC"
+ZONE = "must be a time zone, for example Europe/Paris or UTC"
 SHORTS = "@hourly, @daily, @midnight, @weekly, @monthly, @yearly, @annually"
-JITTER = "must be a length of time such as 30s, 2m or 1h, of at most 24h"
-AGE = "must be a length of time such as 30s, 2m or 1h, of at most 8784h"
+JITTER = "must be a duration, for example 30s, 2m or 1h, and at most 24h"
+AGE = "must be a duration, for example 30s, 2m or 1h, and at most 8784h"
 
 
 @pytest.mark.parametrize(
@@ -145,10 +145,10 @@ AGE = "must be a length of time such as 30s, 2m or 1h, of at most 8784h"
         ("cron", "* * * *", FIVE),
         ("cron", "0 * * * * *", FIVE),
         ("cron", " @Noon ", f"@Noon is not one of {SHORTS}"),
-        ("cron", "60 * * * *", "cannot be read: bad minute"),
-        ("cron", "0 0 31 2 *", "cannot be read: bad day-of-month"),
-        ("cron", "0 0 * * x", "cannot be read: bad day-of-week"),
-        ("cron", NEVER, "never comes: there is no such date"),
+        ("cron", "60 * * * *", "is not a valid cron expression: bad minute"),
+        ("cron", "0 0 31 2 *", "is not a valid cron expression: bad day-of-month"),
+        ("cron", "0 0 * * x", "is not a valid cron expression: bad day-of-week"),
+        ("cron", NEVER, "never occurs: the date does not exist"),
         ("timezone", None, ZONE),
         ("timezone", 5, ZONE),
         ("timezone", "", ZONE),
@@ -178,10 +178,10 @@ def test_a_setting_that_cannot_be_is_refused_by_its_name(name: str, value: objec
 
 
 def test_a_schedule_without_a_line_is_refused_and_every_is_answered_with_a_way_to_say_it() -> None:
-    with pytest.raises(InvalidRequest, match=r"^/settings/cron: must be a line of cron"):
+    with pytest.raises(InvalidRequest, match=r"^/settings/cron: must be a cron expression"):
         read({})
     for line in ("@every 5m", "@every"):
-        with pytest.raises(InvalidRequest, match=r"^/settings/cron: @every is not a time of day.*\*/15 \* \* \* \* is"):
+        with pytest.raises(InvalidRequest, match=r"^/settings/cron: @every is not supported.*\*/15 \* \* \* \* for"):
             read({"cron": line})
 
 

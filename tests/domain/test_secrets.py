@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assent.domain.secrets import PREFIXES, secret, secret_hash, well_formed
+from assent.domain.secrets import PREFIXES, form_key, is_mark_of, person_mark, secret, secret_hash, well_formed
 
 kinds = st.sampled_from(sorted(PREFIXES))
 entropy = st.binary(min_size=32, max_size=32)
@@ -50,3 +50,19 @@ def test_the_stored_hash_does_not_contain_the_secret(kind: str, random: bytes) -
     made = secret(kind, random)
     assert len(secret_hash(made)) == 64
     assert made[5:15] not in secret_hash(made)
+
+
+salts = st.binary(min_size=16, max_size=16)
+
+
+@given(salts, salts, st.text(), st.text())
+def test_the_mark_in_a_form_key_belongs_to_one_person(random: bytes, salt: bytes, ann: str, bob: str) -> None:
+    key = form_key(random, salt, ann)
+    assert is_mark_of(person_mark(key), bob) == (ann == bob)
+    assert key == f"{random.hex()}.{person_mark(key)}"
+
+
+@given(st.text(), st.text())
+def test_any_text_can_be_asked_for_its_person(text: str, person: str) -> None:
+    assert not is_mark_of(person_mark(text), person)
+    assert not is_mark_of(text, person)

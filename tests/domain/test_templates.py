@@ -72,15 +72,15 @@ def test_long_texts_are_cut() -> None:
 @pytest.mark.parametrize(
     ("template", "place", "said"),
     [
-        ("{{ event.repo", "/inputs", "without its other half"),
-        ("event.repo }}", "/inputs", "without its other half"),
+        ("{{ event.repo", "/inputs", "unmatched"),
+        ("event.repo }}", "/inputs", "unmatched"),
         ("{{ repo }}", "/inputs", "is not a path"),
         ("{{ event }}", "/inputs", "is not a path"),
         ("{{ event.repo | upper }}", "/inputs", "is not a path"),
         ("{{ 1 + 1 }}", "/inputs", "is not a path"),
-        ("{{ event.rep }}", "/inputs", "events have no rep"),
+        ("{{ event.rep }}", "/inputs", "events do not have a field named rep"),
         ("{{ event.repo.name }}", "/inputs", "repo is a single value"),
-        ({"a": {"b": ["fine", "{{ event.rep }}"]}}, "/inputs/a/b/1", "events have no rep"),
+        ({"a": {"b": ["fine", "{{ event.rep }}"]}}, "/inputs/a/b/1", "events do not have a field named rep"),
     ],
 )
 def test_templates_that_could_never_be_filled_are_refused(template: object, place: str, said: str) -> None:
@@ -116,15 +116,15 @@ def test_every_place_in_a_text_is_found_with_its_path() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("{{ event.rep }}", "events have no rep; they have attempt, data, paths, repo"),
-        ("{{ event[0] }}", "events have no 0; they have attempt, data, paths, repo"),
-        ("{{ event.repo[0] }}", "repo is a single value: nothing is inside it"),
-        ("{{ event.attempt.x.y }}", "attempt is a single value: nothing is inside it"),
-        ("{{ event.data[12345] }}", "{{ event.data[12345] }} is not a path such as {{ event.repo }} or "),
-        ("{{ event.data.1 }}", "{{ event.data.1 }} is not a path such as {{ event.repo }} or "),
-        ("{{}}", "{{}} is not a path such as {{ event.repo }} or "),
-        ("{{ event.repo }} }}", "has a {{ or }} without its other half"),
-        ("{{ event.repo }} {{", "has a {{ or }} without its other half"),
+        ("{{ event.rep }}", "events do not have a field named rep; available fields: attempt, data, paths, repo"),
+        ("{{ event[0] }}", "events do not have a field named 0; available fields: attempt, data, paths, repo"),
+        ("{{ event.repo[0] }}", "repo is a single value and does not have fields"),
+        ("{{ event.attempt.x.y }}", "attempt is a single value and does not have fields"),
+        ("{{ event.data[12345] }}", "{{ event.data[12345] }} is not a path, for example {{ event.repo }} or "),
+        ("{{ event.data.1 }}", "{{ event.data.1 }} is not a path, for example {{ event.repo }} or "),
+        ("{{}}", "{{}} is not a path, for example {{ event.repo }} or "),
+        ("{{ event.repo }} }}", "has an unmatched {{ or }}"),
+        ("{{ event.repo }} {{", "has an unmatched {{ or }}"),
     ],
 )
 def test_a_refusal_says_what_is_wrong_with_the_path(text: str, said: str) -> None:

@@ -86,8 +86,8 @@ def test_a_change_of_type_is_no_change_of_value(before: object, after: object, f
 @pytest.mark.parametrize(
     ("status", "by", "said", "sentence"),
     [
-        ("expired", None, None, "Nobody answered in time."),
-        ("cancelled", None, None, "The question was taken back."),
+        ("expired", None, None, "No answer in time."),
+        ("cancelled", None, None, "The request was cancelled."),
         ("released", "olga", "Not today.", "Rejected by olga: Not today."),
         ("released", "olga", " ", "Rejected by olga, without a reason."),
         ("released", None, None, "Rejected, without a reason."),
@@ -98,8 +98,8 @@ def test_the_model_is_told_how_it_ended(status: str, by: str | None, said: str |
 
 
 def test_a_refusal_says_that_nothing_was_run() -> None:
-    told = refused("Nobody answered in time.")
+    told = refused("No answer in time.")
 
     assert not told.approved
     assert told.arguments == {}
-    assert told.reason == "Nobody answered in time. It was not run."
+    assert told.reason == "No answer in time. The tool was not run."

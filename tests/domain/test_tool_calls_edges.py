@@ -64,14 +64,14 @@ def test_a_run_that_is_named_by_a_digest_is_always_named_the_same() -> None:
 
 
 def test_a_call_is_asked_about_by_its_name_unless_it_is_described() -> None:
-    assert CALL.question == "Run deploy?"
+    assert CALL.question == "deploy b=1 a=é"
     assert replace(CALL, description="Shall 1.4 go out?").question == "Shall 1.4 go out?"
-    assert (CALL.gate, CALL.title) == ("tool.deploy", "deploy")
+    assert (CALL.gate, CALL.title) == ("tool.deploy", "deploy b=1 a=é")
 
 
 def test_a_title_is_at_most_three_hundred_characters() -> None:
-    assert replace(CALL, tool="x" * 300).title == "x" * 300
-    assert replace(CALL, tool="x" * 301).title == "x" * 300
+    assert replace(CALL, tool="x" * 300, arguments={}).title == "x" * 300
+    assert replace(CALL, tool="x" * 301, arguments={}).title == "x" * 299 + "…"
 
 
 def test_people_are_shown_the_call_as_it_would_be_made() -> None:
@@ -85,7 +85,7 @@ def test_people_are_shown_the_call_as_it_would_be_made() -> None:
 
 
 def test_a_refusal_is_two_sentences_and_no_approval() -> None:
-    assert refused("Rejected by olga. \n") == Verdict(approved=False, reason="Rejected by olga. It was not run.")
+    assert refused("Rejected by olga. \n") == Verdict(approved=False, reason="Rejected by olga. The tool was not run.")
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_a_rejection_names_who_and_why_as_far_as_is_known(by: str | None, said: 
 
 @pytest.mark.parametrize(
     ("status", "sentence"),
-    [("expired", "Nobody answered in time."), ("cancelled", "The question was taken back.")],
+    [("expired", "No answer in time."), ("cancelled", "The request was cancelled.")],
 )
 def test_what_nobody_decided_names_nobody(status: str, sentence: str) -> None:
     assert ended(status, by="olga", said="Whatever.") == sentence

@@ -101,7 +101,7 @@ def test_each_attribute_is_asked_for_as_what_it_is(names: list[str], taken: str,
 
 def test_nothing_else_can_be_asked_for() -> None:
     assert set(EVENT_ATTRIBUTES) == {*SINGLE_TEXTS, *LISTS_OF_TEXTS, *NUMBERS, "data"}
-    with pytest.raises(PatternError, match=r"there is no attribute color"):
+    with pytest.raises(PatternError, match=r"color is not an attribute"):
         parse("*(color = 'red')", EVENT_ATTRIBUTES)
 
 

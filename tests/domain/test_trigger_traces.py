@@ -66,7 +66,7 @@ def test_what_does_not_hold_and_what_is_not_known_does_not_match(on: str, *, hel
 
 
 def test_a_disabled_trigger_is_not_looked_at() -> None:
-    expected: dict[str, Any] = {"trigger": "fix", "matched": False, "findings": [], "note": "disabled: not looked at"}
+    expected: dict[str, Any] = {"trigger": "fix", "matched": False, "findings": [], "note": "disabled: not evaluated"}
     assert kept("*", state=TriggerState.DISABLED) == expected
     assert kept("github.push(", state=TriggerState.DISABLED) == expected
 
@@ -84,9 +84,9 @@ def test_a_pattern_that_cannot_be_read_is_kept_with_what_is_wrong() -> None:
 
 
 def test_a_trigger_that_cannot_be_read_any_more_says_what_was_noted() -> None:
-    problem = "It cannot be read any more: there is no process fix-ci"
+    problem = "Its pattern is no longer valid: process fix-ci not found"
     expected: dict[str, Any] = {"trigger": "fix", "matched": False, "findings": [], "problem": problem}
-    assert kept("", note="there is no process fix-ci") == expected
+    assert kept("", note="process fix-ci not found") == expected
 
 
 def test_a_match_that_somebody_writes_on_leaves_the_next_as_it_was() -> None:

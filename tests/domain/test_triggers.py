@@ -77,7 +77,7 @@ def test_a_trace_tells_every_predicate_with_the_actual_value() -> None:
             {"part": "github.push", "actual": "github.push", "held": True},
             {"part": "branch = 'dev'", "actual": "main", "held": False},
             {"part": "conclusion = 'failure'", "actual": None, "held": None, "note": "not given"},
-            {"part": "data.number = 'x'", "actual": 7, "held": None, "note": "of another kind"},
+            {"part": "data.number = 'x'", "actual": 7, "held": None, "note": "of a different type"},
         ],
     }
 

@@ -31,7 +31,7 @@ def test_what_is_wrong_is_said_with_the_place_that_was_sent(here: str, there: st
 
 
 def test_what_is_spelt_alike_is_left_alone() -> None:
-    error = InvalidRequest.at("/on", "must be a pattern")
+    error = InvalidRequest.at("/on", "must be an event pattern")
     assert respelt(error) is error
 
 

@@ -8,20 +8,20 @@ DOORS = [
         name="claude-code",
         package="claude-agent-sdk",
         program=PROGRAM,
-        how="the hook blocks; a question of the same session is taken up again",
+        how="the hook blocks; the same session reuses its question",
     ),
     Door(
         name="claude-code-http",
         package="claude-agent-sdk",
         program=PROGRAM,
         options=("--http",),
-        how="the server holds the request of the hook",
+        how="the server holds the hook's request open",
     ),
     Door(
         name="claude-code-defer",
         package="claude-agent-sdk",
         program=PROGRAM,
         options=("--defer",),
-        how="the session ends with the question, and is resumed with the answer",
+        how="the session ends with the question and resumes with the answer",
     ),
 ]

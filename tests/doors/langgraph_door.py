@@ -7,7 +7,7 @@ DOORS = [
         name="langgraph",
         package="langgraph",
         program="examples/agents/langgraph_agent.py",
-        how="the graph is interrupted, its checkpointer keeps the thread",
+        how="the graph is interrupted; its checkpointer stores the thread",
     ),
     Door(
         name="langchain-hitl",
@@ -20,6 +20,6 @@ DOORS = [
         package="langchain",
         program="examples/agents/langchain_agent.py",
         options=("--mode", "per_call"),
-        how="the middleware interrupts each call by itself",
+        how="the middleware interrupts for each call",
     ),
 ]

@@ -7,14 +7,14 @@ DOORS = [
         name="mcp",
         package="mcp",
         program="examples/agents/mcp_client.py",
-        how="in calls of 50 seconds at most; asks again by its own key",
+        how="in calls of up to 50 seconds, repeated with the same key",
     ),
     Door(
         name="mcp-permission-prompt",
         package="claude-agent-sdk",
         program="tests/doors/mcp_permission_agent.py",
-        how="in one call, as long as it takes",
+        how="in one call, without a time limit",
         resumes=False,
-        lacks={"resumes": "another question: our agent begins a new session"},
+        lacks={"resumes": "a new question: the agent starts a new session"},
     ),
 ]

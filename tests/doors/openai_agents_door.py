@@ -8,7 +8,7 @@ DOORS = [
         package="openai-agents",
         program="examples/agents/openai_agent.py",
         edits=False,
-        how="the run stops, its state waits on the server",
+        how="the run stops; its state is stored on the server",
         lacks={"edits": "no: a call can only be approved or rejected"},
     )
 ]

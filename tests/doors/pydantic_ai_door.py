@@ -8,7 +8,7 @@ DOORS = [
         name="pydantic-ai",
         package="pydantic-ai-slim",
         program=_PROGRAM,
-        how="the run ends with the requests, another one goes on with the results",
+        how="the run ends with the requests; another continues with the results",
     ),
     Door(
         name="pydantic-ai-inline",

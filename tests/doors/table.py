@@ -6,8 +6,8 @@ from tests.doors.doors import DOORS
 from tests.doors.kit import Door
 
 COLUMNS = (
-    "door", "package", "how it waits", "approval", "rejection with its reason", "edited arguments", "deadline",
-    "taken back", "server down", "killed, then resumed",
+    "integration", "package", "how it waits", "approval", "rejection and its reason", "edited arguments", "deadline",
+    "cancelled", "server down", "killed, then restarted",
 )  # fmt: skip
 
 

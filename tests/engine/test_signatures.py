@@ -76,14 +76,14 @@ def test_what_fits_has_no_problem(function: Any) -> None:
 
 @pytest.mark.parametrize("function", EVERY)
 def test_a_name_that_is_missing_is_named(function: Any) -> None:
-    assert misfit(function, {"number": 2}, complete=True) == "needs the input sha"
-    assert misfit(function, {"number": 2}, complete=False) == "needs the input sha"
+    assert misfit(function, {"number": 2}, complete=True) == "requires the input sha"
+    assert misfit(function, {"number": 2}, complete=False) == "requires the input sha"
 
 
 @pytest.mark.parametrize("function", EVERY)
 def test_a_name_that_it_does_not_know_is_named(function: Any) -> None:
     assert misfit(function, {"sha": "1", "shah": "1"}, complete=False) == (
-        "takes no input called shah; it takes number, sha"
+        "does not have an input named shah; its inputs are number, sha"
     )
 
 
@@ -115,7 +115,7 @@ def test_a_model_that_is_open_takes_names_it_does_not_know() -> None:
 
 def test_an_event_that_is_asked_for_is_given() -> None:
     assert misfit(with_event, {}, complete=False) is None, "a run that an event starts always has it"
-    assert misfit(with_event, {}, complete=True) == "needs the input event"
+    assert misfit(with_event, {}, complete=True) == "requires the input event"
     assert shaped(with_event, EVENT).event == {"id": "evt_1"}
 
 

@@ -95,7 +95,7 @@ def test_a_rejected_plan_comes_back_with_what_was_said_about_it(desk: Desk) -> N
     assert (first.gate, second.gate) == ("plan-review", "plan-review")
     assert file_of(desk, first) == "# Dark mode\n\n1. Build it.\n2. Test it.\n"
     assert file_of(desk, second) == f"{file_of(desk, first)}\nRevised: Think of the tests first.\n"
-    assert ended.said[:2] == ["Rejected (attempt 1): Think of the tests first.", "Approved. Building by this plan:"]
+    assert ended.said[:2] == ["Rejected (attempt 1): Think of the tests first.", "Approved. Building this plan:"]
     assert (ended.code, desk.reviewer.get(second.id).decision) == (0, "approved")
 
 
@@ -105,7 +105,7 @@ def test_a_plan_is_asked_about_as_often_as_it_is_rejected(desk: Desk) -> None:
     assert [(each.attempt, each.payload.get("previousFeedback")) for each in ended.shown] == [
         (1, None),
         (2, "No."),
-        (3, "No reason was given."),
+        (3, "No reason given."),
         (4, "Nearly."),
     ]
     assert ended.code == 0
@@ -117,7 +117,7 @@ def test_a_plan_is_asked_about_as_often_as_it_is_rejected(desk: Desk) -> None:
 def test_a_change_of_low_risk_asks_nobody(desk: Desk) -> None:
     before = desk.asked_by("applier")
     ended = desk.run("conditional_approval.py", "docs/index.md", "src/page.py")
-    assert (ended.said, ended.code) == (["Applied 2 changes of low risk."], 0)
+    assert (ended.said, ended.code) == (["Applied 2 low-risk changes."], 0)
     assert desk.asked_by("applier") == before
 
 
@@ -125,9 +125,9 @@ def test_a_change_of_high_risk_is_applied_once_it_is_approved(desk: Desk) -> Non
     confirmed = {"approved": True, "confirm": "high-risk-change-review"}
     ended = desk.run("conditional_approval.py", "auth/login.py", "migrations/7.sql", answers=[confirmed])
     (shown,) = ended.shown
-    assert shown.question == "High-risk changes detected (signing in, the database). Approve to proceed?"
+    assert shown.question == "High-risk changes detected (authentication, the database). Approve to proceed?"
     assert (shown.risk, shown.payload["changes"]) == ("high", ["auth/login.py", "migrations/7.sql"])
-    assert (ended.said, ended.code) == (["Applied 2 changes of high risk."], 0)
+    assert (ended.said, ended.code) == (["Applied 2 high-risk changes."], 0)
 
 
 def test_a_change_of_high_risk_that_is_rejected_is_not_applied(desk: Desk) -> None:
@@ -173,7 +173,7 @@ def test_after_three_approvals_in_a_row_nobody_is_asked(desk: Desk) -> None:
     counted = "Approved by people 3 times in a row; autoApproveAfterN is 3."
     assert ended.said == [
         f"tea: starred (owner; {waited.format(0)})",
-        f"coffee: left (owner; {waited.format(1)})",
+        f"coffee: skipped (owner; {waited.format(1)})",
         f"milk: starred (owner; {waited.format(0)})",
         f"water: starred (owner; {waited.format(1)})",
         f"juice: starred (owner; {waited.format(2)})",

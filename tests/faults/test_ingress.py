@@ -25,7 +25,7 @@ from tests.support.nodes import Process, free_port, running_node, start_server
 from tests.support.postgres import new_database
 
 SECRET = "burst"
-DELIVERIES = scaled(600)
+DELIVERIES = scaled(600, __name__)
 SENDERS = 8
 KILLS = 3
 STORED = "SELECT id, dedup_key, duplicates FROM assent_trigger_events"

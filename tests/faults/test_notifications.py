@@ -9,7 +9,7 @@ from assent.settings import Settings
 from tests.faults.notifications import Report, deaf_pair, waits
 from tests.support.lanes import scaled
 
-WAITS = scaled(200)
+WAITS = scaled(200, __name__)
 
 
 @pytest.mark.timeout(600)

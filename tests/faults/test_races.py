@@ -9,8 +9,8 @@ from assent.settings import Settings
 from tests.faults.races import arena, counted_once, decided_once
 from tests.support.lanes import scaled
 
-BREAKPOINTS = scaled(2_000)
-COUNTED = scaled(400)
+BREAKPOINTS = scaled(2_000, __name__)
+COUNTED = scaled(400, __name__)
 
 
 @pytest.mark.timeout(600)

@@ -24,7 +24,7 @@ from tests.support.lanes import scaled
 from tests.support.nodes import ManualClock, Node, running_node, start_server
 from tests.support.until import until
 
-ROUNDS = scaled(240)
+ROUNDS = scaled(240, __name__)
 HELD = 60
 KILLS = 4
 HOUR = 3600 * SECOND

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.fuzz.patterns import PIECES, SEEDS, check, texts
 from tests.support.lanes import scaled
 
-TEXTS = scaled(100_000)
+TEXTS = scaled(100_000, __name__)
 
 
 @pytest.mark.timeout(600)

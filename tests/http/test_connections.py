@@ -10,7 +10,10 @@ import pytest
 import uvicorn
 from starlette.types import Receive, Scope, Send
 
+from assent.app import migrate
 from assent.http.connections import ConnectionWatch, WatchedProtocol
+from assent.settings import Settings
+from tests.support.nodes import server
 from tests.support.until import until
 
 LARGE = 64 * 1024 * 1024
@@ -295,3 +298,13 @@ async def test_a_websocket_handshake_does_not_end_the_watch(place: Place) -> Non
     await place.open(UPGRADE)
     await place.connections(1, ready=lambda each: not isinstance(each, WatchedProtocol))
     assert place.pass_by(3600) == 0
+
+
+def test_assent_serve_closes_a_request_whose_headers_never_end(sqlite_settings: Settings) -> None:
+    migrate(sqlite_settings)
+    with (
+        server(sqlite_settings, ASSENT_HEADER_TIMEOUT_SECONDS="1") as process,
+        socket.create_connection(("127.0.0.1", int(process.url.rpartition(":")[2])), timeout=60) as half_sent,
+    ):
+        half_sent.sendall(HALF)
+        assert half_sent.recv(1024).startswith(b"HTTP/1.1 408 ")

@@ -17,7 +17,7 @@ def spend(limit: RateLimit, key: str, times: int) -> None:
 def test_a_full_bucket_holds_a_minutes_worth(clock: ManualClock) -> None:
     limit = RateLimit(3, clock.now)
     spend(limit, "a", 3)
-    with pytest.raises(RateLimited, match="More than 3 requests in a minute"):
+    with pytest.raises(RateLimited, match="More than 3 requests per minute"):
         limit.take("a")
 
 

@@ -50,7 +50,9 @@ def test_no_status_is_given_to_an_error_that_does_not_exist() -> None:
 
 
 def test_an_error_without_a_sentence_says_its_title() -> None:
-    assert json.loads(bytes(problem(errors.OwnBreakpoint()).body))["detail"] == "Nobody decides what they created"
+    assert (
+        json.loads(bytes(problem(errors.OwnBreakpoint()).body))["detail"] == "You cannot respond to your own breakpoint"
+    )
 
 
 @given(st.floats(min_value=0, max_value=3600))

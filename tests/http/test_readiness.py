@@ -95,7 +95,7 @@ async def test_a_database_that_takes_no_writes_takes_the_node_out(node: Node) ->
     if settings.database_url is None:
         lock = WriteLock(settings.sqlite_path.with_suffix(".lock"))
         with lock:
-            assert "no writes" in await reason(readiness(node, patience=0.05))
+            assert "is not accepting writes" in await reason(readiness(node, patience=0.05))
         lock.close()
     else:
         with connect(settings.database_url, autocommit=True) as admin:
@@ -109,7 +109,7 @@ async def test_a_database_that_takes_no_writes_takes_the_node_out(node: Node) ->
             )
         # Each writer finds its connection cut once, and then opens one that only reads.
         said = [await reason(readiness(node)) for _ in range(10)]
-        assert said[-1] == "The database takes no writes."
+        assert said[-1] == "The database is not accepting writes."
 
 
 class Counting:

@@ -132,7 +132,7 @@ def without_receipts(postgres_settings: Settings, tmp_path: Path) -> Iterator[Pl
 def test_what_is_not_understood_blocks(stdin: str) -> None:
     done = here("hook", "claude", stdin=stdin)
     assert (done.exit_code, done.stdout) == (BLOCKED, "")
-    assert "It was not run." in done.stderr
+    assert "The tool was not run." in done.stderr
 
 
 @pytest.mark.parametrize("options", [["--ttl", "0"], ["--ttl", "9999999"], ["--no-such-option"]])
@@ -142,20 +142,20 @@ def test_a_hook_that_is_set_up_wrongly_blocks(options: list[str]) -> None:
 
 def test_a_server_out_of_reach_and_a_token_nobody_knows_block(place: Place) -> None:
     with place.hook(CALL, "--patience", "0", ASSENT_URL=f"http://127.0.0.1:{free_port()}") as hook:
-        assert "It was not run." in hook.blocked()
+        assert "The tool was not run." in hook.blocked()
     with place.hook(CALL, ASSENT_TOKEN=place.env["ASSENT_TOKEN"][:-4] + "0000") as hook:
-        assert "It was not run." in hook.blocked()
+        assert "The tool was not run." in hook.blocked()
     assert place.questions() == 0
 
 
 def test_a_server_that_was_out_of_reach_is_not_tried_again_at_once(place: Place, tmp_path: Path) -> None:
     dead = {"ASSENT_URL": f"http://127.0.0.1:{free_port()}", "XDG_STATE_HOME": str(tmp_path)}
     with place.hook(CALL, "--patience", "0", **dead) as hook:
-        assert "no connection" in hook.blocked()
+        assert "cannot connect to" in hook.blocked()
     with place.hook(CALL, **dead) as hook:
-        assert "it is tried again in" in hook.blocked()
+        assert "It will be tried again in" in hook.blocked()
     with place.hook(CALL, "--patience", "0", "--remember", "0", **dead) as hook:
-        assert "no connection" in hook.blocked()
+        assert "cannot connect to" in hook.blocked()
     with place.hook(CALL, XDG_STATE_HOME=str(tmp_path)) as hook:
         place.answer()
         assert hook.told()["permissionDecision"] == "allow", "another server is another matter"
@@ -170,7 +170,7 @@ def test_the_environment_leads_a_hook_to_no_other_server_than_its_own(place: Pla
         with place.hook(CALL | {"tool_use_id": "toolu_2"}, "--url", place.env["ASSENT_URL"], **elsewhere) as hook:
             (asked,) = place.asked()
             hook.popen.terminate()
-            assert "is cancelled" in hook.blocked()
+            assert "was cancelled" in hook.blocked()
         assert place.reviewer.get(asked.id).status == "cancelled"
         assert called == []
         with place.hook(CALL | {"tool_use_id": "toolu_3"}, "--patience", "0", "--remember", "0", **elsewhere) as hook:
@@ -199,7 +199,7 @@ def test_with_a_pinned_key_only_a_receipt_that_it_signed_lets_a_call_run(place: 
     given = ["--url", place.env["ASSENT_URL"], "--receipt-key"]
     with place.hook(CALL, *given, other, ASSENT_RECEIPT_KEY=key.public_key) as hook:
         place.answer()
-        assert "It was not run." in hook.blocked()
+        assert "The tool was not run." in hook.blocked()
     with place.hook(CALL | {"session_id": "another"}, *given, key.public_key, ASSENT_RECEIPT_KEY=other) as hook:
         place.answer()
         assert hook.told()["permissionDecision"] == "allow"
@@ -213,7 +213,7 @@ def test_with_a_pinned_key_a_server_without_receipts_approves_nothing(without_re
     options, env = (["--receipt-key", key], {}) if by == "option" else ([], {"ASSENT_RECEIPT_KEY": key})
     with place.hook(CALL, *options, **env) as hook:
         place.answer()
-        assert "cannot be checked" in hook.blocked()
+        assert "cannot be verified" in hook.blocked()
 
 
 def test_an_approval_with_changes_is_told_as_the_client_reads_it(place: Place) -> None:
@@ -229,7 +229,7 @@ def test_an_approval_with_changes_is_told_as_the_client_reads_it(place: Place) -
             "updatedInput": {"command": "git push --dry-run", "timeout": 5},
         }
     assert (asked.agent_id, asked.run_id, asked.tags, asked.risk) == ("claude-of-olga", "a-session", ["git"], "low")
-    assert (asked.question, asked.payload["directory"]) == ("Bash: git push", "/srv/shop")
+    assert (asked.question, asked.payload["directory"]) == ("git push", "/srv/shop")
 
 
 def test_an_approval_lets_one_call_run_and_not_the_next(place: Place) -> None:
@@ -243,7 +243,7 @@ def test_an_approval_lets_one_call_run_and_not_the_next(place: Place) -> None:
             assert hook.told() == {
                 "hookEventName": "PreToolUse",
                 "permissionDecision": "deny",
-                "permissionDecisionReason": "Rejected by owner: Once was enough. It was not run.",
+                "permissionDecisionReason": "Rejected by owner: Once was enough. The tool was not run.",
             }
     assert place.questions() == 7
 
@@ -295,14 +295,14 @@ def test_a_hook_that_is_stopped_takes_its_question_back(place: Place, number: si
     with place.hook(CALL) as hook:
         (asked,) = place.asked()
         hook.popen.send_signal(number)
-        assert "is cancelled" in hook.blocked()
+        assert "was cancelled" in hook.blocked()
     assert place.reviewer.get(asked.id).status == "cancelled"
 
 
 def test_a_permission_dialog_is_answered_in_the_inbox(place: Place) -> None:
     with place.hook(DIALOG, "--defer") as hook:
         place.answer(False, comment="Ask Olga.")
-        denial = {"behavior": "deny", "message": "Rejected by owner: Ask Olga. It was not run."}
+        denial = {"behavior": "deny", "message": "Rejected by owner: Ask Olga. The tool was not run."}
         assert hook.told() == {"hookEventName": "PermissionRequest", "decision": denial}
     with place.hook(DIALOG) as hook:
         place.answer()
@@ -313,9 +313,7 @@ def test_a_dialog_that_the_permission_prompt_asks_about_is_asked_about_once(plac
     call = tool_call(read_hook(DIALOG), nonce="prompt")
     payload = call.payload | {"askedBy": "permission-prompt"}
     with Assent(place.env["ASSENT_URL"], place.env["ASSENT_TOKEN"]) as agent:
-        agent.create(
-            "Bash: git push", agent_id="claude-code", run_id="a-session", breakpoint_id="tool.bash", payload=payload
-        )
+        agent.create("git push", agent_id="claude-code", run_id="a-session", breakpoint_id="tool.bash", payload=payload)
     with place.hook(DIALOG) as hook:
         said, why = hook.popen.communicate(timeout=240)
         assert (hook.popen.returncode, json.loads(said)) == (0, {}), why

@@ -298,7 +298,7 @@ def test_an_edit_of_another_type_is_a_rejection_and_the_other_call_runs_once(des
 
     assert desk.resume(graph).ended
     assert agent.ran == [{"target": "north", "version": "1.4"}]
-    assert "another type" in agent.heard["call-east"].text
+    assert "changed the type of" in agent.heard["call-east"].text
 
 
 def test_an_edit_that_the_tool_does_not_take_is_a_rejection_and_the_other_call_runs_once(desk: Desk) -> None:
@@ -310,7 +310,7 @@ def test_an_edit_that_the_tool_does_not_take_is_a_rejection_and_the_other_call_r
 
     assert desk.resume(graph).ended
     assert agent.ran == [{"target": "north", "version": "1.4"}]
-    assert "does not fit" in agent.heard["call-east"].text
+    assert "is not valid for deploy" in agent.heard["call-east"].text
 
 
 def test_what_is_nested_too_deep_to_be_shown_is_a_rejection(desk: Desk) -> None:
@@ -322,7 +322,7 @@ def test_what_is_nested_too_deep_to_be_shown_is_a_rejection(desk: Desk) -> None:
     desk.run(agent(InMemorySaver()), {"messages": [("user", "Go on.")]})
 
     assert agent.ran == []
-    assert "nobody could be shown it" in agent.heard["call-north"].text
+    assert "so it cannot be shown" in agent.heard["call-north"].text
     assert desk.asked() == 0
 
 
@@ -425,7 +425,7 @@ def test_a_question_that_ends_without_an_answer_is_no_approval(desk: Desk, end: 
         ended = run(graph, None, desk.config, client=agent, ttl_seconds=1 if end == "expire" else 3600)
 
     assert ran == [False]
-    assert {"expire": "Nobody answered in time.", "cancel": "taken back"}[end] in ended["said"]
+    assert {"expire": "No answer in time.", "cancel": "The request was cancelled."}[end] in ended["said"]
 
 
 def test_a_server_out_of_reach_is_a_rejection_for_run_and_an_error_for_who_comes_again(desk: Desk) -> None:
@@ -441,7 +441,7 @@ def test_a_server_out_of_reach_is_a_rejection_for_run_and_an_error_for_who_comes
         run(graph, None, desk.config, client=nobody)
 
     assert agent.ran == []
-    assert "Nobody could be asked" in agent.heard["call-north"].text
+    assert "Could not ask a reviewer" in agent.heard["call-north"].text
 
 
 def test_who_comes_on_other_terms_finds_the_question_that_was_asked(desk: Desk) -> None:
@@ -459,7 +459,7 @@ def test_a_graph_that_stops_without_a_question_is_not_waved_through(desk: Desk) 
     graph = compiled({"deploy": lambda _: ran.append("deployed")}, interrupt_before=["deploy"])(InMemorySaver())
 
     for given in ({"said": ""}, None):
-        with pytest.raises(NotApproved, match="asks nothing"):
+        with pytest.raises(NotApproved, match="without asking a question"):
             desk.run(graph, given)
     assert ran == []
 
@@ -536,7 +536,7 @@ def test_whoever_resumes_a_thread_past_us_has_not_approved(desk: Desk, answer: A
     ran: list[Any] = []
     graph, _ = desk.started(compiled({"deploy": deploying(ran)}))
 
-    assert "no answer to this call" in graph.invoke(Command(resume=answer), desk.config, context=None)["said"]
+    assert "is for a different call" in graph.invoke(Command(resume=answer), desk.config, context=None)["said"]
     assert ran == []
 
 

@@ -79,7 +79,7 @@ def test_those_who_approve_must_have_said_the_same() -> None:
     found = decision(batch(*DECISIONS), ended(answers={"respond": "Later."}, all_responses=votes))
 
     assert found["type"] == "reject"
-    assert "same answer" in found["message"]
+    assert "different answers" in found["message"]
 
 
 def test_a_tool_that_nothing_is_said_about_takes_no_answer() -> None:

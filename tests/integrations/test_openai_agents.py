@@ -326,7 +326,7 @@ async def test_an_approval_lets_no_other_state_go_on(desk: Desk, thread: str) ->
         kept = await client.upload(state)
         files = [{"path": "run-state.json", "format": "json", "sha256": kept.sha256}]
         forged = await client.create(
-            "Run deploy?", agent_id="worker", payload=asked.payload | {"context": {"files": files}}
+            asked.question, agent_id="worker", payload=asked.payload | {"context": {"files": files}}
         )
         await client.cancel(asked.id)
         await desk.answer(forged, approved=True)
@@ -375,7 +375,7 @@ async def test_an_approval_that_is_too_old_is_none(hasty_desk: Desk, thread: str
         await Approvals(client=client).resume(agent, asked.id, run_config=QUIET)
 
     assert work.done == []
-    assert heard(agent) == ["The approval is too old to act on. It was not run."]
+    assert heard(agent) == ["The approval is too old to act on. The tool was not run."]
 
 
 async def test_a_run_that_can_ask_nobody_raises_before_anything_runs(thread: str) -> None:

@@ -68,7 +68,7 @@ class Work:
 
     def remove(self, ctx: RunContext[None], path: str) -> str:
         if not ctx.tool_call_approved:
-            raise ApprovalRequired(metadata={"why": "It is not a temporary file.", "size": 12})
+            raise ApprovalRequired(metadata={"why": "The breakpoint is not a temporary file.", "size": 12})
         self.done.append(path)
         return "removed"
 
@@ -138,7 +138,7 @@ async def test_a_reviewers_arguments_that_the_tool_does_not_take_run_nothing(des
     await agent.run(message_history=stopped.all_messages(), deferred_tool_results=results)
 
     assert work.done == []
-    assert "another type" in work.told[0]
+    assert "changed the type of" in work.told[0]
 
 
 async def test_only_arguments_that_were_given_may_be_changed(desk: Desk, approvals: Approvals) -> None:
@@ -166,7 +166,7 @@ async def test_what_a_tool_says_when_it_asks_is_shown(desk: Desk, approvals: App
         results = await running
     await agent.run(message_history=stopped.all_messages(), deferred_tool_results=results)
 
-    assert asked.payload["metadata"] == {"why": "It is not a temporary file.", "size": 12}
+    assert asked.payload["metadata"] == {"why": "The breakpoint is not a temporary file.", "size": 12}
     assert work.done == ["a"]
 
 
@@ -324,7 +324,7 @@ async def test_a_run_that_waits_itself_is_told_when_nobody_could_be_asked(approv
         result = await work.agent(capabilities=[approvals.inline(client)]).run("Go.")
 
     assert work.done == []
-    assert [each.startswith("Nobody could be asked") for each in work.told] == [True, True]
+    assert [each.startswith("Could not ask a reviewer") for each in work.told] == [True, True]
     assert result.output == "Done."
 
 

@@ -34,15 +34,15 @@ def test_a_secret_prints_as_where_it_came_from(monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.parametrize(
     ("reference", "said"),
     [
-        ("env:NOT_SET", "the variable NOT_SET is not set"),
+        ("env:NOT_SET", "the environment variable NOT_SET is not set"),
         ("env:EMPTY", "is empty"),
         ("env:BLANK", "is empty"),
         ("file:{folder}/none", "No such file"),
         ("file:{folder}", "Is a directory"),
         ("file:{folder}/empty", "is empty"),
         ("file:{folder}/large", "is larger than 64 KiB"),
-        ("file:{folder}/binary", "is not text"),
-        ("file:\0", "is not a path"),
+        ("file:{folder}/binary", "is not valid UTF-8 text"),
+        ("file:\0", "not a valid path"),
     ],
 )
 def test_a_reference_that_leads_nowhere_is_named(
@@ -139,8 +139,8 @@ def test_check_tells_how_secrets_are_kept(tmp_path: Path) -> None:
     without = here("check", "--json", ASSENT_DATABASE_URL=URL)
     broken = here("check", *data, ASSENT_SECRET_KEYS=key_reference(tmp_path, "not-a-key"))
 
-    assert any("on first need" in each["detail"] for each in embedded["checks"])
-    assert any("are encrypted with key_" in each["detail"] for each in given["checks"])
+    assert any("when first needed" in each["detail"] for each in embedded["checks"])
+    assert any("are encrypted with the key key_" in each["detail"] for each in given["checks"])
     assert "ASSENT_SECRET_KEYS is not set" in without.stdout
     assert broken.exit_code == 1
     assert "not-a-key" not in broken.output

@@ -52,7 +52,7 @@ async def test_without_one_an_answer_is_a_comment_and_the_inbox_decides(
         assert (said["status"], said["approved"], found.responses) == ("waiting", False, [])
         (comment,) = found.feedback
         assert comment.author.startswith("agent:")
-        assert "by nobody we know" in comment.comment
+        assert "by an unidentified person" in comment.comment
 
 
 @both_eras
@@ -125,7 +125,7 @@ async def test_an_approval_without_the_option_it_needs_does_not_count(place: Pla
         said = (await seat.call("ask_human", question="Where?", options=["blue", "green"], max_seconds=0)).json
 
         assert (said["status"], said["approved"]) == ("waiting", False)
-        assert "did not count" in said["message"]
+        assert "was not counted" in said["message"]
 
 
 @both_eras
@@ -137,7 +137,7 @@ async def test_nobody_decides_there_what_they_have_asked_themselves(place: Place
         said = (await seat.call("ask_human", question="Deploy?", max_seconds=0)).json
 
         assert (said["status"], said["approved"]) == ("waiting", False)
-        assert "did not count" in said["message"]
+        assert "was not counted" in said["message"]
 
 
 @both_eras

@@ -124,7 +124,7 @@ async def test_an_agents_token_is_no_persons(place: Place, endpoint: str) -> Non
         said = await seat.call("ask_human", question="Deploy?", max_seconds=0)
 
         assert said.failed
-        assert "Agents never decide" in said.text
+        assert "Agents cannot approve or reject" in said.text
 
 
 async def test_a_session_belongs_to_the_token_it_began_with(place: Place, endpoint: str) -> None:

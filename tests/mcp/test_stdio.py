@@ -66,7 +66,7 @@ def test_an_agents_token_in_place_of_a_persons_is_refused_at_the_start(place: Pl
     ended = run("mcp", env=place.env(ASSENT_REVIEWER_TOKEN=place.other_agent))
 
     assert ended.returncode == 2
-    assert "Agents never decide" in ended.stderr
+    assert "Agents cannot approve or reject" in ended.stderr
 
 
 def test_a_port_that_is_taken_is_told_in_a_sentence(place: Place) -> None:

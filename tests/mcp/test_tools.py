@@ -90,7 +90,7 @@ async def test_nobody_waits_for_longer_than_a_client_does(place: Place) -> None:
 async def test_what_a_person_says_ends_the_wait_of_an_agent_that_listens(place: Place) -> None:
     async with place.seat() as seat:
         breakpoint_id = (await seat.call("create_breakpoint", question="Deploy?")).json["breakpointId"]
-        await seat.call("comment", breakpoint_id=breakpoint_id, text="It is urgent.")
+        await seat.call("comment", breakpoint_id=breakpoint_id, text="The breakpoint is urgent.")
         waiting = asyncio.create_task(seat.call("wait_for_breakpoint", breakpoint_id=breakpoint_id, comments_seen=0))
         await place.answer(await place.waiting(), comment="Which version?")
 
@@ -107,7 +107,7 @@ async def test_a_question_taken_back_is_no_approval(place: Place) -> None:
         said = (await seat.call("cancel_breakpoint", breakpoint_id=asked["breakpointId"])).json
 
         assert (said["status"], said["approved"]) == ("cancelled", False)
-        assert "taken back" in said["message"]
+        assert "The request was cancelled." in said["message"]
 
 
 async def test_a_breakpoint_can_be_read_whole(place: Place) -> None:
@@ -176,7 +176,7 @@ async def test_a_server_out_of_reach_blocks(place: Place, tool: str) -> None:
 
         assert said.failed
         assert "Blocked" in said.text
-        assert "Nothing is approved" in said.text
+        assert "Nothing was approved" in said.text
 
 
 async def test_a_token_nobody_knows_asks_nobody(place: Place) -> None:

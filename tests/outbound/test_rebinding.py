@@ -61,7 +61,7 @@ async def test_a_name_that_changes_between_two_posts_is_judged_again() -> None:
     async with scene(first_public_then_private()) as rebinding:
         await rebinding.post()
         for _ in range(3):
-            with pytest.raises(Permanent, match=r"rebinding\.test leads to a loopback address"):
+            with pytest.raises(Permanent, match=r"rebinding\.test resolves to a loopback address"):
                 await rebinding.post()
 
         assert rebinding.names.questions == 4

@@ -21,8 +21,8 @@ async def changing(inputs, ctx):
 @pytest.mark.parametrize(
     ("first", "question", "said"),
     [
-        ("sleep(0)", "Deploy B?", "Step 2, the breakpoint 'same', asks something else now"),
-        ("task(print)", "Deploy A?", "Step 1 was the sleep 'sleep' when it was recorded, and is the task 'print' now"),
+        ("sleep(0)", "Deploy B?", "Step 2 (the breakpoint 'same') has changed"),
+        ("task(print)", "Deploy A?", "Step 1 was recorded as the sleep 'sleep', but is now the task 'print'"),
     ],
 )
 async def test_a_changed_process_is_said_clearly_and_can_be_put_back(
@@ -59,13 +59,13 @@ async def test_a_change_after_the_last_step_goes_on_and_is_noted(works: Works) -
         ("return await ctx.task(lambda: object())", "NotJson", "must be JSON"),
         ("return 'x' * 2_000_000", "NotJson", "larger than 1024 KiB"),
         ("1 / 0", "ZeroDivisionError", "division by zero"),
-        ("await ctx.task(lambda: ctx.log('no'))", "RuntimeError", "a task does its work and returns"),
-        ("await ctx.breakpoint('x', strategy='quorum')", "InvalidRequest", "name the experts"),
+        ("await ctx.task(lambda: ctx.log('no'))", "RuntimeError", "cannot be called inside a task"),
+        ("await ctx.breakpoint('x', strategy='quorum')", "InvalidRequest", "quorum requires a list of experts"),
         ("await ctx.breakpoint('x', risk='huge')", "InvalidRequest", "risk"),
         ("await ctx.breakpoint('x', payload={'n': float('nan')})", "InvalidRequest", "JSON"),
-        ("await ctx.breakpoint('x', files=['../secret'])", "FileRefused", "may not be sent"),
-        ("await ctx.save_file('/etc/passwd', 'x')", "FileRefused", "may not be sent"),
-        ("ctx.step_key", "RuntimeError", "inside one"),
+        ("await ctx.breakpoint('x', files=['../secret'])", "FileRefused", "cannot be sent"),
+        ("await ctx.save_file('/etc/passwd', 'x')", "FileRefused", "cannot be sent"),
+        ("ctx.step_key", "RuntimeError", "inside a task"),
     ],
 )
 async def test_what_a_process_does_wrong_fails_it_with_a_sentence(
@@ -131,7 +131,7 @@ async def test_processes_are_found_and_a_broken_file_spoils_no_other(works: Work
     assert found["plain", "plain.py"]["description"] == "Says hello."
     assert "nowhere_at_all" in found["broken", "broken.py"]["problem"]
     assert "must be an async function" in found["sync", "sync.py"]["problem"]
-    assert found["other-one", "two.py"]["problem"] == "stands in twin.py and two.py"
+    assert found["other-one", "two.py"]["problem"] == "is defined in both twin.py and two.py"
     assert (await works.ended(await works.start("plain")))["output"] == "hello"
 
 
@@ -172,7 +172,7 @@ async def test_starting_is_refused_with_what_there_is_instead(works: Works) -> N
         answer = await works.node.call("POST", "/api/runs", token or works.agent, json=body)
         return answer.status_code, answer.json().get("detail", "")
 
-    assert await start({"process": "other"}) == (404, "There is no process 'other'; this server knows known.")
+    assert await start({"process": "other"}) == (404, "Process 'other' not found; available processes: known.")
     status, said = await start({"process": "bad"})
     assert (status, "on purpose" in said) == (404, True)
     assert (await start({"process": "../known"}))[0] == 422
@@ -218,7 +218,10 @@ async def test_a_token_starts_only_the_processes_it_carries(works: Works) -> Non
         answer = await works.node.call("POST", "/api/runs", token, json={"process": process})
         return answer.status_code, answer.json().get("detail", "")
 
-    refused = "This token may not start the process 'deploy'; it may start none. Create one with --process."
+    refused = (
+        "This token cannot start the process 'deploy'; it is not allowed to start processes. "
+        "Create a token with --process."
+    )
     assert await start("deploy", gates=("safe.*",)) == (403, refused)
     assert (await start("deploy", gates=("safe.*",), processes=("rep*",)))[0] == 403
     assert (await start("report", gates=("safe.*",), processes=("rep*",)))[0] == 201

@@ -133,7 +133,7 @@ async def test_a_task_that_takes_too_long_fails(works: Works) -> None:
     assert failed["state"] == "failed"
     assert failed["error"] | {"trace": []} == {
         "type": "TimeoutError",
-        "message": "It took longer than 0.05 s.",
+        "message": "Timed out after 0.05 s.",
         "step": "1",
         "task": "forever",
         "trace": [],

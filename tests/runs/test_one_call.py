@@ -122,4 +122,4 @@ async def test_the_largest_payload_of_a_run_is_the_largest_of_the_api(works: Wor
     assert (await works.ended(run_id))["output"] is True
     refused = await works.ended(await works.start("large", MAX_BODY))
     assert (refused["state"], refused["error"]["type"]) == ("failed", "TooLarge")
-    assert f"{MAX_BODY} are allowed" in refused["error"]["message"]
+    assert f"the limit is {MAX_BODY}" in refused["error"]["message"]

@@ -1,5 +1,7 @@
 """A call of ctx without `await` fails the run and names the line; a misspelled argument never releases anything."""
 
+from pathlib import Path
+
 import pytest
 
 from tests.runs.conftest import Works
@@ -71,6 +73,23 @@ async def test_a_question_that_was_not_asked_never_ends_a_run_as_done(works: Wor
     works.write("forgets", _process(*lines))
     run = await works.ended(await works.start("forgets"))
     assert (run["state"], run.get("output")) == ("failed", None)
+
+
+async def test_a_condition_on_a_call_that_was_not_awaited_runs_no_branch(works: Works, tmp_path: Path) -> None:
+    deployed, skipped = tmp_path / "deployed", tmp_path / "skipped"
+    works.write(
+        "forgets",
+        _process(
+            "from pathlib import Path",
+            'if ctx.breakpoint("Deploy?"):',
+            f"    Path({str(deployed)!r}).touch()",
+            "else:",
+            f"    Path({str(skipped)!r}).touch()",
+        ),
+    )
+    assert (await works.ended(await works.start("forgets")))["error"]["type"] == "NotAwaited"
+    assert not deployed.exists()
+    assert not skipped.exists()
 
 
 async def test_calls_that_are_awaited_later_are_not_forgotten(works: Works) -> None:

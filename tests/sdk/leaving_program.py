@@ -5,6 +5,7 @@ raises in the program, which must not happen while it is being ended.
 """
 
 import asyncio
+import ctypes
 import signal
 import sys
 import threading
@@ -16,6 +17,11 @@ import assent
 AGENT, ENTRY, PLACE = sys.argv[1:4]
 QUESTION = "Deploy?"
 sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+
+
+if "unkillable" in PLACE:
+    # As for process 1 of a container, the default action of the signal does nothing. Python does not know of this.
+    ctypes.CDLL(None).signal(signal.SIGTERM, 1)
 
 
 def say_waiting(event: assent.Event) -> None:

@@ -141,7 +141,7 @@ def asked_of(**options: Any) -> dict[str, Any]:
 
 
 def test_people_are_shown_the_function_and_all_of_its_arguments() -> None:
-    body = asked_of(ttl=60, tags=lambda amount, *_, **__: [f"over-{amount - 1}"], title="Pay {to}", risk="low")
+    body = asked_of(ttl_seconds=60, tags=lambda amount, *_, **__: [f"over-{amount - 1}"], title="Pay {to}", risk="low")
     payload = body["payload"]
 
     assert payload["question"] == "Pay 5?"
@@ -152,6 +152,15 @@ def test_people_are_shown_the_function_and_all_of_its_arguments() -> None:
     assert (payload["editable"], payload["risk"], len(payload["callDigest"])) == (["amount"], "low", 64)
     assert payload["hidden"] == ["password"]
     assert (body["ttlSeconds"], body["tags"], body["title"]) == (60, ["over-4"], "Pay bob")
+
+
+def test_the_former_name_of_ttl_seconds_is_still_accepted() -> None:
+    assert asked_of(ttl=60)["ttlSeconds"] == asked_of(ttl_seconds=60)["ttlSeconds"] == 60
+
+
+def test_ttl_and_ttl_seconds_together_are_refused() -> None:
+    with pytest.raises(TypeError, match="ttl_seconds"):
+        asked_of(ttl=60, ttl_seconds=60)
 
 
 def test_who_asks_is_the_agent_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -483,7 +492,7 @@ async def test_a_call_that_nobody_answers_in_time_is_not_run(on_timeout: str, er
     bank = Bank()
 
     with pytest.raises(error):
-        await bank.gated_async(breakpoint_id="pay.late", ttl=1, on_timeout=on_timeout)(5, "ann")
+        await bank.gated_async(breakpoint_id="pay.late", ttl_seconds=1, on_timeout=on_timeout)(5, "ann")
     assert bank.paid == []
 
 
@@ -525,6 +534,6 @@ def test_with_a_pinned_receipt_key_nobody_at_this_terminal_approves(monkeypatch:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("ASSENT_RECEIPT_KEY", base64.b64encode(bytes(range(32))).decode())
     ran: list[str] = []
-    with pytest.raises(InvalidReceipt, match="has no receipt"):
+    with pytest.raises(InvalidReceipt, match="do not have receipts"):
         approve()(lambda: ran.append("it"))()
     assert ran == []

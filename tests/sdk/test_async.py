@@ -86,7 +86,7 @@ async def test_who_is_too_fast_is_heard_after_the_time_the_server_names(call: st
             asked = assent.create("Shall I?", agent_id="a") if call == "create" else assent.cancel(ID)
             assert (await asked).id == ID
 
-    assert told == ["it answers with status 429"]
+    assert told == ["the server returned status 429"]
 
 
 async def test_nobody_there_is_unreachable() -> None:
@@ -182,15 +182,15 @@ def ended(status: str, decision: str | None = None, **more: Any) -> Say:
 OUTCOMES = [
     (ended("released", "rejected", feedback="Not today."), Rejected, "Not today"),
     (ended("expired"), Expired, "in time"),
-    (ended("cancelled"), Cancelled, "cancelled"),
-    (ended("released", "approved", approved=False), Rejected, "rejected"),
+    (ended("cancelled"), Cancelled, "Cancelled before"),
+    (ended("released", "approved", approved=False), Rejected, "Rejected"),
     (ended("expired", "approved"), Expired, "in time"),
-    (Say(200, {"status": "released", "updatedAt": "t", "decision": "approved"}), NotApproved, "not approved"),
+    (Say(200, {"status": "released", "updatedAt": "t", "decision": "approved"}), NotApproved, "Not approved"),
     (
         Say(200, {"status": "released", "updatedAt": "t", "result": {"approved": True, "status": "released",
                   "auto": False, "decision": "approved"}}),
         NotApproved,
-        "not approved",
+        "Not approved",
     ),
 ]  # fmt: skip
 

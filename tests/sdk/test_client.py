@@ -64,7 +64,7 @@ def test_trouble_is_told_to_whoever_wants_to_know() -> None:
     with scripted([UNAVAILABLE, Say(200, RELEASED)]) as fake, Assent(fake.url, "t", on_trouble=told.append) as assent:
         assent.wait(ID)
 
-    assert told == ["it answers with status 503"]
+    assert told == ["the server returned status 503"]
 
 
 @pytest.mark.parametrize("answer", [Say(200, b"<html>"), Say(200, []), Say(302, b"", {"Location": "http://x/"})])

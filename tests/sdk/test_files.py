@@ -49,7 +49,7 @@ def test_a_link_that_stays_is_followed(root: Path) -> None:
 def test_a_pipe_is_refused_instead_of_waited_for(root: Path) -> None:
     os.mkfifo(root / "pipe")
 
-    with pytest.raises(FileRefused, match="not a file"):
+    with pytest.raises(FileRefused, match="not a regular file"):
         snapshot("pipe", root=root)
 
 

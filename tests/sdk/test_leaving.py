@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from assent.sdk.leaving import Questions
 from assent.settings import Settings
 from tests.cli.commands import Desk
 from tests.support.nodes import prepared, server
@@ -72,6 +73,36 @@ def test_a_signal_that_ends_the_program_cancels_what_it_waits_for(
     out, errors = program.communicate()
     assert (program.returncode, out, errors) == (-number, "", "")
     assert statuses(desk, agent) == ["cancelled"]
+
+
+def test_a_program_that_the_signal_does_not_end_exits_after_cancelling(desk: Desk) -> None:
+    program = started(desk, "unkillable", "breakpoint", "main-unkillable")
+    waiting(desk, "unkillable", program)
+    program.send_signal(signal.SIGTERM)
+    program.communicate(timeout=PATIENCE)
+    assert program.returncode == 128 + signal.SIGTERM
+    assert statuses(desk, "unkillable") == ["cancelled"]
+
+
+def test_a_question_is_registered_until_its_last_wait_ends() -> None:
+    waits, seconds_left = Questions(), list[float]()
+    for _ in range(2):
+        waits.enter("bp_1", seconds_left.append)
+    waits.leave("bp_1")
+    waits.cancel_all()
+    assert len(seconds_left) == 1
+
+
+def test_an_interrupted_wait_is_cancelled_at_the_exit_unless_the_program_waits_again() -> None:
+    for again, expected in ((False, 1), (True, 0)):
+        waits, seconds_left = Questions(), list[float]()
+        waits.enter("bp_1", seconds_left.append)
+        waits.leave("bp_1", keep=True)
+        if again:
+            waits.enter("bp_1", seconds_left.append)
+            waits.leave("bp_1")
+        waits.cancel_all()
+        assert len(seconds_left) == expected
 
 
 @pytest.mark.parametrize("entry", PLAIN + ASYNC)

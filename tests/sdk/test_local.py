@@ -79,7 +79,7 @@ def test_nobody_to_ask_is_a_rejection_that_says_so(office: Office) -> None:
 def test_one_person_is_no_quorum(office: Office, strategy: str) -> None:
     outcome = office.ask("yes", "", expert=["ann", "bob"], strategy=strategy)
     assert not outcome.result.approved
-    assert "needs a server" in (outcome.result.feedback or "")
+    assert "Use a server" in (outcome.result.feedback or "")
     assert office.people[-1].asked == []
 
 
@@ -220,8 +220,8 @@ def test_a_broken_rules_file_never_approves_and_says_so(office: Office, text: st
         assert office.approve().result.approved  # a person still may
     outcome = office.ask_nobody(autoApproveAfterN=1)
     assert not outcome.result.approved
-    assert "rules.json is not followed" in (outcome.rule_problem or "")
-    assert "rules.json is not followed" in office.people[-1].shown
+    assert "rules.json is ignored" in (outcome.rule_problem or "")
+    assert "rules.json is ignored" in office.people[-1].shown
     assert "always" not in "".join(office.people[-1].asked)
 
 
@@ -230,7 +230,7 @@ def test_a_broken_policy_stops_every_rule(office: Office) -> None:
     (office.folder / "policy.json").write_text('{"alwaysBreakOn": "production"}')
     outcome = office.ask_nobody()
     assert not outcome.result.approved
-    assert "policy.json is not followed" in (outcome.rule_problem or "")
+    assert "policy.json is ignored" in (outcome.rule_problem or "")
 
 
 def test_rules_that_others_may_write_are_not_followed(office: Office) -> None:
@@ -262,7 +262,7 @@ def test_a_rule_that_cannot_be_written_does_not_undo_the_answer(office: Office) 
     office.folder.mkdir()
     (office.folder / "rules.new").symlink_to("/nowhere/else")
     assert office.ask("always", "yes", "").result.approved
-    assert "the rule was not written" in office.people[-1].shown
+    assert "the rule was not saved" in office.people[-1].shown
 
 
 CALL: dict[str, Any] = {
@@ -291,8 +291,8 @@ def test_an_always_approve_rule_of_an_older_version_asks_and_always_writes_it_an
     assert not office.ask("no", "", **CALL).result.approved
     shown = " ".join(office.people[-1].shown.split())
     assert "rule-old" in shown
-    assert "does not name the working directory" in shown
-    assert "Answer always to replace it" in shown
+    assert "does not include the working directory" in shown
+    assert 'Answer "always" to replace it' in shown
     assert office.ask("yes", "", **CALL).result.approved
     assert set(patterns(office)) == {"rule-old", "rule-older", "rule-mine"}, "a plain yes approves once"
     assert office.ask("always", "yes", "", **CALL).result.approved

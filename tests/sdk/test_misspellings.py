@@ -212,9 +212,9 @@ def test_an_ordinary_key_is_kept_without_a_warning(key: str) -> None:
         ({"strategy": "Quorum"}, "Did you mean 'quorum'"),
         ({"on_timeout": "approve"}, "expire or reject"),
         ({"priority": "URGENT"}, "Did you mean 'urgent'"),
-        ({"extra": {"risk": "high"}}, "write risk="),
-        ({"extra": {"hard_stop": True}}, "write hard_stop="),
-        ({"payload": {"ttlSeconds": 5}}, "beside payload"),
+        ({"extra": {"risk": "high"}}, "Use risk="),
+        ({"extra": {"hard_stop": True}}, "Use hard_stop="),
+        ({"payload": {"ttlSeconds": 5}}, "next to payload"),
     ],
 )
 def test_a_value_that_would_not_count_is_refused(given: Mapping[str, Any], said: str) -> None:
@@ -229,7 +229,7 @@ def test_extra_is_shown_beside_the_fields() -> None:
 
 @pytest.mark.parametrize("question", [None, "", "  \n", {"title": "Deploy"}, {"question": ""}])
 def test_a_breakpoint_without_a_question_is_refused(question: Any) -> None:
-    with pytest.raises(InvalidRequest, match="needs a question"):
+    with pytest.raises(InvalidRequest, match="requires a question"):
         creation(question, {"agent_id": "a"})
 
 

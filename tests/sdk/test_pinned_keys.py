@@ -111,7 +111,7 @@ def test_an_answer_without_a_server_raises_where_a_key_is_pinned(
     monkeypatch.setenv("ASSENT_RECEIPT_KEY", office.key)
     rules = {"rules": [{"pattern": "auto.*", "action": "auto-approve"}]}
     (tmp_path / "rules.json").write_text(json.dumps(rules))
-    with pytest.raises(InvalidReceipt, match="set ASSENT_URL"):
+    with pytest.raises(InvalidReceipt, match="Set ASSENT_URL"):
         call()
 
 

@@ -48,7 +48,7 @@ def test_what_was_said_with_a_rejection_is_told() -> None:
     given = verdict(CALL, Status(status="released", updated_at="", decision="rejected", result=result))
 
     assert not given.approved
-    assert given.reason == "Rejected by ann: Not today. It was not run."
+    assert given.reason == "Rejected by ann: Not today. The tool was not run."
 
 
 def test_several_are_waited_for_until_all_have_ended() -> None:

@@ -209,7 +209,7 @@ def test_a_finding_says_what_is_wrong_and_where(module_settings: Settings, lives
         write(opened, "assent_events", key, {"at": old})
     first = findings[0]
     assert (first.breakpoint_id, first.seq) == (lives.ids["approved"], 2)
-    assert first.what == "its hash is not the hash of what it says"
+    assert first.what == "its hash does not match its content"
 
 
 async def test_an_audit_goes_through_every_batch(node: Node) -> None:

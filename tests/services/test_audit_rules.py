@@ -132,7 +132,7 @@ def test_a_rule_that_lost_its_whole_history_is_found(module_settings: Settings, 
             if row["rule_id"] == mine:
                 put(opened, "assent_rule_events", row)
     assert {each.rule_id for each in findings} == {mine}
-    assert "it does not begin with its creation" in [each.what for each in findings]
+    assert "its first event is not a creation event" in [each.what for each in findings]
 
 
 def test_two_changes_in_another_order_are_found(module_settings: Settings, ruled: Ruled) -> None:
@@ -201,18 +201,18 @@ WAITING = "not matched any more"
 @pytest.mark.parametrize(
     ("rule", "version", "said", "what"),
     [
-        ("rule-invented", 1, {}, "which is not there"),
+        ("rule-invented", 1, {}, "which does not exist"),
         ("auto", 9, {}, "which has no version 9"),
         ("auto", None, {}, "which has no version None"),
-        ("auto", 1, {}, "whose version 1 did not stand at that time"),
+        ("auto", 1, {}, "whose version 1 was not the current one at that time"),
         ("auto", 2, {}, "whose pattern does not match it"),
-        ("auto", 3, {}, "whose version 3 approves nothing"),
-        ("never", 1, {}, "whose version 1 approves nothing"),
-        ("shadow", 1, {}, "whose version 1 approves nothing"),
-        ("gone", 2, {}, "whose version 2 was not in force"),
-        ("auto", 1, {"matchedRule": "rule-other"}, "but its creation names rule-other"),
-        ("auto", 1, {"recommended": False}, "but its creation recommends no such thing"),
-        ("autoApproveAfterN", None, COUNTED, "but it does not ask for that"),
+        ("auto", 3, {}, "whose version 3 does not approve anything"),
+        ("never", 1, {}, "whose version 1 does not approve anything"),
+        ("shadow", 1, {}, "whose version 1 does not approve anything"),
+        ("gone", 2, {}, "whose version 2 had expired or been removed"),
+        ("auto", 1, {"matchedRule": "rule-other"}, "but its creation event records rule-other"),
+        ("auto", 1, {"recommended": False}, "but its creation event does not recommend an approval"),
+        ("autoApproveAfterN", None, COUNTED, "but it does not request auto-approval"),
     ],
 )
 def test_an_approval_that_no_rule_gave_is_found(
@@ -244,7 +244,7 @@ def test_a_count_that_people_never_reached_is_found(settings: Settings) -> None:
     with unlocked(settings) as opened:
         approve(opened, forged, "autoApproveAfterN", None, **COUNTED)
     (what,) = found(settings)
-    assert what.endswith("but it asks for 4 approvals in a row, and there had been 3")
+    assert what.endswith("but it requires 4 consecutive approvals, and there were 3")
 
 
 def test_a_rule_whose_whole_history_was_rewritten_contradicts_what_it_decided(settings: Settings) -> None:

@@ -172,7 +172,11 @@ async def test_a_linked_person_answers(desk: Desk) -> None:
         "ann",
     )
     assert await desk.state(delivery_id) == "answered"
-    assert (told.done, told.error, told.message) == (True, None, "Your approval was taken. It is approved.")
+    assert (told.done, told.error, told.message) == (
+        True,
+        None,
+        "Your approval was recorded. The breakpoint is approved.",
+    )
     assert told.breakpoint is not None
     assert told.breakpoint.decision == "approved"
 
@@ -292,7 +296,7 @@ async def test_whoever_is_too_late_is_told_who_decided_what_and_when(desk: Desk)
     await respond(desk.node, breakpoint_id, bob, approved=False)
     told = await desk.say(delivery_id=delivery_id, approved=True)
     assert not told.done
-    assert told.message == "Too late: it was rejected by bob, 2027-01-15 08:00 UTC. Nothing was changed."
+    assert told.message == "Too late: this was rejected by bob on 2027-01-15 08:00 UTC. Nothing was changed."
     assert (await stored(desk.node, breakpoint_id)).decision == "rejected"
 
 
@@ -494,7 +498,7 @@ async def test_nobody_overrides_on_a_channel(desk: Desk, wish: Wish, payload: di
     breakpoint_id, delivery_id = await desk.asked(payload)
     told = await desk.say(wish=wish, identity="T1:adm", delivery_id=delivery_id, approved=True)
     assert (told.done, type(told.error)) == (False, Forbidden)
-    assert "Review link" in told.message
+    assert "Sign in to do that" in told.message
     assert f"{BASE}/breakpoints/{breakpoint_id}" in told.message
     assert await desk.open(breakpoint_id)
 

@@ -174,7 +174,7 @@ async def test_a_key_that_was_exchanged_in_the_database_does_not_sign(settings: 
 async def test_what_is_not_there_cannot_be_proven(node: Node) -> None:
     service, read = node.assent.checkpoints, node.assent.database.read
     breakpoint_id = await create(node)
-    with pytest.raises(NotFound, match="no checkpoint yet"):
+    with pytest.raises(NotFound, match="No checkpoint has been signed yet"):
         await read(partial(service.inclusion, subject_id=breakpoint_id, by=AUDITOR))
     await sign(node)
     later = await create(node)

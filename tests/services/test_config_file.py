@@ -90,7 +90,7 @@ def test_all_problems_are_told_in_the_order_of_the_file(path: Path) -> None:
     [
         (InvalidRequest.at("/on", "is wrong"), ("/triggers/0/on", "is wrong")),
         (InvalidRequest.at("/", "is wrong"), ("/triggers/0", "is wrong")),
-        (NotFound("There is no project x."), ("/triggers/0", "There is no project x.")),
+        (NotFound("Project x not found."), ("/triggers/0", "Project x not found.")),
     ],
 )
 def test_the_place_of_an_error_is_inside_the_thing_that_was_read(
@@ -117,6 +117,6 @@ def test_a_file_that_cannot_be_read_is_told_in_the_same_words(path: Path) -> Non
     path.write_text("a: 1\na: 2\n")
     with pytest.raises(Unreadable) as refused:
         read_file(path)
-    assert str(unreadable("assent.yaml", refused.value)) == "assent.yaml line 2: a is there twice, first on line 1"
+    assert str(unreadable("assent.yaml", refused.value)) == "assent.yaml line 2: a is defined twice, first on line 1"
     assert str(unreadable("x", Unreadable("is not UTF-8 text"))) == "x is not UTF-8 text"
     assert str(unreadable("x", PermissionError(13, "Permission denied"))) == "x cannot be read: Permission denied"

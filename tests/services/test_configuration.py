@@ -127,15 +127,18 @@ async def test_another_type_under_the_same_name_is_another_channel(node: Node, s
 @pytest.mark.parametrize(
     ("sections", "said"),
     [
-        ({"channels": [HOOK, HOOK | {"colour": 1}]}, "channels[1]/colour: is not known here"),
+        ({"channels": [HOOK, HOOK | {"colour": 1}]}, "channels[1]/colour: is not a known field"),
         ({"channels": [HOOK | {"type": "pigeon"}]}, "channels[0]/type: must be one of"),
-        ({"channels": [HOOK | {"name": "Hook"}]}, "channels[0]/name: must be 1 to 60"),
+        ({"channels": [HOOK | {"name": "Hook"}]}, "channels[0]/name: must start with a lowercase letter"),
         ({"channels": [HOOK | {"settings": {"url": "x"}}]}, "channels[0]/settings/url"),
-        ({"channels": [HOOK | {"settings": {"secrets": [SECRET]}}]}, "channels[0]/settings/secrets/0: must be env:"),
+        (
+            {"channels": [HOOK | {"settings": {"secrets": [SECRET]}}]},
+            "channels[0]/settings/secrets/0: must be a reference, env:",
+        ),
         ({"channels": [HOOK | {"enabled": "yes"}]}, "channels[0]/enabled: must be true or false"),
-        ({"channels": [HOOK, HOOK]}, "channels[1]/name: hook is also the name of channels[0]"),
-        ({"routes": [ROUTE, ROUTE | {"remind": ["soon"]}]}, "routes[1]/remind/0: must be a length of time"),
-        ({"routes": [ROUTE | {"colour": 1}]}, "routes[0]/colour: is not known here"),
+        ({"channels": [HOOK, HOOK]}, "channels[1]/name: hook is already used by channels[0]"),
+        ({"routes": [ROUTE, ROUTE | {"remind": ["soon"]}]}, "routes[1]/remind/0: must be a duration"),
+        ({"routes": [ROUTE | {"colour": 1}]}, "routes[0]/colour: is not a known field"),
         ({"routes": [ROUTE | {"pattern": "deploy.*(risk ="}]}, "routes[0]: "),
         ({"routes": [ROUTE | {"project": 7}]}, "routes[0]/project"),
     ],
@@ -152,9 +155,9 @@ def test_a_file_that_cannot_be_used_stops_the_start_and_names_the_place(
 @pytest.mark.parametrize(
     ("sections", "said"),
     [
-        ({"routes": [ROUTE | {"channels": ["none"]}]}, "routes[0]/channels/0: there is no channel called none"),
-        ({"routes": [ROUTE | {"project": "none"}]}, "routes[0]: There is no project none."),
-        ({"channels": [HOOK | {"name": "own"}], "routes": []}, "channels[0]/name: a channel called own was made"),
+        ({"routes": [ROUTE | {"channels": ["none"]}]}, "routes[0]/channels/0: channel none not found"),
+        ({"routes": [ROUTE | {"project": "none"}]}, "routes[0]: Project none not found."),
+        ({"channels": [HOOK | {"name": "own"}], "routes": []}, "channels[0]/name: a channel named own already exists"),
     ],
 )
 async def test_what_only_the_data_can_tell_stops_the_start_too_and_changes_nothing(

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 
 import msgspec
@@ -16,7 +17,7 @@ from tests.services.delegating import channel, route, settle, wishes
 from tests.services.test_receipts import ADMIN, approved, consume, issue, rotate
 from tests.store.making import adding, create, person, respond
 from tests.support.nodes import Node, running_node
-from tests.support.tampering import Raw, put, resting, unlocked, write
+from tests.support.tampering import Raw, put, raw, resting, unlocked, write
 
 Edit = Callable[[Raw, Mapping[str, str]], None]
 NOW = 1_800_000_000_000_000
@@ -81,6 +82,21 @@ def escalate_to(target: str, *, name: str, **changes: str | None) -> Edit:
         kept = {"pattern": "*", "channels": ["mail"], "to": ["experts"], "escalate": [{"after": "1s", "to": [target]}]}
         row = {"route": msgspec.json.encode(kept).decode()} | changes
         write(opened, "assent_routings", {"breakpoint_id": ids[name]}, row)
+
+    return edit
+
+
+def follow(other: str, *, name: str) -> Edit:
+    """Let a waiting breakpoint follow another recorded route, under its id and with its content."""
+
+    def edit(opened: Raw, ids: Mapping[str, str]) -> None:
+        route_ = opened.one("assent_routes", id=ids[other])
+        write(
+            opened,
+            "assent_routings",
+            {"breakpoint_id": ids[name]},
+            {"route_id": ids[other], "route": route_["content"]},
+        )
 
     return edit
 
@@ -150,6 +166,8 @@ EDITS: Mapping[str, Edit] = {
     "a routing with a deputy is inserted": insert_a_routing,
     "an escalation target is exchanged": escalate_to("person:bob", name="second"),
     "a route without a name gains an escalation": escalate_to("person:bob", name="fifth", route_id=None),
+    "the route of another gate is followed": follow("play", name="seventh"),
+    "a disabled route is followed": follow("disabled", name="eighth"),
     "a deputy is named for a person": run(
         """UPDATE assent_preferences SET content = '{"away": {"deputy": "bob"}}' WHERE person_id = :ann"""
     ),
@@ -214,13 +232,22 @@ async def delegated(node: Node, ids: Mapping[str, str]) -> dict[str, str]:
         lambda tx: tx.links.link(mail, "ann@example.org", person_id=ids["ann"], by="person:ann", now=tx.now())
     )
     await route(node, "mail", escalate=[{"after": "1h", "to": ["person:cid"]}])
+    lax = [{"after": "1h", "to": ["person:bob"]}]
+    play = await route(node, "mail", pattern="play.*", escalate=lax)
+
+    def add_disabled(tx: Transaction) -> str:
+        stored = tx.routes.get(play, project="default")
+        new = replace(stored, id=tx.new_id("rte"), route=replace(stored.route, pattern="*"), enabled=False)
+        tx.routes.add(new)
+        return new.id
+
+    routes = {"play": play, "disabled": await node.assent.database.write(add_disabled)}
     await wishes(node, ids["ann"], away={"deputy": "cid"})
     await wishes(node, ids["cid"], channels=["mail"])
-    routed = {
-        name: await create(node, {"expert": "ann"}) for name in ("routed", "forgotten", "second", "fifth", "sixth")
-    }
+    names = ("routed", "forgotten", "second", "fifth", "sixth", "seventh", "eighth")
+    routed = {name: await create(node, {"expert": "ann"}) for name in names}
     await settle(node)
-    return routed
+    return routed | routes
 
 
 async def found(settings: Settings) -> set[str]:
@@ -259,6 +286,54 @@ def test_every_edit_of_a_database_administrator_is_found(
 
 def _database(settings: Settings) -> str:
     return "postgresql" if settings.database_url else "sqlite"
+
+
+def test_an_absence_that_was_set_and_put_back_is_found(settings: Settings) -> None:
+    quiet = settings.model_copy(update={"checkpoint_seconds": 0})
+
+    async def live() -> str:
+        async with running_node(quiet) as node:
+            ann, bob = await person(node, "ann", "reviewer"), await person(node, "bob", "reviewer")
+            await channel(node, "mail", "email")
+            await route(node, "mail")
+            await wishes(node, ann.id, channels=["mail"])
+            with raw(quiet) as opened:
+                before = {"content": opened.one("assent_preferences", person_id=ann.id)["content"]}
+                forged = {"content": '{"away": {"deputy": "bob"}}'}
+                write(opened, "assent_preferences", {"person_id": ann.id}, forged)
+                delegated_id = await create(node, {"expert": "ann"})
+                await settle(node)
+                write(opened, "assent_preferences", {"person_id": ann.id}, before)
+            await respond(node, delegated_id, bob)
+            return delegated_id
+
+    breakpoint_id = asyncio.run(live())
+    [what] = asyncio.run(found(quiet))
+    assert breakpoint_id in what
+    assert "ann's recorded preferences do not include an absence with bob as deputy" in what
+
+
+def test_preferences_saved_without_an_event_are_reported_until_they_are_changed(settings: Settings) -> None:
+    """As docs/how-to/upgrade.md says of a node of an earlier version in a rolling update."""
+    quiet = settings.model_copy(update={"checkpoint_seconds": 0})
+
+    async def live() -> None:
+        async with running_node(quiet) as node:
+            ann = await person(node, "ann", "reviewer")
+
+            async def reports() -> list[str]:
+                checks = await node.assent.audit.check()
+                return [each.name for each in checks if not each.holds]
+
+            with raw(quiet) as opened:
+                put(opened, "assent_preferences", {"person_id": ann.id, "content": "{}", "updated_at": 1})
+            assert await reports() == ["I13"]
+            await wishes(node, ann.id, channels=["mail"])
+            assert await reports() == []
+            await wishes(node, ann.id)
+            assert await reports() == []
+
+    asyncio.run(live())
 
 
 def test_the_baseline_of_an_upgrade_adopts_no_earlier_edit(settings: Settings) -> None:

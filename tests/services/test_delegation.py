@@ -3,19 +3,22 @@
 import asyncio
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import msgspec
 import pytest
 
-from assent.domain.access import Principal
+from assent.domain.access import Principal, Role
 from assent.domain.breakpoint import NEVER, Status
 from assent.domain.errors import AlreadyEnded, NotEligible, TicketRequired
 from assent.domain.instants import SECOND
 from assent.domain.strategies import Decision
 from assent.settings import Settings
+from assent.store.projects import Project
 from assent.store.transaction import Transaction
 from tests.services.delegating import EMAIL, channel, deliveries, kinds, route, settle, told, wishes
-from tests.store.making import adding, create, person, respond, rows, stored
+from tests.services.test_receipts import ADMIN
+from tests.store.making import AGENT, adding, create, person, respond, rows, stored
 from tests.support.nodes import ManualClock, Node, running_node
 
 MINUTE, HOUR = 60, 3600
@@ -276,6 +279,62 @@ async def test_deputies_of_an_escalation_follow_from_events(
     [(deputies,)] = await rows(node, "SELECT deputies FROM assent_routings")
     assert msgspec.json.decode(deputies) == [["cid", "bob"], ["bob", None], ["cid", None]]
     assert (await kinds(node, breakpoint_id))[1:] == ["delegated", "escalated"]
+    assert await findings(node) == []
+
+
+async def test_an_audit_accepts_chains_of_deputies_and_changed_routes(
+    node: Node, clock: ManualClock, ann: Principal, bob: Principal
+) -> None:
+    cid = await person(node, "cid", "reviewer")
+    await channel(node, "email")
+    levels = [{"after": "1h", "to": ["person:bob"]}, {"after": "2h", "to": ["person:ann", "person:cid"]}]
+    first = await route(node, "email", pattern="a.*", escalate=levels)
+    await wishes(node, ann.id, away={"deputy": "bob"})
+    await wishes(node, bob.id, away={"deputy": "cid"})
+
+    async def later(changes: dict[str, Any]) -> None:
+        """Ask, change the route an hour later, and let what was asked before escalate."""
+        await create(node, {"expert": "ann", "breakpointId": "a.b"})
+        clock.advance(HOUR)
+        await settle(node)
+        await node.assent.database.write(partial(node.assent.routes.change, route_id=first, changes=changes, by=ADMIN))
+        await create(node, {"expert": ["ann", "bob"], "strategy": "collect-all", "breakpointId": "b.c"})
+        clock.advance(3 * HOUR)
+        await settle(node)
+
+    await later({"pattern": "b.*"})
+    await wishes(node, ann.id)
+    await later({"enabled": False})
+    await wishes(node, cid.id, away={"deputy": "ann"})
+    await later({"enabled": True, "pattern": "*", "escalate": levels[:1]})
+    await node.assent.database.write(lambda tx: tx.routes.remove(first, project="default"))
+    await route(node, "email", escalate=levels[1:])
+    await create(node, {"expert": "cid"})
+    clock.advance(3 * HOUR)
+    await settle(node)
+    events = await rows(node, "SELECT DISTINCT type FROM assent_events WHERE type IN ('delegated', 'escalated')")
+    assert len(events) == 2
+    assert await findings(node) == []
+
+
+async def test_an_audit_accepts_deputies_of_a_removed_project(node: Node, clock: ManualClock, ann: Principal) -> None:
+    def open_shop(tx: Transaction) -> None:
+        tx.projects.add(Project("shop", "Shop", None, {}, tx.now()))
+        tx.people.grant(ann.id, "shop", {Role.REVIEWER})
+
+    await node.assent.database.write(open_shop)
+    await person(node, "sue", "reviewer", project="shop")
+    await channel(node, "email", in_project="shop")
+    await route(node, "email", project="shop", escalate=[{"after": "1h", "to": ["person:ann"]}])
+    await wishes(node, ann.id, away={"deputy": "sue"})
+    breakpoint_id = await create(node, {"expert": "ann"}, by=replace(AGENT, project="shop"))
+    await settle(node)
+    clock.advance(HOUR)
+    await settle(node)
+    by = replace(ADMIN, project="shop")
+    await node.assent.database.write(lambda tx: node.assent.projects.remove(tx, "shop", by=by))
+    await node.assent.projects.close_now(node.assent.database)
+    assert (await kinds(node, breakpoint_id))[1:] == ["delegated", "delegated", "escalated", "cancelled"]
     assert await findings(node) == []
 
 

@@ -65,6 +65,62 @@ async def test_somebody_who_has_a_seat_of_their_own_cannot_stand_in_for_another(
     assert "person:ann" in [each[1] for each in await told(node, breakpoint_id)], "nobody is asked who could answer"
 
 
+async def test_an_ending_says_whether_its_recipient_may_still_be_told(node: Node, clock: ManualClock) -> None:
+    await person(node, "ann", "reviewer")
+    bob = await person(node, "bob", "reviewer")
+    await channel(node, "slack", token="env:SLACK_TOKEN", signingSecret="env:SLACK_SIGNING")
+    await route(node, "slack", to=["person:ann"])
+    told_of, other = await create(node), await create(node)
+    for breakpoint_id in (told_of, other):
+        [asked] = await deliveries(node, breakpoint_id)
+        await attempt(node, asked, error="Slack did not answer in time.", trace=None)
+    seen: list[bool] = []
+    for breakpoint_id in (told_of, other):
+        await respond(node, breakpoint_id, bob)
+        clock.advance(MINUTE)
+        closing = (await deliveries(node, breakpoint_id))[-1]
+        claim = await node.assent.database.write(partial(node.assent.deliveries.claim, line=closing.line, worker="w"))
+        assert claim is not None
+        assert claim.note is not None
+        seen.append(claim.note.may_be_told)
+        await shut_out(node, "ann")
+    assert seen == [True, False]
+
+
+@pytest.mark.parametrize(("unsent", "state"), [(True, "superseded"), (False, "sending")])
+async def test_an_ending_is_told_only_where_the_question_may_have_arrived(
+    node: Node, clock: ManualClock, *, unsent: bool, state: str
+) -> None:
+    ann = await person(node, "ann", "reviewer")
+    await channel(node, "email")
+    await route(node, "email", to=["person:ann"])
+    breakpoint_id = await create(node)
+    [asked] = await deliveries(node, breakpoint_id)
+    for _ in range(2):
+        await attempt(node, asked, error="There is no connection.", trace=None, unsent=unsent)
+        clock.advance(MINUTE)
+    await respond(node, breakpoint_id, ann)
+    await settle(node)
+    claim = await node.assent.database.write(partial(node.assent.deliveries.claim, line=asked.line, worker="w"))
+    assert (claim is None) is unsent
+    [closing] = [each for each in await deliveries(node, breakpoint_id) if each.purpose == "close"]
+    assert closing.state == state
+
+
+async def test_whoever_was_shut_out_gets_no_digest(node: Node, clock: ManualClock) -> None:
+    await person(node, "ann", "reviewer")
+    await channel(node, "email", **EMAIL, paceMessages=1, paceSeconds=30)
+    await route(node, "email", to=["person:ann"])
+    for _ in range(4):
+        await create(node)
+    held = [each for each in await deliveries(node) if each.digested]
+    await shut_out(node, "ann")
+    clock.advance(30)
+    digest = partial(node.assent.deliveries.claim_digest, channel=held[0].channel, recipient=held[0].recipient)
+    assert await node.assent.database.write(digest) is None
+    assert {each.state for each in await deliveries(node) if each.digested} == {"superseded"}
+
+
 async def test_jobs_do_not_pile_up_while_no_worker_runs(node: Node, clock: ManualClock) -> None:
     await person(node, "ann", "reviewer")
     await channel(node, "email")

@@ -395,7 +395,7 @@ async def test_a_question_refused_for_good_is_not_closed(node: Node, ann: Princi
     await route(node, "email")
     breakpoint_id = await create(node, {"expert": "ann"})
     [asked] = await deliveries(node, breakpoint_id)
-    await attempt(node, asked, trace=None, error="ann has no e-mail address.", final=True)
+    await attempt(node, asked, trace=None, error="ann does not have an email address.", final=True)
     await respond(node, breakpoint_id, ann)
     assert await told(node, breakpoint_id) == [("email", "person:ann", "ask", "dead")]
 

@@ -228,7 +228,7 @@ def test_without_a_worker_nothing_is_late(settings: Settings, clock: ManualClock
     clock.advance(10_000)
     checks = checked(settings, clock)
     assert checks["I10"].holds
-    assert checks["I10"].nothing == "no worker is alive"
+    assert checks["I10"].nothing == "no worker is running"
 
 
 def test_a_delivery_that_nobody_looks_after_is_reported(settings: Settings, clock: ManualClock, lived: Lives) -> None:
@@ -279,5 +279,5 @@ def test_what_was_acknowledged_must_be_there(settings: Settings, clock: ManualCl
     ]
     findings = checked(settings, clock, [*kept, *lost])["I1"].findings
     assert [each.breakpoint_id for each in findings] == [each["id"] for each in lost]
-    assert findings[0].what == "it was acknowledged as waiting, but it is not there"
+    assert findings[0].what == "it was acknowledged as waiting, but it does not exist"
     assert findings[1].what == "it was acknowledged as rejected, but it is approved"

@@ -109,7 +109,7 @@ async def test_a_rejection_during_a_pending_approval_takes_effect_at_once(
         breakpoint_id,
         True,
         "Looks fine.",
-        "bea rejected it.",
+        "bea rejected the breakpoint.",
     )
     assert await unsent(node, bea) == []
     assert await rows(node, "SELECT 1 FROM assent_held_answers") == []
@@ -255,14 +255,14 @@ Ending = Callable[[Node, str, ManualClock, Principal], Awaitable[None]]
 @pytest.mark.parametrize(
     ("ending", "why"),
     [
-        (cancelled, "maker cancelled it."),
-        (expired_by_admin, "root expired it."),
-        (expired_by_sweep, "Its deadline passed."),
-        (expired_by_reader, "Its deadline passed."),
-        (expired_when_due, "Its deadline passed."),
-        (rejected_by_api, "bea rejected it."),
-        (rejected_on_a_page, "bea rejected it."),
-        (overridden, "root rejected it."),
+        (cancelled, "maker cancelled the breakpoint."),
+        (expired_by_admin, "root expired the breakpoint."),
+        (expired_by_sweep, "The deadline passed."),
+        (expired_by_reader, "The deadline passed."),
+        (expired_when_due, "The deadline passed."),
+        (rejected_by_api, "bea rejected the breakpoint."),
+        (rejected_on_a_page, "bea rejected the breakpoint."),
+        (overridden, "root rejected the breakpoint."),
     ],
 )
 async def test_whatever_ends_it_the_losing_reviewer_is_told_and_the_reason_is_kept(
@@ -300,7 +300,7 @@ async def test_a_person_who_answers_elsewhere_keeps_the_reason_typed_on_the_page
     assert (await stored(node, breakpoint_id)).decision == "rejected"
     assert sorted(await comments(node, breakpoint_id)) == [("person:ann", "No."), ("person:ann", REASON)]
     [told] = await unsent(node, ann)
-    assert told.why == "ann answered again (api)."
+    assert told.why == "ann submitted another answer (api)."
 
 
 async def test_an_answer_left_behind_by_an_ending_of_an_older_version_is_still_told(

@@ -117,5 +117,5 @@ async def test_the_id_of_a_trigger_never_leads_to_another_one(node: Node) -> Non
     first = await node.assent.database.read(lambda tx: node.assent.triggers.known(tx, "fixer", by=RITA))
     assert (await node.assent.database.read(lambda tx: node.assent.triggers.known(tx, first.id, by=RITA))) == first
     body = {"id": first.id, "on": "*", "run": "fix"}
-    with pytest.raises(Exception, match="must not begin with src_ or trg_"):
+    with pytest.raises(Exception, match="must not start with src_ or trg_"):
         await node.assent.database.write(lambda tx: node.assent.triggers.create(tx, body, by=RITA))

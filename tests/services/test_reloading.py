@@ -84,16 +84,16 @@ async def test_a_changed_file_is_taken_over_whole(node: Node, path: Path) -> Non
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (TEXT + "triggers: []\n", "assent.yaml line 7: triggers is there twice, first on line 3"),
+        (TEXT + "triggers: []\n", "assent.yaml line 7: triggers is defined twice, first on line 3"),
         (TEXT + "  - id: [\n", "assent.yaml line "),
         (TEXT.replace("'nightly')", "'nightly'"), "assent.yaml line 5: triggers[0]/on: Line 1"),
         (TEXT.replace("anything", "nothing"), "assent.yaml line 6: triggers[0]/run: "),
         (TEXT.replace("30 2", "99 2"), "assent.yaml line 2: sources/nightly/cron: "),
         ("triggers: 7\n", "assent.yaml line 1: triggers: must be a list"),
-        ("sources: []\n", "assent.yaml line 1: sources: must be a mapping of names"),
-        (ROUTE.replace("[hook]", "[none]"), "assent.yaml line 4: routes[0]/channels/0: there is no channel"),
-        (TEXT + "    project: none\n", "assent.yaml line 4: triggers[0]: There is no project none."),
-        ("", "assent.yaml is empty; what stood in it still counts."),
+        ("sources: []\n", "assent.yaml line 1: sources: must map names to values"),
+        (ROUTE.replace("[hook]", "[none]"), "assent.yaml line 4: routes[0]/channels/0: channel none not found"),
+        (TEXT + "    project: none\n", "assent.yaml line 4: triggers[0]: Project none not found."),
+        ("", "assent.yaml is empty; the last valid configuration stays in effect."),
     ],
 )
 async def test_a_bad_file_keeps_the_old_rules_and_is_told_with_its_line(
@@ -123,7 +123,9 @@ async def test_only_an_admin_of_all_projects_is_told_what_is_wrong(node: Node, p
     await reloading.reload()
     listed = (await node.call("GET", "/api/triggers", await node.token("admin"))).json()
     assert reloading.told_to(person(everywhere=True)) == ["assent.yaml line 1: triggers: must be a list"]
-    assert reloading.told_to(person()) == ["assent.yaml cannot be taken over; an admin of all projects sees why."]
+    assert reloading.told_to(person()) == [
+        "assent.yaml is invalid and was not applied. An admin of all projects can see the details."
+    ]
     assert ([each["name"] for each in listed["items"]], len(listed["problems"])) == (["audit"], 1)
 
 
@@ -131,7 +133,7 @@ async def test_a_file_that_is_gone_changes_nothing(node: Node, path: Path) -> No
     before = await triggers(node)
     remove(path)
     await node.assent.reloading.look()
-    assert node.assent.reloading.problems == ["assent.yaml is gone; what stood in it still counts."]
+    assert node.assent.reloading.problems == ["assent.yaml is missing; the last valid configuration stays in effect."]
     assert await triggers(node) == before
 
 

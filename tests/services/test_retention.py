@@ -265,7 +265,7 @@ async def test_a_purged_breakpoint_does_not_show_bytes_that_others_need(node: No
     await keep_for(node, 1)
     clock.advance(2 * DAY)
     await purge(node)
-    with pytest.raises(NotFound, match="was removed on"):
+    with pytest.raises(NotFound, match="was purged on"):
         await node.assent.database.read(lambda tx: tx.files.get_entry(breakpoint_id, 0, project="default"))
 
 

@@ -162,13 +162,13 @@ def test_a_kind_that_there_is_not_is_refused_with_those_there_are(sqlite_sources
 
 
 def test_a_secret_itself_is_refused(sqlite_sources: SourceService) -> None:
-    with pytest.raises(InvalidRequest, match="/settings/secrets/0: must be env:NAME or file:PATH"):
+    with pytest.raises(InvalidRequest, match="/settings/secrets/0: must be a reference, env:NAME or file:PATH"):
         sqlite_sources.check("github", {"secrets": ["a secret that nobody guesses"]})
 
 
 @pytest.mark.parametrize("name", ["", "Nightly", "-a", "a b", "a/b", "x" * 61])
 async def test_a_name_is_one_that_fits_into_an_address(node: Node, name: str) -> None:
-    with pytest.raises(InvalidRequest, match=r"^/name: must be 1 to 60"):
+    with pytest.raises(InvalidRequest, match=r"^/name: must start with a lowercase letter"):
         await made(node, name)
 
 
@@ -181,7 +181,7 @@ async def test_an_admin_of_one_project_names_no_secret_that_is_not_theirs(node: 
 
 
 async def test_only_an_admin_of_all_projects_watches_files(node: Node) -> None:
-    with pytest.raises(Forbidden, match="lies on this machine"):
+    with pytest.raises(Forbidden, match="files on this machine"):
         await made(node, "specs", "files", settings={"path": "."}, by=OF_THE_PROJECT)
 
 
@@ -241,7 +241,7 @@ def test_every_kind_that_has_secrets_says_which() -> None:
 
 @pytest.mark.parametrize("name", ["src_1", "trg_0123456789"])
 async def test_a_source_is_not_called_like_an_id(node: Node, name: str) -> None:
-    with pytest.raises(InvalidRequest, match="must not begin with src_ or trg_"):
+    with pytest.raises(InvalidRequest, match="must not start with src_ or trg_"):
         await node.assent.database.write(
             partial(node.assent.sources.create, name=name, kind="schedule", settings=SCHEDULE, by=ADMIN)
         )

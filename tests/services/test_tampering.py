@@ -136,9 +136,7 @@ def test_a_chain_with_all_its_hashes_anew_is_found_by_the_checkpoints_alone(logg
 
     with unlocked(logged.settings) as opened:
         rewrite_log(opened)
-    assert [each.what for each in logged.found(anchors=False)] == [
-        "checkpoint 1 was signed over another log than the one that is there"
-    ]
+    assert [each.what for each in logged.found(anchors=False)] == ["checkpoint 1 does not match the log"]
 
 
 def test_a_breakpoint_that_is_gone_with_everything_of_it_is_found(logged: Logged) -> None:
@@ -160,7 +158,7 @@ def test_a_removed_checkpoint_is_found_by_the_anchor(logged: Logged) -> None:
     assert logged.found(anchors=False) == []
     assert logged.second_opinion(anchors=False) == []
     assert [each.what for each in logged.found()] == [
-        "checkpoint 3 stands in anchors.jsonl, but is not in the database: removed, or put back to before it"
+        "checkpoint 3 is in anchors.jsonl, but not in the database: it was removed, or an older backup was restored"
     ]
     assert logged.second_opinion() == ["checkpoint 3 of the anchors is missing, or another one."]
 
@@ -168,9 +166,7 @@ def test_a_removed_checkpoint_is_found_by_the_anchor(logged: Logged) -> None:
 def test_a_checkpoint_that_is_missing_between_others_is_found_without_an_anchor(logged: Logged) -> None:
     with unlocked(logged.settings) as opened:
         opened.run("DELETE FROM assent_checkpoints WHERE number = 2")
-    assert [each.what for each in logged.found(anchors=False)] == [
-        "the checkpoints between number 1 and number 3 are missing"
-    ]
+    assert [each.what for each in logged.found(anchors=False)] == ["the checkpoints between 1 and 3 are missing"]
     assert logged.second_opinion(anchors=False)
 
 
@@ -197,7 +193,7 @@ def _key_of(spelt_key: str, origin: str) -> tuple[str, bytes]:
 def test_what_was_signed_is_not_stored_otherwise(logged: Logged) -> None:
     with unlocked(logged.settings) as opened:
         write(opened, "assent_checkpoints", {"number": 2}, {"at": 5})
-    assert [each.what for each in logged.found()] == ["checkpoint 2 is stored otherwise than it was signed"]
+    assert [each.what for each in logged.found()] == ["the stored checkpoint 2 does not match what was signed"]
 
 
 @pytest.mark.parametrize("change", ["remove", "change", "cut"])
@@ -217,7 +213,7 @@ def test_nothing_more_is_signed_once_the_log_was_touched(logged: Logged) -> None
 
     async def run() -> None:
         async with resting(logged.settings) as node:
-            with pytest.raises(Unavailable, match="not the one that the last checkpoint signed"):
+            with pytest.raises(Unavailable, match="does not match the last signed checkpoint"):
                 await node.database.write(node.checkpoints.make)
 
     asyncio.run(run())

@@ -157,7 +157,7 @@ async def test_one_that_cannot_be_read_says_so_and_keeps_no_other_from_ticking(n
     await look(node)
     assert {each.source_id for each in await events(node)} == {good.id}
     stored = await node.assent.database.read(lambda tx: tx.sources.get(bad.id))
-    assert stored.problem == "/settings/timezone: must be a time zone such as Europe/Paris or UTC"
+    assert stored.problem == "/settings/timezone: must be a time zone, for example Europe/Paris or UTC"
     assert stored.next_at == from_iso("2027-06-01T01:01:00Z")
 
 

@@ -157,17 +157,20 @@ async def test_triggers_of_other_projects_stand_there(node: Node, settings: Sett
 @pytest.mark.parametrize(
     ("parts", "said"),
     [
-        ({"sources": {"Nightly": NIGHTLY}}, "sources/Nightly/name: must be 1 to 60"),
+        ({"sources": {"Nightly": NIGHTLY}}, "sources/Nightly/name: must start with a lowercase letter"),
         ({"sources": {"n": {"kind": "pigeon"}}}, "sources/n/kind: must be one of"),
         ({"sources": {"n": NIGHTLY | {"cron": "61 * * * *"}}}, "sources/n/cron: "),
         ({"sources": {"n": NIGHTLY | {"colour": 1}}}, "sources/n/colour: "),
         ({"sources": {"n": NIGHTLY | {"enabled": "yes"}}}, "sources/n/enabled: must be true or false"),
         ({"sources": {"n": 7}}, "sources/n: must be a mapping"),
-        ({"triggers": [TICK, TICK]}, "triggers[1]/id: audit is also the id of triggers[0]"),
+        ({"triggers": [TICK, TICK]}, "triggers[1]/id: audit is already used by triggers[0]"),
         ({"triggers": [TICK | {"on": "schedule.tick(sorce = 'x')"}]}, "triggers[0]/on: Line 1, column 15: "),
-        ({"triggers": [TICK | {"inputs": {"a": {"b": "{{ event.x }}"}}}]}, "triggers[0]/inputs/a/b: events have no x"),
-        ({"triggers": [TICK | {"project": 7}]}, "triggers[0]/project: must be the name of a project"),
-        ({"triggers": [TICK | {"a/b": 7}]}, "triggers[0]/a/b: is not known here"),
+        (
+            {"triggers": [TICK | {"inputs": {"a": {"b": "{{ event.x }}"}}}]},
+            "triggers[0]/inputs/a/b: events do not have a field named x",
+        ),
+        ({"triggers": [TICK | {"project": 7}]}, "triggers[0]/project: must be a project name"),
+        ({"triggers": [TICK | {"a/b": 7}]}, "triggers[0]/a/b: is not a known field"),
     ],
 )  # fmt: skip
 def test_a_file_that_cannot_be_used_stops_the_start_and_names_the_place(
@@ -189,9 +192,9 @@ def test_all_that_is_wrong_is_told_at_once(sqlite_settings: Settings) -> None:
 @pytest.mark.parametrize(
     ("parts", "said"),
     [
-        ({"sources": {"own": NIGHTLY}}, "sources/own: a source called own was made elsewhere already"),
-        ({"triggers": [TICK | {"id": "own"}]}, "triggers[0]/id: a trigger called own was made elsewhere already"),
-        ({"triggers": [TICK | {"project": "none"}]}, "triggers[0]: There is no project none."),
+        ({"sources": {"own": NIGHTLY}}, "sources/own: a source named own already exists"),
+        ({"triggers": [TICK | {"id": "own"}]}, "triggers[0]/id: a trigger named own already exists"),
+        ({"triggers": [TICK | {"project": "none"}]}, "triggers[0]: Project none not found."),
     ],
 )
 async def test_what_only_the_data_can_tell_stops_the_start_too_and_changes_nothing(

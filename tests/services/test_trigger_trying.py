@@ -35,13 +35,15 @@ async def would(node: Node, body: Mapping[str, Any] | None = None, **draft: Any)
 async def test_a_draft_says_what_it_would_do(node: Node) -> None:
     await process(node)
     assert await would(node) == "It would start fix."
-    assert await would(node, on="github.push") == "It would not match."
-    assert await would(node, enabled=False) == "It matches, but it is disabled: events pass by."
+    assert await would(node, on="github.push") == "It does not match."
+    assert await would(node, enabled=False) == "It matches, but the trigger is disabled, so the event would be ignored."
     assert await would(node, enabled="suspended") == "It would wait until the trigger is resumed."
-    assert await would(node, {"depth": 9}) == ("It would be skipped as a loop: 9 runs lie before the event, and 3 may.")
+    assert await would(node, {"depth": 9}) == (
+        "It would be skipped as a possible loop: the event is 9 runs deep, and the limit is 3."
+    )
     assert await would(node, debounce="30s", hold=True) == (
-        "It would wait for 30s of quiet, 5m at most, then would ask a person at the gate trigger.draft,"
-        " then would start fix."
+        "It would wait until no events arrive for 30s, at most 5m, then would ask for approval at the gate "
+        "trigger.draft, then would start fix."
     )
 
 
@@ -49,7 +51,7 @@ async def test_what_would_go_wrong_is_told(node: Node) -> None:
     await process(node)
     draft = checked({"id": "draft", "on": "ci.*", "run": "nowhere", "inputs": {"sha": "{{ event.sha }}"}})
     [found] = await tried(node, {"type": "ci.done", "sha": "1", "data": {"n": 1}}, drafts=[draft])
-    assert found.problem == "there is no process nowhere; there is fix"
+    assert found.problem == "process nowhere not found; available: fix"
     assert found.inputs is not None
     assert (found.inputs["sha"], found.inputs["event"]["data"]) == ("1", {"n": 1})
 
@@ -66,11 +68,11 @@ async def test_stored_triggers_say_what_they_would_do_as_things_are(node: Node) 
     before = [await rows(node, f"SELECT count(*) FROM {table}") for table in TABLES]
     found = {each.trigger.name: each.would for each in await tried(node, {"type": "ci.done", "sha": "1"})}
     assert found == {
-        "cancel": "It would cancel what runs, then would start fix.",
-        "once": "It would be skipped: it has fired for '1' before.",
-        "queue": "It would wait for room, then would start fix.",
-        "replace": "It would wait for room in place of those that wait already, then would start fix.",
-        "skip": "It would be skipped, because as many run already as may.",
+        "cancel": "It would cancel a running run, then would start fix.",
+        "once": "It would be skipped: the trigger has already fired for '1'.",
+        "queue": "It would wait for a free slot, then would start fix.",
+        "replace": "It would wait for a free slot and replace events that are already waiting, then would start fix.",
+        "skip": "It would be skipped, because the limit of concurrent runs is reached.",
         "wild": "It would wait until the trigger is resumed.",
     }
     [one] = await tried(node, {"type": "ci.done", "sha": "2"}, only="once")

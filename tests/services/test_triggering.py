@@ -74,7 +74,7 @@ async def test_every_event_tells_why_each_trigger_did_or_did_not_match(node: Nod
         {"part": "conclusion = 'failure'", "actual": "success", "held": False},
     ]
     assert told["b-other"]["findings"] == [{"part": "github.push", "actual": "ci.done", "held": False}]
-    assert told["c-off"]["note"] == "disabled: not looked at"
+    assert told["c-off"]["note"] == "disabled: not evaluated"
     assert told["d-yes"]["note"] == "started"
     assert [each.trigger_name for each in await firings(node)] == ["d-yes"]
 
@@ -203,7 +203,7 @@ async def test_an_unknown_process_is_tried_again_and_then_dead(node: Node, clock
     await settle(node)
     [firing] = await firings(node)
     assert (firing.state, firing.once_key) == (FiringState.DEAD, None)
-    assert firing.error == "there is no process nowhere; there is no process at all"
+    assert firing.error == "process nowhere not found; available: none"
     await process(node, "nowhere")
     await node.assent.database.write(lambda tx: node.assent.triggering.retry(tx, firing.id, by=RITA))
     await settle(node)
@@ -256,7 +256,7 @@ async def test_a_dead_or_held_firing_is_let_go_of_once(node: Node) -> None:
         return node.assent.triggering.discard(tx, firing.id, by=RITA).error
 
     assert await node.assent.database.write(discard) == "Discarded by person:rita."
-    with pytest.raises(Conflict, match="skipped already"):
+    with pytest.raises(Conflict, match="already skipped"):
         await node.assent.database.write(discard)
     assert await stood(node) == [("skipped", "discarded")]
 
@@ -305,7 +305,7 @@ async def test_a_stored_trigger_that_cannot_be_read_matches_nothing_and_says_so(
     await settle(node)
     [bad, good] = _listed((await event(node, event_id)).trace)
     assert (bad["matched"], good["matched"]) == (False, True)
-    assert str(bad["problem"]).startswith("It cannot be read any more: ")
+    assert str(bad["problem"]).startswith("Its pattern is no longer valid: ")
     assert [each.started_by for each in await runs(node)] == ["trigger:b-good"]
 
 

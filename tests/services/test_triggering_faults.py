@@ -211,7 +211,7 @@ async def test_a_trigger_decides_nothing(node: Node) -> None:
     await settle(node)
     [firing] = await firings(node)
     by = Principal(kind=Kind.TRIGGER, id=made.id, name=made.name, project="default")
-    with pytest.raises(Exception, match="may not"):
+    with pytest.raises(Exception, match="lacks the “"):
         await node.assent.database.read(
             lambda tx: node.assent.breakpoints.standing(tx, str(firing.breakpoint_id), by=by)
         )

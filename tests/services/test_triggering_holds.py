@@ -61,7 +61,7 @@ async def test_nobody_is_asked_about_a_process_that_is_not_there(
     await settle(node)
     [firing] = await firings(node)
     assert (firing.breakpoint_id, firing.because) == (None, "retry")
-    assert str(firing.error).startswith("there is no process fix")
+    assert str(firing.error).startswith("process fix not found")
     await process(node)
     clock.advance(5)
     await settle(node)
@@ -226,10 +226,10 @@ async def test_a_question_says_how_many_events_it_is_about(node: Node, clock: Ma
         for each in await firings(node, because="approval")
         if each.breakpoint_id is not None
     }
-    assert asked["fixer"]["question"] == "Start fix because of ci.c and 2 earlier events?"
+    assert asked["fixer"]["question"] == "Start fix for ci.c and 2 earlier events?"
     assert asked["own"]["question"] == "Fix c? (this and 2 earlier events)"
     assert asked["own"]["context"]["events"] == 3
-    assert asked["blank"]["question"] == "Start fix because of ci.c?"
+    assert asked["blank"]["question"] == "Start fix for ci.c?"
 
 
 async def test_a_gathered_event_that_wants_an_approval_has_the_whole_asked_about(

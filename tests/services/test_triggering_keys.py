@@ -73,7 +73,7 @@ async def test_a_dead_firing_is_not_tried_again_after_another_has_fired_for_its_
     await come(node, ci, arrived(sha="1"))
     await settle(node)
     assert len(await runs(node)) == 1
-    with pytest.raises(Conflict, match="has fired for '1' since"):
+    with pytest.raises(Conflict, match="has since fired for '1'"):
         await node.assent.database.write(lambda tx: node.assent.triggering.retry(tx, dead.id, by=RITA))
 
 
@@ -118,7 +118,7 @@ async def test_a_trace_says_where_once_does_not_count(node: Node) -> None:
     [event_id] = await come(node, ci, arrived(repo="a/b"))
     await settle(node)
     trace = (await event(node, event_id)).trace
-    assert [each["note"] for each in trace] == ["started; once does not count: the event lacks a part of its key"]
+    assert [each["note"] for each in trace] == ["started; once is ignored because the event is missing part of its key"]
 
 
 async def test_what_is_discarded_or_replaced_has_not_fired(node: Node) -> None:

@@ -61,7 +61,7 @@ async def test_events_of_one_key_are_gathered_until_there_is_quiet(node: Node, c
     assert found[second].inputs["event"]["id"] == second
     assert "events" not in found[other].inputs
     [merged, *_] = await firings(node)
-    assert merged.error == f"It waits for quiet with the event {second}."
+    assert merged.error == f"Debounced together with event {second}."
 
 
 async def test_a_storm_without_end_starts_when_its_longest_wait_is_over(node: Node, clock: ManualClock) -> None:
@@ -117,7 +117,7 @@ async def test_a_held_run_starts_when_a_person_has_approved(node: Node, ann: Pri
         "trigger:fixer",
         made.id,
     )
-    assert asked.payload["question"] == "Start fix because of github.push acme/shop?"
+    assert asked.payload["question"] == "Start fix for github.push acme/shop?"
     context = asked.payload["context"]
     assert context["event"]["title"] == "<b>boo</b>\n# Approve me"
     assert context["inputs"] == {"sha": "1"}
@@ -143,8 +143,8 @@ async def test_what_a_person_rejects_or_nobody_answers_starts_nothing(node: Node
     await settle(node)
     assert await stood(node) == [("skipped", "not-approved"), ("skipped", "not-approved")]
     assert [each.error for each in await firings(node)] == [
-        "person:ann rejected it.",
-        "Its breakpoint was cancelled by trigger:fixer.",
+        "Rejected by person:ann.",
+        "The breakpoint was cancelled by trigger:fixer.",
     ]
     assert await runs(node) == []
 
@@ -176,7 +176,7 @@ async def test_a_question_that_cannot_be_asked_starts_nothing(node: Node) -> Non
     await settle(node)
     [firing] = await firings(node)
     assert (firing.state.value, firing.because) == ("held", "retry")
-    assert str(firing.error).startswith("Nobody could be asked: ")
+    assert str(firing.error).startswith("The approval request could not be created: ")
 
 
 async def test_a_held_firing_that_is_discarded_takes_its_question_back(node: Node) -> None:

@@ -89,19 +89,23 @@ async def test_it_is_known_by_its_id_and_by_its_name_in_its_project_only(node: N
         ({"on": "github.push(branhc = 'main')"}, "/on", "Did you mean branch?"),
         ({"on": "github.push(branch = "}, "/on", "Line 1, column"),
         ({"on": ""}, "/on", "Line 1"),
-        ({"on": None}, "/on", "must be a pattern"),
-        ({"inputs": {"repo": "{{ event.repository }}", "sha": "x"}}, "/inputs/repo", "events have no repository"),
-        ({"inputs": {"repo": "{{ event.repo", "sha": "x"}}, "/inputs/repo", "without its other half"),
-        ({"inputs": {"repo": "x", "sha": "{{ event.sha.short }}"}}, "/inputs/sha", "nothing is inside it"),
-        ({"once": "{{ event.no }}"}, "/once", "events have no no"),
+        ({"on": None}, "/on", "must be an event pattern"),
+        (
+            {"inputs": {"repo": "{{ event.repository }}", "sha": "x"}},
+            "/inputs/repo",
+            "events do not have a field named repository",
+        ),
+        ({"inputs": {"repo": "{{ event.repo", "sha": "x"}}, "/inputs/repo", "unmatched"),
+        ({"inputs": {"repo": "x", "sha": "{{ event.sha.short }}"}}, "/inputs/sha", "does not have fields"),
+        ({"once": "{{ event.no }}"}, "/once", "events do not have a field named no"),
         ({"run": "nothing"}, "/run", "nothing"),
-        ({"run": "../etc/passwd"}, "/run", "must be the name of a process"),
+        ({"run": "../etc/passwd"}, "/run", "must be a process name"),
         ({"inputs": {"repo": "x"}}, "/inputs", "sha"),
         ({"inputs": {"repo": "x", "sha": "x", "more": 1}}, "/inputs", "more"),
         ({"inputs": {"repo": 7, "sha": "x"}}, "/inputs", "repo"),
-        ({"inputs": {"event": 1}}, "/inputs/event", "is always there"),
-        ({"id": "Fix It"}, "/id", "must be 1 to 60"),
-        ({"colour": "red"}, "/colour", "is not known here"),
+        ({"inputs": {"event": 1}}, "/inputs/event", "is a built-in input"),
+        ({"id": "Fix It"}, "/id", "must start with a lowercase letter"),
+        ({"colour": "red"}, "/colour", "is not a known field"),
         ({"enabled": "perhaps"}, "/enabled", "must be true, false or suspended"),
     ],
 )  # fmt: skip
@@ -160,7 +164,7 @@ async def test_a_suspension_and_its_reason_survive_a_change_of_the_text(node: No
 async def test_whoever_suspends_and_resumes_is_recorded(node: Node) -> None:
     trigger = await made(node)
     off = await suspended(node, trigger.name)
-    assert (off.state, off.because, off.updated_by) == (TriggerState.SUSPENDED, "bob suspended it.", "person:bob")
+    assert (off.state, off.because, off.updated_by) == (TriggerState.SUSPENDED, "Suspended by bob.", "person:bob")
     assert off.version == 2
     again = await suspended(node, trigger.id, "Once more.")
     assert again == off
@@ -176,7 +180,7 @@ async def test_one_that_is_disabled_is_neither_suspended_nor_resumed(node: Node)
 
 
 async def test_one_that_is_written_suspended_says_who_did_it(node: Node) -> None:
-    assert (await made(node, enabled="suspended")).because == "ann suspended it."
+    assert (await made(node, enabled="suspended")).because == "Suspended by ann."
 
 
 async def test_what_stands_in_the_file_is_suspended_and_resumed_here_and_changed_there(node: Node) -> None:
@@ -191,7 +195,7 @@ async def test_what_stands_in_the_file_is_suspended_and_resumed_here_and_changed
 
 async def test_what_was_removed_is_gone_and_its_name_is_free(node: Node) -> None:
     trigger = await made(node)
-    with pytest.raises(Conflict, match="exists already"):
+    with pytest.raises(Conflict, match="already exists"):
         await made(node)
     await node.assent.database.write(lambda tx: node.assent.triggers.remove(tx, trigger.id, by=BOB))
     removed = await node.assent.database.read(lambda tx: tx.triggers.find(trigger.id))

@@ -185,7 +185,7 @@ async def test_a_fault_of_ours_ends_nothing(wood: Wood) -> None:
     (owl,) = await until(_owls(wood), bool)
     owl.orders.put_nowait(RuntimeError("oops"))
     await wood.pauses.asked.get()
-    assert "the log has it" in ((await wood.stored(source)).problem or "")
+    assert "see the server log" in ((await wood.stored(source)).problem or "")
     wood.pauses.over()
     await until(_owls(wood), lambda found: len(found) == 2)
 

@@ -190,7 +190,7 @@ async def test_polling_sees_the_same(folder: Path) -> None:
 
 
 async def test_a_folder_that_is_not_there_is_said_in_words(folder: Path) -> None:
-    with pytest.raises(FileNotFoundError, match="There is no folder"):
+    with pytest.raises(FileNotFoundError, match="Folder not found"):
         await source(folder / "missing").watch(PlainDesk())
 
 
@@ -198,7 +198,7 @@ async def test_a_folder_that_goes_is_said_and_its_files_are_not_told_as_removed(
     desk = PlainDesk()
     async with watched(source(folder), desk) as task:
         shutil.move(folder, folder.parent / "elsewhere")
-        with pytest.raises(FileNotFoundError, match="There is no folder"):
+        with pytest.raises(FileNotFoundError, match="Folder not found"):
             await task
     assert desk.told.empty()
 

@@ -304,7 +304,7 @@ async def test_what_is_told_is_not_trusted_unless_somebody_says_so(pair: Pair) -
 
 async def test_two_sources_in_one_repository_are_a_mistake(pair: Pair) -> None:
     async with watched(source(pair.work), pair.desk):
-        with pytest.raises(OSError, match=r"Another source of Assent, src_1"):
+        with pytest.raises(OSError, match=r"Another source, src_1"):
             await source(pair.work).watch(PlainDesk(source_id="src_2"))
 
 
@@ -349,9 +349,9 @@ async def test_a_repository_without_hooks_says_what_to_do(tmp_path: Path) -> Non
     with pytest.raises(OSError, match="assent hooks install --repo"):
         await source(plain).watch(PlainDesk())
     (tmp_path / "folder").mkdir()
-    with pytest.raises(OSError, match="no git repository"):
+    with pytest.raises(OSError, match="Cannot read a git repository"):
         await source(Repository(tmp_path / "folder")).watch(PlainDesk())
-    with pytest.raises(FileNotFoundError, match="There is no folder"):
+    with pytest.raises(FileNotFoundError, match="Folder not found"):
         await source(Repository(tmp_path / "nowhere")).watch(PlainDesk())
 
 

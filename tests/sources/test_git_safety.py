@@ -45,20 +45,20 @@ async def refused(work: Repository) -> str:
 async def test_the_lock_of_a_spool_writes_over_no_file_elsewhere(work: Repository, precious: Path, link: Any) -> None:
     (work.spool / ".lock").unlink(missing_ok=True)
     link(work.spool / ".lock", precious)
-    assert "not a file that Assent made" in await refused(work)
+    assert "was not created by Assent" in await refused(work)
     assert precious.read_text() == "do not touch"  # noqa: ASYNC240  # a test
 
 
 async def test_a_lock_that_is_not_ours_stays_as_it_is(work: Repository) -> None:
     (work.spool / ".lock").write_text("somebody's notes")
-    assert "not a file that Assent made" in await refused(work)
+    assert "was not created by Assent" in await refused(work)
     assert (work.spool / ".lock").read_text() == "somebody's notes"
 
 
 async def test_a_lock_that_is_a_pipe_keeps_nobody_waiting(work: Repository) -> None:
     (work.spool / ".lock").unlink(missing_ok=True)
     os.mkfifo(work.spool / ".lock")
-    assert "not a file that Assent made" in await refused(work)
+    assert "was not created by Assent" in await refused(work)
 
 
 async def test_a_lock_of_an_earlier_source_is_taken_over(work: Repository) -> None:
@@ -77,7 +77,7 @@ async def test_a_spool_that_is_a_link_is_none(work: Repository, tmp_path: Path) 
     spool = place(work.folder).spool
     spool.symlink_to(theirs)
     assert "not installed" in await refused(work)
-    with pytest.raises(OSError, match="is a link"):
+    with pytest.raises(OSError, match="is a symbolic link"):
         git_hooks.install(work.folder)
     git_hooks.uninstall(work.folder)
     assert (theirs / "file").read_text() == "do not touch"

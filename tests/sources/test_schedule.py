@@ -66,8 +66,8 @@ def test_an_hourly_schedule_ticks_25_times_on_the_long_day_and_23_times_on_the_s
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({}, "a line of cron"),
-        ({"cron": 5}, "a line of cron"),
+        ({}, "must be a cron expression"),
+        ({"cron": 5}, "must be a cron expression"),
         ({"cron": "0 0 31 2 *"}, "/settings/cron"),
         ({"cron": "0 0 30 2 *"}, "/settings/cron"),
         ({"cron": "0 0 31 4,6,9,11 *"}, "/settings/cron"),

@@ -168,7 +168,7 @@ def test_the_data_of_an_event_is_what_stands_in_it(more: dict[str, Any], data: A
 @pytest.mark.parametrize(
     ("headers", "body", "why"),
     [
-        ({"content-type": "application/cloudevents-batch+json"}, [ATTRIBUTES], "send them one by one"),
+        ({"content-type": "application/cloudevents-batch+json"}, [ATTRIBUTES], "send each event separately"),
         (STRUCTURED, [ATTRIBUTES], "must be one event"),
         (STRUCTURED, {**ATTRIBUTES, "id": ""}, "/id: is required"),
         (STRUCTURED, {**ATTRIBUTES, "source": 7}, "/source: is required"),
@@ -196,14 +196,14 @@ def test_what_is_not_strict_json_is_refused(body: bytes) -> None:
     [
         ({"verify": "hmac", "signed": "{timestamp}.{body}"}, "timestamp_header"),
         ({"verify": "hmac", "timestamp_header": "x-time", "signed": "{timestamp}"}, "once"),
-        ({"verify": "hmac", "header": "no header"}, "name of a header"),
+        ({"verify": "hmac", "header": "no header"}, "must be a header name"),
         ({"verify": "hmac", "timestamp_header": "x-time", "tolerance": "2h"}, "1s to 1h"),
         ({"verify": "hmac", "encoding": "rot13"}, "hex, base64"),
-        ({"verify": "hmac", "header": "x-sign", "delivery_header": "x-sign"}, "proves who calls"),
-        ({"verify": "bearer", "delivery_header": "Authorization"}, "proves who calls"),
+        ({"verify": "hmac", "header": "x-sign", "delivery_header": "x-sign"}, "authenticates the sender"),
+        ({"verify": "bearer", "delivery_header": "Authorization"}, "authenticates the sender"),
         ({"verify": "bearer", "view": {"colour": "x"}}, "is not one of"),
-        ({"verify": "bearer", "view": {"repo": 7}}, "must be a text"),
-        ({"verify": "bearer", "view": {"repo": "{{ event.x }}"}}, "events have no x"),
+        ({"verify": "bearer", "view": {"repo": 7}}, "must be a string"),
+        ({"verify": "bearer", "view": {"repo": "{{ event.x }}"}}, "events do not have a field named x"),
         ({"verify": "magic"}, "standard-webhooks, hmac"),
     ],
 )

@@ -176,7 +176,7 @@ async def test_a_place_with_data_is_not_restored_over(
         restore(place, archive)
         before = every_row(place)
         listed = sorted(place.data_dir.iterdir())
-        with pytest.raises(Refused, match=r"There is data|not empty"):
+        with pytest.raises(Refused, match=r"already contains data|not empty"):
             restore(place, archive)
         assert every_row(place) == before
         assert sorted(place.data_dir.iterdir()) == listed
@@ -201,7 +201,7 @@ async def test_force_puts_aside_what_is_there(sqlite_settings: Settings, tmp_pat
 
 async def test_force_is_refused_on_postgresql(postgres_settings: Settings, tmp_path: Path) -> None:
     save(postgres_settings, tmp_path / "b.tar")
-    with pytest.raises(Refused, match="--force is for SQLite"):
+    with pytest.raises(Refused, match="--force works only with SQLite"):
         restore(postgres_settings, tmp_path / "b.tar", force=True)
 
 
@@ -210,13 +210,13 @@ async def test_a_log_left_behind_by_other_data_is_not_mixed_in(sqlite_settings: 
     place = sqlite_settings.model_copy(update={"data_dir": tmp_path / "left"})
     place.data_dir.mkdir()
     (place.data_dir / "assent.db-wal").write_bytes(b"frames")
-    with pytest.raises(Refused, match="left behind"):
+    with pytest.raises(Refused, match="belongs to a different database"):
         restore(place, tmp_path / "b.tar")
     assert [each.name for each in place.data_dir.iterdir()] == ["assent.db-wal"]
 
 
 def refused(place: Settings, damaged: Path) -> None:
-    with pytest.raises(Damaged, match="not a whole backup"):
+    with pytest.raises(Damaged, match="incomplete or damaged"):
         restore(place, damaged)
     if not place.database_url:
         assert not place.data_dir.exists()
@@ -317,7 +317,7 @@ async def test_a_history_that_does_not_add_up_is_neither_saved_nor_restored(
         for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall():
             connection.execute(f"DROP TRIGGER {name}")
         connection.execute("UPDATE assent_events SET actor = 'person:mallory' WHERE type = 'released'")
-    with pytest.raises(Refused, match="does not add up"):
+    with pytest.raises(Refused, match="is inconsistent"):
         save(sqlite_settings, tmp_path / "bad.tar")
     assert not (tmp_path / "bad.tar").exists()
     changed = {**members, "assent.db": sqlite_settings.sqlite_path.read_bytes()}
@@ -344,15 +344,15 @@ def test_a_chain_must_be_whole_and_end_at_its_head() -> None:
     whole = events("created", "commented", "released")
     assert verified_heads(whole) == verified_heads(events("created", "commented", "released"))
     for broken in (whole[1:], whole[:-1], [whole[0], whole[2]], [whole[0], whole[2], whole[1]], [*whole, whole[-1]]):
-        with pytest.raises(Refused, match="does not add up"):
+        with pytest.raises(Refused, match="is inconsistent"):
             verified_heads(broken)
     for at, value in ((1, GENESIS), (2, 9), (5, "person:mallory"), (6, 99), (7, '{"x":1}'), (8, GENESIS[1:] + "1")):
         changed = [*whole[:1], (*whole[1][:at], value, *whole[1][at + 1 :]), *whole[2:]]
         if at in (1, 2):  # what belongs to the breakpoint stands in each of its rows
             changed = [(*row[:at], value, *row[at + 1 :]) for row in whole]
-        with pytest.raises(Refused, match="does not add up"):
+        with pytest.raises(Refused, match="is inconsistent"):
             verified_heads(changed)
-    with pytest.raises(Refused, match="does not add up"):
+    with pytest.raises(Refused, match="is inconsistent"):
         verified_heads([("bp_1", GENESIS, 0, *[None] * 7)])
 
 
@@ -360,7 +360,7 @@ def test_a_purged_event_keeps_its_link_in_the_chain() -> None:
     whole = events("created", "commented", "released")
     stub = (*whole[1][:7], f'{{"purged":"{"0" * 64}"}}', *whole[1][8:])
     assert verified_heads([whole[0], stub, whole[2]]) == verified_heads(whole)
-    with pytest.raises(Refused, match="does not add up"):
+    with pytest.raises(Refused, match="is inconsistent"):
         verified_heads([whole[0], (*stub[:9], GENESIS), whole[2]])
 
 
@@ -393,7 +393,10 @@ def test_a_backup_overwrites_nothing_and_leaves_nothing_behind(
 
 
 def test_data_that_is_not_there_is_not_backed_up(tmp_path: Path, postgres_url: str, settings: Settings) -> None:
-    with empty_place(settings, tmp_path, postgres_url) as place, pytest.raises(Refused, match="There is no data"):
+    with (
+        empty_place(settings, tmp_path, postgres_url) as place,
+        pytest.raises(Refused, match=r"does not contain (any data|Assent data)"),
+    ):
         save(place, tmp_path / "b.tar")
     assert not (tmp_path / "b.tar").exists()
 

@@ -1,6 +1,7 @@
 """Walking the pages of any list gives what filtering and sorting in Python gives."""
 
 import json
+import re
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -12,11 +13,22 @@ from hypothesis import strategies as st
 
 from assent.domain.breakpoint import NEVER
 from assent.domain.errors import InvalidRequest
-from assent.store.reading import Query, Summary, decode_cursor, encode_cursor
+from assent.domain.search_words import sought_words
+from assent.store.reading import (
+    SEARCH_SAMPLE_ROWS,
+    Plan,
+    Query,
+    Summary,
+    count_statement,
+    decode_cursor,
+    encode_cursor,
+    page_statement,
+)
 from tests.store.making import AGENT, create, person, respond, rows
 from tests.support.nodes import ManualClock, Node
 
-WORDS = ("alpha", "beta", "gamma", "delta")
+WORDS = ("alpha", "beta", "本番環境", "delta")
+SOUGHT = (*WORDS, "ALPHA", "al", "alp", "d", "番環", "環", "本環", "agent-1", "depl", "red", "nosuch")
 TAGS = ("red", "green", "blue")
 STATUSES = ("waiting", "released", "expired", "cancelled")
 OTHER_AGENT = replace(AGENT, id="tok_other", name="other")
@@ -37,7 +49,7 @@ queries = st.fixed_dictionaries(
         "run_id": st.sampled_from(["run1", "run2"]),
         "gate": st.sampled_from(["deploy", "review"]),
         "created_by_id": st.sampled_from([AGENT.id, OTHER_AGENT.id]),
-        "q": st.lists(st.sampled_from([*WORDS, "ALPHA", "nosuch"]), min_size=1, max_size=2).map(" ".join),
+        "q": st.lists(st.sampled_from(SOUGHT), min_size=1, max_size=2).map(" ".join),
         "after": st.integers(0, SIZE),
         "before": st.integers(0, SIZE),
     },
@@ -80,7 +92,7 @@ async def _settle(node: Node, n: int, breakpoint_id: str, ann: Any) -> None:
 async def everything(node: Node) -> list[dict[str, Any]]:
     columns = (
         "id", "status", "agent_id", "run_id", "gate", "tags", "seats", "created_at", "updated_at", "due_at",
-        "created_by_id", "search",
+        "created_by_id", "question",
     )  # fmt: skip
     found = await rows(node, f"SELECT {', '.join(columns)} FROM assent_breakpoints")
     return [dict(zip(columns, row, strict=True)) for row in found]
@@ -98,7 +110,7 @@ def wanted(found: list[dict[str, Any]], query: Query) -> list[str]:
             *(getattr(query, name) in {None, row[name]} for name in ("agent_id", "run_id", "gate", "created_by_id")),
             query.created_after is None or row["created_at"] > query.created_after,
             query.created_before is None or row["created_at"] < query.created_before,
-            query.q is None or set(query.q.lower().split()) <= set(row["search"].lower().replace("?", " ").split()),
+            query.q is None or all(_is_found(word, row) for word in query.q.lower().split()),
         ]
         return all(tests)
 
@@ -108,6 +120,17 @@ def wanted(found: list[dict[str, Any]], query: Query) -> list[str]:
     return [
         row["id"] for row in sorted(chosen, key=lambda row: (row[column[query.sort]], row["id"]), reverse=backwards)
     ]
+
+
+def _is_found(word: str, row: dict[str, Any]) -> bool:
+    texts = [row["question"], row["agent_id"], row["gate"], row["run_id"] or "", *json.loads(row["tags"])]
+    if not word.isascii():
+        return any(word in text for text in texts)
+    written = [part for text in texts for part in re.split(r"[^0-9a-z]+", text.lower())]
+    return all(
+        any(each == part or (len(part) > 1 and each.startswith(part)) for each in written)
+        for part in re.split(r"\W", word)
+    )
 
 
 async def walked(node: Node, query: Query) -> list[str]:
@@ -144,6 +167,48 @@ async def test_walking_all_pages_is_filtering_and_sorting(
     assert await walked(node, query) == expected
     counts = await node.assent.inbox.reader.counts(query)
     assert sum(counts.values()) == len(expected)
+
+
+@pytest.mark.timeout(300)
+@examples(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@given(asked=queries, rare=st.sets(st.sampled_from(STATUSES)))
+async def test_the_index_of_words_finds_what_walking_finds(
+    node: Node, clock: ManualClock, asked: dict[str, Any], rare: set[str]
+) -> None:
+    if not await everything(node):
+        await populate(node, clock)
+    query = Query(
+        project="default", **{"q": "alpha"} | {k: v for k, v in asked.items() if k not in {"after", "before"}}
+    )
+    database = node.assent.database
+    sought = sought_words(query.q or "")
+    walk = Plan(labels=tuple(f"t:{tag}" for tag in dict.fromkeys(query.tags)), sought=sought)
+    plans = [walk, replace(walk, rare=frozenset(rare), asked=sought[-1:] if len(rare) % 2 else sought)]
+    walking, indexed = [await database.fetch_page(*page_statement(query, plan, database.dialect)) for plan in plans]
+    assert [tuple(row) for row in walking] == [tuple(row) for row in indexed]
+    for status in query.statuses:
+        counted = [
+            [tuple(row) for row in await database.fetch_page(*count_statement(query, plan, status, database.dialect))]
+            for plan in plans
+        ]
+        assert counted[0] == counted[1]
+
+
+@pytest.mark.timeout(120)
+async def test_rare_and_frequent_words_are_found_among_many(node: Node, clock: ManualClock) -> None:
+    many = SEARCH_SAMPLE_ROWS + 50
+    old = await create(node, {"question": "An old unicorn, 緊急停止"})
+    for n in range(many):
+        clock.advance(1)
+        await create(node, {"question": f"build {n}, 環境"}, tags=["often"])
+    for q in ("unicorn", "uni old", "急停", old, old[:20]):
+        assert await walked(node, Query(project="default", q=q)) == [old], q
+    query = Query(project="default", q="build", limit=200)
+    assert len(await walked(node, query)) == many
+    assert len(await walked(node, replace(query, tags=("often",), sort="deadline", q="環境 buil"))) == many
+    assert sum((await node.assent.inbox.reader.counts(query)).values()) == many
+    assert await walked(node, replace(query, q="unicorn", tags=("often",))) == []
+    assert await walked(node, replace(query, q="境環")) == []
 
 
 async def test_there_is_something_of_everything_to_find(node: Node, clock: ManualClock) -> None:
@@ -213,6 +278,8 @@ SEARCHES = [
     ("10.0.0.1", "10.0.0.1"),
     ("Überweisung", "überweisung"),
     ("DEPLOY", "deploy"),
+    ("deploy.production", "prod"),
+    ("本番環境への配備", "環境"),
 ]
 
 

@@ -39,7 +39,7 @@ def test_an_empty_log_holds_nothing(file: Path) -> None:
 
 @pytest.mark.parametrize("name", ["assent.db", "assent.db-wal", "assent.db-journal"])
 def test_a_write_while_a_file_is_read_is_noticed(file: Path, name: str) -> None:
-    with pytest.raises(NotAtRest, match=r"was written to while it was read"), at_rest(file):
+    with pytest.raises(NotAtRest, match=r"was modified while it was being read"), at_rest(file):
         file.with_name(name).write_bytes(b"something else")
 
 

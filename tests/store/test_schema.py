@@ -17,7 +17,7 @@ from assent.store.transaction import Transaction
 from tests.store.making import AGENT, create, person, rows
 from tests.support.nodes import Node
 
-FULL_TEXT = {"assent_search", "ix_assent_breakpoints_search"}
+FULL_TEXT = {"assent_search", "ix_assent_breakpoint_words_search"}
 REFUSALS = (sqlite3.IntegrityError, psycopg.IntegrityError)
 
 
@@ -73,7 +73,7 @@ def test_the_migrations_carry_every_check_and_foreign_key(settings: Settings) ->
 def test_full_text_search_has_its_index(settings: Settings) -> None:
     with engine_of(settings).connect() as connection:
         if settings.database_url:
-            statement = "SELECT 1 FROM pg_indexes WHERE indexname = 'ix_assent_breakpoints_search'"
+            statement = "SELECT 1 FROM pg_indexes WHERE indexname = 'ix_assent_breakpoint_words_search'"
         else:
             statement = "SELECT 1 FROM sqlite_master WHERE name = 'assent_search' AND sql LIKE '%fts5%'"
         assert connection.execute(sa.text(statement)).fetchall() == [(1,)]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from assent.app import migrate
+from assent.app import migrate, serving_alone
 from assent.settings import Settings
 from assent.store import migrations
 from assent.store.server_lock import DataInUse, ServerLock, holder_of
@@ -21,7 +21,7 @@ HOLDER = """
 import os, sys
 from pathlib import Path
 from assent.store.server_lock import ServerLock
-lock = ServerLock(Path(sys.argv[1]))
+lock = ServerLock(Path(sys.argv[1]), Path(sys.argv[1]).with_name("assent.db"))
 lock.describe("http://127.0.0.1:7373")
 if sys.argv[2] == "forks" and os.fork() == 0:
     os.write(1, f"{os.getpid()}\\n".encode())
@@ -104,6 +104,24 @@ def test_every_path_to_the_same_data_leads_to_the_same_locks(sqlite_settings: Se
     for each in (again, roundabout):
         assert each.server_lock_path == sqlite_settings.server_lock_path.resolve()
         assert each.write_lock_path == sqlite_settings.write_lock_path.resolve()
+
+
+@pytest.mark.parametrize("lost", ["lock file deleted", "hard link in another directory"])
+def test_the_database_file_is_locked_too(sqlite_settings: Settings, tmp_path: Path, lost: str) -> None:
+    with serving_alone(sqlite_settings) as lock:
+        assert lock is not None
+        lock.describe("http://127.0.0.1:7373")
+        other = sqlite_settings
+        if lost == "lock file deleted":
+            sqlite_settings.server_lock_path.unlink()
+        else:
+            other = Settings(data_dir=tmp_path / "other")
+            other.data_dir.mkdir()
+            other.sqlite_path.hardlink_to(sqlite_settings.sqlite_path)
+        with pytest.raises(DataInUse, match="Another server is already using the data"):
+            serving_alone(other)
+    with serving_alone(other):
+        pass
 
 
 def test_the_data_is_not_migrated_under_a_server_of_another_version(tmp_path: Path) -> None:

@@ -30,6 +30,7 @@ EARLIER = [each.revision for each in SCRIPTS.walk_revisions()][:0:-1]
 FIRST_WITH_RULES = "0005"
 FIRST_WITH_HOMES = "0015"
 FIRST_WITH_COUNTS = "0016"
+LAST_WITHOUT_WORDS = "0019"
 PROJECTS = {"younger": 3, "older": 2}
 """Projects beside the default one, and when they were created."""
 HOMES = {
@@ -150,18 +151,21 @@ def as_of(settings: Settings, version: str, rows: Rows) -> Rows:
                 connection.execute(sa.delete(old.tables[name]))
             if put[name]:
                 connection.execute(sa.insert(old.tables[name]), put[name])
-        _number_on(connection, put["assent_breakpoints"])
+        _number_on(connection, put)
     return put
 
 
-def _number_on(connection: sa.Connection, breakpoints: list[dict[str, Any]]) -> None:
+def _number_on(connection: sa.Connection, put: Rows) -> None:
     """What the database itself would have noted beside the rows."""
     if connection.dialect.name == "postgresql":
         sequence = "pg_get_serial_sequence('assent_breakpoints', 'ordinal')"
         connection.execute(sa.text(f"SELECT setval({sequence}, max(ordinal)) FROM assent_breakpoints"))
         return
+    if "assent_breakpoint_words" in put:
+        connection.execute(sa.text("INSERT INTO assent_search (assent_search) VALUES ('rebuild')"))
+        return
     statement = sa.text("INSERT INTO assent_search (rowid, search) VALUES (:ordinal, :search)")
-    for row in breakpoints:
+    for row in put["assent_breakpoints"]:
         connection.execute(statement, {"ordinal": row["ordinal"], "search": row["search"]})
 
 
@@ -205,9 +209,51 @@ async def goes_on(settings: Settings, *, breakpoints: int) -> None:
         listed = (await node.call("GET", "/api/breakpoints?counts=true", admin)).json()
         assert sum(listed["counts"].values()) == breakpoints
         (waiting,) = (await node.call("GET", "/api/breakpoints?q=there&status=waiting", admin)).json()["items"]
+        for q, found in (("größ änd", 1), ("web", 1), (waiting["id"], 1), (waiting["id"][:-1], 1), ("nosuch", 0)):
+            items = (await node.call("GET", "/api/breakpoints", admin, params={"q": q})).json()["items"]
+            assert len(items) == found, q
         answered = await node.feedback(waiting["id"], reviewer, approved=True)
         assert answered.json()["status"] == "released"
         await node.create()
+
+
+class Interrupted(Exception):
+    pass
+
+
+def test_an_interrupted_migration_of_the_search_words_can_be_repeated(
+    place: Settings, living: dict[bool, Rows]
+) -> None:
+    put = as_of(place, LAST_WITHOUT_WORDS, living[True])
+
+    def interrupt(*args: Any) -> None:
+        if "INSERT INTO assent_breakpoint_words" in args[2]:
+            raise Interrupted
+
+    sa.event.listen(sa.Engine, "after_cursor_execute", interrupt)
+    try:
+        with pytest.raises(Interrupted):
+            migrate(place)
+    finally:
+        sa.event.remove(sa.Engine, "after_cursor_execute", interrupt)
+    assert schema(place)[0] == LAST_WITHOUT_WORDS
+    migrate(place)
+    found_again(place, put)
+    asyncio.run(goes_on(place, breakpoints=len(put["assent_breakpoints"])))
+
+
+def test_breakpoints_that_an_older_node_creates_are_found_after_the_next_start(
+    postgres_settings: Settings,
+) -> None:
+    async def created() -> None:
+        async with running_node(postgres_settings) as node:
+            await lived(node)
+
+    asyncio.run(created())
+    with engine_of(postgres_settings).begin() as connection:
+        connection.execute(sa.text("DELETE FROM assent_breakpoint_words"))
+    migrate(postgres_settings)
+    asyncio.run(goes_on(postgres_settings, breakpoints=6))
 
 
 def test_data_of_a_newer_version_is_refused_in_a_sentence(settings: Settings) -> None:

@@ -1,7 +1,8 @@
 """Test lanes: `test` protects a merge and is what CI runs, `all` is everything.
 
 `pytest --lane test` leaves out the slow tests in FULL and, except for BOTH_DATABASES, the PostgreSQL variant of tests.
-`pytest --lane rest --shard 2/12` runs a part of what `test` leaves out. Without `--lane`, pytest runs everything.
+Random tests make fewer trials there. Without `--lane`, pytest runs everything; `--shard 2/12` runs a part of the lane.
+`--lane test --full-shard 2/24` runs the lane, and every test of a part of the files in full, as CI does.
 """
 
 import hashlib
@@ -11,8 +12,9 @@ from typing import Any, NamedTuple
 import pytest
 from hypothesis import is_hypothesis_test, settings
 
-LANES = ("test", "rest", "all")
+LANES = ("test", "all")
 VARIABLE = "ASSENT_TEST_LANE"
+FULL_SHARD_VARIABLE = "ASSENT_TEST_FULL_SHARD"
 
 BOTH_DATABASES = {
     "tests/api/test_feedback.py": "two decisions race",
@@ -82,9 +84,14 @@ class Shard(NamedTuple):
         return int(hashlib.sha256(name.encode()).hexdigest(), 16) % self.parts == self.number
 
 
-def scaled(trials: int) -> int:
-    """Return how many random trials a test makes: all of them in `all`, a fifth in `test`."""
-    return max(FEWEST_TRIALS, trials // 5) if os.environ.get(VARIABLE) == "test" else trials
+def scaled(trials: int, module: str) -> int:
+    """Return how many random trials a test of this module makes: all of them in `all`, a fifth in `test`."""
+    if os.environ.get(VARIABLE) != "test":
+        return trials
+    full_shard = os.environ.get(FULL_SHARD_VARIABLE)
+    if full_shard and Shard.parse(full_shard).holds(module.replace(".", "/") + ".py"):
+        return trials
+    return max(FEWEST_TRIALS, trials // 5)
 
 
 def in_test_lane(item: pytest.Item) -> bool:
@@ -102,16 +109,29 @@ def add_options(parser: pytest.Parser) -> None:
     group = parser.getgroup("lanes", "test lanes")
     group.addoption("--lane", choices=LANES, default="all", help="Lane to run (default: all)")
     group.addoption("--shard", metavar="NUMBER/COUNT", help="Run one of COUNT parts of the lane")
+    group.addoption(
+        "--full-shard",
+        metavar="NUMBER/COUNT",
+        help="With --lane test, also run one of COUNT parts of all tests in full",
+    )
+
+
+def export(config: pytest.Config) -> None:
+    """Tell the test modules, which read their number of trials while they are imported, and their child processes."""
+    os.environ[VARIABLE] = config.getoption("--lane")
+    os.environ[FULL_SHARD_VARIABLE] = config.getoption("--full-shard") or ""
 
 
 def select(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Deselect the tests that are not in the chosen lane and shard."""
     lane, shard = config.getoption("--lane"), config.getoption("--shard")
     part = Shard.parse(shard) if shard else None
+    full_shard = config.getoption("--full-shard")
+    full = Shard.parse(full_shard) if full_shard else None
     kept: list[pytest.Item] = []
     dropped: list[pytest.Item] = []
     for item in items:
-        wanted = lane == "all" or in_test_lane(item) == (lane == "test")
+        wanted = lane == "all" or in_test_lane(item) or (full is not None and full.holds(item.nodeid))
         (kept if wanted and (part is None or part.holds(item.nodeid)) else dropped).append(item)
     if dropped:
         config.hook.pytest_deselected(items=dropped)
@@ -120,4 +140,5 @@ def select(config: pytest.Config, items: list[pytest.Item]) -> None:
     for function in filter(is_hypothesis_test, functions):
         # A profile cannot do this: the settings of a decorator win over it.
         own = function._hypothesis_internal_use_settings
-        function._hypothesis_internal_use_settings = settings(own, max_examples=scaled(own.max_examples))
+        trials = scaled(own.max_examples, function.__module__)
+        function._hypothesis_internal_use_settings = settings(own, max_examples=trials)

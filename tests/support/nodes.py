@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import httpx2
+from argon2 import PasswordHasher
 
 from assent.app import Assent, migrate
 from assent.domain.access import Role
@@ -28,6 +29,8 @@ from tests.support.zygote import shared
 
 PATIENCE = 300.0
 """Seconds after which a server that starts is given up; nothing is asserted about anything shorter."""
+CHEAP_HASHER = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
+"""The real cost is 0.2 s of CPU for each password; `tests/docs/test_security.py` checks it."""
 _numbers = itertools.count(1)
 _ports = itertools.count(1)
 PORTS, PORTS_PER_PROCESS = range(10_000, 32_000), 500
@@ -100,7 +103,7 @@ class Node:
 @contextlib.asynccontextmanager
 async def running_node(settings: Settings, **parts: Any) -> AsyncIterator[Node]:
     """Start a node in this process, on data that is already migrated."""
-    assent = Assent(settings, **parts)
+    assent = Assent(settings, **{"hasher": CHEAP_HASHER} | parts)
     await assent.start()
     try:
         await assent.database.write(assent.people.bootstrap)

@@ -175,7 +175,7 @@ def other(value: Any) -> Iterator[Any]:
         yield "x"
     else:
         yield from (f"{value}x", "x")
-        if value[:1] in "{[":
+        if value.startswith(("{", "[")):
             yield from (msgspec.json.encode(each).decode() for each in _changed(msgspec.json.decode(value)))
 
 

@@ -43,7 +43,7 @@ def test_a_secret_is_replaced_and_its_surroundings_stay(text: str, shown: str) -
     "text",
     [
         "http://127.0.0.1:7373/api/breakpoints",
-        "This token is not known, or it was revoked.",
+        "Invalid or revoked token. Create one with assent token create.",
         "tok_01kcc5ok00f1cfsfkff6bjbt4k",
         "the forecasts_of_last_year were basic",
         "Send the header Authorization: … (assent token create makes one).".replace(": …", ""),

@@ -24,6 +24,7 @@ class Page(HTMLParser):
         self.wrapped: list[dict[str, str]] = []
         """Controls inside their label."""
         self._open: list[str] = []
+        self._suggested: dict[str, set[str]] = {}
         self.feed(html)
         self.close()
         assert not self._open, f"not closed: {self._open}"
@@ -34,6 +35,10 @@ class Page(HTMLParser):
         self.elements.append((tag, attributes))
         if "label" in self._open:
             self.wrapped.append(attributes)
+        if tag == "datalist":
+            self._suggested[attributes["id"]] = set()
+        if tag == "option" and "datalist" in self._open:
+            self._suggested[[*self._suggested][-1]].add(attributes["value"])
         if tag not in VOID:
             self._open.append(tag)
         if tag == "form":
@@ -61,6 +66,9 @@ class Page(HTMLParser):
         """Return the form whose address ends so, behind filters or not; the list's own only if it is named in full."""
         own = [form for form in self.forms if action.startswith("/bulk") or not form.action.startswith("/bulk")]
         return next(form for form in own if form.action.partition("?")[0].endswith(action))
+
+    def suggestions(self, datalist: str) -> set[str]:
+        return self._suggested[datalist]
 
     def links(self) -> list[str]:
         return [attributes["href"] for attributes in self.all("a")]

@@ -6,9 +6,11 @@ import pytest
 
 from assent.domain.access import Role
 from assent.settings import Settings
+from assent.store.projects import Project
 from assent.store.transaction import Transaction
 from tests.support.nodes import Node
 from tests.support.until import until
+from tests.web.reading import Page
 from tests.web.visitors import PASSWORD, Visitor, person, signed_in, visitor
 
 NEW = "another long password"
@@ -33,7 +35,7 @@ async def test_it_shows_roles_and_sessions(node: Node) -> None:
     desk, _ = await twice(node)
     page = await desk.page("/account")
     assert "reviewer" in page.text
-    assert page.text.count("Since ") == 2
+    assert page.text.count("Signed in ") == 2
     assert page.text.count("this browser") == 1
 
 
@@ -49,8 +51,8 @@ async def test_signing_out_everywhere_ends_every_session(node: Node) -> None:
 async def test_a_new_password_needs_the_old_one_and_ends_the_other_sessions(node: Node) -> None:
     desk, phone = await twice(node)
     for typed, said in (
-        ({"old": "wrong", "new": NEW, "again": NEW}, "the old password is wrong"),
-        ({"old": PASSWORD, "new": NEW, "again": "x"}, "not the same"),
+        ({"old": "wrong", "new": NEW, "again": NEW}, "the current password is incorrect"),
+        ({"old": PASSWORD, "new": NEW, "again": "x"}, "The new passwords do not match."),
         ({"old": PASSWORD, "new": "short", "again": "short"}, "at least 10 characters"),
     ):
         refused = await desk.send("/account", "/account/password", **typed)
@@ -105,3 +107,77 @@ async def test_a_form_without_its_key_changes_nothing(node: Node) -> None:
     for path in ("password", "sign-out-everywhere", "project"):
         assert (await desk.post(f"/account/{path}", {"new": NEW, "again": NEW})).status_code == 403
     assert (await phone.get("/")).status_code == 200
+
+
+async def with_second_project(node: Node, *roles: Role, name: str = "Second") -> Visitor:
+    ann = await signed_in(node, "ann", "reviewer", "admin")
+    await node.assent.database.write(lambda tx: _second(tx, roles, name))
+    return ann
+
+
+def _second(tx: Transaction, roles: tuple[Role, ...], name: str) -> None:
+    ann = tx.people.get_by_name("ann")
+    tx.projects.add(Project("second", name, ann.id, {}, tx.now()))
+    tx.people.grant(ann.id, "second", roles)
+
+
+@pytest.mark.parametrize(
+    ("page", "there"),
+    [
+        ("/", "/"),
+        ("/?status=all&tag=prod", "/"),
+        ("/runs", "/runs"),
+        ("/rules/new", "/rules"),
+        ("/insights", "/insights"),
+        ("/events", "/events"),
+        ("/account", "/account"),
+        ("/admin/groups", "/admin/groups"),
+        ("/admin/people/ann", "/admin/people"),
+    ],
+)
+async def test_switching_the_project_leads_to_the_same_kind_of_page(node: Node, page: str, there: str) -> None:
+    ann = await with_second_project(node, Role.REVIEWER, Role.ADMIN)
+    switched = await ann.send(page, "/account/project", project="second")
+    assert (switched.status_code, switched.headers["location"]) == (303, there)
+    assert (await ann.get(there)).status_code == 200
+    assert "data-waiting-count" in (await ann.get(there)).text
+
+
+async def test_switching_on_a_breakpoint_leads_to_the_inbox_of_the_other_project(node: Node) -> None:
+    ann = await with_second_project(node, Role.REVIEWER)
+    created = await node.create()
+    switched = await ann.send(f"/breakpoints/{created['id']}", "/account/project", project="second")
+    assert switched.headers["location"] == "/"
+
+
+@pytest.mark.parametrize("page", ["/admin/people", "/admin/audit"])
+async def test_switching_leads_to_the_inbox_where_the_page_is_not_allowed(node: Node, page: str) -> None:
+    ann = await with_second_project(node, Role.REVIEWER)
+    assert (await ann.send(page, "/account/project", project="second")).headers["location"] == "/"
+
+
+@pytest.mark.parametrize("typed", ["//evil.example", "https://evil.example", "/admin", "/sign-out", "", "/runs/../x"])
+async def test_switching_never_leads_to_an_address_that_a_form_made_up(node: Node, typed: str) -> None:
+    ann = await with_second_project(node, Role.REVIEWER, Role.ADMIN)
+    there = (await ann.send("/", "/account/project", project="second", **{"from": typed})).headers["location"]
+    assert there in {"/", "/runs"}
+
+
+async def test_every_page_can_switch_to_each_project_of_the_person(node: Node) -> None:
+    ann = await with_second_project(node, Role.REVIEWER, name="Second & more")
+    await node.assent.database.write(lambda tx: tx.projects.add(Project("foreign", "Foreign", None, {}, tx.now())))
+    missing = await ann.get("/runs/run_none")
+    refused = await ann.send("/admin/groups", "/admin/groups", name="Not a name", members="")
+    assert (missing.status_code, refused.status_code) == (404, 422)
+    whole = [await ann.page(path) for path in ("/", "/rules", "/gates", "/deliveries", "/admin/people", "/account")]
+    for shown in (*whole, Page(missing.text), Page(refused.text)):
+        offered = [each for each in shown.all("button") if each.get("name") == "project"]
+        assert {each["value"] for each in offered} == {"default", "second"}
+        assert {each["value"] for each in offered if "aria-current" in each} == {"default"}
+        assert "Second & more" in shown.text
+
+
+async def test_a_person_with_one_project_has_nothing_to_switch(node: Node) -> None:
+    shown = await (await signed_in(node)).page("/")
+    assert not [each for each in shown.forms if each.action == "/account/project"]
+    assert "default" in shown.text

@@ -40,6 +40,7 @@ OUTSIDE = "takes an event from outside, which is stored with its own verificatio
 READS = {"GET", "HEAD", "OPTIONS"}
 ONE = "/breakpoints/{breakpoint_id}"
 NOT_ADMINISTRATIVE = {
+    "/account/display": PERSONAL,
     "/account/project": SESSION,
     "/account/reached": PREFERENCES,
     "/account/sign-out-everywhere": SESSION,

@@ -48,7 +48,7 @@ async def test_the_rule_is_saved_and_the_breakpoint_still_waits(node: Node) -> N
         pattern, "auto-approve", "Routine", "always-approve",
     )  # fmt: skip
     after = await browser.page(saved.headers["location"])
-    assert "This breakpoint still waits" in after.text
+    assert "This breakpoint is still pending" in after.text
     assert f"{one}#decide" in after.links()
     waiting = await node.call("GET", f"/api{one}/status", await node.token("agent"))
     assert waiting.json()["status"] == "waiting"
@@ -69,7 +69,10 @@ async def test_only_the_inner_part_is_given_to_a_dialog(node: Node) -> None:
 
 @pytest.mark.parametrize(
     ("payload", "said"),
-    [({"presentAlwaysApprove": False}, "asked each time"), ({"hardStop": True}, "asks for a person each time")],
+    [
+        ({"presentAlwaysApprove": False}, "does not allow “Always approve”"),
+        ({"hardStop": True}, "always requires human approval"),
+    ],
 )
 async def test_what_the_agent_wants_asked_each_time_gets_no_rule(
     node: Node, payload: dict[str, Any], said: str
@@ -140,7 +143,7 @@ async def test_no_rule_is_offered_for_a_whole_tool_or_for_a_file_that_configures
     assert (await browser.get(f"{one}/always")).status_code == 422
     answer = await node.call("POST", f"/api{one}/always-approve", await node.token("admin"), json={})
     assert answer.status_code == 422
-    assert "No rule is offered" in answer.json()["detail"]
+    assert "No rule can be suggested" in answer.json()["detail"]
 
 
 async def test_a_rule_for_everything_does_not_release_a_change_to_the_agents_settings(node: Node) -> None:

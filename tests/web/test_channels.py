@@ -66,7 +66,7 @@ async def stored(node: Node) -> StoredChannel:
 
 async def test_a_channel_is_set_up_changed_switched_off_and_removed(node: Node) -> None:
     browser = await admin(node)
-    assert "There are no channels yet" in (await browser.page("/admin/channels")).text
+    assert "No channels yet" in (await browser.page("/admin/channels")).text
     one = await set_up(browser, **{"set-events": "created, released"})
     found = await stored(node)
     assert (found.name, found.type, found.created_by, found.enabled) == ("ops", "webhook", "person:mia", True)
@@ -87,11 +87,11 @@ async def test_a_channel_is_set_up_changed_switched_off_and_removed(node: Node) 
 
     assert (await browser.send(one, "/switch")).headers["location"].endswith("?done=off")
     assert not (await stored(node)).enabled
-    assert "switched off" in (await browser.page("/admin/channels")).text
+    assert "disabled" in (await browser.page("/admin/channels")).text
     await browser.send(one, "/switch")
     assert (await stored(node)).enabled
 
-    assert "Nothing is sent there any more" in (await browser.page(f"{one}/remove")).text
+    assert "No more messages are sent through it" in (await browser.page(f"{one}/remove")).text
     assert (await browser.send(f"{one}/remove", "/remove")).headers["location"] == "/admin/channels?done=removed"
     assert await node.assent.database.read(lambda tx: tx.channels.every()) == []
     assert (await browser.get(one)).status_code == 404
@@ -100,14 +100,14 @@ async def test_a_channel_is_set_up_changed_switched_off_and_removed(node: Node) 
 @pytest.mark.parametrize(
     ("typed", "control", "said"),
     [
-        ({"set-url": "ftp://example.org"}, "set-url", "Address:"),
-        ({"set-secrets": SECRET}, "set-secrets", "a secret itself does not belong here"),
+        ({"set-url": "ftp://example.org"}, "set-url", "URL:"),
+        ({"set-secrets": SECRET}, "set-secrets", "not the secret itself"),
         ({"set-secrets": "env:NOT_THERE"}, "set-secrets", "NOT_THERE"),
-        ({"name": "No Spaces"}, "name", "Name: must be"),
-        ({"set-answersAs": "nobody"}, "set-answersAs", "there is nobody called nobody"),
+        ({"name": "No Spaces"}, "name", "Name: must start with"),
+        ({"set-answersAs": "nobody"}, "set-answersAs", "person nobody not found in this project"),
         ({"others": "{"}, "others", "Others:"),
         ({"others": '{"colour": "red"}'}, "others", "colour: is not one of"),
-        ({"others": '{"url": "https://example.org"}'}, "others", "has a field of its own"),
+        ({"others": '{"url": "https://example.org"}'}, "others", "has its own field above; set it there"),
     ],
 )
 async def test_what_is_wrong_is_said_at_its_field_and_nothing_is_kept(
@@ -135,7 +135,7 @@ async def test_a_form_that_is_older_than_the_channel_changes_nothing(node: Node)
     typed = {"name": "mine", "set-url": "https://evil.example", "set-secrets": "env:HOOK_SECRET"}
     answer = await browser.post(one, mine.fields | typed)
     assert answer.status_code == 412
-    assert "Somebody changed this channel" in answer.text
+    assert "This channel has changed since you opened the page" in answer.text
     found = await stored(node)
     assert (found.name, found.settings["url"], found.enabled) == ("ops", "https://example.org/hook", False)
 
@@ -179,30 +179,30 @@ async def test_a_test_message_is_sent_and_its_result_told_in_words(node: Node) -
     browser = await admin(node)
     with receiving() as hook:
         one = await set_up(browser, **{"set-url": hook.url("/hook")})
-        assert "not tried yet" in (await browser.page(one)).text
+        assert "not used yet" in (await browser.page(one)).text
         answer = await browser.send(one, "/test", do="check")
-        assert "It works." in answer.text
-        assert "takes connections" in answer.text
+        assert "Check passed." in answer.text
+        assert "accepts connections" in answer.text
         assert hook.calls == []
         answer = await browser.send(one, "/test", do="send")
-        assert "The test message is sent." in answer.text
+        assert "Test message sent." in answer.text
         (call,) = hook.calls
-        assert "This is a test of the channel" in call.body.decode()
-        assert "last worked" in (await browser.page("/admin/channels")).text
+        assert "This is a test message for this channel" in call.body.decode()
+        assert "last success" in (await browser.page("/admin/channels")).text
         hook.answer("/hook", Answer(500))
         answer = await browser.send(one, "/test", do="send")
-    assert "It does not work." in answer.text
+    assert "Test failed." in answer.text
     assert "500" in answer.text
     page = await browser.page("/admin/channels")
     assert "failing" in page.text
-    assert "last tried" in page.text
+    assert "last attempt" in page.text
 
 
 async def test_people_are_linked_and_unlinked(node: Node) -> None:
     browser = await admin(node)
     await person(node, "ann", "reviewer", password=None)
     one = await set_up(browser, "slack", "chat", **{"set-token": "env:SLACK_TOKEN"})
-    assert "Nobody is linked yet" in (await browser.page(one)).text
+    assert "No linked accounts yet" in (await browser.page(one)).text
     answer = await browser.send(one, "/links", identity="T1:U2", person="ann")
     assert answer.headers["location"] == f"{one}?done=linked"
     assert "T1:U2" in (await browser.page(one)).text
@@ -240,7 +240,7 @@ async def test_what_stands_in_the_file_is_shown_and_not_changed(node: Node) -> N
     await node.assent.database.write(from_file)
     one = f"/admin/channels/{channel_id}f"
     page = await browser.page(one)
-    assert "stands in assent.yaml" in page.text
+    assert "is defined in assent.yaml" in page.text
     assert "127.0.0.1" in page.text
     actions = {form.action for form in page.forms}
     assert not {one, f"{one}/switch"} & actions
@@ -303,16 +303,16 @@ SOCKET = {"type": "slack", "settings": {"token": "env:A", "appToken": "env:B"}}
 @pytest.mark.parametrize(
     ("found", "problem", "state", "said"),
     [
-        (channel(), None, "new", ["not tried yet"]),
-        (channel(ok_at=5), None, "well", ["last worked"]),
-        (channel(ok_at=5, heard_at=6), None, "well", ["last worked", "heard"]),
-        (channel(ok_at=5, failed_at=6, last_error="No."), None, "failing", ["last tried", "last worked"]),
-        (channel(ok_at=5), "No secret.", "failing", ["cannot work as it is set up", "last worked"]),
+        (channel(), None, "new", ["not used yet"]),
+        (channel(ok_at=5), None, "well", ["last success"]),
+        (channel(ok_at=5, heard_at=6), None, "well", ["last success", "last contact"]),
+        (channel(ok_at=5, failed_at=6, last_error="No."), None, "failing", ["last attempt", "last success"]),
+        (channel(ok_at=5), "No secret.", "failing", ["invalid settings", "last success"]),
         (channel(enabled=False, disabled_because="410"), None, "off", []),
-        (channel(**SOCKET), None, "lost", ["never heard"]),
-        (channel(**SOCKET, heard_at=1_000 * SECONDS), None, "connected", ["heard"]),
-        (channel(**SOCKET, heard_at=1_000 * SECONDS, ok_at=5), None, "connected", ["heard", "last worked"]),
-        (channel(**SOCKET, heard_at=800 * SECONDS), None, "lost", ["heard"]),
+        (channel(**SOCKET), None, "lost", ["never connected"]),
+        (channel(**SOCKET, heard_at=1_000 * SECONDS), None, "connected", ["last contact"]),
+        (channel(**SOCKET, heard_at=1_000 * SECONDS, ok_at=5), None, "connected", ["last contact", "last success"]),
+        (channel(**SOCKET, heard_at=800 * SECONDS), None, "lost", ["last contact"]),
     ],
 )
 def test_health_is_said_in_words(found: StoredChannel, problem: str | None, state: str, said: list[str]) -> None:

@@ -28,7 +28,7 @@ async def test_the_first_step_changes_nothing_and_says_exactly_what_will_happen(
     page = await confirmation(browser, created["id"], decision="approve", comment="Go ahead.")
     for text in (
         "Approve this?", "deploy.production", "agent-1", "Deploy build 4812?", created["digest"], "Go ahead.",
-        "The agent continues at once. This cannot be undone.",
+        "The agent continues immediately. This cannot be undone.",
     ):  # fmt: skip
         assert text in page.text, text
     assert (await seen(node, created["id"]))["version"] == created["version"]
@@ -162,7 +162,7 @@ async def test_high_risk_asks_for_the_gates_name_typed(node: Node) -> None:
     for typed in ("", "drop table", "DROP.TABLE"):
         answer = await browser.decide(created["id"], "approve", confirm=typed)
         assert answer.status_code == 422
-        assert "Type the gate’s name exactly" in answer.text
+        assert "Type the gate name exactly as shown" in answer.text
     assert (await seen(node, created["id"]))["status"] == "waiting"
     answer = await browser.decide(created["id"], "approve", confirm="drop.table")
     assert answer.status_code == 303
@@ -218,7 +218,7 @@ async def test_whoever_comes_after_the_deadline_is_told_so(node: Node, clock: Ma
     answer = await browser.post(page.form("/decide").action, page.form("/decide").fields)
     text = " ".join(Page(answer.text).text.split())
     assert answer.status_code == 409
-    assert "Too late. It was expired by the deadline" in text
+    assert "Too late. It expired at the deadline" in text
 
 
 @pytest.mark.parametrize("roles", [("viewer",), ("auditor",), ("rule-admin",)])
@@ -230,7 +230,7 @@ async def test_whoever_may_not_decide_cannot_by_sending_the_form_anyway(node: No
     for action in ("confirm", "decide", "comment"):
         answer = await browser.post(f"/breakpoints/{created['id']}/{action}", form)
         assert answer.status_code == 403
-        assert "may not" in answer.text
+        assert "lacks the “" in answer.text
     assert (await seen(node, created["id"]))["version"] == created["version"]
 
 
@@ -243,7 +243,7 @@ async def test_nobody_decides_what_they_raised(node: Node) -> None:
     form = {"csrf": key, "decision": "approve", "digest": created["digest"]}
     answer = await browser.post(f"/breakpoints/{created['id']}/decide", form)
     assert answer.status_code == 403
-    assert "Nobody decides what they created" in answer.text
+    assert "You cannot respond to your own breakpoint" in answer.text
 
 
 async def test_a_vote_is_shown_and_can_be_changed_until_the_decision(node: Node) -> None:
@@ -259,7 +259,7 @@ async def test_a_vote_is_shown_and_can_be_changed_until_the_decision(node: Node)
     assert "Other reviewers still have to answer." in text
     page = await browser.page(f"/breakpoints/{created['id']}")
     text = " ".join(page.text.split())
-    assert "waiting bea" in text
+    assert "pending bea" in text
     assert "You approved this" in text
     await browser.decide(created["id"], "reject", comment="On second thoughts, no.")
     responses = (await seen(node, created["id"]))["responses"]
@@ -276,7 +276,7 @@ async def test_a_seat_that_is_taken_is_said_to_be(node: Node) -> None:
     await ann.decide(created["id"], "approve")
     answer = await bea.post(page.form("/decide").action, page.form("/decide").fields)
     assert answer.status_code == 409
-    assert "team has been answered for already." in answer.text
+    assert "Someone has already answered for team." in answer.text
 
 
 async def test_an_admin_is_told_that_deciding_is_an_override(node: Node) -> None:

@@ -45,7 +45,7 @@ async def state(node: Node, delivery_id: str) -> str:
 
 async def test_the_list_tells_what_went_where_and_how_it_stands(node: Node) -> None:
     browser = await admin(node)
-    assert "Nothing was sent yet" in (await browser.page("/deliveries")).text
+    assert "No deliveries yet" in (await browser.page("/deliveries")).text
     await delegating.channel(node, "mail", "email")
     await person(node, "ann", "reviewer", password=None)
     await delegating.route(node, "mail", to=["person:ann"])
@@ -53,13 +53,13 @@ async def test_the_list_tells_what_went_where_and_how_it_stands(node: Node) -> N
     (delivery,) = await delegating.deliveries(node, created["id"])
     page = await browser.page("/deliveries")
     said = " ".join(page.text.split())
-    for words in ("Deploy shop", "question", "mail", "ann", "pending"):
+    for words in ("Deploy shop", "request", "mail", "ann", "pending"):
         assert words in said
     assert f"/deliveries/{delivery.id}" in page.links()
     one = await browser.page(f"/deliveries/{delivery.id}")
     assert f"/breakpoints/{created['id']}" in one.links()
     assert f"/admin/channels/{delivery.channel}" in one.links()
-    assert "None yet." in one.text
+    assert "No attempts yet." in one.text
 
 
 async def test_filters_narrow_the_list(node: Node) -> None:
@@ -75,7 +75,7 @@ async def test_filters_narrow_the_list(node: Node) -> None:
         text = (await browser.page(f"/deliveries?{query}")).text
         assert shown in text, query
         assert hidden not in text, query
-    assert "No delivery matches" in (await browser.page("/deliveries?channel=ch_nothing")).text
+    assert "No deliveries match" in (await browser.page("/deliveries?channel=ch_nothing")).text
     assert f"/deliveries/{given_up}" in (await browser.page("/deliveries?state=dead")).links()
     for query in ("state=lost", "cursor=x", "channel=%00", f"breakpoint={'x' * 101}"):
         assert (await browser.get(f"/deliveries?{query}")).status_code == 422, query
@@ -100,7 +100,7 @@ async def test_a_dead_one_is_tried_again_by_who_may(node: Node) -> None:
     delivery_id = await dead(node)
     one = f"/deliveries/{delivery_id}"
     page = await browser.page(one)
-    for words in ("The server said 500.", "given up", "host:1", "its worker stopped"):
+    for words in ("The server said 500.", "no more retries", "host:1", "unknown: the worker stopped"):
         assert words in page.text
     assert not [each for each in (await reader.page(one)).forms if "retry" in each.action]
     key = (await reader.page(one)).form("/sign-out").fields
@@ -110,7 +110,7 @@ async def test_a_dead_one_is_tried_again_by_who_may(node: Node) -> None:
     answer = await browser.send(one, "/retry")
     assert answer.headers["location"] == f"{one}?done=retried"
     assert await state(node, delivery_id) == "pending"
-    assert "tried again" in (await browser.page(answer.headers["location"])).text
+    assert "Retrying now." in (await browser.page(answer.headers["location"])).text
     again = await browser.post(f"{one}/retry", page.form("/retry").fields)
     assert again.status_code == 409
 
@@ -121,10 +121,10 @@ async def test_all_that_is_dead_on_a_channel_is_tried_again_at_once(node: Node) 
     assert not [each for each in (await browser.page("/deliveries?state=dead")).forms if "retry" in each.action]
     answer = await browser.send("/deliveries?state=dead&channel=callback", "/deliveries/retry")
     assert {await state(node, each) for each in ids} == {"pending"}
-    assert "3 are tried again" in (await browser.page(answer.headers["location"])).text
+    assert "Retrying 3 deliveries." in (await browser.page(answer.headers["location"])).text
     key = (await browser.page("/deliveries")).form("/sign-out").fields
     nothing = await browser.post("/deliveries/retry", key | {"channel": "callback"})
-    assert "nothing left" in (await browser.page(nothing.headers["location"])).text
+    assert "Nothing to retry." in (await browser.page(nothing.headers["location"])).text
     reader = await signed_in(node, "rev", "reviewer")
     key = (await reader.page("/deliveries")).form("/sign-out").fields
     assert (await reader.post("/deliveries/retry", key | {"channel": "callback"})).status_code == 403
@@ -132,11 +132,11 @@ async def test_all_that_is_dead_on_a_channel_is_tried_again_at_once(node: Node) 
 
 async def test_what_was_given_up_is_counted_in_the_navigation_for_who_may_do_something(node: Node) -> None:
     browser, reader = await admin(node), await signed_in(node, "val", "viewer")
-    assert "given up" not in (await browser.page("/")).text
+    assert "failed" not in (await browser.page("/")).text
     await dead(node)
     await dead(node)
-    assert "2 given up" in (await browser.page("/")).text
-    assert "2 given up" not in (await reader.page("/")).text
+    assert "2 failed" in (await browser.page("/")).text
+    assert "2 failed" not in (await reader.page("/")).text
 
 
 async def test_the_path_of_a_hook_is_shown_to_those_who_manage_alone(node: Node) -> None:
@@ -161,7 +161,7 @@ async def test_another_projects_deliveries_are_not_there(node: Node) -> None:
     await node.assent.database.write(use_case)
     browser = visitor(node)
     await browser.post(f"/sign-in/{await link(node, 'nils')}", {})
-    assert "Nothing was sent yet" in (await browser.page("/deliveries")).text
+    assert "No deliveries yet" in (await browser.page("/deliveries")).text
     key = (await browser.page("/deliveries")).form("/sign-out").fields
     assert (await browser.get(f"/deliveries/{delivery_id}")).status_code == 404
     assert (await browser.post(f"/deliveries/{delivery_id}/retry", key)).status_code == 404
@@ -178,7 +178,7 @@ async def test_nothing_overtakes_and_the_page_says_what_waits_before(node: Node)
     assert answer.is_success, answer.text
     first, *_, last = sorted(await delegating.deliveries(node, created["id"]), key=lambda each: each.seq)
     page = await browser.page(f"/deliveries/{last.id}")
-    assert "before it in its line" in page.text
+    assert "earlier message" in page.text
     assert f"/deliveries/{first.id}" in page.links()
     assert "as soon as a worker is free" in (await browser.page(f"/deliveries/{first.id}")).text
 
@@ -186,7 +186,7 @@ async def test_nothing_overtakes_and_the_page_says_what_waits_before(node: Node)
 async def test_a_breakpoint_says_who_was_told(node: Node) -> None:
     reader = await signed_in(node, "val", "viewer")
     quiet = await node.create()
-    assert "Told" not in (await reader.page(f"/breakpoints/{quiet['id']}")).text
+    assert "Notifications" not in (await reader.page(f"/breakpoints/{quiet['id']}")).text
     channel = await delegating.channel(node, "mail", "email")
     await person(node, "ann", "reviewer", password=None)
     await delegating.route(node, "mail", to=["person:ann"])
@@ -194,8 +194,8 @@ async def test_a_breakpoint_says_who_was_told(node: Node) -> None:
     (delivery,) = await delegating.deliveries(node, created["id"])
     assert delivery.channel == channel
     page = await reader.page(f"/breakpoints/{created['id']}")
-    assert "Told" in page.text
-    assert "ann on mail question" in " ".join(page.text.split())
+    assert "Notifications" in page.text
+    assert "ann on mail request" in " ".join(page.text.split())
     assert f"/deliveries/{delivery.id}" in page.links()
 
 

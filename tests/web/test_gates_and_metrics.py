@@ -40,11 +40,11 @@ async def test_every_gate_is_listed_and_has_a_page(node: Node, clock: ManualCloc
     browser = await signed_in(node, "val", "viewer")
     page = await browser.page("/gates")
     assert {"/gates/deploy.api", "/gates/other"} <= set(page.links())
-    assert "50 % approved" in page.text
+    assert "50% approved" in page.text
     assert "2 min" in page.text
     one = await browser.page("/gates/deploy.api")
     text = " ".join(one.text.split())
-    assert "All 4 that were ever asked here are counted" in text
+    assert "Based on all 4 breakpoints at this gate" in text
     assert "Because." in text
     assert "3 min" in text
     assert (await browser.page("/gates?gate=other")).all("h1") == one.all("h1")
@@ -101,9 +101,9 @@ async def test_the_figures_are_drawn_and_told(node: Node, clock: ManualClock) ->
     for period in ("24h", "7d", "30d"):
         page = await browser.page(f"/insights?period={period}")
         text = " ".join(page.text.split())
-        assert "All 4 that were raised in this time are counted" in text
-        assert "Half of 3 decisions took less than 2 min" in text
-        assert "50 % approved, 25 % rejected, 25 % waiting" in text
+        assert "4 breakpoints in this period." in text
+        assert "Of 3 decisions, 50% took less than 2 min" in text
+        assert "50% approved, 25% rejected, 25% pending" in text
         waiting, times, shares = [json.loads(each["data-chart"]) for each in page.all("figure")]
         assert waiting["series"][0]["values"][-1] == 1
         assert [each["label"] for each in times["series"]] == ["p50", "p90", "p99"]
@@ -117,8 +117,8 @@ async def test_the_figures_are_drawn_and_told(node: Node, clock: ManualClock) ->
 
 async def test_with_nothing_to_count_the_pages_say_so(node: Node) -> None:
     browser = await signed_in(node, "val", "viewer")
-    assert "No agent has asked anything yet" in (await browser.page("/gates")).text
-    assert "Nothing was raised" in (await browser.page("/insights")).text
+    assert "No breakpoints yet" in (await browser.page("/gates")).text
+    assert "No breakpoints in this period" in (await browser.page("/insights")).text
 
 
 @pytest.mark.parametrize("path", ["/gates", "/gates/deploy.api", "/insights", "/rules", "/rules/test"])

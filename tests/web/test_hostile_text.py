@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.nodes import Node
+from tests.support.nodes import ManualClock, Node
 from tests.web.corpus import SPOOFS, XSS
 from tests.web.reading import Page
 from tests.web.visitors import Visitor, person, signed_in
@@ -53,7 +53,7 @@ def hostile(text: str) -> dict[str, Any]:
     }
 
 
-async def pages_about(node: Node, browser: Visitor, text: str) -> list[Page]:
+async def pages_about(node: Node, browser: Visitor, clock: ManualClock, text: str) -> list[Page]:
     """Raise it, comment on it, and return every page that shows any of it."""
     created = await node.create(**hostile(text))
     one = f"/breakpoints/{created['id']}"
@@ -79,6 +79,7 @@ async def pages_about(node: Node, browser: Visitor, text: str) -> list[Page]:
         Page((await browser.get("/", params={"q": text, "agent": "nobody of this name"})).text),
         Page((await browser.get("/sign-in", params={"next": text})).text or "<p></p>"),
     ]
+    clock.advance(1)  # comments of one moment stand in no order
     await node.feedback(created["id"], await node.token("reviewer"), approved=False, comment=text)
     return [*pages, await browser.page(one)]
 
@@ -87,11 +88,11 @@ def test_there_are_enough_ways_to_attack() -> None:
     assert len(set(XSS)) >= 200
 
 
-async def test_no_text_changes_what_a_page_is_made_of(node: Node) -> None:
+async def test_no_text_changes_what_a_page_is_made_of(node: Node, clock: ManualClock) -> None:
     browser = await signed_in(node)
-    expected = [page.structure for page in await pages_about(node, browser, HARMLESS)]
+    expected = [page.structure for page in await pages_about(node, browser, clock, HARMLESS)]
     for text in XSS:
-        found = await pages_about(node, browser, text)
+        found = await pages_about(node, browser, clock, text)
         assert [page.structure for page in found] == expected, text
         assert text in found[0].text, "it is there to be read"
         for page in found:

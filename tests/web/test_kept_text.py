@@ -7,6 +7,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from assent.domain.access import Role
 from assent.settings import Settings
 from assent.store.transaction import Transaction
 from tests.support.nodes import ManualClock, Node
@@ -193,3 +194,216 @@ async def test_kept_text_is_only_sent_to_a_page_of_ours(scene: Scene, action: st
     answer = await scene.ann.post("/sign-in", fields)
     assert answer.status_code == 303
     assert answer.headers["location"] == "/"
+
+
+async def signed_in_elsewhere(scene: Scene, clock: ManualClock, way: str, *, name: str, case: Case) -> httpx2.Response:
+    """Fill in a form as ann, sign in under a name, and send the form; return the page that follows."""
+    address, filled = await scene.filled(case)
+    if way == "another tab":
+        await scene.ann.sign_in(name)
+        return await scene.ann.post(address, filled)
+    clock.advance(13 * 3600)
+    asked = Page((await scene.ann.post(address, filled)).text)
+    form = asked.form("/sign-in")
+    signed_in = await scene.ann.post(form.action, form.fields | {"name": name, "password": PASSWORD})
+    if way == "sign-in page":
+        return signed_in
+    again = asked.form(address.partition("?")[0])
+    return await scene.ann.post(again.action, again.fields)
+
+
+WAYS = ["sign-in page", "continue", "another tab"]
+
+
+ALL_ROLES = ("reviewer", "rule-admin", "admin")
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    ("name", "roles"),
+    [("reject", ALL_ROLES), ("import rules", ALL_ROLES), ("reject", ())],
+)
+async def test_another_person_who_signs_in_gets_nothing_of_the_text(
+    scene: Scene, clock: ManualClock, way: str, name: str, roles: tuple[str, ...]
+) -> None:
+    await person(scene.node, "bob", *roles)
+    shown = await signed_in_elsewhere(scene, clock, way, name="bob", case=CASES[name])
+    assert shown.status_code == (200 if way == "sign-in page" else 403)
+    assert "Not on a Friday." not in shown.text
+    if roles or way == "sign-in page":
+        assert "not saved for yours" in shown.text or "opened under a different account" in shown.text
+    assert await scene.unchanged()
+
+
+async def test_a_script_leaves_the_form_of_another_person_as_it_is(scene: Scene) -> None:
+    """The text is on the page of the person who typed it, and only there."""
+    await person(scene.node, "bob", "reviewer")
+    address, filled = await scene.filled(CASES["reject"])
+    await scene.ann.sign_in("bob")
+    headers = {"origin": "http://assent.test", "hx-request": "true", "hx-target": "div#dialog"}
+    answer = await scene.ann.client.post(address, data=filled, headers=headers)
+    assert (answer.status_code, answer.headers["assent-notice"]) == (204, "other-account")
+    assert "template" in {
+        tag for tag, found in Page((await scene.ann.get("/")).text).elements if found.get("id") == "other-account"
+    }
+
+
+async def test_text_without_the_mark_of_its_person_is_not_put_into_a_form(scene: Scene) -> None:
+    for mark in ("", "0" * 96, "ü"):
+        fields = {"kept-action": scene.at(f"{ONE}/confirm"), "kept-for": mark, "kept.comment": TEXT}
+        answer = await scene.ann.sign_in("ann", **fields)
+        assert answer.status_code == 200
+        assert "Not on a Friday." not in answer.text
+
+
+LONG = "<" * 340_000
+
+
+async def test_a_text_that_is_too_long_is_not_repeated_to_clients_without_a_session(
+    scene: Scene, clock: ManualClock
+) -> None:
+    clock.advance(13 * 3600)
+    for form in ({"text": LONG}, {"text": "x", "other": "<" * 40_000}, {"text": "x", "<" * 40_000: "y"}):
+        answer = await scene.ann.post(scene.at(f"{ONE}/comment"), form)
+        assert answer.status_code == 401
+        assert "too long to be kept" in answer.text
+        assert len(answer.content) < 10_000
+    wrong = {"password": "a wrong password", "kept-action": "/breakpoints/x/comment"}
+    for more in ({"kept.text": LONG}, {"kept.text": "x", "kept-for": LONG}, {"kept.text": "x", "name": LONG}):
+        answer = await scene.ann.post("/sign-in", wrong | {"name": "ann"} | more)
+        assert answer.status_code == 401
+        assert len(answer.content) < 10_000
+
+
+async def test_a_script_keeps_a_text_that_is_too_long_on_its_page(scene: Scene, clock: ManualClock) -> None:
+    clock.advance(13 * 3600)
+    headers = {"origin": "http://assent.test", "hx-request": "true", "hx-target": "div#detail"}
+    answer = await scene.ann.client.post(scene.at(f"{ONE}/comment"), data={"text": LONG}, headers=headers)
+    assert (answer.status_code, answer.headers["assent-notice"]) == (204, "session-ended")
+    assert "assent-resubmit" not in answer.headers
+
+
+async def test_a_form_that_was_too_long_to_keep_is_shown_when_the_browser_sends_it_again(
+    scene: Scene, clock: ManualClock
+) -> None:
+    address, filled = await scene.filled(CASES["answers"])
+    filled |= {"edit-0": LONG}
+    clock.advance(13 * 3600)
+    assert "reload this page" in (await scene.ann.post(address, filled)).text
+    await visitor(scene.node).sign_in("ann")
+    await scene.ann.sign_in("ann")
+    shown = await scene.ann.post(address, filled)
+    assert shown.status_code == 403
+    assert kept(shown)
+    assert LONG in Page(shown.text).text
+
+
+async def test_the_longest_comment_is_kept_with_answers(scene: Scene, clock: ManualClock) -> None:
+    clock.advance(13 * 3600)
+    answer = await scene.ann.post(scene.at(f"{ONE}/confirm"), {"comment": "&" * 20_000, "field-0": "<" * 5_000})
+    form = Page(answer.text).form("/sign-in")
+    assert (form.fields["kept.comment"], form.fields["kept.field-0"]) == ("&" * 20_000, "<" * 5_000)
+
+
+async def test_a_form_that_cannot_be_filled_in_again_keeps_only_its_text(scene: Scene, clock: ManualClock) -> None:
+    clock.advance(13 * 3600)
+    answer = await scene.ann.post("/triggers/trg_x/suspend", {"because": TEXT, "back": "list", "other": "some value"})
+    form = Page(answer.text).form("/sign-in")
+    assert {name for name in form.fields if name.startswith("kept.")} == {"kept.because"}
+
+
+async def sent(scene: Scene, clock: ManualClock, ending: str, address: str, filled: dict[str, str]) -> httpx2.Response:
+    """Send a form in its session, or after signing in again; return the page that shows its text."""
+    if ending == "earlier sign-in":
+        await scene.ann.sign_in("ann")
+    if ending == "session ended":
+        clock.advance(13 * 3600)
+        form = Page((await scene.ann.post(address, filled)).text).form("/sign-in")
+        signed_in = await scene.ann.post(form.action, form.fields | {"name": "ann", "password": PASSWORD})
+        again = Page(signed_in.text).form(address.partition("?")[0])
+        address, filled = again.action, again.fields
+    return await scene.ann.post(address, filled)
+
+
+ANSWERS = ["reject", "confirm the rejection", "answers", "edits", "comment"]
+
+
+@pytest.mark.parametrize("ending", ["live", "session ended"])
+@pytest.mark.parametrize("name", ANSWERS)
+async def test_text_for_a_breakpoint_that_has_ended_is_shown_for_copying(
+    scene: Scene, clock: ManualClock, name: str, ending: str
+) -> None:
+    address, filled = await scene.filled(CASES[name])
+    cancelled = await scene.node.call(
+        "POST", scene.at("/api/breakpoints/{id}/cancel"), await scene.node.token("agent"), json={}
+    )
+    assert cancelled.status_code == 200
+    shown = await sent(scene, clock, ending, address, filled)
+    assert shown.status_code == (409 if ending == "live" else 403)
+    assert kept(shown)
+    assert "Your answer" not in shown.text
+
+
+async def test_what_was_not_sent_is_labelled_and_unchanged_values_are_left_out(scene: Scene) -> None:
+    address, filled = await scene.filled(CASES["answers"])
+    await scene.node.call("POST", scene.at("/api/breakpoints/{id}/cancel"), await scene.node.token("agent"), json={})
+    shown = await scene.ann.post(address, filled | {"edit-0": "b", "comment": "Go."})
+    labels = [line for line in Page(shown.text).text.splitlines() if line.endswith("(not sent)")]
+    assert len(Page(shown.text).all("textarea")) == 2
+    assert [each.strip().removesuffix(" (not sent)") for each in labels] == ["Comment", "plan"]
+
+
+@pytest.mark.parametrize(
+    ("name", "ending", "roles"),
+    [
+        *((name, "live", {Role.VIEWER}) for name in (*ANSWERS, "bulk reject")),
+        ("reject", "earlier sign-in", {Role.VIEWER}),
+        ("comment", "earlier sign-in", {Role.VIEWER}),
+        ("bulk reject", "earlier sign-in", {Role.VIEWER}),
+        ("change rule", "earlier sign-in", {Role.VIEWER}),
+        ("reject", "earlier sign-in", set[Role]()),
+    ],
+)
+async def test_text_of_a_person_whose_role_is_gone_is_shown_for_copying(
+    scene: Scene, clock: ManualClock, name: str, ending: str, roles: set[Role]
+) -> None:
+    address, filled = await scene.filled(CASES[name])
+
+    def use_case(tx: Transaction) -> None:
+        tx.people.grant(tx.people.get_by_name("ann").id, "default", roles)
+
+    await scene.node.assent.database.write(use_case)
+    if ending == "live":  # choosing a project has the server read the roles again
+        chosen = await scene.ann.post("/account/project", {"csrf": filled["csrf"], "project": "default"})
+        assert chosen.status_code == 303
+    shown = await sent(scene, clock, ending, address, filled)
+    assert kept(shown) or "Not on a Friday." in Page((await scene.ann.get("/")).text).text
+    assert await scene.unchanged()
+
+
+@pytest.mark.parametrize("ending", ["live", "earlier sign-in"])
+@pytest.mark.parametrize("name", ["change rule", "remove rule"])
+async def test_text_about_a_rule_that_was_removed_is_shown_for_copying(
+    scene: Scene, clock: ManualClock, name: str, ending: str
+) -> None:
+    address, filled = await scene.filled(CASES[name])
+    done = await scene.ann.send(scene.at("/rules/{rule}/remove"), "/remove", why="It is not needed.")
+    assert done.status_code == 303
+    assert kept(await sent(scene, clock, ending, address, filled))
+
+
+@pytest.mark.parametrize("ending", ["live", "earlier sign-in"])
+async def test_inputs_of_a_run_are_shown_when_no_process_is_left(
+    settings: Settings, scene: Scene, clock: ManualClock, ending: str
+) -> None:
+    address, filled = await scene.filled(CASES["start a run"])
+    (settings.process_folder / "tidy.py").unlink()
+    assert kept(await sent(scene, clock, ending, address, filled))
+
+
+async def test_the_reason_of_a_bulk_answer_is_shown_when_nothing_of_it_is_left(
+    scene: Scene, clock: ManualClock
+) -> None:
+    address, filled = await scene.filled(CASES["bulk reject"])
+    await scene.node.call("POST", scene.at("/api/breakpoints/{id}/cancel"), await scene.node.token("agent"), json={})
+    assert kept(await sent(scene, clock, "session ended", address, filled))

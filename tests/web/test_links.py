@@ -46,8 +46,8 @@ async def test_looking_changes_nothing_and_saying_yes_links_once(node: Node) -> 
     for _ in range(3):
         page = await browser.page(address)
     said = " ".join(page.text.split())
-    assert "Ann A. in Slack on the Slack channel chat wants to be you, ann" in said
-    assert "Say yes only if you asked for this yourself" in said
+    assert "Ann A. in Slack on the Slack channel chat asks to be linked to your account, ann" in said
+    assert "Continue only if you requested this link yourself" in said
     assert await linked(node, channel_id) is None
     answer = await browser.send(address, address)
     assert answer.headers["location"] == "/account?done=linked#links"
@@ -56,7 +56,7 @@ async def test_looking_changes_nothing_and_saying_yes_links_once(node: Node) -> 
     for visiting in (browser, other):
         gone = await visiting.get(address)
         assert gone.status_code == 404
-        assert "does not work any more" in gone.text
+        assert "no longer works" in gone.text
         key = (await visiting.page("/account")).form("/sign-out").fields
         again = await visiting.post(address, key)
         assert again.status_code == 404
@@ -92,7 +92,7 @@ async def test_an_old_link_says_so(node: Node, clock: ManualClock) -> None:
     clock.advance(16 * 60)
     for answer in (await browser.get(address), await browser.post(address, form.fields)):
         assert answer.status_code == 404
-        assert "too old" in answer.text
+        assert "has expired or was already used" in answer.text
     for wrong in ("/link/x", f"{address}x", "/link/astl_" + "0" * 49, "/link/%00"):
         assert (await browser.get(wrong)).status_code == 404, wrong
     assert await linked(node, channel_id) is None

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from assent.domain.access import Role
 from assent.services.oidc import handle
-from assent.services.people import NewToken, password_hash
+from assent.services.people import NewToken
 from assent.settings import Settings
 from assent.store.transaction import Transaction
 from tests.support.nodes import Node, free_port, running_node
@@ -148,7 +148,7 @@ async def test_a_replayed_code_is_refused(settings: Settings, idp: Provider) -> 
         second = dict(parse_qsl(urlsplit(await to_provider(thief)).query))
         answer = await thief.get(f"/sign-in/oidc/callback?code={first['code']}&state={second['state']}")
         assert answer.status_code == 401
-        assert "did not take the code" in answer.text
+        assert "rejected the authorization code" in answer.text
 
 
 def _say(**claims: Any) -> Any:
@@ -181,7 +181,7 @@ async def test_a_token_that_is_not_for_this_sign_in_is_refused(
         idp.spoil = spoil
         answer = await sign_in(node)
         assert answer.status_code == 401
-        assert "could not be trusted" in answer.text
+        assert "could not be verified" in answer.text
         assert await node.assent.database.read(lambda tx: tx.people.find_by_name("ann")) is None
 
 
@@ -203,7 +203,7 @@ async def test_somebody_unknown_is_told_what_an_administrator_needs(settings: Se
         answer = await sign_in(node)
         assert answer.status_code == 403
         page = Page(answer.text)
-        assert "You are not known here" in page.text
+        assert "Your account is not linked" in page.text
         assert "248289761001" in page.text
         assert not [each for each in answer.headers.get_list("set-cookie") if each.startswith("assent_session")]
 
@@ -304,7 +304,7 @@ async def test_a_sign_in_that_confirms_a_reset_ends_what_the_admin_made_with_the
         assert found is not None
         as_ann = found[0]
         ann = await database.read(lambda tx: people.prove_password(tx, as_ann.id, old=""))
-        hashed = password_hash("known to eve as well")
+        hashed = people.password_hash("known to eve as well")
         session = await database.write(lambda tx: people.set_password(tx, ann, hashed=hashed, by=as_ann))
         new = NewToken(kind="reviewer", name="planted")
         _, token = await database.write(lambda tx: people.issue_token(tx, new, project="default", by=as_ann))
@@ -364,7 +364,7 @@ async def test_a_provider_that_is_down_is_told_clearly(settings: Settings) -> No
     async with node_with(settings, f"http://127.0.0.1:{free_port()}") as node:
         answer = await visitor(node).get("/sign-in/oidc")
         assert answer.status_code == 503
-        assert "Example cannot be reached at the moment" in answer.text
+        assert "Example is currently unreachable" in answer.text
         assert (await visitor(node).get("/sign-in")).status_code == 200
 
 

@@ -70,16 +70,16 @@ async def test_everything_is_set_shown_and_taken_back(node: Node) -> None:
     ("typed", "said"),
     [
         ({"zone": "Mars/Olympus"}, "must be a time zone"),
-        ({"zone": ""}, "Zone: say which"),
-        ({"quiet-to": "22:00"}, "must differ from the beginning"),
-        ({"quiet-to": ""}, "must be a time such as 22:00"),
-        ({"deputy": ""}, "say who answers for you"),
-        ({"deputy": "nobody"}, "there is nobody called nobody"),
-        ({"deputy": "val"}, "is no reviewer"),
-        ({"deputy": "ann"}, "must be somebody else"),
-        ({"away-until": "2027-01-01T00:00"}, "must be later than the beginning"),
-        ({"away-from": "soon"}, "must be a moment"),
-        ({"channel-0": "carrier-pigeon"}, "there is no channel called carrier-pigeon"),
+        ({"zone": ""}, "Zone: is required for quiet hours"),
+        ({"quiet-to": "22:00"}, "must differ from the start"),
+        ({"quiet-to": ""}, "must be a time, for example 22:00"),
+        ({"deputy": ""}, "Deputy: is required if you enter dates"),
+        ({"deputy": "nobody"}, "person nobody not found"),
+        ({"deputy": "val"}, "is not a reviewer"),
+        ({"deputy": "ann"}, "must be a different person"),
+        ({"away-until": "2027-01-01T00:00"}, "must be later than the start"),
+        ({"away-from": "soon"}, "must be a time"),
+        ({"channel-0": "carrier-pigeon"}, "channel carrier-pigeon not found"),
     ],
 )
 async def test_what_cannot_be_is_said_and_what_was_typed_stays(node: Node, typed: dict[str, str], said: str) -> None:
@@ -107,7 +107,7 @@ async def test_somebody_without_a_role_still_says_how_to_be_reached(node: Node) 
     await browser.post(f"/sign-in/{await link(node, 'ann')}", {})
     await delegating.channel(node, "mail", "email")
     page = await browser.page("/account")
-    assert "How you are reached" in page.text
+    assert "Notifications" in page.text
     assert "mail" not in [each["value"] for each in page.all("option")], "what this project has is not theirs to see"
     typed = {"quiet-from": "22:00", "quiet-to": "07:30", "zone": "UTC"}
     assert (await browser.send("/account", "/account/reached", **typed)).status_code == 303

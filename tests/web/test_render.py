@@ -1,6 +1,7 @@
 """What others wrote is shown as it is."""
 
 import unicodedata
+from importlib.resources import files
 
 import pytest
 from hypothesis import given
@@ -62,11 +63,52 @@ def test_times_are_told_in_one_unit(seconds: int, said: str) -> None:
     ("actor", "name"),
     [
         ("person:ann", "ann"),
-        ("agent:ci", "the agent ci"),
-        ("system:timeout", "the deadline"),
+        ("agent:ci", "agent ci"),
+        ("system:timeout", "Assent (deadline)"),
         ("system:project-removed", "Assent (project removed)"),
         ("system:sweep", "Assent (sweep)"),
     ],
 )
 def test_actors_are_named_as_people_speak_of_them(actor: str, name: str) -> None:
     assert render.person(actor) == name
+
+
+@pytest.mark.parametrize(("actor", "said"), [("person:ann", "by ann"), ("system:timeout", "at the deadline")])
+def test_an_outcome_names_who_decided_or_the_deadline(actor: str, said: str) -> None:
+    assert render.ended_by(actor) == said
+
+
+def test_an_exact_time_names_the_zone_it_is_in() -> None:
+    assert render.exact(NOW) == "2027-01-15 08:00:00 UTC"
+    with render.times_in("Europe/Berlin"):
+        assert render.exact(NOW) == "2027-01-15 09:00:00 CET"
+        assert render.exact(NOW + 180 * 86_400 * SECOND) == "2027-07-14 10:00:00 CEST"
+    assert render.exact(NOW) == "2027-01-15 08:00:00 UTC"
+
+
+def test_a_zone_that_this_machine_does_not_know_is_read_as_utc() -> None:
+    with render.times_in("Europe/Atlantis"):
+        assert render.exact(NOW) == "2027-01-15 08:00:00 UTC"
+
+
+def test_a_time_at_the_end_of_the_calendar_has_a_text_in_every_zone() -> None:
+    with render.times_in("Asia/Tokyo"):
+        assert render.exact(253_402_300_799 * SECOND) == "9999-12-31 23:59:59 UTC"
+
+
+@pytest.mark.parametrize(
+    ("name", "letters"),
+    [
+        ("ann", "AN"), ("mia-lindqvist", "ML"), ("j.r.r.tolkien", "JT"), ("x", "X"), ("7up", "7U"), ("-", "?"),
+        ("", "?"), ("山田 太郎", "山太"), ("security-team", "ST"),
+    ],
+)  # fmt: skip
+def test_initials_are_of_the_first_and_the_last_word(name: str, letters: str) -> None:
+    assert render.initials(name) == letters
+
+
+def test_an_avatar_has_one_of_the_colours_of_the_style_sheet_and_always_the_same() -> None:
+    sheet = (files("assent.web") / "static" / "assent.css").read_text()
+    assert {render.tone(f"person-{n}") for n in range(200)} == {*range(render.TONES)}
+    assert all(f".tone-{n} {{" in sheet for n in range(render.TONES))
+    assert (render.tone("ann"), render.tone("bea")) == (3, 0)

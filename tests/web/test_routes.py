@@ -75,7 +75,7 @@ async def write(browser: Visitor, pattern: str, **typed: str) -> None:
 
 async def test_a_route_is_written_told_in_words_changed_and_removed(node: Node) -> None:
     browser = await rita(node)
-    assert "There are no routes yet" in (await browser.page("/admin/routes")).text
+    assert "No routes yet" in (await browser.page("/admin/routes")).text
     answer = await browser.send("/admin/routes/new", "/admin/routes", **FULL)
     assert answer.headers["location"] == "/admin/routes?done=created", Page(answer.text).text
     (found,) = await kept(node)
@@ -83,11 +83,11 @@ async def test_a_route_is_written_told_in_words_changed_and_removed(node: Node) 
     assert (found.enabled, found.created_by) == (True, "person:rita")
     said = " ".join((await browser.page("/admin/routes")).text.split())
     for words in (
-        "Tells the experts and the group release team on chat and hook, in quiet hours too",
-        "If that fails, on mail",
+        "Notifies the assigned reviewers and the group release team on chat and hook, even during quiet hours",
+        "If that fails, tries mail",
         "Reminds after 30m and 2h",
-        "After 4h, asks the owner and ann too",
-        "After 8h, asks bea too on mail",
+        "After 4h, also notifies the owner and ann",
+        "After 8h, also notifies bea on mail",
         "After 1d, it is rejected",
         "Releases wake people.",
     ):
@@ -104,7 +104,7 @@ async def test_a_route_is_written_told_in_words_changed_and_removed(node: Node) 
     assert written(found.route) == {"pattern": "deploy.api", "channels": ["mail"], "to": ["owner"]}
     assert not found.enabled, "its box was not ticked"
 
-    assert "or nobody is told" in (await browser.page(f"{one}/remove")).text
+    assert "no notifications are sent" in (await browser.page(f"{one}/remove")).text
     assert (await browser.send(f"{one}/remove", "/remove")).headers["location"] == "/admin/routes?done=removed"
     assert await kept(node) == []
 
@@ -113,16 +113,16 @@ async def test_a_route_is_written_told_in_words_changed_and_removed(node: Node) 
     ("typed", "control", "said"),
     [
         ({"pattern": "deploy.("}, "pattern", ""),
-        ({"channels": ""}, "channels", "must be a list of 1 to 20"),
-        ({"channels": "pigeon"}, "channels", "there is no channel called pigeon"),
-        ({"to": "person:nobody"}, "to", "there is nobody called nobody"),
+        ({"channels": ""}, "channels", "must be a list of 1 to 20 items"),
+        ({"channels": "pigeon"}, "channels", "channel pigeon not found"),
+        ({"to": "person:nobody"}, "to", "person nobody not found"),
         ({"to": "everybody"}, "to", "must be experts, owner"),
-        ({"remind": "2h 30m"}, "remind", "must be later than 2h"),
-        ({"remind": "soon"}, "remind", "must be a length of time"),
-        ({"escalate-2-after": "1h"}, "escalate-2-after", "must be later than 4h"),
-        ({"escalate-2-to": "group:nobodies"}, "escalate-2-to", "there is no group nobodies"),
-        ({"escalate-2-channels": "pigeon"}, "escalate-2-channels", "there is no channel called pigeon"),
-        ({"timeout": "never"}, "timeout", "must be a length of time"),
+        ({"remind": "2h 30m"}, "remind", "must be later than the previous step at 2h"),
+        ({"remind": "soon"}, "remind", "must be a duration"),
+        ({"escalate-2-after": "1h"}, "escalate-2-after", "must be later than the previous step at 4h"),
+        ({"escalate-2-to": "group:nobodies"}, "escalate-2-to", "group nobodies not found"),
+        ({"escalate-2-channels": "pigeon"}, "escalate-2-channels", "channel pigeon not found"),
+        ({"timeout": "never"}, "timeout", "must be a duration"),
         ({"then": "approve"}, "then", "a timeout never approves"),
     ],
 )
@@ -150,7 +150,7 @@ async def test_a_form_that_is_older_than_the_route_changes_nothing(node: Node) -
     assert (await browser.post(one, first)).status_code == 303
     answer = await browser.post(one, first | {"pattern": "second"})
     assert answer.status_code == 412
-    assert "Somebody changed this route" in answer.text
+    assert "This route has changed since you opened the page" in answer.text
     assert [each.route.pattern for each in await kept(node)] == ["first"]
 
 
@@ -178,19 +178,19 @@ async def test_trying_tells_where_something_would_go_and_tells_nobody(node: Node
     await write(browser, "deploy.*", to="person:ann", remind="30m", timeout="1d", then="expire")
     page = await browser.page("/admin/routes/try?gate=deploy.api")
     said = " ".join(page.text.split())
-    assert "It takes the route deploy.*" in said
-    assert "At once: ann on mail is asked" in said
+    assert "Matches the route deploy.*" in said
+    assert "Immediately: ann on mail is notified" in said
     assert "After 30m: ann on mail is reminded" in said
     assert "After 1d: it expires" in said
     nothing = await browser.page("/admin/routes/try?gate=refund.send&tags=money&risk=high&agent=shop")
-    assert "It takes no route" in nothing.text
-    assert "nobody is told" in nothing.text
+    assert "No route matches" in nothing.text
+    assert "no notifications are sent" in nothing.text
     created = await node.create(payload={"question": "?", "breakpointId": "deploy.web"})
-    assert "It takes the route" in (await browser.page(f"/admin/routes/try?breakpoint={created['id']}")).text
+    assert "Matches the route" in (await browser.page(f"/admin/routes/try?breakpoint={created['id']}")).text
     for query in ("", "gate=x&risk=huge", "breakpoint=bp_00000000000000000000000000", f"gate={'x' * 999}"):
         answer = await browser.get(f"/admin/routes/try?{query}")
         assert answer.status_code in {404, 422}, query
-        assert "Where would it go?" in answer.text
+        assert "Test routes" in answer.text
     assert len(await delegating.deliveries(node)) == 1, "only the one that was really raised"
 
 
@@ -207,7 +207,7 @@ async def test_what_stands_in_the_file_is_shown_and_not_changed(node: Node) -> N
     await node.assent.database.write(from_file)
     one = f"/admin/routes/{route_id}"
     page = await browser.page(one)
-    assert "stands in assent.yaml" in page.text
+    assert "is defined in assent.yaml" in page.text
     assert [form.action for form in page.forms if "/admin/" in form.action] == []
     assert "in assent.yaml" in (await browser.page("/admin/routes")).text
     key = page.form("/sign-out").fields | {"pattern": "x", "channels": "mail", "to": "owner", "direction": "up"}
@@ -262,4 +262,4 @@ def test_a_form_gives_back_the_route_it_shows(body: dict[str, Any]) -> None:
     stored = StoredRoute(id="rt_1", project="p", position=1, route=checked(given, route_id="rt_1"))
     again = {name: value for name, value in Typed.from_route(stored).body().items() if value is not None}
     assert checked(again, route_id="rt_1") == stored.route
-    assert does(stored.route)[0].startswith("Tells ")
+    assert does(stored.route)[0].startswith("Notifies ")

@@ -56,7 +56,7 @@ async def rules(node: Node) -> list[dict[str, Any]]:
 
 async def test_a_rule_is_written_changed_switched_off_and_removed(node: Node) -> None:
     browser = await rita(node)
-    assert "There are no rules" in (await browser.page("/rules")).text
+    assert "No rules yet" in (await browser.page("/rules")).text
     one = await write(browser, "deploy.*", note="Routine", expires="2030-01-31T18:00")
     (rule,) = await rules(node)
     assert (rule["pattern"], rule["note"], rule["source"], rule["createdBy"]) == (
@@ -106,7 +106,7 @@ async def test_every_change_needs_a_reason(node: Node) -> None:
     for path, fields in ((one, form.fields), (f"{one}/remove", form.fields)):
         answer = await browser.post(path, fields | {"why": "  "})
         assert answer.status_code == 422
-        assert "kept in the history" in answer.text
+        assert "recorded in the history" in answer.text
     (rule,) = await rules(node)
     assert (rule["enabled"], rule["version"]) == (True, 1)
 
@@ -193,21 +193,21 @@ async def test_a_pattern_is_explained_and_held_against_the_last_days(node: Node,
     shown = await browser.page("/rules/test?" + _query("deploy.*(payload.cost < 2 AND tags contains 'staging')"))
     text = " ".join(shown.text.split())
     assert "payload.cost < 2" in text
-    assert "did not hold" in text
+    assert "did not match" in text
     assert "2 of 4 breakpoints match" in text
     assert f"/breakpoints/{ids['rejected']}" in shown.links()
     (figure,) = shown.all("figure")
     chart = json.loads(figure["data-chart"])
     assert {each["label"]: sum(each["values"]) for each in chart["series"]} == {
-        "approved by people": 1, "rejected by people": 1, "approved by a rule": 0, "expired or cancelled": 0,
-        "still waiting": 0,
+        "approved by people": 1, "rejected by people": 1, "auto-approved": 0, "expired or cancelled": 0,
+        "still pending": 0,
     }  # fmt: skip
     assert len(chart["at"]) == 31
 
     never = await browser.page("/rules/test?" + _query("deploy.*", "never-auto-approve"))
-    assert "put before a person 3 of them" in " ".join(never.text.split())
+    assert "sent to a reviewer 3 of them" in " ".join(never.text.split())
     nothing = await browser.page("/rules/test?" + _query("nothing.like.this"))
-    assert "none matches" in nothing.text
+    assert "No matches among" in nothing.text
     assert "no recent breakpoint" in nothing.text
 
 
@@ -247,7 +247,7 @@ async def test_a_shadow_says_where_people_decided_otherwise(node: Node) -> None:
         await node.feedback(created["id"], reviewer, approved=approved, comment="Not on a Friday.")
     page = await browser.page(one)
     assert re.search(r"people agreed\s*2", page.text)
-    assert re.search(r"people decided otherwise\s*1", page.text)
+    assert re.search(r"people disagreed\s*1", page.text)
     assert f"/breakpoints/{created['id']}" in page.links()
     assert "Not on a Friday." in page.text
 
@@ -262,7 +262,7 @@ async def test_rules_go_to_a_file_and_come_back(node: Node) -> None:
     text = json.dumps(document)
     seen = await browser.send("/rules/import", "/import", file=text, do="check")
     assert seen.status_code == 200
-    assert "1 added, 0 changed, 1 left as they are, 0 removed; then there are 2 rules." in Page(seen.text).text
+    assert "1 added, 0 changed, 1 unchanged, 0 removed. Total after the import: 2." in Page(seen.text).text
     assert len(await rules(node)) == 1
     assert (await browser.send("/rules/import", "/import", file=text, do="import", why=" ")).status_code == 422
     done = await browser.send("/rules/import", "/import", file=text, do="import", why="Moved over.")

@@ -73,7 +73,7 @@ async def test_a_run_is_started_watched_and_ends(works: Works) -> None:
     (step,) = await works_asked(works, ann, run_id)
     page = await ann.page(f"/runs/{run_id}")
     assert f"/breakpoints/{step}" in page.links()
-    for text in ("It waits for an answer", "built the image", "app:7", "notes/plan one.md", "task_done"):
+    for text in ("Waiting for an answer", "built the image", "app:7", "notes/plan one.md", "task_done"):
         assert text in page.text
     live = next(each for each in page.all("section") if each.get("id") == "run-live")
     assert live["hx-trigger"] == "every 2s"
@@ -118,7 +118,7 @@ async def test_a_failed_run_says_why_and_goes_on_after_a_retry(works: Works, set
     run_id = await started(ann, "failing", path=str(missing))
     await ended(works, run_id)
     page = await ann.page(f"/runs/{run_id}")
-    assert "It failed." in page.text
+    assert "Run failed." in page.text
     assert "FileNotFoundError" in page.text
     assert f"/runs/{run_id}/retry" in page.links()
     assert f"/runs/{run_id}/cancel" not in page.links()
@@ -134,13 +134,13 @@ async def test_cancelling_is_asked_once_more_and_takes_back_what_was_asked(works
     run_id = await started(ann, "asking", version="7")
     (step,) = await works_asked(works, ann, run_id)
     asked = await ann.page(f"/runs/{run_id}/cancel")
-    assert "The question it asked is taken back" in asked.text
+    assert "Its pending breakpoint is cancelled" in asked.text
     assert (await ann.post(f"/runs/{run_id}/cancel", asked.form("/cancel").fields)).status_code == 303
     assert "cancelled" in (await ann.page(f"/runs/{run_id}")).text
     seen = await works.node.call("GET", f"/api/breakpoints/{step}", works.reviewer)
     assert seen.json()["status"] == "cancelled"
     again = await ann.page(f"/runs/{run_id}/cancel")
-    assert "cancelled already" in again.text
+    assert "already cancelled" in again.text
     assert not [form for form in again.forms if form.action.endswith("/cancel")]
 
 
@@ -152,13 +152,13 @@ async def test_inputs_that_are_no_json_are_kept_and_explained(works: Works) -> N
     answer = await ann.post(form.action, form.fields | {"process": "idle", "inputs": '{"a": </textarea><b>'})
     assert answer.status_code == 400
     page = Page(answer.text)
-    assert "Not started." in page.text
+    assert "Run not started." in page.text
     assert "line 1, column 7" in page.text
     assert '{"a": </textarea><b>' in page.text
-    assert "Cannot be run" in page.text
+    assert "Invalid processes" in page.text
     unknown = await ann.post(form.action, form.fields | {"process": "nothing", "inputs": ""})
     assert unknown.status_code == 422
-    assert "choose one that this server knows" in unknown.text
+    assert "choose a process that exists on this server" in unknown.text
 
 
 async def test_the_same_form_sent_twice_starts_one_run(works: Works) -> None:
@@ -183,7 +183,7 @@ async def test_the_list_is_filtered_and_paged(works: Works) -> None:
     assert [link for link in page.links() if link.startswith("/runs/run_")] == [f"/runs/{each}" for each in ids[:0:-1]]
     older = next(link for link in page.links() if "cursor=" in link)
     assert f"/runs/{ids[0]}" in (await ann.page(older)).links()
-    assert "No run matches" in (await ann.page("/runs?state=failed")).text
+    assert "No runs match" in (await ann.page("/runs?state=failed")).text
     for bad in ("state=odd", "cursor=odd", "process=" + "x" * 300):
         assert (await ann.get(f"/runs?{bad}")).status_code == 422
 

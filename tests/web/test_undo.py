@@ -92,13 +92,13 @@ async def test_several_of_one_gate_are_answered_together_and_the_others_are_name
     picks = {f"pick-{each['id']}": "1" for each in (*same, *alone)}
     answer = await browser.send("/", "/bulk/confirm", decision="approve", **picks)
     text = " ".join(Page(answer.text).text.split())
-    assert "Approve 3 together?" in text
-    for why in ("different gate", "high risk", "hard stop", "irreversible", "needs more than an approval"):
+    assert "Approve 3 breakpoints?" in text
+    for why in ("different gate", "high risk", "hard stop", "irreversible", "needs additional input"):
         assert why in text, why
     form = Page(answer.text).form("/bulk/decide")
     done = await browser.post(form.action, form.fields)
     page = await browser.page(done.headers["location"])
-    assert "Answered 3 together." in page.text
+    assert "Answered 3 breakpoints." in page.text
     assert page.text.count("approving…") == 3
     assert {(await seen(node, each["id"]))["status"] for each in (*same, *alone)} == {"waiting"}
     undone = await browser.post(page.form("/bulk/undo").action, page.form("/bulk/undo").fields)
@@ -115,7 +115,7 @@ async def test_what_of_a_batch_was_given_already_is_said_to_stand(node: Node) ->
     picks = {f"pick-{each['id']}": each["digest"] for each in (late, calm)}
     done = await browser.post("/bulk/decide", {"csrf": await csrf(browser), "decision": "approve"} | picks)
     page = await browser.page(done.headers["location"])
-    assert "Answered 2 together." in page.text
+    assert "Answered 2 breakpoints." in page.text
     undone = await browser.post(page.form("/bulk/undo").action, page.form("/bulk/undo").fields)
     assert "Undone: 1. Already sent: 1." in undone.text
     assert [(await seen(node, each["id"]))["status"] for each in (late, calm)] == ["released", "waiting"]
@@ -127,7 +127,7 @@ async def test_nobody_overrides_in_bulk(node: Node) -> None:
     created = await node.create(payload={"question": "?", "expert": "bea"})
     picks = {f"pick-{created['id']}": created["digest"]}
     answer = await browser.send("/", "/bulk/confirm", decision="approve", **picks)
-    assert "you would override the reviewers asked" in answer.text
+    assert "your answer would override the assigned reviewers" in answer.text
     done = await browser.post("/bulk/decide", {"csrf": await csrf(browser), "decision": "approve"} | picks)
     assert "1 could not be answered" in (await browser.page(done.headers["location"])).text
     assert (await seen(node, created["id"]))["responses"] == []
@@ -169,7 +169,7 @@ async def test_a_bulk_comment_that_is_too_long_is_refused_in_place_and_kept(node
     form = {"csrf": await csrf(browser), "decision": decision, "comment": comment} | picks
     answer = await browser.post("/bulk/decide", form)
     assert answer.status_code == 422
-    assert "The comment has 20,001 characters; the limit is 20,000. Shorten it." in answer.text
+    assert "The comment has 20,001 characters, but the limit is 20,000. Shorten it." in answer.text
     page = Page(answer.text)
     assert comment in page.text
     assert page.form("/bulk/decide").fields.items() >= picks.items()
@@ -182,8 +182,8 @@ async def test_take_reassign_snooze_and_views_work_as_plain_forms(node: Node) ->
     created = await node.create(tags=["x"])
     one = f"/breakpoints/{created['id']}"
     for form, said in (
-        ({"to": "me"}, "with ann"),
-        ({"to": "bea"}, "with bea"),
+        ({"to": "me"}, "claimed by ann"),
+        ({"to": "bea"}, "claimed by bea"),
     ):
         done = await ann.post(f"{one}/claim", {"csrf": await csrf(ann)} | form)
         assert said in " ".join((await ann.page(done.headers["location"])).text.split())
@@ -254,16 +254,19 @@ async def test_a_rejection_stops_a_pending_approval_and_its_author_is_told_until
     created = await node.create(title="Deploy")
     await ann.decide(created["id"], "approve", comment="Looks fine to me.")
     confirmed = await bea.send(f"/breakpoints/{created['id']}", "/confirm", decision="reject", comment="Not today.")
-    assert "ann is approving this. Your rejection takes effect at once" in confirmed.text
+    assert "ann is approving this. Your rejection takes effect immediately" in confirmed.text
     answer = await bea.decide(created["id"], "reject", comment="Not today.")
     told = " ".join((await bea.page(answer.headers["location"])).text.split())
     assert "Rejected Deploy." in told
-    assert "This stopped the pending approval by ann." in told
+    assert "This cancelled the pending approval by ann." in told
     assert (await seen(node, created["id"]))["decision"] == "rejected"
     for path in ("/", f"/breakpoints/{created['id']}", "/rules"):
         page = await ann.page(path)
         text = " ".join(page.text.split())
-        assert "Your approval was not sent. Deploy: bea rejected it. Your comment was kept on the breakpoint." in text
+        assert (
+            "Your approval was not sent. Deploy: bea rejected the breakpoint. Your comment was saved on the breakpoint."
+            in text
+        )
     assert "Looks fine to me." in (await ann.page(f"/breakpoints/{created['id']}")).text
     assert "was not sent" not in (await bea.page("/")).text
     form = page.form("/unsent/dismiss")
@@ -293,7 +296,7 @@ async def test_a_reason_that_comes_too_late_is_shown_again(node: Node, clock: Ma
     form = page.form("/confirm")
     late = await bea.post(form.action, form.fields | {"decision": "reject", "comment": "Stop, wrong version!"})
     assert late.status_code == 409
-    assert "Your comment was not sent:" in late.text
+    assert "Comment (not sent)" in Page(late.text).text
     assert "Stop, wrong version!" in late.text
 
 
@@ -306,7 +309,7 @@ async def test_what_fails_in_bulk_is_told_one_by_one_with_its_reason(node: Node)
     form = {"csrf": await csrf(bea), "decision": "approve", "comment": "All good."} | picks
     done = await bea.post("/bulk/decide", form)
     text = " ".join((await bea.page(done.headers["location"])).text.split())
-    assert "Answered 1 together. 1 could not be answered." in text
+    assert "Answered 1 breakpoint. 1 could not be answered." in text
     assert "Your approval was not sent. Star 0: ann is rejecting this." in text
     assert "Your comment: All good." in text
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from fastapi import Request, Response
 
-from assent.api.listing import MAX_LIMIT, documented, page_limit, single_filters
+from assent.api.listing import CURSOR, MAX_LIMIT, documented, page_limit, single_filters
 from assent.api.routing import Who, With, router
 from assent.domain.access import Principal
 from assent.domain.errors import InvalidRequest
@@ -20,11 +20,11 @@ _PARAMETERS: dict[str, dict[str, Any]] = {
     "kind": {"type": "string", "enum": [BREAKPOINT, ADMIN]},
     "type": _TEXT,
     "actor": _TEXT,
-    "gate": _TEXT,
+    "gate": _TEXT | {"description": "Breakpoint events only."},
     "since": _MOMENT,
     "until": _MOMENT,
     "limit": {"type": "integer", "minimum": 1, "maximum": MAX_LIMIT, "default": 50},
-    "cursor": _TEXT,
+    "cursor": _TEXT | {"description": CURSOR},
 }
 
 
@@ -32,7 +32,7 @@ _PARAMETERS: dict[str, dict[str, Any]] = {
     "/audit/events",
     response_model_exclude_none=True,
     openapi_extra=documented(_PARAMETERS),
-    summary="Events of breakpoints and administrative events, newest first",
+    summary="List breakpoint events and admin events, newest first",
 )
 async def list_audit_events(request: Request, who: Who, services: With, response: Response) -> wire.AuditEventPage:
     params = single_filters(request, _PARAMETERS)
@@ -66,4 +66,4 @@ def _moment(params: dict[str, str], name: str) -> int | None:
     try:
         return from_iso(params[name]) if name in params else None
     except ValueError as error:
-        raise InvalidRequest.at(f"query {name}", "must be a time such as 2026-11-16T09:00:00Z") from error
+        raise InvalidRequest.at(f"query {name}", "must be a time, for example 2026-11-16T09:00:00Z") from error

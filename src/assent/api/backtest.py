@@ -29,7 +29,7 @@ _LINES: dict[int | str, dict[str, Any]] = {200: {"content": {NDJSON: {"schema": 
     "/rules/backtest",
     response_model=Backtest,
     responses=_LINES,
-    summary="What a rule would have done in the last days",
+    summary="Back-test a rule against recent breakpoints",
 )
 async def backtest(body: BacktestRule, request: Request, who: PeopleReader, services: With) -> Any:  # noqa: ANN401
     wanted = Wanted(pattern=body.pattern, action=body.action, days=body.days, limit=body.limit)
@@ -40,7 +40,7 @@ async def backtest(body: BacktestRule, request: Request, who: PeopleReader, serv
     return _view(await services.backtests.report(run))
 
 
-@backtests.get("/rules/{rule_id}/shadow", summary="What a rule in shadow said, and what people did")
+@backtests.get("/rules/{rule_id}/shadow", summary="Compare a shadow rule with human decisions")
 async def shadow(
     rule_id: RuleId,
     who: PeopleReader,
@@ -73,7 +73,9 @@ async def shadow(
     )
 
 
-@backtests.post("/breakpoints/{breakpoint_id}/always-approve", summary="The narrowest rule for more of the same")
+@backtests.post(
+    "/breakpoints/{breakpoint_id}/always-approve", summary="Propose the narrowest rule for similar breakpoints"
+)
 async def always_approve(
     breakpoint_id: str, who: PeopleReader, services: With, body: wire.ProposeRule | None = None
 ) -> wire.RuleProposal:

@@ -102,7 +102,7 @@ def _feedback_use_case(  # the parts of one request
 ) -> Callable[..., Outcome | None]:
     if body.release or body.approved is not None:
         if body.release is False:
-            raise InvalidRequest.at("/release", "is false, but approved was given; which one is it?")
+            raise InvalidRequest.at("/release", "must not be false when approved is set")
         answer = Answer(
             approved=body.approved is not False,
             comment=body.comment,
@@ -122,9 +122,9 @@ def _feedback_use_case(  # the parts of one request
             if_match=if_match,
         )
     if body.option is not None or body.answers is not None or body.edits is not None:
-        raise InvalidRequest.at("/release", "an option, answers or edits need release: true")
+        raise InvalidRequest.at("/release", "must be true when option, answers or edits are set")
     if not body.comment:
-        raise InvalidRequest.at("/comment", "say something, or decide with release: true")
+        raise InvalidRequest.at("/comment", "is required, unless you answer with release: true")
     return partial(services.breakpoints.comment, breakpoint_id=breakpoint_id, comment=body.comment, by=who, once=once)
 
 
@@ -139,7 +139,7 @@ def version_of(if_match: str | None) -> int | None:
     "/breakpoints/{breakpoint_id}/cancel",
     response_model=wire.BreakpointView,
     dependencies=NO_FIELDS,
-    summary="Take it back",
+    summary="Cancel a breakpoint",
 )
 async def cancel(breakpoint_id: str, who: Who, services: With) -> Response:
     use_case = partial(services.breakpoints.cancel, breakpoint_id=known_id(breakpoint_id), by=who)
@@ -151,7 +151,7 @@ async def cancel(breakpoint_id: str, who: Who, services: With) -> Response:
     "/breakpoints/{breakpoint_id}/expire",
     response_model=wire.BreakpointView,
     dependencies=NO_FIELDS,
-    summary="End it now",
+    summary="Expire a breakpoint",
 )
 async def expire(breakpoint_id: str, who: Who, services: With) -> Response:
     use_case = partial(services.breakpoints.expire, breakpoint_id=known_id(breakpoint_id), by=who)
@@ -159,7 +159,9 @@ async def expire(breakpoint_id: str, who: Who, services: With) -> Response:
     return await _whole(services, breakpoint_id, who)
 
 
-@breakpoints.get("/breakpoints/{breakpoint_id}/events", response_model=wire.EventPage, summary="Its history")
+@breakpoints.get(
+    "/breakpoints/{breakpoint_id}/events", response_model=wire.EventPage, summary="List a breakpoint's events"
+)
 async def events(breakpoint_id: str, who: Who, services: With) -> Response:
     await services.inbox.status(known_id(breakpoint_id), who)
     return Response(views.events_page(await services.inbox.history(breakpoint_id)), media_type=JSON)

@@ -9,7 +9,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from assent.api.routing import JSON
-from assent.domain.errors import NotFound
+from assent.domain.errors import NO_SUCH_URL, NotFound
 from assent.http.limits import RateLimit
 from assent.ports import Incoming
 from assent.services.answering import AnsweringService
@@ -30,13 +30,12 @@ def callbacks(answering: AnsweringService, now: Callable[[], int], *, per_minute
         request.scope["route_name"] = _PATH
         channel_id: str = request.path_params["channel_id"]
         if not _ID.fullmatch(channel_id):
-            msg = "There is nothing at this address."
-            raise NotFound(msg)
+            raise NotFound(NO_SUCH_URL)
         stored = await answering.find(channel_id)
         incoming = Incoming(headers_of(request.scope["headers"]), await request.body(), now())
         said = answering.hear(stored, incoming)
         # After the signature: a stranger must not be able to use up what the channel may say.
-        limit.take(stored.id, what="calls of this channel")
+        limit.take(stored.id, what="calls to this channel")
         body = await answering.act(stored, said)
         headers = {"Cache-Control": "no-store"}
         return Response(b"" if body is None else msgspec.json.encode(body), headers=headers, media_type=JSON)

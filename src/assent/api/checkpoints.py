@@ -11,12 +11,17 @@ from assent.wire import audit as wire
 
 checkpoints = router("audit")
 NEWEST = 2**53 - 1
-Number = Annotated[int, Query(ge=1, le=NEWEST)]
+Number = Annotated[int | None, Query(ge=1, le=NEWEST, description="Checkpoint number. Default: the latest.")]
+Seq = Annotated[int | None, Query(ge=1, le=NEWEST, description="Return the proof of this event only.")]
+From = Annotated[int, Query(alias="from", ge=1, le=NEWEST, description="Number of the earlier checkpoint.")]
+Before = Annotated[int, Query(ge=1, le=NEWEST, description="nextBefore value from the previous page.")]
 Limit = Annotated[int, Query(ge=1, le=200)]
 
 
-@checkpoints.get("/audit/checkpoints", response_model_exclude_none=True, summary="The signed checkpoints, newest first")
-async def list_checkpoints(who: Who, services: With, before: Number = NEWEST, limit: Limit = 50) -> wire.CheckpointPage:
+@checkpoints.get(
+    "/audit/checkpoints", response_model_exclude_none=True, summary="List the signed checkpoints, newest first"
+)
+async def list_checkpoints(who: Who, services: With, before: Before = NEWEST, limit: Limit = 50) -> wire.CheckpointPage:
     use_case = partial(services.checkpoints.page, by=who, before=before, limit=limit)
     found = await services.database.read(use_case)
     following = found[-1].number if len(found) == limit and found[-1].number > 1 else None
@@ -26,25 +31,23 @@ async def list_checkpoints(who: Who, services: With, before: Number = NEWEST, li
 
 
 @checkpoints.get(
-    "/audit/keys", response_model_exclude_none=True, summary="The public keys that checkpoints are checked with"
+    "/audit/keys", response_model_exclude_none=True, summary="List the public keys that verify checkpoints"
 )
 async def list_checkpoint_keys(who: Who, services: With) -> wire.CheckpointKeyPage:
     found = await services.database.read(partial(services.checkpoints.keys, by=who))
     return wire.CheckpointKeyPage.model_validate({"items": [key_body(each) for each in found]})
 
 
-@checkpoints.get("/audit/proofs/{subject_id}", summary="Proof that events are in the log")
+@checkpoints.get("/audit/proofs/{subject_id}", summary="Prove that events are in the log")
 async def get_inclusion(
-    subject_id: str, who: Who, services: With, seq: Number | None = None, checkpoint: Number | None = None
+    subject_id: str, who: Who, services: With, seq: Seq = None, checkpoint: Number = None
 ) -> wire.InclusionView:
     use_case = partial(services.checkpoints.inclusion, subject_id=subject_id, by=who, seq=seq, number=checkpoint)
     found = await services.database.read(use_case)
     return wire.InclusionView.model_validate({"id": subject_id} | inclusion_body(found))
 
 
-@checkpoints.get("/audit/consistency", summary="Proof that the log only grew")
-async def get_consistency(
-    who: Who, services: With, first: Annotated[int, Query(alias="from", ge=1, le=NEWEST)], to: Number | None = None
-) -> wire.ConsistencyView:
+@checkpoints.get("/audit/consistency", summary="Prove that the log is append-only between two checkpoints")
+async def get_consistency(who: Who, services: With, first: From, to: Number = None) -> wire.ConsistencyView:
     use_case = partial(services.checkpoints.consistency, first=first, second=to, by=who)
     return wire.ConsistencyView.model_validate(consistency_body(await services.database.read(use_case)))

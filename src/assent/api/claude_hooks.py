@@ -51,12 +51,18 @@ ATTEMPTS = 10
 NEWEST = 50
 _NAMES: dict[str, Any] = {"type": "array", "items": {"type": "string", "minLength": 1, "maxLength": 200}}
 _PARAMETERS: dict[str, dict[str, Any]] = {
-    "ttl": {"type": "integer", "minimum": 1, "maximum": LONGEST_TTL, "default": TTL_SECONDS},
-    "defer": {"type": "boolean", "default": False},
-    "editable": _NAMES,
+    "ttl": {
+        "type": "integer",
+        "minimum": 1,
+        "maximum": LONGEST_TTL,
+        "default": TTL_SECONDS,
+        "description": "Seconds until the deadline.",
+    },
+    "defer": {"type": "boolean", "default": False, "description": "Return `defer` instead of waiting."},
+    "editable": _NAMES | {"description": "Arguments that reviewers may change."},
     "agentId": {"type": "string", "minLength": 1, "maxLength": 200, "default": DOOR},
     "tag": _NAMES,
-    "expert": _NAMES,
+    "expert": _NAMES | {"description": "People or groups to ask."},
     "risk": {"enum": ["low", "medium", "high"]},
 }
 
@@ -67,7 +73,7 @@ claude_hooks = router("hooks")
     "/hooks/claude",
     response_model=ClaudeHookOutput,
     openapi_extra=documented(_PARAMETERS),
-    summary="Whether Claude Code may run a tool; answers when people have",
+    summary="Ask whether Claude Code may run a tool, and wait for the decision",
 )
 async def claude_hook(body: ClaudeHook, request: Request, who: Who, services: With) -> Response:
     who.require(Permission.CREATE)
@@ -133,7 +139,7 @@ class _Desk:
                 return spoken(self.hook, verdict)
             used = True
             call = again(call, found.row.id)
-        return spoken(self.hook, refused("It was approved, but the approvals were used or too old."))
+        return spoken(self.hook, refused("Approved, but the approval was already used or has expired."))
 
     async def _found(self, call: ToolCall, *, only_waiting: bool) -> _Found:
         """Take up the question that this session has asked about the same call, or raise one."""
@@ -218,5 +224,5 @@ def _stop(woken: Woken) -> NoReturn:
     if woken is Woken.REVOKED:
         msg = "This token was revoked."
         raise Unauthenticated(msg)
-    msg = "This node is stopping; nobody has answered yet, so it was not run."
+    msg = "This node is shutting down, and no answer has arrived, so the tool was not run."
     raise Unavailable(msg)

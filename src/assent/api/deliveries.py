@@ -5,7 +5,7 @@ from typing import Any
 
 from fastapi import Request, Response
 
-from assent.api.listing import MAX_LIMIT, documented, page_limit, single_filters
+from assent.api.listing import CURSOR, MAX_LIMIT, documented, page_limit, single_filters
 from assent.api.routing import NO_FIELDS, Manager, Who, With, router
 from assent.domain.access import Kind, Permission, Principal
 from assent.domain.errors import InvalidRequest
@@ -24,7 +24,7 @@ _PARAMETERS: dict[str, dict[str, Any]] = {
     "state": {"enum": list(STATES)},
     "channel": _TEXT,
     "limit": _LIMIT,
-    "cursor": {"type": "string", "pattern": f"^{DELIVERY_ID.pattern}$"},
+    "cursor": {"type": "string", "pattern": f"^{DELIVERY_ID.pattern}$", "description": CURSOR},
 }
 
 
@@ -32,7 +32,7 @@ _PARAMETERS: dict[str, dict[str, Any]] = {
     "/deliveries",
     response_model_exclude_none=True,
     openapi_extra=documented(_PARAMETERS),
-    summary="What was sent, newest first",
+    summary="List deliveries, newest first",
 )
 async def list_deliveries(request: Request, who: Who, services: With, response: Response) -> wire.DeliveryPage:
     who.require(Permission.READ)
@@ -55,7 +55,7 @@ def _filters(request: Request) -> dict[str, str]:
     if given.get("state", STATES[0]) not in STATES:
         raise InvalidRequest.at("query state", f"must be one of {', '.join(STATES)}")
     if "cursor" in given and not DELIVERY_ID.fullmatch(given["cursor"]):
-        raise InvalidRequest.at("query cursor", "is not a cursor we gave out")
+        raise InvalidRequest.at("query cursor", "is not a valid cursor")
     if "breakpointId" in given:
         given["breakpoint_id"] = given.pop("breakpointId")
     return given
@@ -66,7 +66,9 @@ def _own(who: Principal) -> dict[str, str]:
     return {"created_by_id": who.id} if who.kind is Kind.AGENT else {}
 
 
-@deliveries.get("/deliveries/{delivery_id}", response_model_exclude_none=True, summary="One, with every attempt")
+@deliveries.get(
+    "/deliveries/{delivery_id}", response_model_exclude_none=True, summary="Get a delivery with all its attempts"
+)
 async def get_delivery(delivery_id: str, who: Who, services: With, response: Response) -> wire.DeliveryWithLog:
     who.require(Permission.READ)
     known_delivery_id(delivery_id)
@@ -84,7 +86,7 @@ async def get_delivery(delivery_id: str, who: Who, services: With, response: Res
     "/deliveries/{delivery_id}/retry",
     dependencies=NO_FIELDS,
     response_model_exclude_none=True,
-    summary="Try a dead one again, or send a program once more what it has had",
+    summary="Retry a dead delivery, or resend one to a program",
 )
 async def retry_delivery(delivery_id: str, who: Manager, services: With) -> wire.DeliveryView:
     use_case = partial(services.deliveries.retry, delivery_id=known_delivery_id(delivery_id), by=who)

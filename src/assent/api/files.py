@@ -17,13 +17,13 @@ files = router("files")
 _BYTES: dict[str, Any] = {
     "requestBody": {
         "required": False,
-        "description": "No body is an empty file.",
+        "description": "An empty body creates an empty file.",
         "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
     }
 }
 
 
-@files.post("/files", status_code=201, summary="Upload the bytes of a context file", openapi_extra=_BYTES)
+@files.post("/files", status_code=201, summary="Upload a context file", openapi_extra=_BYTES)
 async def upload(request: Request, who: Who, services: With) -> wire.UploadedFile:
     who.require(Permission.UPLOAD)
     content = await request.body()
@@ -40,7 +40,7 @@ def _keep(tx: Transaction, *, project: str, digest: str, content: bytes) -> None
     "/breakpoints/{breakpoint_id}/files/{n}",
     response_class=Response,
     responses={200: {"content": {"*/*": {"schema": {"type": "string", "format": "binary"}}}}},
-    summary="The bytes of one of its files",
+    summary="Download a context file",
 )
 async def download(breakpoint_id: str, n: Annotated[int, Path(ge=0, le=99)], who: Who, services: With) -> Response:
     row = await services.inbox.status(known_id(breakpoint_id), who)

@@ -5,7 +5,7 @@ from typing import Any
 
 from fastapi import Request
 
-from assent.api.listing import MAX_LIMIT, documented, page_limit, single_filters
+from assent.api.listing import CURSOR, MAX_LIMIT, documented, page_limit, single_filters
 from assent.api.routing import NO_FIELDS, PeopleReader, RuleWriter, With, router
 from assent.domain.errors import InvalidRequest
 from assent.domain.instants import iso
@@ -18,10 +18,10 @@ from assent.wire import triggers as shapes
 firings = router("firings")
 _PARAMETERS: dict[str, dict[str, Any]] = {
     "state": {"type": "string", "enum": [each.value for each in FiringState]},
-    "trigger": {"type": "string"},
+    "trigger": {"type": "string", "description": "Name or ID."},
     "eventId": {"type": "string", "pattern": f"^{EVENT_ID.pattern}$"},
     "limit": {"type": "integer", "minimum": 1, "maximum": MAX_LIMIT, "default": 50},
-    "cursor": {"type": "string", "pattern": f"^{FIRING_ID.pattern}$"},
+    "cursor": {"type": "string", "pattern": f"^{FIRING_ID.pattern}$", "description": CURSOR},
 }
 
 
@@ -29,7 +29,7 @@ _PARAMETERS: dict[str, dict[str, Any]] = {
     "/firings",
     response_model_exclude_none=True,
     openapi_extra=documented(_PARAMETERS),
-    summary="What triggers matched, newest first",
+    summary="List firings, newest first",
 )
 async def list_firings(request: Request, who: PeopleReader, services: With) -> shapes.FiringPage:
     given = _filters(request)
@@ -56,10 +56,10 @@ def _filters(request: Request) -> dict[str, str]:
     if given.get("state", "held") not in set(FiringState):
         raise InvalidRequest.at("query state", f"must be one of {', '.join(FiringState)}")
     if "cursor" in given and not FIRING_ID.fullmatch(given["cursor"]):
-        raise InvalidRequest.at("query cursor", "is not one that a list gave")
+        raise InvalidRequest.at("query cursor", "is not a valid cursor")
     if "eventId" in given:
         if not EVENT_ID.fullmatch(given["eventId"]):
-            raise InvalidRequest.at("query eventId", "is not the id of an event; those look like evt_01k9…")
+            raise InvalidRequest.at("query eventId", "is not an event ID; event IDs look like evt_01k9…")
         given["event_id"] = given.pop("eventId")
     return given
 
@@ -68,7 +68,7 @@ def _filters(request: Request) -> dict[str, str]:
     "/firings/{firing_id}/retry",
     dependencies=NO_FIELDS,
     response_model_exclude_none=True,
-    summary="Try a dead one again",
+    summary="Retry a dead firing",
 )
 async def retry_firing(firing_id: str, who: RuleWriter, services: With) -> shapes.FiringView:
     use_case = partial(services.triggering.retry, firing_id=known_firing_id(firing_id), by=who)
@@ -79,7 +79,7 @@ async def retry_firing(firing_id: str, who: RuleWriter, services: With) -> shape
     "/firings/{firing_id}/discard",
     dependencies=NO_FIELDS,
     response_model_exclude_none=True,
-    summary="Let go of one that is dead or waits",
+    summary="Discard a dead or held firing",
 )
 async def discard_firing(firing_id: str, who: RuleWriter, services: With) -> shapes.FiringView:
     use_case = partial(services.triggering.discard, firing_id=known_firing_id(firing_id), by=who)

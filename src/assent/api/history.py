@@ -5,7 +5,7 @@ from typing import Any
 
 from fastapi import Request, Response
 
-from assent.api.listing import MAX_LIMIT, documented, page_limit, single_filters
+from assent.api.listing import CURSOR, MAX_LIMIT, documented, page_limit, single_filters
 from assent.api.routing import Who, With, router
 from assent.domain.access import Kind, Permission, Principal
 from assent.domain.instants import iso
@@ -17,10 +17,10 @@ history = router("history")
 
 _TEXT = {"type": "string", "minLength": 1, "maxLength": 1000}
 _PARAMETERS: dict[str, dict[str, Any]] = {
-    "gate": _TEXT,
+    "gate": _TEXT | {"description": "Gate. Adds `summary` to the first page."},
     "agentId": _TEXT,
     "limit": {"type": "integer", "minimum": 1, "maximum": MAX_LIMIT, "default": 50},
-    "cursor": _TEXT,
+    "cursor": _TEXT | {"description": CURSOR},
 }
 
 
@@ -28,7 +28,7 @@ _PARAMETERS: dict[str, dict[str, Any]] = {
     "/history",
     response_model_exclude_none=True,
     openapi_extra=documented(_PARAMETERS),
-    summary="What became of past breakpoints, newest first, and how a gate fares",
+    summary="List past breakpoints and their outcomes, newest first, with statistics per gate",
 )
 async def list_history(request: Request, who: Who, services: With, response: Response) -> wire.HistoryPage:
     who.require(Permission.READ)

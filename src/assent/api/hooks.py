@@ -40,10 +40,10 @@ def hooks(ingress: Ingress, now: Callable[[], int], *, strangers_per_minute: int
         except (NotFound, Unauthenticated):
             # Only now: whoever shares an address with a stranger must not be refused for it.
             client = request.client.host if request.client else ""
-            strangers.take(f"{client} {address}", what="calls that nobody can verify")
+            strangers.take(f"{client} {address}", what="unverified calls")
             raise
         # After the signature: a stranger must not be able to use up what the source may say.
-        limit.take(door.source.id, per_minute=door.per_minute, what="events of this source")
+        limit.take(door.source.id, per_minute=door.per_minute, what="events from this source")
         kept = await ingress.keep(door, arrived)
         body = msgspec.json.encode({"eventId": kept.id, "duplicate": kept.duplicate})
         status = HTTPStatus.OK if kept.duplicate else HTTPStatus.ACCEPTED
@@ -92,4 +92,4 @@ async def _body(request: Request, door: Door) -> bytes:
 
 
 def _too_large(door: Door) -> TooLarge:
-    return TooLarge(f"The body is larger than {door.max_bytes} bytes.", limit=door.max_bytes)
+    return TooLarge(f"The request body exceeds {door.max_bytes} bytes.", limit=door.max_bytes)

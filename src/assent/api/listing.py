@@ -19,6 +19,7 @@ from assent.http.ready import ReadyJson
 from assent.store.reading import SORTS, Query, decode_cursor, encode_cursor
 
 MAX_LIMIT = 200
+CURSOR = "nextCursor value from the previous page. Keep the other parameters unchanged."
 
 
 async def listing(request: Request) -> Response:
@@ -48,9 +49,9 @@ def known_filters(request: Request, known: frozenset[str]) -> QueryParams:
     params = request.query_params
     for name, value in params.multi_items():
         if name not in known:
-            raise InvalidRequest.at(f"query {name[:60]}", "is not a filter")
+            raise InvalidRequest.at(f"query {name[:60]}", "is not a known filter")
         if not value or len(value) > 1000 or "\x00" in value:  # noqa: PLR2004  # a filter's sane length
-            raise InvalidRequest.at(f"query {name}", "must have 1 to 1000 characters and no NUL")
+            raise InvalidRequest.at(f"query {name}", "must be 1 to 1,000 characters and must not contain NUL")
     return params
 
 
@@ -59,18 +60,18 @@ def single_filters(request: Request, known: Collection[str]) -> dict[str, str]:
     params = known_filters(request, frozenset(known))
     for name in params:
         if len(params.getlist(name)) > 1:
-            raise InvalidRequest.at(f"query {name}", "is given twice")
+            raise InvalidRequest.at(f"query {name}", "must be given only once")
     return dict(params)
 
 
 def documented(parameters: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Return what the OpenAPI document says of filters that we read ourselves."""
-    return {
-        "parameters": [
-            {"name": name, "in": "query", "required": False, "schema": dict(schema)}
-            for name, schema in parameters.items()
-        ]
-    }
+    """Return what the OpenAPI document says of filters that we read ourselves; a schema may carry a description."""
+    return {"parameters": [_parameter(name, dict(schema)) for name, schema in parameters.items()]}
+
+
+def _parameter(name: str, schema: dict[str, Any]) -> dict[str, Any]:
+    described = {"description": schema.pop("description")} if "description" in schema else {}
+    return {"name": name, "in": "query", "required": False, "schema": schema, **described}
 
 
 async def list_query(request: Request, services: Services, who: Principal) -> Query:
@@ -86,7 +87,7 @@ async def list_query(request: Request, services: Services, who: Principal) -> Qu
         raise InvalidRequest.at("query sort", f"must be one of {', '.join(SORTS)}")
     q = params.get("q")
     if q is not None and not q.split():
-        raise InvalidRequest.at("query q", "must have a word")
+        raise InvalidRequest.at("query q", "must contain at least one word")
     return Query(
         project=who.project,
         statuses=statuses,
@@ -111,7 +112,7 @@ async def _experts(expert: str | None, assigned: str | None, services: Services,
     if assigned != "me":
         raise InvalidRequest.at("query assignedTo", "must be me")
     if who.kind is not Kind.PERSON:
-        raise InvalidRequest.at("query assignedTo", "only a person has things assigned to them")
+        raise InvalidRequest.at("query assignedTo", "can be used only with a person's token or session")
     names = await services.database.read(partial(services.people.expert_names, by=who))
     return tuple(name for name in names if expert is None or name == expert) or ("",)
 
@@ -122,7 +123,7 @@ def _moment(text: str | None, name: str) -> int | None:
     try:
         return from_iso(text)
     except (ValueError, OverflowError) as error:
-        raise InvalidRequest.at(f"query {name}", "must be a time such as 2026-11-15T09:30:00Z") from error
+        raise InvalidRequest.at(f"query {name}", "must be a time, for example 2026-11-15T09:30:00Z") from error
 
 
 def page_limit(text: str | None) -> int:

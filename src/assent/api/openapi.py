@@ -1,5 +1,11 @@
 """The OpenAPI document: what FastAPI derives, plus the hot routes it does not see."""
 
+import ast
+import inspect
+import sys
+from collections.abc import Iterator
+from functools import cache
+from itertools import pairwise
 from typing import Any
 
 from fastapi import FastAPI
@@ -7,9 +13,13 @@ from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
-from assent.api.routing import PROBLEM_SCHEMA, PROBLEMS
+from assent.api.listing import CURSOR
+from assent.api.routing import PROBLEM_SCHEMA, PROBLEMS, REPEATED
 from assent.wire import breakpoints as wire
+from assent.wire.claude_code import ClaudeHook
+from assent.wire.words import Open, Strict
 
+WIRE = "assent.wire."
 _TEXT: dict[str, Any] = {"type": "string", "minLength": 1, "maxLength": 1000}
 _MOMENT: dict[str, Any] = {"type": "string", "format": "date-time"}
 _ID = {"name": "breakpoint_id", "in": "path", "required": True, "schema": {"type": "string"}}
@@ -46,60 +56,95 @@ def _takes(model: type[BaseModel]) -> dict[str, Any]:
     return {"requestBody": {"required": True, "content": _json(model)["content"]}}
 
 
-def _header(name: str, pattern: str) -> dict[str, Any]:
-    return {"name": name, "in": "header", "required": False, "schema": {"type": "string", "pattern": pattern}}
+def _header(name: str, pattern: str, description: str) -> dict[str, Any]:
+    schema = {"type": "string", "pattern": pattern}
+    return {"name": name, "in": "header", "required": False, "schema": schema, "description": description}
 
 
 _HEADERS_OF = {"401": ("WWW-Authenticate",), "405": ("Allow",), "429": ("Retry-After",), "503": ("Retry-After",)}
-_KEY = _header("Idempotency-Key", "^[!-~]{1,255}$")
-_IF_MATCH = _header("If-Match", '^(\\*|(W/)?"v[0-9]{1,9}")$')
-_LAST_EVENT = _header("Last-Event-ID", "^[0-9]{1,9}$")
+_KEY = _header("Idempotency-Key", "^[!-~]{1,255}$", REPEATED)
+_IF_MATCH = _header(
+    "If-Match", '^(\\*|(W/)?"v[0-9]{1,9}")$', "ETag. The request fails if the breakpoint has changed since."
+)
+_LAST_EVENT = _header(
+    "Last-Event-ID", "^[0-9]{1,9}$", "seq of the last event you received. The stream resumes after it."
+)
 
 HOT_PATHS = {
     "/api/breakpoints": {
         "get": _operation(
-            "List breakpoints",
+            "List breakpoints, newest first by default",
             "list_breakpoints",
             _json(wire.BreakpointPage),
             [
-                _query("status", {"type": "array", "items": {"enum": ["waiting", "released", "expired", "cancelled"]}}),
-                _query("tag", {"type": "array", "items": _TEXT}, "Repeated: all of them."),
+                _query(
+                    "status",
+                    {"type": "array", "items": {"enum": ["waiting", "released", "expired", "cancelled"]}},
+                    "Repeatable; matches any of the given statuses.",
+                ),
+                _query(
+                    "tag",
+                    {"type": "array", "items": _TEXT},
+                    "Repeatable; matches breakpoints that have all given tags.",
+                ),
                 _query("agentId", _TEXT),
                 _query("runId", _TEXT),
                 _query("gate", _TEXT),
-                _query("expert", _TEXT),
-                _query("assignedTo", {"const": "me"}),
-                _query("createdAfter", _MOMENT),
-                _query("createdBefore", _MOMENT),
-                _query("q", _TEXT, "Full text: all of the words."),
-                _query("sort", {"enum": ["created", "-created", "deadline", "updated"], "default": "-created"}),
+                _query("expert", _TEXT, "Assigned to this expert."),
+                _query(
+                    "assignedTo",
+                    {"const": "me"},
+                    "Assigned to you, to your groups, or to you as the owner. Not available to agents.",
+                ),
+                _query("createdAfter", _MOMENT, "Exclusive."),
+                _query("createdBefore", _MOMENT, "Exclusive."),
+                _query(
+                    "q",
+                    _TEXT,
+                    "Search words; each must start a word in the ID, title, question, gate, agent, run or tags."
+                    " In scripts without spaces, they can occur anywhere.",
+                ),
+                _query(
+                    "sort",
+                    {"enum": ["created", "-created", "deadline", "updated"], "default": "-created"},
+                    "`deadline`: soonest first; `updated`: latest first.",
+                ),
                 _query("limit", {"type": "integer", "minimum": 1, "maximum": 200, "default": 50}),
-                _query("cursor", _TEXT, "The nextCursor of the page before."),
-                _query("counts", {"type": "boolean", "default": False}, "Add totals per status, each up to 10,000."),
+                _query("cursor", _TEXT, CURSOR),
+                _query("counts", {"type": "boolean", "default": False}, "Include totals by status, each up to 10,000."),
             ],
         ),
-        "post": _operation("Raise a breakpoint", "create_breakpoint", _json(wire.BreakpointView), [_KEY], status=201)
+        "post": _operation("Create a breakpoint", "create_breakpoint", _json(wire.BreakpointView), [_KEY], status=201)
         | _takes(wire.CreateBreakpoint),
     },
     "/api/breakpoints/{breakpoint_id}": {
-        "get": _operation("One breakpoint, whole", "get_breakpoint", _json(wire.BreakpointView), [_ID])
+        "get": _operation("Get a breakpoint", "get_breakpoint", _json(wire.BreakpointView), [_ID])
     },
     "/api/breakpoints/{breakpoint_id}/feedback": {
-        "post": _operation("Comment or answer", "give_feedback", _json(wire.BreakpointView), [_ID, _KEY, _IF_MATCH])
+        "post": _operation(
+            "Comment on or answer a breakpoint", "give_feedback", _json(wire.BreakpointView), [_ID, _KEY, _IF_MATCH]
+        )
         | _takes(wire.GiveFeedback)
     },
     "/api/breakpoints/{breakpoint_id}/status": {
         "get": _operation(
-            "Its status, now or as soon as something happens",
+            "Get the status, optionally waiting for a change",
             "get_status",
             _json(wire.BreakpointStatus),
-            [_ID, _query("wait", {"type": "number", "minimum": 0, "maximum": 30}, "Seconds to wait for a change.")],
+            [
+                _ID,
+                _query(
+                    "wait",
+                    {"type": "number", "minimum": 0, "maximum": 30},
+                    "Seconds to wait for the breakpoint to end or to receive a comment.",
+                ),
+            ],
         )
     },
     "/api/breakpoints/{breakpoint_id}/stream": {
-        "get": _operation("Its events as they happen", "stream_breakpoint", _SSE, [_ID, _LAST_EVENT])
+        "get": _operation("Stream a breakpoint's events", "stream_breakpoint", _SSE, [_ID, _LAST_EVENT])
     },
-    "/api/stream": {"get": _operation("Hints of what changed in the project", "stream_changes", _SSE, [])},
+    "/api/stream": {"get": _operation("Stream change notifications for the project", "stream_changes", _SSE, [])},
 }
 
 
@@ -109,6 +154,52 @@ def _answer_headers(status: str, answer: dict[str, Any]) -> dict[str, Any]:
     if answer.get("content", {}).get("application/json", {}).get("schema") == _ref(wire.BreakpointView):
         names.append("ETag")
     return {name: {"required": True, "schema": {"type": "string"}} for name in names}
+
+
+def _describe_fields(schemas: dict[str, Any]) -> None:
+    """Add the docstrings below the fields of the wire models; read here, because at import they would cost time."""
+    models: set[type[BaseModel]] = {*_models(Strict), *_models(Open), ClaudeHook}
+    for model in models:
+        properties: dict[str, Any] = schemas.get(model.__name__, {}).get("properties", {})
+        for name, text in _field_docs(model).items():
+            alias = model.model_fields[name].alias or name
+            if alias in properties:
+                properties[alias]["description"] = text
+
+
+def _models(parent: type[BaseModel]) -> Iterator[type[BaseModel]]:
+    for each in parent.__subclasses__():
+        yield each
+        yield from _models(each)
+
+
+def _field_docs(model: type[BaseModel]) -> dict[str, str]:
+    """Return the docstring of each field, including inherited fields."""
+    found: dict[str, str] = {}
+    for each in reversed(model.__mro__):
+        if each.__module__.startswith(WIRE):
+            found |= _class_docs(each.__module__).get(each.__name__, {})
+    return found
+
+
+@cache
+def _class_docs(module: str) -> dict[str, dict[str, str]]:
+    """Return the docstrings of all fields in a module, by class."""
+    try:
+        tree = ast.parse(inspect.getsource(sys.modules[module]))
+    except OSError:
+        # Installed without sources: the document has no descriptions then.
+        return {}
+    return {node.name: dict(_docs_in(node.body)) for node in tree.body if isinstance(node, ast.ClassDef)}
+
+
+def _docs_in(body: list[ast.stmt]) -> Iterator[tuple[str, str]]:
+    for field, following in pairwise(body):
+        match field, following:
+            case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                yield name, " ".join(text.split())
+            case _:
+                pass
 
 
 def document(app: FastAPI) -> dict[str, Any]:
@@ -129,6 +220,7 @@ def document(app: FastAPI) -> dict[str, Any]:
     components = schema.setdefault("components", {})
     schemas: dict[str, Any] = components.setdefault("schemas", {})
     schemas |= definitions["$defs"] | {"Problem": PROBLEM_SCHEMA}
+    _describe_fields(schemas)
     components["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
     for path, operations in HOT_PATHS.items():
         schema["paths"].setdefault(path, {}).update(operations)

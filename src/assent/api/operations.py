@@ -14,13 +14,16 @@ _TEXT: dict[int | str, dict[str, Any]] = {200: {"content": {"text/plain": {"sche
 _LOOPBACK = frozenset({"127.0.0.1", "::1"})
 
 
-@operations.get("/healthz", response_class=PlainTextResponse, summary="The process is alive")
+@operations.get("/healthz", response_class=PlainTextResponse, summary="Check that the process is alive")
 async def healthz() -> str:
     return "ok\n"
 
 
 @operations.get(
-    "/readyz", response_class=PlainTextResponse, responses={503: PROBLEMS[503]}, summary="It can take requests"
+    "/readyz",
+    response_class=PlainTextResponse,
+    responses={503: PROBLEMS[503]},
+    summary="Check that the node can serve requests",
 )
 async def readyz(services: With) -> str:
     await services.readiness.check()
@@ -31,10 +34,10 @@ async def readyz(services: With) -> str:
     "/metrics",
     response_class=Response,
     responses={**_TEXT, 401: PROBLEMS[401], 403: PROBLEMS[403]},
-    summary="Numbers for Prometheus",
+    summary="Get Prometheus metrics",
 )
 async def metrics(request: Request, services: With) -> Response:
-    """For a token that carries metrics, or a caller on this machine."""
+    """Requires a token with metrics access, or a caller on this machine."""
     if request.client is None or request.client.host not in _LOOPBACK or "authorization" in request.headers:
         principal = await services.authenticator.principal(request.headers.get("authorization", ""))
         principal.require(Permission.METRICS)

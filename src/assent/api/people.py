@@ -17,7 +17,7 @@ people = router("people")
 PersonName = Annotated[Handle, Path()]
 
 
-@people.get("/people", summary="Everybody this project knows")
+@people.get("/people", summary="List this project's people")
 async def list_people(who: PeopleReader, services: With) -> wire.PersonPage:
     def use_case(tx: Transaction) -> list[wire.PersonView]:
         return [_view(tx, each, who.project) for each in services.people.everybody(tx, by=who)]
@@ -25,7 +25,7 @@ async def list_people(who: PeopleReader, services: With) -> wire.PersonPage:
     return wire.PersonPage(items=await services.database.read(use_case))
 
 
-@people.post("/people", status_code=201, summary="Add somebody")
+@people.post("/people", status_code=201, summary="Add a person")
 async def create_person(body: wire.CreatePerson, who: Manager, services: With) -> wire.PersonView:
     def use_case(tx: Transaction) -> wire.PersonView:
         tx.acting(who)
@@ -44,12 +44,12 @@ async def create_person(body: wire.CreatePerson, who: Manager, services: With) -
     return await services.database.write(use_case)
 
 
-@people.get("/people/{name}", summary="One person")
+@people.get("/people/{name}", summary="Get a person")
 async def get_person(name: PersonName, who: PeopleReader, services: With) -> wire.PersonView:
     return await services.database.read(lambda tx: _view(tx, services.people.known(tx, name, by=who), who.project))
 
 
-@people.patch("/people/{name}", summary="Change what is given")
+@people.patch("/people/{name}", summary="Update a person")
 async def change_person(name: PersonName, body: wire.ChangePerson, who: Manager, services: With) -> wire.PersonView:
     changes = body.model_dump(by_alias=True, exclude_none=True)
 
@@ -72,13 +72,13 @@ async def confirm_person(name: PersonName, who: Manager, services: With) -> wire
     return confirmed
 
 
-@people.get("/groups", summary="The groups of this project")
+@people.get("/groups", summary="List this project's groups")
 async def list_groups(who: PeopleReader, services: With) -> wire.GroupPage:
     groups = await services.database.read(lambda tx: tx.people.groups(who.project))
     return wire.GroupPage(items=[wire.GroupView(name=name, members=members) for name, members in groups.items()])
 
 
-@people.put("/groups/{name}", summary="Make a group, or set its members")
+@people.put("/groups/{name}", summary="Create a group, or replace its members")
 async def put_group(name: PersonName, body: wire.PutGroup, who: Manager, services: With) -> wire.GroupView:
     await services.database.write(partial(services.people.put_group, name=name, members=body.members, by=who))
     return wire.GroupView(name=name, members=sorted(set(body.members)))

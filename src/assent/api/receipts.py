@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from fastapi import Header, Response
 
 from assent.api.breakpoints import once_of
-from assent.api.routing import JSON, Manager, Who, With, router
+from assent.api.routing import JSON, REPEATED, Manager, Who, With, router
 from assent.domain.instants import iso
 from assent.domain.receipts import parse, spelt
 from assent.http.addresses import known_id
@@ -15,13 +15,13 @@ from assent.store.receipts import StoredKey
 from assent.wire import receipts as wire
 
 receipts = router("receipts")
-Key = Annotated[str | None, Header(alias="Idempotency-Key", pattern=r"^[!-~]{1,255}$")]
+Key = Annotated[str | None, Header(alias="Idempotency-Key", pattern=r"^[!-~]{1,255}$", description=REPEATED)]
 
 
 @receipts.get(
     "/breakpoints/{breakpoint_id}/receipt",
     response_model=wire.ReceiptView,
-    summary="Signed proof that it was approved",
+    summary="Get the receipt for an approved breakpoint",
 )
 async def get_receipt(breakpoint_id: str, who: Who, services: With) -> Response:
     use_case = partial(services.receipts.issue, breakpoint_id=known_id(breakpoint_id), by=who)
@@ -29,7 +29,7 @@ async def get_receipt(breakpoint_id: str, who: Who, services: With) -> Response:
     return Response(receipt.text(), headers={"Cache-Control": "no-store"}, media_type=JSON)
 
 
-@receipts.post("/receipts/consume", summary="Use a receipt, which is good for one time")
+@receipts.post("/receipts/consume", summary="Consume a receipt; each receipt works once")
 async def consume_receipt(
     body: wire.ConsumeReceipt, who: Who, services: With, idempotency_key: Key = None
 ) -> wire.ReceiptUse:
@@ -41,13 +41,13 @@ async def consume_receipt(
     return wire.ReceiptUse.model_validate(told | {"usedAt": iso(use.at), "usedBy": use.by})
 
 
-@receipts.get("/receipts/keys", response_model_exclude_none=True, summary="The public keys receipts are checked with")
+@receipts.get("/receipts/keys", response_model_exclude_none=True, summary="List the public keys that verify receipts")
 async def list_receipt_keys(who: Who, services: With) -> wire.ReceiptKeyPage:
     return _page(await services.database.write(partial(services.receipts.keys, by=who)))
 
 
 @receipts.post(
-    "/receipts/keys/rotate", response_model_exclude_none=True, summary="Sign with a new key; the older ones still vouch"
+    "/receipts/keys/rotate", response_model_exclude_none=True, summary="Rotate the receipt key; older keys still verify"
 )
 async def rotate_receipt_key(body: wire.RotateReceiptKey, who: Manager, services: With) -> wire.ReceiptKeyPage:
     use_case = partial(services.receipts.rotate, by=who, revoke=body.revoke)

@@ -50,23 +50,24 @@ from assent.telemetry import Metrics
 
 Body = TypeVar("Body", bound=BaseModel)
 JSON = "application/json"
+REPEATED = "A repeated request with the same key and body returns the first result."
 
 _PROBLEM = {"content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}}
 PROBLEMS: dict[int | str, dict[str, Any]] = {
     status: {"description": description, **_PROBLEM}
     for status, description in {
-        400: "Not acceptable JSON",
-        401: "No valid token",
-        403: "Not allowed",
-        404: "Not here",
-        405: "Not this method",
-        409: "Somebody was first, or it exists already",
-        412: "It changed, or is not what was shown",
+        400: "Invalid JSON",
+        401: "Missing or invalid token",
+        403: "Permission denied",
+        404: "Not found",
+        405: "Method not allowed",
+        409: "Conflict with the current state",
+        412: "Changed since it was read, or content hash mismatch",
         413: "Too large",
-        415: "Not JSON",
-        422: "Not acceptable",
-        429: "Too fast",
-        503: "Try another node, or again",
+        415: "Unsupported media type",
+        422: "Invalid request",
+        429: "Rate limit exceeded",
+        503: "Temporarily unavailable; try again or use another node",
     }.items()
 }
 PROBLEM_SCHEMA = {
@@ -200,7 +201,7 @@ async def read_json(request: Request) -> Json:
         message = await request.receive()
         body += message.get("body", b"")
     if not body:
-        raise InvalidRequest.at("/", "The body is missing.")
+        raise InvalidRequest.at("/", "The request body is missing.")
     return strict_loads(body)
 
 
@@ -235,7 +236,7 @@ async def manager(request: Request) -> Principal:
 async def reader(request: Request) -> Principal:
     principal = principal_of(request)
     if principal.kind is Kind.AGENT and not principal.may(Permission.READ_PEOPLE):
-        msg = "An agent token cannot read people, rules or routes. Use a token of kind reviewer."
+        msg = "An agent token cannot read people, rules or routes. Use a reviewer token."
         raise Forbidden(msg, permission=Permission.READ_PEOPLE)
     principal.require(Permission.READ_PEOPLE)
     return principal
@@ -256,7 +257,7 @@ async def rule_writer(request: Request) -> Principal:
 async def without_fields(request: Request) -> None:
     """An endpoint that takes no fields says so, rather than ignore what it was sent."""
     if await request.body() and await request.json() != {}:
-        raise InvalidRequest.at("/", "takes no fields")
+        raise InvalidRequest.at("/", "must be empty because this endpoint does not accept any fields")
 
 
 Manager = Annotated[Principal, Depends(manager)]

@@ -19,24 +19,28 @@ from assent.wire import rules_file as wire
 
 rules_file = router("rules")
 Flag = Literal["true", "false"]
-Why = Annotated[str | None, Query(min_length=1, max_length=1000)]
+DryRun = Annotated[Flag, Query(alias="dryRun", description="Report the changes without making them.")]
+Replace = Annotated[Flag, Query(description="Remove rules that are not in the file.")]
+Why = Annotated[
+    str | None, Query(min_length=1, max_length=1000, description="Reason, kept in the history of each rule.")
+]
 
 
-@rules_file.get("/rules/export", response_model=wire.RulesFile, summary="The rules of this project as rules.json")
+@rules_file.get("/rules/export", response_model=wire.RulesFile, summary="Export this project's rules as rules.json")
 async def export_rules(who: PeopleReader, services: With) -> Response:
     found = await services.database.read(lambda tx: tx.rules.standing(who.project))
     # As they are stored: one that can no longer be read is still exported.
     return JSONResponse(written(found), headers={"Cache-Control": "no-store"})
 
 
-@rules_file.post("/rules/import", response_model_exclude_none=True, summary="Take over a rules.json, whole or not")
+@rules_file.post("/rules/import", response_model_exclude_none=True, summary="Import rules from rules.json, all or none")
 async def import_file(  # noqa: PLR0913, PLR0917  # FastAPI's parameters
     body: wire.RulesFile,
     who: RuleWriter,
     services: With,
     request: Request,
-    dry_run: Annotated[Flag, Query(alias="dryRun")] = "false",
-    replace: Flag = "false",
+    dry_run: DryRun = "false",
+    replace: Replace = "false",
     why: Why = None,
 ) -> wire.RulesImported:
     _refuse_unknown(request)
@@ -55,7 +59,7 @@ def _refuse_unknown(request: Request) -> None:
     given = known_filters(request, frozenset({"dryRun", "replace", "why"}))
     for name in given:
         if len(given.getlist(name)) > 1:
-            raise InvalidRequest.at(f"query {name}", "is given twice")
+            raise InvalidRequest.at(f"query {name}", "must be given only once")
 
 
 def _view(done: Imported, *, dry_run: bool) -> wire.RulesImported:

@@ -8,8 +8,8 @@ from fastapi import Request
 from starlette.responses import Response
 
 from assent.api.breakpoints import once_of
-from assent.api.listing import MAX_LIMIT, documented, page_limit, single_filters
-from assent.api.routing import NO_FIELDS, Services, Who, With, router
+from assent.api.listing import CURSOR, MAX_LIMIT, documented, page_limit, single_filters
+from assent.api.routing import NO_FIELDS, REPEATED, Services, Who, With, router
 from assent.domain.access import Permission, Principal
 from assent.domain.canonical import Json
 from assent.domain.errors import InvalidRequest, NotFound
@@ -25,18 +25,18 @@ _LIMIT = {"type": "integer", "minimum": 1, "maximum": MAX_LIMIT, "default": 50}
 _PARAMETERS: dict[str, dict[str, Any]] = {
     "state": {"type": "string", "enum": [each.value for each in RunState]},
     "process": {"type": "string"},
-    "eventId": {"type": "string", "pattern": f"^{EVENT_ID.pattern}$"},
-    "trigger": {"type": "string"},
+    "eventId": {"type": "string", "pattern": f"^{EVENT_ID.pattern}$", "description": "Started by this event."},
+    "trigger": {"type": "string", "description": "Started by the trigger with this name."},
     "limit": _LIMIT,
-    "cursor": {"type": "string", "pattern": f"^{RUN_ID.pattern}$"},
+    "cursor": {"type": "string", "pattern": f"^{RUN_ID.pattern}$", "description": CURSOR},
 }
 _JOURNAL: dict[str, dict[str, Any]] = {
-    "after": {"type": "integer", "minimum": 0, "default": 0},
+    "after": {"type": "integer", "minimum": 0, "default": 0, "description": "Return only entries with a higher seq."},
     "limit": {"type": "integer", "minimum": 1, "maximum": 1000, "default": 500},
 }
 
 
-@runs.get("/processes", response_model_exclude_none=True, summary="The processes that this node can run")
+@runs.get("/processes", response_model_exclude_none=True, summary="List the processes that this node can run")
 async def list_processes(who: Who, services: With) -> wire.ProcessList:
     who.require(Permission.READ)
     found = await asyncio.to_thread(services.processes.every)
@@ -47,8 +47,12 @@ async def list_processes(who: Who, services: With) -> wire.ProcessList:
     "/runs",
     status_code=201,
     response_model_exclude_none=True,
-    summary="Start a run; the same Idempotency-Key starts one",
-    openapi_extra={"parameters": [{"name": "Idempotency-Key", "in": "header", "schema": {"type": "string"}}]},
+    summary="Start a run; reusing an Idempotency-Key does not start another",
+    openapi_extra={
+        "parameters": [
+            {"name": "Idempotency-Key", "in": "header", "schema": {"type": "string"}, "description": REPEATED}
+        ]
+    },
 )
 async def start_run(request: Request, body: wire.StartRun, who: Who, services: With) -> wire.RunView:
     who.require(Permission.CREATE)
@@ -69,15 +73,15 @@ async def _unknown(services: Services, name: str) -> NotFound:
     if broken is not None:
         return NotFound(f"The process {name!r} cannot be run: {broken.file} {broken.problem}.")
     known = ", ".join(each.name for each in every if each.problem is None)
-    hint = f"this server knows {known}" if known else f"put it into {services.settings.process_folder.name}/"
-    return NotFound(f"There is no process {name!r}; {hint}.")
+    hint = f"available processes: {known}" if known else f"add it to {services.settings.process_folder.name}/"
+    return NotFound(f"Process {name!r} not found; {hint}.")
 
 
 @runs.get(
     "/runs",
     response_model_exclude_none=True,
     openapi_extra=documented(_PARAMETERS),
-    summary="Runs, newest first",
+    summary="List runs, newest first",
 )
 async def list_runs(request: Request, who: Who, services: With) -> wire.RunPage:
     given = single_filters(request, _PARAMETERS)
@@ -85,7 +89,7 @@ async def list_runs(request: Request, who: Who, services: With) -> wire.RunPage:
         raise InvalidRequest.at("query state", f"must be one of {', '.join(RunState)}")
     cursor = given.pop("cursor", None)
     if cursor is not None and not RUN_ID.fullmatch(cursor):
-        raise InvalidRequest.at("query cursor", "is not one that a list gave")
+        raise InvalidRequest.at("query cursor", "is not a valid cursor")
     limit = page_limit(given.pop("limit", None))
     filters = _columns(given)
     found = await services.database.read(
@@ -95,7 +99,7 @@ async def list_runs(request: Request, who: Who, services: With) -> wire.RunPage:
     return wire.RunPage.model_validate({"items": [run_body(each) for each in found[:limit]], "nextCursor": more})
 
 
-@runs.get("/runs/{run_id}", response_model_exclude_none=True, summary="One run with its steps and files")
+@runs.get("/runs/{run_id}", response_model_exclude_none=True, summary="Get a run with its steps and files")
 async def get_run(run_id: str, who: Who, services: With) -> wire.RunView:
     return await _read(services, run_id, who)
 
@@ -104,7 +108,7 @@ async def get_run(run_id: str, who: Who, services: With) -> wire.RunView:
     "/runs/{run_id}/journal",
     response_model_exclude_none=True,
     openapi_extra=documented(_JOURNAL),
-    summary="Every step of a run, in order",
+    summary="List a run's journal entries, in order",
 )
 async def get_journal(run_id: str, request: Request, who: Who, services: With) -> wire.JournalPage:
     given = single_filters(request, _JOURNAL)
@@ -119,7 +123,7 @@ async def get_journal(run_id: str, request: Request, who: Who, services: With) -
     return wire.JournalPage(items=lines)
 
 
-@runs.get("/runs/{run_id}/files/{path:path}", response_class=Response, summary="A file that a run has kept")
+@runs.get("/runs/{run_id}/files/{path:path}", response_class=Response, summary="Download a file from a run")
 async def get_run_file(run_id: str, path: str, who: Who, services: With) -> Response:
     content = await services.database.read(
         partial(services.runs.content, run_id=known_run_id(run_id), path=path, by=who)
@@ -132,7 +136,7 @@ async def get_run_file(run_id: str, path: str, who: Who, services: With) -> Resp
     "/runs/{run_id}/cancel",
     dependencies=NO_FIELDS,
     response_model_exclude_none=True,
-    summary="End a run, and take back what it has asked",
+    summary="Cancel a run and its pending breakpoints",
 )
 async def cancel_run(run_id: str, who: Who, services: With) -> wire.RunView:
     await services.database.write(partial(services.runs.cancel, run_id=known_run_id(run_id), by=who))
@@ -143,7 +147,7 @@ async def cancel_run(run_id: str, who: Who, services: With) -> wire.RunView:
     "/runs/{run_id}/retry",
     dependencies=NO_FIELDS,
     response_model_exclude_none=True,
-    summary="Go on with a failed run from the step that failed",
+    summary="Resume a failed run from the failed step",
 )
 async def retry_run(run_id: str, who: Who, services: With) -> wire.RunView:
     await services.database.write(partial(services.runs.retry, run_id=known_run_id(run_id), by=who))
@@ -166,7 +170,7 @@ def _number(given: dict[str, str], name: str, default: int, most: int) -> int:
 def _columns(given: dict[str, str]) -> dict[str, str]:
     """Return the filters as the columns they are."""
     if "eventId" in given and not EVENT_ID.fullmatch(given["eventId"]):
-        raise InvalidRequest.at("query eventId", "is not the id of an event; those look like evt_01k9…")
+        raise InvalidRequest.at("query eventId", "is not an event ID; event IDs look like evt_01k9…")
     columns = {"eventId": "event_id", "trigger": "trigger_name"}
     return {columns.get(name, name): value for name, value in given.items()}
 

@@ -14,7 +14,10 @@ tokens = router("tokens")
 TokenId = Annotated[str, Path(pattern=r"^tok_[0-9a-z]{26}$")]
 
 
-@tokens.get("/tokens", summary="List tokens without their secrets: for admins the project's, for others their own")
+@tokens.get(
+    "/tokens",
+    summary="List tokens without their secrets; admins see all tokens in the project, others only their own",
+)
 async def list_tokens(who: Who, services: With) -> wire.TokenPage:
     def use_case(tx: Transaction) -> list[wire.TokenView]:
         names = {person.id: person.name for person in tx.people.every()}
@@ -36,7 +39,7 @@ async def create_token(body: wire.CreateToken, who: Who, services: With) -> wire
     return await services.database.write(use_case)
 
 
-@tokens.delete("/tokens/{token_id}", status_code=204, summary="Revoke a token, and cut what it holds open")
+@tokens.delete("/tokens/{token_id}", status_code=204, summary="Revoke a token and close its open connections")
 async def revoke_token(token_id: TokenId, who: Who, services: With) -> Response:
     await services.database.write(partial(services.people.revoke_token, token_id=token_id, by=who))
     services.authenticator.forget()

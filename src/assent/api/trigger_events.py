@@ -7,7 +7,7 @@ from typing import Any
 from fastapi import Request
 
 from assent.api.firings import firing_body
-from assent.api.listing import MAX_LIMIT, documented, page_limit, single_filters
+from assent.api.listing import CURSOR, MAX_LIMIT, documented, page_limit, single_filters
 from assent.api.routing import PeopleReader, RuleWriter, Services, With, router
 from assent.api.runs import run_body
 from assent.api.triggers import as_json, load_processes
@@ -25,11 +25,11 @@ from assent.wire import triggers as shapes
 trigger_events = router("trigger events")
 _SOURCE_ID = "src_"
 _PARAMETERS: dict[str, dict[str, Any]] = {
-    "source": {"type": "string"},
-    "type": {"type": "string"},
+    "source": {"type": "string", "description": "Name or ID."},
+    "type": {"type": "string", "description": "Such as `github.push`."},
     "state": {"type": "string", "enum": [each.value for each in EventState]},
     "limit": {"type": "integer", "minimum": 1, "maximum": MAX_LIMIT, "default": 50},
-    "cursor": {"type": "string", "pattern": f"^{EVENT_ID.pattern}$"},
+    "cursor": {"type": "string", "pattern": f"^{EVENT_ID.pattern}$", "description": CURSOR},
 }
 
 
@@ -37,7 +37,7 @@ _PARAMETERS: dict[str, dict[str, Any]] = {
     "/trigger-events",
     response_model_exclude_none=True,
     openapi_extra=documented(_PARAMETERS),
-    summary="Events from outside, newest first",
+    summary="List trigger events, newest first",
 )
 async def list_trigger_events(request: Request, who: PeopleReader, services: With) -> shapes.TriggerEventPage:
     given = single_filters(request, _PARAMETERS)
@@ -45,7 +45,7 @@ async def list_trigger_events(request: Request, who: PeopleReader, services: Wit
         raise InvalidRequest.at("query state", f"must be one of {', '.join(EventState)}")
     cursor = given.pop("cursor", None)
     if cursor is not None and not EVENT_ID.fullmatch(cursor):
-        raise InvalidRequest.at("query cursor", "is not one that a list gave")
+        raise InvalidRequest.at("query cursor", "is not a valid cursor")
     limit = page_limit(given.pop("limit", None))
 
     def use_case(tx: Transaction) -> Sequence[TriggerEvent]:
@@ -71,11 +71,11 @@ def _of_source(tx: Transaction, given: dict[str, str], who: Principal, services:
 @trigger_events.post(
     "/trigger-events/test",
     response_model_exclude_none=True,
-    summary="Hold an event against the triggers, or against a draft; nothing happens",
+    summary="Test an event against all triggers or a draft (dry run)",
 )
 async def test_trigger_event(body: shapes.TestTriggers, who: PeopleReader, services: With) -> shapes.TrialPage:
     if (body.event_id is None) == (body.event is None):
-        raise InvalidRequest.at("/", "give either eventId or event")
+        raise InvalidRequest.at("/", "must contain either eventId or event")
     await load_processes(services)
     draft, only = _against(body, services)
 
@@ -114,7 +114,7 @@ def _trial(trial: Trial) -> dict[str, Any]:
 @trigger_events.get(
     "/trigger-events/{event_id:event}",
     response_model_exclude_none=True,
-    summary="One event: what it says, what each trigger made of it, and what it started",
+    summary="Get an event, how each trigger evaluated it, and what it started",
 )
 async def show_trigger_event(event_id: str, who: PeopleReader, services: With) -> shapes.TriggerEventView:
     found = await services.database.read(partial(services.triggering.event, event_id=event_id, by=who))
@@ -125,7 +125,7 @@ async def show_trigger_event(event_id: str, who: PeopleReader, services: With) -
     "/trigger-events/{event_id:event}/replay",
     status_code=201,
     response_model_exclude_none=True,
-    summary="Have an event looked at again, as a new one beside it",
+    summary="Replay an event as a new event",
 )
 async def replay_trigger_event(
     event_id: str, body: shapes.ReplayEvent, who: RuleWriter, services: With
@@ -139,7 +139,7 @@ async def replay_trigger_event(
 @trigger_events.get(
     "/trigger-events/{event_id:event}/sketch",
     response_model_exclude_none=True,
-    summary="A trigger made from an event, to go on from; nothing is written",
+    summary="Propose a trigger for an event, without saving it",
 )
 async def sketch_trigger(event_id: str, who: PeopleReader, services: With) -> shapes.TriggerBody:
     await load_processes(services)

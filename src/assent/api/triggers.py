@@ -19,7 +19,7 @@ from assent.store.triggers import StoredTrigger
 from assent.wire import triggers as shapes
 
 triggers = router("triggers")
-TriggerId = Annotated[shapes.TriggerName, Path(description="The trigger's id, or its name.")]
+TriggerId = Annotated[shapes.TriggerName, Path(description="ID or name of the trigger.")]
 _NEEDED = ("on", "run", "enabled")
 
 
@@ -37,13 +37,13 @@ async def load_processes(services: Services) -> None:
     await asyncio.to_thread(services.processes.every)
 
 
-@triggers.get("/triggers", response_model_exclude_none=True, summary="The triggers of this project")
+@triggers.get("/triggers", response_model_exclude_none=True, summary="List this project's triggers")
 async def list_triggers(who: PeopleReader, services: With) -> shapes.TriggerPage:
     found = await services.database.read(partial(services.triggers.listed, by=who))
     return shapes.TriggerPage(items=await _views(found, services), problems=services.reloading.told_to(who) or None)
 
 
-@triggers.post("/triggers", status_code=201, response_model_exclude_none=True, summary="Write a trigger")
+@triggers.post("/triggers", status_code=201, response_model_exclude_none=True, summary="Create a trigger")
 async def create_trigger(body: shapes.CreateTrigger, who: RuleWriter, services: With) -> shapes.TriggerView:
     said = unspelt(body.model_dump(by_alias=True, exclude_none=True))
     await load_processes(services)
@@ -52,7 +52,7 @@ async def create_trigger(body: shapes.CreateTrigger, who: RuleWriter, services: 
     return await _view(made, services)
 
 
-@triggers.post("/triggers/check", response_model_exclude_none=True, summary="Read a trigger; nothing is written")
+@triggers.post("/triggers/check", response_model_exclude_none=True, summary="Validate a trigger without saving it")
 async def check_trigger(body: shapes.CreateTrigger, who: PeopleReader, services: With) -> shapes.TriggerBody:
     del who
     said = unspelt(body.model_dump(by_alias=True, exclude_none=True))
@@ -61,13 +61,13 @@ async def check_trigger(body: shapes.CreateTrigger, who: PeopleReader, services:
     return shapes.TriggerBody.model_validate(trigger_fields(found))
 
 
-@triggers.get("/triggers/{trigger_id:trigger}", response_model_exclude_none=True, summary="One trigger")
+@triggers.get("/triggers/{trigger_id:trigger}", response_model_exclude_none=True, summary="Get a trigger")
 async def show_trigger(trigger_id: TriggerId, who: PeopleReader, services: With) -> shapes.TriggerView:
     found = await services.database.read(lambda tx: services.triggers.known(tx, trigger_id, by=who))
     return await _view(found, services)
 
 
-@triggers.patch("/triggers/{trigger_id:trigger}", response_model_exclude_none=True, summary="Change what is given")
+@triggers.patch("/triggers/{trigger_id:trigger}", response_model_exclude_none=True, summary="Update a trigger")
 async def change_trigger(
     trigger_id: TriggerId, body: shapes.ChangeTrigger, who: RuleWriter, services: With
 ) -> shapes.TriggerView:
@@ -86,7 +86,9 @@ async def change_trigger(
     return await _view(changed, services)
 
 
-@triggers.delete("/triggers/{trigger_id:trigger}", status_code=204, summary="Remove a trigger; what it started goes on")
+@triggers.delete(
+    "/triggers/{trigger_id:trigger}", status_code=204, summary="Remove a trigger; runs it started continue"
+)
 async def remove_trigger(trigger_id: TriggerId, who: RuleWriter, services: With) -> Response:
     def use_case(tx: Transaction) -> None:
         services.triggers.remove(tx, services.triggers.known(tx, trigger_id, by=who).id, by=who)
@@ -98,7 +100,7 @@ async def remove_trigger(trigger_id: TriggerId, who: RuleWriter, services: With)
 @triggers.post(
     "/triggers/{trigger_id:trigger}/suspend",
     response_model_exclude_none=True,
-    summary="Let its events queue, and start nothing",
+    summary="Suspend a trigger; its events are queued",
 )
 async def suspend_trigger(
     trigger_id: TriggerId, body: shapes.SuspendTrigger, who: RuleWriter, services: With
@@ -114,7 +116,7 @@ async def suspend_trigger(
     "/triggers/{trigger_id:trigger}/resume",
     dependencies=NO_FIELDS,
     response_model_exclude_none=True,
-    summary="Go on, with what has queued",
+    summary="Resume a trigger, including its queued events",
 )
 async def resume_trigger(trigger_id: TriggerId, who: RuleWriter, services: With) -> shapes.TriggerView:
     def use_case(tx: Transaction) -> StoredTrigger:

@@ -86,7 +86,7 @@ def until_due(services: Services, row: StatusRow) -> float:
 def check_quota(services: Services, who: Principal) -> None:
     limit = services.settings.waits_per_token
     if limit and services.hub.held_by(who.token_id or who.id) >= limit:
-        msg = f"This token holds {limit} waits open on this node already."
+        msg = f"This token already has {limit} open waits on this node."
         raise RateLimited(msg, retry_after=1)
 
 
@@ -98,7 +98,7 @@ async def stream(request: Request) -> Response:
     last = request.headers.get("last-event-id", "0")
     # A number beyond the last event would wait for ever, deaf to everything before it.
     if not last.isascii() or not last.isdigit() or len(last) > 9 or int(last) > row.version:  # noqa: PLR2004
-        raise InvalidRequest.at("header Last-Event-ID", "must be the number of an event of this breakpoint")
+        raise InvalidRequest.at("header Last-Event-ID", "must be the number of one of this breakpoint's events")
     if request.method == "HEAD":
         return Response(media_type=EventStream.media_type)
     return EventStream(services, who, row.id, int(last))
@@ -155,7 +155,7 @@ async def changes(request: Request) -> Response:
     services, who = services_of(request), principal_of(request)
     who.require(Permission.READ)
     if who.kind is Kind.AGENT:
-        msg = "An agent sees only its own breakpoints; stream those one by one."
+        msg = "Agents can see only their own breakpoints. Stream each breakpoint individually."
         raise Forbidden(msg)
     check_quota(services, who)
     if request.method == "HEAD":

@@ -36,13 +36,13 @@ class AppriseChannel:
         if not self._urls:
             raise InvalidRequest.at("/settings/urls", "is required")
         if importlib.util.find_spec("apprise") is None:
-            raise InvalidRequest.at("/type", "needs the package apprise: install assent[apprise] on every node")
+            raise InvalidRequest.at("/type", "requires the apprise package: install assent[apprise] on every node")
 
     async def send(self, note: Note) -> Posted:
         asked = note.breakpoint
         known = "\n".join(f"{each.label}: {each.value}" for each in facts(asked) if each.label in _SHOWN)
-        written = [each.translate(_HARMLESS) for each in (question(asked, _LONGEST_QUESTION), known)]
-        parts = [lead(note), *written, f"Review: {note.review_url}"]
+        written = [each.translate(_HARMLESS) for each in (lead(note), question(asked, _LONGEST_QUESTION), known)]
+        parts = [*written, f"Review: {note.review_url}"]
         return await self._notify(headline(asked), "\n\n".join(each for each in parts if each))
 
     async def close(self, note: Note) -> Posted | None:
@@ -59,7 +59,10 @@ class AppriseChannel:
         loop = asyncio.get_running_loop()
         found = [await loop.run_in_executor(_THREADS, self._service, each) for each in self._urls]
         known = ", ".join(dict.fromkeys(str(each.service_name) for each in found))
-        return f"Apprise knows every address: {known}. Whether they work shows when something is sent."
+        return (
+            f"Apprise supports all configured URLs: {known}. Nothing was sent. To check that they work, send a test "
+            "message."
+        )
 
     async def _notify(self, title: str, body: str) -> Posted:
         """Tell every service; those that fail while others do not are named, and nobody is told twice for them."""
@@ -72,10 +75,10 @@ class AppriseChannel:
             async with asyncio.timeout(self._patience):
                 told = await asyncio.gather(*tell)
         except TimeoutError as error:
-            raise Transient("A service behind Apprise did not answer in time.") from error
+            raise Transient("An Apprise service did not respond in time.") from error
         failed = [str(place) for place, sent in enumerate(told) if not sent]
         if len(failed) == len(told):
-            raise Transient("No service behind Apprise took the message; its own log says more.")
+            raise Transient("No Apprise service accepted the message. See the Apprise log for details.")
         return Posted({"refused": f"urls/{', urls/'.join(failed)}"} if failed else {})
 
     def _tell(self, url: Hidden, title: str, body: str) -> bool:
@@ -93,7 +96,7 @@ class AppriseChannel:
         found = apprise.Apprise.instantiate(url.value(), asset=asset, suppress_exceptions=True)
         if found is None:
             place = self._urls.index(url)
-            raise Permanent(f"What urls/{place} refers to is no address of a service that Apprise knows.")
+            raise Permanent(f"The secret that urls/{place} refers to is not a URL that Apprise supports.")
         return found
 
 

@@ -42,7 +42,7 @@ class Fields:
     def texts(self, name: str) -> tuple[str, ...]:
         value: object = self._settings.get(name, [])
         if not is_array(value) or len(value) > MOST:
-            raise InvalidRequest.at(f"/settings/{name}", f"must be a list of at most {MOST} texts")
+            raise InvalidRequest.at(f"/settings/{name}", f"must be a list of at most {MOST} strings")
         return tuple(_text(f"/settings/{name}/{place}", each) for place, each in enumerate(value))
 
     def number(self, name: str, default: int, *, most: int) -> int:
@@ -75,7 +75,7 @@ class Fields:
 
     def _hidden(self, pointer: str, reference: str) -> "Hidden":
         if not is_reference(reference):
-            raise InvalidRequest.at(pointer, "must be env:NAME or file:PATH; a secret itself does not belong here")
+            raise InvalidRequest.at(pointer, "must be a reference, env:NAME or file:PATH, not the secret itself")
         try:
             self._tools.resolve(reference)
         except ValueError as error:
@@ -94,12 +94,12 @@ class Hidden:
         try:
             return self._tools.resolve(self._reference).strip()
         except ValueError as error:
-            raise Transient(f"A secret of this channel cannot be read: {error}.") from error
+            raise Transient(f"Cannot read one of this channel's secrets: {error}.", unsent=True) from error
 
 
 def _text(pointer: str, value: object) -> str:
     if not isinstance(value, str) or not value.strip() or len(value) > LONGEST:
-        raise InvalidRequest.at(pointer, f"must be a text of 1 to {LONGEST} characters")
+        raise InvalidRequest.at(pointer, f"must be a string of 1 to {LONGEST} characters")
     if not value.isprintable():
-        raise InvalidRequest.at(pointer, "must not contain line breaks or characters that cannot be seen")
+        raise InvalidRequest.at(pointer, "must not contain line breaks or invisible characters")
     return value.strip()

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
 
+from assent.domain import headlines
 from assent.domain.access import PROJECT_REMOVED, TIMEOUT, Actor, Kind
 from assent.domain.breakpoint import NEVER, Breakpoint
 from assent.domain.canonical import Json, is_array, is_object
@@ -15,11 +16,10 @@ LONGEST_LINE = 120
 LONGEST_VALUE = 300
 NAMED = 20
 """How many breakpoints a digest names."""
-_LEADS = {
-    Purpose.ASK: "An agent asks for an approval.",
-    Purpose.REMIND: "A reminder: this still waits for an answer.",
-    Purpose.ESCALATE: "Nobody has answered yet, so you are asked too.",
-}
+CONTENT_HASH = "Content hash"
+_MAX_AGENT = 60
+_CHANNELS = {"api": "API", "email": "email", "jira": "Jira", "slack": "Slack"}
+"""How `via` is written where it is not written as it is stored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +38,8 @@ def cut(text: str, longest: int) -> str:
 
 
 def headline(asked: Breakpoint, longest: int = LONGEST_LINE) -> str:
-    question: Json = asked.payload.get("question")
-    said = asked.title or (question if isinstance(question, str) else "")
-    return line(said, longest) or line(asked.gate, longest)
+    said = headlines.headline(asked.title, asked.gate, asked.payload)
+    return line(said.text, longest) or line(asked.gate, longest)
 
 
 def question(asked: Breakpoint, longest: int) -> str:
@@ -49,19 +48,30 @@ def question(asked: Breakpoint, longest: int) -> str:
     shown = visible(said).strip() if isinstance(said, str) else ""
     if len(shown) <= longest:
         return shown
-    return f"{shown[:longest].rstrip()}…\n\n(This is the beginning; the rest is behind the Review link.)"
+    return f"{shown[:longest].rstrip()}…\n\n(Truncated. Open Review to read the full text.)"
 
 
 def lead(note: Note) -> str:
-    """Say in one sentence why this is sent."""
-    if note.purpose is Purpose.CLOSE:
-        return outcome(note)
-    return _LEADS.get(note.purpose, f"Something happened: {note.event.type}.")
+    """Say in one sentence who needs what; a message to a person says “your”, one to a room or a list does not."""
+    agent = line(note.breakpoint.agent_id, _MAX_AGENT)
+    approval = "your approval" if note.to.name else "approval"
+    match note.purpose:
+        case Purpose.ASK:
+            return f"{agent} needs {approval}."
+        case Purpose.REMIND:
+            return f"Reminder: {agent} is still waiting for {approval}."
+        case Purpose.ESCALATE:
+            return f"Escalated: {agent} is still waiting for {approval}."
+        case Purpose.CLOSE:
+            return outcome(note)
+        case Purpose.TELL:
+            return f"Event: {note.event.type}."
 
 
 def facts(asked: Breakpoint, zone: str | None = None) -> list[Fact]:
     """Return what a reader wants to know at a glance, as label and value; times in the reader's zone."""
     found = [
+        ("Title", headlines.headline(asked.title, asked.gate, asked.payload).title),
         ("Gate", asked.gate),
         ("Agent", asked.agent_id),
         ("Run", asked.run_id or ""),
@@ -70,7 +80,7 @@ def facts(asked: Breakpoint, zone: str | None = None) -> list[Fact]:
         ("Options", ", ".join(_texts(asked.payload.get("options")))),
         ("Files", ", ".join(_files(asked))),
         ("Answer by", moment(asked.due_at, zone) if asked.due_at != NEVER else ""),
-        ("Fingerprint", asked.digest[:12]),
+        (CONTENT_HASH, short_hash(asked)),
     ]
     return [Fact(label, line(value, LONGEST_VALUE)) for label, value in found if value]
 
@@ -79,26 +89,36 @@ def outcome(note: Note) -> str:
     """Say how it ended: what, by whom, over which channel, and when."""
     ended = note.breakpoint
     at = moment(ended.ended_at or note.event.at, note.to.zone)
-    by = who(ended.ended_by or note.event.actor)
-    if ended.decision is None:
-        said = (
-            "Expired: nobody answered in time" if ended.status == "expired" else f"{ended.status.capitalize()} by {by}"
-        )
-        return f"{said}, {at}."
-    via: Json = (ended.result or {}).get("via")
-    way = f" via {line(via, 20)}" if isinstance(via, str) else ""
-    return f"{ended.decision.value.capitalize()} by {by}{way}, {at}."
+    return f"{ending(ended, ended.ended_by or note.event.actor)}, {at}."
 
 
-_SYSTEM = {TIMEOUT.name: "the deadline", PROJECT_REMOVED.name: "Assent, because its project was removed"}
+def ending(ended: Breakpoint, actor: Actor | None) -> str:
+    """Say how it ended, without the time: “Approved by ann (email)”."""
+    what = (ended.decision.value if ended.decision else ended.status.value).capitalize()
+    if actor is None:
+        return what
+    if actor.kind is Kind.SYSTEM:
+        automatic = f"{what} automatically" if ended.decision else what
+        return f"{automatic}: {_REASONS.get(actor.name, actor.name)}"
+    via: Json = (ended.result or {}).get("via") if ended.decision else None
+    way = f" ({_CHANNELS.get(via, line(via, 20))})" if isinstance(via, str) and via != Kind.RULE else ""
+    return f"{what} by {who(actor)}{way}"
+
+
+def short_hash(asked: Breakpoint) -> str:
+    """Return the beginning of the content hash, enough to compare by eye."""
+    return asked.digest[:12]
+
+
+_REASONS = {TIMEOUT.name: "no one responded in time", PROJECT_REMOVED.name: "the project was removed"}
 
 
 def who(actor: Actor) -> str:
     if actor.kind is Kind.PERSON:
         return line(actor.name)
     if actor.kind is Kind.SYSTEM:
-        return _SYSTEM.get(actor.name, "Assent")
-    return f"the {actor.kind} {line(actor.name)}"
+        return f"Assent ({_REASONS[actor.name]})" if actor.name in _REASONS else "Assent"
+    return f"{actor.kind} {line(actor.name)}"
 
 
 def moment(at: int, zone: str | None = None) -> str:
@@ -111,7 +131,7 @@ def moment(at: int, zone: str | None = None) -> str:
 
 
 def totals(digest: Digest) -> str:
-    waiting = f"{digest.total} {'approval waits' if digest.total == 1 else 'approvals wait'} for an answer."
+    waiting = f"{digest.total} {'approval' if digest.total == 1 else 'approvals'} pending."
     return f"{waiting} {digest.ended} ended since the last message." if digest.ended else waiting
 
 
@@ -126,8 +146,12 @@ def listed(digest: Digest) -> list[tuple[str, str]]:
 
 def left_out(digest: Digest) -> str:
     """Say how many are not named; nothing if all are."""
-    more = digest.total - len(digest.waiting[:NAMED])
-    return f"And {more} more." if more > 0 else ""
+    more = unlisted(digest)
+    return f"And {more} more." if more else ""
+
+
+def unlisted(digest: Digest) -> int:
+    return max(0, digest.total - len(digest.waiting[:NAMED]))
 
 
 def _texts(value: Json) -> list[str]:

@@ -64,12 +64,12 @@ CLIENT_VARIABLES = frozenset(
 @app.command("serve")
 def serve_command(
     *,
-    host: Annotated[str | None, typer.Option(help="Address to listen on (ASSENT_HOST).")] = None,
-    port: Annotated[int | None, typer.Option(help="Port to listen on; 0 takes a free one (ASSENT_PORT).")] = None,
+    host: Annotated[str | None, typer.Option(help="Address to listen on (ASSENT_HOST)")] = None,
+    port: Annotated[int | None, typer.Option(help="Port to listen on; 0 selects a free port (ASSENT_PORT)")] = None,
     data: Data = None,
     as_json: Json = False,
 ) -> None:
-    """Run a node: API, web pages and worker."""
+    """Run a node with the API, the web interface and a worker."""
     # The API and the pages take a second to load, which no other command should wait for.
     from assent.serving import serve  # noqa: PLC0415
 
@@ -100,9 +100,9 @@ def warn_at_start(settings: Settings) -> None:
 
 def start_warnings(settings: Settings) -> list[str]:
     """Return what an operator should know when a node starts: the log scrolls away, and /readyz is read by machines."""
-    found = [f"Other accounts of this machine can use {path}. Run: {_chmod(path)}" for path in settings.exposed]
+    found = [f"Other users on this machine can access {path}. Run: {_chmod(path)}" for path in settings.exposed]
     if settings.keys_missing:
-        found.append(f"{KEYLESS_TEXT} Until then /readyz answers 503.")
+        found.append(f"{KEYLESS_TEXT} Until then /readyz returns 503.")
     return found
 
 
@@ -125,12 +125,12 @@ def listening(settings: Settings) -> Settings:
 
 
 def _cannot_listen(settings: Settings, error: OSError) -> str:
-    where = f"port {settings.port} of {settings.host}"
+    where = f"port {settings.port} on {settings.host}"
     if error.errno == errno.EADDRINUSE:
-        return f"Something listens on {where} already. Stop it, or choose another port with --port."
+        return f"Another process is already using {where}. Stop it, or choose another port with --port."
     if error.errno == errno.EACCES:
-        return f"This account may not listen on {where}. Choose a port above 1023 with --port."
-    return f"Assent cannot listen on {where}: {error.strerror}. Choose an address of this machine with --host."
+        return f"You do not have permission to listen on {where}. Choose a port above 1023 with --port."
+    return f"Assent cannot listen on {where}: {error.strerror}. Use --host to choose one of this machine's addresses."
 
 
 def _welcome(node: Assent, tx: Transaction) -> tuple[str, str | None]:
@@ -148,12 +148,12 @@ def _welcome(node: Assent, tx: Transaction) -> tuple[str, str | None]:
 
 def print_welcome(welcome: Mapping[str, str | None]) -> None:
     url, token = welcome["url"], welcome["agentToken"]
-    output.say(f"\n  Assent listens on   {url}", style="bold")
-    output.say(f"  Sign in, once, by   {welcome['signInLink']}")
+    output.say(f"\n  Assent is running at    {url}", style="bold")
+    output.say(f"  One-time sign-in link   {welcome['signInLink']}")
     if token is not None:
         body = '{"agentId": "me", "payload": {"question": "Shall I?"}}'
-        output.say(f"  An agent's token    {token}")
-        output.say("\n  Ask a first question, and answer it in the browser:", style="dim")
+        output.say(f"  Agent token             {token}")
+        output.say("\n  Ask your first question, then answer it in the browser:", style="dim")
         output.say(f"    curl {url}/api/breakpoints -H 'Authorization: Bearer {token}' \\")
         output.say(f"      -H 'Content-Type: application/json' -d '{body}'")
     output.say("")
@@ -161,12 +161,12 @@ def print_welcome(welcome: Mapping[str, str | None]) -> None:
 
 @app.command("worker")
 def worker_command(*, data: Data = None, as_json: Json = False) -> None:
-    """Run a worker without API and web pages, beside other nodes on PostgreSQL."""
+    """Run a worker without the API and web interface, alongside other nodes (PostgreSQL only)."""
     settings = server_settings(data)
     if not settings.database_url:
         msg = (
-            "A worker of its own needs PostgreSQL: set ASSENT_DATABASE_URL. On SQLite assent serve does the work"
-            " itself; another process could not wake those who wait on the server."
+            "A separate worker requires PostgreSQL. Set ASSENT_DATABASE_URL. With SQLite, `assent serve` runs the"
+            " worker itself, because a separate process could not wake clients that are waiting on the server."
         )
         raise Misconfigured(msg)
     warn_at_start(settings)
@@ -180,12 +180,12 @@ def _worker_ready(worker: str, *, as_json: bool) -> None:
     if as_json:
         output.emit({"worker": worker})
     else:
-        output.say(f"Assent works as {worker}.")
+        output.say(f"Worker {worker} is ready.")
 
 
 @app.command("migrate")
 def migrate_command(*, data: Data = None, as_json: Json = False) -> None:
-    """Bring the data to the newest schema."""
+    """Migrate the database to the latest schema."""
     settings = settings_with(data)
     with explained(settings):
         before = schema(settings)[0]
@@ -195,19 +195,19 @@ def migrate_command(*, data: Data = None, as_json: Json = False) -> None:
         output.emit({"before": before, "after": after})
     else:
         output.say(
-            f"The data is at version {after} already."
+            f"The schema is already up to date (version {after})."
             if before == after
-            else f"The data went from version {before or 'none'} to {after}."
+            else f"Migrated the schema from version {before or 'none'} to {after}."
         )
 
 
 @app.command("check")
 def check(*, data: Data = None, as_json: Json = False) -> None:
-    """Check the settings, the database and its schema; change nothing."""
+    """Check the settings, the database and its schema without changing anything."""
     settings = server_settings(data)
     listed = [_setting(settings, name, given={"data_dir"} if data else set()) for name in Settings.model_fields]
-    checks = [_ok("settings", "Every setting is valid."), _data_check(settings), *secret_checks(settings)]
-    checks += [_warning("data", f"Other accounts can use {path}. Run: {_chmod(path)}") for path in settings.exposed]
+    checks = [_ok("settings", "All settings are valid."), _data_check(settings), *secret_checks(settings)]
+    checks += [_warning("data", f"Other users can access {path}. Run: {_chmod(path)}") for path in settings.exposed]
     checks += _configuration_checks(settings)
     checks += [_warning(name, text) for name, text in strangers(os.environ)]
     good = all(each["ok"] for each in checks)
@@ -215,7 +215,7 @@ def check(*, data: Data = None, as_json: Json = False) -> None:
         output.emit({"ok": good, "settings": listed, "checks": checks})
     else:
         rows = [[each["name"], each["value"], each["source"], each["description"]] for each in listed]
-        output.table(("setting", "value", "from", "what it is"), rows, empty="")
+        output.table(("setting", "value", "source", "description"), rows, empty="")
         for each in checks:
             _print_check(each)
     if not good:
@@ -255,9 +255,9 @@ def _shown(value: object) -> str:
     if value is None:
         return ""
     if is_object(value) and any(map(is_object, value.values())):
-        return f"{len(value)} of them"
+        return f"{len(value)} defined"
     if isinstance(value, tuple) and any(isinstance(each, dict) for each in cast("tuple[object, ...]", value)):
-        return f"{len(cast('tuple[object, ...]', value))} of them"
+        return f"{len(cast('tuple[object, ...]', value))} defined"
     if isinstance(value, tuple):
         return ", ".join(map(str, cast("tuple[object, ...]", value)))
     reference = value.reference if isinstance(value, Secret) else None
@@ -288,7 +288,7 @@ def strangers(variables: Iterable[str]) -> list[tuple[str, str]]:
     for name in sorted(variables):
         if name.upper().startswith("ASSENT_") and name.upper() not in known:
             close = difflib.get_close_matches(name.upper(), known, n=1)
-            hint = f"; did you mean {close[0]}?" if close else "; nothing reads it."
+            hint = f". Did you mean {close[0]}?" if close else " and has no effect."
             found.append((name, f"{name} is not a setting{hint}"))
     return found
 
@@ -302,13 +302,20 @@ def secret_checks(settings: Settings) -> list[dict[str, Any]]:
         found.append(_wrong("secrets", error.message))
     else:
         if keys:
-            found.append(_ok("secrets", f"Stored secrets are encrypted with {keys[0]}; {len(keys)} can be read with."))
+            found.append(
+                _ok(
+                    "secrets",
+                    f"Stored secrets are encrypted with the key {keys[0]}. Keys available for decryption: {len(keys)}.",
+                )
+            )
         elif settings.database_url is None:
-            found.append(_ok("secrets", f"The key for stored secrets is made in {settings.key_path} on first need."))
+            found.append(
+                _ok("secrets", f"The key for stored secrets will be created in {settings.key_path} when first needed.")
+            )
         else:
             found.append(_wrong("secrets", KEYLESS_TEXT))
     return found + [
-        _warning("secrets", f"Others can use {path}. Run: chmod 600 {path}")
+        _warning("secrets", f"Other users can access {path}. Run: chmod 600 {path}")
         for path in _secret_files(settings)
         if open_to_others(path)
     ]
@@ -320,14 +327,14 @@ def _configuration_checks(settings: Settings) -> list[dict[str, Any]]:
     file = read_leniently(path)
     setup = setup_of(settings, given(settings, file, elsewhere(settings, file)), base=path.absolute().parent)
     problems = setup.problems.told() + setup.unfit(FolderOfProcesses(settings.process_folder))
-    found = [{"name": "configuration", "ok": False, "detail": f"This cannot be used: {each}"} for each in problems]
+    found = [{"name": "configuration", "ok": False, "detail": f"Invalid configuration: {each}"} for each in problems]
     if found:
         return found
     told, triggered = setup.told, setup.triggered
     if told.channels or told.routes:
-        found.append(_ok("channels", f"{len(told.channels)} channels and {len(told.routes)} routes can be used."))
+        found.append(_ok("channels", f"All channels ({len(told.channels)}) and routes ({len(told.routes)}) are valid."))
     if triggered.sources or triggered.triggers:
-        said = f"{len(triggered.sources)} sources and {len(triggered.triggers)} triggers can be used."
+        said = f"All sources ({len(triggered.sources)}) and triggers ({len(triggered.triggers)}) are valid."
         found.append(_ok("triggers", said))
     return found
 
@@ -349,16 +356,21 @@ def _data_check(settings: Settings) -> dict[str, Any]:
     except AssentError as error:
         return _wrong("database", error.message)
     if current == newest:
-        return _ok("database", f"{where} is reachable and at the newest version, {newest}.")
+        return _ok("database", f"{where} is reachable and its schema is up to date (version {newest}).")
     if current is None and settings.database_url is None and not settings.sqlite_path.exists():
         return _fresh(settings)
-    return _wrong("database", f"{where} is at version {current or 'none'}, the newest is {newest}. Run: assent migrate")
+    return _wrong(
+        "database",
+        f"The schema in {where} is at version {current or 'none'}, but the latest is {newest}. Run: assent migrate",
+    )
 
 
 def _fresh(settings: Settings) -> dict[str, Any]:
     folder = settings.data_dir.absolute()
     existing = next(each for each in (folder, *folder.parents) if each.exists())
     if existing.is_dir() and os.access(existing, os.W_OK):
-        return _ok("database", f"There is no data in {settings.data_dir} yet; assent serve makes it.")
-    detail = f"{settings.data_dir} cannot be made: {existing} is not a writable directory. Choose another with --data."
+        return _ok("database", f"{settings.data_dir} contains no data yet. `assent serve` will create it.")
+    detail = (
+        f"{settings.data_dir} cannot be created: {existing} is not a writable directory. Use --data to choose another."
+    )
     return _wrong("database", detail)

@@ -10,7 +10,7 @@ import typer
 
 from assent.cli import output
 from assent.cli.output import Json
-from assent.cli.session import LONG_PATIENCE, Budget, session
+from assent.cli.session import LONG_PATIENCE, PATIENCE_HELP, Budget, session
 from assent.cli.stopping import raised, stoppable, taken_back
 from assent.domain.fields import BY_NAME
 from assent.sdk.breakpoints import local_body, server_is_set
@@ -25,18 +25,20 @@ if TYPE_CHECKING:
 
 app = typer.Typer()
 
-Patience = Annotated[
-    float, typer.Option(min=0, metavar="SECONDS", help="How long to go on trying while the server cannot be reached.")
-]
+Patience = Annotated[float, typer.Option(min=0, metavar="SECONDS", help=PATIENCE_HELP)]
 Timeout = Annotated[
     float | None,
-    typer.Option(min=0, metavar="SECONDS", help="Stop waiting after this time (exit code 14); the question stays."),
+    typer.Option(
+        min=0,
+        metavar="SECONDS",
+        help="Maximum time to wait, then exit with 14 and leave the breakpoint pending",
+    ),
 ]
 Title = Annotated[str | None, typer.Option(help=BY_NAME["title"].help)]
-Tags = Annotated[list[str] | None, typer.Option(help=f"{BY_NAME['tags'].help} (repeatable)")]
+Tags = Annotated[list[str] | None, typer.Option(help="Tag (repeatable)")]
 AgentId = Annotated[str, typer.Option(envvar="ASSENT_AGENT_ID", help=BY_NAME["agent_id"].help)]
 RunId = Annotated[str | None, typer.Option(help=BY_NAME["run_id"].help)]
-Experts = Annotated[list[str] | None, typer.Option(help=f"{BY_NAME['expert'].help} (repeatable)")]
+Experts = Annotated[list[str] | None, typer.Option(help="Person or group to ask (repeatable; default: any reviewer)")]
 Strategy = Annotated[
     Literal["single", "first-response-wins", "collect-all", "quorum"] | None,
     typer.Option(help=BY_NAME["strategy"].help),
@@ -46,10 +48,11 @@ HardStop = Annotated[bool | None, typer.Option("--hard-stop", help=BY_NAME["hard
 Ttl = Annotated[int | None, typer.Option(min=1, metavar="SECONDS", help=BY_NAME["ttl_seconds"].help)]
 OnTimeout = Annotated[Literal["expire", "reject"] | None, typer.Option(help=BY_NAME["on_timeout"].help)]
 Files = Annotated[
-    list[str] | None, typer.Option(metavar="PATH[:FORMAT]", help="A file under this directory to show; repeat it.")
+    list[str] | None,
+    typer.Option(metavar="PATH[:FORMAT]", help="File to attach, from the current directory or below (repeatable)"),
 ]
 Payload = Annotated[str | None, typer.Option(metavar="JSON", help=BY_NAME["payload"].help)]
-Local = Annotated[bool, typer.Option("--local", help="Ask in this terminal, whatever server is set.")]
+Local = Annotated[bool, typer.Option("--local", help="Ask in this terminal, even if a server is configured")]
 
 
 @app.command()
@@ -57,11 +60,11 @@ def ask(  # noqa: PLR0913  # the options of the command
     question: Annotated[str, typer.Argument(help=BY_NAME["question"].help)],
     *,
     title: Title = None,
-    option: Annotated[list[str] | None, typer.Option(help=f"{BY_NAME['options'].help} (repeatable)")] = None,
+    option: Annotated[list[str] | None, typer.Option(help="Answer that reviewers can choose (repeatable)")] = None,
     tag: Tags = None,
     agent_id: AgentId = "assent-cli",
     run_id: RunId = None,
-    gate: Annotated[str | None, typer.Option(help="Its name across runs; made from the title if left out.")] = None,
+    gate: Annotated[str | None, typer.Option(help="Gate name (default: derived from the title)")] = None,
     expert: Experts = None,
     strategy: Strategy = None,
     risk: Risk = None,
@@ -70,13 +73,15 @@ def ask(  # noqa: PLR0913  # the options of the command
     on_timeout: OnTimeout = None,
     file: Files = None,
     payload: Payload = None,
-    wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Wait for the answer, or print the id.")] = True,
+    wait: Annotated[
+        bool, typer.Option("--wait/--no-wait", help="Wait for the answer, or print the ID and exit")
+    ] = True,
     timeout: Timeout = None,
     patience: Patience = LONG_PATIENCE,
     local: Local = False,
     as_json: Json = False,
 ) -> None:
-    """Ask people, wait, and print the answer; the exit code tells the decision."""
+    """Ask a question, wait for the answer, and print it. The exit code reflects the decision."""
     files = [context_file(each) for each in file or ()]
     asking = Asking(
         agent_id=agent_id,
@@ -95,7 +100,7 @@ def ask(  # noqa: PLR0913  # the options of the command
     )
     if local or not server_is_set():
         if not wait:
-            msg = "needs a server: set ASSENT_URL and ASSENT_TOKEN"
+            msg = "This option requires a server. Set ASSENT_URL and ASSENT_TOKEN."
             raise typer.BadParameter(msg, param_hint="--no-wait")
         outcome = ask_here(local_body(creation(question, asking), files, timeout=timeout), chosen=local)
         if as_json or not outcome.unseen:
@@ -119,13 +124,13 @@ def ask_here(body: Mapping[str, Any], *, chosen: bool) -> "Outcome":
     from assent.sdk import local  # noqa: PLC0415  # with the language of rules, which other commands do without
 
     desk = local.desk()
-    because = "--local" if chosen else "No server is set (ASSENT_URL, ASSENT_TOKEN)"
-    output.remark(f"{because}: asking in this terminal; written down in {desk.journal.path}.")
+    because = "--local is set" if chosen else "no server is configured (ASSENT_URL, ASSENT_TOKEN)"
+    output.remark(f"Asking in this terminal because {because}. The answer is recorded in {desk.journal.path}.")
     outcome = local.ask(body, desk)
     if outcome.rule_problem is not None:
         output.remark(output.visible(outcome.rule_problem), style="yellow")
     if outcome.result.auto:
-        output.remark(f"Nobody was asked: {output.visible(str(outcome.auto_approval['reason']))}")
+        output.remark(f"Approved automatically: {output.visible(str(outcome.auto_approval['reason']))}")
     return outcome
 
 
@@ -133,23 +138,26 @@ def here_code(outcome: "Outcome", *, chosen: bool) -> int:
     """Return 13 where nobody could be asked; that is not an answer."""
     if not outcome.unseen:
         return exit_code(outcome.status)
-    output.remark(f"Error: {output.visible(outcome.result.feedback or 'Nobody could be asked.')}", style="red")
+    output.remark(
+        f"Error: {output.visible(outcome.result.feedback or 'The question could not be asked.')}", style="red"
+    )
     if not chosen:
         output.remark(
-            "Set ASSENT_URL and ASSENT_TOKEN (assent token create --kind agent makes a token), or use a terminal."
+            "Set ASSENT_URL and ASSENT_TOKEN (create a token with `assent token create --kind agent`), or use a"
+            " terminal."
         )
     return output.UNREACHABLE
 
 
 @app.command()
 def wait(
-    breakpoint_id: Annotated[str, typer.Argument(metavar="ID", help="The breakpoint's id.")],
+    breakpoint_id: Annotated[str, typer.Argument(metavar="ID", help="Breakpoint ID")],
     *,
     timeout: Timeout = None,
     patience: Patience = LONG_PATIENCE,
     as_json: Json = False,
 ) -> None:
-    """Wait for the answer to a question asked before, and print it."""
+    """Wait for the answer to an earlier question and print it."""
     with session(patience=patience) as assent, left_open(breakpoint_id):
         raise typer.Exit(_answer(assent, breakpoint_id, timeout=timeout, as_json=as_json))
 
@@ -162,7 +170,7 @@ def exit_code(status: Status) -> int:
 
 
 def announce(asked: Breakpoint, url: str) -> None:
-    output.remark(f"Asked as {asked.id} (gate {output.visible(asked.gate)}).")
+    output.remark(f"Created breakpoint {asked.id} (gate {output.visible(asked.gate)}).")
     output.remark(f"Answer it at {output.visible(url)}/breakpoints/{asked.id}")
     for warning in asked.warnings:
         output.remark(output.visible(warning), style="yellow")
@@ -171,15 +179,15 @@ def announce(asked: Breakpoint, url: str) -> None:
 @contextlib.contextmanager
 def left_open(breakpoint_id: str) -> Generator[None, None, None]:
     """Whoever stops waiting is told how to go on; typer makes an interrupt exit code 130."""
-    go_on = f"Go on with: assent wait {output.visible(breakpoint_id)}"
+    resume = f"To continue waiting, run: assent wait {output.visible(breakpoint_id)}"
     try:
         yield
     except KeyboardInterrupt:
-        output.remark(go_on)
+        output.remark(resume)
         raise
     except (StillWaiting, Unreachable, Unavailable) as error:
         code = output.fail(error)
-        output.remark(go_on)
+        output.remark(resume)
         raise typer.Exit(code) from error
 
 
@@ -193,7 +201,7 @@ def waited(assent: Assent, breakpoint_id: str, *, timeout: float | None) -> Stat
     """Wait; somebody who looks at a terminal sees that it does."""
     if not output.err.is_terminal:
         return assent.wait(breakpoint_id, timeout=timeout)
-    with output.err.status("Waiting for an answer; Ctrl-C stops."):
+    with output.err.status("Waiting for an answer. Press Ctrl-C to stop."):
         return assent.wait(breakpoint_id, timeout=timeout)
 
 
@@ -231,7 +239,7 @@ def json_object(text: str | None) -> dict[str, Any] | None:
     try:
         value: object = json.loads(text)
     except ValueError as error:
-        msg = f"is not JSON: {error}"
+        msg = f"not valid JSON: {error}"
         raise typer.BadParameter(msg, param_hint="--payload") from error
     if not isinstance(value, dict):
         msg = "must be a JSON object, such as '{\"cost\": 12}'"

@@ -29,13 +29,13 @@ from assent.store.transaction import Transaction
 from assent.wire import retention as wire
 
 app = typer.Typer()
-audit = typer.Typer(no_args_is_help=True, help="Whether the history is what happened.")
-hold = typer.Typer(no_args_is_help=True, help="Legal holds, which keep things from being purged.")
+audit = typer.Typer(no_args_is_help=True, help="Verify, sign and export the audit log.")
+hold = typer.Typer(no_args_is_help=True, help="Manage legal holds, which exempt content from retention.")
 app.add_typer(audit, name="audit")
 checkpoints.add_to(audit)
 app.add_typer(hold, name="hold")
 
-Project = Annotated[str, typer.Option(help="The project it belongs to.")]
+Project = Annotated[str, typer.Option(help="Project ID")]
 
 
 class Progress:
@@ -60,18 +60,21 @@ class Progress:
 @audit.command("verify")
 def verify(
     *,
-    project: Annotated[str | None, typer.Option(help="Only this project.")] = None,
-    breakpoint_id: Annotated[str | None, typer.Option("--breakpoint", metavar="ID", help="Only this one.")] = None,
+    project: Annotated[str | None, typer.Option(help="Project to verify (default: all)")] = None,
+    breakpoint_id: Annotated[
+        str | None, typer.Option("--breakpoint", metavar="ID", help="Breakpoint to verify (default: all)")
+    ] = None,
     anchors: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Where checkpoints were anchored, if not in ours.")
+        Path | None, typer.Option(metavar="FILE", help="Anchor file to compare with (default: ASSENT_CHECKPOINT_FILE)")
     ] = None,
     key: Annotated[
-        list[str] | None, typer.Option(metavar="KEY", help="Trust only checkpoints of this public key; repeat it.")
+        list[str] | None,
+        typer.Option(metavar="KEY", help="Public key to trust for checkpoints; all others are rejected (repeatable)"),
     ] = None,
     data: Data = None,
     as_json: Json = False,
 ) -> None:
-    """Recompute every chain and the log, and compare every breakpoint and every rule with its history."""
+    """Recompute all hash chains and the audit log, and check that breakpoints and rules match their history."""
     progress, keys = Progress(), trusted(key or ())
 
     async def look(node: Assent) -> Audited:
@@ -96,15 +99,15 @@ def verify(
 @audit.command("events")
 def events(  # noqa: PLR0913  # its options
     *,
-    kind: Annotated[str, typer.Option(help="`admin`, `breakpoint`, or `all`.")] = ADMIN,
-    type_: Annotated[str | None, typer.Option("--type", help="Only this type of event.")] = None,
-    actor: Annotated[str | None, typer.Option(help="Only acts of this actor, such as person:ann.")] = None,
-    limit: Annotated[int, typer.Option(min=1, max=1000, help="How many, newest first.")] = 50,
+    kind: Annotated[str, typer.Option(help="Kind of event: admin, breakpoint or all")] = ADMIN,
+    type_: Annotated[str | None, typer.Option("--type", help="Event type to filter by")] = None,
+    actor: Annotated[str | None, typer.Option(help="Actor to filter by, such as person:ann")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="Maximum number of events")] = 50,
     project: Project = DEFAULT_PROJECT,
     data: Data = None,
     as_json: Json = False,
 ) -> None:
-    """List administrative events and events of breakpoints, newest first"""
+    """List admin events and breakpoint events, newest first."""
     if kind not in (ADMIN, BREAKPOINT, "all"):
         msg = f"must be {ADMIN}, {BREAKPOINT} or all"
         raise typer.BadParameter(msg, param_hint="--kind")
@@ -117,7 +120,7 @@ def events(  # noqa: PLR0913  # its options
         output.emit({"items": [event_body(each) for each in found]})
         return
     rows = [(iso(each.at), each.actor, each.type, subject_of(each) or each.breakpoint_id) for each in found]
-    output.table(("at", "actor", "type", "subject"), rows, empty="There are no events.")
+    output.table(("at", "actor", "type", "subject"), rows, empty="No events found.")
 
 
 def _events(tx: Transaction, *, query: LogQuery, limit: int) -> list[Logged]:
@@ -148,14 +151,14 @@ def _say_outcome(audited: Audited) -> None:
     if audited.rules:
         looked_at += f", {audited.rules:,} rules with {audited.rule_events:,} events"
     if audited.admin_events:
-        looked_at += f", {audited.admin_events:,} administrative events"
+        looked_at += f", {audited.admin_events:,} admin events"
     if audited.checkpoints:
         looked_at += f", {audited.checkpoints:,} checkpoints over {audited.entries:,} events"
-    purged = f", of which {audited.purged:,} were purged (their links and hashes hold)" if audited.purged else ""
+    purged = f"; {audited.purged:,} breakpoints were purged and have valid hashes" if audited.purged else ""
     if audited.findings:
         output.remark(f"{len(audited.findings):,} findings in {looked_at}{purged}.", style="bold red")
     else:
-        output.say(f"✓ {looked_at}{purged}: everything holds.", style="green")
+        output.say(f"✓ No problems found in {looked_at}{purged}.", style="green")
 
 
 def _finding(each: Finding) -> dict[str, Any]:
@@ -176,12 +179,12 @@ def fsck(
     *,
     expect: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help='Lines of JSON, {"id", "status"?, "decision"?}: what was acknowledged.'),
+        typer.Option(metavar="FILE", help='JSON Lines file of expected breakpoints: {"id", "status"?, "decision"?}'),
     ] = None,
     data: Data = None,
     as_json: Json = False,
 ) -> None:
-    """Check every promise that can be checked in the data; change nothing."""
+    """Check every data invariant that can be verified, without changing anything."""
     acknowledged = list(_acknowledged(expect)) if expect is not None else []
     progress = Progress()
     checks = looking_at(settings_with(data), lambda node: node.audit.check(acknowledged, progress=progress))
@@ -205,7 +208,7 @@ def _acknowledged(path: Path) -> Iterator[Mapping[str, Any]]:
     for number, line in enumerate(lines, start=1):
         value = _line(line)
         if value is None:
-            msg = f'{path}, line {number}: this is not {{"id": …, "status": …, "decision": …}}.'
+            msg = f'{path}, line {number}: expected {{"id": …, "status": …, "decision": …}}.'
             raise InvalidRequest(msg)
         yield value
 
@@ -235,7 +238,7 @@ def _print_check(each: Check) -> None:
         output.say(f"– {each.name:<5} {each.promise} Nothing to check: {each.nothing}.", style="dim")
         return
     mark, style = ("✓", "green") if each.holds else ("✗", "red")
-    output.say(f"{mark} {each.name:<5} {each.promise} ({each.looked_at:,} looked at)", style=style)
+    output.say(f"{mark} {each.name:<5} {each.promise} ({each.looked_at:,} checked)", style=style)
     for found in each.findings:
         output.say(f"    {output.visible(_sentence(found))}")
 
@@ -243,15 +246,16 @@ def _print_check(each: Check) -> None:
 @hold.command("place")
 def hold_place(
     *,
-    reason: Annotated[str, typer.Option(help="Why; an auditor will read it.")],
+    reason: Annotated[str, typer.Option(help="Reason, recorded for auditors")],
     breakpoint_id: Annotated[
-        str | None, typer.Option("--breakpoint", metavar="ID", help="Only this one; else the whole project.")
+        str | None,
+        typer.Option("--breakpoint", metavar="ID", help="Breakpoint to protect (default: the entire project)"),
     ] = None,
     project: Project = DEFAULT_PROJECT,
     data: Data = None,
     as_json: Json = False,
 ) -> None:
-    """Keep a breakpoint, or a whole project, from being purged."""
+    """Place a legal hold on a breakpoint or an entire project."""
     asked = checked(wire.PlaceHold, reason=reason, breakpointId=breakpoint_id)
 
     def use_case(node: Assent, tx: Transaction) -> dict[str, Any]:
@@ -260,12 +264,12 @@ def hold_place(
 
     placed = on_data(settings_with(data), use_case)
     covered = placed["breakpointId"] or f"everything in {project}"
-    _done(placed, f"{placed['id']} holds {covered}.", as_json=as_json)
+    _done(placed, f"{placed['id']} protects {covered}.", as_json=as_json)
 
 
 @hold.command("list")
 def hold_list(*, project: Project = DEFAULT_PROJECT, data: Data = None, as_json: Json = False) -> None:
-    """List the holds of a project, also those that were lifted."""
+    """List a project's legal holds, including lifted ones."""
 
     def use_case(node: Assent, tx: Transaction) -> list[dict[str, Any]]:
         return [hold_body(each) for each in node.retention.every(tx, by=operator(project))]
@@ -275,30 +279,30 @@ def hold_list(*, project: Project = DEFAULT_PROJECT, data: Data = None, as_json:
         output.emit({"items": found})
         return
     columns = ("id", "what", "reason", "placed", "by", "lifted")
-    output.table(columns, [_hold_row(each) for each in found], empty="There are no holds.")
+    output.table(columns, [_hold_row(each) for each in found], empty="No legal holds.")
 
 
 def _hold_row(each: Mapping[str, Any]) -> Sequence[str]:
     lifted = f"{each['liftedAt'][:10]} by {each['liftedBy']}" if each["liftedAt"] else ""
-    what = each["breakpointId"] or "the project"
+    what = each["breakpointId"] or "whole project"
     return (each["id"], what, each["reason"], each["placedAt"][:10], each["placedBy"], lifted)
 
 
 @hold.command("lift")
 def hold_lift(
-    hold_id: Annotated[str, typer.Argument(metavar="ID", help="The hold's id (hold_…).")],
+    hold_id: Annotated[str, typer.Argument(metavar="ID", help="Legal hold ID (hold_…)")],
     *,
     project: Project = DEFAULT_PROJECT,
     data: Data = None,
     as_json: Json = False,
 ) -> None:
-    """Lift a hold; what it covered may be purged again."""
+    """Lift a legal hold, so that retention applies to the content again."""
 
     def use_case(node: Assent, tx: Transaction) -> None:
         node.retention.lift(tx, hold_id, by=operator(project))
 
     on_data(settings_with(data), use_case)
-    _done({"id": hold_id, "lifted": True}, f"{output.visible(hold_id)} is lifted.", as_json=as_json)
+    _done({"id": hold_id, "lifted": True}, f"Lifted {output.visible(hold_id)}.", as_json=as_json)
 
 
 def _done(value: object, sentence: str, *, as_json: bool) -> None:

@@ -11,11 +11,11 @@ from assent.sdk.values import Backtest, PastBreakpoint, ShadowReport
 _OUTCOMES = {
     "approved": "approved by people",
     "rejected": "rejected by people",
-    "timed_out": "rejected by their deadline",
+    "timed_out": "rejected automatically at the deadline",
     "auto": "approved by rules",
     "expired": "expired",
     "cancelled": "cancelled",
-    "waiting": "still waiting",
+    "waiting": "still pending",
 }
 
 
@@ -25,7 +25,7 @@ def progress_bar() -> Generator[Callable[[int, int], None] | None, None, None]:
     if not output.err.is_terminal:
         yield None
         return
-    columns = (TextColumn("Reading the past"), BarColumn(), MofNCompleteColumn())
+    columns = (TextColumn("Reading past breakpoints"), BarColumn(), MofNCompleteColumn())
     with Progress(*columns, console=output.err, transient=True) as shown:
         task = shown.add_task("", total=None)
         yield lambda scanned, total: shown.update(task, completed=scanned, total=total)
@@ -33,25 +33,27 @@ def progress_bar() -> Generator[Callable[[int, int], None] | None, None, None]:
 
 def print_backtest(found: Backtest) -> None:
     acting = found.would_approve + found.would_stop
-    verb = "would have been approved" if found.action == "auto-approve" else "would have asked a person"
+    verb = "would have been approved" if found.action == "auto-approve" else "would have required human approval"
     output.fields(
         {
             "pattern": found.pattern,
             "action": found.action,
-            "looked at": f"{found.scanned} breakpoints of the last {found.days} days",
+            "checked": f"{found.scanned} breakpoints from the last {found.days} days",
             "matched": str(found.matched),
             "unknown": str(found.unknown) if found.unknown else None,
-            "asked anyway": f"{found.stopped}, by other rules, tags or the agent" if found.stopped else None,
-            "purged": f"{found.purged}, of which nobody can tell any more" if found.purged else None,
+            "still required approval": f"{found.stopped}, because of other rules, tags or the agent"
+            if found.stopped
+            else None,
+            "purged": f"{found.purged} (can no longer be evaluated)" if found.purged else None,
         }
     )
-    output.say(f"{acting} {verb}; without the rule they were")
+    output.say(f"{acting} {verb}. Actual outcomes:")
     for name, told in _OUTCOMES.items():
         if count := getattr(found, name):
             wrong = name == "rejected" and found.action == "auto-approve"
             output.say(f"  {count:>7} {told}", style="bold red" if wrong else "")
     _print_past("Rejected by people", found.rejections, more=found.more.get("rejections", False))
-    _print_past("Still waiting", found.waiting_items, more=found.more.get("waitingItems", False))
+    _print_past("Still pending", found.waiting_items, more=found.more.get("waitingItems", False))
     _print_past("Approved by rules", found.auto_items, more=found.more.get("autoItems", False))
 
 
@@ -64,23 +66,23 @@ def print_shadow(found: ShadowReport) -> None:
             "since": f"{found.since}, version {found.since_version}",
             "matched": str(found.matched),
             "would approve": str(found.would_approve) if found.would_approve else None,
-            "would ask": str(found.would_stop) if found.would_stop else None,
-            "asked anyway": str(found.stopped) if found.stopped else None,
+            "would require approval": str(found.would_stop) if found.would_stop else None,
+            "still required approval": str(found.stopped) if found.stopped else None,
             "people agreed": str(found.agreed),
             "people disagreed": str(found.disagreed),
             "undecided": str(found.undecided) if found.undecided else None,
-            "by rules": str(found.auto) if found.auto else None,
+            "decided by rules": str(found.auto) if found.auto else None,
         }
     )
-    _print_past("Decided otherwise by people", found.disagreements, more=found.more)
+    _print_past("Decided differently by people", found.disagreements, more=found.more)
 
 
 def _print_past(title: str, found: Sequence[PastBreakpoint], *, more: bool) -> None:
     if not found:
         return
-    output.say(f"{title}{', the newest of them' if more else ''}:", style="bold")
+    output.say(f"{title}{' (newest only)' if more else ''}:", style="bold")
     rows = [
         (each.id, each.gate, each.agent_id, each.decided_by or "", each.at or each.created_at, each.feedback or "")
         for each in found
     ]
-    output.table(("id", "gate", "agent", "by", "when", "said"), rows, wide=("when",), empty="")
+    output.table(("id", "gate", "agent", "by", "when", "comment"), rows, wide=("when",), empty="")

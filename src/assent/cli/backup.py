@@ -28,13 +28,13 @@ app = typer.Typer()
 
 @app.command()
 def backup(
-    target: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write, or a directory to put one in.")],
+    target: Annotated[Path, typer.Argument(metavar="FILE", help="File to write, or directory to create it in")],
     *,
-    with_keys: Annotated[bool, typer.Option("--with-keys", help="Put the key file of the data into it.")] = False,
+    with_keys: Annotated[bool, typer.Option("--with-keys", help="Include the key file in the backup")] = False,
     data: Data = None,
     as_json: Json = False,
 ) -> None:
-    """Write everything into one verified file; the server may run."""
+    """Back up all data to a single verified file. The server can keep running."""
     settings = settings_with(data)
     made_at = iso(SystemClock().now())
     file = target / f"assent-{_stamp(made_at)}.tar" if target.is_dir() else target
@@ -46,21 +46,23 @@ def backup(
     if as_json:
         output.emit({"file": str(file), "bytes": file.stat().st_size, **_body(made), "withKeys": with_keys})
         return
-    output.say(f"{file} holds everything as of {made_at} ({file.stat().st_size:,} bytes), and was verified.")
+    output.say(f"Wrote and verified {file} ({file.stat().st_size:,} bytes, as of {made_at}).")
     if made.key_ids and not with_keys:
-        where = "the key file" if _embedded(settings) else "the keys of ASSENT_SECRET_KEYS"
-        output.remark(f"Stored secrets are in it encrypted. Keep {where} too, in another place.", style="yellow")
+        where = "the key file" if _embedded(settings) else "the keys in ASSENT_SECRET_KEYS"
+        output.remark(
+            f"The backup contains encrypted secrets. Also back up {where}, in a separate place.", style="yellow"
+        )
 
 
 @app.command()
 def restore(
-    source: Annotated[Path, typer.Argument(metavar="FILE", help="A file that `assent backup` wrote.")],
+    source: Annotated[Path, typer.Argument(metavar="FILE", help="Backup file created by `assent backup`")],
     *,
-    force: Annotated[bool, typer.Option("--force", help="Put data that is there aside; SQLite only.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Move existing data aside first (SQLite only)")] = False,
     data: Data = None,
     as_json: Json = False,
 ) -> None:
-    """Put a backup back into an empty place; all of it, or nothing."""
+    """Restore a backup to an empty location, all or nothing."""
     settings = settings_with(data)
     now = SystemClock().now()
     kind = _kind(settings, iso(now))
@@ -75,13 +77,16 @@ def restore(
         put_aside = None if aside is None else str(aside)
         output.emit({"file": str(source), **_body(found), "putAside": put_aside, "missingKeys": missing})
         return
-    output.say(f"Everything as of {found.created_at} is back, and was verified. Start it with: assent serve")
-    output.remark("Receipts, sessions, sign-in links and undecided answers from before are void: sign in again.")
+    output.say(f"Restored and verified the data as of {found.created_at}. Start the server with: assent serve")
+    output.remark(
+        "Receipts, sessions and sign-in links from before the restore are no longer valid, and neither are answers that"
+        " were still in their undo window. Sign in again."
+    )
     if aside is not None:
-        output.remark(f"What was there before is in {aside}.")
+        output.remark(f"The previous data was moved to {aside}.")
     if missing:
         place = settings.key_path if _embedded(settings) else "ASSENT_SECRET_KEYS"
-        output.remark(f"Stored secrets need {', '.join(missing)}: put your keys back into {place}.", style="yellow")
+        output.remark(f"Stored secrets require the keys {', '.join(missing)}. Add them to {place}.", style="yellow")
 
 
 def _kind(settings: Settings, made_at: str) -> backups.Kind:
@@ -101,7 +106,7 @@ def _embedded(settings: Settings) -> bool:
 
 def _keys(settings: Settings) -> bytes:
     if not _embedded(settings):
-        msg = "--with-keys is for the key file of SQLite. Keep the keys of ASSENT_SECRET_KEYS where they are kept now."
+        msg = "--with-keys applies only to the SQLite key file. Back up the keys in ASSENT_SECRET_KEYS separately."
         raise Refused(msg)
     return "".join(text for _, text in key_file(settings).read()).encode()
 
@@ -128,7 +133,7 @@ def _progress() -> Generator[Told, None, None]:
         disable=not output.err.is_terminal,
     )
     with bar:
-        task: TaskID = bar.add_task("beginning", total=None)
+        task: TaskID = bar.add_task("starting", total=None)
 
         def told(what: str, done: int, total: int) -> None:
             bar.update(task, description=what, completed=done, total=total)

@@ -9,6 +9,7 @@ import typer
 from assent.cli import output
 from assent.cli.local_rules import Local, LocalRulebook, rules_session
 from assent.cli.output import Json
+from assent.cli.renamed import OldAgent, OldTags
 from assent.cli.rules import (
     ActionOption,
     Gate,
@@ -27,7 +28,7 @@ from assent.sdk.protocol import HistoryFilters
 from assent.sdk.values import GateSummary, HistoryEntry, HistoryPage, Rule, plain
 
 app = typer.Typer()
-spaced = typer.Typer(name="breakpoint", no_args_is_help=True, help="The breakpoint: commands, with a blank.")
+spaced = typer.Typer(name="breakpoint", no_args_is_help=True, help="The `breakpoint:` commands, written with a space.")
 
 
 def approve_rule(
@@ -38,7 +39,7 @@ def approve_rule(
     local: Local = False,
     as_json: Json = False,
 ) -> None:
-    """Add a rule; one that says the same and is in force is kept, with the new note."""
+    """Add a rule. If an identical active rule exists, only its note is updated."""
     pattern = pattern.strip()
     with pointing_at(pattern), rules_session(local=local) as assent:
         standing = assent.rules()
@@ -48,7 +49,7 @@ def approve_rule(
     if as_json:
         output.emit({"success": True, "rule": plain(made), "totalRules": total})
     else:
-        output.say(f"{made.id}: {made.action} {output.visible(made.pattern)} ({total} in all)")
+        output.say(f"{made.id}: {made.action} {output.visible(made.pattern)} ({total} in total)")
         warn(made)
 
 
@@ -62,7 +63,7 @@ def _noted(assent: Assent | LocalRulebook, same: Rule, note: str | None) -> Rule
 
 
 def list_rules(*, local: Local = False, as_json: Json = False) -> None:
-    """List the rules, in the order they are asked."""
+    """List the rules in evaluation order."""
     with rules_session(local=local) as assent:
         found = assent.rules()
     if as_json:
@@ -72,7 +73,7 @@ def list_rules(*, local: Local = False, as_json: Json = False) -> None:
 
 
 def remove_rule(rule_id: Id, *, local: Local = False, as_json: Json = False) -> None:
-    """Remove a rule; what it decided stays explained."""
+    """Remove a rule. Its past decisions stay in the history."""
     with rules_session(local=local) as assent:
         try:
             assent.remove_rule(rule_id)
@@ -84,25 +85,27 @@ def remove_rule(rule_id: Id, *, local: Local = False, as_json: Json = False) -> 
     if as_json:
         output.emit({"success": True, "ruleId": rule_id, "totalRules": total})
     else:
-        output.say(f"{rule_id} is removed ({total} left).")
+        output.say(f"Removed {rule_id} ({total} remaining).")
 
 
-def should_auto_approve(
+def should_auto_approve(  # noqa: PLR0913  # the options of the command
     gate: Gate,
     *,
-    tags: Annotated[str | None, typer.Option(metavar="A,B", help="Its tags, with commas between them.")] = None,
-    expert: Annotated[list[str] | None, typer.Option(help="Whom it asks; repeat it.")] = None,
-    agent: Annotated[str | None, typer.Option(help="Which agent asks.")] = None,
-    exit_code: Annotated[bool, typer.Option("--exit-code", help="End with 10 where a person has to be asked.")] = False,
+    tag: Annotated[list[str] | None, typer.Option(help="Tag (repeatable)")] = None,
+    expert: Annotated[list[str] | None, typer.Option(help="Expert assigned to the breakpoint (repeatable)")] = None,
+    agent_id: Annotated[str | None, typer.Option(help="ID of the requesting agent")] = None,
+    exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit with 10 if human approval is required")] = False,
+    tags: OldTags = None,
+    agent: OldAgent = None,
     as_json: Json = False,
 ) -> None:
-    """Tell whether a breakpoint would be approved without asking; assent rule check tells why in full."""
+    """Check whether a breakpoint would be auto-approved. For a full explanation, run `assent rule check`."""
     with session() as assent:
         found = assent.check_rules(
             gate,
-            tags=[tag for each in (tags or "").split(",") if (tag := each.strip())],
+            tags=[*(tag or ()), *(part for each in (tags or "").split(",") if (part := each.strip()))],
             expert=expert[0] if expert and len(expert) == 1 else expert,
-            agent_id=agent,
+            agent_id=agent_id or agent,
         )
     if as_json:
         told = plain(found)
@@ -116,27 +119,31 @@ def should_auto_approve(
 def history(
     *,
     gate: Annotated[
-        str | None, typer.Option("--gate", "--breakpoint-id", metavar="NAME", help="Only this gate, and how it fares.")
+        str | None,
+        typer.Option(
+            "--gate", "--breakpoint-id", metavar="NAME", help="Gate to filter by; also shows its approval statistics"
+        ),
     ] = None,
-    agent: Annotated[str | None, typer.Option(metavar="NAME", help="Only from this agent.")] = None,
-    limit: Annotated[int, typer.Option(min=1, help="How many at most.")] = 20,
+    agent_id: Annotated[str | None, typer.Option(help="Agent to filter by")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="Maximum number of results")] = 20,
+    agent: OldAgent = None,
     as_json: Json = False,
 ) -> None:
-    """List what became of past breakpoints, newest first."""
+    """List past breakpoints and their outcomes, newest first."""
     with session() as assent:
-        found = _pages(assent, HistoryFilters(gate=gate, agent_id=agent), limit)
+        found = _pages(assent, HistoryFilters(gate=gate, agent_id=agent_id or agent), limit)
     if as_json:
         told = {"entries": plain(found.items), "count": len(found.items)}
         output.emit(told | ({"summary": plain(found.summary)} if found.summary else {}))
         return
     now = time.time()
-    columns = ("id", "status", "gate", "agent", "by", "asked", "took", "said")
+    columns = ("id", "status", "gate", "agent", "by", "asked", "took", "comment")
     rows = [_row(each, now) for each in found.items]
-    output.table(columns, rows, wide=("agent", "said"), empty="Nothing was asked yet.")
+    output.table(columns, rows, wide=("agent", "comment"), empty="No breakpoints yet.")
     if found.summary:
         _print_summary(found.summary)
     if found.next_cursor:
-        output.remark(f"There are more; see them with --limit {limit * 2}.")
+        output.remark(f"More results are available. Use --limit {limit * 2} to see more.")
 
 
 def _pages(assent: Assent, filters: HistoryFilters, limit: int) -> HistoryPage:
@@ -172,13 +179,13 @@ def _print_summary(summary: GateSummary) -> None:
     outcomes = ("approved", "rejected", "auto", "expired", "cancelled", "waiting")
     counts = plain(summary)
     told = ", ".join(f"{counts[name]} {name}" for name in outcomes if counts[name])
-    older = "" if summary.complete else f" (its newest {summary.counted_at_most}, since {summary.since})"
+    older = "" if summary.complete else f" (latest {summary.counted_at_most} only, since {summary.since})"
     output.fields(
         {
             "gate": summary.gate,
             "asked": f"{summary.asked} times{older}: {told}" if told else "never",
-            "median": _seconds(summary.median_response_seconds),
-            "approvals in a row": ", ".join(f"{each.agent_id}: {each.streak}" for each in summary.streaks),
+            "median decision time": _seconds(summary.median_response_seconds),
+            "consecutive approvals": ", ".join(f"{each.agent_id}: {each.streak}" for each in summary.streaks),
         }
     )
 

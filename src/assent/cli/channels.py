@@ -17,22 +17,22 @@ from assent.sdk.errors import NotFound
 from assent.sdk.values import plain
 
 app = typer.Typer()
-channel = typer.Typer(no_args_is_help=True, help="Channels: ways to reach people.")
+channel = typer.Typer(no_args_is_help=True, help="Manage notification channels.")
 app.add_typer(channel, name="channel")
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="The channel's name, or its id.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="Channel name or ID")]
 Sets = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="NAME=VALUE", help="A setting; JSON is read as such. Repeat it."),
+    typer.Option("--set", metavar="NAME=VALUE", help="Setting, parsed as JSON if possible (repeatable)"),
 ]
-Identity = Annotated[str, typer.Argument(metavar="IDENTITY", help="Who they are there, as in T01:U02.")]
-NOTHING = "There are no channels; people see what waits in the inbox."
+Identity = Annotated[str, typer.Argument(metavar="IDENTITY", help="Account on the channel, such as T01:U02")]
+NOTHING = "No channels. Pending breakpoints appear only in the inbox."
 LONGEST_TEST = 60.0
 
 
 @channel.command("list")
 def channel_list(*, as_json: Json = False) -> None:
-    """List the channels of the project."""
+    """List the project's channels."""
     with session() as assent:
         found = assent.channels()
     if as_json:
@@ -55,12 +55,12 @@ def _health(found: Channel, now: float) -> str:
         return found.problem
     if found.last_error and (found.failed_at or "") > (found.ok_at or ""):
         return found.last_error
-    return f"worked {output.ago(found.ok_at, now=now)}" if found.ok_at else ""
+    return f"last success {output.ago(found.ok_at, now=now)}" if found.ok_at else ""
 
 
 @channel.command("show")
 def channel_show(name: Name, *, as_json: Json = False) -> None:
-    """Show how a channel is set up, and its health; secrets are shown as references."""
+    """Show a channel's settings and health. Secrets are shown as references."""
     with session() as assent:
         found = _found(assent, name)
     _print(found, as_json=as_json)
@@ -70,7 +70,7 @@ def _found(assent: Assent, name: str) -> Channel:
     for each in assent.channels():
         if name in {each.name, each.id}:
             return each
-    msg = f"There is no channel called {output.visible(name)}; see assent channel list."
+    msg = f"There is no channel named {output.visible(name)}. To see all channels, run: assent channel list"
     raise NotFound(msg)
 
 
@@ -86,36 +86,36 @@ def _print(found: Channel, *, as_json: bool, done: str = "") -> None:
             "type": found.type,
             "state": _state(found),
             "problem": found.problem,
-            "last worked": output.ago(found.ok_at, now=now) if found.ok_at else None,
-            "last heard": output.ago(found.heard_at, now=now) if found.heard_at else None,
-            "last failed": output.ago(found.failed_at, now=now) if found.failed_at else None,
+            "last success": output.ago(found.ok_at, now=now) if found.ok_at else None,
+            "last received": output.ago(found.heard_at, now=now) if found.heard_at else None,
+            "last failure": output.ago(found.failed_at, now=now) if found.failed_at else None,
             "last error": found.last_error,
-            "answers to": found.callback_url,
+            "callback URL": found.callback_url,
             "source": found.source,
-            "set up": f"{found.created_at} by {found.created_by}",
+            "created": f"{found.created_at} by {found.created_by}",
         }
     )
     if found.settings:
         output.say("settings", style="dim")
         output.block(output.pretty(found.settings))
     if done:
-        output.remark(f"The channel is {done}.")
+        output.remark(f"Channel {done}.")
 
 
 @channel.command("add")
 def channel_add(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="What routes call it.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Channel name, as used in routes")],
     *,
-    kind: Annotated[str, typer.Option("--type", metavar="TYPE", help="webhook, slack, email, jira or apprise.")],
+    kind: Annotated[str, typer.Option("--type", metavar="TYPE", help="webhook, slack, email, jira or apprise")],
     settings: Sets = None,
-    disabled: Annotated[bool, typer.Option("--disabled", help="Set it up, and use it once enabled.")] = False,
+    disabled: Annotated[bool, typer.Option("--disabled", help="Create the channel as disabled")] = False,
     as_json: Json = False,
 ) -> None:
-    """Set up a channel. Secrets are given as env:NAME or file:PATH, which the server reads."""
+    """Create a channel. Specify secrets as env:NAME or file:PATH references, which the server resolves."""
     read = settings_of(settings)
     with session() as assent:
         made = assent.add_channel(name, kind, read, enabled=not disabled)
-    _print(made, as_json=as_json, done="set up")
+    _print(made, as_json=as_json, done="created")
 
 
 @channel.command("set")
@@ -123,15 +123,15 @@ def channel_set(  # the options of the command
     name: Name,
     *,
     settings: Sets = None,
-    unset: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Take a setting away; repeat it.")] = None,
-    rename: Annotated[str | None, typer.Option(metavar="NAME", help="Another name.")] = None,
-    enable: Annotated[bool | None, typer.Option("--enable/--disable", help="Use it, or stop using it.")] = None,
+    unset: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Setting to remove (repeatable)")] = None,
+    rename: Annotated[str | None, typer.Option(metavar="NAME", help="New name")] = None,
+    enable: Annotated[bool | None, typer.Option("--enable/--disable", help="Enable or disable the channel")] = None,
     as_json: Json = False,
 ) -> None:
-    """Change what is given, and leave the rest."""
+    """Update the given settings of a channel and keep the rest."""
     changes = settings_of(settings) | dict.fromkeys(unset or ())
     if not changes and rename is None and enable is None:
-        msg = "Nothing to change is given; see assent channel set --help."
+        msg = "No changes specified. For the options, run: assent channel set --help"
         raise typer.BadParameter(msg)
     with session() as assent:
         found = _found(assent, name)
@@ -141,21 +141,21 @@ def channel_set(  # the options of the command
 
 @channel.command("remove")
 def channel_remove(name: Name, *, as_json: Json = False) -> None:
-    """Remove a channel that no route names."""
+    """Remove a channel that is not used by any route."""
     with session() as assent:
         found = _found(assent, name)
         assent.remove_channel(found.id)
-    _done({"removed": found.id}, f"{output.visible(found.name)} is removed.", as_json=as_json)
+    _done({"removed": found.id}, f"Removed {output.visible(found.name)}.", as_json=as_json)
 
 
 @channel.command("test")
 def channel_test(
     name: Name,
     *,
-    send: Annotated[bool, typer.Option("--send", help="Send a message that says it is only a test.")] = False,
+    send: Annotated[bool, typer.Option("--send", help="Send a test message")] = False,
     as_json: Json = False,
 ) -> None:
-    """Try a channel's settings; exits with 1 if they do not work."""
+    """Test a channel's settings. Exits with 1 if the test fails."""
     with session(patience=LONGEST_TEST) as assent:
         found = assent.test_channel(_found(assent, name).id, send=send)
     if as_json:
@@ -170,16 +170,18 @@ def channel_test(
 
 @channel.command("manifest")
 def channel_manifest(
-    name: Annotated[str | None, typer.Argument(metavar="NAME", help="A Slack channel that is set up.")] = None,
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="Existing Slack channel")] = None,
     *,
-    http: Annotated[bool, typer.Option("--http", help="Slack calls this server, instead of Socket Mode.")] = False,
+    http: Annotated[
+        bool, typer.Option("--http", help="Have Slack call this server instead of using Socket Mode")
+    ] = False,
     as_json: Json = False,
 ) -> None:
-    """Print the manifest of a Slack app, to be pasted where Slack asks for one."""
+    """Print the app manifest to paste into Slack."""
     made: Mapping[str, Any] = manifest("", socket=True)
     if http:
         if name is None:
-            msg = "Slack calls the address of a channel: name one that is set up."
+            msg = "This argument is required with --http. Specify an existing Slack channel."
             raise typer.BadParameter(msg, param_hint="NAME")
         with session() as assent:
             found = _found(assent, name)
@@ -192,37 +194,37 @@ def channel_manifest(
 
 @channel.command("links")
 def channel_links(name: Name, *, as_json: Json = False) -> None:
-    """List who is who on a channel."""
+    """List a channel's linked accounts."""
     with session() as assent:
         found = assent.channel_links(_found(assent, name).id)
     if as_json:
         output.emit({"items": plain(found)})
         return
     rows = [(each.identity, each.person, each.linked_by, each.linked_at) for each in found]
-    output.table(("identity", "person", "linked by", "at"), rows, empty="Nobody is linked on this channel.")
+    output.table(("identity", "person", "linked by", "at"), rows, empty="No linked accounts on this channel.")
 
 
 @channel.command("link")
 def channel_link(
     name: Name,
     identity: Identity,
-    person: Annotated[str, typer.Argument(metavar="PERSON", help="Who they are here.")],
+    person: Annotated[str, typer.Argument(metavar="PERSON", help="Username in Assent")],
     *,
     as_json: Json = False,
 ) -> None:
-    """Say who somebody on a channel is: what they answer there counts as that person's."""
+    """Link an account on a channel to a person. Answers from the account are attributed to that person."""
     with session() as assent:
         made = assent.link(_found(assent, name).id, identity, person)
-    said = f"{output.visible(made.identity)} is {output.visible(made.person)}."
+    said = f"Linked {output.visible(made.identity)} to {output.visible(made.person)}."
     _done(plain(made), said, as_json=as_json)
 
 
 @channel.command("unlink")
 def channel_unlink(name: Name, identity: Identity, *, as_json: Json = False) -> None:
-    """Take a link back: what they answer there counts as nobody's."""
+    """Unlink an account. Its answers no longer count."""
     with session() as assent:
         assent.unlink(_found(assent, name).id, identity)
-    _done({"unlinked": identity}, f"{output.visible(identity)} is nobody here any more.", as_json=as_json)
+    _done({"unlinked": identity}, f"Unlinked {output.visible(identity)}.", as_json=as_json)
 
 
 def _done(answer: object, said: str, *, as_json: bool) -> None:

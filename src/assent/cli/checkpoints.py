@@ -20,7 +20,7 @@ from assent.services.checkpoints import CHECKPOINT_BATCH
 from assent.services.people import DEFAULT_PROJECT
 from assent.store.transaction import Transaction
 
-Project = Annotated[str, typer.Option(help="The project it belongs to.")]
+Project = Annotated[str, typer.Option(help="Project ID")]
 
 
 def add_to(audit: typer.Typer) -> None:
@@ -43,7 +43,7 @@ def trusted(texts: Sequence[str]) -> Mapping[str, bytes] | None:
 
 
 def checkpoint(*, data: Data = None, as_json: Json = False) -> None:
-    """Sign the events that no checkpoint covers yet, at once, and tell the anchor file."""
+    """Sign all events not yet covered by a checkpoint, and append the new checkpoint to the anchor file."""
     settings = settings_with(data)
     signed = 0
     while (taken := on_data(settings, lambda node, tx: node.checkpoints.make(tx))) == CHECKPOINT_BATCH:
@@ -52,25 +52,25 @@ def checkpoint(*, data: Data = None, as_json: Json = False) -> None:
     looking_at(settings, lambda node: node.anchoring.write_file())
     body = {"events": signed + taken, "checkpoint": checkpoint_body(last) if last else None}
     sentence = (
-        f"{body['events']:,} events signed; checkpoint {last.number} is over {last.size:,} events."
+        f"Signed {body['events']:,} events. Checkpoint {last.number} covers {last.size:,} events."
         if last
-        else "There is nothing to sign yet."
+        else "No events to sign yet."
     )
     _done(body, sentence, as_json=as_json)
 
 
 def proof(
-    subject: Annotated[str, typer.Argument(metavar="ID", help="A breakpoint or a rule; ID:3 is its third event.")],
+    subject: Annotated[str, typer.Argument(metavar="ID", help="Breakpoint or rule ID; ID:3 selects the third event")],
     *,
-    number: Annotated[int | None, typer.Option("--checkpoint", help="Against this checkpoint, not the last.")] = None,
+    number: Annotated[int | None, typer.Option("--checkpoint", help="Checkpoint number (default: the latest)")] = None,
     project: Project = DEFAULT_PROJECT,
     data: Data = None,
     as_json: Json = False,
 ) -> None:
-    """Prove that events are in the log that a checkpoint signs."""
+    """Prove that events are included in the log covered by a checkpoint."""
     subject_id, _, event = subject.partition(":")
     if event and not (event.isascii() and event.isdigit()):
-        msg = f"{subject} is neither an id nor an id, a colon and the number of an event."
+        msg = f"{subject} is invalid. Use an ID, or an ID with an event number, such as {subject_id}:3."
         raise InvalidRequest(msg)
 
     async def look(node: Assent) -> dict[str, Any]:
@@ -89,19 +89,21 @@ def proof(
     rows = [
         (str(each["seq"]), str(each["position"]), each["hash"], "\n".join(each["path"])) for each in found["events"]
     ]
-    output.table(columns, rows, empty="No event of it is in a checkpoint yet.")
+    output.table(columns, rows, empty="None of the events are in a checkpoint yet.")
     if found["waiting"]:
-        output.remark(f"{found['waiting']} of its events are in no checkpoint yet.")
+        output.remark(f"{found['waiting']} events are not in a checkpoint yet.")
 
 
 def consistency(
-    first: Annotated[int, typer.Argument(metavar="FIRST", help="The number of the earlier checkpoint.")],
-    second: Annotated[int | None, typer.Argument(metavar="SECOND", help="The later one; else the last.")] = None,
+    first: Annotated[int, typer.Argument(metavar="FIRST", help="Number of the earlier checkpoint")],
+    second: Annotated[
+        int | None, typer.Argument(metavar="SECOND", help="Number of the later checkpoint (default: the latest)")
+    ] = None,
     *,
     data: Data = None,
     as_json: Json = False,
 ) -> None:
-    """Prove that the log only grew from one checkpoint to another."""
+    """Prove that the log was only appended to between two checkpoints."""
 
     async def look(node: Assent) -> dict[str, Any]:
         use_case = partial(node.checkpoints.consistency, first=first, second=second, by=operator(DEFAULT_PROJECT))
@@ -113,13 +115,15 @@ def consistency(
 
 
 def export_(
-    path: Annotated[Path, typer.Argument(metavar="FILE", help="Where to write it; it must not exist.")],
+    path: Annotated[Path, typer.Argument(metavar="FILE", help="File to write; must not exist yet")],
     *,
-    project: Annotated[str | None, typer.Option(help="Only this project, with a proof for each event.")] = None,
+    project: Annotated[
+        str | None, typer.Option(help="Project to export, with a proof for each event (default: all)")
+    ] = None,
     data: Data = None,
     as_json: Json = False,
 ) -> None:
-    """Write events, checkpoints, keys and proofs into one file that another program can check."""
+    """Export events, checkpoints, keys and proofs to a single file that other programs can verify."""
 
     async def look(node: Assent) -> Exported:
         return await node.database.read(partial(_write, path=path, project=project))
@@ -132,7 +136,8 @@ def export_(
         "breakpoints": written.breakpoints,
     }
     sentence = (
-        f"{path}: {written.events:,} events, {written.checkpoints:,} checkpoints, {written.breakpoints:,} breakpoints."
+        f"Exported {written.events:,} events, {written.checkpoints:,} checkpoints and"
+        f" {written.breakpoints:,} breakpoints to {path}."
     )
     _done(body, output.visible(sentence), as_json=as_json)
 
@@ -140,7 +145,7 @@ def export_(
 def _write(tx: Transaction, *, path: Path, project: str | None) -> Exported:
     """Write beside it first: a file of that name is a whole one."""
     if path.exists():
-        msg = f"The file {path} exists already. Choose another name."
+        msg = f"The file {path} already exists. Choose another name."
         raise InvalidRequest(msg)
     unfinished = path.with_name(f"{path.name}.part")
     try:
@@ -160,7 +165,7 @@ def _write(tx: Transaction, *, path: Path, project: str | None) -> Exported:
 
 
 def keys(*, data: Data = None, as_json: Json = False) -> None:
-    """Print the public keys of checkpoints, newest first, as programs that check signed notes take them."""
+    """Print the checkpoint public keys, newest first, in the signed-note verifier format."""
 
     async def look(node: Assent) -> list[dict[str, Any]]:
         use_case = partial(node.checkpoints.keys, by=operator(DEFAULT_PROJECT))
@@ -170,7 +175,7 @@ def keys(*, data: Data = None, as_json: Json = False) -> None:
 
 
 def rotate_key(*, data: Data = None, as_json: Json = False) -> None:
-    """Sign checkpoints with a new key from now on; what older ones signed stays signed."""
+    """Start signing checkpoints with a new key. Existing signatures remain valid."""
 
     def use_case(node: Assent, tx: Transaction) -> list[dict[str, Any]]:
         return [key_body(each) for each in node.checkpoints.rotate(tx, by=operator(DEFAULT_PROJECT))]
@@ -183,7 +188,7 @@ def _print_keys(found: Sequence[Mapping[str, Any]], *, as_json: bool) -> None:
         output.emit({"items": found})
         return
     if not found:
-        raise NotFound("There is no key yet: it is made with the first checkpoint.")
+        raise NotFound("No key exists yet. One is created with the first checkpoint.")
     for each in found:
         output.say(each["verifierKey"])
 

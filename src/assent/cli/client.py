@@ -11,8 +11,10 @@ from rich.console import Console
 from assent.cli import output
 from assent.cli.output import Json
 from assent.cli.pairs import pairs, value
+from assent.cli.renamed import OldAgent
 from assent.cli.session import gathered, session
 from assent.domain.breakpoint import Status as State
+from assent.domain.headlines import action
 from assent.sdk.client import Assent
 from assent.sdk.errors import AlreadyEnded
 from assent.sdk.protocol import Filters
@@ -20,31 +22,36 @@ from assent.sdk.values import Breakpoint, Event, Page, Summary, plain
 
 app = typer.Typer()
 
-NOTHING = "There is nothing to show."
+NOTHING = "No breakpoints found."
 SHORT_DIGEST = 12
-Id = Annotated[str, typer.Argument(metavar="ID", help="The breakpoint's id.")]
-Comment = Annotated[str | None, typer.Option(help="What to tell the agent.")]
+Id = Annotated[str, typer.Argument(metavar="ID", help="Breakpoint ID")]
+Comment = Annotated[str | None, typer.Option(help="Comment for the agent")]
 
 
 @app.command()
 def inbox(  # noqa: PLR0913  # the options of the command
     *,
-    status: Annotated[list[State] | None, typer.Option(help="Only these; repeat it. Default: waiting.")] = None,
-    tag: Annotated[list[str] | None, typer.Option(help="Only with this tag; repeat it for all of them.")] = None,
-    agent: Annotated[str | None, typer.Option(help="Only from this agent.")] = None,
-    gate: Annotated[str | None, typer.Option(help="Only this gate.")] = None,
-    mine: Annotated[bool, typer.Option("--mine", help="Only what asks for you by name or group.")] = False,
-    q: Annotated[str | None, typer.Option("--q", metavar="WORDS", help="Only with these words.")] = None,
-    limit: Annotated[int, typer.Option(min=1, help="How many at most.")] = 50,
-    sort: Annotated[Literal["created", "-created", "deadline", "updated"], typer.Option(help="Order.")] = "-created",
-    everything: Annotated[bool, typer.Option("--all", help="Whatever its status.")] = False,
+    status: Annotated[list[State] | None, typer.Option(help="Status to include (repeatable; default: waiting)")] = None,
+    tag: Annotated[list[str] | None, typer.Option(help="Tag to filter by (repeatable; all must match)")] = None,
+    agent_id: Annotated[str | None, typer.Option(help="Agent to filter by")] = None,
+    gate: Annotated[str | None, typer.Option(help="Gate to filter by")] = None,
+    mine: Annotated[bool, typer.Option("--mine", help="List only breakpoints assigned to you or your groups")] = False,
+    q: Annotated[
+        str | None, typer.Option("--q", metavar="WORDS", help="Words, or beginnings of words, to search for")
+    ] = None,
+    limit: Annotated[int, typer.Option(min=1, help="Maximum number of results")] = 50,
+    sort: Annotated[
+        Literal["created", "-created", "deadline", "updated"], typer.Option(help="Sort order")
+    ] = "-created",
+    everything: Annotated[bool, typer.Option("--all", help="Include all statuses")] = False,
+    agent: OldAgent = None,
     as_json: Json = False,
 ) -> None:
-    """List what waits for an answer."""
+    """List pending breakpoints."""
     filters = Filters(
         status=None if everything else [each.value for each in status or [State.WAITING]],
         tag=tag,
-        agent_id=agent,
+        agent_id=agent_id or agent,
         gate=gate,
         assigned_to="me" if mine else None,
         q=q,
@@ -59,7 +66,7 @@ def inbox(  # noqa: PLR0913  # the options of the command
     columns = ("id", "status", "risk", "what", "gate", "agent", "asked", "due")
     output.table(columns, [_row(each, now) for each in found.items], wide=("gate", "risk"), empty=NOTHING)
     if found.next_cursor:
-        output.remark(f"There are more; see them with --limit {limit * 2}.")
+        output.remark(f"More results are available. Use --limit {limit * 2} to see more.")
 
 
 def _pages(assent: Assent, filters: Filters, limit: int) -> Page:
@@ -86,7 +93,7 @@ def _row(each: Summary, now: float) -> Sequence[str]:
 
 @app.command()
 def show(breakpoint_id: Id, *, as_json: Json = False) -> None:
-    """Show a breakpoint, its answers and its history."""
+    """Show a breakpoint with its answers and history."""
     with session() as assent:
         found = assent.get(breakpoint_id)
         if as_json:
@@ -101,10 +108,12 @@ def show(breakpoint_id: Id, *, as_json: Json = False) -> None:
 def _describe(found: Breakpoint, *, console: Console = output.out) -> None:
     """Print what a decision is about."""
     payload = found.payload
+    does, _ = action(payload)
     output.fields(
         {
             "id": found.id,
             "status": found.decision or found.status,
+            "action": does if does != found.title else None,
             "title": found.title,
             "gate": found.gate,
             "agent": found.agent_id,
@@ -114,8 +123,8 @@ def _describe(found: Breakpoint, *, console: Console = output.out) -> None:
             "experts": ", ".join(found.experts) and f"{', '.join(found.experts)} ({found.strategy})",
             "deadline": found.deadline,
             "options": " | ".join(map(str, payload.get("options") or ())),
-            "digest": found.digest[:SHORT_DIGEST],
-            "content": f"removed on {found.purged_at[:10]}" if found.purged_at else None,
+            "content hash": found.digest[:SHORT_DIGEST],
+            "content": f"deleted on {found.purged_at[:10]}" if found.purged_at else None,
         },
         console=console,
     )
@@ -142,7 +151,7 @@ def _print_rest(found: Breakpoint) -> None:
     for warning in found.warnings:
         output.fields({"warning": warning})
     for response in found.responses:
-        verdict = "approves" if response.get("approved") else "rejects"
+        verdict = "approved" if response.get("approved") else "rejected"
         chosen = f": {response['option']}" if response.get("option") else ""
         output.fields({"answer": f"{response.get('respondedBy')} {verdict}{chosen}"})
     for each in found.feedback:
@@ -161,22 +170,24 @@ def approve(  # noqa: PLR0913  # the options of the command
     breakpoint_id: Id,
     *,
     comment: Comment = None,
-    option: Annotated[str | None, typer.Option(help="Which of its options.")] = None,
-    answer: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="A field of its form.")] = None,
-    confirm: Annotated[str | None, typer.Option(metavar="GATE", help="The gate's name; high risk asks for it.")] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask again.")] = False,
+    option: Annotated[str | None, typer.Option(help="Option to choose")] = None,
+    answer: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=VALUE", help="Answer to a form field (repeatable)")
+    ] = None,
+    confirm: Annotated[str | None, typer.Option(metavar="GATE", help="Gate name; required if the risk is high")] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Skip the confirmation prompt")] = False,
     as_json: Json = False,
 ) -> None:
-    """Approve exactly what is shown; on a terminal it asks first."""
+    """Approve a breakpoint exactly as shown. Prompts for confirmation in a terminal."""
     _refuse_unseen(yes=yes)
     with session() as assent:
         shown = assent.get(breakpoint_id)
         _describe(shown, console=output.err)
         if shown.status != "waiting":
-            msg = f"{shown.id} is {shown.decision or shown.status} already."
+            msg = f"{shown.id} has already ended: {shown.decision or shown.status}."
             raise AlreadyEnded(msg)
         if not yes and not typer.confirm("Approve this?", default=False, err=True):
-            output.remark("Not approved; nothing was sent.")
+            output.remark("Not approved. Nothing was sent.")
             raise typer.Exit(output.FAILED)
         decided = assent.approve(
             breakpoint_id,
@@ -192,7 +203,9 @@ def approve(  # noqa: PLR0913  # the options of the command
 def _refuse_unseen(*, yes: bool) -> None:
     """Nobody reads what a script prints: without a terminal an approval has to be said aloud."""
     if not yes and not sys.stdin.isatty():
-        output.remark("Not approved: there is no terminal to ask on. Add --yes to approve it unseen.", style="red")
+        output.remark(
+            "Not approved: confirmation requires a terminal. Use --yes to approve without confirmation.", style="red"
+        )
         raise typer.Exit(output.USAGE)
 
 
@@ -211,7 +224,7 @@ def _print_decided(decided: Breakpoint, *, as_json: bool) -> None:
     if as_json:
         output.emit(plain(decided))
     elif decided.status == "waiting":
-        output.say("Recorded; it waits for more answers.", style="yellow")
+        output.say("Answer recorded. More answers are required.", style="yellow")
     else:
         word = decided.decision or decided.status
         output.say(f"{decided.id} is {word}.", style="green" if word == "approved" else "red")
@@ -219,7 +232,7 @@ def _print_decided(decided: Breakpoint, *, as_json: bool) -> None:
 
 @app.command()
 def reject(breakpoint_id: Id, *, comment: Comment = None, as_json: Json = False) -> None:
-    """Reject, and say why."""
+    """Reject a breakpoint, optionally with a reason."""
     with session() as assent:
         decided = assent.reject(breakpoint_id, comment=comment)
     _print_decided(decided, as_json=as_json)
@@ -227,20 +240,20 @@ def reject(breakpoint_id: Id, *, comment: Comment = None, as_json: Json = False)
 
 @app.command()
 def comment(
-    breakpoint_id: Id, text: Annotated[str, typer.Argument(help="What to say.")], *, as_json: Json = False
+    breakpoint_id: Id, text: Annotated[str, typer.Argument(help="Comment text")], *, as_json: Json = False
 ) -> None:
-    """Say something without deciding; the waiting agent sees it."""
+    """Add a comment without approving or rejecting. The waiting agent can see it."""
     with session() as assent:
         said = assent.comment(breakpoint_id, text)
     if as_json:
         output.emit(plain(said))
     else:
-        output.say("Said.")
+        output.say("Comment added.")
 
 
 @app.command()
 def cancel(breakpoint_id: Id, *, as_json: Json = False) -> None:
-    """Take a question back: for the agent that asked, or an admin."""
+    """Cancel a breakpoint. Only admins and the agent that created it can do this."""
     with session() as assent:
         ended = assent.cancel(breakpoint_id)
     _print_decided(ended, as_json=as_json)

@@ -1,78 +1,84 @@
-"""Every command: under which heading it is listed, where it lives, and what is said of it before it is loaded."""
+"""Every command: its heading in the help, its module, and its summary before the module is loaded."""
 
 from typing import NamedTuple
+
+SUMMARY = "Approval gates for AI agents."
 
 
 class Home(NamedTuple):
     module: str
     told: str
-    """The first line of its help; known here, so that whoever asks for the list does not wait for all to load."""
+    """The first line of its help; kept here so that listing the commands does not load all of them."""
     heading: str = ""
 
 
 _LISTED = {
-    "Ask, from an agent or a script": {
-        "ask": Home("ask", "Ask people, wait, and print the answer; the exit code tells the decision."),
-        "wait": Home("ask", "Wait for the answer to a question asked before, and print it."),
-        "gate": Home("gate", "Run a command only when it was approved; its exit code is then the command's own."),
-        "cancel": Home("client", "Take a question back: for the agent that asked, or an admin."),
-        "receipt": Home("receipt", "Signed proof of approvals."),
-        "mcp": Home("mcp", "Let agents ask over MCP; none of its tools decides."),
-        "hook": Home("hook", "Hooks that agents call before they act."),
+    "Agents and scripts": {
+        "ask": Home("ask", "Ask a question, wait for the answer, and print it. The exit code reflects the decision."),
+        "wait": Home("ask", "Wait for the answer to an earlier question and print it."),
+        "gate": Home("gate", "Run a command only if it is approved. Exits with the command's own exit code."),
+        "cancel": Home("client", "Cancel a breakpoint. Only admins and the agent that created it can do this."),
+        "receipt": Home("receipt", "Manage receipts, which are signed proof of an approval."),
+        "mcp": Home("mcp", "Run an MCP server that lets agents ask questions. Its tools cannot approve or reject."),
+        "hook": Home("hook", "Manage hooks that agents call before acting."),
         "doctor": Home(
             "doctor",
-            "Find gates that fail open, and see whether a question arrives; writes no file, exits with 1 on a problem.",
+            "Find gates that fail open and send a test question. Does not write files."
+            " Exits with 1 if it finds a problem.",
         ),
     },
-    "Answer": {
-        "inbox": Home("client", "List what waits for an answer."),
-        "show": Home("client", "Show a breakpoint, its answers and its history."),
-        "approve": Home("client", "Approve exactly what is shown; on a terminal it asks first."),
-        "reject": Home("client", "Reject, and say why."),
-        "comment": Home("client", "Say something without deciding; the waiting agent sees it."),
+    "Reviewers": {
+        "inbox": Home("client", "List pending breakpoints."),
+        "show": Home("client", "Show a breakpoint with its answers and history."),
+        "approve": Home("client", "Approve a breakpoint exactly as shown. Prompts for confirmation in a terminal."),
+        "reject": Home("client", "Reject a breakpoint, optionally with a reason."),
+        "comment": Home("client", "Add a comment without approving or rejecting. The waiting agent can see it."),
     },
-    "Ask less": {
-        "rule": Home("rules", "Rules: which questions need no asking."),
+    "Auto-approval rules": {
+        "rule": Home("rules", "Manage auto-approval rules."),
         "breakpoint:approve-rule": Home(
-            "breakpoint_commands", "Add a rule; one that says the same and is in force is kept, with the new note."
+            "breakpoint_commands", "Add a rule. If an identical active rule exists, only its note is updated."
         ),
-        "breakpoint:list-rules": Home("breakpoint_commands", "List the rules, in the order they are asked."),
-        "breakpoint:remove-rule": Home("breakpoint_commands", "Remove a rule; what it decided stays explained."),
+        "breakpoint:list-rules": Home("breakpoint_commands", "List the rules in evaluation order."),
+        "breakpoint:remove-rule": Home("breakpoint_commands", "Remove a rule. Its past decisions stay in the history."),
         "breakpoint:should-auto-approve": Home(
             "breakpoint_commands",
-            "Tell whether a breakpoint would be approved without asking; assent rule check tells why in full.",
+            "Check whether a breakpoint would be auto-approved. For a full explanation, run `assent rule check`.",
         ),
-        "breakpoint:history": Home("breakpoint_commands", "List what became of past breakpoints, newest first."),
+        "breakpoint:history": Home("breakpoint_commands", "List past breakpoints and their outcomes, newest first."),
     },
-    "Run": {
-        "process": Home("runs", "What the server can run."),
-        "run": Home("runs", "Durable runs of processes."),
-        "trigger": Home("triggers", "Triggers: which events start which runs."),
-        "source": Home("sources", "Sources: where events come from."),
-        "hooks": Home("hooks", "Hooks of git that tell Assent what happens in a repository."),
+    "Runs and triggers": {
+        "process": Home("runs", "Show the processes that the server can run."),
+        "run": Home("runs", "Manage durable process runs."),
+        "trigger": Home("triggers", "Manage triggers, which start runs when matching events arrive."),
+        "source": Home("sources", "Manage trigger event sources."),
+        "hooks": Home("hooks", "Manage Git hooks that report repository activity to Assent."),
     },
-    "Tell people": {
-        "channel": Home("channels", "Channels: ways to reach people."),
-        "route": Home("routes", "Routes: who is told what, and where."),
-        "delivery": Home("delivery", "Messages sent about breakpoints."),
+    "Notifications": {
+        "channel": Home("channels", "Manage notification channels."),
+        "route": Home("routes", "Manage routes, which determine who is notified and where."),
+        "delivery": Home("delivery", "Inspect and retry notification deliveries."),
     },
-    "Operate": {
-        "serve": Home("admin", "Run a node: API, web pages and worker."),
-        "worker": Home("admin", "Run a worker without API and web pages, beside other nodes on PostgreSQL."),
-        "migrate": Home("admin", "Bring the data to the newest schema."),
-        "check": Home("admin", "Check the settings, the database and its schema; change nothing."),
-        "token": Home("people", "Tokens of agents, people and services."),
-        "user": Home("people", "People, and how they sign in."),
-        "group": Home("people", "Groups, which are asked as one expert."),
-        "project": Home("secrets", "A project and what belongs to it."),
-        "secrets": Home("secrets", "Stored secrets and the keys they are encrypted with."),
-        "backup": Home("backup", "Write everything into one verified file; the server may run."),
-        "restore": Home("backup", "Put a backup back into an empty place; all of it, or nothing."),
-        "audit": Home("audit", "Whether the history is what happened."),
-        "fsck": Home("audit", "Check every promise that can be checked in the data; change nothing."),
-        "hold": Home("audit", "Legal holds, which keep things from being purged."),
+    "Administration": {
+        "serve": Home("admin", "Run a node with the API, the web interface and a worker."),
+        "worker": Home(
+            "admin", "Run a worker without the API and web interface, alongside other nodes (PostgreSQL only)."
+        ),
+        "migrate": Home("admin", "Migrate the database to the latest schema."),
+        "check": Home("admin", "Check the settings, the database and its schema without changing anything."),
+        "token": Home("people", "Manage tokens for agents, people and services."),
+        "user": Home("people", "Manage people and how they sign in."),
+        "group": Home("people", "Manage groups, each of which counts as one expert."),
+        "project": Home("secrets", "Manage projects."),
+        "secrets": Home("secrets", "Manage stored secrets and their encryption keys."),
+        "backup": Home("backup", "Back up all data to a single verified file. The server can keep running."),
+        "restore": Home("backup", "Restore a backup to an empty location, all or nothing."),
+        "audit": Home("audit", "Verify, sign and export the audit log."),
+        "fsck": Home("audit", "Check every data invariant that can be verified, without changing anything."),
+        "hold": Home("audit", "Manage legal holds, which exempt content from retention."),
         "import": Home(
-            "importing", "Take over what has ended in the original service; approves nothing, and may be repeated."
+            "importing",
+            "Import completed breakpoints from the original service. Does not approve anything. Safe to repeat.",
         ),
     },
 }

@@ -27,7 +27,7 @@ from assent.store.sqlite import damage_in
 from assent.store.transaction import Transaction
 
 Result = TypeVar("Result")
-Data = Annotated[Path | None, typer.Option("--data", metavar="DIR", help="Data directory (ASSENT_DATA_DIR).")]
+Data = Annotated[Path | None, typer.Option("--data", metavar="DIR", help="Data directory (ASSENT_DATA_DIR)")]
 ACTOR = "system:cli"
 
 
@@ -48,7 +48,7 @@ def server_settings(data: Path | None = None, **changes: object) -> Settings:
     try:
         return _settings(Settings, _given(data, changes))
     except (Unreadable, OSError) as error:
-        msg = f"{NAME} cannot be read: {_first_line(error)}. Correct it, or move it away."
+        msg = f"{NAME} cannot be read: {_first_line(error)}. Correct or remove the file."
         raise Misconfigured(msg) from error
 
 
@@ -64,11 +64,11 @@ def settings_with(data: Path | None = None, **changes: object) -> Settings:
         why = _first_line(error)
         if unknown := [name for name in _locating() if name not in given]:
             msg = (
-                f"{NAME} cannot be read ({why}), and it may set {' and '.join(unknown)}. Correct it, or set"
+                f"{NAME} cannot be read ({why}), and it may set {' and '.join(unknown)}. Correct the file, or set"
                 f" {' and '.join(f'ASSENT_{name.upper()}' for name in unknown)}."
             )
             raise Misconfigured(msg) from error
-        output.remark(f"{NAME} cannot be read and was left out: {why}.", style="yellow")
+        output.remark(f"Ignoring {NAME} because it cannot be read: {why}.", style="yellow")
         return _settings(EnvironmentSettings, given)
 
 
@@ -103,7 +103,7 @@ def _locating() -> list[str]:
 
 def _refusals(error: ValidationError) -> str:
     found = [f"{_named(each['loc'])}{_lowered(each['msg'])}" for each in error.errors()]
-    return f"These settings cannot be used: {'; '.join(found)}. Correct them and try again."
+    return f"Invalid settings: {'; '.join(found)}. Correct them and try again."
 
 
 def _named(location: tuple[int | str, ...]) -> str:
@@ -146,9 +146,9 @@ def damage_explained(settings: Settings) -> Generator[None, None, None]:
 def damaged(settings: Settings, said: str) -> str:
     path = settings.sqlite_path
     return (
-        f"The database file {path} is damaged: SQLite says {said!r}. Stop the server, keep a copy of {path.parent}, and"
-        f" restore a backup: assent restore FILE --force --data {settings.data_dir}. Without a backup, recover what can"
-        f' still be read: sqlite3 {path} ".recover"'
+        f"The database file {path} is damaged: SQLite reports {said!r}. Stop the server, keep a copy of {path.parent},"
+        f" and restore a backup: assent restore FILE --force --data {settings.data_dir}. If you have no backup, recover"
+        f' the readable data: sqlite3 {path} ".recover"'
     )
 
 
@@ -156,7 +156,7 @@ def _explanation(settings: Settings, error: Exception) -> str:
     # SQLAlchemy wraps what the driver said and adds the statement and a link.
     said = _first_line(getattr(error, "orig", None) or error).rstrip(".")
     if settings.database_url:
-        return f"PostgreSQL cannot be used: {said}. Check ASSENT_DATABASE_URL, and that the database runs."
+        return f"PostgreSQL cannot be used: {said}. Check ASSENT_DATABASE_URL and make sure the database is running."
     return f"The data in {settings.data_dir} cannot be used: {said}. Choose a writable directory with --data."
 
 
@@ -176,8 +176,8 @@ def refuse_damage(settings: Settings) -> None:
 
 def lacking(tables: Sequence[str]) -> str:
     return (
-        f"The database lacks {len(tables)} of its tables: {', '.join(tables)}. Something else than Assent removed them."
-        " Restore a backup with assent restore."
+        f"Tables are missing from the database ({len(tables)}): {', '.join(tables)}. Assent did not remove them."
+        " Restore a backup with `assent restore`."
     )
 
 
@@ -249,12 +249,12 @@ def _looked(
 
 
 def _outdated(settings: Settings, current: str | None, newest: str | None, *, copied: bool) -> str:
-    found = f"The data is at version {current or 'none'}, the newest is {newest}."
+    found = f"The schema is at version {current or 'none'}, but the latest is {newest}."
     if not copied:
         return f"{found} Run: assent migrate"
     return (
-        f"{found} It must be migrated, and {settings.data_dir} is read-only. Copy it to a directory that you can write"
-        " to, and run there: assent migrate --data COPY"
+        f"{found} It must be migrated, but {settings.data_dir} is read-only. Copy the directory to a"
+        " writable location and run: assent migrate --data COPY"
     )
 
 
@@ -266,8 +266,8 @@ def _refuse_reading_under_server(settings: Settings) -> None:
         return  # not ours to read; a file that changes meanwhile is noticed all the same
     if holder is not None:
         msg = (
-            f"A server uses the data in {settings.data_dir} ({holder}), which is read-only for you. Run this as the"
-            " server's account, or make a backup with assent backup, restore it elsewhere and look at that."
+            f"A server ({holder}) is using the data in {settings.data_dir}, and you only have read access. Run this as"
+            " the server's user, or create a backup with `assent backup`, restore it elsewhere and use that copy."
         )
         raise DataInUse(msg)
 
@@ -278,8 +278,8 @@ def _copy_of(settings: Settings) -> Generator[Settings, None, None]:
         with explained(settings):
             folder = kept.enter_context(copied(settings.sqlite_path))
         output.remark(
-            f"{settings.data_dir} is read-only and has changes in a log that is not in assent.db yet. This reads a"
-            f" temporary copy of both, in {folder}.",
+            f"{settings.data_dir} is read-only and contains changes that are not in assent.db yet. Reading a temporary"
+            f" copy in {folder}.",
             style="yellow",
         )
         yield settings.model_copy(update={"data_dir": folder})
@@ -293,4 +293,6 @@ def operator(project: str) -> Principal:
 
 
 def sign_in_link(settings: Settings, secret: str) -> str:
-    return f"{settings.base_url}/sign-in/{secret}"
+    """Return a link to the server that runs on this data, or to where one would run."""
+    running = None if settings.database_url or settings.public_url else holder_of(settings.server_lock_path)
+    return f"{(running and running.address) or settings.base_url}/sign-in/{secret}"

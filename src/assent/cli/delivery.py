@@ -14,24 +14,24 @@ from assent.sdk.protocol import DeliveryFilters
 from assent.sdk.values import Attempt, Delivery, DeliveryPage, plain
 
 app = typer.Typer()
-delivery = typer.Typer(no_args_is_help=True, help="Messages sent about breakpoints.")
+delivery = typer.Typer(no_args_is_help=True, help="Inspect and retry notification deliveries.")
 app.add_typer(delivery, name="delivery")
 
 State = Literal["pending", "sending", "sent", "answered", "superseded", "dead"]
-Id = Annotated[str, typer.Argument(metavar="ID", help="The delivery's id.")]
+Id = Annotated[str, typer.Argument(metavar="ID", help="Delivery ID")]
 
 
 @delivery.command("list")
 def delivery_list(
     *,
     breakpoint_id: Annotated[
-        str | None, typer.Option("--breakpoint", metavar="ID", help="Only about this breakpoint.")
+        str | None, typer.Option("--breakpoint", metavar="ID", help="Breakpoint to filter by")
     ] = None,
-    state: Annotated[State | None, typer.Option(help="Only in this state.")] = None,
-    limit: Annotated[int, typer.Option(min=1, help="How many at most.")] = 50,
+    state: Annotated[State | None, typer.Option(help="State to filter by")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="Maximum number of results")] = 50,
     as_json: Json = False,
 ) -> None:
-    """List what was sent, newest first."""
+    """List deliveries, newest first."""
     with session() as assent:
         found = _pages(assent, DeliveryFilters(breakpoint_id=breakpoint_id, state=state), limit)
     if as_json:
@@ -40,9 +40,9 @@ def delivery_list(
     now = time.time()
     columns = ("id", "state", "type", "breakpoint", "attempts", "next", "recipient", "last error")
     rows = [_row(each, now) for each in found.items]
-    output.table(columns, rows, wide=("breakpoint", "attempts"), empty="There are no deliveries.")
+    output.table(columns, rows, wide=("breakpoint", "attempts"), empty="No deliveries.")
     if found.next_cursor:
-        output.remark(f"There are more; see them with --limit {limit * 2}.")
+        output.remark(f"More results are available. Use --limit {limit * 2} to see more.")
 
 
 def _pages(assent: Assent, filters: DeliveryFilters, limit: int) -> DeliveryPage:
@@ -69,7 +69,7 @@ def _row(each: Delivery, now: float) -> Sequence[str]:
 
 @delivery.command("show")
 def delivery_show(delivery_id: Id, *, as_json: Json = False) -> None:
-    """Show a delivery and every attempt at it."""
+    """Show a delivery and its attempts."""
     with session() as assent:
         found = assent.delivery(delivery_id)
     if as_json:
@@ -89,7 +89,7 @@ def delivery_show(delivery_id: Id, *, as_json: Json = False) -> None:
         }
     )
     rows = [_attempt_row(each) for each in found.log]
-    output.table(("attempt", "at", "took", "status", "error", "worker"), rows, empty="Nothing was tried yet.")
+    output.table(("attempt", "at", "took", "status", "error", "worker"), rows, empty="No attempts yet.")
 
 
 def _attempt_row(each: Attempt) -> Sequence[str]:
@@ -100,10 +100,10 @@ def _attempt_row(each: Attempt) -> Sequence[str]:
 
 @delivery.command("retry")
 def delivery_retry(delivery_id: Id, *, as_json: Json = False) -> None:
-    """Try a dead delivery again, or send a program once more what it has had: for admins."""
+    """Retry a dead delivery, or resend a webhook. Admins only."""
     with session() as assent:
         revived = assent.retry_delivery(delivery_id)
     if as_json:
         output.emit(plain(revived))
     else:
-        output.say(f"{revived.id} is {output.visible(revived.state)}; a worker takes it in a moment.")
+        output.say(f"{revived.id} is {output.visible(revived.state)}. A worker will send it shortly.")

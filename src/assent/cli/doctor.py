@@ -65,22 +65,24 @@ def _only() -> None:
 def doctor(  # noqa: PLR0913  # the options of the command
     *,
     settings: Annotated[
-        Files, typer.Option("--settings", metavar="FILE", help="Settings of Claude Code to look at as well; repeat it.")
+        Files,
+        typer.Option("--settings", metavar="FILE", help="Additional Claude Code settings file to check (repeatable)"),
     ] = None,
     mcp_config: Annotated[
-        Files, typer.Option("--mcp-config", metavar="FILE", help="A configuration of MCP servers; repeat it.")
+        Files,
+        typer.Option("--mcp-config", metavar="FILE", help="Additional MCP server configuration to check (repeatable)"),
     ] = None,
-    live: Annotated[
-        bool, typer.Option("--live/--no-live", help="Raise a test breakpoint and take it back (default), or do not.")
-    ] = True,
-    wait: Annotated[bool, typer.Option("--wait", help="Wait for somebody to answer the test breakpoint.")] = False,
-    timeout: Annotated[float, typer.Option(metavar="SECONDS", min=1, help="With --wait: for how long.")] = 300,
-    gate: Annotated[str, typer.Option(help="The gate of the test breakpoint.")] = "assent.doctor",
-    agent_id: Annotated[str | None, typer.Option(help="Who asks; ASSENT_AGENT_ID, else assent-doctor.")] = None,
-    offline: Annotated[bool, typer.Option("--offline", help="Look at files only; ask no server.")] = False,
+    live: Annotated[bool, typer.Option("--live/--no-live", help="Create a test breakpoint, then cancel it")] = True,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait for a reviewer to answer the test breakpoint")] = False,
+    timeout: Annotated[float, typer.Option(metavar="SECONDS", min=1, help="Maximum time to wait with --wait")] = 300,
+    gate: Annotated[str, typer.Option(help="Gate for the test breakpoint")] = "assent.doctor",
+    agent_id: Annotated[
+        str | None, typer.Option(help="ID of the requesting agent (default: ASSENT_AGENT_ID or assent-doctor)")
+    ] = None,
+    offline: Annotated[bool, typer.Option("--offline", help="Check only files, without contacting the server")] = False,
     as_json: Json = False,
 ) -> None:
-    """Find gates that fail open, and see whether a question arrives; writes no file, exits with 1 on a problem."""
+    """Find gates that fail open and send a test question. Does not write files. Exits with 1 if it finds a problem."""
     found = papers(settings or (), mcp_config or ())
     here = machine()
     findings = list(_of_files(found, here))
@@ -103,7 +105,7 @@ def _of_files(found: Papers, here: Machine) -> Iterable[Finding]:
         yield from access_findings(access)
     for path in exposed_data():
         mode = "700" if path.is_dir() else "600"
-        what = "Other accounts of this machine can use the data of the server here."
+        what = "Other users on this machine can access the server's data."
         yield warning("data", Place(str(path)), what, f"Run: chmod {mode} {path}")
     yield from _of_local_rules()
 
@@ -116,13 +118,15 @@ def _of_local_rules() -> Iterable[Finding]:
     try:
         rules = local_rules.listed(local.folder())
     except AssentError as error:
-        yield warning("rules-local", place, error.message, "Mend the file, or move it away; until then you are asked.")
+        yield warning(
+            "rules-local", place, error.message, "Correct or remove the file. Until then, no local rules apply."
+        )
         return
     now = time.time_ns() // 1000
     for each in rules:
         if each.in_force(now) and (missing := unnamed(each)):
-            what = f"The rule {sentence(each.id, missing)} It is not followed."
-            todo = f"Answer always when you are asked again, or run: assent rule remove {each.id} --local"
+            what = f"The rule {sentence(each.id, missing)} It is ignored."
+            todo = f'Answer "always" the next time you are asked, or run: assent rule remove {each.id} --local'
             yield warning("rule-old", place, what, todo)
 
 
@@ -162,14 +166,14 @@ def _of_server(
     try:
         ready, findings = server_findings(url)
     except BadAddress as error:
-        return None, [problem("server", Place(URL), error.message, f"Set {URL} to the address of the server.")]
+        return None, [problem("server", Place(URL), error.message, f"Set {URL} to the server's URL.")]
     # A token goes to the server of the environment only, never to wherever a file in some folder points.
     ours = [each for each in accesses if each.url is None]
     findings += [_elsewhere(each, url) for each in accesses if each.url is not None]
     usable = [each for each in ours if well_formed(each.token)]
     if not accesses:
-        todo = "Set it to an agent's token; assent token create --kind agent --name NAME makes one."
-        findings.append(problem("token", Place(TOKEN), f"{TOKEN} is not set, so nobody can be asked.", todo))
+        todo = "Set it to an agent token. Create one with `assent token create --kind agent --name NAME`."
+        findings.append(problem("token", Place(TOKEN), f"{TOKEN} is not set, so agents cannot ask questions.", todo))
     if not ready:
         return None, findings
     known = list(token_findings(url, usable))
@@ -180,8 +184,8 @@ def _of_server(
 
 
 def _elsewhere(access: Access, url: str) -> Finding:
-    what = f"This token is for another server than {url}, and was not tried."
-    return warning("token", access.place, what, f"Run assent doctor again with {URL} set to that server.")
+    what = f"This token is for a different server than {url} and was not tested."
+    return warning("token", access.place, what, f"To test it, set {URL} to that server and run `assent doctor` again.")
 
 
 def _print(findings: Sequence[Finding], found: Papers, tried: Live | None, *, as_json: bool) -> None:
@@ -199,7 +203,8 @@ def _print(findings: Sequence[Finding], found: Papers, tried: Live | None, *, as
         )
         return
     _print_table(findings)
-    output.remark(f"Looked at {', '.join(map(_short, found.paths)) or 'no files: there are none here'}.")
+    checked = ", ".join(map(_short, found.paths))
+    output.remark(f"Checked {checked}." if checked else "There were no files to check.")
     output.say(_summary(problems, warnings), style="red" if problems else "yellow" if warnings else "green")
 
 
@@ -254,7 +259,7 @@ def _short(path: str) -> str:
 
 def _summary(problems: int, warnings: int) -> str:
     if not problems and not warnings:
-        return "All is well."
+        return "No problems found."
     said = [
         f"{count} {name}{'' if count == 1 else 's'}" for count, name in ((problems, "problem"), (warnings, "warning"))
     ]

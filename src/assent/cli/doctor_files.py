@@ -109,7 +109,7 @@ def _read(path: Path, *, managed: bool = False) -> Document:
     try:
         # Opening a pipe would wait for whoever is to write into it.
         if path.exists() and not path.is_file():
-            return Document(path=whole, managed=managed, trouble="it is not a file")
+            return Document(path=whole, managed=managed, trouble="it is not a regular file")
         content = json.loads(path.read_bytes().decode("utf-8-sig"))
     except OSError as error:
         return Document(path=whole, managed=managed, trouble=error.strerror or type(error).__name__)
@@ -123,5 +123,5 @@ def _read(path: Path, *, managed: bool = False) -> Document:
 def _wrong(error: ValueError | RecursionError) -> str:
     """Say where JSON goes wrong, without what stands there."""
     if isinstance(error, json.JSONDecodeError):
-        return f"it is not JSON at line {error.lineno}, column {error.colno}"
-    return "it is nested too deeply" if isinstance(error, RecursionError) else "it is not JSON in UTF-8"
+        return f"it is not valid JSON: line {error.lineno}, column {error.colno}"
+    return "it is nested too deeply" if isinstance(error, RecursionError) else "it is not UTF-8 encoded JSON"

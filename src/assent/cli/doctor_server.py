@@ -29,7 +29,7 @@ WHOLE_TOOLS = ("Bash", "Edit", "Write", "WebFetch", "mcp__server__tool")
 NOBODY = "nobody"
 """Sent in place of a token where none is needed."""
 TAG = "doctor"
-TITLE = "Only a test, by assent doctor"
+TITLE = "Test breakpoint from assent doctor"
 TTL = 300
 
 
@@ -85,7 +85,7 @@ def _seen(assent: Assent, path: str) -> Seen:
     outcome = assent.perform(_once(path))
     received = time.time()
     if not isinstance(outcome, Reply):
-        reason = outcome.reason if isinstance(outcome, Lost) else "no answer"
+        reason = outcome.reason if isinstance(outcome, Lost) else "no response"
         return Seen(url=assent.url, detail=reason)
     good = outcome.status == HTTPStatus.OK
     detail = outcome.body[:100].decode(errors="replace") if good else protocol.problem(outcome).message
@@ -110,10 +110,10 @@ def token_findings(url: str, accesses: Iterable[Access]) -> Iterator[Finding]:
             with Assent(url, access.token, patience=PATIENCE) as assent:
                 assent.list(limit=1)
         except AssentError as error:
-            todo = f"Make a new one with assent token create --kind agent --name NAME, and set {TOKEN} to it."
-            yield problem("token", access.place, f"The server refuses this token: {error.message}", todo)
+            todo = f"Create a token with `assent token create --kind agent --name NAME` and set {TOKEN} to it."
+            yield problem("token", access.place, f"The server rejected this token: {error.message}", todo)
         else:
-            yield fine("token", access.place, "The server knows this token.")
+            yield fine("token", access.place, "The server accepted this token.")
 
 
 def rule_findings(url: str, access: Access, agents: Sequence[str]) -> Iterator[Finding]:
@@ -123,10 +123,10 @@ def rule_findings(url: str, access: Access, agents: Sequence[str]) -> Iterator[F
             approved = {each: rule for each in WHOLE_TOOLS if (rule := _approving(assent, each, agent))}
             for rule in dict.fromkeys(approved.values()):
                 names = ", ".join(each for each, by in approved.items() if by == rule)
-                what = (
-                    f"{rule} approves every call of {names} for {agent}: nobody is asked, whatever the arguments are."
+                what = f"{rule} approves every call to {names} by {agent}, regardless of the arguments."
+                todo = (
+                    "Limit it to specific arguments and a directory, or remove it. To list the rules: assent rule list"
                 )
-                todo = "Narrow the rule to arguments and a directory, or remove it: assent rule list."
                 yield problem("rule-wide", Place(url), what, todo)
 
 
@@ -136,7 +136,7 @@ def _approving(assent: Assent, tool: str, agent: str) -> str:
         found = assent.check_rules(slug(f"tool.{tool}"), agent_id=agent, payload=payload)
     except AssentError:  # a token that may not ask about this gate or agent cannot get it approved either
         return ""
-    return (f"The rule {found.matched_rule}" if found.matched_rule else "Something") if found.recommended else ""
+    return (f"The rule {found.matched_rule}" if found.matched_rule else "The server") if found.recommended else ""
 
 
 def claim_findings(url: str, accesses: Iterable[Access]) -> Iterator[Finding]:
@@ -151,10 +151,12 @@ def claim_findings(url: str, accesses: Iterable[Access]) -> Iterator[Finding]:
             rules = ", ".join(f"{output.visible(each.pattern[:100])} ({each.id})" for each in found.items)
             tokens = ", ".join(f"{output.visible(each.name)} ({each.id})" for each in found.tokens)
             what = (
-                f"These rules name agentId and match no agent of a token that may claim any: {rules}. Tokens: {tokens}."
+                "These rules require an agentId, so they do not apply to tokens that can claim any agent ID:"
+                f" {rules}. Tokens: {tokens}."
             )
             todo = (
-                "Create those tokens again: assent token create --agent-id ID --same-agent-as OLD, then revoke the old."
+                "Replace these tokens with `assent token create --agent-id ID --same-agent-as OLD`,"
+                " then revoke the old ones."
             )
             yield warning("rule-claimed", Place(url), what, todo)
         return
@@ -172,7 +174,10 @@ def old_rule_findings(url: str, accesses: Iterable[Access]) -> Iterator[Finding]
             stored = Rule(id=each.id, pattern=each.pattern, action=each.action, source=each.source)
             if each.enabled and not each.removed_at and (missing := unnamed(stored)):
                 what = f"The rule {sentence(each.id, missing)} It approves more than its author was shown."
-                todo = f"Run: assent rule remove {each.id}. The next question offers a rule for exactly that call."
+                todo = (
+                    f"Remove it with `assent rule remove {each.id}`."
+                    " The next question will offer a rule for that exact call."
+                )
                 yield warning("rule-old", Place(url), what, todo)
         return
 
@@ -187,12 +192,12 @@ def live_findings(
         try:
             raised = assent.create(_question(wait), **asking)
         except Forbidden as error:
-            what = f"The test could not be made with this token: {error.message}"
-            todo = "Name a gate and an agent that the token may ask for: --gate, --agent-id."
+            what = f"The test breakpoint could not be created with this token: {error.message}"
+            todo = "Use --gate and --agent-id to choose a gate and an agent ID that the token allows."
             return None, [warning("live", access.place, what, todo)]
         except AssentError as error:
-            what = f"A test breakpoint could not be raised: {error.message}"
-            return None, [problem("live", place, what, "Mend this first: no agent can ask anything.")]
+            what = f"The test breakpoint could not be created: {error.message}"
+            return None, [problem("live", place, what, "Fix this first. Until then, agents cannot ask questions.")]
         made = Live(breakpoint_id=raised.id, status=raised.status, create_seconds=_since(started))
         with _taken_back(assent, raised.id):
             return _tried(assent, made, place) if wait is None else _answered(assent, made, place, wait)
@@ -200,8 +205,8 @@ def live_findings(
 
 def _question(wait: float | None) -> str:
     if wait is None:
-        return "This is only a test; it is taken back at once. Nothing depends on the answer."
-    return "This is only a test: please answer it, either way. Nothing depends on the answer."
+        return "This is a test that will be cancelled immediately. Nothing depends on the answer."
+    return "This is a test. Please approve or reject it. Nothing depends on the answer."
 
 
 def _since(moment: float) -> float:
@@ -220,7 +225,9 @@ def _taken_back(assent: Assent, breakpoint_id: str) -> Generator[None, None, Non
             pass
         except AssentError as error:
             shown = output.visible(breakpoint_id)
-            output.remark(f"The test {shown} could not be taken back: {output.visible(error.message)}", style="yellow")
+            output.remark(
+                f"The test breakpoint {shown} could not be cancelled: {output.visible(error.message)}", style="yellow"
+            )
 
 
 def _tried(assent: Assent, made: Live, place: Place) -> tuple[Live, Sequence[Finding]]:
@@ -233,9 +240,9 @@ def _tried(assent: Assent, made: Live, place: Place) -> tuple[Live, Sequence[Fin
         assent.cancel(made.breakpoint_id)
         last = [each.type for each in events][-1:]
     except (AssentError, StopIteration) as error:
-        said = error.message if isinstance(error, AssentError) else "it ended at once"
-        what = f"A test breakpoint was raised, but its stream does not arrive: {said}"
-        todo = "If a proxy stands between, let it pass text/event-stream on without holding it back."
+        said = error.message if isinstance(error, AssentError) else "it ended immediately"
+        what = f"The test breakpoint was created, but its event stream could not be read: {said}"
+        todo = "If a proxy is in front of the server, disable buffering for text/event-stream."
         return made, [problem("live", place, what, todo)]
     ended = Live(
         breakpoint_id=made.breakpoint_id,
@@ -244,8 +251,8 @@ def _tried(assent: Assent, made: Live, place: Place) -> tuple[Live, Sequence[Fin
         stream_seconds=heard,
         end_seconds=_since(again),
     )
-    times = f"raised in {_ms(ended.create_seconds)}, heard of in {_ms(heard)}, taken back in {_ms(ended.end_seconds)}"
-    return ended, [fine("live", place, f"A test breakpoint was {times}.")]
+    times = f"created in {_ms(ended.create_seconds)}, streamed in {_ms(heard)}, cancelled in {_ms(ended.end_seconds)}"
+    return ended, [fine("live", place, f"The test breakpoint was {times}.")]
 
 
 def _ms(seconds: float | None) -> str:
@@ -254,17 +261,17 @@ def _ms(seconds: float | None) -> str:
 
 def _answered(assent: Assent, made: Live, place: Place, wait: float) -> tuple[Live, Sequence[Finding]]:
     shown = f"{assent.url}/breakpoints/{made.breakpoint_id}"
-    output.remark(f"Waiting for an answer to the test: {output.visible(shown)}")
+    output.remark(f"Waiting for an answer to the test breakpoint: {output.visible(shown)}")
     started = time.monotonic()
     try:
         status = assent.wait(made.breakpoint_id, timeout=wait)
     except StillWaiting:
-        what = f"Nobody answered the test within {wait:g} s."
-        todo = "See who is told: assent delivery list, and docs on channels and routes."
+        what = f"The test breakpoint was not answered within {wait:g} s."
+        todo = "To see who was notified, run `assent delivery list`. Then check your channels and routes."
         return made, [problem("live", place, what, todo)]
     except AssentError as error:
-        what = f"The answer to the test could not be waited for: {error.message}"
-        return made, [problem("live", place, what, "Mend this first: agents wait in the same way.")]
+        what = f"Waiting for the answer to the test breakpoint failed: {error.message}"
+        return made, [problem("live", place, what, "Fix this first. Agents wait for answers in the same way.")]
     by = status.result.responded_by if status.result is not None else None  # a rejection is no truth value
     ended = Live(
         breakpoint_id=made.breakpoint_id,
@@ -274,6 +281,6 @@ def _answered(assent: Assent, made: Live, place: Place, wait: float) -> tuple[Li
         answered_by=by,
     )
     if by is None:
-        what = f"The test ended without an answer: it is {status.status}."
-        return ended, [problem("live", place, what, "Run assent doctor --wait again, and answer.")]
-    return ended, [fine("live", place, f"A test breakpoint was answered by {by} after {_since(started):.1f} s.")]
+        what = f"The test breakpoint ended without an answer: {status.status}."
+        return ended, [problem("live", place, what, "Run `assent doctor --wait` again and answer the test breakpoint.")]
+    return ended, [fine("live", place, f"The test breakpoint was answered by {by} after {_since(started):.1f} s.")]

@@ -15,7 +15,7 @@ from assent.sdk.values import plain
 def export(assent: Assent, run_id: str, folder: Path) -> list[str]:
     """Write everything there is about a run; return the names of what was written."""
     if folder.exists() and any(folder.iterdir()):
-        msg = f"{folder} is not empty; name another folder"
+        msg = f"{folder} is not empty. Choose another directory."
         raise typer.BadParameter(msg, param_hint="--output")
     run = assent.run(run_id)
     written: dict[str, bytes] = {"run.json": _json(plain(run)), "journal.jsonl": _journal(assent, run_id)}

@@ -46,6 +46,8 @@ from assent.cli.session import LONG_PATIENCE, Budget, session
 from assent.cli.stopping import raised, stoppable, take_back, taken_back
 from assent.domain.canonical import canonical, sha256
 from assent.domain.gates import slug
+from assent.domain.headlines import call_headline, cut
+from assent.domain.tool_calls import LONGEST_TITLE
 from assent.sdk import receipts
 from assent.sdk.breakpoints import local_body, server_is_set
 from assent.sdk.client import Assent
@@ -92,14 +94,16 @@ class Wanted:
 
 @app.command(context_settings={"allow_interspersed_args": False})
 def gate(  # noqa: PLR0913  # the options of the command
-    command: Annotated[list[str], typer.Argument(metavar="-- COMMAND …", help="What to run, word by word.")],
+    command: Annotated[list[str], typer.Argument(metavar="-- COMMAND", help="Command to run, with its arguments")],
     *,
-    question: Annotated[str | None, typer.Option(help="What to decide; the command itself if left out.")] = None,
+    question: Annotated[str | None, typer.Option(help="Question for the reviewers (default: the command)")] = None,
     title: Title = None,
     tag: Tags = None,
     agent_id: AgentId = "assent-cli",
     run_id: RunId = None,
-    gate: Annotated[str | None, typer.Option(help="Its name across runs; one for this command if left out.")] = None,
+    gate: Annotated[
+        str | None, typer.Option(help="Gate name (default: derived from the command and the directory)")
+    ] = None,
     expert: Experts = None,
     strategy: Strategy = None,
     risk: Risk = None,
@@ -110,18 +114,22 @@ def gate(  # noqa: PLR0913  # the options of the command
     payload: Payload = None,
     timeout: Annotated[
         float | None,
-        typer.Option(min=0, metavar="SECONDS", help="Stop waiting after this time (exit code 14), and cancel it."),
+        typer.Option(
+            min=0,
+            metavar="SECONDS",
+            help="Maximum time to wait, then cancel the breakpoint and exit with 14",
+        ),
     ] = None,
     patience: Patience = LONG_PATIENCE,
     local: Local = False,
     as_json: Json = False,
 ) -> None:
-    """Run a command only when it was approved; its exit code is then the command's own."""
+    """Run a command only if it is approved. Exits with the command's own exit code."""
     facts = _facts_or_exit(command)
     asking = Asking(
         agent_id=agent_id,
         run_id=run_id,
-        title=title,
+        title=title or cut(call_headline("shell", facts), LONGEST_TITLE),
         tags=tag,
         ttl_seconds=ttl or DEADLINE_SECONDS,
         on_timeout=on_timeout,
@@ -158,7 +166,7 @@ def _approved_or_exit(assent: Assent, wanted: Wanted, *, timeout: float | None, 
         try:
             status = waited(assent, asked.id, timeout=budget.left)
         except StillWaiting as error:
-            output.remark(f"No decision within {timeout:g} seconds; the command was not run.", style="red")
+            output.remark(f"No decision within {timeout:g} seconds. The command was not run.", style="red")
             take_back(asked.id)
             raise typer.Exit(output.STILL_WAITING) from error
     _tell(asked.id, status, as_json=as_json)
@@ -171,9 +179,11 @@ def _approved_or_exit(assent: Assent, wanted: Wanted, *, timeout: float | None, 
 def _refuse_changed(wanted: Wanted) -> None:
     """What was shown must be what runs: the command, the program behind it, and the files beside it."""
     if _facts_or_exit(wanted.command) != wanted.facts:
-        raise typer.Exit(_failed(CannotRun("The command is not what it was when people were asked; ask again.")))
+        msg = "The command has changed since it was reviewed. Run it again to request a new approval."
+        raise typer.Exit(_failed(CannotRun(msg)))
     if _read(wanted.paths) != wanted.files:
-        raise typer.Exit(_failed(CannotRun("A file is not what it was when people were shown it; ask again.")))
+        msg = "An attached file has changed since it was reviewed. Run the command again to request a new approval."
+        raise typer.Exit(_failed(CannotRun(msg)))
 
 
 def _read(paths: Sequence[str]) -> list[ContextFile]:
@@ -226,7 +236,7 @@ def _facts(command: Sequence[str]) -> dict[str, Any]:
     """Return what would run, where and as whom: what the reviewer is shown, and what is compared before it runs."""
     for word in command:
         if not _sendable(word):
-            msg = "The command holds bytes that are not text, so nobody could be shown it."
+            msg = "The command contains bytes that are not valid text, so reviewers cannot read it."
             raise CannotRun(msg)
     program = _program(command[0])
     facts = {
@@ -254,9 +264,9 @@ def _program(name: str) -> Path:
         return Path(found).absolute()
     shown = output.visible(name)
     if os.sep in name and Path(name).exists():
-        msg = f"{shown} cannot be run: it is not a program you may start."
+        msg = f"{shown} cannot be run: you do not have permission to execute it."
         raise CannotRun(msg)
-    msg = f"There is no command {shown}. For words of the shell, gate the shell: -- sh -c '…'"
+    msg = f"Command not found: {shown}. To run a shell built-in, use: -- sh -c '…'"
     raise NoSuchCommand(msg)
 
 
@@ -281,14 +291,13 @@ def _gate_of(facts: Mapping[str, Any]) -> str:
 
 
 def _question(command: Sequence[str]) -> str:
-    shown = shlex.join(command)
-    return f"Run {shown if len(shown) <= _LONGEST_QUESTION else f'{shown[:_LONGEST_QUESTION]}…'} ?"
+    return cut(shlex.join(command), _LONGEST_QUESTION)
 
 
 def _with(facts: Mapping[str, Any], more: Mapping[str, Any] | None) -> dict[str, Any]:
     taken = sorted(set(facts) & set(more or {}))
     if taken:
-        msg = f"names {', '.join(taken)}, which gate fills in itself"
+        msg = f"must not contain {', '.join(taken)}, which `assent gate` sets itself"
         raise typer.BadParameter(msg, param_hint="--payload")
     return {**(more or {}), **facts}
 

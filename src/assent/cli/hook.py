@@ -27,7 +27,7 @@ from assent.cli.hook_pins import (
     isolated,
 )
 from assent.cli.output import Json
-from assent.cli.session import LONG_PATIENCE, session
+from assent.cli.session import LONG_PATIENCE, PATIENCE_HELP, session
 from assent.cli.stopping import LAST_WORDS, Stopped, stoppable, take_back
 from assent.domain.claude_code import DOOR, LONGEST_TTL, TTL_SECONDS
 from assent.domain.errors import AssentError, InvalidRequest
@@ -40,8 +40,10 @@ from assent.sdk.receipts import read_keys
 from assent.sdk.tool_calls import Terms
 
 app = typer.Typer()
-hook = typer.Typer(no_args_is_help=True, help="Hooks that agents call before they act.")
-claude = typer.Typer(help="Claude Code's hook.")
+hook = typer.Typer(no_args_is_help=True, help="Manage hooks that agents call before acting.")
+claude = typer.Typer(
+    help="Request approval for the tool call that Claude Code writes to standard input. Exit code 2 blocks the call."
+)
 app.add_typer(hook, name="hook")
 hook.add_typer(claude, name="claude")
 
@@ -50,19 +52,22 @@ PATIENCE = 5.0
 LONGEST_PATIENCE = 30.0
 """Twice of it fits into what the client waits beyond the deadline."""
 
-Ttl = Annotated[int, typer.Option(min=1, max=LONGEST_TTL, metavar="SECONDS", help="How long people have to answer.")]
+Ttl = Annotated[int, typer.Option(min=1, max=LONGEST_TTL, metavar="SECONDS", help="Seconds until the deadline")]
 Defer = Annotated[
-    bool, typer.Option("--defer", help="End a headless session instead of holding it; resume goes on with it.")
+    bool,
+    typer.Option("--defer", help="End a headless session instead of blocking it; continue it with the resume command"),
 ]
-Editable = Annotated[list[str] | None, typer.Option(metavar="NAME", help="An argument people may change; repeat it.")]
-AgentId = Annotated[str | None, typer.Option(help="Who asks; ASSENT_AGENT_ID if left out.")]
-Tags = Annotated[list[str] | None, typer.Option(help="A tag; repeat it.")]
-Experts = Annotated[list[str] | None, typer.Option(help="A person or group to ask; repeat it.")]
+Editable = Annotated[
+    list[str] | None, typer.Option(metavar="NAME", help="Argument that reviewers can change (repeatable)")
+]
+AgentId = Annotated[
+    str | None, typer.Option(help="ID of the requesting agent (default: ASSENT_AGENT_ID or claude-code)")
+]
+Tags = Annotated[list[str] | None, typer.Option(help="Tag (repeatable)")]
+Experts = Annotated[list[str] | None, typer.Option(help="Person or group to ask (repeatable)")]
 Patience = Annotated[
     float,
-    typer.Option(
-        min=0, max=LONGEST_PATIENCE, metavar="SECONDS", help="How long to try while the server cannot be reached."
-    ),
+    typer.Option(min=0, max=LONGEST_PATIENCE, metavar="SECONDS", help=PATIENCE_HELP),
 ]
 Remember = Annotated[
     float,
@@ -70,14 +75,14 @@ Remember = Annotated[
         min=0,
         max=LONGEST_MEMORY,
         metavar="SECONDS",
-        help="How long to block at once after the server could not be reached; 0 tries each time.",
+        help="How long to keep blocking calls without retrying after the server was unreachable; 0 always retries",
     ),
 ]
-Risk = Annotated[str | None, typer.Option(help="low, medium, or high, which asks to type the gate.")]
-User = Annotated[bool, typer.Option("--user", help="The settings of this user, for every project.")]
-Project = Annotated[bool, typer.Option("--project", help="The settings of this project, for everybody; the default.")]
-Local = Annotated[bool, typer.Option("--local", help="The settings of this project that are yours alone.")]
-Settings = Annotated[Path | None, typer.Option(metavar="FILE", help="Any other file of settings.")]
+Risk = Annotated[str | None, typer.Option(help="Risk: low, medium or high; high requires typing the gate name")]
+User = Annotated[bool, typer.Option("--user", help="Use your user settings, which apply to every project")]
+Project = Annotated[bool, typer.Option("--project", help="Use this project's shared settings (default)")]
+Local = Annotated[bool, typer.Option("--local", help="Use your personal settings for this project")]
+Settings = Annotated[Path | None, typer.Option(metavar="FILE", help="Use another settings file")]
 
 
 @claude.callback(invoke_without_command=True)
@@ -101,7 +106,7 @@ def claude_hook(  # noqa: PLR0913  # the options of the command
     proxy: Proxy = None,
     as_json: Json = False,
 ) -> None:
-    """Ask about the tool call on standard input, as Claude Code writes it; exit code 2 blocks it."""
+    """Request approval for the tool call that Claude Code writes to standard input. Exit code 2 blocks the call."""
     del as_json  # what a hook says is JSON in any case
     if context.invoked_subcommand is not None:
         return
@@ -142,7 +147,7 @@ def _hooked(terms: Terms, editable: Sequence[str], *, defer: bool, server: _Serv
             asked = wanted(sys.stdin.buffer.read(), terms, editable=editable, defer=defer)
             output.emit(_decided(asked, server))
     except typer.Exit:
-        return _blocked("The hook was stopped before anybody had answered.")
+        return _blocked("The hook was stopped before the question was answered.")
     except ClientGone:
         return BLOCKED
     except AssentError as error:
@@ -153,7 +158,7 @@ def _hooked(terms: Terms, editable: Sequence[str], *, defer: bool, server: _Serv
 
 
 def _blocked(why: str) -> int:
-    output.remark(f"Assent: {output.visible(why)} It was not run.", style="")
+    output.remark(f"Assent: {output.visible(why).rstrip('.')}. The tool was not run.", style="")
     return BLOCKED
 
 
@@ -191,7 +196,7 @@ def _take_back(asked: Asked, pins: Pins) -> None:
                 asked.id = again.perform(raised(again.calls, asked.wanted)).id
         take_back(asked.id, reach=partial(pins.reached, patience=LAST_WORDS))
     except AssentError as error:
-        output.remark(f"Whether it was asked cannot be told: {output.visible(error.message)}")
+        output.remark(f"The breakpoint may or may not have been created: {output.visible(error.message)}")
 
 
 @claude.command("install")
@@ -201,16 +206,16 @@ def claude_install(  # noqa: PLR0913  # the options of the command
     user: User = False,
     local: Local = False,
     settings: Settings = None,
-    http: Annotated[bool, typer.Option("--http", help="Have Claude Code call the server of ASSENT_URL.")] = False,
-    matcher: Annotated[str, typer.Option(help="Which tools are asked about, as Claude Code matches them.")] = MATCHER,
+    http: Annotated[
+        bool, typer.Option("--http", help="Have Claude Code call the server directly instead of running a command")
+    ] = False,
+    matcher: Annotated[str, typer.Option(help="Claude Code matcher for the tools that require approval")] = MATCHER,
     program: Annotated[
-        str | None, typer.Option(metavar="PATH", help="What is run as the hook; this very Assent if left out.")
+        str | None, typer.Option(metavar="PATH", help="Program to run as the hook (default: this Assent installation)")
     ] = None,
     url: Url = None,
     receipt_key: ReceiptKeys = None,
-    pin_key: Annotated[
-        bool, typer.Option("--pin-key/--no-pin-key", help="Pin the server's receipt key (default), or do not.")
-    ] = True,
+    pin_key: Annotated[bool, typer.Option("--pin-key/--no-pin-key", help="Pin the server's receipt key")] = True,
     token_env: TokenEnv = TOKEN_ENV,
     token_file: TokenFile = None,
     ca_file: CaFile = None,
@@ -226,7 +231,7 @@ def claude_install(  # noqa: PLR0913  # the options of the command
     risk: Risk = None,
     as_json: Json = False,
 ) -> None:
-    """Put the hook into Claude Code's settings, beside what is there; an older one of ours is replaced."""
+    """Add the hook to the Claude Code settings, replacing any older Assent hook. Other settings are kept."""
     path = _path(settings, user=user, local=local, project=project)
     lists = {"editable": editable, "tag": tag, "expert": expert}
     options = [(name, value) for name, values in lists.items() for value in values or ()]
@@ -262,7 +267,7 @@ def _keys(pins: Pins, given: Sequence[str], before: Mapping[str, Any]) -> Sequen
     found, why = current_keys(pins)
     kept = pinned(before, "receipt-key") if pinned(before, "url") == [pins.url] else []
     if not found and not kept:
-        said = f"No receipt key is pinned: {output.visible(why)} Run this again with ASSENT_TOKEN and the server there."
+        said = f"No receipt key was pinned: {output.visible(why)} Set ASSENT_TOKEN, start the server and try again."
         output.remark(said, style="yellow")
     return found or kept
 
@@ -276,7 +281,7 @@ def claude_uninstall(
     settings: Settings = None,
     as_json: Json = False,
 ) -> None:
-    """Take the hook out of Claude Code's settings; everything else stays as it is."""
+    """Remove the hook from the Claude Code settings. Other settings are kept."""
     path = _path(settings, user=user, local=local, project=project)
     before = read(path)
     _save(path, before, uninstalled(before), as_json=as_json)
@@ -284,7 +289,7 @@ def claude_uninstall(
 
 def _path(settings: Path | None, *, user: bool, local: bool, project: bool) -> Path:
     if sum((settings is not None, user, local, project)) > 1:
-        msg = "Say one of --project, --user, --local and --settings."
+        msg = "Use only one of --project, --user, --local and --settings."
         raise InvalidRequest(msg)
     if settings is not None:
         return settings
@@ -301,22 +306,22 @@ def _save(path: Path, before: dict[str, Any], after: dict[str, Any], *, as_json:
     if as_json:
         output.emit({"settings": str(path), "installed": has_hooks(after), "changed": changed})
         return
-    state = "has the hook" if has_hooks(after) else "has no hook of ours"
-    output.say(f"{output.visible(str(path))} {state}{'' if changed else ', as before'}.")
+    state = "The Assent hook is installed in" if has_hooks(after) else "The Assent hook is not installed in"
+    output.say(f"{state} {output.visible(str(path))}{'' if changed else ' (unchanged)'}.")
 
 
 @claude.command("resume")
 def claude_resume(
-    session_id: Annotated[str, typer.Argument(metavar="SESSION", help="The session that was deferred.")],
+    session_id: Annotated[str, typer.Argument(metavar="SESSION", help="ID of the deferred session")],
     arguments: Annotated[
-        list[str] | None, typer.Argument(metavar="-- …", help="What else claude is started with.")
+        list[str] | None, typer.Argument(metavar="-- ARGS", help="Extra arguments to pass to claude")
     ] = None,
     *,
-    program: Annotated[str, typer.Option(metavar="PATH", help="Claude Code itself.")] = "claude",
-    patience: Annotated[float, typer.Option(min=0, metavar="SECONDS")] = LONG_PATIENCE,
-    as_json: Annotated[bool, typer.Option("--json", help="Have claude print JSON.")] = False,
+    program: Annotated[str, typer.Option(metavar="PATH", help="Claude Code executable")] = "claude",
+    patience: Annotated[float, typer.Option(min=0, metavar="SECONDS", help=PATIENCE_HELP)] = LONG_PATIENCE,
+    as_json: Annotated[bool, typer.Option("--json", help="Have claude output JSON")] = False,
 ) -> None:
-    """Wait until people have answered what a deferred session asked, and go on with it; until it has ended."""
+    """Wait for answers to a deferred session's questions and resume the session, repeatedly until it ends."""
     printed = ["--output-format", "json"] if as_json else []
     command = [program, "-p", "--resume", session_id, *printed, *(arguments or ())]
     while True:

@@ -28,20 +28,21 @@ PROBE_SECONDS = 60.0
 _WHICH = "import os, sys, assent.cli.main, assent; sys.stdout.buffer.write(b'\\n' + os.fsencode(assent.__file__))"
 
 Url = Annotated[
-    str | None, typer.Option("--url", metavar="URL", help="The server; ASSENT_URL has no say beside it, nor a proxy.")
+    str | None, typer.Option("--url", metavar="URL", help="Server URL; overrides ASSENT_URL and the proxy variables")
 ]
 ReceiptKeys = Annotated[
     list[str] | None,
-    typer.Option("--receipt-key", metavar="KEY", help="A public key that must have signed the receipt; repeat it."),
+    typer.Option("--receipt-key", metavar="KEY", help="Public key to trust for receipts (repeatable)"),
 ]
-TokenEnv = Annotated[str, typer.Option(metavar="NAME", help="The variable that holds the agent's token.")]
+TokenEnv = Annotated[str, typer.Option(metavar="NAME", help="Environment variable that contains the agent token")]
 TokenFile = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="A file of yours alone that holds the agent's token.")
+    Path | None, typer.Option(metavar="FILE", help="File that contains the agent token, readable only by you")
 ]
 CaFile = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Certificates to trust, with --url; SSL_CERT_FILE has no say then.")
+    Path | None,
+    typer.Option(metavar="FILE", help="CA certificates to trust with --url; overrides SSL_CERT_FILE"),
 ]
-Proxy = Annotated[str | None, typer.Option(metavar="URL", help="A proxy on the way to the server, with --url.")]
+Proxy = Annotated[str | None, typer.Option(metavar="URL", help="Proxy to use with --url")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +85,7 @@ class Pins:
             return _token_in(self.token_file)
         token = os.environ.get(self.token_env, "")
         if not token:
-            msg = f"{self.token_env} is not set; set it to an agent's token where the agent is started."
+            msg = f"{self.token_env} is not set. Set it to an agent token in the environment that starts the agent."
             raise BadAddress(msg)
         return token
 
@@ -98,7 +99,7 @@ def _token_in(path: Path) -> str:
         msg = f"The token file {path} cannot be read: {error}."
         raise BadAddress(msg) from error
     if not stat.S_ISREG(mode) or mode & 0o077:
-        msg = f"The token file {path} can be read by others; run chmod 600 on it."
+        msg = f"The token file {path} is accessible to other users. Run: chmod 600 {path}"
         raise BadAddress(msg)
     return text.decode("ascii", "replace").strip()
 
@@ -110,7 +111,7 @@ def current_keys(pins: Pins) -> tuple[Sequence[str], str]:
             found = [each.public_key for each in server.receipt_keys().items if each.state == "current"]
     except AssentError as error:
         return (), error.message
-    return found, "" if found else "The server has no receipt key yet."
+    return found, "" if found else "The server does not have a receipt key yet."
 
 
 def isolated() -> tuple[str, Sequence[str]]:
@@ -124,13 +125,13 @@ def isolated() -> tuple[str, Sequence[str]]:
     script = Path(sys.argv[0]).absolute()
     if script.stem != "assent" or not script.is_file() or not os.access(script, os.X_OK):
         msg = (
-            "Python does not find this Assent without its variables (python -I -m assent), so a hook could not be"
-            " started. Install Assent, or name what is to be run with --program."
+            "Python cannot import this Assent in isolated mode (python -I -m assent), so the hook could not start."
+            " Install Assent, or use --program to specify the program to run."
         )
         raise InvalidRequest(msg)
     output.remark(
-        "Python does not find this Assent without its variables (python -I -m assent): whoever can set PYTHONPATH for"
-        " the hook can load other code into it. Install Assent into an environment of its own, and run this again.",
+        "Python cannot import this Assent in isolated mode (python -I -m assent), so anyone who can set PYTHONPATH for"
+        " the hook can load other code into it. Install Assent in its own virtual environment and run this again.",
         style="yellow",
     )
     return str(script), ()

@@ -14,27 +14,27 @@ from assent.sources import git_hooks
 from assent.sources.git_hooks import Report, State
 
 app = typer.Typer()
-hooks = typer.Typer(no_args_is_help=True, help="Hooks of git that tell Assent what happens in a repository.")
+hooks = typer.Typer(no_args_is_help=True, help="Manage Git hooks that report repository activity to Assent.")
 app.add_typer(hooks, name="hooks")
 
-Repo = Annotated[Path, typer.Option("--repo", metavar="PATH", help="The repository, or a worktree of it.")]
+Repo = Annotated[Path, typer.Option("--repo", metavar="DIR", help="Repository or worktree")]
 HERE = Path()
 
 
 @hooks.command("install")
 def hooks_install(*, repo: Repo = HERE, as_json: Json = False) -> None:
-    """Put the hooks in, beside those that are there; exits with 1 if one has to be added by hand."""
+    """Install the hooks alongside existing ones. Exits with 1 if a hook must be added manually."""
     report = _asked(git_hooks.install, repo)
     _show(report, as_json=as_json)
     if not as_json and report.complete:
-        output.remark("What happens here is kept until a source of the kind git reads it.")
+        output.remark("Events from this repository are stored until a git source reads them.")
     if not report.complete:
         raise typer.Exit(output.FAILED)
 
 
 @hooks.command("status")
 def hooks_status(*, repo: Repo = HERE, as_json: Json = False) -> None:
-    """Say which hooks are in, and how much waits to be told; exits with 1 if a hook is not in."""
+    """Show which hooks are installed and how many events are unread. Exits with 1 if a hook is missing."""
     report = _asked(git_hooks.status, repo)
     _show(report, as_json=as_json)
     if not report.complete:
@@ -43,11 +43,11 @@ def hooks_status(*, repo: Repo = HERE, as_json: Json = False) -> None:
 
 @hooks.command("uninstall")
 def hooks_uninstall(*, repo: Repo = HERE, as_json: Json = False) -> None:
-    """Take out what was put in; every other hook is as it was before, byte for byte."""
+    """Remove the installed hooks. Other hooks are restored byte for byte."""
     report = _asked(git_hooks.uninstall, repo)
     _show(report, as_json=as_json)
     if not as_json and report.waiting:
-        output.remark(f"{report.waiting} not told yet: kept in {output.visible(report.spool)}.", style="yellow")
+        output.remark(f"{report.waiting} unread events are kept in {output.visible(report.spool)}.", style="yellow")
 
 
 def _asked(use: Callable[[Path], Report], repo: Path) -> Report:
@@ -62,12 +62,12 @@ def _show(report: Report, *, as_json: bool) -> None:
         output.emit(_plain(report))
         return
     rows = [(each.name, each.state.value, each.path, each.note) for each in report.hooks]
-    output.table(("hook", "state", "where", "note"), rows, empty="")
+    output.table(("hook", "state", "path", "note"), rows, empty="")
     if report.waiting:
-        output.say(f"{report.waiting} waiting to be told")
+        output.say(f"{report.waiting} unread events")
     for each in report.hooks:
         if each.line and each.state is not State.INSTALLED:
-            output.say(f"Add to {output.visible(each.path)}:", style="yellow")
+            output.say(f"Add this line to {output.visible(each.path)}:", style="yellow")
             output.say(f"  {each.line}")
 
 

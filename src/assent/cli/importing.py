@@ -54,18 +54,22 @@ class Done:
 
 @app.command("import")
 def import_command(  # noqa: PLR0913  # the options of the command
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The breakpoints.db of the original service.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="breakpoints.db file from the original service")],
     *,
-    rules: Annotated[Path | None, typer.Option(metavar="FILE", help="Its rules.json, to take over too.")] = None,
+    rules: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="rules.json file from the original service to import as well")
+    ] = None,
     live_rules: Annotated[
-        bool, typer.Option("--live-rules", help="Let rules that approve do so at once, instead of watching first.")
+        bool, typer.Option("--live-rules", help="Import auto-approve rules in live mode instead of shadow mode")
     ] = False,
-    project: Annotated[str, typer.Option(help="The project it comes into.")] = DEFAULT_PROJECT,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Tell what it would do, and do nothing.")] = False,
+    project: Annotated[str, typer.Option(help="Project to import into")] = DEFAULT_PROJECT,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what would be imported without changing anything")
+    ] = False,
     data: Data = None,
     as_json: Json = False,
 ) -> None:
-    """Take over what has ended in the original service; approves nothing, and may be repeated."""
+    """Import completed breakpoints from the original service. Does not approve anything. Safe to repeat."""
     settings = settings_with(data)
     entries = _entries(rules) if rules is not None else None
     wanted = Wanted(by=operator(project), rules=entries, live_rules=live_rules, dry_run=dry_run)
@@ -84,10 +88,10 @@ def _entries(path: Path) -> list[Entry]:
         msg = f"{path} cannot be read: {error.strerror}."
         raise InvalidRequest(msg) from error
     except MalformedJson as error:
-        msg = f"{path} is not JSON: {error.message}"
+        msg = f"{path} is not valid JSON: {error.message}"
         raise InvalidRequest(msg) from error
     if not is_object(document):
-        msg = f"{path} must hold a JSON object."
+        msg = f"{path} must contain a JSON object."
         raise InvalidRequest(msg)
     return read_rules(document)
 
@@ -110,7 +114,7 @@ async def _carried(node: Assent, *, original: Original, wanted: Wanted) -> Done:
         pasts: list[Past] = [each.past for each in readings if each.past is not None]
         done.left += [left for each in readings for left in each.left]
         done.carried += await run(partial(step, pasts=pasts, by=wanted.by))
-    why = "It holds secrets and is not read; set up a channel instead."
+    why = "Not imported because it contains secrets. Create a channel instead."
     done.left += [Left("extension", name, why) for name in original.extensions()]
     if wanted.rules is not None:
         done.rules = await run(
@@ -137,16 +141,16 @@ def _rules(rules: Imported) -> dict[str, int]:
 
 
 def _print(done: Done, wanted: Wanted) -> None:
-    would = "Nothing was done; it would be: " if wanted.dry_run else ""
+    verb = "Dry run: would import" if wanted.dry_run else "Imported"
     comments = sum(each.comments for each in done.new)
     there = len(done.carried) - len(done.new)
-    output.say(f"{would}{len(done.new)} breakpoints with {comments} comments imported, {there} there already.")
+    output.say(f"{verb} {len(done.new)} breakpoints with {comments} comments. Already imported: {there}.")
     if done.rules is not None:
         counts = ", ".join(f"{count} {what}" for what, count in _rules(done.rules).items())
         output.say(f"Rules: {counts}.")
     if done.left:
         rows = [(each.kind, each.id, each.why) for each in done.left[:SHOWN]]
-        output.table(("not carried", "id", "why"), rows, empty="", wide=("why",))
+        output.table(("not imported", "id", "why"), rows, empty="", wide=("why",))
         more = len(done.left) - SHOWN
         if more > 0:
-            output.remark(f"And {more} more; --json lists them all.")
+            output.remark(f"{more} more not shown. Use --json to list all of them.")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from assent.domain.rulebook import Rule as Stored
     from assent.sdk.local import Desk
 
-Local = Annotated[bool, typer.Option("--local", help="Use the rules.json of this machine, whatever server is set.")]
+Local = Annotated[bool, typer.Option("--local", help="Use the local rules.json, even if a server is configured")]
 
 
 def rules_session(*, local: bool) -> "Assent | LocalRulebook":
@@ -27,8 +27,8 @@ def rules_session(*, local: bool) -> "Assent | LocalRulebook":
     from assent.sdk.local_rules import RULES  # noqa: PLC0415  # the same
 
     desk = asking.desk()
-    because = "--local" if local else "No server is set (ASSENT_URL, ASSENT_TOKEN)"
-    output.remark(f"{because}: using the local rules in {desk.folder / RULES}.")
+    because = "--local is set" if local else "no server is configured (ASSENT_URL, ASSENT_TOKEN)"
+    output.remark(f"Using the local rules in {desk.folder / RULES} because {because}.")
     return LocalRulebook(desk)
 
 
@@ -52,7 +52,7 @@ class LocalRulebook:
     def rule(self, rule_id: str) -> Rule:
         found = [each for each in self.rules() if each.id == rule_id]
         if not found:
-            msg = f"There is no rule {rule_id} in rules.json."
+            msg = f"Rule {rule_id} not found in rules.json."
             raise NotFound(msg)
         return _warned(found[0])
 
@@ -95,7 +95,7 @@ _IN_FILE = {"expires_at": "expiresAt"}
 
 def _refuse_why(fields: Mapping[str, object]) -> None:
     if fields.get("why") is not None:
-        msg = "Local rules have no history. Leave --why out, or write a --note."
+        msg = "Local rules do not keep a history. Omit --why, or use --note instead."
         raise InvalidRequest(msg)
 
 
@@ -127,7 +127,7 @@ def _old(stored: "Stored", shown: Rule) -> Rule:
     missing = unnamed(stored)
     if not missing:
         return shown
-    todo = f"It is not followed. Answer always when you are asked again, or run: assent rule remove {stored.id} --local"
+    todo = f'It is ignored. Answer "always" the next time you are asked, or run: assent rule remove {stored.id} --local'
     return msgspec.structs.replace(shown, warnings=[f"{sentence(stored.id, missing)} {todo}"])
 
 

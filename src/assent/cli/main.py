@@ -12,9 +12,11 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_group
 
 from assent.cli import output
-from assent.cli.commands import HOMES
+from assent.cli.commands import HOMES, SUMMARY
+from assent.cli.help import show_plain_types
 from assent.domain.errors import AssentError, Internal
 
+show_plain_types()
 SPACED = "breakpoint"
 """With a blank instead of the colon; not listed a second time."""
 
@@ -40,7 +42,7 @@ class Listed(TyperCommand):
 
     def invoke(self, ctx: Any) -> Any:  # noqa: ANN401  # the shape typer calls
         del ctx
-        msg = f"assent {self.name} was called, but never loaded."
+        msg = f"The command {self.name} was invoked but never loaded."
         raise Internal(msg)
 
 
@@ -65,9 +67,7 @@ class LazyCommands(TyperGroup):
             raise typer.Exit(output.fail(error)) from error
 
 
-app = typer.Typer(
-    cls=LazyCommands, no_args_is_help=True, pretty_exceptions_enable=False, help="Agents stop and ask; people answer."
-)
+app = typer.Typer(cls=LazyCommands, no_args_is_help=True, pretty_exceptions_enable=False, help=SUMMARY)
 
 
 def _print_version(asked: bool) -> None:  # noqa: FBT001  # the shape typer calls
@@ -80,10 +80,10 @@ def _print_version(asked: bool) -> None:  # noqa: FBT001  # the shape typer call
 def root(
     *,
     _version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit")
     ] = False,
 ) -> None:
-    """Agents stop and ask; people answer."""
+    """Approval gates for AI agents."""
 
 
 def run() -> None:
@@ -92,5 +92,5 @@ def run() -> None:
     except Exception as error:
         if os.environ.get("ASSENT_TRACEBACK"):
             raise
-        msg = f"This is a fault in Assent, please report it; ASSENT_TRACEBACK=1 shows where ({error!r})."
+        msg = f"Internal error in Assent ({error!r}). Please report it. Set ASSENT_TRACEBACK=1 to see the traceback."
         sys.exit(output.fail(Internal(msg)))

@@ -16,25 +16,32 @@ app = typer.Typer()
 def mcp(  # noqa: PLR0913  # the options of the command
     *,
     transport: Annotated[
-        Literal["stdio", "http"], typer.Option(help="Standard input and output, or streamable HTTP.")
+        Literal["stdio", "http"], typer.Option(help="Standard input and output, or streamable HTTP")
     ] = "stdio",
-    host: Annotated[str, typer.Option(help="Address to listen on; for http.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")] = 7374,
+    host: Annotated[str, typer.Option(help="Address to listen on, for the http transport")] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Port to listen on, for the http transport; 0 selects a free port")
+    ] = 7374,
     allow_host: Annotated[
-        list[str] | None, typer.Option(metavar="HOST[:PORT]", help="A Host header to accept beside our own; repeat it.")
+        list[str] | None, typer.Option(metavar="HOST[:PORT]", help="Additional Host header to accept (repeatable)")
     ] = None,
     allow_origin: Annotated[
-        list[str] | None, typer.Option(metavar="ORIGIN", help="A page that may call, as in https://a.b; repeat it.")
+        list[str] | None,
+        typer.Option(
+            metavar="ORIGIN",
+            help="Web origin that may call the server, such as https://a.b (repeatable; default: none)",
+        ),
     ] = None,
     agent_id: Annotated[
-        str | None, typer.Option(envvar="ASSENT_AGENT_ID", help="Who asks; the name of the MCP client if left out.")
+        str | None,
+        typer.Option(envvar="ASSENT_AGENT_ID", help="ID of the requesting agent (default: name of the MCP client)"),
     ] = None,
     ttl: Annotated[
-        int | None, typer.Option(min=1, metavar="SECONDS", help="How long people have, where the agent does not say.")
+        int | None, typer.Option(min=1, metavar="SECONDS", help="Seconds until the deadline, unless the agent sets one")
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Let agents ask over MCP; none of its tools decides."""
+    """Run an MCP server that lets agents ask questions. Its tools cannot approve or reject."""
     if transport == "stdio":
         _over_stdio(agent_id, ttl)
         return
@@ -50,7 +57,7 @@ def mcp(  # noqa: PLR0913  # the options of the command
         if as_json:
             output.emit({"url": url})
         else:
-            output.say(f"Agents ask over MCP at {url}, each with its own token as a bearer.")
+            output.say(f"MCP server running at {url}. Each agent must send its own token as a bearer token.")
         # uvicorn raises the interrupt again once it has drained; that is a good end.
         with contextlib.suppress(KeyboardInterrupt):
             serve(asgi, socket)

@@ -17,7 +17,7 @@ from assent.sdk.visible import visible as visible  # noqa: PLC0414  # commands n
 APPROVED, FAILED, USAGE = 0, 1, 2
 REJECTED, EXPIRED, CANCELLED, UNREACHABLE, STILL_WAITING = 10, 11, 12, 13, 14
 
-Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+Json = Annotated[bool, typer.Option("--json", help="Output JSON")]
 
 _STYLES = {
     "approved": "green",
@@ -28,11 +28,11 @@ _STYLES = {
     "high": "bold red",
 }
 _HINTS = {
-    "unauthenticated": "Set ASSENT_TOKEN to a valid token (assent token create makes one).",
-    "unreachable": "Is the server running (assent serve), and is ASSENT_URL right?",
+    "unauthenticated": "Set ASSENT_TOKEN to a valid token (create one with `assent token create`).",
+    "unreachable": "Check that the server is running (`assent serve`) and that ASSENT_URL is correct.",
     "unavailable": "Try again in a moment.",
-    "confirmation_required": "Repeat it with --confirm and the gate's name.",
-    "already_ended": "See it with assent show.",
+    "confirmation_required": "Run the command again with --confirm and the gate name.",
+    "already_ended": "To see it, run `assent show`.",
 }
 _EXITS = {"unreachable": UNREACHABLE, "unavailable": UNREACHABLE, "still_waiting": STILL_WAITING, "bad_address": USAGE}
 

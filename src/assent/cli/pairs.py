@@ -15,7 +15,7 @@ def pairs(given: Sequence[str] | None, option: str) -> dict[str, str]:
     for pair in given or ():
         name, equals, text = pair.partition("=")
         if not equals or not name:
-            msg = f"{output.visible(pair)!r} is not NAME=VALUE"
+            msg = f"{output.visible(pair)!r} is not in the form NAME=VALUE"
             raise typer.BadParameter(msg, param_hint=option)
         taken[name] = text
     return taken

@@ -25,18 +25,20 @@ from assent.wire import people as wire
 from assent.wire.tokens import CreateToken
 
 app = typer.Typer()
-token = typer.Typer(no_args_is_help=True, help="Tokens of agents, people and services.")
-user = typer.Typer(no_args_is_help=True, help="People, and how they sign in.")
-group = typer.Typer(no_args_is_help=True, help="Groups, which are asked as one expert.")
+token = typer.Typer(no_args_is_help=True, help="Manage tokens for agents, people and services.")
+user = typer.Typer(no_args_is_help=True, help="Manage people and how they sign in.")
+group = typer.Typer(no_args_is_help=True, help="Manage groups, each of which counts as one expert.")
 app.add_typer(token, name="token")
 app.add_typer(user, name="user")
 app.add_typer(group, name="group")
 
 Model = TypeVar("Model", bound=BaseModel)
 DAY = 24 * 3600
-Project = Annotated[str, typer.Option(help="The project it belongs to.")]
-Name = Annotated[str, typer.Argument(help="The person's name.")]
-PasswordStdin = Annotated[bool, typer.Option("--password-stdin", help="Read a password from the first line of stdin.")]
+Project = Annotated[str, typer.Option(help="Project ID")]
+Name = Annotated[str, typer.Argument(help="Username")]
+PasswordStdin = Annotated[
+    bool, typer.Option("--password-stdin", help="Read the password from the first line of standard input")
+]
 
 
 def checked(model: type[Model], **given: Any) -> Model:  # noqa: ANN401  # a body as the API would get it
@@ -54,25 +56,36 @@ def token_create(  # noqa: PLR0913  # the options of the command
     *,
     kind: Annotated[
         Literal["agent", "viewer", "reviewer", "rule-admin", "auditor", "admin", "metrics"],
-        typer.Option(help="What it may do; a person's token carries that person's roles, or fewer."),
+        typer.Option(help="Kind of token; a person's token is limited to that person's roles"),
     ],
-    name: Annotated[str, typer.Option(help="What to call it.")],
-    person: Annotated[str | None, typer.Option(help="Whose it is; the project's owner if left out.")] = None,
+    name: Annotated[str, typer.Option(help="Label for the token")],
+    person: Annotated[str | None, typer.Option(help="Person who owns the token (default: the project owner)")] = None,
     project: Project = DEFAULT_PROJECT,
-    gate: Annotated[list[str] | None, typer.Option(metavar="PATTERN", help="Gates an agent may raise.")] = None,
-    agent_id: Annotated[list[str] | None, typer.Option(metavar="PATTERN", help="Names an agent may use.")] = None,
-    process: Annotated[list[str] | None, typer.Option(metavar="PATTERN", help="Processes an agent may start.")] = None,
-    same_agent_as: Annotated[
-        str | None, typer.Option(metavar="ID", help="Another token of the same agent, for rotation.")
+    gate: Annotated[
+        list[str] | None, typer.Option(metavar="PATTERN", help="Gates the agent may use (repeatable; default: all)")
     ] = None,
-    days: Annotated[int | None, typer.Option(min=1, max=366, help="How long it is valid; 90 if left out.")] = None,
+    agent_id: Annotated[
+        list[str] | None,
+        typer.Option(metavar="PATTERN", help="Agent IDs the agent may claim (repeatable; default: all)"),
+    ] = None,
+    process: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="PATTERN", help="Processes the agent may start (repeatable; default: all, or none with --gate)"
+        ),
+    ] = None,
+    same_agent_as: Annotated[
+        str | None,
+        typer.Option(metavar="ID", help="Old token (tok_…) of the same agent; its limits become the defaults"),
+    ] = None,
+    days: Annotated[int | None, typer.Option(min=1, max=366, help="Days until the token expires (default: 90)")] = None,
     signed_in: Annotated[
-        bool, typer.Option("--signed-in", help="Create your own on the server (ASSENT_URL, ASSENT_TOKEN).")
+        bool, typer.Option("--signed-in", help="Create a token for yourself on the server (ASSENT_URL, ASSENT_TOKEN)")
     ] = False,
     data: Data = None,
     as_json: Json = False,
 ) -> None:
-    """Create a token; its secret is shown only once."""
+    """Create a token. Its secret is shown only once."""
     if signed_in:
         _create_own(kind, name, days, [person, gate, agent_id, process, same_agent_as, data], as_json=as_json)
         return
@@ -98,13 +111,13 @@ def token_create(  # noqa: PLR0913  # the options of the command
         output.emit({"token": made["token"], "id": made["id"], "kind": kind} | made)
     else:
         output.say(made["token"])
-        output.remark(f"{made['id']}, valid until {made['expiresAt']}; it is not shown again.")
+        output.remark(f"{made['id']} is valid until {made['expiresAt']}. The token will not be shown again.")
 
 
 def _create_own(kind: str, name: str, days: int | None, unused: Sequence[object], *, as_json: bool) -> None:
     """Create a token as the person behind ASSENT_TOKEN, over HTTP."""
     if any(each is not None for each in unused):
-        msg = "creates your own token on the server; leave out --person, --data and the limits of agents"
+        msg = "This option creates a token for yourself on the server. Omit --person, --data and the agent limits."
         raise typer.BadParameter(msg, param_hint="--signed-in")
     with session() as assent:
         made = assent.create_token(kind, name, expires_in_seconds=days * DAY if days else None)
@@ -112,12 +125,12 @@ def _create_own(kind: str, name: str, days: int | None, unused: Sequence[object]
         output.emit(plain(made))
     else:
         output.say(made.token)
-        output.remark(f"{made.id}, valid until {made.expires_at}; it is not shown again.")
+        output.remark(f"{made.id} is valid until {made.expires_at}. The token will not be shown again.")
 
 
 @token.command("list")
 def token_list(*, project: Project = DEFAULT_PROJECT, data: Data = None, as_json: Json = False) -> None:
-    """List the tokens of a project, without their secrets."""
+    """List a project's tokens, without their secrets."""
 
     def use_case(_: Assent, tx: Transaction) -> list[dict[str, Any]]:
         tx.projects.get(project)
@@ -128,7 +141,7 @@ def token_list(*, project: Project = DEFAULT_PROJECT, data: Data = None, as_json
         output.emit({"items": found})
         return
     columns = ("id", "kind", "name", "person", "roles", "expires", "last used", "revoked")
-    output.table(columns, [_token_row(each) for each in found], empty="There are no tokens.")
+    output.table(columns, [_token_row(each) for each in found], empty="No tokens.")
 
 
 def _token_row(each: dict[str, Any]) -> Sequence[str]:
@@ -138,30 +151,32 @@ def _token_row(each: dict[str, Any]) -> Sequence[str]:
 
 @token.command("revoke")
 def token_revoke(
-    token_id: Annotated[str, typer.Argument(metavar="ID", help="The token's id (tok_…), not its secret.")],
+    token_id: Annotated[str, typer.Argument(metavar="ID", help="Token ID (tok_…), not the secret")],
     *,
     project: Project = DEFAULT_PROJECT,
     data: Data = None,
     as_json: Json = False,
 ) -> None:
-    """Revoke a token; a running server refuses it within seconds."""
+    """Revoke a token. Running servers stop accepting it within seconds."""
     on_data(settings_with(data), lambda _, tx: tx.tokens.revoke(token_id, project=project, now=tx.now()))
-    _done({"id": token_id, "revoked": True}, f"{token_id} is revoked.", as_json=as_json)
+    _done({"id": token_id, "revoked": True}, f"Revoked {token_id}.", as_json=as_json)
 
 
 @user.command("create")
 def user_create(  # noqa: PLR0913  # the options of the command
     name: Name,
     *,
-    role: Annotated[list[Role], typer.Option(help="What they may do; repeat it.")],
-    project: Annotated[str, typer.Option(help="Where they may do it; '*' is everywhere.")] = DEFAULT_PROJECT,
-    email: Annotated[str | None, typer.Option(help="Their address.")] = None,
-    display_name: Annotated[str | None, typer.Option(help="Their name as others see it.")] = None,
+    role: Annotated[list[Role], typer.Option(help="Role (repeatable)")],
+    project: Annotated[
+        str, typer.Option(help="Project in which the roles apply; '*' means all projects")
+    ] = DEFAULT_PROJECT,
+    email: Annotated[str | None, typer.Option(help="Email address")] = None,
+    display_name: Annotated[str | None, typer.Option(help="Display name")] = None,
     password_stdin: PasswordStdin = False,
     data: Data = None,
     as_json: Json = False,
 ) -> None:
-    """Add somebody, and print a link by which they sign in once."""
+    """Create a person and print a one-time sign-in link that is valid for one day."""
     password = _password() if password_stdin else None
     asked = checked(
         wire.CreatePerson,
@@ -192,7 +207,7 @@ def user_create(  # noqa: PLR0913  # the options of the command
 
 @user.command("list")
 def user_list(*, data: Data = None, as_json: Json = False) -> None:
-    """List everybody, with their roles in each project."""
+    """List all people with their roles in each project."""
     found = on_data(settings_with(data), lambda _, tx: [_person_body(tx, person) for person in tx.people.every()])
     if as_json:
         output.emit({"items": found})
@@ -207,7 +222,7 @@ def user_list(*, data: Data = None, as_json: Json = False) -> None:
         )
         for each in found
     ]
-    output.table(("name", "called", "email", "roles", "account"), rows, empty="There is nobody.")
+    output.table(("name", "display name", "email", "roles", "account"), rows, empty="No people.")
 
 
 def _spoken(roles: dict[str, list[str]]) -> str:
@@ -216,7 +231,7 @@ def _spoken(roles: dict[str, list[str]]) -> str:
 
 @user.command("link")
 def user_link(name: Name, *, data: Data = None, as_json: Json = False) -> None:
-    """Make a new link by which somebody signs in once."""
+    """Create a one-time sign-in link for a person."""
     settings = settings_with(data)
 
     def use_case(node: Assent, tx: Transaction) -> str:
@@ -232,7 +247,7 @@ def user_link(name: Name, *, data: Data = None, as_json: Json = False) -> None:
 def user_password(
     name: Name, *, password_stdin: PasswordStdin = False, data: Data = None, as_json: Json = False
 ) -> None:
-    """Set somebody's password, and sign them out everywhere."""
+    """Set a person's password and sign them out everywhere."""
     password = _password() if password_stdin else _typed_password()
     changes = checked(wire.ChangePerson, password=password).model_dump(exclude_none=True)
 
@@ -240,35 +255,39 @@ def user_password(
         node.people.change_person(tx, name, changes, by=operator(DEFAULT_PROJECT))
 
     on_data(settings_with(data), use_case)
-    _done({"name": name, "changed": True}, f"{output.visible(name)} has a new password.", as_json=as_json)
+    _done({"name": name, "changed": True}, f"Changed the password for {output.visible(name)}.", as_json=as_json)
 
 
 @user.command("confirm")
 def user_confirm(name: Name, *, data: Data = None, as_json: Json = False) -> None:
-    """Confirm access that an admin set up or reset, after asking the person."""
+    """Confirm access that an admin set up or reset. Check with the person first."""
 
     def use_case(node: Assent, tx: Transaction) -> None:
         node.people.confirm_reset(tx, name, by=operator(DEFAULT_PROJECT))
 
     on_data(settings_with(data), use_case)
-    _done({"name": name, "confirmed": True}, f"The access of {output.visible(name)} is confirmed.", as_json=as_json)
+    _done({"name": name, "confirmed": True}, f"Confirmed access for {output.visible(name)}.", as_json=as_json)
 
 
 @user.command("home")
 def user_home(
     name: Name,
-    project: Annotated[str, typer.Argument(help="The project whose admins manage the account; '*' is all projects.")],
+    project: Annotated[str, typer.Argument(help="Project whose admins manage the account; '*' means all projects")],
     *,
     data: Data = None,
     as_json: Json = False,
 ) -> None:
-    """Set the home project of a person, whose admins manage the account."""
+    """Set a person's home project, whose admins manage the account."""
 
     def use_case(node: Assent, tx: Transaction) -> None:
         node.people.move_home(tx, name, project, by=operator(DEFAULT_PROJECT))
 
     on_data(settings_with(data), use_case)
-    _done({"name": name, "home": project}, f"{output.visible(name)} is at home in {project}.", as_json=as_json)
+    _done(
+        {"name": name, "home": project},
+        f"Set the home project for {output.visible(name)} to {project}.",
+        as_json=as_json,
+    )
 
 
 def _password() -> str:
@@ -277,7 +296,7 @@ def _password() -> str:
 
 def _typed_password() -> str:
     if not sys.stdin.isatty():
-        msg = "there is no terminal to type a password on; send it with --password-stdin"
+        msg = "This option is required without a terminal. Send the password on standard input."
         raise typer.BadParameter(msg, param_hint="--password-stdin")
     typed: str = typer.prompt("New password", hide_input=True, confirmation_prompt=True, err=True)
     return typed
@@ -285,14 +304,14 @@ def _typed_password() -> str:
 
 @group.command("set")
 def group_set(
-    name: Annotated[str, typer.Argument(help="The group's name.")],
-    members: Annotated[list[str] | None, typer.Argument(help="Everybody in it.")] = None,
+    name: Annotated[str, typer.Argument(help="Group name")],
+    members: Annotated[list[str] | None, typer.Argument(help="Usernames of all members")] = None,
     *,
     project: Project = DEFAULT_PROJECT,
     data: Data = None,
     as_json: Json = False,
 ) -> None:
-    """Make a group, or set its members to exactly these."""
+    """Create a group, or replace its members."""
     asked = checked(wire.PutGroup, members=list(members or ()))
     checked(wire.CreatePerson, name=name)
 
@@ -302,31 +321,31 @@ def group_set(
         return tx.people.groups(project)[name]
 
     kept = on_data(settings_with(data), use_case)
-    _done({"name": name, "members": kept}, f"{name}: {', '.join(kept) or 'nobody'}", as_json=as_json)
+    _done({"name": name, "members": kept}, f"{name}: {', '.join(kept) or 'no members'}", as_json=as_json)
 
 
 @group.command("list")
 def group_list(*, project: Project = DEFAULT_PROJECT, data: Data = None, as_json: Json = False) -> None:
-    """List the groups of a project."""
+    """List a project's groups."""
     found = on_data(settings_with(data), lambda _, tx: tx.people.groups(tx.projects.get(project).id))
     if as_json:
         output.emit({"items": [{"name": name, "members": members} for name, members in found.items()]})
         return
     rows = [(name, ", ".join(members)) for name, members in found.items()]
-    output.table(("name", "members"), rows, empty="There are no groups.")
+    output.table(("name", "members"), rows, empty="No groups.")
 
 
 @group.command("remove")
 def group_remove(
-    name: Annotated[str, typer.Argument(help="The group's name.")],
+    name: Annotated[str, typer.Argument(help="Group name")],
     *,
     project: Project = DEFAULT_PROJECT,
     data: Data = None,
     as_json: Json = False,
 ) -> None:
-    """Remove a group; its members stay."""
+    """Remove a group. Its members keep their accounts."""
     on_data(settings_with(data), lambda _, tx: tx.people.remove_group(project, name))
-    _done({"name": name, "removed": True}, f"{output.visible(name)} is removed.", as_json=as_json)
+    _done({"name": name, "removed": True}, f"Removed {output.visible(name)}.", as_json=as_json)
 
 
 def _done(value: object, sentence: str, *, as_json: bool) -> None:

@@ -23,7 +23,7 @@ from assent.sdk.receipts import Expected, Keys, Receipt, ReceiptKey, ReceiptKeys
 from assent.sdk.values import plain
 
 app = typer.Typer()
-receipt = typer.Typer(no_args_is_help=True, help="Signed proof of approvals.")
+receipt = typer.Typer(no_args_is_help=True, help="Manage receipts, which are signed proof of an approval.")
 app.add_typer(receipt, name="receipt")
 
 STDIN = "-"
@@ -31,44 +31,48 @@ STDIN = "-"
 
 @receipt.command("get")
 def receipt_get(
-    breakpoint_id: Annotated[str, typer.Argument(metavar="ID", help="The breakpoint's id.")],
+    breakpoint_id: Annotated[str, typer.Argument(metavar="ID", help="Breakpoint ID")],
     *,
-    target: Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write it there.")] = None,
+    target: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="File to write, readable only by you")
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Print the receipt of an approval, as one line of JSON."""
+    """Print the receipt for an approval as a single line of JSON."""
     with session() as assent:
         found = assent.receipt(breakpoint_id)
     if target is not None:
         _write(target, found.text() + "\n")
-        output.remark(f"Written to {output.visible(str(target))}; good until {found.body()['expiresAt']}.")
+        output.remark(f"Wrote {output.visible(str(target))}. The receipt expires at {found.body()['expiresAt']}.")
     if target is None or as_json:
         output.emit(found.body())
 
 
 @receipt.command("verify")
 def receipt_verify(  # noqa: PLR0913  # the options of the command
-    source: Annotated[str, typer.Argument(metavar="FILE", help="The receipt; - reads standard input.")],
+    source: Annotated[str, typer.Argument(metavar="FILE", help="Receipt file, or - for standard input")],
     *,
-    consume: Annotated[bool, typer.Option("--consume", help="Use it up: the second time is refused.")] = False,
+    consume: Annotated[
+        bool, typer.Option("--consume", help="Consume the receipt, so that it cannot be used again")
+    ] = False,
     key: Annotated[
-        list[str] | None, typer.Option(metavar="PUBLICKEY", help="Trust this key only, and ask no server; repeat it.")
+        list[str] | None,
+        typer.Option(metavar="KEY", help="Public key to trust, without contacting the server (repeatable)"),
     ] = None,
     keys: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE", help="Trust the keys in a file: one to a line, or as `receipt keys --json` prints them."
-        ),
+        typer.Option(metavar="FILE", help="File with keys to trust, one per line or from `assent receipt keys --json`"),
     ] = None,
-    digest: Annotated[str | None, typer.Option(help="The digest of what is about to be done.")] = None,
+    digest: Annotated[str | None, typer.Option(help="Expected content hash")] = None,
     content: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="JSON that would raise it again; its digest must be the same.")
+        Path | None,
+        typer.Option(metavar="FILE", help="JSON body of the create request; its content hash must match"),
     ] = None,
-    gate: Annotated[str | None, typer.Option(help="The gate it must be for.")] = None,
-    agent_id: Annotated[str | None, typer.Option(help="The agent it must be for.")] = None,
+    gate: Annotated[str | None, typer.Option(help="Expected gate")] = None,
+    agent_id: Annotated[str | None, typer.Option(help="Expected agent ID")] = None,
     as_json: Json = False,
 ) -> None:
-    """Check a receipt: exit code 0 only if it is signed, still good, and for what was expected."""
+    """Verify a receipt. Exits with 0 only if its signature is trusted, it has not expired and all options match."""
     try:
         found = receipts.loads(_read(source))
         expected = Expected(digest=_digest(found, digest, content), gate=gate, agent_id=agent_id)
@@ -113,7 +117,9 @@ def _keys_in(text: bytes) -> dict[str, bytes]:
         try:
             return receipts.trusted(msgspec.json.decode(text, type=ReceiptKeys).items)
         except msgspec.MsgspecError as error:
-            raise InvalidReceipt("The file of keys is not what assent receipt keys --json prints.") from error
+            raise InvalidReceipt(
+                "The key file does not match the output format of `assent receipt keys --json`."
+            ) from error
     return receipts.read_keys(text.decode("ascii", "replace"))
 
 
@@ -125,29 +131,31 @@ def _digest(found: Receipt, digest: str | None, content: Path | None) -> str | N
     except MalformedJson as error:
         raise typer.BadParameter(error.message, param_hint="--content") from error
     if not is_object(body):
-        raise typer.BadParameter("must hold a JSON object", param_hint="--content")
+        raise typer.BadParameter("must contain a JSON object", param_hint="--content")
     computed = receipts.content_digest(body, project=found.approval.project)
     if digest is not None and digest != computed:
-        raise typer.BadParameter("is not the digest of --content", param_hint="--digest")
+        raise typer.BadParameter("does not match the content hash of the --content file", param_hint="--digest")
     return computed
 
 
 def _describe(found: Receipt, use: ReceiptUse | None) -> None:
     told, body = found.approval, found.body()
-    output.say("This receipt holds." if use is None else "This receipt holds, and is used up now.", style="green")
+    output.say(
+        "The receipt is valid." if use is None else "The receipt is valid and has now been consumed.", style="green"
+    )
     output.fields(
         {
             "breakpoint": told.breakpoint_id,
             "project": told.project,
             "gate": told.gate,
             "agent": told.agent_id,
-            "digest": told.digest,
+            "content hash": told.digest,
             "approved by": ", ".join(f"{each.by} via {each.via}" for each in told.approvers),
             "option": told.option,
             "answers": json.dumps(told.answers, ensure_ascii=False) if told.answers else None,
             "edits": json.dumps(told.edits, ensure_ascii=False) if told.edits else None,
             "decided": body["decidedAt"],
-            "good until": body["expiresAt"],
+            "expires": body["expiresAt"],
             "key": found.key_id,
         }
     )
@@ -156,10 +164,10 @@ def _describe(found: Receipt, use: ReceiptUse | None) -> None:
 @receipt.command("keys")
 def receipt_keys(
     *,
-    current: Annotated[bool, typer.Option("--current", help="Only the key that signs now, and nothing else.")] = False,
+    current: Annotated[bool, typer.Option("--current", help="Print only the current signing key")] = False,
     as_json: Json = False,
 ) -> None:
-    """Print the public keys of the project, newest first: the first column is what others may trust."""
+    """List the project's public receipt keys, newest first."""
     with session() as assent:
         found = assent.receipt_keys()
     if current:
@@ -173,12 +181,10 @@ def receipt_keys(
 @receipt.command("rotate-key")
 def rotate_key(
     *,
-    revoke: Annotated[
-        bool, typer.Option("--revoke", help="And trust no older key any more: for one that leaked.")
-    ] = False,
+    revoke: Annotated[bool, typer.Option("--revoke", help="Revoke all older keys, for example after a leak")] = False,
     as_json: Json = False,
 ) -> None:
-    """Sign with a new key from now on; receipts by the older ones stay good until they expire. For admins."""
+    """Start signing receipts with a new key. Existing receipts remain valid until they expire. Admins only."""
     with session() as assent:
         found = _rotated(assent, revoke=revoke)
     _print_keys(found, as_json=as_json)
@@ -194,7 +200,7 @@ def _print_keys(found: ReceiptKeys, *, as_json: bool) -> None:
         output.emit(plain(found))
         return
     rows = [_row(each) for each in found.items]
-    output.table(("public key", "id", "state", "created", "by"), rows, empty="There are no keys.")
+    output.table(("public key", "id", "state", "created", "by"), rows, empty="No keys.")
 
 
 def _row(each: ReceiptKey) -> Sequence[str]:

@@ -7,29 +7,30 @@ import typer
 
 from assent.cli import output
 from assent.cli.output import Json
+from assent.cli.renamed import OldAgent
 from assent.cli.rules import pointing_at
 from assent.cli.session import session
 from assent.sdk.channel_values import Route, RouteCheck, RouteStep
 from assent.sdk.values import plain
 
 app = typer.Typer()
-route = typer.Typer(no_args_is_help=True, help="Routes: who is told what, and where.")
+route = typer.Typer(no_args_is_help=True, help="Manage routes, which determine who is notified and where.")
 app.add_typer(route, name="route")
 
-NOTHING = "There are no routes; nobody is told, and people see what waits in the inbox."
+NOTHING = "No routes. No notifications are sent; pending breakpoints appear only in the inbox."
 _A_BREAKPOINT = "bp_"
 
 
 @route.command("list")
 def route_list(*, as_json: Json = False) -> None:
-    """List the routes, in their order: the first that matches counts."""
+    """List the routes in evaluation order. The first match applies."""
     with session() as assent:
         found = assent.routes()
     if as_json:
         output.emit({"items": plain(found)})
         return
-    columns = ("id", "pattern", "channels", "to", "while nobody answers", "state", "source")
-    output.table(columns, [_row(each) for each in found], wide=("source", "while nobody answers"), empty=NOTHING)
+    columns = ("id", "pattern", "channels", "to", "if unanswered", "state", "source")
+    output.table(columns, [_row(each) for each in found], wide=("source", "if unanswered"), empty=NOTHING)
 
 
 def _row(each: Route) -> Sequence[str]:
@@ -46,34 +47,39 @@ def _row(each: Route) -> Sequence[str]:
 
 def _later(each: Route) -> list[str]:
     said = [f"remind after {', '.join(each.remind)}"] if each.remind else []
-    said += [f"tell {', '.join(level['to'])} after {level['after']}" for level in each.escalate]
+    said += [f"notify {', '.join(level['to'])} after {level['after']}" for level in each.escalate]
     return said + ([f"{each.timeout['then']} after {each.timeout['after']}"] if each.timeout else [])
 
 
 @route.command("add")
 def route_add(  # noqa: PLR0913  # the options of the command
-    pattern: Annotated[str, typer.Argument(metavar="PATTERN", help="Which breakpoints, as in deploy.*")],
+    pattern: Annotated[str, typer.Argument(metavar="PATTERN", help="Breakpoint pattern, such as deploy.*")],
     *,
-    channel: Annotated[list[str], typer.Option(metavar="NAME", help="Where they are told; repeat it.")],
+    channel: Annotated[list[str], typer.Option(metavar="NAME", help="Channel to use (repeatable)")],
     to: Annotated[
         list[str] | None,
-        typer.Option(metavar="WHO", help="experts (default), owner, group:NAME or person:NAME; repeat it."),
+        typer.Option(metavar="WHO", help="Recipient: experts (default), owner, group:NAME or person:NAME (repeatable)"),
     ] = None,
     fallback: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="Where to try if a channel fails; repeat it.")
+        list[str] | None, typer.Option(metavar="NAME", help="Channel to use if another fails (repeatable)")
     ] = None,
-    remind: Annotated[list[str] | None, typer.Option(metavar="TIME", help="Remind after 30m, 2h …; repeat it.")] = None,
+    remind: Annotated[
+        list[str] | None, typer.Option(metavar="DURATION", help="Time until a reminder, such as 30m or 2h (repeatable)")
+    ] = None,
     escalate: Annotated[
-        list[str] | None, typer.Option(metavar="TIME=WHO,…", help="Tell others too, as in 1h=owner; repeat it.")
+        list[str] | None,
+        typer.Option(
+            metavar="DURATION=WHO,…", help="When to notify additional recipients, such as 1h=owner (repeatable)"
+        ),
     ] = None,
     timeout: Annotated[
-        str | None, typer.Option(metavar="TIME=END", help="End it, as in 1d=expire or 1d=reject.")
+        str | None, typer.Option(metavar="DURATION=END", help="Timeout and outcome, such as 1d=expire or 1d=reject")
     ] = None,
-    any_hour: Annotated[bool, typer.Option("--any-hour", help="Tell people in their quiet hours too.")] = False,
-    note: Annotated[str | None, typer.Option(help="What it is for.")] = None,
+    any_hour: Annotated[bool, typer.Option("--any-hour", help="Notify people even during their quiet hours")] = False,
+    note: Annotated[str | None, typer.Option(help="Note about the route")] = None,
     as_json: Json = False,
 ) -> None:
-    """Write a route, after those there are."""
+    """Add a route after the existing ones."""
     given: dict[str, Any] = {
         "to": to,
         "fallback": fallback,
@@ -88,7 +94,7 @@ def route_add(  # noqa: PLR0913  # the options of the command
     if as_json:
         output.emit(plain(made))
     else:
-        output.say(f"{made.id} is written.")
+        output.say(f"Created {made.id}.")
 
 
 def _level(text: str) -> dict[str, Any]:
@@ -104,35 +110,36 @@ def _end(text: str) -> dict[str, str]:
 def _pair(text: str, option: str) -> tuple[str, str]:
     before, equals, after = text.partition("=")
     if not equals or not before or not after:
-        msg = f"{output.visible(text)!r} is not TIME=…, as in 1h=…"
+        msg = f"{output.visible(text)!r} is invalid. Expected DURATION=…, such as 1h=…"
         raise typer.BadParameter(msg, param_hint=option)
     return before, after
 
 
 @route.command("remove")
 def route_remove(
-    route_id: Annotated[str, typer.Argument(metavar="ID", help="The route's id.")], *, as_json: Json = False
+    route_id: Annotated[str, typer.Argument(metavar="ID", help="Route ID")], *, as_json: Json = False
 ) -> None:
-    """Remove a route; what was sent by it goes on."""
+    """Remove a route. Pending breakpoints that already use it continue to do so."""
     with session() as assent:
         assent.remove_route(route_id)
     if as_json:
         output.emit({"removed": route_id})
     else:
-        output.say(f"{route_id} is removed.")
+        output.say(f"Removed {route_id}.")
 
 
 @route.command("check")
-def route_check(  # the options of the command
-    about: Annotated[str, typer.Argument(metavar="GATE|ID", help="A gate, or the id of a breakpoint that waits.")],
+def route_check(  # noqa: PLR0913  # the options of the command
+    about: Annotated[str, typer.Argument(metavar="GATE|ID", help="Gate, or ID of a pending breakpoint")],
     *,
-    tag: Annotated[list[str] | None, typer.Option(help="A tag; repeat it.")] = None,
-    expert: Annotated[list[str] | None, typer.Option(help="Whom it asks; repeat it.")] = None,
-    agent: Annotated[str, typer.Option(help="Which agent asks.")] = "somebody",
-    risk: Annotated[Literal["low", "medium", "high"] | None, typer.Option(help="Its risk.")] = None,
+    tag: Annotated[list[str] | None, typer.Option(help="Tag (repeatable)")] = None,
+    expert: Annotated[list[str] | None, typer.Option(help="Expert assigned to the breakpoint (repeatable)")] = None,
+    agent_id: Annotated[str, typer.Option(help="ID of the requesting agent")] = "unknown",
+    risk: Annotated[Literal["low", "medium", "high"] | None, typer.Option(help="Risk level")] = None,
+    agent: OldAgent = None,
     as_json: Json = False,
 ) -> None:
-    """Tell who would be told, where and when; nobody is told anything."""
+    """Show who would be notified, where and when (dry run)."""
     with session() as assent:
         if about.startswith(_A_BREAKPOINT):
             found = assent.check_routes(about)
@@ -140,7 +147,7 @@ def route_check(  # the options of the command
             payload: dict[str, Any] = {"breakpointId": about, "question": about}
             payload |= {"expert": expert} if expert else {}
             payload |= {"risk": risk} if risk else {}
-            found = assent.check_routes(supposed={"agentId": agent, "tags": tag or [], "payload": payload})
+            found = assent.check_routes(supposed={"agentId": agent or agent_id, "tags": tag or [], "payload": payload})
     if as_json:
         output.emit(plain(found))
     else:
@@ -149,7 +156,7 @@ def route_check(  # the options of the command
 
 def _print_check(found: RouteCheck) -> None:
     if found.pattern is not None:
-        output.say(f"It would take {output.visible(found.route_id or 'no route')} ({output.visible(found.pattern)}).")
+        output.say(f"Matching route: {output.visible(found.route_id or 'none')} ({output.visible(found.pattern)}).")
     for step in found.steps:
         output.say(f"{step.at[:19]}  {step.kind:<9} {output.visible(_what(step))}")
     for warning in found.warnings:
@@ -164,4 +171,4 @@ def _what(step: RouteStep) -> str:
         + (f" (not before {each.not_before[:19]})" if each.not_before else "")
         for each in step.told
     ]
-    return ", ".join(told) or "nobody"
+    return ", ".join(told) or "no one"

@@ -13,6 +13,7 @@ from assent.cli import output
 from assent.cli.backtests import print_backtest, print_shadow, progress_bar
 from assent.cli.local_rules import Local, rules_session
 from assent.cli.output import Json
+from assent.cli.renamed import OldAgent
 from assent.cli.session import session
 from assent.domain.canonical import is_object, strict_loads
 from assent.sdk.errors import InvalidRequest, MalformedJson, PatternError
@@ -20,24 +21,24 @@ from assent.sdk.protocol import RuleChanges
 from assent.sdk.values import Rule, RuleCheck, RuleEvent, RulesImported, plain
 
 app = typer.Typer()
-rule = typer.Typer(no_args_is_help=True, help="Rules: which questions need no asking.")
+rule = typer.Typer(no_args_is_help=True, help="Manage auto-approval rules.")
 app.add_typer(rule, name="rule")
 
 Action: TypeAlias = Literal["auto-approve", "never-auto-approve"]
 Mode: TypeAlias = Literal["live", "shadow"]
-Id = Annotated[str, typer.Argument(metavar="ID", help="The rule's id.")]
-Gate = Annotated[str, typer.Argument(metavar="GATE", help="The gate to ask about.")]
-PatternArgument = Annotated[str, typer.Argument(metavar="PATTERN", help="Which breakpoints, as in confirm.*")]
-ActionOption = Annotated[Action, typer.Option(help="What is done with them.")]
-Note = Annotated[str | None, typer.Option(help="What it is for.")]
-Why = Annotated[str | None, typer.Option(help="Why; kept in the rule's history.")]
-ModeOption = Annotated[Mode | None, typer.Option(help="live is followed, shadow only watched.")]
-Expires = Annotated[str | None, typer.Option(metavar="TIME", help="When it ends, as in 2027-01-31T18:00:00Z.")]
-Order = Annotated[int | None, typer.Option(min=0, help="Its place; the first that matches is the one named.")]
-Days = Annotated[int, typer.Option(min=1, max=3650, help="How far to look back.")]
-Limit = Annotated[int, typer.Option(min=0, max=1000, help="How many to name of each kind.")]
+Id = Annotated[str, typer.Argument(metavar="ID", help="Rule ID")]
+Gate = Annotated[str, typer.Argument(metavar="GATE", help="Gate of the breakpoint")]
+PatternArgument = Annotated[str, typer.Argument(metavar="PATTERN", help="Breakpoint pattern, such as confirm.*")]
+ActionOption = Annotated[Action, typer.Option(help="Action for matching breakpoints")]
+Note = Annotated[str | None, typer.Option(help="Note about the rule")]
+Why = Annotated[str | None, typer.Option(help="Reason for the change, kept in the rule's history")]
+ModeOption = Annotated[Mode | None, typer.Option(help="live: enforced; shadow: logged only")]
+Expires = Annotated[str | None, typer.Option(metavar="TIME", help="Expiry time, such as 2027-01-31T18:00:00Z")]
+Order = Annotated[int | None, typer.Option(min=0, help="Position in the evaluation order (default: last)")]
+Days = Annotated[int, typer.Option(min=1, max=3650, help="Number of days to look back")]
+Limit = Annotated[int, typer.Option(min=0, max=1000, help="Maximum number of breakpoints to list per outcome")]
 
-NOTHING = "There are no rules; every breakpoint asks a person."
+NOTHING = "No rules. Every breakpoint requires human approval."
 
 
 @contextlib.contextmanager
@@ -70,23 +71,23 @@ def rule_add(  # noqa: PLR0913  # the options of the command
     mode: ModeOption = None,
     expires: Expires = None,
     order: Order = None,
-    disabled: Annotated[bool, typer.Option("--disabled", help="Write it down, and follow it once enabled.")] = False,
+    disabled: Annotated[bool, typer.Option("--disabled", help="Create the rule as disabled")] = False,
     why: Why = None,
     local: Local = False,
     as_json: Json = False,
 ) -> None:
-    """Write a rule."""
+    """Add a rule."""
     fields = _given(note=note, mode=mode, expires_at=expires, order=order, why=why)
     fields |= {"enabled": False} if disabled else {}
     pattern = pattern.strip()
     with pointing_at(pattern), rules_session(local=local) as assent:
         made = assent.add_rule(pattern, action, **fields)
-    _print_rule(made, as_json=as_json, done="written")
+    _print_rule(made, as_json=as_json, done="added")
 
 
 @rule.command("list")
 def rule_list(*, local: Local = False, as_json: Json = False) -> None:
-    """List the rules, in the order they are asked."""
+    """List the rules in evaluation order."""
     with rules_session(local=local) as assent:
         found = assent.rules()
     if as_json:
@@ -97,12 +98,12 @@ def rule_list(*, local: Local = False, as_json: Json = False) -> None:
 
 def print_rules(found: Sequence[Rule]) -> None:
     now = time.time()
-    columns = ("id", "action", "state", "pattern", "note", "written by")
+    columns = ("id", "action", "state", "pattern", "note", "created by")
     rows = [(each.id, each.action, _state(each, now), each.pattern, each.note or "", each.created_by) for each in found]
-    output.table(columns, rows, wide=("written by",), empty=NOTHING)
+    output.table(columns, rows, wide=("created by",), empty=NOTHING)
     for each in found:
         if each.problem:
-            output.remark(f"{each.id} cannot be read: {output.visible(each.problem)}", style="red")
+            output.remark(f"{each.id} is invalid: {output.visible(each.problem)}", style="red")
         for said in each.warnings or ():
             output.remark(output.visible(said), style="yellow")
 
@@ -117,7 +118,7 @@ def _state(found: Rule, now: float) -> str:
 
 @rule.command("show")
 def rule_show(rule_id: Id, *, local: Local = False, as_json: Json = False) -> None:
-    """Show a rule, also one that was removed."""
+    """Show a rule, even if it was removed."""
     with rules_session(local=local) as assent:
         found = assent.rule(rule_id)
     _print_rule(found, as_json=as_json)
@@ -137,7 +138,7 @@ def _print_rule(found: Rule, *, as_json: bool, done: str = "") -> None:
             "expires": found.expires_at,
             "order": str(found.order),
             "source": found.source,
-            "written": f"{found.created_at} by {found.created_by}",
+            "created": f"{found.created_at} by {found.created_by}",
             "changed": found.updated_at if found.version > 1 else None,
             "removed": found.removed_at,
             "problem": found.problem,
@@ -145,7 +146,7 @@ def _print_rule(found: Rule, *, as_json: bool, done: str = "") -> None:
     )
     warn(found)
     if done:
-        output.remark(f"The rule is {done}.")
+        output.remark(f"Rule {done}.")
 
 
 def warn(found: Rule) -> None:
@@ -157,38 +158,38 @@ def warn(found: Rule) -> None:
 def rule_change(  # noqa: PLR0913  # the options of the command
     rule_id: Id,
     *,
-    pattern: Annotated[str | None, typer.Option(help="Another pattern.")] = None,
-    action: Annotated[Action | None, typer.Option(help="Another action.")] = None,
+    pattern: Annotated[str | None, typer.Option(metavar="PATTERN", help="New pattern")] = None,
+    action: Annotated[Action | None, typer.Option(help="New action")] = None,
     note: Note = None,
-    no_note: Annotated[bool, typer.Option("--no-note", help="Take the note away.")] = False,
+    no_note: Annotated[bool, typer.Option("--no-note", help="Remove the note")] = False,
     mode: ModeOption = None,
     expires: Expires = None,
-    no_expiry: Annotated[bool, typer.Option("--no-expiry", help="It does not end by itself any more.")] = False,
+    no_expiry: Annotated[bool, typer.Option("--no-expiry", help="Remove the expiry time")] = False,
     order: Order = None,
     why: Why = None,
     local: Local = False,
     as_json: Json = False,
 ) -> None:
-    """Change what is given, and leave the rest."""
+    """Update the given fields of a rule and keep the rest."""
     stripped = pattern.strip() if pattern is not None else None
     changes = _given(pattern=stripped, action=action, note=note, mode=mode, expires_at=expires, order=order)
     changes |= {"note": None} if no_note else {}
     changes |= {"expires_at": None} if no_expiry else {}
     if not changes:
-        msg = "Nothing to change is given; see assent rule change --help."
+        msg = "No changes specified. For the options, run: assent rule change --help"
         raise typer.BadParameter(msg)
     _change(rule_id, changes | _given(why=why), local=local, as_json=as_json, done="changed", pattern=stripped or "")
 
 
 @rule.command("enable")
 def rule_enable(rule_id: Id, *, why: Why = None, local: Local = False, as_json: Json = False) -> None:
-    """Follow a rule again that was disabled."""
+    """Enable a rule."""
     _change(rule_id, {"enabled": True} | _given(why=why), local=local, as_json=as_json, done="enabled")
 
 
 @rule.command("disable")
 def rule_disable(rule_id: Id, *, why: Why = None, local: Local = False, as_json: Json = False) -> None:
-    """Stop following a rule, and keep it."""
+    """Disable a rule without removing it."""
     _change(rule_id, {"enabled": False} | _given(why=why), local=local, as_json=as_json, done="disabled")
 
 
@@ -207,43 +208,46 @@ def _given(**options: object) -> dict[str, Any]:
 
 @rule.command("remove")
 def rule_remove(rule_id: Id, *, why: Why = None, local: Local = False, as_json: Json = False) -> None:
-    """Remove a rule; what it decided stays explained."""
+    """Remove a rule. Its past decisions stay in the history."""
     with rules_session(local=local) as assent:
         assent.remove_rule(rule_id, why=why)
     if as_json:
         output.emit({"removed": rule_id})
     else:
-        output.say(f"{rule_id} is removed.")
+        output.say(f"Removed {rule_id}.")
 
 
 @rule.command("check")
 def rule_check(  # noqa: PLR0913  # the options of the command
     gate: Gate,
     *,
-    title: Annotated[str | None, typer.Option(help="Its title.")] = None,
-    tag: Annotated[list[str] | None, typer.Option(help="A tag; repeat it.")] = None,
-    expert: Annotated[list[str] | None, typer.Option(help="Whom it asks; repeat it.")] = None,
-    agent: Annotated[str | None, typer.Option(help="Which agent asks.")] = None,
-    run_id: Annotated[str | None, typer.Option(help="The run it belongs to.")] = None,
-    risk: Annotated[Literal["low", "medium", "high"] | None, typer.Option(help="Its risk.")] = None,
-    priority: Annotated[Literal["low", "normal", "high", "urgent"] | None, typer.Option(help="Its priority.")] = None,
+    title: Annotated[str | None, typer.Option(help="Title")] = None,
+    tag: Annotated[list[str] | None, typer.Option(help="Tag (repeatable)")] = None,
+    expert: Annotated[list[str] | None, typer.Option(help="Expert assigned to the breakpoint (repeatable)")] = None,
+    agent_id: Annotated[str | None, typer.Option(help="ID of the requesting agent")] = None,
+    run_id: Annotated[str | None, typer.Option(help="Run ID")] = None,
+    risk: Annotated[Literal["low", "medium", "high"] | None, typer.Option(help="Risk level")] = None,
+    priority: Annotated[Literal["low", "normal", "high", "urgent"] | None, typer.Option(help="Priority")] = None,
     strategy: Annotated[
-        Literal["single", "first-response-wins", "collect-all", "quorum"] | None, typer.Option(help="Who must agree.")
+        Literal["single", "first-response-wins", "collect-all", "quorum"] | None, typer.Option(help="Strategy")
     ] = None,
-    attempt: Annotated[int | None, typer.Option(min=0, help="Which try it is.")] = None,
-    hard_stop: Annotated[bool, typer.Option("--hard-stop", help="The agent asks for a person.")] = False,
-    after_n: Annotated[int | None, typer.Option(min=-1, help="Its autoApproveAfterN.")] = None,
-    payload: Annotated[str | None, typer.Option(metavar="JSON", help="Its payload, an object.")] = None,
+    attempt: Annotated[int | None, typer.Option(min=0, help="Attempt number")] = None,
+    hard_stop: Annotated[
+        bool, typer.Option("--hard-stop", help="Assume that the agent requires human approval")
+    ] = False,
+    after_n: Annotated[int | None, typer.Option(min=-1, help="Value of autoApproveAfterN")] = None,
+    payload: Annotated[str | None, typer.Option(metavar="JSON", help="Payload, as a JSON object")] = None,
+    agent: OldAgent = None,
     as_json: Json = False,
 ) -> None:
-    """Tell whether a person would have to be asked, and why; nothing is raised."""
+    """Check whether a breakpoint would be auto-approved, and why (dry run)."""
     with session() as assent:
         found = assent.check_rules(
             gate,
             title=title,
             tags=tag,
             expert=expert[0] if expert and len(expert) == 1 else expert,
-            agent_id=agent,
+            agent_id=agent_id or agent,
             run_id=run_id,
             risk=risk,
             priority=priority,
@@ -262,23 +266,23 @@ def rule_check(  # noqa: PLR0913  # the options of the command
 
 def print_verdict(found: RuleCheck) -> None:
     if found.recommended:
-        output.say(f"It would be approved. {output.visible(found.reason)}", style="green")
+        output.say(f"Would be auto-approved. {output.visible(found.reason)}", style="green")
     else:
-        output.say(f"A person would be asked. {output.visible(found.reason)}", style="yellow")
+        output.say(f"Requires human approval. {output.visible(found.reason)}", style="yellow")
 
 
 def _print_trace(found: RuleCheck) -> None:
     """Print each voice in its turn; under a rule, what each part of its pattern met."""
-    output.fields({"approvals in a row": str(found.consecutive_approvals)})
+    output.fields({"consecutive approvals": str(found.consecutive_approvals)})
     for step in found.trace:
         output.say(f"{_word(step.get('held')):<8} {output.visible(str(step.get('reason')))}")
         findings: Sequence[Mapping[str, Any]] = step.get("findings") or ()
         for each in findings:
-            actual = _compact(each["actual"]) if "actual" in each else "not given"
+            actual = _compact(each["actual"]) if "actual" in each else "not set"
             met = f"{output.visible(str(each.get('part')))}  ←  {output.visible(actual)}"
             output.say(f"         {_word(each.get('held')):<8} {met}", style="dim")
     for each in found.shadow:
-        would = "would have approved it" if each.get("recommended") else "would have asked a person"
+        would = "would have approved it" if each.get("recommended") else "would have required human approval"
         output.say(f"shadow   {output.visible(str(each.get('rule')))} {would}.", style="dim")
 
 
@@ -299,7 +303,7 @@ def rule_backtest(
     limit: Limit = 20,
     as_json: Json = False,
 ) -> None:
-    """Tell what a rule would have done in the last days; nothing is saved."""
+    """Backtest a rule against recent breakpoints without saving it."""
     pattern = pattern.strip()
     with pointing_at(pattern), session() as assent, progress_bar() as told:
         found = assent.backtest(pattern, action, days=days, limit=limit, on_progress=told)
@@ -311,7 +315,7 @@ def rule_backtest(
 
 @rule.command("shadow")
 def rule_shadow(rule_id: Id, *, days: Days = 30, limit: Limit = 20, as_json: Json = False) -> None:
-    """Tell what a rule in shadow said, and what people did."""
+    """Compare a shadow-mode rule with people's decisions."""
     with session() as assent:
         found = assent.shadow(rule_id, days=days, limit=limit)
     if as_json:
@@ -322,7 +326,7 @@ def rule_shadow(rule_id: Id, *, days: Days = 30, limit: Limit = 20, as_json: Jso
 
 @rule.command("events")
 def rule_events(rule_id: Id, *, as_json: Json = False) -> None:
-    """List who changed a rule, when, what and why."""
+    """List the changes to a rule, with author, time and reason."""
     with session() as assent:
         found = assent.rule_events(rule_id)
     if as_json:
@@ -333,7 +337,7 @@ def rule_events(rule_id: Id, *, as_json: Json = False) -> None:
     for event in found:
         rows.append(_event_row(event, before))
         before = event.metadata.get("rule") or {}
-    output.table(("seq", "what", "who", "when", "change", "why"), rows, wide=("when",), empty="It has no history.")
+    output.table(("seq", "what", "who", "when", "change", "why"), rows, wide=("when",), empty="No history.")
 
 
 def _event_row(event: RuleEvent, before: Mapping[str, Any]) -> Sequence[str]:
@@ -345,7 +349,7 @@ def _event_row(event: RuleEvent, before: Mapping[str, Any]) -> Sequence[str]:
 
 @rule.command("export")
 def rule_export(*, as_json: Json = False) -> None:
-    """Print the rules as a rules.json."""
+    """Print the rules in rules.json format."""
     with session() as assent:
         document = assent.export_rules()
     if as_json:
@@ -356,14 +360,16 @@ def rule_export(*, as_json: Json = False) -> None:
 
 @rule.command("import")
 def rule_import(
-    file: Annotated[typer.FileBinaryRead, typer.Argument(metavar="FILE", help="A rules.json; - is standard input.")],
+    file: Annotated[
+        typer.FileBinaryRead, typer.Argument(metavar="FILE", help="rules.json file, or - for standard input")
+    ],
     *,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Tell what it would do, and do nothing.")] = False,
-    replace: Annotated[bool, typer.Option("--replace", help="Remove the rules that are not in the file.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the changes without applying them")] = False,
+    replace: Annotated[bool, typer.Option("--replace", help="Remove rules that are not in the file")] = False,
     why: Why = None,
     as_json: Json = False,
 ) -> None:
-    """Take over the rules of a file, all of them or none."""
+    """Import rules from a file, all or nothing."""
     document = _object(file.read(), "FILE")
     with _naming_rules(document), session() as assent:
         done = assent.import_rules(document, dry_run=dry_run, replace=replace, why=why)
@@ -380,7 +386,7 @@ def _object(text: str | bytes, where: str) -> dict[str, Any]:
     try:
         value = strict_loads(text.encode() if isinstance(text, str) else text)
     except MalformedJson as error:
-        msg = f"is not JSON: {error.message}"
+        msg = f"not valid JSON: {error.message}"
         raise typer.BadParameter(msg, param_hint=where) from error
     if not is_object(value):
         msg = "must be a JSON object"
@@ -400,14 +406,14 @@ def _naming_rules(document: Mapping[str, Any]) -> Generator[None, None, None]:
             output.remark(f"  {output.visible(str(each.get('pointer')))}: {output.visible(str(each.get('detail')))}")
             if "column" in each:
                 _print_place(str(document["rules"][each["index"]]["pattern"]).strip(), each)
-        output.remark("Nothing was imported.")
+        output.remark("No rules were imported.")
         raise typer.Exit(code) from error
 
 
 def _print_imported(done: RulesImported) -> None:
     told = [each for each in done.items if each.outcome != "unchanged"]
     rows = [(each.outcome, each.id or "", each.action, each.pattern) for each in told]
-    output.table(("outcome", "id", "action", "pattern"), rows, empty="The rules are as the file has them.")
+    output.table(("outcome", "id", "action", "pattern"), rows, empty="The rules already match the file.")
     counts = f"{done.added} added, {done.changed} changed, {done.unchanged} unchanged, {done.removed} removed"
-    would = "Nothing was done; it would be: " if done.dry_run else ""
-    output.say(f"{would}{counts}; {done.total_rules} in all.")
+    would = "Dry run, nothing was changed. Result: " if done.dry_run else ""
+    output.say(f"{would}{counts}; {done.total_rules} in total.")

@@ -19,13 +19,13 @@ from assent.sdk.run_values import JournalLine, Run, RunPage, RunSummary
 from assent.sdk.values import plain
 
 app = typer.Typer()
-process = typer.Typer(no_args_is_help=True, help="What the server can run.")
-run = typer.Typer(no_args_is_help=True, help="Durable runs of processes.")
+process = typer.Typer(no_args_is_help=True, help="Show the processes that the server can run.")
+run = typer.Typer(no_args_is_help=True, help="Manage durable process runs.")
 app.add_typer(process, name="process")
 app.add_typer(run, name="run")
 
 State = Literal["queued", "running", "suspended", "done", "failed", "cancelled"]
-Id = Annotated[str, typer.Argument(metavar="ID", help="The run's id.")]
+Id = Annotated[str, typer.Argument(metavar="ID", help="Run ID")]
 FAILED = 1
 _STYLES = {"done": "green", "failed": "red", "cancelled": "yellow"}
 _NO_DATA = frozenset({"name", "breakpointId"})
@@ -33,31 +33,38 @@ _NO_DATA = frozenset({"name", "breakpointId"})
 
 @process.command("list")
 def process_list(*, as_json: Json = False) -> None:
-    """List the processes that the server has found, and those that it cannot run."""
+    """List the processes on the server, including those that cannot run."""
     with session() as assent:
         found = assent.processes()
     if as_json:
         output.emit({"items": plain(found)})
         return
     rows = [(each.name, each.file, each.version, each.problem or each.description) for each in found]
-    empty = "There are no processes; put files with an `async def process(inputs, ctx)` into the server's folder."
+    empty = "No processes. Add files that define `async def process(inputs, ctx)` to the server's processes directory."
     output.table(("process", "file", "version", "description"), rows, empty=empty)
 
 
 @run.command("start")
 def run_start(  # noqa: PLR0913  # the options of the command
-    name: Annotated[str, typer.Argument(metavar="PROCESS", help="The process to run.")],
+    name: Annotated[str, typer.Argument(metavar="PROCESS", help="Process to run")],
     *,
-    inputs: Annotated[str | None, typer.Option(metavar="JSON", help="Its inputs; @FILE reads them from there.")] = None,
-    value: Annotated[
-        list[str] | None, typer.Option("--input", metavar="NAME=VALUE", help="One input; repeat it. JSON or text.")
+    inputs: Annotated[
+        str | None, typer.Option(metavar="JSON", help="Inputs as JSON, or @FILE to read them from a file")
     ] = None,
-    agent_id: Annotated[str | None, typer.Option(help="Who asks; the name of the process if left out.")] = None,
-    key: Annotated[str | None, typer.Option(help="The same key starts one run, however often it is sent.")] = None,
-    wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until it ends, showing its journal.")] = False,
+    value: Annotated[
+        list[str] | None,
+        typer.Option("--input", metavar="NAME=VALUE", help="Input, parsed as JSON if possible (repeatable)"),
+    ] = None,
+    agent_id: Annotated[
+        str | None, typer.Option(help="Agent ID for the run's breakpoints (default: the process name)")
+    ] = None,
+    key: Annotated[str | None, typer.Option(help="Idempotency key; at most one run is started per key")] = None,
+    wait: Annotated[
+        bool, typer.Option("--wait/--no-wait", help="Wait until the run ends and show its journal")
+    ] = False,
     as_json: Json = False,
 ) -> None:
-    """Start a run; with --wait the exit code is 0 when it is done, 1 when it failed, 12 when it was cancelled."""
+    """Start a run. With --wait, exits with 0 if it completes, 1 if it fails and 12 if it is cancelled."""
     given = _inputs(inputs, value or [])
     with session(patience=LONG_PATIENCE if wait else 10.0) as assent:
         started = assent.start_run(name, given, agent_id=agent_id, idempotency_key=key)
@@ -76,7 +83,7 @@ def _inputs(text: str | None, values: Sequence[str]) -> Any:  # noqa: ANN401  # 
     given: Any = _read_inputs(text) if text is not None else dict[str, Any]()
     named = inputs_of(values)
     if named and not isinstance(given, dict):
-        msg = "NAME=VALUE goes into an object, and --inputs is none"
+        msg = "This option requires --inputs to be a JSON object."
         raise typer.BadParameter(msg, param_hint="--input")
     return given | named if named else given  # pyright: ignore[reportUnknownVariableType]  # JSON
 
@@ -92,11 +99,11 @@ def _read_inputs(text: str) -> Any:  # noqa: ANN401  # any JSON
 @run.command("list")
 def run_list(
     *,
-    state: Annotated[State | None, typer.Option(help="Only in this state.")] = None,
-    process_name: Annotated[str | None, typer.Option("--process", help="Only of this process.")] = None,
-    event_id: Annotated[str | None, typer.Option("--event", metavar="ID", help="Only started by this event.")] = None,
-    trigger: Annotated[str | None, typer.Option(metavar="NAME", help="Only started by this trigger.")] = None,
-    limit: Annotated[int, typer.Option(min=1, help="How many at most.")] = 50,
+    state: Annotated[State | None, typer.Option(help="State to filter by")] = None,
+    process_name: Annotated[str | None, typer.Option("--process", help="Process to filter by")] = None,
+    event_id: Annotated[str | None, typer.Option("--event", metavar="ID", help="Event that started the run")] = None,
+    trigger: Annotated[str | None, typer.Option(metavar="NAME", help="Trigger that started the run")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="Maximum number of results")] = 50,
     as_json: Json = False,
 ) -> None:
     """List runs, newest first."""
@@ -111,9 +118,9 @@ def run_list(
         for each in found.items
     ]
     columns = ("id", "process", "state", "started", "by", "error")
-    output.table(columns, rows, wide=("by",), empty="There are no runs.")
+    output.table(columns, rows, wide=("by",), empty="No runs.")
     if found.next_cursor:
-        output.remark(f"There are more; see them with --limit {limit * 2}.")
+        output.remark(f"More results are available. Use --limit {limit * 2} to see more.")
 
 
 def _pages(assent: Assent, filters: RunFilters, limit: int) -> RunPage:
@@ -143,7 +150,7 @@ def run_show(run_id: Id, *, as_json: Json = False) -> None:
             "process": f"{found.process} (version {found.version})",
             "state": found.state,
             "started": f"{found.created_at} by {found.started_by}",
-            "because": f"event {found.cause.event_id}, trigger {found.cause.trigger}" if found.cause else None,
+            "cause": f"event {found.cause.event_id}, trigger {found.cause.trigger}" if found.cause else None,
             "ended": found.ended_at,
             "inputs": json.dumps(found.inputs, ensure_ascii=False) if found.inputs else None,
             "output": json.dumps(found.output, ensure_ascii=False) if found.output is not None else None,
@@ -155,17 +162,17 @@ def run_show(run_id: Id, *, as_json: Json = False) -> None:
         (each.path, each.kind, each.name, each.state, str(each.attempts or ""), each.breakpoint_id or "")
         for each in found.steps
     ]
-    output.table(("step", "kind", "name", "state", "tries", "breakpoint"), rows, empty="It has not done anything yet.")
+    output.table(("step", "kind", "name", "state", "attempts", "breakpoint"), rows, empty="No steps yet.")
 
 
 @run.command("logs")
 def run_logs(
     run_id: Id,
     *,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the run has ended.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Follow the journal until the run ends")] = False,
     as_json: Json = False,
 ) -> None:
-    """Print the journal of a run; with --json one object a line."""
+    """Print a run's journal. With --json, prints one object per line."""
     with session(patience=LONG_PATIENCE if follow else 1.0) as assent:
         if follow:
             _followed(assent, run_id, show=True, as_json=as_json)
@@ -201,37 +208,39 @@ def _print_lines(lines: Sequence[JournalLine], *, as_json: bool) -> int:
 
 @run.command("cancel")
 def run_cancel(run_id: Id, *, as_json: Json = False) -> None:
-    """End a run, and take back what it has asked."""
+    """Cancel a run and its pending breakpoints."""
     with session() as assent:
         _print_end(assent.cancel_run(run_id), as_json=as_json)
 
 
 @run.command("retry")
 def run_retry(run_id: Id, *, as_json: Json = False) -> None:
-    """Go on with a failed run from the step that failed."""
+    """Resume a failed run from the step that failed."""
     with session() as assent:
         revived = assent.retry_run(run_id)
     if as_json:
         output.emit(plain(revived))
     else:
-        output.say(f"{revived.id} is {revived.state}; a worker takes it up in a moment.")
+        output.say(f"{revived.id} is {revived.state}. A worker will resume it shortly.")
 
 
 @run.command("export")
 def run_export(
     run_id: Id,
     *,
-    to: Annotated[Path | None, typer.Option("--output", "-o", help="The folder; the run's id if left out.")] = None,
+    to: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="DIR", help="Empty or new directory (default: the run ID)")
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Write a run as files: its journal, its files, and a task.json for each step."""
+    """Export a run as files: its journal, its files and a task.json for each step."""
     folder = to or Path(run_id)
     with session() as assent:
         written = export(assent, run_id, folder)
     if as_json:
         output.emit({"runId": run_id, "folder": str(folder), "files": written})
     else:
-        output.say(f"Wrote {len(written)} files into {output.visible(str(folder))}.")
+        output.say(f"Wrote {len(written)} files to {output.visible(str(folder))}.")
 
 
 def _print_end(ended: Run, *, as_json: bool) -> None:

@@ -22,8 +22,8 @@ from assent.store.secrets import StoredSecret
 from assent.store.transaction import Transaction
 
 app = typer.Typer()
-project = typer.Typer(no_args_is_help=True, help="A project and what belongs to it.")
-secrets = typer.Typer(no_args_is_help=True, help="Stored secrets and the keys they are encrypted with.")
+project = typer.Typer(no_args_is_help=True, help="Manage projects.")
+secrets = typer.Typer(no_args_is_help=True, help="Manage stored secrets and their encryption keys.")
 app.add_typer(project, name="project")
 app.add_typer(secrets, name="secrets")
 
@@ -40,14 +40,14 @@ def _keys_needed() -> Generator[None, None, None]:
 @project.command("callback-secret")
 def callback_secret(
     *,
-    name: Annotated[str, typer.Option("--project", help="The project it belongs to.")] = DEFAULT_PROJECT,
+    name: Annotated[str, typer.Option("--project", help="Project ID")] = DEFAULT_PROJECT,
     rotate: Annotated[
-        bool, typer.Option("--rotate", help="Make a new one; the old one stays valid for a day.")
+        bool, typer.Option("--rotate", help="Create a new secret; the old one remains valid for one day")
     ] = False,
     data: Data = None,
     as_json: Json = False,
 ) -> None:
-    """Print what callbacks are signed with, newest first; the first one is made when it is asked for."""
+    """Print the callback signing secrets, newest first. Creates one if none exists."""
 
     def use_case(node: Assent, tx: Transaction) -> list[dict[str, Any]]:
         ask = node.secrets.rotate_callback_secret if rotate else node.secrets.show_callback_secrets
@@ -66,13 +66,13 @@ def callback_secret(
 
 @project.command("remove")
 def remove_project(
-    name: Annotated[str, typer.Argument(help="The id of the project.")],
+    name: Annotated[str, typer.Argument(help="Project ID")],
     *,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask again.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Skip the confirmation prompt")] = False,
     data: Data = None,
     as_json: Json = False,
 ) -> None:
-    """Remove a project: everything open in it is cancelled, and only its history stays."""
+    """Remove a project, cancelling everything that is pending in it. Only its history is kept."""
     settings = settings_with(data)
     if not yes:
         _confirm_removal(name)
@@ -84,23 +84,27 @@ def remove_project(
     if as_json:
         output.emit({"project": name, "removed": True})
         return
-    output.say(f"The project {output.visible(name)} is removed.")
-    output.remark("A running server cancels what is open in it within seconds; otherwise the next one to start does.")
+    output.say(f"Removed project {output.visible(name)}.")
+    output.remark(
+        "Its pending breakpoints and runs will be cancelled within seconds, or the next time a server starts."
+    )
 
 
 def _confirm_removal(name: str) -> None:
     if not sys.stdin.isatty():
-        output.remark("Not removed: there is no terminal to ask on. Add --yes to remove it.", style="red")
+        output.remark(
+            "Not removed: confirmation requires a terminal. Use --yes to remove without confirmation.", style="red"
+        )
         raise typer.Exit(output.USAGE)
-    output.remark(f"This cancels everything open in {output.visible(name)} and cannot be undone.", style="yellow")
-    if typer.prompt("Type the project's id", err=True) != name:
-        output.remark("Not removed: the id is another one.", style="red")
+    output.remark(f"This cancels everything pending in {output.visible(name)} and cannot be undone.", style="yellow")
+    if typer.prompt("Type the project ID to confirm", err=True) != name:
+        output.remark("Not removed: the ID does not match.", style="red")
         raise typer.Exit(output.FAILED)
 
 
 @secrets.command("list")
 def list_secrets(*, data: Data = None, as_json: Json = False) -> None:
-    """List the stored secrets with the keys they are encrypted with; never a value."""
+    """List stored secrets and the keys that encrypt them, but not the secret values."""
     settings = settings_with(data)
 
     def use_case(node: Assent, tx: Transaction) -> list[dict[str, Any]]:
@@ -117,10 +121,10 @@ def list_secrets(*, data: Data = None, as_json: Json = False) -> None:
         (each["project"], each["name"], str(each["version"]), each["keyId"], each["createdAt"], each["retiredAt"] or "")
         for each in found
     ]
-    output.table(("project", "name", "version", "key", "created", "retired"), rows, empty="Nothing is stored.")
+    output.table(("project", "name", "version", "key", "created", "retired"), rows, empty="No stored secrets.")
     missing = {each["keyId"] for each in found if not each["readable"]}
     if missing:
-        output.remark(f"No key here opens what is under {', '.join(sorted(missing))}.", style="yellow")
+        output.remark(f"Some secrets cannot be decrypted. Missing keys: {', '.join(sorted(missing))}.", style="yellow")
 
 
 def _secret_body(each: StoredSecret, *, readable: bool) -> dict[str, Any]:
@@ -139,11 +143,11 @@ def _secret_body(each: StoredSecret, *, readable: bool) -> dict[str, Any]:
 @secrets.command("rotate-key")
 def rotate_key(
     *,
-    new: Annotated[bool, typer.Option("--new", help="First put a new key into the key file of the data.")] = False,
+    new: Annotated[bool, typer.Option("--new", help="Add a new key to the key file first")] = False,
     data: Data = None,
     as_json: Json = False,
 ) -> None:
-    """Encrypt everything stored with the newest key; begin again if it is interrupted."""
+    """Re-encrypt all stored secrets with the newest key. Safe to run again if interrupted."""
     settings = settings_with(data)
     with _keys_needed():
         if new:
@@ -153,15 +157,17 @@ def rotate_key(
     if as_json:
         output.emit({"keyId": newest, "resealed": resealed, "unreadable": unreadable})
     else:
-        output.say(f"{resealed} re-encrypted; everything that could be read is under {newest}.")
+        output.say(f"Re-encrypted {resealed} secrets. All readable secrets now use the key {newest}.")
     if unreadable:
-        output.remark(f"{unreadable} could not be read with any key that is here, and stay as they are.", style="red")
+        output.remark(
+            f"{unreadable} secrets could not be decrypted with any available key and were left unchanged.", style="red"
+        )
         raise typer.Exit(output.FAILED)
 
 
 def _add_key(settings: Settings) -> None:
     if settings.secret_keys is not None or settings.database_url:
-        msg = "--new is for the key file of SQLite. Put a new key first in ASSENT_SECRET_KEYS instead."
+        msg = "--new applies only to the SQLite key file. Add a new key at the beginning of ASSENT_SECRET_KEYS instead."
         raise Misconfigured(msg)
     migrate(settings)
     key_file(settings).add_newest()

@@ -16,6 +16,7 @@ LARGEST_PAGE = 200
 # A person sits before the screen: a restart is bridged, a server that is not there is told at once.
 SHORT_PATIENCE = 1.0
 LONG_PATIENCE = 120.0
+PATIENCE_HELP = "How long to retry while the server is unreachable"
 
 
 class _Told:
@@ -27,7 +28,7 @@ class _Told:
     def __call__(self, because: str) -> None:
         if not self._told and because != "the server answers early":
             self._told = True
-            output.remark(f"Trying again: {output.visible(because)} …", style="yellow")
+            output.remark(f"Retrying: {output.visible(because)} …", style="yellow")
 
 
 def trouble_teller(*, patience: float) -> Callable[[str], None] | None:

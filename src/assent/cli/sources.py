@@ -14,24 +14,24 @@ from assent.sdk.trigger_values import Source
 from assent.sdk.values import plain
 
 app = typer.Typer()
-source = typer.Typer(no_args_is_help=True, help="Sources: where events come from.")
+source = typer.Typer(no_args_is_help=True, help="Manage trigger event sources.")
 app.add_typer(source, name="source")
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="The source's name, or its id.")]
-NOTHING = "There are no sources; nothing is heard from outside."
+Name = Annotated[str, typer.Argument(metavar="NAME", help="Source name or ID")]
+NOTHING = "No sources. No trigger events are received."
 
 
 @source.command("list")
 def source_list(*, as_json: Json = False) -> None:
-    """List the sources of the project, and when each was last heard."""
+    """List the project's sources and the time of their last event."""
     with session() as assent:
         found = assent.sources()
     if as_json:
         output.emit({"items": plain(found)})
         return
     now = time.time()
-    columns = ("name", "kind", "state", "heard", "refused", "origin", "id")
-    output.table(columns, [_row(each, now) for each in found], wide=("origin", "refused"), empty=NOTHING)
+    columns = ("name", "kind", "state", "last event", "rejected", "origin", "id")
+    output.table(columns, [_row(each, now) for each in found], wide=("origin", "rejected"), empty=NOTHING)
 
 
 def _row(each: Source, now: float) -> Sequence[str]:
@@ -47,7 +47,7 @@ def _state(each: Source) -> str:
 
 @source.command("show")
 def source_show(name: Name, *, as_json: Json = False) -> None:
-    """Show how a source is set up, and what was heard of it; secrets are shown as references."""
+    """Show a source's settings and status. Secrets are shown as references."""
     with session() as assent:
         found = assent.source(name)
     _print(found, as_json=as_json)
@@ -64,50 +64,56 @@ def _print(found: Source, *, as_json: bool, done: str = "") -> None:
             "id": found.id,
             "kind": found.kind,
             "state": _state(found),
-            "calls": found.address,
-            "last heard": output.ago(found.heard_at, now=now) if found.heard_at else "never",
+            "webhook URL": found.address,
+            "last event": output.ago(found.heard_at, now=now) if found.heard_at else "never",
             "silent after": found.silent_at,
-            "alarm": found.alarm_id,
-            "refused": str(found.refused) if found.refused else None,
-            "last refusal": found.last_refusal,
-            "next tick": found.next_at,
+            "alert": found.alarm_id,
+            "rejected": str(found.refused) if found.refused else None,
+            "last rejection": found.last_refusal,
+            "next event": found.next_at,
             "origin": found.origin,
-            "set up": f"{found.created_at} by {found.created_by}",
+            "created": f"{found.created_at} by {found.created_by}",
         }
     )
     if found.settings:
         output.say("settings", style="dim")
         output.block(output.pretty(found.settings))
     if done:
-        output.remark(f"The source is {done}.")
+        output.remark(f"Source {done}.")
 
 
 @source.command("add")
 def source_add(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="What patterns call it.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Source name, as used in patterns")],
     *,
-    kind: Annotated[str, typer.Option(metavar="KIND", help="github, gitlab, webhook, files, git, schedule …")],
+    kind: Annotated[
+        str,
+        typer.Option(
+            metavar="KIND",
+            help="github, gitlab, bitbucket, gitea, forgejo, circleci, jenkins, jira, webhook, files, git or schedule",
+        ),
+    ],
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="A setting; JSON is read as such. Repeat it."),
+        typer.Option("--set", metavar="NAME=VALUE", help="Setting, parsed as JSON if possible (repeatable)"),
     ] = None,
-    disabled: Annotated[bool, typer.Option("--disabled", help="Set it up, and hear it once enabled.")] = False,
+    disabled: Annotated[bool, typer.Option("--disabled", help="Create the source as disabled")] = False,
     as_json: Json = False,
 ) -> None:
-    """Set up a source. Secrets are given as env:NAME or file:PATH, which the server reads."""
+    """Create a source. Specify secrets as env:NAME or file:PATH references, which the server resolves."""
     read = settings_of(settings)
     with session() as assent:
         made = assent.add_source(name, kind, read, enabled=not disabled)
-    _print(made, as_json=as_json, done="set up")
+    _print(made, as_json=as_json, done="created")
 
 
 @source.command("remove")
 def source_remove(name: Name, *, as_json: Json = False) -> None:
-    """Remove a source; its events stay."""
+    """Remove a source. Its events are kept."""
     with session() as assent:
         found = assent.source(name)
         assent.remove_source(found.id)
     if as_json:
         output.emit({"removed": found.id})
     else:
-        output.say(f"{output.visible(found.name)} is removed.")
+        output.say(f"Removed {output.visible(found.name)}.")

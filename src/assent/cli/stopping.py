@@ -68,7 +68,7 @@ def raised(
                 take_back(again.create(question, files=files, idempotency_key=key, **asking).id)
         except AssentError as error:
             reason = output.visible(error.message)
-            output.remark(f"Stopped; whether it was asked cannot be told: {reason}", style="yellow")
+            output.remark(f"Stopped. The breakpoint may or may not have been created: {reason}", style="yellow")
         raise
 
 
@@ -88,10 +88,10 @@ def take_back(breakpoint_id: str, *, reach: Callable[[], Assent] | None = None) 
         with reach() if reach else session(patience=LAST_WORDS) as assent:
             assent.cancel(breakpoint_id)
     except AlreadyEnded as error:
-        output.remark(f"Stopped; {shown} had ended already: {output.visible(error.message)}", style="yellow")
+        output.remark(f"Stopped. {shown} had already ended: {output.visible(error.message)}", style="yellow")
     except AssentError as error:
         reason = output.visible(error.message)
-        output.remark(f"Stopped, but {shown} could not be taken back: {reason}", style="yellow")
-        output.remark(f"Take it back with: assent cancel {shown}")
+        output.remark(f"Stopped, but {shown} could not be cancelled: {reason}", style="yellow")
+        output.remark(f"To cancel it, run: assent cancel {shown}")
     else:
-        output.remark(f"Stopped; {shown} is cancelled.")
+        output.remark(f"Stopped. {shown} was cancelled.")

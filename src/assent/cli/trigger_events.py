@@ -32,26 +32,28 @@ commands = typer.Typer()
 
 EventState = Literal["received", "matched", "unmatched", "failed"]
 FiringState = Literal["held", "started", "skipped", "dead"]
-EventId = Annotated[str, typer.Argument(metavar="EVENT", help="The event's id.")]
-FiringId = Annotated[str, typer.Argument(metavar="FIRING", help="The firing's id.")]
-Limit = Annotated[int, typer.Option(min=1, help="How many at most.")]
+EventId = Annotated[str, typer.Argument(metavar="EVENT", help="Event ID")]
+FiringId = Annotated[str, typer.Argument(metavar="FIRING", help="Firing ID")]
+Limit = Annotated[int, typer.Option(min=1, help="Maximum number of results")]
 _MARKS = {True: ("✓", "green"), False: ("✗", "red"), None: ("?", "yellow")}
 _AN_EVENT = "evt_"
 
 
 @commands.command("test")
 def trigger_test(
-    event: Annotated[str, typer.Argument(metavar="EVENT", help="An event's id, or a file with one as JSON.")],
+    event: Annotated[str, typer.Argument(metavar="EVENT", help="Event ID, or JSON file with an event")],
     *,
-    name: Annotated[str | None, typer.Option("--trigger", metavar="NAME", help="Only this trigger.")] = None,
+    name: Annotated[
+        str | None, typer.Option("--trigger", metavar="NAME", help="Trigger to test (default: all)")
+    ] = None,
     against: Annotated[
-        Path | None, typer.Option("--draft", metavar="FILE", help="A trigger that is not written yet.")
+        Path | None, typer.Option("--draft", metavar="FILE", help="File with a draft trigger to test")
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Tell what would become of an event; nothing happens. Exits with 1 if nothing would start."""
+    """Show what an event would start (dry run). Exits with 1 if it would not start anything."""
     if name is not None and against is not None:
-        msg = "cannot be given with --draft"
+        msg = "This option cannot be used with --draft."
         raise typer.BadParameter(msg, param_hint="--trigger")
     body = draft(against) if against is not None else None
     supposed = event if event.startswith(_AN_EVENT) else _event(Path(event))
@@ -63,7 +65,7 @@ def trigger_test(
         for each in found:
             _print_trial(each)
         if not found:
-            output.remark("There are no triggers; nothing would start.")
+            output.remark("No triggers, so the event would not start any runs.")
     if not any(each.matched and not each.problem for each in found):
         raise typer.Exit(output.FAILED)
 
@@ -75,7 +77,7 @@ def _event(path: Path) -> dict[str, Any]:
         msg = f"{output.visible(str(path))} cannot be read as JSON: {error}"
         raise typer.BadParameter(msg, param_hint="EVENT") from error
     if not is_object(found):
-        msg = "must be an object: an event as CloudEvents has it, or {type, view, data}"
+        msg = "must be a JSON object: a CloudEvents envelope or {type, view, data}"
         raise typer.BadParameter(msg, param_hint="EVENT")
     return dict(found)
 
@@ -92,7 +94,7 @@ def draft(path: Path) -> dict[str, Any]:
     if isinstance(found, list) and len(found) == 1:  # pyright: ignore[reportUnknownArgumentType]
         found = found[0]  # pyright: ignore[reportUnknownVariableType]
     if not is_object(found):
-        msg = f"{output.visible(str(path))} must hold one trigger: id, on, run, and what else it says"
+        msg = f"{output.visible(str(path))} must contain one trigger with the keys id, on and run"
         raise typer.BadParameter(msg)
     return dict(found)
 
@@ -126,13 +128,15 @@ def _print_findings(findings: Sequence[Finding]) -> None:
 @commands.command("events")
 def trigger_events(
     *,
-    source: Annotated[str | None, typer.Option(metavar="NAME", help="Only of this source.")] = None,
-    kind: Annotated[str | None, typer.Option("--type", metavar="TYPE", help="Only of this type.")] = None,
-    state: Annotated[EventState | None, typer.Option(help="Only in this state.")] = None,
+    source: Annotated[str | None, typer.Option(metavar="NAME", help="Source to filter by")] = None,
+    kind: Annotated[
+        str | None, typer.Option("--type", metavar="TYPE", help="Event type to filter by, such as github.push")
+    ] = None,
+    state: Annotated[EventState | None, typer.Option(help="State to filter by")] = None,
     limit: Limit = 50,
     as_json: Json = False,
 ) -> None:
-    """List events from outside, newest first."""
+    """List trigger events, newest first."""
     filters = TriggerEventFilters(source=source, type=kind, state=state)
     with session() as assent:
         found = _event_pages(assent, filters, limit)
@@ -140,11 +144,11 @@ def trigger_events(
         output.emit(plain(found))
         return
     now = time.time()
-    columns = ("id", "state", "type", "subject", "source", "times", "came")
+    columns = ("id", "state", "type", "subject", "source", "times", "received")
     rows = [_event_row(each, now) for each in found.items]
-    output.table(columns, rows, wide=("source", "times"), empty="Nothing has come from outside.")
+    output.table(columns, rows, wide=("source", "times"), empty="No trigger events.")
     if found.next_cursor:
-        output.remark(f"There are more; see them with --limit {limit * 2}.")
+        output.remark(f"More results are available. Use --limit {limit * 2} to see more.")
 
 
 def _event_pages(assent: Assent, filters: TriggerEventFilters, limit: int) -> TriggerEventPage:
@@ -192,7 +196,9 @@ def _print_event(found: TriggerEvent) -> None:
             "source": found.source,
             "state": found.state,
             "error": found.error,
-            "came": f"{found.received_at}, {found.duplicates + 1} times" if found.duplicates else found.received_at,
+            "received": f"{found.received_at} ({found.duplicates + 1} times)"
+            if found.duplicates
+            else found.received_at,
             "verified": found.verified,
             "trust": found.trust,
             "depth": str(found.depth) if found.depth else None,
@@ -224,28 +230,31 @@ def _print_trace(trace: Trace) -> None:
 def trigger_replay(
     event_id: EventId,
     *,
-    name: Annotated[str | None, typer.Option("--trigger", metavar="NAME", help="Only by this trigger.")] = None,
+    name: Annotated[
+        str | None,
+        typer.Option("--trigger", metavar="NAME", help="Trigger to evaluate, ignoring its `once` key (default: all)"),
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Have an event looked at again, as a new one beside it."""
+    """Replay an event as a new event."""
     with session() as assent:
         made = assent.replay_event(event_id, trigger=name)
     if as_json:
         output.emit(plain(made))
     else:
-        output.say(f"{made.id} repeats {output.visible(event_id)}; see it with assent trigger event {made.id}.")
+        output.say(f"Replayed {output.visible(event_id)} as {made.id}. To see it, run: assent trigger event {made.id}")
 
 
 @commands.command("firings")
 def trigger_firings(
     *,
-    state: Annotated[FiringState | None, typer.Option(help="Only in this state; dead ones are dead letters.")] = None,
-    name: Annotated[str | None, typer.Option("--trigger", metavar="NAME", help="Only of this trigger.")] = None,
-    event_id: Annotated[str | None, typer.Option("--event", metavar="ID", help="Only of this event.")] = None,
+    state: Annotated[FiringState | None, typer.Option(help="State to filter by; `dead` lists the dead letters")] = None,
+    name: Annotated[str | None, typer.Option("--trigger", metavar="NAME", help="Trigger to filter by")] = None,
+    event_id: Annotated[str | None, typer.Option("--event", metavar="ID", help="Event to filter by")] = None,
     limit: Limit = 50,
     as_json: Json = False,
 ) -> None:
-    """List what triggers matched, and what became of it, newest first."""
+    """List firings (trigger matches) and their outcomes, newest first."""
     filters = FiringFilters(state=state, trigger=name, event_id=event_id)
     with session() as assent:
         found = _firing_pages(assent, filters, limit)
@@ -257,9 +266,9 @@ def trigger_firings(
         f"{each.count} {each.state}" + (f" ({each.because})" if each.because else "") for each in found.counts
     )
     if waiting:
-        output.remark(f"In the project: {output.visible(waiting)}.")
+        output.remark(f"Firings in this project: {output.visible(waiting)}.")
     if found.next_cursor:
-        output.remark(f"There are more; see them with --limit {limit * 2}.")
+        output.remark(f"More results are available. Use --limit {limit * 2} to see more.")
 
 
 def _firing_pages(assent: Assent, filters: FiringFilters, limit: int) -> FiringPage:
@@ -277,7 +286,7 @@ def _firing_pages(assent: Assent, filters: FiringFilters, limit: int) -> FiringP
 def _print_firings(found: Sequence[Firing]) -> None:
     now = time.time()
     columns = ("id", "state", "because", "trigger", "event", "run", "error", "since")
-    output.table(columns, [_firing_row(each, now) for each in found], wide=("error",), empty="Nothing was matched.")
+    output.table(columns, [_firing_row(each, now) for each in found], wide=("error",), empty="No firings.")
 
 
 def _firing_row(each: Firing, now: float) -> Sequence[str]:
@@ -288,18 +297,18 @@ def _firing_row(each: Firing, now: float) -> Sequence[str]:
 
 @commands.command("retry")
 def trigger_retry(firing_id: FiringId, *, as_json: Json = False) -> None:
-    """Try a dead firing again."""
+    """Retry a dead firing."""
     with session() as assent:
         found = assent.retry_firing(firing_id)
-    _moved(found, "is tried again in a moment", as_json=as_json)
+    _moved(found, "will be retried shortly", as_json=as_json)
 
 
 @commands.command("discard")
 def trigger_discard(firing_id: FiringId, *, as_json: Json = False) -> None:
-    """Let go of a firing that is dead or waits."""
+    """Discard a dead or held firing and cancel its breakpoint."""
     with session() as assent:
         found = assent.discard_firing(firing_id)
-    _moved(found, "is let go", as_json=as_json)
+    _moved(found, "was discarded", as_json=as_json)
 
 
 def _moved(found: Firing, said: str, *, as_json: bool) -> None:

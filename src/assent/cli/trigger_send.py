@@ -38,23 +38,30 @@ class Fixture:
 
 @commands.command("send")
 def trigger_send(  # noqa: PLR0913  # the options of the command
-    fixture: Annotated[Path, typer.Argument(metavar="FIXTURE", help="A body, or {headers, body} as JSON; - reads it.")],
+    fixture: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FIXTURE", help="File with a request body, or with {headers, body} as JSON; - for standard input"
+        ),
+    ],
     *,
-    source: Annotated[str, typer.Option(metavar="NAME", help="The source it goes to, by name or id.")],
-    sign: Annotated[Sign, typer.Option(help="Whose signature to make.")] = "none",
+    source: Annotated[str, typer.Option(metavar="NAME", help="Source name or ID")],
+    sign: Annotated[Sign, typer.Option(help="Signature scheme")] = "none",
     secret: Annotated[
-        str | None, typer.Option(metavar="REFERENCE", help="What to sign with: env:NAME or file:PATH.")
+        str | None, typer.Option(metavar="REFERENCE", help="Signing secret: env:NAME or file:PATH")
     ] = None,
-    event: Annotated[str, typer.Option(metavar="NAME", help="What the provider calls it, as in push.")] = "",
+    event: Annotated[str, typer.Option(metavar="NAME", help="Provider's event name, such as push")] = "",
     delivery: Annotated[
-        str | None, typer.Option(metavar="ID", help="Its delivery id; the same one is a redelivery.")
+        str | None, typer.Option(metavar="ID", help="Delivery ID; reusing one simulates a redelivery")
     ] = None,
-    header: Annotated[str, typer.Option(metavar="NAME", help="The header of an hmac; X-Signature.")] = "",
-    prefix: Annotated[str, typer.Option(metavar="TEXT", help="What stands before an hmac, as in sha256=")] = "",
-    url: Annotated[str | None, typer.Option(metavar="URL", help="The server; ASSENT_URL if left out.")] = None,
+    header: Annotated[
+        str, typer.Option(metavar="NAME", help="Header for an HMAC signature (default: X-Signature)")
+    ] = "",
+    prefix: Annotated[str, typer.Option(metavar="TEXT", help="Prefix for an HMAC signature, such as sha256=")] = "",
+    url: Annotated[str | None, typer.Option(metavar="URL", help="Server URL (default: ASSENT_URL)")] = None,
     as_json: Json = False,
 ) -> None:
-    """Send a webhook to a source, signed as its provider would; exits with 1 if it is refused."""
+    """Send a test webhook to a source, signed as its provider would sign it. Exits with 1 if it is rejected."""
     read = _read(fixture)
     key = _secret(sign, secret)
     call = signing.Call(read.body, event, delivery or str(uuid.uuid4()), int(time.time()), header, prefix)
@@ -89,7 +96,7 @@ def _secret(sign: Sign, reference: str | None) -> str:
     if sign == "none":
         return ""
     if reference is None or not reference.startswith(("env:", "file:")):
-        msg = "must be env:NAME or file:PATH: what is typed here, others can see"
+        msg = "must be env:NAME or file:PATH, because other users can see command-line arguments"
         raise typer.BadParameter(msg, param_hint="--secret")
     from assent.settings import resolve  # noqa: PLC0415  # most commands need no settings
 
@@ -115,10 +122,10 @@ def _posted(url: str, address: str, headers: httpx2.Headers, body: bytes) -> htt
         with httpx2.Client(base_url=url.rstrip("/"), trust_env=not loopback, timeout=connection.ANSWER_SECONDS) as http:
             return http.post(address, headers=headers, content=body)
     except (httpx2.InvalidURL, httpx2.UnsupportedProtocol) as error:
-        msg = f"{output.visible(url)!r} is not an address"
+        msg = f"{output.visible(url)!r} is not a valid URL"
         raise typer.BadParameter(msg, param_hint="--url") from error
     except httpx2.RequestError as error:
-        msg = f"no connection to {url} ({error})"
+        msg = f"cannot connect to {url} ({error})"
         raise Unreachable(msg) from error
 
 
@@ -126,7 +133,7 @@ def _print(answer: httpx2.Response, *, as_json: bool) -> None:
     if not answer.is_success:
         problem = protocol.problem(connection.reply(answer, answer.content))
         if isinstance(problem, Unauthenticated):
-            msg = f"{problem.message} Look at --sign and --secret."
+            msg = f"{problem.message} Check --sign and --secret."
             raise InvalidRequest(msg) from problem  # a token would not help
         raise problem
     try:
@@ -137,5 +144,5 @@ def _print(answer: httpx2.Response, *, as_json: bool) -> None:
     if as_json:
         output.emit({"status": answer.status_code, **told})
         return
-    again = " It had come before: it is counted, and starts nothing." if told.get("duplicate") else ""
-    output.say(f"{answer.status_code}: {output.visible(str(told.get('eventId') or 'taken'))}.{again}")
+    again = " This is a duplicate: it was counted but does not start anything." if told.get("duplicate") else ""
+    output.say(f"{answer.status_code}: {output.visible(str(told.get('eventId') or 'accepted'))}.{again}")

@@ -20,14 +20,15 @@ NAME = "assent.yaml"
 
 @commands.command("validate")
 def trigger_validate(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to check.")] = Path(NAME),
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="File to check")] = Path(NAME),
     *,
     data: Annotated[
-        Path | None, typer.Option("--data", metavar="DIR", help="Data directory (ASSENT_DATA_DIR).")
+        Path | None,
+        typer.Option("--data", metavar="DIR", help="Data directory that contains the processes (ASSENT_DATA_DIR)"),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Check the sources and triggers of assent.yaml, and its channels and routes, without a server."""
+    """Check the sources, triggers, channels and routes in assent.yaml without a server."""
     problems, setup = _checked(file, data)
     if as_json:
         output.emit(_told(file, problems, setup))
@@ -35,7 +36,7 @@ def trigger_validate(
         for each in problems:
             output.say(f"✗ {output.visible(str(each))}", style="red")
         if setup is not None and not problems:
-            output.say(f"✓ {output.visible(str(file))} can be used: {_counted(setup)}.", style="green")
+            output.say(f"✓ {output.visible(str(file))} is valid: {_counted(setup)}.", style="green")
     if problems:
         raise typer.Exit(output.FAILED)
 
@@ -53,7 +54,7 @@ def _checked(path: Path, data: Path | None) -> "tuple[Sequence[Problem], Setup |
     except (Unreadable, OSError) as error:
         return [unreadable(str(path), error)], None
     if file is None:
-        msg = f"There is no file {path}."
+        msg = f"File not found: {path}."
         raise Misconfigured(msg)
     settings = settings_with(data, channels=(), routes=(), sources={}, triggers=())
     given = Given({part: file.value.get(part) for part in PARTS}, file, frozenset(PARTS))
@@ -72,7 +73,7 @@ def _strangers(file: "ConfigFile") -> "list[Problem]":
     for name in file.value:
         if name not in Settings.model_fields:
             close = difflib.get_close_matches(name, Settings.model_fields, n=1)
-            said = f"is not a setting; did you mean {close[0]}?" if close else "is not a setting; nothing reads it"
+            said = f"is not a setting. Did you mean {close[0]}?" if close else "is not a setting and has no effect"
             found.append(Problem(f"/{name}", said, file.place(f"/{name}"), file.name))
     return found
 

@@ -16,16 +16,16 @@ from assent.sdk.trigger_values import Schedule, Trigger
 from assent.sdk.values import plain
 
 app = typer.Typer()
-trigger = typer.Typer(no_args_is_help=True, help="Triggers: which events start which runs.")
+trigger = typer.Typer(no_args_is_help=True, help="Manage triggers, which start runs when matching events arrive.")
 app.add_typer(trigger, name="trigger")
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="The trigger's name, or its id.")]
-NOTHING = "There are no triggers; nothing starts by itself."
+Name = Annotated[str, typer.Argument(metavar="NAME", help="Trigger name or ID")]
+NOTHING = "No triggers. No runs are started automatically."
 
 
 @trigger.command("list")
 def trigger_list(*, as_json: Json = False) -> None:
-    """List the triggers of the project."""
+    """List the project's triggers."""
     with session() as assent:
         found = assent.triggers()
     if as_json:
@@ -46,7 +46,7 @@ def _row(each: Trigger, now: float) -> Sequence[str]:
 
 @trigger.command("show")
 def trigger_show(name: Name, *, as_json: Json = False) -> None:
-    """Show a trigger, as it is written and as it stands."""
+    """Show a trigger's definition and status."""
     with session() as assent:
         found = assent.trigger(name)
     _print(found, as_json=as_json)
@@ -61,7 +61,7 @@ def _print(found: Trigger, *, as_json: bool, done: str = "") -> None:
             "name": found.name,
             "id": found.id,
             "state": found.state,
-            "because": found.because,
+            "reason": found.because,
             "problem": found.problem,
             "on": found.on,
             "run": found.run,
@@ -74,16 +74,16 @@ def _print(found: Trigger, *, as_json: bool, done: str = "") -> None:
             "agent": found.agent_id,
             "note": found.note,
             "last fired": output.ago(found.fired_at, now=time.time()) if found.fired_at else "never",
-            "alarm": found.alarm_id,
+            "alert": found.alarm_id,
             "origin": found.origin,
-            "written": f"{found.created_at} by {found.created_by}, version {found.version}",
+            "created": f"{found.created_at} by {found.created_by}, version {found.version}",
         }
     )
     if found.inputs:
         output.say("inputs", style="dim")
         output.block(output.pretty(found.inputs))
     if done:
-        output.remark(f"The trigger is {done}.")
+        output.remark(f"Trigger {done}.")
 
 
 def _said(value: Mapping[str, Any] | None) -> str | None:
@@ -97,29 +97,34 @@ def _text(value: Any) -> str:  # noqa: ANN401  # any JSON
 @trigger.command("add")
 def trigger_add(  # noqa: PLR0913  # the options of the command
     *,
-    name: Annotated[str | None, typer.Option("--id", metavar="NAME", help="What it is called.")] = None,
-    on: Annotated[str | None, typer.Option(metavar="PATTERN", help="Which events, as in github.push")] = None,
-    run: Annotated[str | None, typer.Option(metavar="PROCESS", help="The process that it starts.")] = None,
+    name: Annotated[str | None, typer.Option("--id", metavar="NAME", help="Trigger name")] = None,
+    on: Annotated[
+        str | None, typer.Option(metavar="PATTERN", help="Event pattern, such as github.push(branch = 'main')")
+    ] = None,
+    run: Annotated[str | None, typer.Option(metavar="PROCESS", help="Process to start")] = None,
     inputs: Annotated[
         list[str] | None,
-        typer.Option("--input", metavar="NAME=VALUE", help="An input, as in sha={{ event.sha }}; repeat it."),
+        typer.Option("--input", metavar="NAME=VALUE", help="Input, such as sha={{ event.sha }} (repeatable)"),
     ] = None,
-    once: Annotated[str | None, typer.Option(metavar="KEY", help="Start once for each key, a template.")] = None,
+    once: Annotated[
+        str | None, typer.Option(metavar="KEY", help="Key template; only one run is started per key")
+    ] = None,
     debounce: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Wait for so long without another event.")
+        str | None, typer.Option(metavar="DURATION", help="Quiet period before the run starts, such as 30s")
     ] = None,
-    concurrency: Annotated[int | None, typer.Option(metavar="N", min=1, help="How many runs at a time.")] = None,
+    concurrency: Annotated[int | None, typer.Option(min=1, help="Maximum number of concurrent runs")] = None,
     when_full: Annotated[
-        Literal["queue", "skip", "replace", "cancel"] | None, typer.Option(help="What then; queue if left out.")
+        Literal["queue", "skip", "replace", "cancel"] | None,
+        typer.Option(help="What to do at the concurrency limit (default: queue)"),
     ] = None,
-    hold: Annotated[bool, typer.Option("--hold", help="Ask somebody before it starts.")] = False,
-    note: Annotated[str | None, typer.Option(help="What it is for.")] = None,
+    hold: Annotated[bool, typer.Option("--hold", help="Require approval before the run starts")] = False,
+    note: Annotated[str | None, typer.Option(help="Note about the trigger")] = None,
     file: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="A trigger as in assent.yaml; the options go before it.")
+        Path | None, typer.Option(metavar="FILE", help="File with a trigger in assent.yaml format; options override it")
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Write a trigger, by options or from a file; for rule-admins and admins."""
+    """Add a trigger from options or a file. Rule admins and admins only."""
     given: dict[str, Any] = {
         "id": name,
         "on": on,
@@ -134,11 +139,11 @@ def trigger_add(  # noqa: PLR0913  # the options of the command
     body = (draft(file) if file is not None else {}) | {key: value for key, value in given.items() if value is not None}
     for needed in ("id", "on", "run"):
         if needed not in body:
-            msg = "is needed; or give a file with --file"
+            msg = "This option is required, unless the file given with --file sets it."
             raise typer.BadParameter(msg, param_hint=f"--{needed}")
     with session() as assent:
         made = assent.add_trigger(body)
-    _print(made, as_json=as_json, done="written")
+    _print(made, as_json=as_json, done="added")
 
 
 def _room(limit: int | None, when_full: str | None) -> dict[str, Any] | None:
@@ -151,35 +156,35 @@ draft = trigger_events.draft
 
 @trigger.command("remove")
 def trigger_remove(name: Name, *, as_json: Json = False) -> None:
-    """Remove a trigger; what it started goes on."""
+    """Remove a trigger. Runs that it has already started continue."""
     with session() as assent:
         found = assent.trigger(name)
         assent.remove_trigger(found.id)
     if as_json:
         output.emit({"removed": found.id})
     else:
-        output.say(f"{output.visible(found.name)} is removed.")
+        output.say(f"Removed {output.visible(found.name)}.")
 
 
 @trigger.command("suspend")
 def trigger_suspend(
     name: Name,
     *,
-    because: Annotated[str | None, typer.Option(metavar="REASON", help="Why, for whoever asks.")] = None,
+    because: Annotated[str | None, typer.Option(metavar="TEXT", help="Reason, shown with the trigger")] = None,
     as_json: Json = False,
 ) -> None:
-    """Let the events of a trigger queue; nothing starts until it is resumed."""
+    """Suspend a trigger. Matching events are queued until it is resumed."""
     with session() as assent:
         found = assent.suspend_trigger(name, because=because)
-    _switched(found, "is suspended; its events queue", as_json=as_json)
+    _switched(found, "is suspended. Matching events will be queued", as_json=as_json)
 
 
 @trigger.command("resume")
 def trigger_resume(name: Name, *, as_json: Json = False) -> None:
-    """Go on with a trigger, and with what has queued."""
+    """Resume a trigger and process its queued events."""
     with session() as assent:
         found = assent.resume_trigger(name)
-    _switched(found, "goes on, with what has queued", as_json=as_json)
+    _switched(found, "has been resumed and will process its queued events", as_json=as_json)
 
 
 def _switched(found: Trigger, said: str, *, as_json: bool) -> None:
@@ -191,25 +196,25 @@ def _switched(found: Trigger, said: str, *, as_json: bool) -> None:
 
 @trigger.command("next")
 def trigger_next(
-    source: Annotated[str | None, typer.Argument(metavar="SOURCE", help="One schedule, by name or id.")] = None,
+    source: Annotated[str | None, typer.Argument(metavar="SOURCE", help="Schedule name or ID (default: all)")] = None,
     *,
-    count: Annotated[int, typer.Option("--count", "-n", min=1, max=100, help="How many of each.")] = 5,
+    count: Annotated[
+        int, typer.Option("--count", "-n", min=1, max=100, help="Number of upcoming times to show per schedule")
+    ] = 5,
     as_json: Json = False,
 ) -> None:
-    """Tell when schedules tick next, as the clocks of their time zone show it."""
+    """Show when each schedule will next fire, in its time zone."""
     with session() as assent:
         found = [each for each in assent.schedules(count=count) if source in {None, each.source, each.source_id}]
     if source is not None and not found:
-        msg = f"There is no schedule called {output.visible(source)}; see assent source list."
+        msg = f"There is no schedule named {output.visible(source)}. To see all sources, run: assent source list"
         raise typer.BadParameter(msg, param_hint="SOURCE")
     if as_json:
         output.emit({"items": plain(found)})
         return
     now = time.time()
     rows = [row for each in found for row in _ticks(each, now)]
-    output.table(
-        ("schedule", "ticks", "in", "cron", "time zone"), rows, wide=("cron",), empty="There are no schedules."
-    )
+    output.table(("schedule", "next", "in", "cron", "time zone"), rows, wide=("cron",), empty="No schedules.")
 
 
 def _ticks(each: Schedule, now: float) -> list[Sequence[str]]:

@@ -142,7 +142,7 @@ class Principal:
                 if self.kind is Kind.AGENT
                 else f"{self.name} ({', '.join(sorted(self.roles)) or 'no role'})"
             )
-            msg = f"{who} may not {permission} in project {self.project}."
+            msg = f"{who} lacks the “{permission}” permission in project {self.project}."
             raise Forbidden(msg, permission=permission)
 
     def require_speaks_for(self, agent_id: str | None, gate: str) -> None:
@@ -150,17 +150,23 @@ class Principal:
         if self.agent_ids == ANYTHING and self.gates == ANYTHING:
             return
         if agent_id is not None and not any(glob_matches(pattern, agent_id) for pattern in self.agent_ids):
-            msg = f"This token may not speak for agent {agent_id!r}; it is limited to {', '.join(self.agent_ids)}."
+            msg = f"This token cannot act for agent {agent_id!r}; it is limited to {', '.join(self.agent_ids)}."
             raise Forbidden(msg)
         if not any(glob_matches(pattern, gate) for pattern in self.gates):
-            msg = f"This token may not raise the gate {gate!r}; it is limited to {', '.join(self.gates)}."
+            msg = (
+                f"This token cannot create breakpoints at the gate {gate!r}; it is limited to {', '.join(self.gates)}."
+            )
             raise Forbidden(msg)
 
     def require_starts(self, process: str) -> None:
         """An agent token starts only the processes that its patterns allow."""
         if not any(glob_matches(pattern, process) for pattern in self.processes):
-            allowed = f"it is limited to {', '.join(self.processes)}" if self.processes else "it may start none"
-            msg = f"This token may not start the process {process!r}; {allowed}. Create one with --process."
+            allowed = (
+                f"it is limited to {', '.join(self.processes)}"
+                if self.processes
+                else "it is not allowed to start processes"
+            )
+            msg = f"This token cannot start the process {process!r}; {allowed}. Create a token with --process."
             raise Forbidden(msg)
 
     @property
@@ -175,7 +181,7 @@ def system(name: str) -> Principal:
 
 
 def removed_project(project: str) -> ProjectRemoved:
-    return ProjectRemoved(f"The project {project} was removed. Its history can be read; nothing in it can be changed.")
+    return ProjectRemoved(f"The project {project} was removed. You can read its history, but not change anything.")
 
 
 def permissions(principal: Principal) -> frozenset[Permission]:

@@ -12,12 +12,13 @@ INSTALLATION = "*"
 BASELINE = "baseline"
 CHAIN, USE_CHAIN = "adm_", "use_"
 RECEIPT_USED = "receipt-used"
+MESSAGE_FAILED = "account-message-failed"
 SYSTEM = Actor(Kind.SYSTEM, "assent")
 
 
 ACTS = (
     *("person-created", "person-changed", "roles-changed", "group-created", "group-changed", "group-removed"),
-    *("token-created", "token-changed", "token-revoked", "sign-in-link-created", "preferences-changed"),
+    *("token-created", "token-changed", "token-revoked", "sign-in-link-created", MESSAGE_FAILED, "preferences-changed"),
     *("identity-linked", "identity-unlinked", "account-linked", "account-unlinked"),
     *("project-created", "project-changed", "project-removed", "policy-changed"),
     *("rule-created", "rule-changed", "rule-removed"),
@@ -142,7 +143,9 @@ def _chain(chain_id: str, events: Sequence[AdminEvent], head: Head | None) -> It
         yield _about(chain_id, seq, what, Part.CHAIN)
     for event in events:
         if event.metadata.get("project") != event.project:
-            yield _about(chain_id, event.seq, "it is stored under another project than the one it names", Part.FOLD)
+            yield _about(
+                chain_id, event.seq, "it is stored in a different project than the one it specifies", Part.FOLD
+            )
 
 
 def _hash(event: AdminEvent) -> str:
@@ -180,28 +183,28 @@ class Fold:
             yield from _compared(state, left.pop((state.chain_id, state.subject), None))
         for (chain_id, subject), event in sorted(left.items()):
             if event.metadata["after"] is not None:
-                what = f"{subject} is missing, but its last administrative event says that it exists"
+                what = f"{subject} is missing, although its last admin event says that it exists"
                 yield _about(chain_id, event.seq, what, Part.ADMIN)
 
 
 def use_findings(event: AdminEvent, stored: State | None) -> Iterator[Finding]:
     """Compare the recorded use of a receipt with the stored one."""
     if stored is None:
-        what = f"{event.subject} was used, but its use is not stored: it could be used again"
+        what = f"{event.subject} was used, but its use is not stored, so it could be used again"
         yield _about(event.chain_id, event.seq, what, Part.ADMIN)
     else:
         yield from _compared(stored, event)
 
 
 def unrecorded_use(breakpoint_id: str) -> Finding:
-    what = "a receipt of it is stored as used, but no event recorded its use"
+    what = "its receipt is stored as used, but no event recorded the use"
     return Finding(Part.ADMIN, breakpoint_id, None, what)
 
 
 def _compared(state: State, event: AdminEvent | None) -> Iterator[Finding]:
     recorded: Mapping[str, Json] | None = event.metadata["after"] if event is not None else None
     if event is None or recorded is None:
-        what = f"{state.subject} exists, but no administrative event created it"
+        what = f"{state.subject} exists, but no admin event created it"
         yield _about(state.chain_id, event.seq if event else None, what, Part.ADMIN)
         return
     # Fields that a later version of Assent added are compared once a baseline has recorded them; a policy has no fixed
@@ -209,5 +212,5 @@ def _compared(state: State, event: AdminEvent | None) -> Iterator[Finding]:
     names = recorded.keys() | state.value.keys() if state.subject.startswith("policy:") else recorded.keys()
     changed = sorted(name for name in names if state.value.get(name) != recorded.get(name))
     if changed:
-        what = f"{state.subject} differs from its last administrative event in {', '.join(changed)}"
+        what = f"{state.subject} differs from its last admin event in {', '.join(changed)}"
         yield _about(state.chain_id, event.seq, what, Part.ADMIN)

@@ -22,8 +22,8 @@ from assent.domain.breakpoint import (
     unanswered,
 )
 from assent.domain.canonical import GENESIS, Json, canonical, content_digest, seal, sha256
-from assent.domain.draft import searchable
 from assent.domain.routing import Deputy
+from assent.domain.search_words import earlier_words_of, words_of
 from assent.domain.strategies import Decision, Vote, verdict
 
 PURGED = "purged"
@@ -121,6 +121,8 @@ class Stored:
     files: Sequence[FileNamed]
     counts_as: str | None = None
     """The approvals it counts with; not set in rows from before migration 0016."""
+    earlier_search: str = ""
+    """What search used before migration 0021; empty in newer rows."""
     routing: StoredRouting | None = None
 
 
@@ -189,7 +191,7 @@ def findings(stored: Stored) -> list[Finding]:
     try:
         return list(_findings(stored))
     except UNREADABLE as error:
-        what = f"its rows cannot be read together: {type(error).__name__}: {error}"
+        what = f"its rows are inconsistent and cannot be read: {type(error).__name__}: {error}"
         return [Finding(Part.ROWS, stored.breakpoint.id, None, what)]
 
 
@@ -202,7 +204,7 @@ def _findings(stored: Stored) -> Iterator[Finding]:
     yield from _said(told, stored)
     if stored.purged_at is None:
         if told.purged is not None:
-            yield _at(told.purged, Part.CONTENT, "it tells of a purge, but its breakpoint is not marked as purged")
+            yield _at(told.purged, Part.CONTENT, "it records a purge, but its breakpoint is not marked as purged")
         yield from _content(stored)
         yield from _answers(told, stored)
     else:
@@ -239,16 +241,16 @@ def broken_links(
     last, before = GENESIS, 0
     for event in events:
         if event.seq != before + 1:
-            yield event.seq, f"the events between number {before} and number {event.seq} are missing"
+            yield event.seq, f"the events between {before} and {event.seq} are missing"
         if event.previous != last:
-            yield event.seq, "it does not follow the event before it"
+            yield event.seq, "it does not link to the event before it"
         if event.hash != hash_of(event):
-            yield event.seq, "its hash is not the hash of what it says"
+            yield event.seq, "its hash does not match its content"
         last, before = event.hash, event.seq
     if version != before:
-        yield None, f"its version is {version}, but its events end with number {before}"
+        yield None, f"its version is {version}, but its last event is number {before}"
     if head != last:
-        yield None, "its head is not the hash of its last event"
+        yield None, "its head does not match the hash of its last event"
 
 
 def _hash(event: Event) -> str:
@@ -287,10 +289,12 @@ class _Told:
     def tell(self, events: Sequence[Event]) -> None:
         for event in events:
             if self.end is not None and event.type != PURGED:
-                self.findings.append(_at(event, Part.ENDS, f"it was {event.type} after its end"))
+                self.findings.append(_at(event, Part.ENDS, f"it was {event.type} after it had ended"))
             self._tell(event)
         if not events or events[0].type != "created":
-            self.findings.append(Finding(Part.FOLD, self.breakpoint_id, None, "it does not begin with its creation"))
+            self.findings.append(
+                Finding(Part.FOLD, self.breakpoint_id, None, "its first event is not a creation event")
+            )
 
     def _tell(self, event: Event) -> None:
         if event.type in _ENDS:
@@ -303,7 +307,7 @@ class _Told:
         elif event.type == "warned":
             self.warnings.append(event.metadata.get("warning"))
         elif event.type not in _PLAIN:
-            self.findings.append(_at(event, Part.FOLD, f"nothing like {event.type!r} ever happens to a breakpoint"))
+            self.findings.append(_at(event, Part.FOLD, f"{event.type!r} is not a known event type"))
         if event.type == PURGED:
             self._purged(event)
         if event.type == "created" and event.seq != 1:
@@ -323,7 +327,7 @@ class _Told:
 
     def _purged(self, event: Event) -> None:
         if self.end is None or self.purged is not None:
-            self.findings.append(_at(event, Part.ENDS, "it was purged before its end, or a second time"))
+            self.findings.append(_at(event, Part.ENDS, "it was purged before its end, or more than once"))
         self.purged = event
 
 
@@ -331,10 +335,10 @@ def _said(told: _Told, stored: Stored) -> Iterator[Finding]:
     """Compare the row with what the events say."""
     current = stored.breakpoint
     if told.ends != int(current.status is not Status.WAITING):
-        what = f"it is {current.status}, but {told.ends} of its events end it"
+        what = f"it is {current.status}, but has {told.ends} end events"
         yield Finding(Part.ENDS, current.id, None, what)
     elif told.end is None and (current.decision or current.ended_at or current.ended_by):
-        yield Finding(Part.FOLD, current.id, None, "it is waiting, and yet has an end")
+        yield Finding(Part.FOLD, current.id, None, "it is waiting, but its decision or end fields are set")
     for name, row, events_say in _compared(told, stored):
         if row != events_say:
             part = Part.CONTENT if name == "digest" else Part.FOLD
@@ -375,9 +379,9 @@ def _compared(told: _Told, stored: Stored) -> list[tuple[str, Json, Json]]:
 def _result(told: _Told, stored: Stored) -> Iterator[Finding]:
     current = stored.breakpoint
     if current.result != _expected_result(current, stored):
-        yield Finding(Part.FOLD, current.id, None, "its result is not what its end and its answers make it")
+        yield Finding(Part.FOLD, current.id, None, "its result does not match its end event and recorded answers")
     if told.ends == 1 and stored.purged_at is None and not _decided_rightly(current, stored.answers):
-        what = f"it is {current.decision}, which is not what its answers decide"
+        what = f"it is {current.decision}, but its answers lead to a different decision"
         yield Finding(Part.FOLD, current.id, None, what)
 
 
@@ -436,40 +440,37 @@ def _content(stored: Stored) -> Iterator[Finding]:
         "payload": payload,
     }
     if content_digest(content) != current.digest:
-        yield Finding(Part.CONTENT, current.id, None, "its digest is not the digest of its content")
+        yield Finding(Part.CONTENT, current.id, None, "its content hash does not match its content")
     if stored.question != payload.get("question") or stored.attempt != payload.get("attempt"):
-        yield Finding(Part.CONTENT, current.id, None, "its question or attempt is not that of its payload")
+        yield Finding(Part.CONTENT, current.id, None, "its question or attempt number differs from its payload")
     context: Mapping[str, Json] = payload.get("context") or {}
     named = [
         (n, each["path"], each["format"], each.get("language"), each.get("sha256"))
         for n, each in enumerate(context.get("files") or ())
     ]
     if named != [(each.n, each.path, each.format, each.language, each.sha256) for each in stored.files]:
-        yield Finding(Part.CONTENT, current.id, None, "its files are not those of its payload")
-    words = searchable(
-        current.title, payload.get("question"), current.gate, current.agent_id, current.run_id, *current.tags
-    )
-    if stored.search != words:
-        yield Finding(Part.CONTENT, current.id, None, "it is found by other words than it contains")
+        yield Finding(Part.CONTENT, current.id, None, "its files differ from those in its payload")
+    if stored.search != words_of(current) or stored.earlier_search not in {"", earlier_words_of(current)}:
+        yield Finding(Part.CONTENT, current.id, None, "its search index does not match its content")
     yield from _terms(stored, terms_of(current))
     for event in stored.events:
         if stubbed(event.metadata):
-            yield _at(event, Part.CONTENT, "what it said was removed, but its breakpoint was not purged")
+            yield _at(event, Part.CONTENT, "its content was deleted, but its breakpoint was not purged")
         digests = {event.metadata.get("digest", current.digest), event.metadata.get("shownDigest", current.digest)}
         if event.type in {"responded", "released"} and digests != {current.digest}:
-            yield _at(event, Part.CONTENT, "it is about another content than the one stored")
+            yield _at(event, Part.CONTENT, "it refers to different content than is stored")
 
 
 def _terms(stored: Stored, terms: str) -> Iterator[Finding]:
     if stored.events and stored.events[0].metadata.get("terms") != terms:
-        what = "who was asked, how, or until when is not what its creation says"
+        what = "its experts, strategy or deadline differ from those in its creation event"
         yield Finding(Part.CONTENT, stored.breakpoint.id, None, what)
     said: Mapping[str, Json] = stored.events[0].metadata if stored.events else {}
     if (said.get("agentIdClaimed", False), said.get("countsAs")) != (
         stored.breakpoint.agent_id_claimed,
         stored.counts_as,
     ):
-        what = "whose approvals it counts with is not what its creation says"
+        what = "its settings for counting approvals differ from those in its creation event"
         yield Finding(Part.CONTENT, stored.breakpoint.id, None, what)
 
 
@@ -477,18 +478,18 @@ def _answers(told: _Told, stored: Stored) -> Iterator[Finding]:
     current = stored.breakpoint
     rows = {each.response.person: each for each in stored.answers}
     for name in sorted(told.answers.keys() - rows.keys()):
-        what = f"the answer of {name} is recorded, but not stored"
+        what = f"an event records an answer by {name}, but the answer is not stored"
         yield _at(told.answers[name].event, Part.ANSWERS, what)
     for name in sorted(rows.keys() - told.answers.keys()):
-        yield Finding(Part.ANSWERS, current.id, None, f"an answer of {name} is stored, but no event tells of it")
+        yield Finding(Part.ANSWERS, current.id, None, f"an answer by {name} is stored, but no event records it")
     for name in sorted(rows.keys() & told.answers.keys()):
         row, said = rows[name], told.answers[name]
         same = row.first_at == said.first_at and row.response == _events_say(said)
         if not same or said.event.actor.kind is not Kind.PERSON:
-            yield _at(said.event, Part.ANSWERS, f"the stored answer of {name} is not the one they gave")
+            yield _at(said.event, Part.ANSWERS, f"{name}'s stored answer differs from the recorded one")
     comments = sorted([each.at, each.author, each.comment] for each in stored.comments)
     if comments != sorted([at, author, comment] for author, comment, at in told.comments):
-        yield Finding(Part.ANSWERS, current.id, None, "its comments are not the ones its events tell of")
+        yield Finding(Part.ANSWERS, current.id, None, "its comments differ from those in its events")
 
 
 def _events_say(said: _Said) -> Response:
@@ -514,13 +515,14 @@ def _purged(stored: Stored) -> Iterator[Finding]:
     """Of what was purged nothing is left, and what is left is vouched for by the event that says so."""
     current, last = stored.breakpoint, stored.events[-1] if stored.events else None
     if last is None or last.type != PURGED or last.at != stored.purged_at:
-        yield Finding(Part.CONTENT, current.id, None, "it is marked as purged, but no event tells of it")
+        yield Finding(Part.CONTENT, current.id, None, "it is marked as purged, but no event records the purge")
         return
     left = [
         current.title,
         stored.question,
         *current.payload,
         stored.search,
+        stored.earlier_search,
         *(each.comment for each in stored.comments),
     ]
     left += [text for each in stored.files for text in (each.path, each.language)]
@@ -528,14 +530,14 @@ def _purged(stored: Stored) -> Iterator[Finding]:
         said = each.response
         left += [said.comment, said.option, said.answers, said.edits]
     if any(left):
-        yield _at(last, Part.CONTENT, "it is marked as purged, but something of its content is there")
+        yield _at(last, Part.CONTENT, "it is marked as purged, but part of its content still exists")
     for event in stored.events:
         if event.type in SPOKEN and not stubbed(event.metadata):
-            yield _at(event, Part.CONTENT, "its breakpoint was purged, but what it said is there")
+            yield _at(event, Part.CONTENT, "its breakpoint was purged, but its content still exists")
     said_kept = last.metadata.get("kept"), last.metadata.get("events"), last.metadata.get("head")
     kept = kept_digest(current.project, current.run_id, current.tags, stored.answers, stored.comments, stored.files)
     if said_kept != (kept, last.seq - 1, last.previous):
-        yield _at(last, Part.CONTENT, "what purging left has been changed since")
+        yield _at(last, Part.CONTENT, "the data left after purging was changed")
     yield from _terms(stored, terms_of(current.but(payload={"attempt": stored.attempt})))
 
 
@@ -545,10 +547,10 @@ def _people(stored: Stored) -> Iterator[Finding]:
     for each in stored.answers:
         said = each.response
         if each.known_as != said.person:
-            what = f"the answer of {said.person} points at {each.known_as or 'nobody'}"
+            what = f"{said.person}'s answer belongs to {each.known_as or 'an unknown person'}"
             yield Finding(Part.PEOPLE, current.id, None, what)
         if each.person_id == current.created_by_id:
-            yield Finding(Part.PEOPLE, current.id, None, f"{said.person} answered what they raised")
+            yield Finding(Part.PEOPLE, current.id, None, f"{said.person} answered their own breakpoint")
         asked = said.seat in seats if seats else said.seat is None
         if not asked and not said.override:
-            yield Finding(Part.PEOPLE, current.id, None, f"{said.person} answered without having been asked")
+            yield Finding(Part.PEOPLE, current.id, None, f"{said.person} answered without being eligible")

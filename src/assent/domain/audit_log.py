@@ -63,46 +63,46 @@ class LogCheck:
     def entry(self, position: int, subject_id: str, seq: int, logged: str, happened: str | None) -> Iterator[Finding]:
         """Take the next entry, and say what is wrong with it."""
         if position != self.position:
-            yield about(subject_id, seq, f"the log lacks what was before it, from position {self.position} on")
+            yield about(subject_id, seq, f"the log is missing its earlier entries, from position {self.position} on")
         self.position = position + 1
         if happened is None:
-            yield about(subject_id, seq, f"it is number {position} of the log, but it is not there any more")
+            yield about(subject_id, seq, f"it is entry {position} of the log, but no longer exists")
         elif happened != logged:
-            yield about(subject_id, seq, f"it is not the event that is number {position} of the log")
+            yield about(subject_id, seq, f"it does not match entry {position} of the log")
         self.made += self.tree.add(merkle.leaf(entry(logged)))
 
     def checkpoint(self, stored: SignedSize) -> Iterator[Finding]:
         """Hold a checkpoint against the log up to its size, which has just been gone through."""
         name = f"checkpoint {stored.number}"
         if stored.number != self.number + 1:
-            yield _said(f"the checkpoints between number {self.number} and number {stored.number} are missing")
+            yield _said(f"the checkpoints between {self.number} and {stored.number} are missing")
         self.number = stored.number
         try:
             signed = check(stored.note, self.keys)
             _, key_id = read(stored.note)
         except BadCheckpoint as error:
-            yield _said(f"{name} is not ours: {error}")
+            yield _said(f"{name} is not valid: {error}")
             return
         said = (signed.number, signed.size, signed.root.hex(), signed.at, key_id)
         if said != (stored.number, stored.size, stored.root, stored.at, stored.key_id):
-            yield _said(f"{name} is stored otherwise than it was signed")
+            yield _said(f"the stored {name} does not match what was signed")
         if signed.at < self.at:
-            yield _said(f"{name} is older than the one before it")
+            yield _said(f"{name} is older than the previous checkpoint")
         self.at = max(self.at, signed.at)
         if (self.tree.size, self.tree.root()) != (signed.size, signed.root) and not self.forked:
             self.forked = True
-            yield _said(f"{name} was signed over another log than the one that is there")
+            yield _said(f"{name} does not match the log")
 
     def subtree(self, kept: bytes | None, made: merkle.Subtree) -> Iterator[Finding]:
         """Hold a hash that is kept against the one that came out."""
         if kept != made.hash and not self.forked:
-            yield _said(f"the hash that is kept of level {made.level} number {made.n} is not that of the log below it")
+            yield _said(f"the stored hash {made.n} at level {made.level} does not match the log")
 
 
 def anchor_findings(where: str, anchored: Mapping[str, object], stored: SignedSize | None) -> Iterator[Finding]:
     """Hold what was told outside against what the database has under the same number."""
     name = f"checkpoint {anchored['number']}"
     if stored is None:
-        yield _said(f"{name} stands in {where}, but is not in the database: removed, or put back to before it")
+        yield _said(f"{name} is in {where}, but not in the database: it was removed, or an older backup was restored")
     elif stored.note != anchored["note"]:
-        yield _said(f"{name} is another one in {where} than in the database")
+        yield _said(f"{name} differs between {where} and the database")

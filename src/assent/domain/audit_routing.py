@@ -1,37 +1,52 @@
 """Who may answer beside the experts: what is stored of it must follow from events and from the routes in the log."""
 
+import contextlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 
 from assent.domain.admin_log import BASELINE, AdminEvent
 from assent.domain.audit import UNREADABLE, Finding, Part, Stored
 from assent.domain.breakpoint import Event
 from assent.domain.canonical import Json, is_object
-from assent.domain.errors import AssentError
+from assent.domain.errors import AssentError, InvalidRequest
 from assent.domain.instants import SECOND
-from assent.domain.routes import Route
+from assent.domain.preferences import LONGEST_CHAIN, deputy
+from assent.domain.preferences import read as read_preferences
+from assent.domain.routes import Route, chosen
 from assent.domain.routes_file import read
 from assent.domain.routing import Deputy
 
 CLOCK_SKEW = 300 * SECOND
 """How far the clocks of two nodes may be apart: one records a change of a route, the other creates a breakpoint."""
+PREFERENCES = "notification-preferences:"
+Versions = Sequence[AdminEvent]
+"""The recorded versions of one subject, oldest first."""
 
 
 @dataclass(frozen=True, slots=True)
 class RouteLog:
-    """Every recorded version of every route, by project and subject, oldest first."""
+    """Every recorded version of every route by project and subject, and of every person's preferences by name."""
 
-    versions: Mapping[tuple[str, str], Sequence[AdminEvent]]
+    versions: Mapping[tuple[str, str], Versions]
     began_at: int | None
     """When the log of administrative acts began; None if it has no baseline yet."""
+    preferences: Mapping[str, Versions] = field(default_factory=dict[str, Versions])
+    preferences_began_at: int | None = None
+    """When preferences were first recorded; None if that has not happened yet."""
 
     @classmethod
-    def of(cls, events: Sequence[AdminEvent], *, began_at: int | None) -> "RouteLog":
-        found: dict[tuple[str, str], list[AdminEvent]] = {}
+    def of(
+        cls, events: Sequence[AdminEvent], *, began_at: int | None, preferences_began_at: int | None = None
+    ) -> "RouteLog":
+        routes: dict[tuple[str, str], list[AdminEvent]] = {}
+        preferences: dict[str, list[AdminEvent]] = {}
         for event in events:
-            found.setdefault((event.project, event.subject), []).append(event)
-        return cls(found, began_at)
+            if event.subject.startswith(PREFERENCES):
+                preferences.setdefault(event.subject.removeprefix(PREFERENCES), []).append(event)
+            else:
+                routes.setdefault((event.project, event.subject), []).append(event)
+        return cls(routes, began_at, preferences, preferences_began_at)
 
 
 def routing_findings(stored: Stored, log: RouteLog) -> list[Finding]:
@@ -48,13 +63,19 @@ def _findings(stored: Stored, log: RouteLog) -> Iterator[Finding]:
     kept = set(routing.deputies) if routing else set[Deputy]()
     admitted = deputies(stored.events)
     for each in sorted(kept - admitted, key=_shown):
-        what = f"{_shown(each)} may answer it, but no event admitted them"
+        what = f"{_shown(each)} may answer this breakpoint, but no event added them"
         yield Finding(Part.PEOPLE, current.id, None, what)
     for each in sorted(admitted - kept, key=_shown):
-        what = f"an event admitted {_shown(each)}, who may not answer it any more"
+        what = f"an event allowed {_shown(each)} to answer this breakpoint, but they are no longer allowed to"
         yield Finding(Part.PEOPLE, current.id, None, what)
+    for event in stored.events:
+        if event.type == "delegated" and not _was_away(event, log):
+            what = "{from}'s recorded preferences do not include an absence with {to} as deputy".format(
+                **event.metadata
+            )
+            yield Finding(Part.PEOPLE, current.id, event.seq, what)
     if routing is not None and routing.route is not None and not _is_recorded(stored, log):
-        what = "it follows a route that the log of administrative acts does not have"
+        what = "no admin event records its route"
         yield Finding(Part.PEOPLE, current.id, None, what)
 
 
@@ -77,7 +98,31 @@ def deputies(events: Sequence[Event]) -> set[Deputy]:
 
 
 def _shown(deputy: Deputy) -> str:
-    return deputy.name if deputy.stands_in_for is None else f"{deputy.name} in place of {deputy.stands_in_for}"
+    return deputy.name if deputy.stands_in_for is None else f"{deputy.name} as deputy of {deputy.stands_in_for}"
+
+
+def _was_away(event: Event, log: RouteLog) -> bool:
+    """Whether recorded preferences lead from the person who was away to their deputy, perhaps over others."""
+    began_at = log.preferences_began_at
+    if began_at is None or event.at < began_at:
+        return True
+    reached: set[str] = {event.metadata["from"]}
+    for _ in range(LONGEST_CHAIN):
+        reached |= {each for name in reached for each in _deputies_of(log.preferences.get(name, ()), event.at)}
+    return event.metadata["to"] in reached - {event.metadata["from"]}
+
+
+def _deputies_of(versions: Versions, at: int) -> Iterator[str]:
+    """Return the deputies that a person had about this moment."""
+    for version, following in zip_longest(versions, versions[1:]):
+        if version.at - CLOCK_SKEW > at or (following is not None and following.at + CLOCK_SKEW < at):
+            continue
+        content = version.states[1].get("content")
+        # What cannot be read names no deputy; of the rest, this machine may not know the time zone any more.
+        with contextlib.suppress(InvalidRequest):
+            wishes = read_preferences({"away": content.get("away") if is_object(content) else None})
+            if (found := deputy(wishes, at)) is not None:
+                yield found
 
 
 def _is_recorded(stored: Stored, log: RouteLog) -> bool:
@@ -96,7 +141,16 @@ def _is_recorded(stored: Stored, log: RouteLog) -> bool:
         for version, following in zip_longest(versions, versions[1:])
         if (following is None or following.at + CLOCK_SKEW >= current.created_at)
         and is_object(content := version.states[1].get("content"))
+        and _could_be_chosen(stored, version)
     )
+
+
+def _could_be_chosen(stored: Stored, version: AdminEvent) -> bool:
+    """Whether this version of a route was enabled and its pattern matches; purging takes what patterns look at."""
+    after = version.states[1]
+    if not after.get("enabled", True):
+        return False
+    return stored.purged_at is not None or chosen([_comparable(after["content"])], stored.breakpoint) is not None
 
 
 def _comparable(content: Mapping[str, Json]) -> Route:

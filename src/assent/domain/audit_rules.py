@@ -50,7 +50,7 @@ def rule_findings(stored: StoredRule) -> list[Finding]:
     try:
         return list(_rule(stored))
     except UNREADABLE as error:
-        what = f"its rows cannot be read together: {type(error).__name__}: {error}"
+        what = f"its rows are inconsistent and cannot be read: {type(error).__name__}: {error}"
         return [Finding(Part.ROWS, None, None, what, stored.rule.id)]
 
 
@@ -61,10 +61,10 @@ def _rule(stored: StoredRule) -> Iterator[Finding]:
     for event in events:
         expected = {CREATED} if event.seq == 1 else {CHANGED, REMOVED} if event is events[-1] else {CHANGED}
         if event.type not in expected:
-            what = f"a rule has no {event.type!r} at this place"
+            what = f"{event.type!r} is not a valid rule event here"
             yield Finding(Part.FOLD, None, event.seq, what, rule.id)
     if not events:
-        yield Finding(Part.FOLD, None, None, "it does not begin with its creation", rule.id)
+        yield Finding(Part.FOLD, None, None, "its first event is not a creation event", rule.id)
         return
     for name, row, events_say in _compared(rule, events):
         if row != events_say:
@@ -106,7 +106,7 @@ def approval_findings(stored: Stored, history: Sequence[RuleEvent], *, approvals
     try:
         return list(_approval(stored, history, approvals))
     except UNREADABLE as error:
-        what = f"what a rule decided about it cannot be read: {type(error).__name__}: {error}"
+        what = f"its auto-approval cannot be read: {type(error).__name__}: {error}"
         return [Finding(Part.ROWS, stored.breakpoint.id, None, what)]
 
 
@@ -114,13 +114,13 @@ def _approval(stored: Stored, history: Sequence[RuleEvent], approvals: int) -> I
     current, name = stored.breakpoint, approving(stored)
     recommended = current.auto_approval.get("recommended") is True
     if recommended and name is None:
-        what = f"a rule approved it when it was raised, and yet it is {current.decision or current.status}"
+        what = f"a rule approved it at creation, but its status is {current.decision or current.status}"
         yield Finding(Part.FOLD, current.id, None, what)
     if name is None:
         return
     yield from _alone(stored)
     if not recommended:
-        yield _wrong(stored, f"it was approved by rule:{name}, but its creation recommends no such thing")
+        yield _wrong(stored, f"it was approved by rule:{name}, but its creation event does not recommend an approval")
     for reason in _stops(stored):
         yield _wrong(stored, f"it was approved by rule:{name}, but {reason}")
     problems = _counted(stored, approvals) if name == COUNT else _followed(stored, name, history)
@@ -137,7 +137,7 @@ def _alone(stored: Stored) -> Iterator[Finding]:
     lived = [(each.type, each.at) for each in stored.events if each.type not in {"warned", PURGED}]
     at = stored.breakpoint.created_at
     if lived != [("created", at), ("released", at)]:
-        what = "a rule approved it, but it was not raised and released in one moment with nothing between"
+        what = "a rule approved it, but it was not created and released at the same time with no events in between"
         yield Finding(Part.ENDS, stored.breakpoint.id, None, what)
 
 
@@ -145,11 +145,11 @@ def _stops(stored: Stored) -> Iterator[str]:
     """What no rule may approve, as far as it can still be seen."""
     current = stored.breakpoint
     if current.risk == "high":
-        yield "it is of high risk"
+        yield "it is high risk"
     if current.payload.get("hardStop") is True:
-        yield "its agent asked for a person"
+        yield "its agent required human approval"
     if not Terms.of(current.gate, current.payload).plain:
-        yield "it asks for a choice or for answers"
+        yield "it requires an option or form answers"
 
 
 def wanted(stored: Stored) -> int:
@@ -161,23 +161,26 @@ def wanted(stored: Stored) -> int:
 def _counted(stored: Stored, approvals: int) -> Iterator[str]:
     said, asked = stored.breakpoint.auto_approval, wanted(stored)
     if "matchedRule" in said:
-        yield "but its creation names a rule"
+        yield "but its creation event records a rule"
     if asked < 1:
-        yield "but it does not ask for that"
+        yield "but it does not request auto-approval"
     elif said["consecutiveApprovals"] < asked:
-        yield f"but it asks for {asked} approvals in a row, and its creation counts {said['consecutiveApprovals']}"
+        yield (
+            f"but it requires {asked} consecutive approvals, and its creation event records "
+            f"{said['consecutiveApprovals']}"
+        )
     elif approvals < asked:
-        yield f"but it asks for {asked} approvals in a row, and there had been {approvals}"
+        yield f"but it requires {asked} consecutive approvals, and there were {approvals}"
 
 
 def _followed(stored: Stored, name: str, history: Sequence[RuleEvent]) -> Iterator[str]:
     created: Mapping[str, Json] = stored.events[0].metadata if stored.events else {}
     matched, version = stored.breakpoint.auto_approval.get("matchedRule"), created.get("ruleVersion")
     if matched != name:
-        yield f"but its creation names {matched or 'none'}"
+        yield f"but its creation event records {matched or 'no rule'}"
     stood = next((each for each in history if each.seq == version), None)
     if not history:
-        yield "which is not there"
+        yield "which does not exist"
     elif stood is None:
         yield f"which has no version {version}"
     else:
@@ -190,12 +193,12 @@ def _as_it_stood(stored: Stored, stood: RuleEvent, history: Sequence[RuleEvent])
     if history[0].metadata.get("project") != current.project:
         yield "which belongs to another project"
     if (said["action"], said["mode"], said["enabled"]) != (RuleAction.AUTO, RuleMode.LIVE, True):
-        yield f"whose version {stood.seq} approves nothing"
+        yield f"whose version {stood.seq} does not approve anything"
     elif stood.type == REMOVED or (said["expiresAt"] is not None and from_iso(said["expiresAt"]) <= at):
-        yield f"whose version {stood.seq} was not in force"
+        yield f"whose version {stood.seq} had expired or been removed"
     after = [each.at for each in history if each.seq == stood.seq + 1]
     if stood.at > at + APART or any(each < at - APART for each in after):
-        yield f"whose version {stood.seq} did not stand at that time"
+        yield f"whose version {stood.seq} was not the current one at that time"
     if not _fits(said["pattern"], stored):
         yield "whose pattern does not match it"
 
@@ -220,7 +223,7 @@ def _read(text: str) -> Pattern | None:
 def missing_shadows(stored: Stored, there: Iterable[str]) -> Iterator[Finding]:
     """Return the rules in shadow that matched according to its creation, and of which nothing is stored."""
     for name in sorted(set(shadows_told(stored)) - set(there)):
-        what = f"the rule {name} matched it in shadow, of which nothing is stored"
+        what = f"the rule {name} matched it in shadow mode, but the match is not stored"
         yield Finding(Part.FOLD, stored.breakpoint.id, 1, what)
 
 
@@ -228,11 +231,12 @@ def shadow_findings(row: Shadow) -> list[Finding]:
     entry = {"rule": row.rule_id, "version": row.rule_version, "recommended": bool(row.recommended)}
     same = row.recommended in (0, 1) and row.at == row.created_at and entry in row.told
     if not same:
-        what = f"what is stored of the rule {row.rule_id} in shadow is not what its creation says"
+        what = f"the stored shadow result of rule {row.rule_id} differs from its creation event"
         return [Finding(Part.FOLD, row.breakpoint_id, 1, what)]
     if row.said is None or row.said.get("mode") != RuleMode.SHADOW:
         what = (
-            f"the rule {row.rule_id} is said to have matched it in shadow, where its version {row.rule_version} is not"
+            f"the rule {row.rule_id} is recorded as a shadow match, but its version {row.rule_version} is "
+            "not in shadow mode"
         )
         return [Finding(Part.FOLD, row.breakpoint_id, 1, what)]
     return []

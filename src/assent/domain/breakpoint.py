@@ -295,7 +295,7 @@ def unanswered(status: Status) -> dict[str, Json]:
 def ended(current: Outline) -> AlreadyEnded:
     """Say which outcome stands, so that the second of two deciders knows who was first."""
     what = current.decision or current.status
-    msg = f"It was {what} by {current.ended_by}; nothing was changed."
+    msg = f"This has already been {what} by {current.ended_by}. Nothing was changed."
     standing = {
         "status": current.status.value,
         "decision": current.decision.value if current.decision else None,

@@ -83,7 +83,7 @@ def _refuse_hostile_text(value: Json) -> None:
         try:
             value.encode("utf-8")
         except UnicodeEncodeError as error:
-            msg = "A string contains half of a surrogate pair."
+            msg = "A string contains an unpaired surrogate."
             raise MalformedJson(msg) from error
     elif is_object(value):
         for key, item in value.items():
@@ -99,7 +99,7 @@ def _unique_pairs(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
     if len(result) != len(pairs):
         # Counted, not searched: a body holds a hundred thousand keys.
         twice = Counter(key for key, _ in pairs).most_common(1)[0][0]
-        msg = f"The key {twice!r} stands twice in one object."
+        msg = f"The key {twice!r} appears twice in one object."
         raise MalformedJson(msg)
     return result
 
@@ -107,7 +107,7 @@ def _unique_pairs(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
 def _bounded_int(digits: str) -> int:
     # The length first: int() of a million digits is slow, and refuses with another error.
     if len(digits) > len("-9007199254740991") or abs(number := int(digits)) > MAX_INTEGER:
-        msg = "An integer is beyond ±(2^53 - 1); send it as a string."
+        msg = "An integer is outside ±(2^53 - 1). Send it as a string."
         raise MalformedJson(msg)
     return number
 
@@ -121,7 +121,7 @@ def _finite_float(digits: str) -> float:
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    msg = f"{name} is not JSON."
+    msg = f"{name} is not valid JSON."
     raise MalformedJson(msg)
 
 

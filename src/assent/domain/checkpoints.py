@@ -67,7 +67,7 @@ def read_verifier_key(text: str) -> tuple[str, bytes]:
     named, _, spelt = rest.partition("+")
     public = _bytes(spelt).removeprefix(_ED25519)
     if verifier_key(origin, public) != text.strip() or len(public) != _KEY_BYTES:
-        msg = "this is not a public key of checkpoints, as assent audit keys prints it"
+        msg = "this is not a public key for checkpoints; get the key with assent audit keys"
         raise BadCheckpoint(msg)
     return named, public
 
@@ -94,7 +94,7 @@ def read(note: str) -> tuple[Checkpoint, str]:
         at=_moment(found["at"]),
     )
     if checkpoint.text() != found["text"]:
-        msg = "this is not a checkpoint as Assent writes it"
+        msg = "this is not a checkpoint in the format that Assent writes"
         raise BadCheckpoint(msg)
     return checkpoint, _bytes(found["signature"])[:_KEY_HASH_BYTES].hex()
 
@@ -104,13 +104,13 @@ def check(note: str, keys: Mapping[str, bytes]) -> Checkpoint:
     checkpoint, named = read(note)
     public = keys.get(named)
     if public is None or key_id(checkpoint.origin, public) != named:
-        msg = f"it is signed with the key {named}, which is not among those known"
+        msg = f"it is signed with the key {named}, which is not trusted"
         raise BadCheckpoint(msg)
     signature = _bytes(note[note.rindex(" ") + 1 : -1])[_KEY_HASH_BYTES:]
     try:
         Ed25519PublicKey.from_public_bytes(public).verify(signature, checkpoint.text().encode())
     except (InvalidSignature, ValueError) as error:
-        msg = f"the key {named} did not sign it"
+        msg = f"its signature by key {named} is not valid"
         raise BadCheckpoint(msg) from error
     return checkpoint
 
@@ -136,6 +136,6 @@ def _moment(text: str) -> int:
         at = from_iso(text)
         iso(at)  # an offset may lead to a year that UTC does not have
     except (ValueError, OverflowError) as error:
-        msg = "its time is not a moment"
+        msg = "its time is not valid"
         raise BadCheckpoint(msg) from error
     return at

@@ -163,18 +163,21 @@ def is_persons(token: str) -> bool:
 def access_findings(access: Access) -> Iterator[Finding]:
     """Say what can be told of an agent's token by its looks; the token itself is never shown."""
     if not well_formed(access.token):
-        what = "This is not a token of Assent: it is cut off, mistyped or something else."
-        yield problem("token-form", access.place, what, "Copy the token again, without quotes and blanks.")
+        what = "This is not a valid Assent token: it may be truncated or mistyped."
+        yield problem("token-form", access.place, what, "Copy the token again, without quotes or spaces.")
     elif is_persons(access.token):
-        what = "This is a person's token: whoever has it can approve in that person's name, so no agent may have it."
-        todo = "Give the agent a token of its own: assent token create --kind agent --name NAME."
+        what = (
+            "This is a person's token. Anyone who has it can approve on that person's behalf, so an agent must not "
+            "use it."
+        )
+        todo = "Give the agent its own token: assent token create --kind agent --name NAME."
         yield warning("token-kind", access.place, what, todo)
     elif not access.token.startswith(PREFIXES["agent"]):
-        what = "This token is not an agent's: it cannot ask anybody anything."
-        todo = "Make one with assent token create --kind agent --name NAME."
+        what = "This is not an agent token, so it cannot create breakpoints."
+        todo = "Create one with assent token create --kind agent --name NAME."
         yield problem("token-kind", access.place, what, todo)
 
 
 def unreadable(document: Document) -> Finding:
-    what = f"This file cannot be read ({document.trouble}); whatever gates it has are not there."
-    return problem("unreadable", Place(document.path), what, "Mend the file: it must be one JSON object.")
+    what = f"This file cannot be read ({document.trouble}), so its gates are not active."
+    return problem("unreadable", Place(document.path), what, "Fix the file: it must contain one JSON object.")

@@ -53,7 +53,7 @@ _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 _RULE = re.compile(r"\s*([^()\s]+)\s*(?:\((.*)\))?\s*", re.DOTALL)
 _ANYTHING = frozenset({"", "*", ":*", "**"})
 _MODES = ("default", "manual", "plan", "dontAsk")
-INSTALL = "assent hook claude install writes it right"
+INSTALL = "assent hook claude install does this"
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,13 +101,15 @@ def claude_findings(
 
 
 def _no_gate(documents: Sequence[Document], machine: Machine, *, asks_otherwise: bool) -> Finding:
-    todo = "Set one up with assent hook claude install."
+    todo = "Add one with assent hook claude install."
     place = Place(documents[-1].path if documents else machine.project)
-    what = "Claude Code has settings here, but no gate of Assent among them: nobody is asked through Assent."
+    what = "Claude Code is configured here, but without an Assent gate, so no approvals are requested."
     if not documents:
-        what = "There are no settings of Claude Code here, so there is no gate: nobody is asked through Assent."
+        what = "Claude Code is not configured here, so no gate is active and no approvals are requested."
     if asks_otherwise:
-        return warning("no-gate", place, f"{what} Only what the agent itself puts to the MCP server is asked.", todo)
+        return warning(
+            "no-gate", place, f"{what} Only calls that the agent itself sends to the MCP server need approval.", todo
+        )
     return problem("no-gate", place, what, todo)
 
 
@@ -158,37 +160,37 @@ def _gate_findings(hook: Hook, documents: Sequence[Document], machine: Machine) 
 
 def _event(hook: Hook, _: Machine) -> Iterator[Finding]:
     if hook.event not in DECIDING:
-        what = f"A gate on {hook.event} decides nothing: whatever it says, the call has been or will be made."
+        what = f"A gate on {hook.event} cannot block the call."
         yield problem("hook-event", hook.place, what, f"Move it to {BEFORE} or {INSTEAD_OF_DIALOG}; {INSTALL}.")
 
 
 def _on_failure(hook: Hook, _: Machine) -> Iterator[Finding]:
     if hook.settings.get("onFailure") != "block":
-        what = "When this gate fails, times out or cannot start, Claude Code makes the call without an answer."
+        what = "If this gate fails, times out or cannot start, Claude Code runs the tool without approval."
         yield problem("hook-on-failure", hook.place, what, f'Add "onFailure": "block" to the hook; {INSTALL}.')
 
 
 def _background(hook: Hook, _: Machine) -> Iterator[Finding]:
     for name in ("async", "asyncRewake"):
         if hook.settings.get(name) is True:
-            what = "This gate runs in the background: the call is made before anybody has answered."
-            yield problem("hook-async", hook.place.at(name), what, f'Take "{name}" out.')
+            what = "This gate runs in the background, so the tool runs before anyone has answered."
+            yield problem("hook-async", hook.place.at(name), what, f'Remove "{name}".')
 
 
 def _once(hook: Hook, _: Machine) -> Iterator[Finding]:
     if hook.settings.get("once") is True:
-        what = "This gate is taken away after its first call; every later one is made without it."
-        yield problem("hook-once", hook.place.at("once"), what, 'Take "once" out.')
+        what = "This gate is removed after its first call; later calls run without it."
+        yield problem("hook-once", hook.place.at("once"), what, 'Remove "once".')
 
 
 def _swallowed(hook: Hook, _: Machine) -> Iterator[Finding]:
     if hook.swallows_failure:
-        what = "The shell goes on after the gate has failed, and Claude Code takes the end of the line for a success."
-        todo = f"Let the line end with the gate, without ||, ; or |; {INSTALL}."
+        what = "The shell continues after the gate has failed, and Claude Code treats the command as successful."
+        todo = f"End the command with the gate, without ||, ; or |; {INSTALL}."
         yield problem("hook-swallowed", hook.place.at("command"), what, todo)
     if hook.may_be_skipped:
-        what = "Something before the gate may end the line well without asking it, or turn its answer around."
-        todo = f"Let nothing stand before the gate but cd and variables, joined by &&; {INSTALL}."
+        what = "A command before the gate can exit successfully without running it, or invert its result."
+        todo = f"Put nothing before the gate except cd and variables, joined by &&; {INSTALL}."
         yield problem("hook-skipped", hook.place.at("command"), what, todo)
 
 
@@ -196,35 +198,40 @@ def _timeout(hook: Hook, _: Machine) -> Iterator[Finding]:
     if hook.timeout < hook.ttl:
         given = "timeout" in hook.settings
         place = hook.place.at("timeout") if given else hook.place
-        ends = "gives up after" if given else "is not told how long to wait, and gives up after"
+        ends = "stops after" if given else "has no timeout set and stops after"
         over = f"{ends} {number(hook.timeout)} s"
-        what = f"People have {hook.ttl} s to answer, but Claude Code {over}: later answers are lost."
-        yield problem("hook-timeout", place, what, f'Set "timeout" to more than {hook.ttl}, in seconds; {INSTALL}.')
+        what = f"Reviewers have {hook.ttl} s to answer, but Claude Code {over}. Answers after that are lost."
+        yield problem("hook-timeout", place, what, f'Set "timeout" to more than {hook.ttl} (in seconds); {INSTALL}.')
 
 
 def _narrowed(hook: Hook, _: Machine) -> Iterator[Finding]:
     if hook.settings.get("if") is not None:
-        what = 'This gate is asked only about the calls that its "if" names; all others pass it by.'
-        yield warning("hook-if", hook.place.at("if"), what, 'Take "if" out, unless it is meant so.')
+        what = 'This gate sees only the calls that its "if" matches; all others bypass it.'
+        yield warning("hook-if", hook.place.at("if"), what, 'Remove "if", unless this is intended.')
 
 
 def _matcher(hook: Hook, _: Machine) -> Iterator[Finding]:
     if is_broken(hook.matcher):
-        what = "The matcher is not a pattern; Claude Code takes it for one that matches nothing."
-        yield problem("hook-matcher", hook.place, what, 'Write names with | between them, or "*".')
+        what = "The matcher is not a valid pattern, so it does not match anything."
+        yield problem("hook-matcher", hook.place, what, 'Use names separated by |, or "*".')
     elif any(map(_is_server, named_tools(hook.matcher))):
-        what = "A matcher without a pattern is compared with whole names: this one sees no tool of the MCP server."
-        yield warning("hook-matcher", hook.place, what, "Write mcp__SERVER__.* for all tools of a server.")
+        what = (
+            "Without a pattern, the matcher is compared with complete names, so it does not match any of the MCP "
+            "server's tools."
+        )
+        yield warning("hook-matcher", hook.place, what, "To match all of a server's tools, use mcp__SERVER__.*.")
     elif "mcp__" not in hook.matcher and not any(map(hook.sees, KNOWN)):
-        what = "The matcher sees none of Claude Code's tools, so this gate is never asked; case matters."
-        yield problem("hook-matcher", hook.place, what, f'Write names such as {", ".join(RISKY[:3])}, or "*".')
+        what = (
+            "The matcher does not match any of Claude Code's tools, so this gate never runs. Names are case-sensitive."
+        )
+        yield problem("hook-matcher", hook.place, what, f'Use names such as {", ".join(RISKY[:3])}, or "*".')
 
 
 def _program(hook: Hook, machine: Machine) -> Iterator[Finding]:
     if hook.program and not machine.runs(hook.program):
-        so = "it blocks every call" if hook.settings.get("onFailure") == "block" else "every call passes it"
-        what = f"There is no program {hook.program[:60]} on the PATH: the gate cannot start, and {so}."
-        yield problem("hook-command", hook.place.at("command"), what, "Install Assent there, or write the whole path.")
+        so = "all calls are blocked" if hook.settings.get("onFailure") == "block" else "all calls run without approval"
+        what = f"{hook.program[:60]} is not on the PATH, so the gate cannot start and {so}."
+        yield problem("hook-command", hook.place.at("command"), what, "Install Assent there, or use the full path.")
 
 
 def _http(hook: Hook, machine: Machine) -> Iterator[Finding]:
@@ -232,10 +239,10 @@ def _http(hook: Hook, machine: Machine) -> Iterator[Finding]:
         return
     parts = split(hook.url)
     if parts.scheme != "https" and parts.hostname not in _LOOPBACK:
-        what = "The token and the calls go over the network in the clear."
-        yield warning("hook-url", hook.place.at("url"), what, "Use an address that begins with https://.")
+        what = "The token and the tool calls are sent unencrypted."
+        yield warning("hook-url", hook.place.at("url"), what, "Use an https:// URL.")
     if not _authorization(hook):
-        what = "The hook sends no token, so the server refuses it."
+        what = "The hook does not send a token, so the server rejects it."
         todo = f'Add "headers": {{"Authorization": "Bearer ${TOKEN}"}} and "allowedEnvVars": ["{TOKEN}"].'
         yield problem("hook-token", hook.place, what, todo)
     yield from _variables(hook, machine)
@@ -246,11 +253,11 @@ def _variables(hook: Hook, machine: Machine) -> Iterator[Finding]:
     for header, name in hook.variables():
         place = hook.place.at("headers", header)
         if name not in allowed:
-            what = f"{name} is not in allowedEnvVars, so Claude Code sends nothing in its place."
+            what = f"{name} is not in allowedEnvVars, so Claude Code sends an empty value."
             yield problem("hook-variable", place, what, f'Add "allowedEnvVars": ["{name}"] to the hook.')
         elif not machine.env.get(name):
-            what = f"{name} is not set here, so Claude Code sends nothing in its place."
-            yield problem("hook-variable", place, what, f"Set {name} where Claude Code is started.")
+            what = f"{name} is not set here, so Claude Code sends an empty value."
+            yield problem("hook-variable", place, what, f"Set {name} in the environment of Claude Code.")
 
 
 def _pins(hook: Hook, _: Machine) -> Iterator[Finding]:
@@ -278,12 +285,12 @@ def _http_rules(hook: Hook, documents: Sequence[Document]) -> Iterator[Finding]:
         return
     urls = _listed(documents, "allowedHttpHookUrls")
     if urls is not None and not any(glob_matches(pattern, hook.url) for pattern in urls):
-        what = "allowedHttpHookUrls does not name this address, so Claude Code does not send the hook."
-        yield problem("hook-url", hook.place.at("url"), what, "Add the address to allowedHttpHookUrls.")
+        what = "allowedHttpHookUrls does not include this URL, so Claude Code does not call the hook."
+        yield problem("hook-url", hook.place.at("url"), what, "Add the URL to allowedHttpHookUrls.")
     names = _listed(documents, "httpHookAllowedEnvVars")
     for header, name in hook.variables():
         if names is not None and name not in names:
-            what = f"httpHookAllowedEnvVars does not name {name}, so Claude Code sends nothing in its place."
+            what = f"httpHookAllowedEnvVars does not include {name}, so Claude Code sends an empty value."
             place = hook.place.at("headers", header)
             yield problem("hook-variable", place, what, f"Add {name} to httpHookAllowedEnvVars.")
 
@@ -296,20 +303,20 @@ def _listed(documents: Sequence[Document], name: str) -> list[str] | None:
 def _switched_off(documents: Sequence[Document], gates: Gates) -> Iterator[Finding]:
     off = effective(documents, "disableAllHooks")
     if off is not None and off[1] is True:
-        what = "All hooks are switched off, and the gates with them."
-        yield problem("hooks-disabled", off[0], what, 'Take "disableAllHooks" out.')
+        what = "All hooks are disabled, including the gates."
+        yield problem("hooks-disabled", off[0], what, 'Remove "disableAllHooks".')
     only = effective([each for each in documents if each.managed], "allowManagedHooksOnly")
     if only is not None and only[1] is True and not any(hook.managed for hook in gates.hooks):
-        what = "The organisation allows only its own hooks; the gates of these settings are not run."
-        yield problem("hooks-disabled", only[0], what, "Have the gate written into the managed settings.")
+        what = "Your organization allows only managed hooks, so the gates in these settings do not run."
+        yield problem("hooks-disabled", only[0], what, "Ask for the gate to be added to the managed settings.")
 
 
 def _unseen(gates: Gates) -> Iterator[Finding]:
     unseen = gates.unseen()
     if unseen:
         names = ", ".join("MCP tools" if tool.startswith("mcp__") else tool for tool in unseen)
-        what = f"No gate sees {names}: Claude Code decides about these by itself."
-        todo = "Widen a matcher, best to *, unless it is meant so."
+        what = f"No gate covers {names}. Claude Code decides on its own whether to run them."
+        todo = "Unless this is intended, widen a matcher, ideally to *."
         yield warning("matcher-misses", gates.hooks[0].place, what, todo)
 
 
@@ -319,28 +326,31 @@ def _modes(documents: Sequence[Document], gates: Gates) -> Iterator[Finding]:
         yield _mode(*mode, gates)
     skip = effective(documents, "skipDangerousModePermissionPrompt")
     if skip is not None and skip[1] is True:
-        what = "Claude Code may be started without any permissions, and does not ask whether that is meant."
-        todo = f'Take it out, or rely on gates on {BEFORE} only, and set "disableBypassPermissionsMode": "disable".'
+        what = "Claude Code can be started without permission checks and does not ask for confirmation first."
+        todo = (
+            f'Remove this setting, or rely on gates on {BEFORE} only, and set "disableBypassPermissionsMode": '
+            '"disable".'
+        )
         yield warning("mode-skips", skip[0], what, todo)
     sandbox = effective(documents, "sandbox", "autoAllowBashIfSandboxed")
     if sandbox is not None and sandbox[1] is True and not gates.before("Bash"):
-        what = "Commands in the sandbox run without a question, so no gate sees them."
-        yield problem("mode-skips", sandbox[0], what, f"Put a gate on {BEFORE} for Bash.")
+        what = "Sandboxed commands run without a permission request, so no gate sees them."
+        yield problem("mode-skips", sandbox[0], what, f"Add a gate on {BEFORE} for Bash.")
 
 
 def _mode(place: Place, mode: object, gates: Gates) -> Finding:
     tools = [tool for tool in RISKY if mode != "acceptEdits" or tool in _EDITS]
     missed = [tool for tool in tools if not gates.before(tool)]
     if mode not in ("bypassPermissions", "acceptEdits", "auto"):
-        what = "Claude Code has a permission mode here that Assent does not know."
+        what = "Unknown permission mode."
         return warning("mode", place, what, 'Use "default".')
     if missed:
         names = ", ".join("MCP tools" if tool.startswith("mcp__") else tool for tool in missed)
-        what = f"In the mode {mode} nobody is asked about {names}."
-        todo = f'Put a gate on {BEFORE} that sees them, or set "defaultMode" to "default".'
+        what = f"In the mode {mode}, {names} run without approval."
+        todo = f'Add a gate on {BEFORE} that covers them, or set "defaultMode" to "default".'
         return problem("mode", place, what, todo)
-    what = f"In the mode {mode} Claude Code asks nobody by itself; only the gates on {BEFORE} are left."
-    return warning("mode", place, what, 'Set "defaultMode" to "default", unless it is meant so.')
+    what = f"In the mode {mode}, Claude Code does not ask for permission; only the gates on {BEFORE} remain."
+    return warning("mode", place, what, 'Set "defaultMode" to "default", unless this is intended.')
 
 
 def _rules(documents: Sequence[Document], gates: Gates) -> Iterator[Finding]:
@@ -359,10 +369,10 @@ def _rule(rule: str, place: Place, gates: Gates) -> Iterator[Finding]:
         return
     shown = rule[:60]
     if gates.instead_of_dialog(tool):
-        what = f"{shown} is allowed, so there is no dialog and the gate on {INSTEAD_OF_DIALOG} is never asked about it."
+        what = f"{shown} is allowed, so there is no dialog and the gate on {INSTEAD_OF_DIALOG} never sees it."
     else:
-        what = f"{shown} is allowed, and no gate sees it: it runs without a question."
-    todo = f"Take the rule out, or put a gate on {BEFORE} that sees {parts[1]}."
+        what = f"{shown} is allowed and not covered by a gate, so it runs without approval."
+    todo = f"Remove the rule, or add a gate on {BEFORE} that covers {parts[1]}."
     whole = (parts[2] or "").strip() in _ANYTHING
     yield (problem if whole else warning)("allow-rule", place, what, todo)
 

@@ -7,7 +7,7 @@ from enum import StrEnum
 from assent.domain.call_digests import CALL_DIGEST, tool_digest
 from assent.domain.canonical import Json, canonical, is_array, is_object
 from assent.domain.errors import InvalidRequest
-from assent.domain.headlines import headline, one_line
+from assent.domain.headlines import call_headline, one_line
 from assent.domain.protected_paths import DIRECTORY, REAL_PATHS
 from assent.domain.tool_calls import ToolCall, Verdict, refused
 
@@ -49,10 +49,10 @@ class Hook:
 def read_hook(sent: Json) -> Hook:
     """Read what a hook is told; what is not understood is refused, so that it blocks."""
     if not is_object(sent):
-        raise InvalidRequest.at("/", "must be the JSON object that Claude Code gives to its hooks")
+        raise InvalidRequest.at("/", "must be the JSON object that Claude Code passes to its hooks")
     name = _text(sent, "hook_event_name")
     if name not in tuple(Event):
-        raise InvalidRequest.at("/hook_event_name", f"must be {' or '.join(Event)}; take the hook out for other events")
+        raise InvalidRequest.at("/hook_event_name", f"must be {' or '.join(Event)}; remove the hook for other events")
     arguments: Json = sent.get("tool_input")
     if not is_object(arguments):
         raise InvalidRequest.at("/tool_input", "must be an object")
@@ -70,7 +70,7 @@ def read_hook(sent: Json) -> Hook:
 def _text(sent: Mapping[str, Json], name: str, *, under: str = "") -> str:
     value: Json = sent.get(name)
     if not isinstance(value, str) or not value:
-        raise InvalidRequest.at(f"{under}/{name}", "must be a text that is not empty")
+        raise InvalidRequest.at(f"{under}/{name}", "must be non-empty text")
     return value
 
 
@@ -84,17 +84,13 @@ def tool_call(hook: Hook, *, editable: Sequence[str] = (), nonce: str) -> ToolCa
         thread=hook.session,
         call_id=hook.tool_use_id or nonce,
         editable=() if asks else tuple(name for name in editable if name in hook.arguments),
-        description=_asked(hook.arguments) if asks else _question(hook),
+        headline=_asked(hook.arguments) if asks else call_headline(hook.tool, hook.arguments, directory=hook.directory),
     )
 
 
 def again(call: ToolCall, used: str) -> ToolCall:
     """Return a call for another question: the approval that its own got has been used."""
     return replace(call, call_id=f"{call.call_id}/{used}")
-
-
-def _question(hook: Hook) -> str:
-    return headline(hook.tool, hook.arguments, directory=hook.directory)
 
 
 def left_to_prompt(hook: Hook, payload: Mapping[str, Json]) -> bool:
@@ -130,7 +126,7 @@ def choices(arguments: Mapping[str, Json]) -> list[Choice]:
         raise InvalidRequest.at("/tool_input/questions", "must be a list of questions")
     found = [_choice(each, f"/tool_input/questions/{n}") for n, each in enumerate(questions)]
     if len({each.question for each in found}) != len(found):
-        raise InvalidRequest.at("/tool_input/questions", "must differ: the answers are told apart by them")
+        raise InvalidRequest.at("/tool_input/questions", "must be different questions")
     return found
 
 
@@ -140,7 +136,7 @@ def _choice(given: Json, pointer: str) -> Choice:
     labels = [each.get("label") for each in options if is_object(each)] if is_array(options) else []
     texts = tuple(each for each in labels if isinstance(each, str) and each.strip())
     if not texts or len(set(texts)) != len(options):
-        raise InvalidRequest.at(pointer, "needs options, each with a label of its own")
+        raise InvalidRequest.at(pointer, "must have options with different labels")
     return Choice(_text(question, "question", under=pointer), texts, question.get("multiSelect") is True)
 
 
@@ -185,7 +181,7 @@ def answered(hook: Hook, verdict: Verdict, *, option: str | None, answers: Mappi
     asked = choices(hook.arguments)
     given = [option or ""] if _one_click(asked) else [_said(n, each, answers or {}) for n, each in enumerate(asked, 1)]
     if not all(given):
-        return refused("It was approved, but not every question was answered.")
+        return refused("Approved, but some questions were not answered.")
     said = {each.question: text for each, text in zip(asked, given, strict=True)}
     return replace(verdict, arguments={**hook.arguments, "answers": said})
 
@@ -217,7 +213,7 @@ def spoken(hook: Hook, verdict: Verdict) -> dict[str, Json]:
 
 def deferred(hook: Hook, *, breakpoint_id: str) -> dict[str, Json]:
     """Say that people are being asked: the session ends here, and is resumed when they have answered."""
-    reason = f"People are being asked: {breakpoint_id}."
+    reason = f"Approval requested: {breakpoint_id}."
     return _output(hook, {"permissionDecision": "defer", "permissionDecisionReason": reason})
 
 

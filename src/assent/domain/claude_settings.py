@@ -233,5 +233,5 @@ def _has_matcher(entry: Json) -> bool:
 
 
 def _shape(place: Place) -> Finding:
-    what = "This has not the shape that Claude Code reads; whatever gate was meant here is not there."
-    return problem("shape", place, what, "Write it again with assent hook claude install, or mend it by hand.")
+    what = "Claude Code cannot read this entry, so the gate is not active."
+    return problem("shape", place, what, "Run assent hook claude install again, or fix it by hand.")

@@ -2,7 +2,6 @@
 
 import base64
 import binascii
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,7 +17,6 @@ MAX_BODY = 1024 * 1024
 """Bytes of a breakpoint without its files, over HTTP and in runs."""
 MAX_FILE = 10 * 1024 * 1024
 MAX_FILES = 50 * 1024 * 1024
-_BETWEEN_WORDS = re.compile(r"[\W_]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,20 +62,6 @@ class Draft:
             }
         )
 
-    @property
-    def search(self) -> str:
-        """The words people look for."""
-        return searchable(self.title, self.payload.get("question"), self.gate, self.agent_id, self.run_id, *self.tags)
-
-
-def searchable(*parts: Json) -> str:
-    return words(" ".join(part for part in parts if isinstance(part, str)))
-
-
-def words(text: str) -> str:
-    """Return the words of a text, blank between: PostgreSQL would take confirm.star-repo for one, SQLite for three."""
-    return _BETWEEN_WORDS.sub(" ", text).strip()
-
 
 def draft(body: Mapping[str, Any]) -> Draft:
     """Read a checked request body; refuse what contradicts itself."""
@@ -90,10 +74,10 @@ def draft(body: Mapping[str, Any]) -> Draft:
     experts = _experts(payload.get("expert"))
     strategy = payload.get("strategy") or "single"
     if strategy in NEEDS_EXPERTS and not experts:
-        raise InvalidRequest.at("/payload/expert", f"name the experts: {strategy} needs to know whom it waits for")
+        raise InvalidRequest.at("/payload/expert", f"is required: {strategy} requires a list of experts")
     options: Sequence[str] = payload.get("options") or ()
     if len(set(options)) != len(options):
-        raise InvalidRequest.at("/payload/options", "must differ from each other")
+        raise InvalidRequest.at("/payload/options", "must be different")
     if payload.get("form") is not None:
         check_form(payload["form"])
     files = tuple(_file(n, entry) for n, entry in enumerate(context.get("files") or ()))
@@ -136,7 +120,7 @@ def _file(n: int, entry: Mapping[str, Any]) -> FileDraft:
     pointer = f"/payload/context/files/{n}"
     given = [name for name in ("content", "contentBase64", "sha256") if entry.get(name) is not None]
     if len(given) > 1:
-        raise InvalidRequest.at(pointer, f"has {' and '.join(given)}; send one of them")
+        raise InvalidRequest.at(pointer, f"has {' and '.join(given)}; send only one of them")
     content = _content(pointer, entry)
     if content is not None and len(content) > MAX_FILE:
         raise TooLarge(f"{pointer} is larger than {MAX_FILE} bytes.")
@@ -154,7 +138,7 @@ def _content(pointer: str, entry: Mapping[str, Any]) -> bytes | None:
     try:
         return base64.b64decode(encoded, validate=True)
     except binascii.Error as error:
-        raise InvalidRequest.at(f"{pointer}/contentBase64", "is not base64") from error
+        raise InvalidRequest.at(f"{pointer}/contentBase64", "is not valid base64") from error
 
 
 def _without_bytes(file: FileDraft) -> dict[str, Json]:

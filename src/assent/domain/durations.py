@@ -11,7 +11,7 @@ def seconds(text: str) -> float:
     """Read a duration; a whole number where it has no milliseconds. Raises ValueError."""
     found = _TEXT.fullmatch(text)
     if not text or found is None:
-        msg = "must be a length of time such as 500ms, 30s, 30m, 2h or 1d"
+        msg = "must be a duration, for example 500ms, 30s, 30m, 2h or 1d"
         raise ValueError(msg)
     length = sum(int(number or 0) * size for number, size in zip(found.groups(), UNITS.values(), strict=True))
     return length / 1_000 if length % 1_000 else length // 1_000

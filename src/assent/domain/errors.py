@@ -1,51 +1,52 @@
-"""Every way a request can fail, as a tree with stable codes that knows nothing of HTTP.
+"""Every way a request can fail, as a tree with stable codes, independent of HTTP.
 
 AssentError
-├── Unauthenticated            nobody we know is asking
-├── Forbidden                  known, but not allowed
-│   ├── NotEligible            a reviewer, but not for this breakpoint
-│   └── OwnBreakpoint          nobody decides what they created
-├── NotFound                   no such thing in this project
-├── Conflict                   the name is taken
-│   ├── AlreadyEnded           somebody, or the deadline, was first
-│   ├── SeatTaken              the group has been answered for
-│   ├── AnswerStands           too late to take an answer back
-│   ├── TicketRequired         it needs a ticket before it can be approved
-│   ├── RejectionPending       another reviewer is rejecting it
-│   ├── AlreadyClaimed         somebody else has put their name on it
-│   ├── ProjectRemoved         the project was removed; it can only be read
-│   ├── NoReceipt              only approvals have one, while their content is kept
-│   ├── ReceiptExpired         too old to act on
-│   └── ReceiptUsed            a receipt is good for one time
-├── DigestMismatch             the content shown is not the content stored
-├── PreconditionFailed         the version in If-Match is not the current one
-├── MalformedJson              not the strict JSON we read
-├── InvalidRequest             well-formed, but not acceptable
-│   ├── PatternError           text that is not a pattern of ours
-│   ├── IdempotencyMismatch    the key was used with another body
-│   ├── ConfirmationRequired   high risk asks for a typed confirmation
-│   ├── ExpertsNotDistinct     the experts are too few people
-│   └── InvalidReceipt         altered, signed by nobody we trust, or no receipt at all
-│       └── ReceiptMismatch    a good receipt, for something else
-├── TooLarge                   past a limit of size
-├── UnsupportedMediaType       a body of a kind we do not read
-├── MethodNotAllowed           the address exists, the verb does not
-├── RateLimited                too much, too fast
-├── Unavailable                this node cannot serve now; try again
-└── Internal                   our fault
+├── Unauthenticated            missing, invalid or revoked credentials
+├── Forbidden                  the caller lacks the required permission
+│   ├── NotEligible            the reviewer is not assigned to this breakpoint
+│   └── OwnBreakpoint          the creator of a breakpoint cannot decide it
+├── NotFound                   it does not exist in this project
+├── Conflict                   the name is taken, or the current state does not allow this
+│   ├── AlreadyEnded           another answer or the deadline came first
+│   ├── SeatTaken              another member has already answered for the group
+│   ├── AnswerStands           the undo window has ended
+│   ├── TicketRequired         the project requires a ticket before approval
+│   ├── RejectionPending       another reviewer's rejection is in its undo window
+│   ├── AlreadyClaimed         another reviewer has claimed it
+│   ├── ProjectRemoved         the project was removed and is read-only
+│   ├── NoReceipt              only approved breakpoints have a receipt, until they are purged
+│   ├── ReceiptExpired         the receipt is too old to be used
+│   └── ReceiptUsed            a receipt can be used only once
+├── DigestMismatch             the answer refers to different content than is stored
+├── PreconditionFailed         the version in If-Match is not current
+├── MalformedJson              the body is not strict JSON
+├── InvalidRequest             a field, parameter or header is not valid
+│   ├── PatternError           the text is not a valid pattern
+│   ├── IdempotencyMismatch    the key was used with a different request
+│   ├── ConfirmationRequired   high risk requires the typed gate name
+│   ├── ExpertsNotDistinct     there are too few different people for the experts
+│   └── InvalidReceipt         modified, signed by an untrusted key, or not a receipt
+│       └── ReceiptMismatch    a valid receipt for a different action
+├── TooLarge                   a size limit was exceeded
+├── UnsupportedMediaType       the content type is not supported
+├── MethodNotAllowed           the URL exists, but not with this method
+├── RateLimited                too many requests
+├── Unavailable                this node cannot serve requests right now; try again
+└── Internal                   an error in Assent; see the server log
 """
 
 from collections.abc import Mapping, Sequence
 from typing import ClassVar, TypeAlias
 
 Details: TypeAlias = Mapping[str, object]
+NO_SUCH_URL = "This URL does not exist."
 
 
 class AssentError(Exception):
     """A failure with a stable code, a sentence for the person, and details for the program."""
 
     code: ClassVar[str] = "internal"
-    title: ClassVar[str] = "Something went wrong on our side"
+    title: ClassVar[str] = "Internal server error"
 
     def __init__(self, message: str = "", **details: object) -> None:
         super().__init__(message or self.title)
@@ -60,47 +61,47 @@ class Unauthenticated(AssentError):
 
 class Forbidden(AssentError):
     code = "forbidden"
-    title = "You may not do this"
+    title = "You don't have permission to do this"
 
 
 class NotEligible(Forbidden):
     code = "not_eligible"
-    title = "You are not among the people asked"
+    title = "You are not one of the assigned reviewers"
 
 
 class OwnBreakpoint(Forbidden):
     code = "own_breakpoint"
-    title = "Nobody decides what they created"
+    title = "You cannot respond to your own breakpoint"
 
 
 class NotFound(AssentError):
     code = "not_found"
-    title = "There is no such thing here"
+    title = "Not found"
 
 
 class Conflict(AssentError):
     code = "conflict"
-    title = "This exists already"
+    title = "Conflict with the current state"
 
 
 class AlreadyEnded(Conflict):
     code = "already_ended"
-    title = "This breakpoint has ended already"
+    title = "This breakpoint has already ended"
 
 
 class SeatTaken(Conflict):
     code = "seat_taken"
-    title = "This expert has been answered for already"
+    title = "Someone has already answered for this expert"
 
 
 class AnswerStands(Conflict):
     code = "answer_stands"
-    title = "This answer was given already"
+    title = "This answer has already taken effect"
 
 
 class AlreadyClaimed(Conflict):
     code = "already_claimed"
-    title = "Somebody else has claimed this"
+    title = "Another reviewer has claimed this breakpoint"
 
 
 class ProjectRemoved(Conflict):
@@ -110,17 +111,17 @@ class ProjectRemoved(Conflict):
 
 class TicketRequired(Conflict):
     code = "ticket_required"
-    title = "This needs a ticket before it can be approved"
+    title = "A ticket is required before approval"
 
 
 class RejectionPending(Conflict):
     code = "rejection_pending"
-    title = "Another reviewer is rejecting this"
+    title = "Another reviewer is rejecting this breakpoint"
 
 
 class NoReceipt(Conflict):
     code = "no_receipt"
-    title = "There is no receipt for this breakpoint"
+    title = "This breakpoint does not have a receipt"
 
 
 class ReceiptExpired(Conflict):
@@ -130,27 +131,27 @@ class ReceiptExpired(Conflict):
 
 class ReceiptUsed(Conflict):
     code = "receipt_used"
-    title = "This receipt was used already"
+    title = "This receipt has already been used"
 
 
 class DigestMismatch(AssentError):
     code = "digest_mismatch"
-    title = "What you were shown is not what is stored"
+    title = "The content hash does not match the stored content"
 
 
 class PreconditionFailed(AssentError):
     code = "precondition_failed"
-    title = "It changed since you read it"
+    title = "The resource has changed since you read it"
 
 
 class MalformedJson(AssentError):
     code = "malformed_json"
-    title = "The body is not acceptable JSON"
+    title = "The request body is not valid JSON"
 
 
 class InvalidRequest(AssentError):
     code = "invalid_request"
-    title = "The request is not acceptable"
+    title = "The request is not valid"
 
     def __init__(self, message: str = "", *, errors: Sequence[Details] = (), **details: object) -> None:
         if errors:
@@ -167,47 +168,47 @@ class PatternError(InvalidRequest):
     """Its details are the line and column where a pattern goes wrong, what was found there, and a hint."""
 
     code = "invalid_pattern"
-    title = "This pattern is not acceptable"
+    title = "This pattern is not valid"
 
 
 class IdempotencyMismatch(InvalidRequest):
     code = "idempotency_mismatch"
-    title = "This Idempotency-Key was used with another request"
+    title = "This Idempotency-Key was already used with a different request"
 
 
 class ConfirmationRequired(InvalidRequest):
     code = "confirmation_required"
-    title = "High risk asks for a typed confirmation"
+    title = "High-risk approvals require a typed confirmation"
 
 
 class ExpertsNotDistinct(InvalidRequest):
     code = "experts_not_distinct"
-    title = "These experts cannot be answered by different people"
+    title = "Each expert requires a different person"
 
 
 class InvalidReceipt(InvalidRequest):
     code = "invalid_receipt"
-    title = "This receipt cannot be trusted"
+    title = "This receipt is not valid"
 
 
 class ReceiptMismatch(InvalidReceipt):
     code = "receipt_mismatch"
-    title = "This receipt is for something else"
+    title = "This receipt is for a different action"
 
 
 class TooLarge(AssentError):
     code = "too_large"
-    title = "This is too large"
+    title = "Size limit exceeded"
 
 
 class UnsupportedMediaType(AssentError):
     code = "unsupported_media_type"
-    title = "Send application/json"
+    title = "Unsupported content type; send application/json"
 
 
 class MethodNotAllowed(AssentError):
     code = "method_not_allowed"
-    title = "This address does not take that method"
+    title = "This URL does not support that method"
 
 
 class RateLimited(AssentError):
@@ -221,7 +222,7 @@ class RateLimited(AssentError):
 
 class Unavailable(AssentError):
     code = "unavailable"
-    title = "This node cannot serve the request now"
+    title = "This node cannot serve the request right now"
 
 
 class Internal(AssentError):

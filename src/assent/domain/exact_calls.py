@@ -13,7 +13,9 @@ from assent.domain.protected_paths import DIRECTORY, protected
 PROGRAM_DIGEST = "programSha256"
 LONGEST_READABLE = 200
 _NAME = re.compile(r"[\w-]+")
-_WHOLE_TOOLS = ("tool.", "shell.", "call.")
+WITHOUT_PROGRAM = ("tool.", "call.")
+"""Gates whose calls run no program that a rule could name."""
+_WHOLE_TOOLS = (*WITHOUT_PROGRAM, "shell.")
 
 
 def is_whole_tool(gate: str) -> bool:
@@ -37,27 +39,31 @@ def exact_call(gate: str, payload: Mapping[str, Json]) -> tuple[list[str], list[
     """
     why = protected(gate, payload)
     if why is not None:
-        raise InvalidRequest(f"No rule is offered for this call. {why}")
+        raise InvalidRequest(f"No rule can be suggested for this call. {why}")
     if hides(payload):
-        raise InvalidRequest("No rule is offered: a part of this call is hidden, so others would look the same.")
+        raise InvalidRequest(
+            "No rule can be suggested: part of this call is hidden, so a rule would also match other calls."
+        )
     digest = call_digest(payload)
     if digest is None:
         if shows_call(payload):
             raise InvalidRequest(
-                "No rule is offered: the arguments of this call are not an object, so no rule could name it exactly."
+                "No rule can be suggested: this call's arguments are not an object, so a rule could not "
+                "match it exactly."
             )
         if is_whole_tool(gate):
             raise InvalidRequest(
-                "No rule is offered: this question shows no arguments, so a rule would approve every call of the tool."
+                "No rule can be suggested: this request does not have arguments, so a rule would approve every call "
+                "of the tool."
             )
         return [], []
-    return _predicates(payload, digest), _readable(payload)
+    return _predicates(gate, payload, digest), _readable(payload)
 
 
-def _predicates(payload: Mapping[str, Json], digest: str) -> list[str]:
+def _predicates(gate: str, payload: Mapping[str, Json], digest: str) -> list[str]:
     found = [_exactly(payload, DIRECTORY, "the working directory")]
-    if "program" in payload or PROGRAM_DIGEST in payload:
-        found.append(_exactly(payload, PROGRAM_DIGEST, "the digest of the program"))
+    if "program" in payload or PROGRAM_DIGEST in payload or not gate.startswith(WITHOUT_PROGRAM):
+        found.append(_exactly(payload, PROGRAM_DIGEST, "the program's digest"))
     return [*found, f"payload.{CALL_DIGEST} = {Literal.of(digest).text}"]
 
 
@@ -67,7 +73,7 @@ def _exactly(payload: Mapping[str, Json], name: str, called: str) -> str:
         return f"NOT payload.{name} exists"
     value: Json = payload[name]
     if not isinstance(value, str) or not sayable(value):
-        raise InvalidRequest(f"No rule is offered: {called} cannot be written in a pattern.")
+        raise InvalidRequest(f"No rule can be suggested: a pattern cannot express {called}.")
     return f"payload.{name} = {Literal.of(value).text}"
 
 

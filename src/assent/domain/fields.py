@@ -71,7 +71,7 @@ PRIORITIES = ("low", "normal", "high", "urgent")
 FIELDS: tuple[Field, ...] = (
     _field("question", "str", "Question for the reviewers, in full sentences", Door.CLI, Door.MCP),
     _field("agent_id", "str", "Agent that asks", Door.APPROVE, Door.TOOLS, Door.CLI, place=Place.BODY),
-    _field("run_id", "str", "Run the question belongs to", Door.APPROVE, Door.CLI, Door.MCP, place=Place.BODY),
+    _field("run_id", "str", "Run that the question belongs to", Door.APPROVE, Door.CLI, Door.MCP, place=Place.BODY),
     _field("title", "str", "Short title", Door.APPROVE, Door.CLI, Door.MCP, place=Place.BODY),
     _field("tags", "list[str]", "Tags that rules and reviewers filter by", *_EVERYWHERE, place=Place.BODY),
     _field("ttl_seconds", "int", "Seconds until the deadline", *_EVERYWHERE, place=Place.BODY),
@@ -84,7 +84,7 @@ FIELDS: tuple[Field, ...] = (
         choices=TIMEOUT_ACTIONS,
     ),
     _field("priority", "str", "Priority", Door.APPROVE, Door.TOOLS, place=Place.BODY, choices=PRIORITIES),
-    _field("callback_url", "str", "URL that the server notifies when it is decided", place=Place.BODY),
+    _field("callback_url", "str", "URL that the server notifies of the decision", place=Place.BODY),
     _field(
         "breakpoint_id",
         "str",
@@ -93,20 +93,28 @@ FIELDS: tuple[Field, ...] = (
         Door.CLI,
         Door.MCP,
     ),
-    _field("expert", "str or list[str]", "People or groups to ask; any reviewer if omitted", *_EVERYWHERE),
-    _field("strategy", "str", "Whose answers decide", *_EVERYWHERE, choices=STRATEGIES),
+    _field("expert", "str or list[str]", "People or groups to ask; defaults to any reviewer", *_EVERYWHERE),
+    _field("strategy", "str", "How answers are combined into a decision", *_EVERYWHERE, choices=STRATEGIES),
     _field("options", "list[str]", "Answers to choose from", Door.CLI, Door.MCP),
     _field("form", "dict", "Flat JSON Schema that the reviewer fills in"),
     _field("risk", "str", "Risk; high requires a typed confirmation", *_EVERYWHERE, choices=RISKS),
-    _field("hard_stop", "bool", "Never approve by rule, never in bulk", Door.APPROVE, Door.TOOLS, Door.CLI, Door.MCP),
-    _field("editable", "list[str]", "Names of values that the reviewer may change", Door.APPROVE, Door.MCP),
-    _field("consumer", "str", "Agent id, or pattern, that may use the receipt besides the agent that asks"),
-    _field("attempt", "int", "Number of this attempt"),
+    _field(
+        "hard_stop",
+        "bool",
+        "Excluded from auto-approval and bulk approval",
+        Door.APPROVE,
+        Door.TOOLS,
+        Door.CLI,
+        Door.MCP,
+    ),
+    _field("editable", "list[str]", "Names of the values that the reviewer can change", Door.APPROVE, Door.MCP),
+    _field("consumer", "str", "Agent ID or pattern that can use the receipt, in addition to the creating agent"),
+    _field("attempt", "int", "Attempt number"),
     _field("previous_feedback", "str", "Feedback on the previous attempt"),
     _field(
         "auto_approve_after_n",
         "int",
-        "Approve automatically after this many consecutive approvals by people",
+        "Auto-approve after this many consecutive human approvals",
         Door.APPROVE,
         Door.TOOLS,
     ),
@@ -120,7 +128,7 @@ FIELDS: tuple[Field, ...] = (
         Door.MCP,
         place=Place.CLIENT,
     ),
-    _field("extra", "dict", "Anything else to show; field names are refused here", place=Place.CLIENT),
+    _field("extra", "dict", "Any other content to show; names of known fields are rejected here", place=Place.CLIENT),
 )
 BY_NAME: Mapping[str, Field] = {each.name: each for each in FIELDS}
 BY_WIRE: Mapping[str, Field] = {each.wire: each for each in FIELDS}
@@ -222,7 +230,9 @@ def _misspelled(found: Mapping[str, Any], where: str, fields: frozenset[str]) ->
 
 def _refuse_or_warn(key: str, meant: str, where: str, warnings: list[str]) -> None:
     if meant == "ttlSeconds":
-        raise InvalidRequest.at(f"{where}/{key}", "has no effect here. Set 'ttlSeconds' beside payload.")
+        raise InvalidRequest.at(
+            f"{where}/{key}", "has no effect here. Set 'ttlSeconds' at the top level, next to payload."
+        )
     if key == meant:
         warnings.append(f"{where}/{key} has no effect here. Set {meant!r} in the payload.")
         return

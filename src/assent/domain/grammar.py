@@ -72,15 +72,17 @@ _SAID_OTHERWISE: Mapping[str, str] = {
 def read(text: str, attributes: Attributes) -> tuple[str, Expression | None]:
     """Return the glob and the expression of a pattern, or raise PatternError."""
     if len(text) > MAX_LENGTH:
-        raise _refusal(text, MAX_LENGTH, f"a pattern has at most {MAX_LENGTH:,} characters, this one {len(text):,}")
+        raise _refusal(
+            text, MAX_LENGTH, f"a pattern can have at most {MAX_LENGTH:,} characters; this one has {len(text):,}"
+        )
     unseen = _UNSEEN.search(text)
     if unseen:
         code = f"U+{ord(unseen.group()):04X}"
-        raise _refusal(text, unseen.start(), f"{code} is a character that nobody can see", "Take it out.", found=code)
+        raise _refusal(text, unseen.start(), f"{code} is an invisible character", "Remove it.", found=code)
     glob, *expressions = _tree(text).children
     assert isinstance(glob, Token)
     if glob[0] in QUOTES:
-        raise _refusal(text, _at(glob), "the glob stands without quotes", f"Write {glob.strip(QUOTES) or '*'}.")
+        raise _refusal(text, _at(glob), "the glob must not be in quotes", f"Write {glob.strip(QUOTES) or '*'}.")
     reader = _Reader(text, attributes)
     return str(glob), reader.expression(expressions[0]) if expressions else None
 
@@ -99,7 +101,9 @@ def _tree(text: str) -> "Tree[Token]":
     parsing: Any = cast("Any", _parser()).parse_interactive(text)
     try:
         for position in _too_deep(parsing.iter_parse()):
-            raise _refusal(text, position, f"a pattern is nested at most {MAX_DEPTH} deep", "Use fewer parentheses.")
+            raise _refusal(
+                text, position, f"a pattern can be nested at most {MAX_DEPTH} levels deep", "Use fewer parentheses."
+            )
         return cast("Tree[Token]", parsing.feed_eof())
     except UnexpectedToken as error:
         unexpected: Any = error
@@ -153,28 +157,28 @@ class _Reader:
             what = f"{path[0]} is {_a(attribute.kind)}; {verb} does not work on it"
             raise self._refusal(operator, what, _instead(name, verb, values, attribute.kind))
         if verb in _ORDERS and attribute.choices and not attribute.ranked:
-            raise self._refusal(operator, f"{name} has no order", f"Use {name} in (…).")
+            raise self._refusal(operator, f"{name} cannot be ordered", f"Use {name} in (…).")
         return predicate(path, verb, tuple(self._value(verb, each, attribute, name) for each in values), attribute)
 
     def _attribute(self, name: Token, path: Sequence[str]) -> Attribute:
         found = self._attributes.get(path[0])
         if found is None:
-            raise self._refusal(name, f"there is no attribute {_cut(path[0])}", _nearest(path[0], self._attributes))
+            raise self._refusal(name, f"{_cut(path[0])} is not an attribute", _nearest(path[0], self._attributes))
         if found.kind is Kind.OBJECT and len(path) == 1:
-            raise self._refusal(name, f"{name} is not one value", f"Say which field of it: {name}.amount, for example.")
+            raise self._refusal(name, f"{name} is not a single value", f"Specify a field, for example {name}.amount.")
         if found.kind is not Kind.OBJECT and len(path) > 1:
-            raise self._refusal(name, f"{path[0]} has no fields", f"Write {path[0]} alone.")
+            raise self._refusal(name, f"{path[0]} does not have fields", f"Write only {path[0]}.")
         return found
 
     def _value(self, verb: str, token: Token, attribute: Attribute, name: Token) -> Value:
         value = self._literal(token)
         wanted = _wanted(verb, attribute.kind)
         if wanted is not None and not _is_a(value, wanted):
-            raise self._refusal(token, f"{name} {verb} needs {_a(wanted)}", _better(name, token, value, wanted))
+            raise self._refusal(token, f"{name} {verb} requires {_a(wanted)}", _better(name, token, value, wanted))
         if verb in _ORDERS and (value is None or isinstance(value, bool)):
-            raise self._refusal(token, f"{token} has no order", "Use = or !=.")
+            raise self._refusal(token, f"{token} cannot be ordered", "Use = or !=.")
         if attribute.choices and verb in _EQUALITY | _ORDERS and value not in attribute.choices:
-            raise self._refusal(token, f"{name} never is {token}", f"It is one of {', '.join(attribute.choices)}.")
+            raise self._refusal(token, f"{name} is never {token}", f"Use one of {', '.join(attribute.choices)}.")
         return value
 
     def _literal(self, token: Token) -> Value:
@@ -186,7 +190,7 @@ class _Reader:
         # As JSON reads it, so that 0.1 here is the 0.1 of a payload.
         value = int(token) if token.lstrip("-").isdigit() else float(token)
         if isinstance(value, float) and not math.isfinite(value):
-            raise self._refusal(token, "this number is too large", "Write a smaller one.")
+            raise self._refusal(token, "this number is too large", "Use a smaller number.")
         return value
 
     def _refusal(self, token: Token, message: str, hint: str) -> PatternError:
@@ -207,12 +211,12 @@ def _is_a(value: Value, kind: Kind) -> bool:
 
 
 def _a(kind: Kind) -> str:
-    return {Kind.TEXT: "text", Kind.FLAG: "true or false", Kind.LIST: "a list of texts"}.get(kind, f"a {kind}")
+    return {Kind.TEXT: "text", Kind.FLAG: "true or false", Kind.LIST: "a list of strings"}.get(kind, f"a {kind}")
 
 
 def _better(name: str, token: str, value: Value, wanted: Kind) -> str:
     if value is None:
-        return f"Where it is not given, NOT {name} exists is true."
+        return f"To test for a missing value, use NOT {name} exists."
     return f"Put it in quotes: '{token}'." if wanted is Kind.TEXT else f"Compare it with {_a(wanted)}."
 
 
@@ -233,11 +237,11 @@ def _instead(name: str, verb: str, values: Sequence[Token], kind: Kind) -> str:
 
 def _nearest(name: str, known: Attributes) -> str:
     if name.lower() in {"gate", "breakpointid", "id", "type"}:
-        return "The glob before the parentheses speaks of it."
+        return "The glob before the parentheses matches it."
     plain = {each.lower(): each for each in known}
     found = difflib.get_close_matches(name[:_SHOWN].lower().replace("_", ""), plain, n=1, cutoff=0.5)
     listed = ", ".join(f"{each}.…" if known[each].kind is Kind.OBJECT else each for each in known)
-    return f"Did you mean {plain[found[0]]}?" if found else f"There are {listed}."
+    return f"Did you mean {plain[found[0]]}?" if found else f"Attributes: {listed}."
 
 
 def _unexpected(text: str, token: Token, expected: Collection[str]) -> PatternError:
@@ -251,25 +255,25 @@ def _unexpected(text: str, token: Token, expected: Collection[str]) -> PatternEr
 
 
 def _no_glob(_: str) -> tuple[str, str]:
-    return "a pattern begins with a glob", "Write * for everything, and predicates after it: *(tags contains 'a')."
+    return "a pattern must start with a glob", "Write * for everything, and predicates after it: *(tags contains 'a')."
 
 
 def _no_list(_: str) -> tuple[str, str]:
-    return "values after in stand in parentheses", "Write in ('a', 'b')."
+    return "values after in must be in parentheses", "Write in ('a', 'b')."
 
 
 def _not_the_end(found: str) -> tuple[str, str]:
-    message = f"nothing may follow the last parenthesis, but {_cut(found)} does"
-    return message, "Join predicates with AND or OR inside of it."
+    message = f"{_cut(found)} is not allowed after the last parenthesis"
+    return message, "Join predicates with AND or OR inside the parentheses."
 
 
 def _no_operator(found: str) -> tuple[str, str]:
     if found.lower() == "not":
-        return "NOT stands before the attribute", "Write NOT tags contains 'a'."
+        return "NOT must come before the attribute", "Write NOT tags contains 'a'."
     better = _SAID_OTHERWISE.get(found.lower()) or _closest(found)
     if found in {"", ")"}:
-        return "an operator is missing", f"There are {', '.join(OPERATORS)}."
-    return f"there is no operator {_cut(found)}", f"Use {better}." if better else f"There are {', '.join(OPERATORS)}."
+        return "an operator is missing", f"Operators: {', '.join(OPERATORS)}."
+    return f"{_cut(found)} is not an operator", f"Use {better}." if better else f"Operators: {', '.join(OPERATORS)}."
 
 
 def _closest(found: str) -> str | None:
@@ -281,16 +285,16 @@ def _no_value(found: str) -> tuple[str, str]:
     if found in {"", ")", ","}:
         return "a value is missing", "Values are 'text', numbers, true, false and null."
     if found[0] in QUOTES:
-        return "this quote is never closed", f"Close it with {found[0]}; a quote inside is written twice."
+        return "this quote is not closed", f"Close it with {found[0]}. To include a quote in the text, double it."
     if found[0] in "’‘“”«»`´":
-        return "these are not quotes", "Use ' or \"."
-    return f"{_cut(found)} is not a value", f"Text stands in quotes: '{_cut(found)}'."
+        return "this is not a valid quotation mark", "Use ' or \"."
+    return f"{_cut(found)} is not a value", f"Put text in quotes: '{_cut(found)}'."
 
 
 def _no_predicate(found: str) -> tuple[str, str]:
     if found == "!":
-        return "there is no !", "Use NOT."
-    what = f"{_cut(found)} stands where a predicate should" if found else "a predicate is missing"
+        return "! is not an operator", "Use NOT."
+    what = f"expected a predicate instead of {_cut(found)}" if found else "a predicate is missing"
     return what, "A predicate is an attribute, an operator and a value: tags contains 'a'."
 
 
@@ -298,14 +302,14 @@ def _no_end(found: str) -> tuple[str, str]:
     if not found:
         return "a parenthesis is not closed", "Close it with )."
     if found in _SAID_OTHERWISE:
-        return f"{found} joins nothing", f"Use {_SAID_OTHERWISE[found]}."
-    return f"{_cut(found)} is not expected here", "Join predicates with AND or OR, and values with commas."
+        return f"{found} is not an operator", f"Use {_SAID_OTHERWISE[found]}."
+    return f"{_cut(found)} is unexpected", "Join predicates with AND or OR, and values with commas."
 
 
 def _no_parenthesis(found: str) -> tuple[str, str]:
     if found == ")":
-        return "a glob has no parentheses", "Write * where the name has one."
-    return "a glob has no blanks", "Predicates stand in parentheses: confirm.*(tags contains 'a')."
+        return "a glob cannot contain parentheses", "Use * instead."
+    return "a glob cannot contain spaces", "Put predicates in parentheses: confirm.*(tags contains 'a')."
 
 
 _EXPLAINED: Mapping[str, Callable[[str], tuple[str, str]]] = {

@@ -1,26 +1,147 @@
-"""The headline of a tool call: what would be done, in one line."""
+"""The headline of a breakpoint: what would be done, in one line."""
 
+import json
 import posixpath
+import re
+import shlex
 from collections.abc import Mapping
+from dataclasses import dataclass
 
-from assent.domain.canonical import Json
+from assent.domain.canonical import Json, is_array, is_object
+from assent.domain.protected_paths import DIRECTORY
 
 LONGEST_HEADLINE = 500
-_COMMANDS = ("command", "cmd", "script", "url")
+LONGEST_VALUE = 60
+NEW_LINE = " ⏎ "
+"""Shown for a line break: in a shell it separates commands, so it must not look like a blank."""
+SHELLS = frozenset(
+    {
+        "bash", "shell", "sh", "zsh", "powershell", "pwsh", "terminal", "exec", "execute_command", "run_command",
+        "run_shell_command", "run_terminal_cmd", "local_shell",
+    }
+)  # fmt: skip
+"""Tools that say nothing their command does not say."""
+_COMMANDS = ("command", "cmd", "script", "sql", "url", "query")
 _FILES = ("file_path", "notebook_path", "path", "filename")
+_AMOUNTS = ("amount", "total", "price")
+_RECIPIENTS = ("to", "recipient", "payee", "account", "customer")
+_MCP = re.compile(r"mcp__(.+?)__(.+)", re.DOTALL)
+_BLANKS = re.compile(r"[ \t\n]+")
+_LINE_BREAKS = re.compile(r"[ \t]*(?:\r?\n[ \t]*)+")
 
 
-def headline(tool: str, arguments: Mapping[str, Json], *, directory: str = "") -> str:
-    """Return what a call does, as in "Bash: git status" and "Edit src/app.py"; "" where its arguments do not say."""
-    for name in _COMMANDS:
-        value: Json = arguments.get(name)
-        if isinstance(value, str) and value.strip():
-            return one_line(f"{tool}: {value}")
-    for name in _FILES:
-        value = arguments.get(name)
-        if isinstance(value, str) and value.strip():
-            return one_line(f"{tool} {_below(value, directory)}")
+@dataclass(frozen=True, slots=True)
+class Headline:
+    """The one line that stands for a breakpoint."""
+
+    text: str
+    title: str = ""
+    """The agent's own title, where the headline says something else."""
+    code: bool = False
+    """Whether it is a command, a file or an address, to be set in a fixed-width font."""
+
+
+def headline(title: str | None, gate: str, payload: Mapping[str, Json]) -> Headline:
+    """Return the headline of a breakpoint.
+
+    A command, file, address or amount in the payload comes before the agent's title: it is what an approval allows.
+    """
+    text, code = action(payload)
+    named = one_line(title or "")
+    if named in (payload.get("tool"), payload.get("function"), _name(payload)):
+        named = ""  # the default title of older integrations
+    if text:
+        return Headline(text, "" if _same(named, text) else named, code=code)
+    question: Json = payload.get("question")
+    asked = one_line(question) if isinstance(question, str) else ""
+    return Headline(named or _named_call(payload) or asked or one_line(title or "") or gate)
+
+
+def action(payload: Mapping[str, Json]) -> tuple[str, bool]:
+    """Return the command, file, address or amount that a payload is about, and whether it is code; "" without one."""
+    directory, arguments = payload.get(DIRECTORY), payload.get("arguments")
+    name = _name(payload)
+    if name and is_object(arguments):
+        found = _code(name, arguments, directory if isinstance(directory, str) else "")
+        return (found, True) if found else (_amount(name, arguments), False)
+    return _command(payload.get("command")), True
+
+
+def call_headline(tool: str, arguments: Mapping[str, Json], *, directory: str = "") -> str:
+    """Return what a call of a tool does: "git status", "Edit src/app.py", "refund 129 EUR", "deploy target=prod"."""
+    name = _spoken(tool)
+    return _code(name, arguments, directory) or _amount(name, arguments) or _with_arguments(name, arguments)
+
+
+def _named_call(payload: Mapping[str, Json]) -> str:
+    name, arguments = _name(payload), payload.get("arguments")
+    return _with_arguments(name, arguments) if name and is_object(arguments) else ""
+
+
+def _name(payload: Mapping[str, Json]) -> str:
+    """Return the tool or function of a payload, as it is spoken of."""
+    tool, function = payload.get("tool"), payload.get("function")
+    if isinstance(tool, str) and tool.strip():
+        return _spoken(tool)
+    return one_line(function.rpartition(".")[2]) if isinstance(function, str) else ""
+
+
+def _spoken(tool: str) -> str:
+    """Return `mcp__github__create_issue` as "github create_issue"."""
+    found = _MCP.fullmatch(tool)
+    return one_line(f"{found[1]} {found[2]}" if found else tool)
+
+
+def _code(name: str, arguments: Mapping[str, Json], directory: str) -> str:
+    for key in _COMMANDS:
+        command = _command(arguments.get(key))
+        if command:
+            return command if name.lower() in SHELLS else cut(f"{name}: {command}")
+    for key in _FILES:
+        path: Json = arguments.get(key)
+        if isinstance(path, str) and path.strip():
+            return one_line(f"{name} {_below(path, directory)}")
     return ""
+
+
+def _command(value: Json) -> str:
+    """Return a command as one line; given in words, as a shell would read it."""
+    if is_array(value) and all(isinstance(each, str) for each in value):
+        value = shlex.join(str(each) for each in value)
+    if not isinstance(value, str):
+        return ""
+    return cut(_BLANKS.sub(" ", _LINE_BREAKS.sub(NEW_LINE, value.strip(" \t\r\n"))))
+
+
+def _amount(name: str, arguments: Mapping[str, Json]) -> str:
+    amount = next((found for key in _AMOUNTS if (found := _number(arguments.get(key)))), "")
+    if not amount:
+        return ""
+    currency, given = arguments.get("currency"), [arguments.get(key) for key in _RECIPIENTS]
+    parts = [name, amount, _shown(currency).upper() if isinstance(currency, str) else ""]
+    recipient = next((_shown(each) for each in given if isinstance(each, str) and each.strip()), "")
+    return cut(" ".join(filter(None, [*parts, f"to {recipient}" if recipient else ""])))
+
+
+def _number(value: Json) -> str:
+    """Return an amount as it was sent; nobody can know the unit, so nothing is converted."""
+    if isinstance(value, str):
+        return _shown(value) if any(each.isdigit() for each in value) else ""
+    return json.dumps(value) if isinstance(value, int | float) and not isinstance(value, bool) else ""
+
+
+def _with_arguments(name: str, arguments: Mapping[str, Json]) -> str:
+    return cut(" ".join([name, *(f"{key}={_shown(value)}" for key, value in arguments.items())]))
+
+
+def _shown(value: Json) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return cut(one_line(text), LONGEST_VALUE)
+
+
+def _same(title: str, text: str) -> bool:
+    """Return whether a title says the same as a headline, perhaps cut shorter."""
+    return text.startswith(title.removesuffix("…"))
 
 
 def _below(path: str, directory: str) -> str:
@@ -31,5 +152,9 @@ def _below(path: str, directory: str) -> str:
 
 
 def one_line(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= LONGEST_HEADLINE else f"{line[: LONGEST_HEADLINE - 1]}…"
+    """Return a text on one line. Only plain blanks are joined: hidden ones stay, to be marked where they are shown."""
+    return cut(_BLANKS.sub(" ", text.replace("\r\n", "\n")).strip(" \t\n"))
+
+
+def cut(text: str, longest: int = LONGEST_HEADLINE) -> str:
+    return text if len(text) <= longest else f"{text[: longest - 1]}…"

@@ -126,7 +126,11 @@ def _created(past: Past, project: str) -> tuple[Breakpoint, Event]:
         created_by=IMPORTER,
         created_by_id=str(IMPORTER),
         due_at=NEVER if ttl is None else at + ttl * SECOND,
-        auto_approval={"recommended": False, "reason": "Imported: no rule was asked.", "consecutiveApprovals": 0},
+        auto_approval={
+            "recommended": False,
+            "reason": "Imported: rules were not evaluated.",
+            "consecutiveApprovals": 0,
+        },
         warnings=(),
     )
     metadata: dict[str, Json] = {

@@ -124,11 +124,11 @@ def _token(server: Server, machine: Machine) -> str:
 def _server_findings(server: Server, machine: Machine) -> Iterator[Finding]:
     found = [*_start(server, machine), *_own_timeout(server), *_elsewhere(server, machine)]
     if not _token(server, machine):
-        what = "The MCP server has no token here, so it can ask nobody."
-        found.append(problem("mcp-token", server.place, what, f"Set {TOKEN} in its env to an agent's token."))
+        what = "The MCP server does not have a token here, so it cannot create breakpoints."
+        found.append(problem("mcp-token", server.place, what, f"Set {TOKEN} in its env to an agent token."))
     yield from found
     if not found:
-        yield fine("mcp", server.place, "The MCP server has a token and time enough.")
+        yield fine("mcp", server.place, "The MCP server has a token and a sufficient timeout.")
 
 
 def _elsewhere(server: Server, machine: Machine) -> Iterator[Finding]:
@@ -136,16 +136,16 @@ def _elsewhere(server: Server, machine: Machine) -> Iterator[Finding]:
     named = filled_in(server.env.get(URL, ""), machine.env)
     address = (options(server.words, "--url") or [named])[-1] or server.url
     if address and machine.server and not same_host(address, machine.server):
-        what = f"This configuration sends questions and the token to {split(address).netloc[:60]}, and believes its"
-        what += f" answers; the server of this machine is {split(machine.server).netloc[:60]}."
-        todo = f"Take it out unless it is meant so; run assent doctor with {URL} set to that server to try it."
+        what = f"This configuration sends questions and the token to {split(address).netloc[:60]}, and trusts its"
+        what += f" answers, but this machine is configured to use {split(machine.server).netloc[:60]}."
+        todo = f"Remove it, unless this is intended. To check it, run assent doctor with {URL} set to that server."
         yield warning("mcp-url", server.place, what, todo)
 
 
 def _start(server: Server, machine: Machine) -> Iterator[Finding]:
     if server.words and not machine.runs(server.words[0]):
-        what = f"There is no program {server.words[0][:60]} on the PATH, so the MCP server cannot start."
-        todo = "Install Assent there, or write the whole path."
+        what = f"{server.words[0][:60]} is not on the PATH, so the MCP server cannot start."
+        todo = "Install Assent there, or use the full path."
         yield problem("mcp-command", server.place.at("command"), what, todo)
 
 
@@ -156,9 +156,10 @@ def _own_timeout(server: Server) -> Iterator[Finding]:
     place = server.place.at("timeout")
     if given < IGNORED_MS:
         what = (
-            f"A timeout of {number(given)} ms is passed over: Claude Code counts in milliseconds, from {IGNORED_MS} on."
+            f"A timeout of {number(given)} ms is ignored: Claude Code uses milliseconds, with a minimum "
+            f"of {IGNORED_MS}."
         )
-        yield warning("mcp-timeout", place, what, f"Take it out, or set it to {SLICE_MS} or more.")
+        yield warning("mcp-timeout", place, what, f"Remove it, or set it to {SLICE_MS} or more.")
     else:
         yield problem("mcp-timeout", place, _cut_off(given), f"Set it to {SLICE_MS} or more, in milliseconds.")
 
@@ -173,7 +174,7 @@ def _timeouts(settings: Sequence[Document], machine: Machine) -> Iterator[Findin
 
 def _cut_off(limit: float) -> str:
     return (
-        f"A call is cut off after {number(limit)} ms, but one that waits for people may take 50 s: answers are missed."
+        f"A call times out after {number(limit)} ms, but waiting for an answer can take 50 s, so answers can be lost."
     )
 
 
@@ -182,6 +183,9 @@ def _lying_tokens(server: Server) -> Iterator[Finding]:
     for group in ("env", "headers"):
         for name, value in texts(server.settings.get(group)).items():
             if is_persons(value) and name != TOKEN:
-                what = "A person's token lies where the agent can read it, and what is answered in its client decides."
-                todo = f"Take it out, or write ${{{name.upper().replace('-', '_')}}} and keep the token elsewhere."
+                what = (
+                    "A person's token is stored where the agent can read it, so the agent could respond on that "
+                    "person's behalf."
+                )
+                todo = f"Remove it, or use ${{{name.upper().replace('-', '_')}}} and keep the token elsewhere."
                 yield warning("mcp-person", server.place.at(group, name), what, todo)

@@ -79,7 +79,7 @@ def grown(kept: Kept, size: int) -> Growing:
 def inclusion(kept: Kept, position: int, size: int) -> list[bytes]:
     """Return what proves that an entry is at this position of the tree of a size."""
     if not 0 <= position < size:
-        msg = f"there is no position {position} in a tree of {size}"
+        msg = f"position {position} is not in a tree of size {size}"
         raise ValueError(msg)
     found: list[bytes] = []
     start, end = 0, size
@@ -97,7 +97,7 @@ def inclusion(kept: Kept, position: int, size: int) -> list[bytes]:
 def consistency(kept: Kept, first: int, second: int) -> list[bytes]:
     """Return what proves that the tree of the first size is the beginning of that of the second."""
     if not 0 < first <= second:
-        msg = f"a tree of {first} is not the beginning of one of {second}"
+        msg = f"a tree of size {first} is not a prefix of a tree of size {second}"
         raise ValueError(msg)
     found: list[bytes] = []
     start, end, known = 0, second, True
@@ -174,7 +174,7 @@ def _whole(kept: Kept, level: int, n: int) -> bytes:
     below = level % STEP
     hashes = list(kept(level - below, n << below, 1 << below))
     if len(hashes) != 1 << below:
-        msg = f"hashes of level {level - below} are missing from number {n << below} on"
+        msg = f"the hashes of level {level - below} are missing from number {n << below} on"
         raise LookupError(msg)
     while len(hashes) > 1:
         hashes = [node(left, right) for left, right in zip(hashes[::2], hashes[1::2], strict=True)]

@@ -53,6 +53,8 @@ class Note:
     """What the first message to this addressee about this breakpoint left as its trace."""
     unconfirmed: tuple[str, ...] = ()
     """The ids of earlier notes that may have arrived without a reply: what closes looks for their messages too."""
+    may_be_told: bool = True
+    """Whether the addressee may still read about it; otherwise earlier messages are changed, and none is added."""
     at: int = 0
     """When this attempt was begun, in microseconds."""
     digest: "Digest | None" = None

@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 from assent.domain.call_digests import CALL_DIGEST, call_digest
 from assent.domain.canonical import Json
 from assent.domain.errors import InvalidRequest
-from assent.domain.exact_calls import PROGRAM_DIGEST, is_whole_tool
+from assent.domain.exact_calls import PROGRAM_DIGEST, WITHOUT_PROGRAM, is_whole_tool
 from assent.domain.expressions import And, Expression, Not, Predicate
 from assent.domain.patterns import Pattern, parse
 from assent.domain.protected_paths import DIRECTORY
@@ -13,7 +13,6 @@ from assent.domain.rulebook import Rule, RuleAction
 
 ALWAYS_APPROVE = "always-approve"
 _CALLED: Mapping[str, str] = {DIRECTORY: "working directory", CALL_DIGEST: "arguments", PROGRAM_DIGEST: "program"}
-_WITHOUT_PROGRAM = ("tool.", "call.")
 
 
 def unnamed(rule: Rule) -> tuple[str, ...]:
@@ -25,7 +24,7 @@ def unnamed(rule: Rule) -> tuple[str, ...]:
     if not is_whole_tool(gate) and CALL_DIGEST not in named:
         return ()
     wanted = {DIRECTORY, CALL_DIGEST}
-    if gate.startswith("shell.") or (named.get(DIRECTORY) and not gate.startswith(_WITHOUT_PROGRAM)):
+    if not gate.startswith(WITHOUT_PROGRAM):
         wanted.add(PROGRAM_DIGEST)
     return _missing(wanted, named)
 
@@ -42,7 +41,7 @@ def unnamed_in(rule: Rule, gate: str, payload: Mapping[str, Json]) -> tuple[str,
 def sentence(rule_id: str, missing: Sequence[str]) -> str:
     *most, last = [f"the {each}" for each in missing]
     names = f"{', '.join(most)} or {last}" if most else last
-    return f"{rule_id} does not name {names}: an older version wrote it."
+    return f"{rule_id} does not include {names}: it was created by an older version."
 
 
 def _pattern(rule: Rule) -> Pattern | None:
@@ -55,7 +54,7 @@ def _pattern(rule: Rule) -> Pattern | None:
 
 
 def _named(expression: Expression | None) -> dict[str, bool]:
-    """Return the payload fields that must have one value, or must be absent; True where there is a value."""
+    """Return the payload fields that must have one value (True) or must be absent (False)."""
     found: dict[str, bool] = {}
     for each in expression.operands if isinstance(expression, And) else (expression,):
         denied = isinstance(each, Not)

@@ -64,8 +64,8 @@ class Finding:
         if self.held is not None:
             return ""
         if self.claimed:
-            return "only claimed by the agent"
-        return "not given" if self.actual is MISSING else "of another kind"
+            return "claimed by the agent but not verified"
+        return "not given" if self.actual is MISSING else "of a different type"
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +123,7 @@ def _parts(expression: Expression, *, denied: bool) -> Iterator[Part]:
         for each in expression.operands:
             yield from _parts(each, denied=denied)
     else:
-        assert isinstance(expression, Predicate), "there is nothing else"
+        assert isinstance(expression, Predicate), "no other expression exists"
         yield Part(f"NOT {expression}" if denied else str(expression), expression, denied)
 
 

@@ -7,7 +7,7 @@ from assent.domain.checkup import TOKEN, URL, Document, Finding, Place, at, prob
 from assent.domain.claude_settings import Hook
 
 RECEIPT_KEY = "ASSENT_RECEIPT_KEY"
-INSTALL_AGAIN = "Run assent hook claude install again: it fixes the address in the hook itself."
+INSTALL_AGAIN = "Run assent hook claude install again to store the URL in the hook itself."
 _NETWORK = re.compile(r"(?i)(https?|all)_proxy|ssl_cert_(file|dir)|requests_ca_bundle|sslkeylogfile")
 _PYTHON = re.compile(r"PYTHON[A-Z_]+")
 _LOADER = re.compile(r"(LD|DYLD)_[A-Z_]+")
@@ -18,11 +18,11 @@ def unpinned(hook: Hook) -> Iterator[Finding]:
     if hook.is_http:
         return
     if not hook.pins("url"):
-        what = "This gate takes the server's address from the environment, which a project's settings can change."
+        what = "This gate reads the server's URL from the environment, which a project's settings can change."
         yield problem("hook-unpinned", hook.place, what, INSTALL_AGAIN)
     elif not hook.pins("receipt-key"):
-        what = "This gate pins no receipt key, so it believes whatever answers at its address."
-        todo = "Run assent hook claude install again while the server can be reached, with ASSENT_TOKEN set."
+        what = "This gate does not pin a receipt key, so it trusts any server at its URL."
+        todo = "Run assent hook claude install again while the server is reachable, with ASSENT_TOKEN set."
         yield warning("hook-receipt-key", hook.place, what, todo)
 
 
@@ -40,20 +40,25 @@ def _variable(name: str, place: Place, gates: Sequence[Hook], *, own: bool) -> I
     elif not own:
         reached = next((said for pattern, reaches, said in _WAYS if pattern(name) and any(map(reaches, gates))), None)
         if reached is not None:
-            yield problem("env", place, f"{name} is set for a gate of other settings: {reached}", _todo(name))
+            yield problem(
+                "env",
+                place,
+                f"{name} is set here and affects a gate that is defined in other settings: {reached}",
+                _todo(name),
+            )
 
 
 def _redirects(name: str, place: Place, gates: Sequence[Hook]) -> Finding:
     option = "url" if name == URL else "receipt-key"
-    todo = f"Take {name} out of these settings; assent hook claude install fixes it in the hook."
+    todo = f"Remove {name} from these settings; assent hook claude install stores it in the hook."
     if any(not hook.is_http and not hook.pins(option) for hook in gates):
-        what = f"{name} is set here, and a gate follows it: these settings choose whom the gate believes."
+        what = f"{name} is set here and a gate uses it, so these settings determine which server the gate trusts."
         return problem("env", place, what, todo)
-    return warning("env", place, f"{name} is set here; no gate follows it, but other commands of Assent do.", todo)
+    return warning("env", place, f"{name} is set here. Gates do not use it, but other Assent commands do.", todo)
 
 
 def _todo(name: str) -> str:
-    return f"Take {name} out of these settings, or run assent hook claude install --user again."
+    return f"Remove {name} from these settings, or run assent hook claude install --user again."
 
 
 def _by_name(hook: Hook) -> bool:
@@ -75,9 +80,9 @@ def _follows_network(hook: Hook) -> bool:
 _WAYS: tuple[tuple[Callable[[str], object], Callable[[Hook], bool], str], ...] = (
     (_LOADER.fullmatch, lambda _: True, "it can load other code into the gate."),
     (_PYTHON.fullmatch, _not_isolated, "it can load other code into the gate."),
-    (lambda name: name == "PATH", _by_name, "it can start another program in the gate's place."),
-    (lambda name: name == TOKEN, _by_token_variable, "the gate then asks in another name, under other rules."),
-    (_NETWORK.fullmatch, _follows_network, "it can lead the gate's questions past another machine."),
+    (lambda name: name == "PATH", _by_name, "it can start a different program instead of the gate."),
+    (lambda name: name == TOKEN, _by_token_variable, "the gate then uses a different identity, with different rules."),
+    (_NETWORK.fullmatch, _follows_network, "it can route the gate's requests through another machine."),
 )
 
 

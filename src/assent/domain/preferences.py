@@ -12,6 +12,10 @@ from assent.domain.instants import SECOND, from_iso, iso
 
 MOST_CHANNELS = 20
 LONGEST_NAME = 100
+LONGEST_CHAIN = 3
+"""How many deputies of deputies are asked before the message goes to whoever is away after all."""
+THEMES = ("light", "dark")
+"""What a person can choose in place of the theme of their system."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DAY = timedelta(days=1)
 _CLOCK = re.compile(r"(?:[01]\d|2[0-3]):[0-5]\d", re.ASCII)
@@ -106,7 +110,7 @@ def _shown(at: int | None) -> str | None:
 def _channels(given: Json) -> tuple[str, ...]:
     listed: Json = [] if given is None else given
     if not is_array(listed) or len(listed) > MOST_CHANNELS:
-        raise InvalidRequest.at("/channels", f"must be a list of at most {MOST_CHANNELS} names of channels")
+        raise InvalidRequest.at("/channels", f"must be a list of at most {MOST_CHANNELS} channel names")
     return tuple(dict.fromkeys(_name(each, f"/channels/{n}") for n, each in enumerate(listed)))
 
 
@@ -116,17 +120,27 @@ def _quiet(given: Json) -> QuietHours | None:
     body = _object(given, "/quiet", ("from", "to", "timezone"))
     begin, end = _clock(body.get("from"), "/quiet/from"), _clock(body.get("to"), "/quiet/to")
     if begin == end:
-        raise InvalidRequest.at("/quiet/to", "must differ from the beginning")
-    return QuietHours(begin, end, _zone(body.get("timezone")))
+        raise InvalidRequest.at("/quiet/to", "must differ from the start")
+    return QuietHours(begin, end, time_zone(body.get("timezone"), "/quiet/timezone"))
 
 
-def _zone(given: Json) -> str:
-    name = _name(given, "/quiet/timezone")
+def time_zone(given: Json, pointer: str) -> str:
+    """Return the name of a time zone that this machine knows."""
+    name = _name(given, pointer)
     try:
         ZoneInfo(name)
     except (OSError, ValueError, KeyError) as error:
-        raise InvalidRequest.at("/quiet/timezone", "must be a time zone such as Europe/Berlin or UTC") from error
+        raise InvalidRequest.at(pointer, "must be a time zone, for example Europe/Berlin or UTC") from error
     return name
+
+
+def theme(given: str) -> str | None:
+    """Return a chosen theme, None for the theme of the system."""
+    if given in {"", "system"}:
+        return None
+    if given not in THEMES:
+        raise InvalidRequest.at("/theme", f"must be system, {' or '.join(THEMES)}")
+    return given
 
 
 def _away(given: Json) -> Away | None:
@@ -135,7 +149,7 @@ def _away(given: Json) -> Away | None:
     body = _object(given, "/away", ("deputy", "from", "until"))
     begins, ends = _moment(body.get("from"), "/away/from"), _moment(body.get("until"), "/away/until")
     if begins is not None and ends is not None and ends <= begins:
-        raise InvalidRequest.at("/away/until", "must be later than the beginning")
+        raise InvalidRequest.at("/away/until", "must be later than the start")
     return Away(_name(body.get("deputy"), "/away/deputy"), begins, ends)
 
 
@@ -149,7 +163,7 @@ def _object(given: Json, pointer: str, known: Sequence[str]) -> Mapping[str, Jso
 def _refuse_unknown(body: Mapping[str, Json], known: Sequence[str], pointer: str) -> None:
     unknown = next((name for name in body if name not in known), None)
     if unknown is not None:
-        raise InvalidRequest.at(f"{pointer}/{unknown}", f"is not known here; there are {', '.join(known)}")
+        raise InvalidRequest.at(f"{pointer}/{unknown}", f"is not a known field. Use one of {', '.join(known)}")
 
 
 def _name(given: Json, pointer: str) -> str:
@@ -160,7 +174,7 @@ def _name(given: Json, pointer: str) -> str:
 
 def _clock(given: Json, pointer: str) -> time:
     if not isinstance(given, str) or _CLOCK.fullmatch(given) is None:
-        raise InvalidRequest.at(pointer, "must be a time such as 22:00")
+        raise InvalidRequest.at(pointer, "must be a time, for example 22:00")
     return time.fromisoformat(given)
 
 
@@ -171,5 +185,5 @@ def _moment(given: Json, pointer: str) -> int | None:
         at = from_iso(given if isinstance(given, str) else "")
         iso(at)  # an offset may lead to a year that UTC does not have
     except (ValueError, OverflowError) as error:
-        raise InvalidRequest.at(pointer, "must be a moment such as 2027-01-31T18:00:00Z") from error
+        raise InvalidRequest.at(pointer, "must be a time, for example 2027-01-31T18:00:00Z") from error
     return at

@@ -102,7 +102,7 @@ _WHOLE = re.compile(r"(?i)[/\\~]|[a-z]:|file:")
 _STARS = re.compile(r"\*{2,}")
 _IGNORED = frozenset({"Cf", "Cc", "Cn", "Co"})
 _VARIATIONS = range(0xFE00, 0xFE10)
-_TOO_MUCH = "more values than can be checked"
+_TOO_MUCH = "too many values to check"
 _UNSEEN = f"It has {_TOO_MUCH} for files that configure gates."
 
 
@@ -123,7 +123,10 @@ def protected(gate: str, payload: Mapping[str, Json]) -> str | None:
             if what == _TOO_MUCH:
                 return _UNSEEN
             if not reads or what in _SECRET:
-                return f"It names {what}, which configures gates or runs by itself: only a person approves that."
+                return (
+                    f"It refers to {what}, which configures gates or is executed automatically, so only a person can "
+                    "approve it."
+                )
     except _TooMuch:
         return _UNSEEN
     return _unresolved(name, payload)
@@ -315,10 +318,10 @@ def _unresolved(tool: str, payload: Mapping[str, Json]) -> str | None:
     if arguments is None or tool not in _WRITES or payload.get("door") not in _RESOLVING_DOORS:
         return None
     if not is_object(arguments):
-        return "Where its arguments lead was not resolved, so it may change a file that configures gates."
+        return "Its arguments could not be resolved to paths, so it may change a file that configures gates."
     real: Json = payload.get(REAL_PATHS)
     told = real if is_object(real) else {}
     for name, value in arguments.items():
         if name in PATHS and isinstance(value, str) and not isinstance(told.get(name), str):
-            return f"Where {name} leads was not resolved, so it may change a file that configures gates."
+            return f"The path in {name} could not be resolved, so it may change a file that configures gates."
     return None

@@ -143,14 +143,14 @@ def approval_of(current: Breakpoint, responses: Sequence[Response], *, purged: b
     if current.status is not Status.RELEASED or current.decision is not Decision.APPROVED:
         what = current.decision or current.status
         standing = {"status": current.status.value, "decision": current.decision.value if current.decision else None}
-        raise NoReceipt(f"{current.id} is {what}; only an approval has a receipt.", standing=standing)
+        raise NoReceipt(f"{current.id} is {what}. Only approved breakpoints have a receipt.", standing=standing)
     if purged:
-        raise NoReceipt(f"The content of {current.id} was removed after its time, and its receipt with it.")
+        raise NoReceipt(f"The content of {current.id} was purged, and its receipt was purged with it.")
     assert current.ended_at is not None, "released"
     assert current.ended_by is not None, "released"
     result = current.result or {}
     if result.get("via") == VIA:
-        raise NoReceipt(f"{current.id} was imported; nobody here knows who approved it, and so it has no receipt.")
+        raise NoReceipt(f"{current.id} was imported, so its approver is unknown and it does not have a receipt.")
     by_rule = Approver(str(current.ended_by), Kind.RULE.value, current.ended_at)
     by_people = tuple(
         Approver(f"{Kind.PERSON}:{each.person}", each.via, each.at, each.seat, each.override)
@@ -197,7 +197,7 @@ def read_keys(text: str) -> dict[str, bytes]:
     keys = [each for each in found if each is not None]
     if not keys or len(keys) != len(found):
         raise InvalidReceipt(
-            "This is not a public key for receipts: 32 bytes in base64, as assent receipt keys prints."
+            "This is not a public key for receipts. It must be 32 bytes in base64, as printed by assent receipt keys."
         )
     return {key_id(each): each for each in keys}
 
@@ -205,7 +205,7 @@ def read_keys(text: str) -> dict[str, bytes]:
 def loads(text: bytes) -> Receipt:
     """Read a receipt, strictly: what two programs could read differently is refused."""
     if len(text) > LARGEST:
-        raise InvalidReceipt("This is too large for a receipt.")
+        raise InvalidReceipt("The receipt is too large.")
     try:
         return parse(strict_loads(text))
     except MalformedJson as error:
@@ -215,10 +215,10 @@ def loads(text: bytes) -> Receipt:
 def parse(value: Json) -> Receipt:
     """Return the receipt that a JSON value is; refuse unknown fields, missing ones and wrong types."""
     if not is_object(value):
-        raise InvalidReceipt("A receipt is a JSON object.")
+        raise InvalidReceipt("A receipt must be a JSON object.")
     version = value.get("version")
     if type(version) is not int or version != VERSION:
-        raise InvalidReceipt("This receipt is of a version that is not known here; use a newer Assent to check it.")
+        raise InvalidReceipt("This receipt's version is unknown. Use a newer version of Assent to verify it.")
     fields = _Fields(value)
     receipt = Receipt(
         approval=_approval(fields),
@@ -230,7 +230,10 @@ def parse(value: Json) -> Receipt:
     )
     # Whatever was not read, or would be written otherwise, is not part of a receipt.
     if receipt.body() != value:
-        raise InvalidReceipt(f"A receipt has no {', '.join(sorted(set(value) - set(receipt.body()))) or 'such form'}.")
+        unknown = ", ".join(sorted(set(value) - set(receipt.body())))
+        raise InvalidReceipt(
+            f"Unknown receipt fields: {unknown}." if unknown else "The receipt is not in canonical form."
+        )
     return receipt
 
 
@@ -256,7 +259,7 @@ def check(  # noqa: PLR0913  # everything that a receipt may be held against
     if receipt.used is not None:
         raise already_used(receipt.approval, receipt.used)
     if receipt.issued_at > now + MAY_BE_AHEAD:
-        raise InvalidReceipt("This receipt was issued in the future; is the clock of this machine right?")
+        raise InvalidReceipt("This receipt was issued in the future. Check the clock of this machine.")
     check_time(receipt, now)
 
 
@@ -264,24 +267,26 @@ def check_time(receipt: Receipt, now: int) -> None:
     if now >= receipt.expires_at:
         told = {"decidedAt": iso(receipt.approval.decided_at), "expiresAt": iso(receipt.expires_at)}
         used = {"used": receipt.used.body()} if receipt.used else {}
-        msg = f"The receipt of {receipt.approval.breakpoint_id} expired at {told['expiresAt']}; ask again."
+        msg = (
+            f"The receipt for {receipt.approval.breakpoint_id} expired at {told['expiresAt']}. Create a new breakpoint."
+        )
         raise ReceiptExpired(msg, **told, **used)
 
 
 def already_used(approval: Approval, use: Use) -> ReceiptUsed:
-    msg = f"The receipt of {approval.breakpoint_id} was used at {iso(use.at)} by {use.by}; ask again."
+    msg = f"The receipt for {approval.breakpoint_id} was used at {iso(use.at)} by {use.by}. Create a new breakpoint."
     return ReceiptUsed(msg, usedAt=iso(use.at), usedBy=use.by)
 
 
 def _check_signature(receipt: Receipt, keys: Keys) -> None:
     public = keys.get(receipt.key_id)
     if public is None or key_id(public) != receipt.key_id:
-        msg = f"This receipt is signed with the key {receipt.key_id}, which is not among those trusted here."
+        msg = f"This receipt is signed with the key {receipt.key_id}, which is not trusted here."
         raise InvalidReceipt(msg, keyId=receipt.key_id)
     try:
         Ed25519PublicKey.from_public_bytes(public).verify(receipt.signature, receipt.signed_bytes())
     except (InvalidSignature, ValueError) as error:
-        raise InvalidReceipt("The signature does not fit: the receipt was altered, or is not ours.") from error
+        raise InvalidReceipt("Invalid signature: the receipt was modified, or it is from another server.") from error
     times = (receipt.approval.decided_at, receipt.issued_at, receipt.expires_at)
     if not times[0] <= times[1] < times[2]:
         raise InvalidReceipt("The times in this receipt are out of order.")
@@ -296,7 +301,7 @@ class _Fields:
     def text(self, name: str, pattern: re.Pattern[str] | None = None) -> str:
         found = self._value.get(name)
         if not isinstance(found, str) or (pattern is not None and not pattern.fullmatch(found)):
-            raise InvalidReceipt(f"The {name} of this receipt is missing or is not one.")
+            raise InvalidReceipt(f"This receipt's {name} field is missing or not valid.")
         return found
 
     def maybe_text(self, name: str) -> str | None:
@@ -307,18 +312,18 @@ class _Fields:
         if name not in self._value:
             return None
         if not is_object(found):
-            raise InvalidReceipt(f"The {name} of this receipt is not an object.")
+            raise InvalidReceipt(f"This receipt's {name} field is not an object.")
         return found
 
     def maybe_true(self, name: str) -> bool:
         if name in self._value and self._value[name] is not True:
-            raise InvalidReceipt(f"The {name} of this receipt is not true.")
+            raise InvalidReceipt(f"This receipt's {name} field is not true.")
         return name in self._value
 
     def objects(self, name: str) -> list["_Fields"]:
         found = self._value.get(name)
         if not is_array(found) or not found or not all(is_object(each) for each in found):
-            raise InvalidReceipt(f"The {name} of this receipt are missing.")
+            raise InvalidReceipt(f"This receipt's {name} field is missing.")
         return [_Fields(each) for each in found]
 
     def moment(self, name: str) -> int:
@@ -327,7 +332,7 @@ class _Fields:
             at = from_iso(text)
             if iso(at) == text:
                 return at
-        raise InvalidReceipt(f"The {name} of this receipt is not a moment as Assent writes it.")
+        raise InvalidReceipt(f"This receipt's {name} field is not a valid time.")
 
 
 def _approval(fields: _Fields) -> Approval:
@@ -363,7 +368,7 @@ def _use(value: Mapping[str, Json] | None) -> Use | None:
 def _signature(fields: _Fields) -> bytes:
     found = _bytes(fields.text("signature"), SIGNATURE_BYTES)
     if found is None:
-        raise InvalidReceipt("The signature of this receipt is not 64 bytes in base64.")
+        raise InvalidReceipt("This receipt's signature is not 64 bytes in base64.")
     return found
 
 

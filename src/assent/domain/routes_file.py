@@ -17,7 +17,10 @@ MOST = 20
 LONGEST = 366 * 86_400
 LONGEST_NOTE = 500
 CHANNEL_NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,59}", re.ASCII)
-CHANNEL_NAME_RULE = "must be 1 to 60 of a-z, 0-9, dot, hyphen and underscore, a letter or digit first"
+CHANNEL_NAME_RULE = (
+    "must start with a lowercase letter or a digit, and contain only lowercase letters, digits, dots, "
+    "hyphens and _; at most 60 characters"
+)
 ENDINGS = ("expire", "reject")
 _TARGET = re.compile(rf"{EXPERTS}|{OWNER}|(?:{PERSON}|{GROUP})\S.{{0,99}}")
 _KEYS = frozenset({"pattern", "channels", "to", "fallback", "remind", "escalate", "timeout", "quiet", "note"})
@@ -110,7 +113,7 @@ def _mapping(given: Json, pointer: str, known: frozenset[str]) -> Mapping[str, J
 def _refuse_unknown(body: Mapping[str, Json], known: frozenset[str], pointer: str) -> None:
     for name in body:
         if name not in known:
-            what = f"is not known here; there are {', '.join(sorted(known))}"
+            what = f"is not a known field. Use one of {', '.join(sorted(known))}"
             raise InvalidRequest.at(f"{pointer}/{pointer_step(name)}", what)
 
 
@@ -118,17 +121,17 @@ def _list(given: Json, pointer: str, of: Callable[[Json, str], Value], *, at_lea
     """Read a list; one thing may be written without a list around it."""
     listed: Json = [given] if isinstance(given, str) else given
     if not is_array(listed) or not at_least <= len(listed) <= MOST:
-        raise InvalidRequest.at(pointer, f"must be a list of {at_least} to {MOST}")
+        raise InvalidRequest.at(pointer, f"must be a list of {at_least} to {MOST} items")
     read_ = tuple(of(each, f"{pointer}/{n}") for n, each in enumerate(listed))
     for n, each in enumerate(read_):
         if each in read_[:n]:
-            raise InvalidRequest.at(f"{pointer}/{n}", "stands there twice")
+            raise InvalidRequest.at(f"{pointer}/{n}", "is listed twice")
     return read_
 
 
 def _text(given: Json, pointer: str, longest: int) -> str:
     if not isinstance(given, str) or not 1 <= len(given.strip()) <= longest:
-        raise InvalidRequest.at(pointer, f"must be a text of 1 to {longest:,} characters")
+        raise InvalidRequest.at(pointer, f"must be text of 1 to {longest:,} characters")
     return given.strip()
 
 
@@ -163,5 +166,7 @@ def _length(given: Json, pointer: str) -> int:
 def _rising(lengths: tuple[int, ...], pointer: str, below: str = "") -> tuple[int, ...]:
     for n, (before, after) in enumerate(pairwise(lengths), start=1):
         if after <= before:
-            raise InvalidRequest.at(f"{pointer}/{n}{below}", f"must be later than {duration(before)}, which is before")
+            raise InvalidRequest.at(
+                f"{pointer}/{n}{below}", f"must be later than the previous step at {duration(before)}"
+            )
     return lengths

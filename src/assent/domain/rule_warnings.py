@@ -27,7 +27,7 @@ def _warning(predicate: Predicate) -> str | None:
         return None
     return (
         f"{predicate} also approves {example!r}: an agent can append any command after ;, && or a newline. "
-        "Compare whole commands with = or in."
+        "Compare complete commands with = or in."
     )
 
 

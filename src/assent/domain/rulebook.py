@@ -65,7 +65,7 @@ def expiry(text: str) -> int:
         at = from_iso(text)
         iso(at)  # an offset may lead to a year that UTC does not have
     except (ValueError, OverflowError) as error:
-        raise InvalidRequest.at("/expiresAt", "must be a moment such as 2027-01-31T18:00:00Z") from error
+        raise InvalidRequest.at("/expiresAt", "must be a time, for example 2027-01-31T18:00:00Z") from error
     return at
 
 

@@ -72,7 +72,7 @@ class Step:
         if self.source is Source.AUTO:
             return f"Did not match {rule}; {unknown}."
         if self.compiled.pattern is None:
-            return f"Matched {rule}; it cannot be read, so it stops whatever it may have meant."
+            return f"Matched {rule}; its pattern is invalid, so it blocks every auto-approval."
         return f"Matched {rule}; {unknown}, so it cannot be ruled out."
 
     def findings(self) -> list[Finding]:
@@ -219,14 +219,14 @@ def _stops(question: _Question) -> Iterator[Step]:
     tags: Sequence[Any] = listed(values.get("tags"))
     tag = next((each for each in tags if question.book.breaks_on(each)), None)
     if tag is not None:
-        text = f"The tag {tag!r} always asks a person (alwaysBreakOn)."
+        text = f"The tag {tag!r} always requires human approval (alwaysBreakOn)."
         yield Step(Source.ALWAYS_BREAK_ON, held=True, recommended=False, text=text)
     if question.hard_stop:
-        yield Step(Source.HARD_STOP, held=True, recommended=False, text="The agent asks for a person (hardStop).")
+        yield Step(Source.HARD_STOP, held=True, recommended=False, text="The agent requires human approval (hardStop).")
     if values.get("risk") == "high":
-        yield Step(Source.RISK, held=True, recommended=False, text="It is of high risk, which only a person decides.")
+        yield Step(Source.RISK, held=True, recommended=False, text="High risk: requires human approval.")
     if not question.plain:
-        text = "It asks for a choice or for answers, which only a person gives."
+        text = "It asks for a choice or form answers, which only a person can give."
         yield Step(Source.QUESTIONS, held=True, recommended=False, text=text)
 
 
@@ -333,7 +333,7 @@ def propose(subject: Subject) -> str:
     while len(" AND ".join(parts := [*before, *readable, *needed, *after])) > kept:
         shorter = after or readable or before
         if not shorter:
-            raise InvalidRequest("No rule is offered: a pattern for exactly this call would be too long.")
+            raise InvalidRequest("No rule can be suggested: a pattern for exactly this call would be too long.")
         shorter.pop()
     return f"{glob}({' AND '.join(parts)})" if parts else glob
 

@@ -79,7 +79,7 @@ def read(document: Mapping[str, Json]) -> list[Entry]:
     The shape has been checked before: fields are known and of their kind.
     """
     if document["schemaVersion"] != SCHEMA_VERSION:
-        raise InvalidRequest.at("/schemaVersion", f"is one we do not know; this reads {SCHEMA_VERSION}")
+        raise InvalidRequest.at("/schemaVersion", f"is not supported; this version reads {SCHEMA_VERSION}")
     entries: list[Entry] = []
     wrong: list[Details] = []
     seen: dict[str, int] = {}
@@ -96,7 +96,7 @@ def read(document: Mapping[str, Json]) -> list[Entry]:
 def _entry(index: int, body: Mapping[str, Json], seen: dict[str, int]) -> Entry:
     origin_id = body.get("id")
     if origin_id is not None and (first := seen.setdefault(origin_id, index)) != index:
-        raise InvalidRequest.at("/id", f"is also that of /rules/{first}")
+        raise InvalidRequest.at("/id", f"is already used by /rules/{first}")
     says: dict[str, Any] = {name: body[name] for name in ("action", "note", "mode", "enabled", "order") if name in body}
     says["pattern"] = body["pattern"].strip()
     if "expiresAt" in body:

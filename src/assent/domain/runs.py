@@ -45,7 +45,7 @@ class Superseded(AssentError):
     """Somebody else has taken this run up, or it was cancelled: what we did since does not count."""
 
     code = "superseded"
-    title = "The run goes on elsewhere"
+    title = "The run continues on another worker"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,10 +144,14 @@ def difference(step: Step, kind: StepKind, name: str, fingerprint: str | None) -
     """Say how what a process does now differs from what it did at this step; None if it does not."""
     then, now = f"the {step.kind} {step.name!r}", f"the {kind} {name!r}"
     if step.kind is not kind or step.name != name:
-        return f"Step {step.path} was {then} when it was recorded, and is {now} now."
+        return f"Step {step.path} was recorded as {then}, but is now {now}."
     if step.fingerprint is not None and fingerprint is not None and step.fingerprint != fingerprint:
-        what = "asks something else" if kind is StepKind.BREAKPOINT else "is called with something else"
-        return f"Step {step.path}, {now}, {what} now than when it was recorded."
+        what = (
+            "has changed since it was recorded"
+            if kind is StepKind.BREAKPOINT
+            else "is called with different arguments than when it was recorded"
+        )
+        return f"Step {step.path} ({now}) {what}."
     return None
 
 

@@ -20,8 +20,8 @@ def saved_view(name: str, query: str, *, at: int) -> SavedView:
     """Check what somebody wants to keep; surrounding blanks and the question mark are not part of it."""
     name, query = name.strip(), query.removeprefix("?")
     if not 1 <= len(name) <= LONGEST_NAME or not name.isprintable():
-        raise InvalidRequest.at("/name", f"must be 1 to {LONGEST_NAME} characters that can be seen")
+        raise InvalidRequest.at("/name", f"must be 1 to {LONGEST_NAME} visible characters")
     if len(query) > LONGEST_QUERY or not all("!" <= character <= "~" for character in query) or "#" in query:
-        what = f"must be the part of an address behind the question mark, {LONGEST_QUERY} characters at most"
+        what = f"must be a URL query string of at most {LONGEST_QUERY} characters"
         raise InvalidRequest.at("/query", what)
     return SavedView(name, query, at)

@@ -86,17 +86,19 @@ def read(settings: Mapping[str, Any]) -> Schedule:
         max_age=_length("max_age", settings.get("max_age", MAX_AGE), most=366 * 24 * 3600) * SECOND,
     )
     if next(schedule.after(_instant(_ANY_DAY)), None) is None:
-        raise InvalidRequest.at("/settings/cron", "never comes: there is no such date")
+        raise InvalidRequest.at("/settings/cron", "never occurs: the date does not exist")
     return schedule
 
 
 def _cron(value: object) -> str:
     if not isinstance(value, str) or not value.strip() or len(value) > LONGEST:
-        raise InvalidRequest.at("/settings/cron", "must be a line of cron such as 30 2 * * 1-5")
+        raise InvalidRequest.at("/settings/cron", "must be a cron expression, for example 30 2 * * 1-5")
     line = SHORT.get(value.strip().lower(), value.strip())
     if line.startswith("@every"):
-        hint = "*/15 * * * * is every quarter of an hour, 0 */2 * * * every second hour"
-        raise InvalidRequest.at("/settings/cron", f"@every is not a time of day, and would shift at each start; {hint}")
+        hint = "use */15 * * * * for every 15 minutes, 0 */2 * * * for every 2 hours"
+        raise InvalidRequest.at(
+            "/settings/cron", f"@every is not supported, because it would shift at each start; {hint}"
+        )
     if line.startswith("@"):
         raise InvalidRequest.at("/settings/cron", f"{value.strip()} is not one of {', '.join(SHORT)}")
     if len(line.split()) != FIELDS:
@@ -105,12 +107,12 @@ def _cron(value: object) -> str:
     try:
         CronSim(line, _ANY_DAY)
     except CronSimError as error:
-        raise InvalidRequest.at("/settings/cron", f"cannot be read: {str(error).lower()}") from error
+        raise InvalidRequest.at("/settings/cron", f"is not a valid cron expression: {str(error).lower()}") from error
     return line
 
 
 def _zone(value: object) -> tzinfo:
-    wrong = InvalidRequest.at("/settings/timezone", "must be a time zone such as Europe/Paris or UTC")
+    wrong = InvalidRequest.at("/settings/timezone", "must be a time zone, for example Europe/Paris or UTC")
     if not isinstance(value, str) or len(value) > LONGEST:
         raise wrong
     try:
@@ -125,7 +127,7 @@ def _length(name: str, value: object, *, most: int) -> int:
     except ValueError:
         found = -1
     if not 0 <= found <= most:
-        msg = f"must be a length of time such as 30s, 2m or 1h, of at most {most // 3600}h"
+        msg = f"must be a duration, for example 30s, 2m or 1h, and at most {most // 3600}h"
         raise InvalidRequest.at(f"/settings/{name}", msg)
     return found
 

@@ -1,11 +1,13 @@
 """Tokens and link secrets: 256 random bits, a checksum that tells a typo from an unknown one, a hash at rest."""
 
 import hashlib
+import hmac
 import zlib
 
 _ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _LENGTH = 43
 _CHECK = 6
+_SALT_BYTES = 16
 PREFIXES = {"agent": "asta_", "person": "astp_", "service": "asts_", "link": "astl_", "session": "astw_"}
 
 
@@ -22,6 +24,31 @@ def well_formed(token: str) -> bool:
 
 def secret_hash(token: str) -> str:
     return hashlib.sha256(token.encode()).hexdigest()
+
+
+def form_key(entropy: bytes, salt: bytes, person_id: str) -> str:
+    """Return the key of a session's forms, followed by a mark of the person."""
+    return f"{entropy.hex()}.{_mark(salt, person_id)}"
+
+
+def person_mark(key: str) -> str:
+    """Return the mark in a form key; empty for a key without one."""
+    return key.partition(".")[2]
+
+
+def is_mark_of(mark: str, person_id: str) -> bool:
+    """Return whether a form key with this mark was made for this person; the session may have ended since."""
+    try:
+        salt = bytes.fromhex(mark[: 2 * _SALT_BYTES])
+    except ValueError:
+        return False
+    return hmac.compare_digest(_mark(salt, person_id).encode(), mark.encode())
+
+
+def _mark(salt: bytes, person_id: str) -> str:
+    # The salt is in the mark: it must be checked when its session is gone, on every node. A mark tells forms of one
+    # person from those of another; it permits nothing.
+    return salt.hex() + hmac.digest(salt, b"assent form mark\x00" + person_id.encode(), "sha256").hex()
 
 
 def _checksum(text: str) -> str:

@@ -26,14 +26,14 @@ def reached(seen: Seen) -> Finding:
     place = Place(seen.url)
     if seen.status is None:
         what = f"The server cannot be reached: {seen.detail}."
-        return problem("server", place, what, "Start it with assent serve, or set ASSENT_URL to where it is.")
+        return problem("server", place, what, "Start it with assent serve, or set ASSENT_URL to its URL.")
     if seen.status == HTTPStatus.OK and seen.detail.strip() == "ready":
-        return fine("server", place, "The server is there and ready.")
+        return fine("server", place, "The server is running and ready.")
     if seen.status == HTTPStatus.SERVICE_UNAVAILABLE:
-        what = f"The server is there, but not ready: {seen.detail or 'it does not say why'}"
-        return problem("server", place, what, "See its log; until it is ready, every gate blocks.")
-    what = f"Something answers with status {seen.status}, but not as Assent does."
-    return problem("server", place, what, "Set ASSENT_URL to the server of Assent.")
+        what = f"The server is running, but not ready: {seen.detail or 'it gives no reason'}"
+        return problem("server", place, what, "See its log. Until it is ready, every gate blocks.")
+    what = f"The URL responds with status {seen.status}, but does not seem to be an Assent server."
+    return problem("server", place, what, "Set ASSENT_URL to the Assent server.")
 
 
 def skew(seen: Seen) -> float | None:
@@ -52,24 +52,29 @@ def clock(seen: Seen) -> Iterator[Finding]:
     ahead = skew(seen)
     place = Place(seen.url)
     if ahead is None:
-        what = "The server does not tell its time, so the clocks could not be compared."
-        yield warning("clock", place, what, "Let the header Date through, if a proxy takes it out.")
+        what = "The server does not send a valid Date header, so the clocks could not be compared."
+        yield warning(
+            "clock", place, what, "If a proxy removes the Date header, configure it to pass the header through."
+        )
     elif abs(ahead) > TOLERATED_SKEW:
         which = "ahead of" if ahead > 0 else "behind"
-        what = f"The server's clock is {abs(ahead):.0f} s {which} this machine's: deadlines and receipts look wrong."
-        yield warning("clock", place, what, "Set both clocks by NTP.")
+        what = (
+            f"The server's clock is {abs(ahead):.0f} s {which} this machine's, so deadlines and receipts may appear "
+            "invalid."
+        )
+        yield warning("clock", place, what, "Synchronize both clocks with NTP.")
     else:
-        yield fine("clock", place, "The server and this machine have the same time.")
+        yield fine("clock", place, "The server's clock and this machine's clock are in sync.")
 
 
 def versions(url: str, theirs: str | None, ours: str) -> Iterator[Finding]:
     """Compare what is served with what is installed here: the first two numbers must agree."""
     place = Place(url)
     if theirs is None:
-        what = "The server does not tell its version."
-        yield warning("version", place, what, "See that it is Assent, and up to date.")
+        what = "The server does not report its version."
+        yield warning("version", place, what, "Check that it is an Assent server and up to date.")
     elif theirs.split(".")[:2] != ours.split(".")[:2]:
-        what = f"The server is version {theirs[:30]}, this command is {ours}."
-        yield warning("version", place, what, "Install the same version on both sides.")
+        what = f"The server is version {theirs[:30]}, but this command is version {ours}."
+        yield warning("version", place, what, "Install the same version on both.")
     else:
-        yield fine("version", place, f"The server is version {theirs[:30]}, as fits this command.")
+        yield fine("version", place, f"The server is version {theirs[:30]}, compatible with this command.")

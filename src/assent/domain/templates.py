@@ -28,7 +28,7 @@ def holes(text: str, attributes: Attributes) -> list[Hole]:
     """Return the places in a text; raises ValueError, whose text says what is wrong with it."""
     around = _HOLE.split(text)[::2]
     if any("{{" in part or "}}" in part for part in around):
-        msg = "has a {{ or }} without its other half"
+        msg = "has an unmatched {{ or }}"
         raise ValueError(msg)
     return [_hole(found, attributes) for found in _HOLE.findall(text)]
 
@@ -36,15 +36,15 @@ def holes(text: str, attributes: Attributes) -> list[Hole]:
 def _hole(inside: str, attributes: Attributes) -> Hole:
     found = _PATH.fullmatch(inside)
     if found is None:
-        msg = f"{{{{{inside}}}}} is not a path such as {{{{ event.repo }}}} or {{{{ event.data.number }}}}"
+        msg = f"{{{{{inside}}}}} is not a path, for example {{{{ event.repo }}}} or {{{{ event.data.number }}}}"
         raise ValueError(msg)
     path = tuple(name or int(index) for name, index in _STEP.findall(found[1]))
     first = str(path[0])
     if first not in attributes:
-        msg = f"events have no {first}; they have {', '.join(sorted(attributes))}"
+        msg = f"events do not have a field named {first}; available fields: {', '.join(sorted(attributes))}"
         raise ValueError(msg)
     if len(path) > 1 and attributes[first].kind not in {Kind.OBJECT, Kind.LIST}:
-        msg = f"{first} is a single value: nothing is inside it"
+        msg = f"{first} is a single value and does not have fields"
         raise ValueError(msg)
     return Hole(inside.strip(), path)
 

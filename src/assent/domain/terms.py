@@ -66,26 +66,26 @@ class Terms:
     def check(self, answer: Answer) -> None:
         """Raise unless the answer is complete; an empty one is never an approval."""
         if answer.option is not None and answer.option not in self.options:
-            raise InvalidRequest.at(
-                "/option", f"is not one of {', '.join(self.options) or 'the options (there are none)'}"
-            )
+            known = f"must be one of {', '.join(self.options)}"
+            problem = known if self.options else "must be omitted: this breakpoint does not have options"
+            raise InvalidRequest.at("/option", problem)
         if answer.answers is not None:
             if self.form is None:
-                raise InvalidRequest.at("/answers", "were given, but this breakpoint has no form")
+                raise InvalidRequest.at("/answers", "must be omitted: this breakpoint does not have a form")
             check_answers(self.form, answer.answers)
         for name in answer.edits or ():
             if name not in self.editable:
-                raise InvalidRequest.at(f"/edits/{pointer_step(name)}", "may not be edited here")
+                raise InvalidRequest.at(f"/edits/{pointer_step(name)}", "cannot be edited")
         if answer.approved:
             self._check_approval(answer)
 
     def _check_approval(self, answer: Answer) -> None:
         if self.options and answer.option is None:
-            raise InvalidRequest.at("/option", f"pick one of {', '.join(self.options)} to approve")
+            raise InvalidRequest.at("/option", f"must be one of {', '.join(self.options)} to approve")
         if self.form is not None and answer.answers is None:
             check_answers(self.form, {})
         if self.risk == "high" and answer.confirm != self.gate:
-            msg = f"This is high risk: send confirm with the gate's name, {self.gate!r}, to approve it."
+            msg = f"This breakpoint is high risk. To approve it, set confirm to the gate name, {self.gate!r}."
             raise ConfirmationRequired(msg, confirm=self.gate)
 
 
@@ -109,13 +109,15 @@ def check_form(form: Mapping[str, Json]) -> None:
         _check_field(f"/payload/form/properties/{pointer_step(name)}", field)
     required: list[Json] | None = form.get("required", [])
     if not isinstance(required, list) or any(name not in tuple(properties) for name in required):
-        raise InvalidRequest.at("/payload/form/required", "must list names of properties")
+        raise InvalidRequest.at("/payload/form/required", "must list property names")
 
 
 def _check_field(pointer: str, given: Json) -> None:
     field = given if is_object(given) else {}
     if field.get("type") not in tuple(_FIELD_TYPES):
-        raise InvalidRequest.at(pointer, f"needs a type: {', '.join(_FIELD_TYPES)} (forms are flat)")
+        raise InvalidRequest.at(
+            pointer, f"must have a type: {', '.join(_FIELD_TYPES)} (nested fields are not supported)"
+        )
     _refuse_unknown(pointer, field, _FIELD_KEYWORDS)
     for keyword in ("minLength", "maxLength", "minimum", "maximum"):
         if keyword in field and not _is(field[keyword], "number"):
@@ -125,13 +127,13 @@ def _check_field(pointer: str, given: Json) -> None:
         raise InvalidRequest.at(f"{pointer}/enum", "must be a list of values")
     for choice in choices:
         if not _is(choice, field["type"]):
-            raise InvalidRequest.at(f"{pointer}/enum", f"must hold values of type {field['type']}")
+            raise InvalidRequest.at(f"{pointer}/enum", f"must contain values of type {field['type']}")
 
 
 def _refuse_unknown(pointer: str, schema: Mapping[str, Json], known: frozenset[str]) -> None:
     unknown = sorted(set(schema) - known)
     if unknown:
-        raise InvalidRequest.at(pointer, f"uses {', '.join(unknown)}, which forms do not have")
+        raise InvalidRequest.at(pointer, f"uses {', '.join(unknown)}, which forms do not support")
 
 
 def answer_place(name: str) -> str:

@@ -7,12 +7,12 @@ from typing import Any
 from assent.domain.call_digests import tool_digest
 from assent.domain.canonical import Json, canonical, sha256
 from assent.domain.gates import slug
-from assent.domain.headlines import headline
+from assent.domain.headlines import call_headline, cut
 
 LONGEST_TITLE = 300
 LONGEST_RUN_ID = 200
 LONGEST_KEY_PART = 40
-NOT_RUN = "It was not run."
+NOT_RUN = "The tool was not run."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +28,9 @@ class ToolCall:
     editable: Sequence[str] = ()
     """Arguments that the reviewer may change."""
     description: str = ""
+    """The question, where the agent has one of its own."""
+    headline: str = ""
+    """What the call does, where its door can say it better than its arguments."""
 
     @property
     def digest(self) -> str:
@@ -51,11 +54,11 @@ class ToolCall:
 
     @property
     def title(self) -> str:
-        return self.tool[:LONGEST_TITLE]
+        return cut(self.headline or call_headline(self.tool, self.arguments), LONGEST_TITLE)
 
     @property
     def question(self) -> str:
-        return self.description or headline(self.tool, self.arguments) or f"Run {self.tool}?"
+        return self.description or self.headline or call_headline(self.tool, self.arguments)
 
     @property
     def payload(self) -> dict[str, Any]:
@@ -86,9 +89,9 @@ def refused(why: str) -> Verdict:
 def ended(status: str, *, by: str | None, said: str | None) -> str:
     """Say how a question without an approval ended, in a sentence that the model can act on."""
     if status == "expired":
-        return "Nobody answered in time."
+        return "No answer in time."
     if status == "cancelled":
-        return "The question was taken back."
+        return "The request was cancelled."
     who = f"Rejected by {by}" if by else "Rejected"
     return f"{who}: {said.strip()}" if said and said.strip() else f"{who}, without a reason."
 

@@ -25,11 +25,11 @@ def _missed(trigger: str, glob: str, kind: str) -> dict[str, Any]:
 def looked(trigger: Trigger, subject: Subject) -> dict[str, Any]:
     """Hold a trigger against an event, and return the trace as it is kept."""
     if trigger.state is TriggerState.DISABLED:
-        return told(Trace(trigger.name, matched=False, findings=())) | {"note": "disabled: not looked at"}
+        return told(Trace(trigger.name, matched=False, findings=())) | {"note": "disabled: not evaluated"}
     try:
         pattern, asked = _parts(trigger.on)
     except PatternError as error:
-        problem = error.message if trigger.on else f"It cannot be read any more: {trigger.note}"
+        problem = error.message if trigger.on else f"Its pattern is no longer valid: {trigger.note}"
         return told(Trace(trigger.name, matched=False, findings=(), problem=problem))
     if not pattern.glob.matches(subject.name):
         return _missed(trigger.name, pattern.glob.text, subject.name)

@@ -9,11 +9,12 @@ from assent.domain.canonical import Json, is_array, is_object, pointer_step
 from assent.domain.durations import duration, seconds
 from assent.domain.errors import InvalidRequest, PatternError
 from assent.domain.patterns import parse
+from assent.domain.routes_file import CHANNEL_NAME_RULE
 from assent.domain.trigger_events import EVENT_ATTRIBUTES
 from assent.domain.triggers import MAX_DEPTH, Breaker, Concurrency, Debounce, Hold, Trigger, TriggerState, WhenFull
 
 NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,59}", re.ASCII)
-NAME_RULE = "must be 1 to 60 of a-z, 0-9, dot, hyphen and underscore, a letter or digit first"
+NAME_RULE = CHANNEL_NAME_RULE
 LONGEST_KEY = 500
 LONGEST_NOTE = 500
 LONGEST_WAIT = 7 * 86_400
@@ -41,13 +42,13 @@ def checked(body: Mapping[str, Json]) -> Trigger:
     """Read a trigger, or raise InvalidRequest with the place of what is wrong."""
     for name in body:
         if name not in _KEYS:
-            what = f"is not known here; there are {', '.join(sorted(_KEYS))}"
+            what = f"is not a known field. Use one of {', '.join(sorted(_KEYS))}"
             raise InvalidRequest.at(f"/{pointer_step(name)}", what)
     inputs = body.get("inputs", {})
     if not is_object(inputs):
         raise InvalidRequest.at("/inputs", "must be a mapping of names to values")
     if "event" in inputs or "events" in inputs:
-        raise InvalidRequest.at("/inputs/event", "is always there; name yours otherwise")
+        raise InvalidRequest.at("/inputs/event", "is a built-in input; choose another name")
     templates.check(inputs, EVENT_ATTRIBUTES, "/inputs")
     return Trigger(
         name=_name(body.get("id")),
@@ -110,7 +111,7 @@ def _name(value: Json) -> str:
 
 def _pattern(value: Json, pointer: str) -> str:
     if not isinstance(value, str):
-        raise InvalidRequest.at(pointer, "must be a pattern of events, as in github.push(branch = 'main')")
+        raise InvalidRequest.at(pointer, "must be an event pattern, for example github.push(branch = 'main')")
     try:
         return parse(value, EVENT_ATTRIBUTES).source
     except PatternError as error:
@@ -120,14 +121,14 @@ def _pattern(value: Json, pointer: str) -> str:
 def _process(value: Json) -> str:
     found = _PROCESS.fullmatch(value) if isinstance(value, str) else None
     if found is None:
-        raise InvalidRequest.at("/run", "must be the name of a process")
+        raise InvalidRequest.at("/run", "must be a process name")
     path = str(value).endswith(".py")
     return found[1].lower().replace("_", "-") if path else found[1]
 
 
 def _key(value: Json, pointer: str) -> str:
     if not isinstance(value, str) or not value.strip() or len(value) > LONGEST_KEY:
-        raise InvalidRequest.at(pointer, f"must be a text of 1 to {LONGEST_KEY} characters")
+        raise InvalidRequest.at(pointer, f"must be text of 1 to {LONGEST_KEY} characters")
     templates.check(value, EVENT_ATTRIBUTES, pointer)
     return value
 
@@ -192,7 +193,7 @@ def _when(value: Json, pointer: str) -> str:
 
 def _gate(value: Json, pointer: str) -> str:
     if not isinstance(value, str) or not _GATE.fullmatch(value) or not value.isprintable():
-        raise InvalidRequest.at(pointer, "must be the name of a gate, without blanks")
+        raise InvalidRequest.at(pointer, "must be a gate name without spaces")
     return value
 
 
@@ -206,13 +207,13 @@ def _breaker(value: Json, pointer: str) -> Breaker:
 
 def _agent(value: Json, pointer: str) -> str:
     if not isinstance(value, str) or not 0 < len(value.strip()) <= LONGEST_NAME or not value.isprintable():
-        raise InvalidRequest.at(pointer, "must be the name of an agent")
+        raise InvalidRequest.at(pointer, "must be an agent name")
     return value.strip()
 
 
 def _note(value: Json, pointer: str) -> str:
     if not isinstance(value, str) or len(value) > LONGEST_NOTE:
-        raise InvalidRequest.at(pointer, f"must be a text of at most {LONGEST_NOTE} characters")
+        raise InvalidRequest.at(pointer, f"must be text of at most {LONGEST_NOTE} characters")
     return value
 
 
@@ -236,7 +237,7 @@ def _length(value: Json, pointer: str) -> float:
     except ValueError as error:
         raise InvalidRequest.at(pointer, str(error)) from error
     if not 0 < found <= LONGEST_WAIT:
-        raise InvalidRequest.at(pointer, f"must be a length of time from 1ms to {duration(LONGEST_WAIT)}")
+        raise InvalidRequest.at(pointer, f"must be a duration from 1ms to {duration(LONGEST_WAIT)}")
     return found
 
 
@@ -246,6 +247,6 @@ def _mapping(value: Json, pointer: str, known: set[str]) -> Mapping[str, Json]:
     for name in value:
         if name not in known:
             raise InvalidRequest.at(
-                f"{pointer}/{pointer_step(name)}", f"is not known here; there are {', '.join(sorted(known))}"
+                f"{pointer}/{pointer_step(name)}", f"is not a known field. Use one of {', '.join(sorted(known))}"
             )
     return value

@@ -105,10 +105,10 @@ class _Builder:
     def value(self, node: Node, pointer: str, depth: int = 0) -> Json:
         self.count += 1
         if self.count > MOST_VALUES:
-            msg = f"stands for more than {MOST_VALUES:,} values"
+            msg = f"expands to more than {MOST_VALUES:,} values"
             raise Unreadable(msg, place_of(node))
         if depth > DEEPEST:
-            msg = f"is nested more than {DEEPEST} deep"
+            msg = f"is nested more than {DEEPEST} levels deep"
             raise Unreadable(msg, place_of(node))
         self.places.setdefault(pointer, place_of(node))
         if isinstance(node, MappingNode) and node.tag == f"{_TAG}map":
@@ -117,7 +117,7 @@ class _Builder:
             return [self.value(each, f"{pointer}/{n}", depth + 1) for n, each in enumerate(node.value)]
         if isinstance(node, ScalarNode):
             return _scalar(node)
-        msg = f"{node.tag} is nothing that we read"
+        msg = f"the tag {node.tag} is not supported"
         raise Unreadable(msg, place_of(node))
 
     def _mapping(self, node: MappingNode, pointer: str, depth: int) -> dict[str, Json]:
@@ -133,7 +133,7 @@ class _Builder:
             name, place = _key(key), place_of(key)
             first = firsts.setdefault(name, place)
             if first is not place:
-                msg = f"{name} is there twice, first on line {first.line}"
+                msg = f"{name} is defined twice, first on line {first.line}"
                 raise Unreadable(msg, place)
             inside = f"{pointer}/{pointer_step(name)}"
             self._forget(inside)
@@ -146,7 +146,7 @@ class _Builder:
         for each in reversed(node.value) if isinstance(node, SequenceNode) else [node]:
             value = self.value(each, pointer, depth + 1)
             if not is_object(value):
-                msg = "<< takes a mapping, or a list of mappings"
+                msg = "<< requires a mapping, or a list of mappings"
                 raise Unreadable(msg, place_of(each))
             found |= value
         return found
@@ -164,7 +164,7 @@ def place_of(node: Node) -> Place:
 
 def _key(node: Node) -> str:
     if not isinstance(node, ScalarNode):
-        msg = "a key must be a plain word"
+        msg = "a key must be a plain string"
         raise Unreadable(msg, place_of(node))
     return _text(node)
 
@@ -172,7 +172,7 @@ def _key(node: Node) -> str:
 def _text(node: ScalarNode) -> str:
     text: str = node.value
     if _UNSTORABLE.search(text):
-        msg = "holds a character that cannot be stored"
+        msg = "contains a character that cannot be stored"
         raise Unreadable(msg, place_of(node))
     return text
 
@@ -196,7 +196,7 @@ def _number(node: ScalarNode, kind: str, text: str) -> Any:  # noqa: ANN401  # a
         if kind == "float" and math.isfinite(number := float(text)):
             return number
     except ValueError as error:
-        msg = f"{text[:40]} is no number that we read"
+        msg = f"{text[:40]} is not a supported number"
         raise Unreadable(msg, place_of(node)) from error
-    msg = f"{node.tag} is nothing that we read"
+    msg = f"the tag {node.tag} is not supported"
     raise Unreadable(msg, place_of(node))

@@ -91,8 +91,8 @@ def _problem(found: Sequence[FoundProcess], name: str, inputs: Mapping[str, Json
 
 
 def _unknown(found: Sequence[FoundProcess], name: str) -> str:
-    known = ", ".join(sorted(each.name for each in found if each.process is not None)) or "no process at all"
-    return f"there is no process {name}; there is {known}"
+    known = ", ".join(sorted(each.name for each in found if each.process is not None)) or "none"
+    return f"process {name} not found; available: {known}"
 
 
 def _without_doubles(found: Sequence[FoundProcess]) -> list[FoundProcess]:
@@ -104,7 +104,11 @@ def _without_doubles(found: Sequence[FoundProcess]) -> list[FoundProcess]:
         each
         if len(places[each.name]) == 1
         else FoundProcess(
-            each.name, each.file, each.version, each.description, f"stands in {' and '.join(places[each.name])}"
+            each.name,
+            each.file,
+            each.version,
+            each.description,
+            f"is defined in both {' and '.join(places[each.name])}",
         )
         for each in found
     ]

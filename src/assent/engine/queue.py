@@ -55,7 +55,7 @@ class JobQueue:
 
     def put(self, connection: object, name: str, *, key: str, payload: Mapping[str, Any], delay: float = 0) -> None:
         """Queue a job inside the caller's transaction; the same key is queued once."""
-        assert isinstance(connection, sa.Connection), "what DBOS asks for"
+        assert isinstance(connection, sa.Connection), "DBOS needs a SQLAlchemy connection"
         options: EnqueueOptions = {
             "workflow_name": WORKFLOW,
             "queue_name": QUEUES.get(name, QUEUE),
@@ -72,7 +72,7 @@ class JobQueue:
 
     def open(self, connection: object, name: str) -> frozenset[str]:
         """Return the keys of the jobs of this name that wait or are being done; not of those that come later."""
-        assert isinstance(connection, sa.Connection), "what DBOS asks for"
+        assert isinstance(connection, sa.Connection), "DBOS needs a SQLAlchemy connection"
         table = f"{SCHEMA}.workflow_status" if connection.dialect.name == "postgresql" else "workflow_status"
         statement = f"""
             SELECT workflow_uuid FROM {table}

@@ -50,14 +50,19 @@ class RunFolder:
                     await asyncio.to_thread(_write, here, content)
                 except (FileExistsError, IsADirectoryError, NotADirectoryError):
                     # A task has put something else in its place, or there is no such name on this node.
-                    self._problems.append(f"The file {path!r} was not laid out: something else has its name.")
+                    self._problems.append(
+                        f"The file {path!r} was not restored because another file or directory has the same name."
+                    )
         self._seen = await asyncio.to_thread(_stamps, self._place)
 
     async def keep(self, files: Mapping[str, bytes]) -> None:
         """Write files here; whoever calls records them."""
         for path, content in files.items():
             if len(content) > MAX_FILE:
-                msg = f"{path!r} is larger than {MAX_FILE // 1024 // 1024} MiB; keep it elsewhere and say where it is."
+                msg = (
+                    f"{path!r} is larger than {MAX_FILE // 1024 // 1024} MiB. Store it elsewhere and save a "
+                    "reference to it."
+                )
                 raise FileRefused(msg)
             here = self.place(path)
             await asyncio.to_thread(_write, here, content)
@@ -77,11 +82,13 @@ class RunFolder:
             if self._seen.get(path) == stamp:
                 continue
             if stamp[1] > MAX_FILE or (path not in self._kept and len(self._kept) >= self._most):
-                self._problems.append(f"The file {path!r} was not kept: too large, or too many.")
+                self._problems.append(
+                    f"The file {path!r} was not saved because it is too large or the run has too many files."
+                )
                 continue
             content = _read(self._place / path)
             if content is None:
-                self._problems.append(f"The file {path!r} was not kept: it cannot be read.")
+                self._problems.append(f"The file {path!r} was not saved because it cannot be read.")
             elif self._kept.get(path) != sha256(content):
                 changed[path] = content
                 self._kept[path] = sha256(content)
@@ -101,7 +108,7 @@ class RunFolder:
             return named
         relative_path(named["path"])
         if not (self._place / named["path"]).exists():
-            self._problems.append(f"The file {named['path']!r} is not in the run's folder, and is not shown.")
+            self._problems.append(f"The file {named['path']!r} is not in the run's directory and is not shown.")
             return {"format": "text", **named}
         read = await asyncio.to_thread(snapshot, named["path"], root=self._place, format=named.get("format"))
         return ContextFile(read.path, read.format, read.content, named.get("language") or read.language)

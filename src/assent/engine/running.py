@@ -111,13 +111,13 @@ class Runner:
     async def _unknown(self, run: Run) -> bool:
         """Leave it to a node that knows the process, or to later."""
         _log.warning("process_unknown", run=run.id, process=run.process)
-        error = {"type": "ProcessUnknown", "message": f"No node that was asked knows the process {run.process!r}."}
+        error = {"type": "ProcessUnknown", "message": f"No active node provides the process {run.process!r}."}
         later = self._desk.now() + round(UNKNOWN_SECONDS * SECOND)
         return await self._desk.leave(replace(run, state=RunState.QUEUED, error=error, due_at=later), [])
 
     async def _given_up(self, run: Run) -> bool:
         """End a run that takes its worker with it each time, or whose stretches can never be written down."""
-        message = f"It was taken up {run.starts - 1} times and got no further; the server's log says why."
+        message = f"The run was started {run.starts - 1} times without making progress. See the server log."
         stretch = Stretch(RunState.FAILED, error={"type": "Abandoned", "message": message})
         return await self._desk.leave(replace(run, state=stretch.state, error=stretch.error), _last_line(stretch))
 

@@ -136,7 +136,7 @@ class Segment:
     def step_key(self) -> str:
         path = _in_task.get()
         if path is None:
-            msg = "step_key is there for tasks; call it inside one."
+            msg = "step_key is only available inside a task."
             raise RuntimeError(msg)
         return f"{self.run.id}:{path}"
 
@@ -149,7 +149,9 @@ class Segment:
             if self._broken is not None:
                 raise self._broken
             if playing.cancelled():
-                return Stretch(RunState.FAILED, error={"type": "CancelledError", "message": "It cancelled itself."})
+                return Stretch(
+                    RunState.FAILED, error={"type": "CancelledError", "message": "The process cancelled itself."}
+                )
             return playing.result() if playing.done() else Stretch(RunState.SUSPENDED)
         finally:
             self._over = True
@@ -166,7 +168,9 @@ class Segment:
         _strand.set(_Strand("", asyncio.current_task()))
         current.set(self)
         try:
-            output = _plain_json(await function(shaped(function, self.run.inputs), self), "what the process returns")
+            output = _plain_json(
+                await function(shaped(function, self.run.inputs), self), "the return value of the process"
+            )
             self._refuse_unawaited()
         except asyncio.CancelledError:
             raise
@@ -221,11 +225,14 @@ class Segment:
         step = replace(step, state=StepState.RUNNING, attempts=step.attempts + 1, due_at=None, outcome=None, error=None)
         told = {"name": step.name, "attempt": step.attempts}
         if step.attempts > max(MOST_STARTS, wanted.retries + 1):
-            error = {"type": "Abandoned", "message": f"It was started {step.attempts - 1} times and never ended."}
+            error = {
+                "type": "Abandoned",
+                "message": f"The task was started {step.attempts - 1} times and never finished.",
+            }
             return await self._failed(step, error)
         step = await self._record(step, Line("task_started", step.path, told))
         try:
-            outcome = _plain_json(await _called(wanted, step.path, args, kwargs), "what a task returns")
+            outcome = _plain_json(await _called(wanted, step.path, args, kwargs), "the return value of a task")
         except BaseException as error:  # whatever somebody's task does
             if _is_cancelled(error):
                 raise
@@ -384,7 +391,7 @@ class Segment:
         step = self._recall(path, StepKind.SLEEP, "sleep", None)
         if step is None:
             if not seconds <= LONGEST_SLEEP:
-                msg = "A run sleeps for a hundred years at most."
+                msg = "A run can sleep for at most 100 years."
                 raise OverflowError(msg)
             wait = max(0, round(seconds * SECOND))
             new = Step(
@@ -479,7 +486,7 @@ class Segment:
             self._refusals += 1
             raise asyncio.CancelledError
         if _in_task.get() is not None:
-            msg = f"ctx.{what} is for the process itself; a task does its work and returns."
+            msg = f"ctx.{what} cannot be called inside a task. Call it in the process itself."
             raise RuntimeError(msg)
         if self._forgotten is not None:
             # Nothing more is done in a run that skipped a question or a task by mistake.
@@ -500,8 +507,8 @@ class Segment:
         changed = difference(step, kind, name, fingerprint)
         if changed is not None:
             msg = (
-                f"{changed} A run follows what it has done already: start a new run, or put the process back as it was"
-                " and retry this one. Use ctx.now() and ctx.task for whatever differs from time to time."
+                f"{changed} A run replays its recorded steps. Start a new run, or restore the process and retry "
+                "this run. Use ctx.now() and ctx.task for values that change between calls."
             )
             raise ProcessChanged(msg)
         return step
@@ -534,7 +541,18 @@ class Segment:
             del self._given[path]
             rejected = not BreakpointResult.__getattribute__(result, "approved")
             if rejected and unseen and ("unseen", path) not in self._said:
-                self._lines.append(Line("unseen", path, {"message": "It was not approved, and the process went on."}))
+                self._lines.append(
+                    Line(
+                        "unseen",
+                        path,
+                        {
+                            "message": (
+                                "The breakpoint was not approved, but the process continued without checking the "
+                                "decision."
+                            )
+                        },
+                    )
+                )
 
     @contextlib.contextmanager
     def _working(self) -> Generator[None, None, None]:
@@ -595,7 +613,7 @@ async def _called(wanted: Task[..., Any], path: str, args: Any, kwargs: Any) -> 
     except TimeoutError as error:
         if wanted.timeout is None:
             raise
-        msg = f"It took longer than {wanted.timeout:g} s."
+        msg = f"Timed out after {wanted.timeout:g} s."
         raise TimeoutError(msg) from error
     finally:
         _in_task.reset(inside)
@@ -607,10 +625,10 @@ def _plain_json(value: Any, what: str) -> Json:  # noqa: ANN401  # anything
         text = json.dumps(value, ensure_ascii=False, allow_nan=False, default=_kept)
         size = len(text.encode())
     except (TypeError, ValueError) as error:
-        msg = f"{what} must be JSON, so that it can be kept: {error}"
+        msg = f"{what} must be JSON: {error}"
         raise NotJson(msg) from error
     if size > LARGEST_OUTCOME:
-        msg = f"{what} is larger than {LARGEST_OUTCOME // 1024} KiB; put it into a file with ctx.save_file."
+        msg = f"{what} is larger than {LARGEST_OUTCOME // 1024} KiB. Save it to a file with ctx.save_file."
         raise NotJson(msg)
     return json.loads(text)
 
@@ -685,7 +703,7 @@ def _message(error: BaseException) -> str:
     try:
         return _text(str(error)[:2000])
     except Exception:  # noqa: BLE001  # whatever somebody's exception says of itself
-        return "It cannot be told."
+        return "The error message could not be read."
 
 
 def _came_of(error: BaseException) -> Any:  # noqa: ANN401  # a step's path, or None

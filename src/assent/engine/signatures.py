@@ -90,12 +90,12 @@ def misfit(function: Callable[..., Any], inputs: Mapping[str, Json], *, complete
         return None
     strange = [name for name in inputs if name not in shape.names and name not in ALWAYS]
     if strange and not shape.open:
-        return f"takes no input called {_named(strange)}; it takes {_named(_own(shape))}"
+        return f"does not have an input named {_named(strange)}; its inputs are {_named(_own(shape))}"
     missing = [name for name, needed in shape.names.items() if needed and name not in inputs]
     if not complete:
         missing = [name for name in missing if name not in ALWAYS]
     if missing:
-        return f"needs the input {_named(missing)}"
+        return f"requires the input {_named(missing)}"
     return _whole_misfit(shape, inputs) if complete else _part_misfit(shape, inputs)
 
 
@@ -114,7 +114,7 @@ def _whole_misfit(shape: Shape, inputs: Mapping[str, Json]) -> str | None:
     try:
         _made(shape, inputs)
     except (ValidationError, msgspec.ValidationError, TypeError, ValueError) as error:
-        return f"does not take these inputs: {_told(error)}"
+        return f"does not accept these inputs: {_told(error)}"
     return None
 
 
@@ -129,7 +129,7 @@ def _part_misfit(shape: Shape, inputs: Mapping[str, Json]) -> str | None:
             else:
                 msgspec.convert(value, kind, dec_hook=_hook)
         except (ValidationError, msgspec.ValidationError, TypeError, ValueError) as error:
-            return f"does not take this {name}: {_told(error)}"
+            return f"does not accept this {name}: {_told(error)}"
     return None
 
 

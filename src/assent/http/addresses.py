@@ -17,35 +17,35 @@ _ORIGIN = re.compile(r"[a-z]+://[^/?#@]+(?=[/?#]|$)", re.IGNORECASE)
 def known_id(breakpoint_id: str) -> str:
     """Anything that cannot be an id is not there; the database need not be asked."""
     if not _ID.fullmatch(breakpoint_id):
-        msg = f"There is no breakpoint {breakpoint_id[:60]!r} in this project."
+        msg = f"Breakpoint {breakpoint_id[:60]!r} not found in this project."
         raise NotFound(msg)
     return breakpoint_id
 
 
 def known_delivery_id(delivery_id: str) -> str:
     if not DELIVERY_ID.fullmatch(delivery_id):
-        msg = f"There is no delivery {delivery_id[:60]!r} in this project."
+        msg = f"Delivery {delivery_id[:60]!r} not found in this project."
         raise NotFound(msg)
     return delivery_id
 
 
 def known_run_id(run_id: str) -> str:
     if not RUN_ID.fullmatch(run_id):
-        msg = f"There is no run {run_id[:80]!r}; ids look like run_01k9…"
+        msg = f"Run {run_id[:80]!r} not found. Run IDs look like run_01k9…"
         raise NotFound(msg)
     return run_id
 
 
 def known_event_id(event_id: str) -> str:
     if not EVENT_ID.fullmatch(event_id):
-        msg = f"There is no event {event_id[:80]!r}; ids look like evt_01k9…"
+        msg = f"Event {event_id[:80]!r} not found. Event IDs look like evt_01k9…"
         raise NotFound(msg)
     return event_id
 
 
 def known_firing_id(firing_id: str) -> str:
     if not FIRING_ID.fullmatch(firing_id):
-        msg = f"There is no firing {firing_id[:80]!r}; ids look like fir_01k9…"
+        msg = f"Firing {firing_id[:80]!r} not found. Firing IDs look like fir_01k9…"
         raise NotFound(msg)
     return firing_id
 

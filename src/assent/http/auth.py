@@ -35,7 +35,10 @@ class Authenticator:
         """Return the principal of an Authorization header, or raise Unauthenticated."""
         scheme, _, token = authorization.partition(" ")
         if scheme.lower() != "bearer" or not token:
-            msg = "Send the header Authorization: Bearer followed by a token (assent token create makes one)."
+            msg = (
+                "Missing bearer token. Send the header Authorization: Bearer TOKEN. Create a token with "
+                "assent token create."
+            )
             raise Unauthenticated(msg)
         known = self._known.get(token)
         now = time.monotonic()
@@ -64,7 +67,7 @@ class Authenticator:
         if well_formed(token):
             rows = await self._database.fetch(SELECT_PRINCIPAL, {"secret_hash": secret_hash(token)})
         if not rows:
-            msg = "This token is not known, or it was revoked."
+            msg = "Invalid or revoked token. Create one with assent token create."
             raise Unauthenticated(msg)
         return self._unexpired(_principal(rows))
 
@@ -153,7 +156,7 @@ def _header(scope: Scope, name: bytes) -> str:
 def _require_json(scope: Scope) -> None:
     headers = Headers(scope=scope)
     if headers.get("content-encoding", "identity") != "identity":
-        msg = "Send the body as it is, without compression."
+        msg = "Send the request body without compression (Content-Encoding)."
         raise UnsupportedMediaType(msg)
     if scope["path"] == "/api/files":
         return

@@ -11,8 +11,8 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from assent.domain import draft
-from assent.domain.errors import AssentError, Internal, TooLarge
-from assent.http.problems import Problem, problem
+from assent.domain.errors import AssentError, TooLarge
+from assent.http.problems import Problem, internal_error, problem
 from assent.telemetry import Metrics, subject
 from assent.telemetry.exchanges import facts_of, route_of
 
@@ -77,8 +77,7 @@ class Edge:
             exchange.status = CLIENT_LEFT
         except Exception:  # noqa: BLE001  # the last handler
             _log.exception("request_failed", request_id=request_id, path=_loggable(scope["path"]))
-            msg = f"Something went wrong on our side; the log has it under {request_id}."
-            await exchange.fail(Internal(msg), scope, receive)
+            await exchange.fail(internal_error(request_id), scope, receive)
         self._record(scope, exchange.status, time.perf_counter() - started)
 
     def _record(self, scope: Scope, status: int, seconds: float) -> None:
@@ -154,7 +153,7 @@ class _Bounded:
         message: Message = await self._receive()
         self._left -= len(message.get("body", b""))
         if self._left < 0:
-            raise Problem(TooLarge(f"The body is larger than {self._limit} bytes."))
+            raise Problem(TooLarge(f"The request body exceeds {self._limit} bytes."))
         return message
 
 

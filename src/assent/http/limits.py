@@ -24,7 +24,7 @@ class RateLimit:
         level = min(float(limit), level + max(0.0, now - since) * limit / 60)
         if level < 1:
             wait = (1 - level) * 60 / limit
-            msg = f"More than {limit} {what} in a minute; try again in {max(1, math.ceil(wait))} s."
+            msg = f"More than {limit} {what} per minute. Try again in {max(1, math.ceil(wait))} s."
             raise RateLimited(msg, retry_after=wait, limit=limit)
         if len(self._buckets) > 100_000:  # noqa: PLR2004  # a bound on memory, not a behaviour
             # The oldest goes: clearing them all would give everybody a fresh start.

@@ -82,10 +82,14 @@ def problem(error: AssentError, headers: Mapping[str, str] | None = None) -> Res
     return Response(msgspec.json.encode(body), status.value, sent, MEDIA_TYPE)
 
 
+def internal_error(request_id: str) -> errors.Internal:
+    return errors.Internal(f"Internal error. See the server log for request ID {request_id}.")
+
+
 def from_validation(error: ValidationError | RequestValidationError, known: Sequence[str] = ()) -> InvalidRequest:
     """Say what is wrong and where, never repeating what was sent; `known` are the fields of the body."""
     found = [{"pointer": _pointer(each["loc"]), "detail": _detail(each, known)} for each in error.errors()]
-    first = found[0] if found else {"pointer": "", "detail": "The body is missing."}
+    first = found[0] if found else {"pointer": "", "detail": "The request body is missing."}
     return InvalidRequest(f"{first['pointer']}: {first['detail']}", errors=found[:20])
 
 
@@ -110,7 +114,7 @@ def from_http_exception(error: HTTPException) -> AssentError:
     if isinstance(error, Problem):
         return error.error
     by_status: Mapping[int, AssentError] = {
-        HTTPStatus.NOT_FOUND: errors.NotFound("There is nothing at this address."),
+        HTTPStatus.NOT_FOUND: errors.NotFound(errors.NO_SUCH_URL),
         HTTPStatus.METHOD_NOT_ALLOWED: errors.MethodNotAllowed(),
         HTTPStatus.BAD_REQUEST: errors.MalformedJson(str(error.detail)),
     }

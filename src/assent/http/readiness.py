@@ -47,10 +47,10 @@ class Readiness:
     async def check(self) -> None:
         """Return when the node can take requests; otherwise raise Unavailable, saying why not."""
         if self._hub.draining:
-            msg = "This node is stopping."
+            msg = "This node is shutting down."
             raise Unavailable(msg)
         if not self.worker_is_well():
-            msg = "This node's worker gives no sign of life."
+            msg = "This node's worker is not responding."
             raise Unavailable(msg)
         async with self._one_at_a_time:
             if time.monotonic() >= self._checked_until:
@@ -63,12 +63,12 @@ class Readiness:
         if self._keys_missing:
             return KEYLESS_TEXT
         if self._disk_is_full():
-            return "The disk that holds the data is nearly full."
+            return "The disk that stores the data is almost full."
         try:
             async with asyncio.timeout(self._patience):
                 await usable(self._database)
         except TimeoutError:
-            return "The database takes no writes."
+            return "The database is not accepting writes."
         except Unavailable as error:
             return error.message
         return None

@@ -20,7 +20,7 @@ from assent.domain.secrets import secret_hash, well_formed
 from assent.http.hosts import OwnHosts
 from assent.http.limits import RateLimit
 from assent.ports import Clock, Database
-from assent.services.people import SESSION_LIFE, PeopleService, password_hash
+from assent.services.people import SESSION_LIFE, PeopleService
 from assent.settings import Settings
 from assent.store.transaction import Transaction
 
@@ -48,6 +48,8 @@ class SignedIn:
     secret: str
     must_set_password: bool = False
     """They came by an invitation or a reset, and have no password yet."""
+    theme: str | None = None
+    time_zone: str | None = None
 
 
 class Sessions:
@@ -97,14 +99,21 @@ class Sessions:
         principal, session = found
         self._known[secret] = (
             now + REMEMBER_SECONDS,
-            SignedIn(principal, session.csrf, secret, bool(session.must_set_password)),
+            SignedIn(
+                principal,
+                session.csrf,
+                secret,
+                bool(session.must_set_password),
+                session.theme,
+                session.time_zone,
+            ),
         )
         return self._known[secret]
 
     async def sign_in(self, request: Request, name: str, password: str) -> str:
         """Check the password and return a new session's secret; hashing never holds up the writer."""
         self._sign_ins.take(f"address:{_network(request)}", what="sign-ins from one address")
-        self._sign_ins.take(f"name:{secret_hash(name)}", what="sign-ins under one name")
+        self._sign_ins.take(f"name:{secret_hash(name)}", what="sign-ins for one username")
         async with self._hashing:
             person = await self._database.read(partial(self._people.sign_in, name=name, password=password))
         secret = await self._database.write(partial(self._people.open_session_for, person=person))
@@ -112,7 +121,7 @@ class Sessions:
 
     async def sign_in_by_link(self, request: Request, link: str) -> str:
         if not well_formed(link):
-            msg = "This is not a whole sign-in link. Copy it again, from the first to the last character."
+            msg = "This sign-in link is incomplete. Copy the whole link."
             raise Unauthenticated(msg)
         secret, _ = await self._database.write(partial(self._people.use_link, plain=link))
         return await self._begun(request, secret, way="link")
@@ -133,6 +142,11 @@ class Sessions:
         _log.info("signed_in", person=person, way=way, address=_network(request))
         return secret
 
+    def person_of(self, secret: str) -> str | None:
+        """Return the id of the person whose session was just opened here."""
+        known = self._known.get(secret)
+        return known[1].principal.id if known else None
+
     async def sign_out_everywhere(self, request: Request, response: Response, who: Principal) -> None:
         """End every session of a person; other nodes notice within a second."""
         await self._database.write(partial(_remove_all, person_id=who.id))
@@ -142,10 +156,10 @@ class Sessions:
     async def change_password(self, request: Request, who: Principal, old: str, new: str) -> str:
         """Set a new password, end every other session, and return a new one for this browser."""
         self.count_sign_in(request, "password")
-        self._sign_ins.take(f"name:{secret_hash(who.name)}", what="sign-ins under one name")
+        self._sign_ins.take(f"name:{secret_hash(who.name)}", what="sign-ins for one username")
         async with self._hashing:
             person = await self._database.read(partial(self._people.prove_password, person_id=who.id, old=old))
-            hashed = await asyncio.to_thread(password_hash, new)
+            hashed = await asyncio.to_thread(self._people.password_hash, new)
         change = partial(self._people.set_password, person=person, hashed=hashed, by=who)
         secret = await self._database.write(change)
         _log.info("password_changed", person=who.id, address=_network(request))
@@ -156,6 +170,10 @@ class Sessions:
         """Look at another project from now on, in this browser."""
         choose = partial(self._people.choose_project, plain=signed_in.secret, project=project, by=signed_in.principal)
         await self._database.write(choose)
+        self.forget(signed_in)
+
+    def forget(self, signed_in: SignedIn) -> None:
+        """Look this session up again: what it shows has changed."""
         self._known.pop(signed_in.secret, None)
 
     async def sign_out(self, request: Request, response: Response) -> None:
@@ -209,12 +227,15 @@ class Sessions:
         site = request.headers.get("sec-fetch-site")
         origin = request.headers.get("origin")
         if not self.hosts.accepts(request):
-            msg = "This server is not known under this address. Set ASSENT_PUBLIC_URL to the address that people use."
+            msg = (
+                "This server does not accept requests for this host name. Set ASSENT_PUBLIC_URL to the URL "
+                "that people use."
+            )
             raise Forbidden(msg)
         own = self.hosts.origins(request)
         trusted = site in {"same-origin", "none"} if site is not None else origin is None or origin in own
         if not trusted:
-            msg = "This form was sent from another site. Open the page here and send it again."
+            msg = "This form was submitted from another site. Open the page on this server and submit the form again."
             raise Forbidden(msg)
 
     def is_own_page(self, request: Request) -> bool:
@@ -232,16 +253,16 @@ async def form_of(request: Request) -> dict[str, str]:
     """Read a plain HTML form: one value per name, line ends as the rest of the system writes them."""
     body = await request.body()
     if body and request.headers.get("content-type", "").partition(";")[0].strip().lower() != _FORM:
-        msg = "Send the form from its page."
+        msg = "Submit the form from the page it belongs to."
         raise UnsupportedMediaType(msg)
     try:
         text = body.decode("ascii")
         pairs = parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=MAX_FIELDS)
     except ValueError as error:
-        raise InvalidRequest.at("form", "is not one our pages send") from error
+        raise InvalidRequest.at("form", "is not a valid form submission") from error
     found = {name: value.replace("\r\n", "\n").replace("\r", "\n") for name, value in pairs}
     if any("\x00" in value for value in found.values()):
-        raise InvalidRequest.at("form", "holds a NUL character")
+        raise InvalidRequest.at("form", "contains a NUL character")
     return found
 
 

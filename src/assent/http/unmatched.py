@@ -1,18 +1,16 @@
 """Requests that no route takes: answered from an index instead of a scan of every route for every method."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-from fastapi import APIRouter
 from starlette._utils import get_route_path
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from assent.domain.errors import AssentError, MethodNotAllowed, NotFound
+from assent.domain.errors import NO_SUCH_URL, AssentError, MethodNotAllowed, NotFound
 
-NOT_FOUND_TEXT = "There is nothing at this address."
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 _DEPTH = 2
 """How many leading parts of a path the index tells apart; the routes of a page share no more."""
@@ -23,9 +21,8 @@ class RouteIndex:
     """The routes of an application by their first parts; only routes of one kind can be told apart so."""
 
     def __init__(self, routes: Sequence[BaseRoute]) -> None:
-        every = list(_flat(routes))
-        self.routes = [each for each in every if isinstance(each, Route)]
-        self.is_whole = len(self.routes) == len(every)
+        self.routes = [each for each in routes if isinstance(each, Route)]
+        self.is_whole = len(self.routes) == len(routes)
         """Whether the index knows all routes: a mount takes paths that only it knows."""
         self._by_parts: dict[tuple[str | None, ...], list[Route]] = defaultdict(list)
         for route in self.routes:
@@ -56,7 +53,7 @@ class Unmatched:
             return
         request = Request(scope, receive)
         if not found:
-            response = self._answer(request, NotFound(NOT_FOUND_TEXT), None)
+            response = self._answer(request, NotFound(NO_SUCH_URL), None)
         else:
             _, about = found[0].matches(scope)  # for the metrics: which route it was
             scope.update(about)
@@ -67,16 +64,6 @@ class Unmatched:
 def allowed(routes: Sequence[Route]) -> str:
     """The Allow header of a 405: what all the routes at an address take, not only the first of them."""
     return ", ".join(method for method in METHODS if any(_takes(each, method) for each in routes))
-
-
-def _flat(routes: Sequence[BaseRoute]) -> Iterator[BaseRoute]:
-    """FastAPI keeps a router that was included as one route; ours are included under no prefix."""
-    for each in routes:
-        included: APIRouter | None = getattr(each, "original_router", None)
-        if included is None:
-            yield each
-        else:
-            yield from _flat(included.routes)
 
 
 def _takes(route: Route, method: str) -> bool:

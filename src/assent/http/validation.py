@@ -11,15 +11,15 @@ PATTERNS = {
     r"^[^\s\x00-\x1f\x7f]+$": "must not contain spaces or control characters",
     r"^[a-z0-9][a-z0-9._-]*$": _SLUG,
     r"^[a-z0-9][a-z0-9_.-]*$": _SLUG,
-    r"^[a-z0-9][a-z0-9._-]{0,99}$": _SLUG + "; at most 100",
+    r"^[a-z0-9][a-z0-9._-]{0,99}$": _SLUG + "; at most 100 characters",
     r"^[a-z0-9_-]+$": "must contain only lowercase letters, digits, hyphens and _",
     r"^[0-9a-f]{64}$": "must be a SHA-256 digest: 64 lowercase hexadecimal digits",
     r"^[A-Za-z0-9+/]*={0,2}$": "must be Base64",
     r"^https?://[^\s\x00-\x1f\x7f]+$": "must be an http:// or https:// address",
     r"^[0-9dhms]+$": "must be a duration, for example 30s, 15m or 2h",
     r"^([01][0-9]|2[0-3]):[0-5][0-9]$": "must be a time of day, for example 08:30",
-    r"^[^@\s\x00-\x1f]+@[^@\s\x00-\x1f]+$": "must be an e-mail address",
-    r"^tok_[0-9a-z]{26}$": "must be the id of a token, such as tok_ and 26 letters or digits",
+    r"^[^@\s\x00-\x1f]+@[^@\s\x00-\x1f]+$": "must be an email address",
+    r"^tok_[0-9a-z]{26}$": "must be a token ID: tok_ followed by 26 letters or digits",
 }
 _PLAIN: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "missing": lambda _: "is required",
@@ -46,7 +46,7 @@ _PLAIN: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "string_too_long": lambda ctx: f"must be at most {_count(ctx['max_length'], 'character')} long",
     "too_short": lambda ctx: _too_short(ctx["min_length"], "item"),
     "too_long": lambda ctx: f"must have at most {_count(ctx['max_length'], 'item')}",
-    "string_pattern_mismatch": lambda ctx: PATTERNS.get(ctx["pattern"], "has a character that is not allowed here"),
+    "string_pattern_mismatch": lambda ctx: PATTERNS.get(ctx["pattern"], "contains a character that is not allowed"),
 }
 
 

@@ -101,7 +101,7 @@ def settled(
             return spoken(hook, verdict)
         asked.used = True
         asked.wanted = replace(asked.wanted, call=again(asked.wanted.call, found.id))
-    return spoken(hook, refused("It was approved, but the approvals were used or too old; is the clock right?"))
+    return spoken(hook, refused("The approvals have already been used or are too old. Check this machine's clock."))
 
 
 def _prompted(calls: Calls, asked: Asked) -> Flow[bool]:
@@ -166,7 +166,7 @@ def _used(calls: Calls, asked: Asked, found: Breakpoint, keys: Keys | None) -> F
     try:
         receipt = yield from receipt_if_any(calls, found.id)
         if receipt is None and keys is not None:
-            msg = "A receipt key is pinned, but the server gives no receipts, so the approval cannot be checked."
+            msg = "A receipt key is pinned, but the server does not issue receipts, so the approval cannot be verified."
             raise InvalidReceipt(msg)
         if receipt is None:
             # No proof that nobody else has acted on it: only the call that it was raised for may.

@@ -109,7 +109,7 @@ def _events(settings: Mapping[str, Json]) -> dict[str, list[Json]]:
     """Return the groups of each event; refuse what has another shape, rather than guess what was meant."""
     hooks: Json = settings.get("hooks", {})
     if not is_object(hooks) or not all(isinstance(groups, list) for groups in hooks.values()):
-        msg = "The hooks in these settings have not the shape that Claude Code reads; mend them first."
+        msg = "The hooks in these settings do not have the structure that Claude Code expects. Fix them first."
         raise InvalidRequest(msg)
     return hooks
 
@@ -150,15 +150,15 @@ def read(path: Path) -> dict[str, Json]:
     except FileNotFoundError:
         return {}
     except (OSError, UnicodeDecodeError) as error:
-        msg = f"{path} cannot be read: {error}"
+        msg = f"Cannot read {path}: {error}"
         raise InvalidRequest(msg) from error
     try:
         found: Json = json.loads(text or "{}", object_pairs_hook=_unique, parse_constant=_refuse, parse_float=_finite)
     except (ValueError, RecursionError) as error:
-        msg = f"{path} is not JSON, so nothing was changed: {error}"
+        msg = f"{path} is not valid JSON ({error}). Nothing was changed."
         raise InvalidRequest(msg) from error
     if not is_object(found):
-        msg = f"{path} holds no settings, which are a JSON object; nothing was changed."
+        msg = f"{path} must contain a JSON object. Nothing was changed."
         raise InvalidRequest(msg)
     return found
 
@@ -166,13 +166,13 @@ def read(path: Path) -> dict[str, Json]:
 def _unique(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        msg = "a name stands in it twice"
+        msg = "duplicate key"
         raise ValueError(msg)
     return found
 
 
 def _refuse(name: str) -> NoReturn:
-    msg = f"{name} is no JSON"
+    msg = f"{name} is not valid JSON"
     raise ValueError(msg)
 
 
@@ -197,5 +197,5 @@ def write(path: Path, settings: Mapping[str, Json]) -> None:
         new.replace(target)
     except (OSError, UnicodeEncodeError) as error:
         new.unlink(missing_ok=True)
-        msg = f"{path} cannot be written: {error}"
+        msg = f"Cannot write {path}: {error}"
         raise InvalidRequest(msg) from error

@@ -80,7 +80,7 @@ class Review:
     def refusal(self, why: str) -> Ruling:
         kind: Kind | None = next((each for each in self.refusals if each in self.allowed), None)
         if kind is None:
-            msg = f"{why} The graph takes no rejection of {self.tool}, so it stays where it is."
+            msg = f"{why} The graph does not accept rejections for {self.tool}, so it stays paused."
             raise NotApproved(msg)
         return self._ruling(kind, why)
 
@@ -118,7 +118,7 @@ def _disagreement(result: BreakpointResult) -> str:
     for each in result.all_responses or ():
         said = [each.get("answers") or None, each.get("option")]
         if each.get("approved") is True and canonical(said) != canonical([result.answers or None, result.option]):
-            return "Those who approved it did not give the same answer."
+            return "The reviewers who approved gave different answers."
     return ""
 
 
@@ -199,7 +199,10 @@ def _hitl_review(request: Mapping[str, Json], allowed: frozenset[Kind]) -> Revie
 def _answer_form(allowed: frozenset[Kind]) -> Mapping[str, Json]:
     if "respond" not in allowed:
         return {}
-    form = {"type": "object", "properties": {"respond": {"type": "string", "title": "Answer instead of running it"}}}
+    form = {
+        "type": "object",
+        "properties": {"respond": {"type": "string", "title": "Answer instead of running"}},
+    }
     return {"form": form if allowed & {"approve", "edit"} else form | {"required": ["respond"]}}
 
 
@@ -269,7 +272,7 @@ def _plain(interrupt_id: str, value: Json, *, schema: Json, node: str) -> Questi
     review = Review(
         tool=node,
         arguments=arguments,
-        question=_text(asked) or f"Go on with {node}?",
+        question=_text(asked) or f"Continue with {node}?",
         allowed=_QUESTION,
         more=_plain_form(schema, arguments.get("options")),
     )
@@ -299,7 +302,7 @@ def _plain_told(ruling: Ruling, schema: Json) -> Json:
     if ruling.kind != "approve" or ruling.result is None:
         if typed:
             raise NotApproved(
-                f"{ruling.reason} The graph takes no rejection of {ruling.tool}, so it stays where it is."
+                f"{ruling.reason} The graph does not accept rejections for {ruling.tool}, so it stays paused."
             )
         return False
     answers: Mapping[str, Json] = ruling.result.answers or {}

@@ -28,7 +28,9 @@ try:
     from langgraph.errors import is_invalid_resume
     from langgraph.types import Command, StateSnapshot, interrupt
 except ImportError as missing:
-    raise ImportError("This needs LangGraph: pip install 'assent[langgraph]'.", name=missing.name) from missing
+    raise ImportError(
+        "LangGraph is not installed. Run: pip install 'assent[langgraph]'", name=missing.name
+    ) from missing
 
 __all__ = ["Answer", "Graph", "Progress", "aask", "approval", "aresume", "arun", "ask", "resume", "run"]
 
@@ -81,7 +83,7 @@ def approval(tool: str, arguments: Mapping[str, Any], *, question: str = "", edi
     review = own_review(asked)
     answer: Json = interrupt(asked | {"question": question, "editable": list(editable)})
     if not is_object(answer) or answer.get("callDigest") != review.digest:
-        return Answer(approved=False, reason=refused("What came back is no answer to this call.").reason)
+        return Answer(approved=False, reason=refused("The answer is for a different call.").reason)
     said: Json = answer.get("arguments")
     return Answer(
         approved=answer.get("approved") is True and is_object(said),
@@ -213,7 +215,7 @@ class _Thread:
     def moved(self, given: Any) -> Flow[Any]:  # noqa: ANN401  # the graph's own
         output = yield from self.tried(given)
         if isinstance(output, _Unfit):
-            raise NotApproved(f"The graph does not take the answer: {output.why}.")
+            raise NotApproved(f"The graph rejected the answer: {output.why}.")
         return output
 
     def begun(self, state: StateSnapshot, given: Any) -> Flow[Any]:  # noqa: ANN401  # the graph's own
@@ -226,7 +228,7 @@ class _Thread:
 
 
 def _stopped(state: StateSnapshot) -> NotApproved:
-    msg = f"The graph stopped at {', '.join(state.next)} and asks nothing. Ask there, with interrupt()."
+    msg = f"The graph stopped at {', '.join(state.next)} without asking a question. Call interrupt() there."
     return NotApproved(msg)
 
 
@@ -263,10 +265,10 @@ def _unfit(error: ValidationError) -> _Unfit:
 def _configured(config: RunnableConfig) -> tuple[str, RunnableConfig]:
     inside = config.get("configurable") or {}
     if not inside.get("thread_id"):
-        raise InvalidRequest('The config names no thread: {"configurable": {"thread_id": …}}.')
+        raise InvalidRequest('The config does not specify a thread. Set {"configurable": {"thread_id": …}}.')
     if inside.get("checkpoint_id"):
         # The interrupts of a past checkpoint were answered; their approvals would be used a second time.
-        raise InvalidRequest("The config names a checkpoint. Only a thread as it stands now can be gone on with.")
+        raise InvalidRequest("Remove checkpoint_id from the config: only the current state can be resumed.")
     return str(inside["thread_id"]), {**config, "configurable": {**inside, STRICT_RESUME: True}}
 
 
@@ -324,7 +326,7 @@ class _Desk:
             found = yield from self.calls.get(each.id)
             if all(canonical(found.payload.get(name)) == canonical(value) for name, value in call.payload.items()):
                 return found
-        raise IdempotencyMismatch(f"{call.tool} was asked about before, on other terms, and cannot be found.")
+        raise IdempotencyMismatch(f"An earlier question about {call.tool} had different terms and cannot be found.")
 
     def _tried(self, question: Question, position: int) -> Flow[_Put | Ruling]:
         try:
@@ -386,7 +388,7 @@ def _refuse_again(questions: Sequence[Question], answered: set[str]) -> None:
     # Where all questions of a node had one id, as in older versions, the answer to the first would be one to the next.
     again = answered.intersection(each.id for each in questions)
     if again:
-        raise NotApproved(f"The interrupt {again.pop()} was answered, and is there again.")
+        raise NotApproved(f"Interrupt {again.pop()} has already been answered, but the graph raised it again.")
     answered.update(each.id for each in questions)
 
 
@@ -410,5 +412,5 @@ def _sent_alone(thread: _Thread, question: Question, ruling: Ruling, value: Any)
     if not isinstance(output, _Unfit):
         return output
     (review,) = question.reviews
-    why = refused(f"What the reviewer gave does not fit {ruling.tool}: {output.why}.").reason
+    why = refused(f"The reviewer's answer is not valid for {ruling.tool}: {output.why}.").reason
     return (yield from thread.moved(Command(resume={question.id: question.told([review.refusal(why)])})))

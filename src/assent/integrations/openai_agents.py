@@ -14,7 +14,7 @@ try:
     from agents.items import ToolApprovalItem
     from agents.run_config import RunOptions
 except ImportError as missing:
-    raise ImportError("The OpenAI Agents SDK is missing: pip install 'assent[openai-agents]'.") from missing
+    raise ImportError("The OpenAI Agents SDK is not installed. Run: pip install 'assent[openai-agents]'") from missing
 
 from assent.domain.canonical import Json, is_array, is_object, sha256
 from assent.domain.tool_calls import ToolCall, Verdict, refused
@@ -75,7 +75,7 @@ class Approvals:
         state = await RunState.from_string(agent, kept.state.decode(), context_deserializer=lambda _: context)
         questions = _questions(state, kept.state, kept.thread)
         if kept.call not in [(each.call.call_id, each.call.digest) for each in questions]:
-            raise DigestMismatch(f"The state kept with {breakpoint_id} does not wait for its call; nothing was run.")
+            raise DigestMismatch(f"The saved state for {breakpoint_id} does not contain its call. Nothing was run.")
         result = await self._answered(agent, state, questions, options)
         return await self._to_the_end(agent, result, kept.thread, options)
 
@@ -154,7 +154,7 @@ def _questions(state: RunState[Any, Agent[Any]], content: bytes, thread: str) ->
 
 def _call(item: ToolApprovalItem, thread: str) -> ToolCall:
     if not item.call_id or not item.name:
-        raise InvalidRequest("A tool call without an id or a name cannot be asked about; nothing was run.")
+        raise InvalidRequest("The tool call is missing an ID or a name. Nothing was run.")
     return ToolCall(
         door=DOOR,
         tool=item.qualified_name or item.name,
@@ -220,10 +220,10 @@ def _fetched(calls: Calls, breakpoint_id: str) -> Flow[_Kept]:
     payload = (yield from calls.get(breakpoint_id)).payload
     thread, digest = payload.get("thread"), _state_of(payload)
     if payload.get("door") != DOOR or not isinstance(thread, str) or digest is None:
-        raise InvalidRequest(f"{breakpoint_id} was not asked by a run of the OpenAI Agents SDK; there is no state.")
+        raise InvalidRequest(f"{breakpoint_id} was not created by the OpenAI Agents SDK, so it has no saved state.")
     content = yield from calls.file(breakpoint_id, 0)
     if sha256(content) != digest:
-        raise DigestMismatch(f"The state kept with {breakpoint_id} is not the one that was asked about.")
+        raise DigestMismatch(f"The saved state for {breakpoint_id} differs from the one that was reviewed.")
     return _Kept(thread, (payload.get("callId"), payload.get("callDigest")), content)
 
 

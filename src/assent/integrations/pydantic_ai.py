@@ -9,7 +9,7 @@ try:
     from pydantic_ai.messages import ModelMessage, ModelResponse, ToolCallPart
     from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults, RunContext, ToolApproved, ToolDenied
 except ImportError as missing:
-    raise ImportError("Pydantic AI is missing: pip install 'assent[pydantic-ai]'.") from missing
+    raise ImportError("Pydantic AI is not installed. Run: pip install 'assent[pydantic-ai]'") from missing
 
 from assent.domain.canonical import canonical
 from assent.domain.tool_calls import ToolCall, Verdict
@@ -97,7 +97,7 @@ class Approvals:
     def _call(self, part: ToolCallPart, messages: Sequence[ModelMessage]) -> ToolCall:
         plain = plain_arguments(part.args)
         if not _made(part, messages):
-            raise InvalidRequest(f"The messages do not end with this call of {part.tool_name}; nothing was run.")
+            raise InvalidRequest(f"The messages do not end with this call to {part.tool_name}. Nothing was run.")
         return ToolCall(
             door=DOOR,
             tool=part.tool_name,

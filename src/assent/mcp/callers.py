@@ -37,7 +37,7 @@ def configured(environment: Mapping[str, str], *, agent_id: str | None, ttl_seco
     """Return who calls over standard input: whoever the environment of this process says, always."""
     token, url = environment.get("ASSENT_TOKEN", ""), environment.get("ASSENT_URL")
     if not token:
-        msg = "Set ASSENT_TOKEN to an agent's token; assent token create --kind agent --name NAME makes one."
+        msg = "Set ASSENT_TOKEN to an agent token. Create one with `assent token create --kind agent --name NAME`."
         raise BadAddress(msg)
     Connection(url, token)  # what cannot be an address is told to the person who starts it
     reviewer = _reviewer(environment.get("ASSENT_REVIEWER_TOKEN"), token)
@@ -62,7 +62,7 @@ def passed_through(url: str | None, *, agent_id: str | None, ttl_seconds: int | 
         scheme, _, token = headers.get("authorization", "").partition(" ")
         token = token.strip()
         if scheme.lower() != "bearer" or not token:
-            msg = "Send an Assent token as a bearer; nobody was asked."
+            msg = "Missing bearer token. Send an agent token. No question was created."
             raise ToolError(msg)
         try:
             reviewer = _reviewer(headers.get(REVIEWER_HEADER), token)
@@ -81,7 +81,10 @@ def passed_through(url: str | None, *, agent_id: str | None, ttl_seconds: int | 
 
 def _reviewer(token: str | None, agents: str) -> str | None:
     if token and (token == agents or not token.startswith(PREFIXES["person"])):
-        msg = "The reviewer's token must be a person's own, and another one than the agent's. Agents never decide."
+        msg = (
+            "The reviewer token must belong to a person and differ from the agent token."
+            " Agents cannot approve or reject."
+        )
         raise BadAddress(msg)
     return token or None
 

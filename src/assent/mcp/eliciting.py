@@ -77,11 +77,11 @@ async def settled(assent: AsyncAssent, caller: Caller, asked: Breakpoint, answer
         return ""
     try:
         if caller.reviewer_token is None:
-            await assent.comment(asked.id, f"Answered where the agent runs, by nobody we know: {answer.words}")
-            return "The answer was passed on as a comment; people decide in the inbox."
+            await assent.comment(asked.id, f"Answered in the agent's client by an unidentified person: {answer.words}")
+            return "The answer was added as a comment. Reviewers decide in the inbox."
         return await _decided(caller, asked, answer)
     except AlreadyEnded:
-        return "Somebody else was first."
+        return "The breakpoint had already ended."
 
 
 async def _decided(caller: Caller, asked: Breakpoint, answer: Filled) -> str:
@@ -98,5 +98,5 @@ async def _decided(caller: Caller, asked: Breakpoint, answer: Filled) -> str:
     except AlreadyEnded:
         raise
     except AssentError as error:
-        return f"The answer did not count: {error.message.rstrip('.')}."
+        return f"The answer was not counted: {error.message.rstrip('.')}."
     return ""

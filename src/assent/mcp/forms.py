@@ -46,7 +46,7 @@ def form(asked: Breakpoint) -> ElicitRequestFormParams | None:
     options = [str(each) for each in asked.payload.get("options") or ()]
     fields: dict[str, Any] = {"decision": {"type": "string", "title": "Decision", "enum": [APPROVE, REJECT]}}
     if options:
-        fields["option"] = {"type": "string", "title": "Option, to approve", "enum": options}
+        fields["option"] = {"type": "string", "title": "Option (required to approve)", "enum": options}
     fields["comment"] = {"type": "string", "title": "Comment for the agent"}
     schema = {"type": "object", "properties": fields, "required": ["decision"]}
     return ElicitRequestFormParams(message=message, requested_schema=schema)
@@ -56,12 +56,12 @@ def _message(asked: Breakpoint) -> str:
     """Show all there is, with nothing hidden in it, and say who wrote it."""
     more = {name: value for name, value in asked.payload.items() if name not in _SAID_ELSEWHERE}
     parts = [
-        f"{asked.agent_id} asks for an approval ({asked.gate}):",
+        f"{asked.agent_id} needs your approval ({asked.gate}):",
         asked.title or "",
         asked.question or "",
         f"Tags: {', '.join(asked.tags)}" if asked.tags else "",
         json.dumps(more, ensure_ascii=False, indent=2) if more else "",
-        f"All of this was written by the agent. Breakpoint {asked.id}.",
+        f"The text above was written by the agent. Breakpoint {asked.id}.",
     ]
     return "\n\n".join(visible(part, lines=True) for part in parts if part)
 
@@ -71,7 +71,7 @@ def filled(result: ElicitResult | None) -> Filled:
     if result is None or result.action == "cancel":
         return NOTHING
     if result.action == "decline":
-        return Filled(approved=False, comment="Declined where the agent runs.")
+        return Filled(approved=False, comment="Declined in the agent's client.")
     content = result.content or {}
     approved = {APPROVE: True, REJECT: False}.get(str(content.get("decision")))
     return Filled(approved=approved, option=_text(content.get("option")), comment=_text(content.get("comment")))

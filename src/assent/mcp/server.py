@@ -29,8 +29,9 @@ FORM_SECONDS = 7 * 24 * 3600.0
 """How long a form may lie open in a client; the breakpoint's own deadline decides about the rest."""
 DRAIN_SECONDS = 3
 INSTRUCTIONS = (
-    "People approve or reject here what you want to do. Ask with create_breakpoint and wait with wait_for_breakpoint,"
-    " or do both with ask_human. Go on only when approved is true; every error, and everything else, means no."
+    "Request human approval for an action before you perform it. Ask with create_breakpoint and wait with"
+    " wait_for_breakpoint, or do both with ask_human. Continue only when approved is true. Every error and every other"
+    " result means that the action is not approved."
 )
 _LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 
@@ -121,8 +122,8 @@ def listener(listening: Listening) -> socket.socket:
     try:
         return socket.create_server((listening.host, listening.port), family=family)
     except OSError as error:
-        where = f"port {listening.port} of {listening.host}"
-        msg = f"Cannot listen on {where}: {error.strerror}. Choose others with --host and --port."
+        where = f"port {listening.port} on {listening.host}"
+        msg = f"Cannot listen on {where}: {error.strerror}. Choose another address with --host and --port."
         raise BadAddress(msg) from error
 
 

@@ -9,10 +9,10 @@ from assent.sdk.errors import AssentError, NotApproved
 from assent.sdk.values import Breakpoint, Feedback, Status, plain
 
 WAITING = (
-    "Nobody has decided yet. Call wait_for_breakpoint with this breakpointId to go on waiting;"
-    " do not go on without an approval."
+    "No decision yet. Call wait_for_breakpoint with this breakpointId to keep waiting."
+    " Do not continue without an approval."
 )
-REFUSED = "Do not do it."
+REFUSED = "Do not perform this action."
 _OUT_OF_REACH = frozenset({"unreachable", "unavailable", "unexpected_answer", "internal", "rate_limited"})
 
 
@@ -53,7 +53,7 @@ def _read(status: Status) -> tuple[bool, str, dict[str, Any]]:
     except NotApproved as error:
         return False, f"{error.message} {REFUSED}", more
     chosen = {"option": result.option, "answers": result.answers, "edits": dict(edits) or None, "auto": result.auto}
-    message = "Approved, with changes: use the values in edits instead of yours." if edits else "Approved."
+    message = "Approved with changes: use the values in edits instead of your own." if edits else "Approved."
     return True, message, more | chosen
 
 
@@ -74,5 +74,5 @@ def sentence(error: AssentError) -> str:
     """Say what went wrong so that nobody takes it for a yes."""
     if error.code in _OUT_OF_REACH:
         why = error.message.rstrip(".")
-        return f"Blocked: Assent cannot be asked now ({why}). Nothing is approved; do not go on without an approval."
-    return f"{error.message.rstrip('.')}. Nothing is approved by this."
+        return f"Blocked: Assent is unavailable ({why}). Nothing was approved. Do not continue without an approval."
+    return f"{error.message.rstrip('.')}. Nothing was approved."

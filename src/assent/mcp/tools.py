@@ -26,7 +26,7 @@ from assent.sdk.values import Breakpoint
 LONGEST_WAIT = 50
 """Seconds: many clients give up on a call after 60."""
 
-Id = Annotated[str, Field(description="The breakpointId, bp_…")]
+Id = Annotated[str, Field(description="breakpointId of one of your breakpoints, beginning with bp_")]
 Question = Annotated[str, Field(description=BY_NAME["question"].help)]
 Title = Annotated[str | None, Field(description=BY_NAME["title"].help)]
 Gate = Annotated[str | None, Field(description=BY_NAME["breakpoint_id"].help)]
@@ -45,15 +45,13 @@ Editable = Annotated[list[str] | None, Field(description=BY_NAME["editable"].hel
 RunId = Annotated[str | None, Field(description=BY_NAME["run_id"].help)]
 Payload = Annotated[
     dict[str, Any] | None,
-    Field(description="Everything reviewers need to decide: the command, the arguments, the diff."),
+    Field(description="Everything that reviewers need to decide, such as the command, the arguments or the diff"),
 ]
 Key = Annotated[
     str | None,
-    Field(
-        description="Your own name for it; asking again with the same key finds this question, also after a restart."
-    ),
+    Field(description="Idempotency key of your choice; the same key returns the same breakpoint, even after a restart"),
 ]
-Seconds = Annotated[float, Field(ge=0, le=LONGEST_WAIT, description="How long to wait in this call.")]
+Seconds = Annotated[float, Field(ge=0, le=LONGEST_WAIT, description="Maximum number of seconds to wait in this call")]
 
 
 class Tools:
@@ -82,10 +80,10 @@ class Tools:
         run_id: RunId = None,
         key: Key = None,
     ) -> str:
-        """Ask people for an approval, and return at once with a breakpointId.
+        """Request human approval for an action, and return immediately with a breakpointId.
 
-        Nothing is approved by this. Call wait_for_breakpoint with the breakpointId until status is no longer "waiting",
-        and go on only if approved is true.
+        This does not approve anything. Call wait_for_breakpoint with the breakpointId until status is no longer
+        "waiting", and continue only if approved is true.
         """
         caller = self._callers(call)
         asking = Asking(
@@ -111,7 +109,7 @@ class Tools:
         return told.text({**told.outcome(asked.id, told.standing(asked)), "gate": asked.gate, "warnings": warnings})
 
     async def get_breakpoint(self, call: Call, breakpoint_id: Id) -> str:
-        """Return a breakpoint of yours, whole: what was asked, what people said, how it stands."""
+        """Return one of your breakpoints in full: the question, the comments and the current status."""
         async with reached(self._callers(call)) as assent:
             found = await assent.get(breakpoint_id)
             await assent.perform(check_pinned(assent.calls, found.id, told.standing(found)))
@@ -124,26 +122,29 @@ class Tools:
         max_seconds: Seconds = LONGEST_WAIT,
         comments_seen: Annotated[
             int | None,
-            Field(ge=0, description="How many comments you know; a new one then ends this call before a decision."),
+            Field(
+                ge=0,
+                description="Number of comments already read; a new comment ends the call early",
+            ),
         ] = None,
     ) -> str:
-        """Wait for the decision, 50 seconds at most.
+        """Wait up to 50 seconds for the decision on a breakpoint.
 
-        While status is "waiting" nothing is decided: call this again. Go on only if approved is true. A message
-        of a person stands in comments; answer it with the comment tool.
+        While status is "waiting", no decision has been made: call this tool again. Continue only if approved is true.
+        Messages from people are in comments; reply with the comment tool.
         """
         async with reached(self._callers(call)) as assent:
             status = await waited(assent, breakpoint_id, seconds=max_seconds, seen=comments_seen)
         return told.text(told.outcome(breakpoint_id, status))
 
     async def comment(self, call: Call, breakpoint_id: Id, text: str) -> str:
-        """Say something to the people who look at a breakpoint of yours. This decides nothing."""
+        """Add a comment for the reviewers of one of your breakpoints. A comment does not approve or reject anything."""
         async with reached(self._callers(call)) as assent:
             found = await assent.comment(breakpoint_id, text)
-        return told.text(told.outcome(found.id, told.standing(found), remark="Said."))
+        return told.text(told.outcome(found.id, told.standing(found), remark="Comment added."))
 
     async def cancel_breakpoint(self, call: Call, breakpoint_id: Id) -> str:
-        """Take a question back that no longer needs an answer. It counts as not approved."""
+        """Cancel a breakpoint that no longer needs an answer. A cancelled breakpoint is not approved."""
         async with reached(self._callers(call)) as assent:
             found = await assent.cancel(breakpoint_id)
         return told.text(told.outcome(found.id, told.standing(found)))
@@ -164,10 +165,10 @@ class Tools:
         key: Key = None,
         max_seconds: Seconds = LONGEST_WAIT,
     ) -> str | InputRequiredResult:
-        """Ask people, and wait a while for the answer: where the person at this client can fill in a form, there too.
+        """Request human approval for an action and wait for the decision. The client may also show the question.
 
-        If status is "waiting" in the end, call wait_for_breakpoint with the breakpointId. Go on only if approved is
-        true.
+        If the returned status is "waiting", call wait_for_breakpoint with the breakpointId. Continue only if approved
+        is true.
         """
         caller = self._callers(call)
         async with reached(caller) as assent:
@@ -201,10 +202,10 @@ class Tools:
         input: dict[str, Any],  # noqa: A002  # as Claude Code names it
         tool_use_id: str | None = None,
     ) -> str:
-        """Decide nothing: ask people whether Claude Code may run a tool, for --permission-prompt-tool."""
+        """Ask people whether Claude Code may run a tool. Only for --permission-prompt-tool; do not call it yourself."""
         caller, arguments = self._callers(call), plain_arguments(input)
         if arguments is None:
-            why = refused("The arguments cannot be shown to people as they are.").reason
+            why = refused("The arguments cannot be shown to reviewers.").reason
             return json.dumps({"behavior": "deny", "message": why})
         return json.dumps(await permission(caller, tool_name, arguments, tool_use_id, os.environ))
 
@@ -215,7 +216,7 @@ async def _closing(assent: AsyncAssent, caller: Caller, asked: Breakpoint, answe
         remark = await settled(assent, caller, asked, answer)
         status = await waited(assent, asked.id, seconds=seconds)
     except AssentError as error:
-        msg = f"{told.sentence(error)} The question is {asked.id}."
+        msg = f"{told.sentence(error)} The breakpointId is {asked.id}."
         raise ToolError(msg) from error
     return told.text(told.outcome(asked.id, status, remark=remark))
 

@@ -232,8 +232,7 @@ class AsyncAssent:
                 with anyio.CancelScope(shield=True):
                     await _cancel(self._to, step.flow)
             # An exception that ends programs: the exit cancels, unless the program goes on and waits again.
-            if step.waits_for is None or not isinstance(error, KeyboardInterrupt | SystemExit):
-                questions.leave(key)
+            questions.leave(key, keep=step.waits_for is not None and isinstance(error, KeyboardInterrupt | SystemExit))
             raise
         else:
             questions.leave(key)

@@ -24,7 +24,7 @@ _NAMES = re.compile(r"[.\[\]]")
 def described(value: Any, hide: Sequence[str] = (), *, depth: int = 0) -> Json:  # noqa: ANN401  # any argument
     """Return a value as JSON; what is none is described by its type and what is in it, or its repr."""
     if depth > DEEPEST:
-        msg = f"An argument is nested deeper than {DEEPEST} levels, or in itself: nobody could be shown it."
+        msg = f"An argument is nested deeper than {DEEPEST} levels or contains itself, so it cannot be shown."
         raise InvalidRequest(msg)
     if _is_atom(value):
         return value
@@ -119,7 +119,7 @@ class Call:
     def released(self, result: BreakpointResult) -> inspect.BoundArguments:
         """Return the arguments to run with; raise if they are not what was approved."""
         if _state(self.bound) != self._before:
-            msg = "An argument was changed while people were asked; what they approved is gone. Call it again."
+            msg = "An argument changed during the review, so the approval no longer applies. Call the function again."
             raise ArgumentsRefused(msg, result=result)
         edits = agreed(result)
         changed = {name: self._changed(name, value, result) for name, value in edits.items()}
@@ -129,14 +129,14 @@ class Call:
 
     def _changed(self, name: str, value: Json, result: BreakpointResult) -> Json:
         if name not in self.editable:
-            msg = f"The reviewer changed {name[:100]!r}, which may not be changed; nothing was run."
+            msg = f"The reviewer changed {name[:100]!r}, which is not editable. Nothing was run."
             raise ArgumentsRefused(msg, result=result)
         before = self.bound.arguments[name]
         if type(before) is float and type(value) is int:
             return float(value)
         if type(value) is not type(before):
-            kinds = f"{type(before).__name__}, not {type(value).__name__}"
-            msg = f"The reviewer's {name!r} must be of the type {kinds}; nothing was run."
+            kinds = f"{type(before).__name__}, got {type(value).__name__}"
+            msg = f"The reviewer's value for {name!r} has the wrong type: expected {kinds}. Nothing was run."
             raise ArgumentsRefused(msg, result=result)
         return value
 
@@ -151,7 +151,7 @@ def agreed(result: BreakpointResult) -> Mapping[str, Json]:
     said: list[Json] = [each.get("edits") or {} for each in approvals]
     edits = result.edits or {}
     if any(canonical(each) != canonical(edits) for each in said):
-        msg = "Those who approved it did not make the same changes; nothing was run."
+        msg = "The reviewers who approved made different changes. Nothing was run."
         raise ArgumentsRefused(msg, result=result)
     return edits
 
@@ -166,10 +166,10 @@ class Template(Formatter):
             if field is None:
                 continue
             if _NAMES.split(field, maxsplit=1)[0] not in names or "{" in (spec or ""):
-                msg = f"{{{field}}} in {text!r} is not an argument; there are {', '.join(names) or 'none'}."
+                msg = f"{{{field}}} in {text!r} is not an argument. Available arguments: {', '.join(names) or 'none'}."
                 raise ValueError(msg)
             if set(_NAMES.split(field)) & set(hide):
-                msg = f"{{{field}}} in {text!r} is to be hidden; leave it out of the text."
+                msg = f"{{{field}}} in {text!r} is a hidden argument. Remove it from the text."
                 raise ValueError(msg)
 
     def filled(self, call: Call) -> str:

@@ -52,7 +52,7 @@ def breakpoint(  # noqa: A001  # the word of the product
     current directory. With `timeout`, StillWaiting is raised after so many seconds; a terminal takes it for a deadline.
     """
     if current.get() is not None:
-        msg = "This is inside a run: use `await ctx.breakpoint(…)`, or `await abreakpoint(…)`."
+        msg = "breakpoint() cannot be used inside a run. Use `await ctx.breakpoint(…)` or `await abreakpoint(…)`."
         raise RuntimeError(msg)
     text, read, said = _prepared(question, files, asking)
     if server_is_set():
@@ -76,7 +76,7 @@ def abreakpoint(
     run = current.get()
     if run is not None:
         if timeout is not None:
-            msg = "A run waits for as long as it takes. Set a deadline for the reviewers with ttl_seconds."
+            msg = "timeout is not available in a run. Use ttl_seconds to set a deadline for the reviewers."
             raise InvalidRequest(msg)
         return run.breakpoint(question, files=files, require=require, on_comment=on_comment, **asking)
     text, read, said = _prepared(question, files, asking)
@@ -176,7 +176,7 @@ def _prepared(
     if context is not None:
         payload = dict(said.get("payload") or {})
         if payload.setdefault("context", context) != context:
-            msg = "context is given twice: as an argument and in the payload."
+            msg = "context is set twice: as an argument and in the payload."
             raise InvalidRequest(msg)
         entries: Sequence[Mapping[str, Any]] = context.get("files") or ()
         read += [_named(entry) for entry in entries if not _PROVIDED & set(entry)]

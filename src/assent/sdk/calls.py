@@ -284,7 +284,7 @@ class Calls(TriggerCalls):
         started = self.pace.now()
         while not (found := (yield from self.run(run_id))).ended:
             if timeout is not None and self.pace.now() - started >= timeout:
-                msg = f"The run {run_id} is {found.state} after {timeout:g} s."
+                msg = f"Timed out after {timeout:g} s; run {run_id} is {found.state}."
                 raise StillWaiting(msg)
             yield Pause(LOOK_SECONDS, "")
         return found
@@ -514,13 +514,13 @@ def check_pinned(calls: Calls, breakpoint_id: str, status: Status) -> Flow[None]
     assert keys is not None, "the variable is set"
     receipt = yield from receipt_if_any(calls, breakpoint_id)
     if receipt is None:
-        msg = "A receipt key is pinned, but the server gives no receipts, so the approval cannot be checked."
+        msg = "A receipt key is pinned, but the server does not issue receipts, so the approval cannot be verified."
         raise InvalidReceipt(msg)
     body = calls.created.get(breakpoint_id)
     digest = None if body is None else receipts.content_digest(body, project=receipt.approval.project)
     receipts.check(receipt, keys, now=calls.now(), digest=digest)
     if (receipt.approval.edits or {}) != ((status.result and status.result.edits) or {}):
-        raise ReceiptMismatch("The receipt is for other changes than the answer has.")
+        raise ReceiptMismatch("The changes in the receipt differ from those in the answer.")
 
 
 def receipt_if_any(calls: Calls, breakpoint_id: str) -> "Flow[Receipt | None]":

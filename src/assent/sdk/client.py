@@ -221,8 +221,7 @@ class Assent:
             if step.waits_for is None:
                 cancel(LAST_WORDS)
             # An exception that ends programs: the exit cancels, unless the program goes on and waits again.
-            if step.waits_for is None or not isinstance(error, KeyboardInterrupt | SystemExit):
-                questions.leave(key)
+            questions.leave(key, keep=step.waits_for is not None and isinstance(error, KeyboardInterrupt | SystemExit))
             raise
         else:
             questions.leave(key)

@@ -36,7 +36,7 @@ class Fixed:
         try:
             return ssl.create_default_context(cafile=self.ca_file)
         except OSError as error:
-            msg = f"The certificates in {self.ca_file} cannot be read: {error}."
+            msg = f"Cannot read the certificates in {self.ca_file}: {error}."
             raise BadAddress(msg) from error
 
 
@@ -45,7 +45,7 @@ class Connection:
 
     def __init__(self, url: str | None, token: str | None, fixed: Fixed | None = None) -> None:
         if fixed is not None and not url:
-            msg = "A way to the server that is fixed needs its address."
+            msg = "A fixed proxy or CA file requires a URL."
             raise BadAddress(msg)
         self.url = _checked_url(url or os.environ.get("ASSENT_URL") or DEFAULT_URL)
         self.token = _checked_token(token or os.environ.get("ASSENT_TOKEN"))
@@ -60,8 +60,8 @@ class Connection:
     def lost(self, error: httpx2.RequestError) -> Lost:
         spoken = str(error) or type(error).__name__
         if isinstance(error, BEFORE_SENDING):
-            return Lost(f"no connection to {self.url} ({spoken})", sent=False)
-        return Lost(f"the connection to {self.url} broke ({spoken})", sent=True)
+            return Lost(f"cannot connect to {self.url} ({spoken})", sent=False)
+        return Lost(f"lost the connection to {self.url} ({spoken})", sent=True)
 
 
 def timeout(request: Request) -> httpx2.Timeout:
@@ -90,10 +90,10 @@ def _checked_url(url: str) -> str:
     try:
         parts = httpx2.URL(url)
     except httpx2.InvalidURL as error:
-        msg = f"ASSENT_URL is {url!r}, which is not an address; it looks like {DEFAULT_URL}."
+        msg = f"ASSENT_URL is {url!r}, which is not a valid URL. Example: {DEFAULT_URL}."
         raise BadAddress(msg) from error
     if parts.scheme not in {"http", "https"} or not parts.host:
-        msg = f"ASSENT_URL is {url!r}; it must begin with http:// or https://, as in {DEFAULT_URL}."
+        msg = f"ASSENT_URL is {url!r}. It must begin with http:// or https://, for example {DEFAULT_URL}."
         raise BadAddress(msg)
     return url.rstrip("/")
 
@@ -101,11 +101,11 @@ def _checked_url(url: str) -> str:
 def _checked_token(token: str | None) -> str:
     if not token:
         msg = (
-            "ASSENT_TOKEN is not set. Agents and CI jobs need an agent token:"
-            " assent token create --kind agent --name NAME. To review, create one with --kind reviewer."
+            "ASSENT_TOKEN is not set. For an agent or CI job, create an agent token with"
+            " `assent token create --kind agent --name NAME`. To review, create a token with --kind reviewer."
         )
         raise BadAddress(msg)
     if not (token.isascii() and token.isprintable()) or " " in token:
-        msg = "ASSENT_TOKEN holds characters that no token has; copy it again, without quotes and blanks."
+        msg = "ASSENT_TOKEN contains invalid characters. Copy it again, without quotes or spaces."
         raise BadAddress(msg)
     return token

@@ -208,10 +208,10 @@ def described(function: ProcessFunction, name: str | None = None) -> Process:
     """Return a function as a process, or say why it cannot be one."""
     called = name or getattr(function, "__name__", "").replace("_", "-").strip("-")
     if not iscoroutinefunction(function):
-        msg = f"The process {called!r} must be an async function of (inputs, ctx)."
+        msg = f"Process {called!r} must be an async function with the parameters (inputs, ctx)."
         raise TypeError(msg)
     if not NAME.fullmatch(called):
-        msg = f"{called!r} cannot be the name of a process: up to 100 of a-z, 0-9, dots, hyphens and underscores."
+        msg = f"{called!r} is not a valid process name. Use up to 100 characters: a-z, 0-9, dots, hyphens, underscores."
         raise ValueError(msg)
     lines = (function.__doc__ or "").strip().splitlines()
     return Process(called, function, lines[0] if lines else "")

@@ -11,7 +11,7 @@ AssentError
 ├── NotAwaited                 a call of ctx, or of the async client, without `await`
 ├── NotApproved                there is no approval, so it must not be done
 │   ├── Rejected               somebody said no, or nobody said yes in time
-│   ├── Expired                nobody answered in time
+│   ├── Expired                no one responded in time
 │   ├── Cancelled              it was taken back
 │   └── ArgumentsRefused       approved, but not what it would be run with
 ├── Unauthenticated            nobody the server knows is asking
@@ -145,17 +145,17 @@ class Unreachable(AssentError):
 
 class StillWaiting(AssentError):
     code = "still_waiting"
-    title = "Nobody has decided yet"
+    title = "Still waiting for a decision"
 
 
 class UnexpectedAnswer(AssentError):
     code = "unexpected_answer"
-    title = "The server's answer is not one this client understands"
+    title = "The server sent an unexpected response"
 
 
 class FileRefused(AssentError):
     code = "file_refused"
-    title = "This file may not be sent"
+    title = "This file cannot be sent"
 
 
 class BadAddress(AssentError):
@@ -168,7 +168,7 @@ class UnknownArgument(AssentError, TypeError):
     """A keyword argument that does not exist; `details` has its name. Nothing was sent."""
 
     code = "unknown_argument"
-    title = "This keyword argument does not exist"
+    title = "Unknown keyword argument"
 
 
 class CannotAsk(AssentError):
@@ -189,7 +189,7 @@ class NotApproved(AssentError):
     """Whatever was asked about must not be done; `result` says how it ended, where it did."""
 
     code = "not_approved"
-    title = "This was not approved"
+    title = "Not approved"
 
     def __init__(self, message: str = "", *, result: BreakpointResult | None = None, **details: object) -> None:
         super().__init__(message, **details)
@@ -198,22 +198,22 @@ class NotApproved(AssentError):
 
 class Rejected(NotApproved):
     code = "rejected"
-    title = "This was rejected"
+    title = "Rejected"
 
 
 class Expired(NotApproved):
     code = "expired"
-    title = "Nobody answered in time"
+    title = "Not answered in time"
 
 
 class Cancelled(NotApproved):
     code = "cancelled"
-    title = "This was cancelled before anybody decided"
+    title = "Cancelled before a decision was made"
 
 
 class ArgumentsRefused(NotApproved):
     code = "arguments_refused"
-    title = "These are not the arguments that were approved"
+    title = "The arguments differ from those that were approved"
 
 
 def passed(result: BreakpointResult | None) -> BreakpointResult:

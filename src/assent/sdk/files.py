@@ -63,10 +63,10 @@ def snapshot(path: str, *, root: Path, format: str | None = None) -> ContextFile
     try:
         found = (root / relative).resolve(strict=True)
     except (OSError, RuntimeError) as error:
-        msg = f"There is no file {path!r} here; name one under {root}."
+        msg = f"File not found: {path!r}. Choose a file in {root}."
         raise FileRefused(msg) from error
     if not found.is_relative_to(root.resolve()):
-        msg = f"{path!r} is a link to somewhere outside {root}; copy the file here to send it."
+        msg = f"{path!r} is a link to a file outside {root}. Copy the file into that directory to send it."
         raise FileRefused(msg)
     content = _read(found, path)
     chosen, language = guess(relative)
@@ -76,7 +76,7 @@ def snapshot(path: str, *, root: Path, format: str | None = None) -> ContextFile
 def relative_path(path: str) -> PurePath:
     relative = PurePath(path)
     if relative.is_absolute() or relative.drive or ".." in relative.parts or not relative.parts or "\x00" in path:
-        msg = f"{path!r} may not be sent: name a file under the current directory, without .. and not absolute."
+        msg = f"{path!r} cannot be sent. Use a relative path inside the current directory, without `..`."
         raise FileRefused(msg)
     return relative
 
@@ -86,16 +86,16 @@ def _read(found: Path, path: str) -> bytes:
     try:
         descriptor = os.open(found, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
     except OSError as error:
-        msg = f"{path!r} cannot be read: {error.strerror}."
+        msg = f"Cannot read {path!r}: {error.strerror}."
         raise FileRefused(msg) from error
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        msg = f"{path!r} is not a file; name one that is."
+        msg = f"{path!r} is not a regular file."
         raise FileRefused(msg)
     with os.fdopen(descriptor, "rb") as file:
         content = file.read(MAX_FILE + 1)
     if len(content) > MAX_FILE:
-        msg = f"{path!r} is larger than {MAX_FILE // 1024 // 1024} MiB; send the part that matters."
+        msg = f"{path!r} is larger than {MAX_FILE // 1024 // 1024} MiB. Send only the relevant part."
         raise FileRefused(msg)
     return content
 

@@ -12,6 +12,7 @@ from typing import Any, ParamSpec, TypedDict, TypeVar, Unpack, cast
 from assent.domain.call_digests import HIDDEN
 from assent.domain.fields import check_choices
 from assent.domain.gates import slug
+from assent.domain.headlines import call_headline, cut
 from assent.sdk import protocol
 from assent.sdk.aio import AsyncAssent
 from assent.sdk.arguments import Call, Template, digest
@@ -87,7 +88,7 @@ def approve(
     rejection, a deadline, a server out of reach, raises, and the function is not run.
     """
     if question is not None and not isinstance(question, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers
-        msg = 'Write @approve(), with parentheses, or @approve("Shall I … {argument}?").'
+        msg = 'Use @approve() with parentheses, or @approve("Shall I … {argument}?").'
         raise TypeError(msg)
 
     def decorate(function: Callable[Given, Made]) -> Callable[Given, Made]:
@@ -106,7 +107,7 @@ def _synchronous(
     client: Any,  # noqa: ANN401
 ) -> Callable[Given, Made]:
     if client is not None and not isinstance(client, Assent):
-        raise TypeError("A plain function is asked about through Assent, an async one through AsyncAssent.")
+        raise TypeError("Use Assent for a regular function and AsyncAssent for an async function.")
 
     @functools.wraps(function)
     def gated(*args: Given.args, **kwargs: Given.kwargs) -> Made:
@@ -125,7 +126,7 @@ def _asynchronous(
     client: Any,  # noqa: ANN401
 ) -> Callable[..., Any]:
     if client is not None and not isinstance(client, AsyncAssent):
-        raise TypeError("A plain function is asked about through Assent, an async one through AsyncAssent.")
+        raise TypeError("Use Assent for a regular function and AsyncAssent for an async function.")
 
     @functools.wraps(function)
     async def gated(*args: object, **kwargs: object) -> object:
@@ -161,8 +162,9 @@ class Gate:
 
     name: str
     signature: inspect.Signature
-    question: Template
-    title: Template
+    question: Template | None
+    title: Template | None
+    """The developer's own; without them, both are the headline of the call."""
     hide: Sequence[str]
     editable: Sequence[str]
     terms: Terms
@@ -178,17 +180,17 @@ class Gate:
         terms: Terms,
     ) -> "Gate":
         if inspect.isasyncgenfunction(function) or not inspect.isroutine(function):
-            raise TypeError("@approve stands directly over a function that is called, or awaited, once.")
+            raise TypeError("@approve must be applied directly to a function or an async function.")
         signature = inspect.signature(function)
         name = f"{function.__module__}.{function.__qualname__}"
         _check_names(signature, editable, hide, terms)
         template = functools.partial(Template, names=list(signature.parameters), hide=hide)
-        plain = function.__qualname__.replace("{", "").replace("}", "")
+        title = terms.get("title")
         return cls(
             name=name,
             signature=signature,
-            question=template(question or f"Run {plain}?"),
-            title=template(terms.get("title") or plain),
+            question=template(question) if question else None,
+            title=template(title) if title else None,
             hide=tuple(hide),
             editable=tuple(editable),
             terms=terms,
@@ -203,10 +205,11 @@ class Gate:
         from assent.sdk.breakpoints import agent_name  # noqa: PLC0415  # only where it is needed
 
         call = Call.of(bound, hide=self.hide, editable=self.editable)
+        headline = call_headline(self.name.rpartition(".")[2], call.shown)
         given: dict[str, Any] = {name: value for name, value in self.terms.items() if value is not None}
         tags, old_ttl = given.pop("tags", None), given.pop("ttl", None)
         asking: dict[str, Any] = given | {
-            "title": self.title.filled(call)[:LONGEST_TITLE],
+            "title": cut(self.title.filled(call) if self.title else headline, LONGEST_TITLE),
             "breakpoint_id": given.get("breakpoint_id") or gate_of(self.name),
             "agent_id": given.get("agent_id") or agent_name(),
             "tags": tags(*bound.args, **bound.kwargs) if callable(tags) else tags,
@@ -219,23 +222,25 @@ class Gate:
             }
             | ({HIDDEN: list(self.hide)} if self.hide else {}),
         }
-        return Asked(call, self.question.filled(call), cast("Asking", asking))
+        question = self.question.filled(call) if self.question else headline
+        return Asked(call, question, cast("Asking", asking))
 
 
 def _check_names(signature: inspect.Signature, editable: Sequence[str], hide: Sequence[str], terms: Terms) -> None:
     plain = {name for name, each in signature.parameters.items() if each.kind not in _FIXED}
     if isinstance(editable, str) or isinstance(hide, str):
-        raise TypeError('Names go in a tuple: hide=("password",).')
+        raise TypeError('editable and hide take a tuple of names, for example hide=("password",).')
     if "ttl" in terms and "ttl_seconds" in terms:
-        raise TypeError("ttl is the old name of ttl_seconds: give only ttl_seconds.")
+        raise TypeError("ttl is the old name of ttl_seconds. Set only ttl_seconds.")
     check_choices(terms)
     if hide and terms.get("auto_approve_after_n"):
         raise InvalidRequest(
-            "hide and auto_approve_after_n exclude each other: approvals of a call that is not shown whole say nothing"
-            " about the next one."
+            "hide and auto_approve_after_n cannot be combined: reviewers do not see hidden arguments, so earlier"
+            " approvals do not cover the next call."
         )
     if wrong := (set(editable) - plain) | (set(editable) & set(hide)):
-        raise ValueError(f"{', '.join(sorted(wrong))} cannot be editable: not an argument, or hidden.")
+        msg = f"These arguments cannot be editable because they are unknown or hidden: {', '.join(sorted(wrong))}."
+        raise ValueError(msg)
 
 
 def gate_of(function: str) -> str:
@@ -296,10 +301,10 @@ def released(calls: Calls, asked: Asked, raised: Breakpoint, ended: Status) -> F
     receipt = yield from calls.receipt(raised.id)
     approval = receipt.approval
     if (approval.edits or {}) != (result.edits or {}):
-        raise ReceiptMismatch("The receipt is for other changes than the answer has; nothing was run.")
+        raise ReceiptMismatch("The changes in the receipt differ from those in the answer. Nothing was run.")
     expected = content_digest(asked.body, project=approval.project)
     if raised.digest != expected:
-        raise DigestMismatch("What the server keeps is not what was asked; nothing was run.")
+        raise DigestMismatch("The question stored on the server differs from the one that was sent. Nothing was run.")
     agent, gate = asked.body["agentId"], asked.body["payload"]["breakpointId"]
     yield from calls.consume_receipt(receipt, digest=expected, agent_id=agent, gate=gate)
     # It took a moment, in which somebody might have changed them.

@@ -45,9 +45,9 @@ def refuse_unknown(called: str, given: Mapping[str, object], known: Iterable[str
     if unknown is None:
         return
     sentences = [f"{called}() has no argument {unknown[:100]!r}."]
-    sentences.append(did_you_mean(unknown, names) or f"It takes {', '.join(names) or 'no keyword arguments'}.")
+    sentences.append(did_you_mean(unknown, names) or f"Accepted keyword arguments: {', '.join(names) or 'none'}.")
     if "extra" in names:
-        sentences.append("Put anything else to show in extra={…}.")
+        sentences.append("To show other data, use extra={…}.")
     elif unknown in BY_NAME and not any(each.startswith("Did you") for each in sentences):
         sentences.append(f"{unknown} is an argument of breakpoint() and create().")
     raise UnknownArgument(" ".join(sentences), argument=unknown)

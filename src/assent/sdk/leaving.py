@@ -1,6 +1,7 @@
 """A program that ends while it waits: its questions are cancelled, and stderr says what it is waiting for."""
 
 import atexit
+import collections
 import faulthandler
 import os
 import selectors
@@ -12,6 +13,7 @@ from collections.abc import Callable, Hashable
 
 LAST_WORDS = 5.0
 """How many seconds a program that ends has for cancelling all of its questions."""
+SIGNAL_SECONDS = 1.0
 FIRST_NOTICE_SECONDS = 5.0
 LONGEST_NOTICE_SECONDS = 300.0
 _SIGNALS = tuple(signal.Signals[name] for name in ("SIGTERM", "SIGHUP") if name in signal.Signals.__members__)
@@ -34,6 +36,7 @@ class Questions:
         self._lock = threading.Lock()
         self._cancelling = threading.Lock()
         self._cancels: dict[Hashable, Callable[[float], None]] = {}
+        self._waits = collections.Counter[Hashable]()
         self._pipes: dict[signal.Signals, tuple[int, int]] = {}
         self._ending = self._signalled = False
 
@@ -41,11 +44,16 @@ class Questions:
         """Cancel this question should the process end before it leaves."""
         with self._lock:
             self._cancels[key] = cancel
+            self._waits[key] += 1
             self._watch()
 
-    def leave(self, key: Hashable) -> None:
+    def leave(self, key: Hashable, *, keep: bool = False) -> None:
+        """End one wait; the question is forgotten with its last one, unless it is to be cancelled at the exit."""
         with self._lock:
-            self._cancels.pop(key, None)
+            self._waits[key] -= 1
+            if self._waits[key] <= 0 and not keep:
+                self._cancels.pop(key, None)
+            self._waits += collections.Counter()  # drops what is not above zero
             if not self._cancels:
                 self._unwatch()
 
@@ -66,6 +74,7 @@ class Questions:
                 self._ending = True
                 cancels = list(self._cancels.values())
                 self._cancels.clear()
+                self._waits.clear()
             ends = time.monotonic() + LAST_WORDS
             for cancel in cancels:
                 try:
@@ -127,6 +136,9 @@ class Questions:
         finally:
             faulthandler.unregister(number)
             os.kill(os.getpid(), number)
+            # Still here: the kernel ignores the signal for process 1 of a container, or all threads block it.
+            time.sleep(SIGNAL_SECONDS)
+            os._exit(128 + number)
 
 
 questions = Questions()
@@ -142,7 +154,7 @@ if hasattr(os, "register_at_fork"):
 def not_cancelled(why: str) -> None:
     """Say on stderr that a question stays open although its program leaves."""
     if not os.environ.get("ASSENT_QUIET"):
-        sys.stderr.write(f"assent: a question may still be open, because it could not be cancelled: {why}\n")
+        sys.stderr.write(f"assent: could not cancel a breakpoint, so it may still be pending: {why}\n")
 
 
 class Notices:
@@ -156,5 +168,5 @@ class Notices:
         now = time.monotonic()
         if os.environ.get("ASSENT_QUIET") or because == "the server answers early" or now < self._next:
             return
-        sys.stderr.write(f"assent: waiting for the server: {because}; retrying.\n")
+        sys.stderr.write(f"assent: waiting for the server ({because}). Retrying.\n")
         self._next, self._pause = now + self._pause, min(LONGEST_NOTICE_SECONDS, self._pause * 2)

@@ -142,10 +142,10 @@ def _draft(body: Mapping[str, Any]) -> Draft:
         first = error.errors()[0]
         raise InvalidRequest.at("/" + "/".join(map(str, first["loc"])), str(first["msg"])) from error
     except (ValueError, TypeError) as error:
-        raise InvalidRequest(f"The payload is not JSON: {error}.") from error
+        raise InvalidRequest(f"The payload is not valid JSON: {error}.") from error
     wanted = draft(sent)
     if sum(len(file.content or b"") for file in wanted.files) > MAX_FILES:
-        raise TooLarge(f"The files are larger than {MAX_FILES} bytes together.")
+        raise TooLarge(f"The files exceed {MAX_FILES:,} bytes in total.")
     return wanted
 
 
@@ -253,15 +253,15 @@ def _asked(
 ) -> tuple[Breakpoint, list[Event]]:
     if asked.strategy in NEEDS_EXPERTS and len(asked.seats) > 1:
         names = ", ".join(seat.name for seat in asked.seats)
-        reason = f"{asked.strategy} asks {names}, and there is one person at a terminal; it needs a server."
+        reason = f"{asked.strategy} requires answers from {names}, but only one person can answer here. Use a server."
         return _refused(asked, NO_QUORUM, reason, at)
     person = at.person(asked.ttl_seconds)
     if person is None:
-        reason = "Nobody was asked: there is no terminal here and no server is set (ASSENT_URL, ASSENT_TOKEN)."
+        reason = "No reviewer could be asked: there is no terminal, and ASSENT_URL and ASSENT_TOKEN are not set."
         return _refused(asked, NO_TERMINAL, " ".join(filter(None, [reason, rules.problem, old.problem])), at)
     try:
         pattern = _pattern(asked, rules, recommendation)
-        renew = "Answer always to replace it by one for exactly this call." if old.rules and pattern else None
+        renew = 'Answer "always" to replace it with a rule for exactly this call.' if old.rules and pattern else None
         problem = " ".join(filter(None, [rules.problem, old.problem, renew]))
         show(person.console, asked, wanted.files, problem=problem or None)
         said = talk(person, Terms.of(asked.gate, asked.payload), _values(asked.payload), pattern=pattern)
@@ -342,9 +342,9 @@ def _write_rule(person: Person, pattern: str, at: Desk, *, instead_of: Collectio
     try:
         add_rule(at.folder, rule, instead_of=instead_of)
     except AssentError as error:
-        person.console.print(f"Approved this time; the rule was not written: {visible(error.message)}", style="yellow")
+        person.console.print(f"Approved, but the rule was not saved: {visible(error.message)}", style="yellow")
     else:
-        person.console.print(f"Written as {rule.id} in {at.folder / RULES}.", style="dim", soft_wrap=True)
+        person.console.print(f"Saved as {rule.id} in {at.folder / RULES}.", style="dim", soft_wrap=True)
 
 
 def _values(payload: Mapping[str, Json]) -> Mapping[str, Json]:

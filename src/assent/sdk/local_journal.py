@@ -41,7 +41,7 @@ def sole(folder: Path) -> Generator[None, None, None]:
 
 
 def unusable(path: Path, error: OSError) -> JournalUnusable:
-    msg = f"{path} cannot be used: {error.strerror or error}. Set ASSENT_LOCAL_DIR to a folder you may write in."
+    msg = f"Cannot use {path}: {error.strerror or error}. Set ASSENT_LOCAL_DIR to a writable directory."
     return JournalUnusable(msg)
 
 

@@ -104,10 +104,10 @@ def _changed(folder: Path, change: Callable[[list[Json], Sequence[Rule]], list[J
 def _place(rules: Sequence[Rule], rule_id: str) -> int:
     found = [n for n, rule in enumerate(rules) if rule.id == rule_id]
     if not found:
-        msg = f"There is no rule {rule_id} in {RULES}."
+        msg = f"Rule {rule_id} not found in {RULES}."
         raise NotFound(msg)
     if len(found) > 1:
-        msg = f"{RULES} has {len(found)} rules with the id {rule_id}. Give each its own id."
+        msg = f"{RULES} contains {len(found)} rules with the ID {rule_id}. Give each rule a unique ID."
         raise InvalidRequest(msg)
     return found[0]
 
@@ -176,7 +176,7 @@ def _document(path: Path, shape: type[BaseModel]) -> dict[str, Any] | None:
     except OSError as error:
         raise unusable(path, error) from error
     except AssentError as error:
-        raise InvalidRequest(f"{path.name} is not followed: {error.message}") from error
+        raise InvalidRequest(f"{path.name} is ignored: {error.message}") from error
     _check_shape(path, found, shape)
     return dict(found)
 
@@ -187,12 +187,12 @@ def _check_shape(path: Path, document: Json, shape: type[BaseModel]) -> None:
     except ValidationError as error:
         first = error.errors()[0]
         place = "/" + "/".join(map(str, first["loc"]))
-        raise InvalidRequest(f"{path.name} is not followed: {place}: {first['msg']}.") from error
+        raise InvalidRequest(f"{path.name} is ignored: {place}: {first['msg']}.") from error
 
 
 def _refuse_foreign(path: Path, found: os.stat_result) -> None:
     if found.st_mode & stat.S_IWOTH or found.st_uid not in {os.geteuid(), 0}:
-        msg = f"others than you may write it. Make it yours: chmod 600 {path}."
+        msg = f"it is writable by other users. Run: chmod 600 {path}"
         raise InvalidRequest(msg)
 
 
@@ -200,7 +200,7 @@ def _rules(document: Mapping[str, Json]) -> list[Rule]:
     try:
         entries = read(document)
     except InvalidRequest as error:
-        raise InvalidRequest(f"{RULES} is not followed: {error.message}.") from error
+        raise InvalidRequest(f"{RULES} is ignored: {error.message}.") from error
     rules: list[Rule] = []
     place = 1
     for entry in entries:

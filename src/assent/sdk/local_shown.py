@@ -25,13 +25,13 @@ _SHOWN = frozenset(
         "previousFeedback", "attempt", "autoApproveAfterN", "presentAlwaysApprove", "hardStop", "editable",
     }
 )  # fmt: skip
-_STYLES = {"risk": "bold red", "not followed": "yellow"}
+_STYLES = {"risk": "bold red", "rules": "yellow"}
 
 
 def show(console: Console, asked: Breakpoint, files: Sequence[FileDraft], *, problem: str | None) -> None:
     """Print what a decision is about; the question last, where the eye is."""
     payload = asked.payload
-    console.print(Line(Text(visible(asked.title or "A question"), style="bold"), style="dim"))
+    console.print(Line(Text(visible(asked.title or "Approval needed"), style="bold"), style="dim"))
     attempt = payload.get("attempt")
     experts = ", ".join(seat.name for seat in asked.seats)
     fields = {
@@ -40,9 +40,9 @@ def show(console: Console, asked: Breakpoint, files: Sequence[FileDraft], *, pro
         "run": asked.run_id,
         "risk": asked.risk,
         "tags": ", ".join(asked.tags),
-        "asks": experts and f"{experts} ({asked.strategy})",
+        "assigned to": experts and f"{experts} ({asked.strategy})",
         "attempt": str(attempt) if attempt is not None else None,
-        "not followed": problem,
+        "rules": problem,
     }
     grid = Table.grid(Column(no_wrap=True, style="dim"), Column(overflow="fold"), padding=(0, 1))
     for name, value in fields.items():
@@ -54,7 +54,7 @@ def show(console: Console, asked: Breakpoint, files: Sequence[FileDraft], *, pro
         console.print(_theirs(_source(json.dumps(rest, ensure_ascii=False, indent=2), "json")))
     for file in files:
         _show_file(console, file)
-    for label, text in (("Said before", payload.get("previousFeedback")), ("Question", payload.get("question"))):
+    for label, text in (("Previous feedback", payload.get("previousFeedback")), ("Question", payload.get("question"))):
         if text:
             console.print(Text(f"{label}:", style="dim"))
             console.print(_theirs(_block(str(text), style="bold" if label == "Question" else "")))
@@ -79,9 +79,9 @@ def _show_file(console: Console, file: FileDraft) -> None:
         kept, left_out = _cut(text)
         console.print(_theirs(_rendered(file, kept)))
         if left_out:
-            console.print(Text(f"… {left_out}; read the whole file before you decide.", style="bold yellow"))
+            console.print(Text(f"… {left_out}. Read the whole file before you decide.", style="bold yellow"))
     elif file.content is not None:
-        console.print(Text("It cannot be shown in a terminal; open it before you decide.", style="bold yellow"))
+        console.print(Text("This file cannot be shown in a terminal. Open it before you decide.", style="bold yellow"))
 
 
 def _text(content: bytes) -> str | None:
@@ -96,8 +96,8 @@ def _cut(text: str) -> tuple[str, str]:
     lines = text.split("\n")
     kept = "\n".join(lines[:MAX_LINES])
     if len(kept) > MAX_CHARACTERS:
-        return kept[:MAX_CHARACTERS], f"{len(text) - MAX_CHARACTERS:,} more characters"
-    return kept, f"{len(lines) - MAX_LINES:,} more lines" if len(lines) > MAX_LINES else ""
+        return kept[:MAX_CHARACTERS], f"{len(text) - MAX_CHARACTERS:,} more characters not shown"
+    return kept, f"{len(lines) - MAX_LINES:,} more lines not shown" if len(lines) > MAX_LINES else ""
 
 
 def _rendered(file: FileDraft, text: str) -> RenderableType:

@@ -51,14 +51,14 @@ def _decided(person: Person, terms: Terms, values: Mapping[str, Json], pattern: 
     always = False
     word = person.ask(f"Approve? [yes/NO{'' if pattern is None else f'/{ALWAYS}'}] ").strip(_BLANKS)
     if word == ALWAYS and pattern is not None:
-        _tell(person, "This rule would approve without asking:")
+        _tell(person, "This rule will approve matching requests without asking:")
         _quote(person, pattern)
-        word = person.ask("Approve, and write this rule? [yes/NO] ").strip(_BLANKS)
+        word = person.ask("Approve and save this rule? [yes/NO] ").strip(_BLANKS)
         always = True
     if word not in YES:
         if word and word not in NO:
-            _tell(person, "That is not a yes: rejected.")
-        return _rejected(_comment(person, "Why not? (empty for no reason) "))
+            _tell(person, "Rejected, because you did not answer yes.")
+        return _rejected(_comment(person, "Reason (optional): "))
     return _completed(person, terms, values, always=always)
 
 
@@ -69,7 +69,7 @@ def _completed(person: Person, terms: Terms, values: Mapping[str, Json], *, alwa
             option=_option(person, terms.options),
             answers=_answers(person, terms.form),
             edits=_edits(person, terms.editable, values),
-            comment=_comment(person, "Comment? (empty for none) "),
+            comment=_comment(person, "Comment (optional): "),
             confirm=_confirmed(person, terms),
         )
         terms.check(answer)
@@ -91,7 +91,7 @@ def _option(person: Person, options: Sequence[str]) -> str | None:
     """By number only: a label may be a number too."""
     if not options:
         return None
-    _tell(person, "Which one?")
+    _tell(person, "Options:")
     for n, each in enumerate(options, start=1):
         _quote(person, f"{n}  {each}")
     return _asked(person, f"Number [1-{len(options)}]: ", lambda text: options[_place(text, len(options))])
@@ -125,14 +125,14 @@ def _field(person: Person, name: str, field: Mapping[str, Any], *, required: boo
     def read(text: str) -> Json:
         if not text:
             if required:
-                raise InvalidRequest("This one is needed.")
+                raise InvalidRequest("An answer is required.")
             return None
         value = choices[_place(text, len(choices))] if choices else _typed(str(field["type"]), text)
         check_answers({"properties": {name: field}}, {name: value})
         return value
 
     kind = f"1-{len(choices)}" if choices else {"boolean": "yes/no"}.get(field["type"], field["type"])
-    return _asked(person, f"Answer [{kind}{'' if required else ', empty for none'}]: ", read)
+    return _asked(person, f"Answer [{kind}{'' if required else ', optional'}]: ", read)
 
 
 def _typed(kind: str, text: str) -> Json:
@@ -156,7 +156,7 @@ def _edits(person: Person, editable: Sequence[str], values: Mapping[str, Json]) 
     for name in editable:
         current = values.get(name)
         _quote(person, f"{name} is {json.dumps(current, ensure_ascii=False)}")
-        found |= _asked(person, "Another value? (empty: keep) ", partial(_edited, name, current))
+        found |= _asked(person, "New value (leave empty to keep the current value): ", partial(_edited, name, current))
     return found or None
 
 
@@ -169,9 +169,9 @@ def _edited(name: str, current: Json, text: str) -> dict[str, Json]:
     try:
         value = strict_loads(text.encode())
     except MalformedJson as error:
-        raise InvalidRequest("Type it as JSON: 12, true, [1, 2].") from error
+        raise InvalidRequest("Type a JSON value such as 12, true or [1, 2].") from error
     if current is not None and _kind(value) != _kind(current):
-        raise InvalidRequest("Type a value of the same kind.")
+        raise InvalidRequest("Enter a value of the same type.")
     return {name: value}
 
 
@@ -182,7 +182,7 @@ def _kind(value: Json) -> str:
 def _confirmed(person: Person, terms: Terms) -> str | None:
     if terms.risk != "high":
         return None
-    return person.ask(f"This is high risk. Type {visible(terms.gate)} to approve it: ").strip(_BLANKS)
+    return person.ask(f"High risk. Type {visible(terms.gate)} to approve: ").strip(_BLANKS)
 
 
 def _asked(person: Person, prompt: str, read: Callable[[str], Read]) -> Read:

@@ -94,7 +94,7 @@ class Terminal:
             if ready:
                 line += self._some(ready)
             elif left <= 0:
-                msg = "nobody answered in time"
+                msg = "no one responded in time"
                 raise Late(msg)
         return line.decode("utf-8", "replace").removesuffix("\n")
 
@@ -107,7 +107,7 @@ class Terminal:
         except OSError:  # the terminal was taken away
             some = b""
         if not some:
-            msg = "the input ended"
+            msg = "the input ended unexpectedly"
             raise NoAnswer(msg)
         return some
 

@@ -102,7 +102,7 @@ class Pending(Coroutine[Any, Any, Made], Generic[Made]):
             self._running.close()
 
     def __bool__(self) -> NoReturn:
-        raise self._record.error("was tested for truth before it was awaited")
+        raise self._record.error("was used as a boolean before it was awaited")
 
     def __getattr__(self, name: str) -> NoReturn:
         if name.startswith(("_", "cr_", "gi_")):

@@ -136,7 +136,7 @@ class Lines:
     def add(self, chunk: bytes) -> list[bytes]:
         *lines, self._rest = (self._rest + chunk).split(b"\n")
         if len(self._rest) > LONGEST_LINE:
-            msg = "A line of the answer has no end; check ASSENT_URL."
+            msg = "A line in the response is too long. Check ASSENT_URL."
             raise UnexpectedAnswer(msg)
         return [line.removesuffix(b"\r") for line in lines]
 
@@ -160,42 +160,42 @@ class Pace:
 
 def address(breakpoint_id: str, *more: str) -> str:
     if not _ID.fullmatch(breakpoint_id):
-        msg = f"{breakpoint_id[:60]!r} is not the id of a breakpoint; those look like bp_01k9…"
+        msg = f"{breakpoint_id[:60]!r} is not a breakpoint ID. Example: bp_01k9…"
         raise NotFound(msg)
     return "/".join(("/api/breakpoints", breakpoint_id, *more))
 
 
 def delivery_address(delivery_id: str, *more: str) -> str:
     if not _ID.fullmatch(delivery_id):
-        msg = f"{delivery_id[:60]!r} is not the id of a delivery; those look like dlv_01k9…"
+        msg = f"{delivery_id[:60]!r} is not a delivery ID. Example: dlv_01k9…"
         raise NotFound(msg)
     return "/".join(("/api/deliveries", delivery_id, *more))
 
 
 def rule_address(rule_id: str, *more: str) -> str:
     if not _RULE_ID.fullmatch(rule_id):
-        msg = f"{rule_id[:60]!r} is not the id of a rule; those look like rule-01k9…"
+        msg = f"{rule_id[:60]!r} is not a rule ID. Example: rule-01k9…"
         raise NotFound(msg)
     return "/".join(("/api/rules", rule_id, *more))
 
 
 def run_address(run_id: str, *more: str) -> str:
     if not _RUN_ID.fullmatch(run_id):
-        msg = f"{run_id[:60]!r} is not the id of a run; those look like run_01k9…"
+        msg = f"{run_id[:60]!r} is not a run ID. Example: run_01k9…"
         raise NotFound(msg)
     return "/".join(("/api/runs", run_id, *(quote(each, safe="/") for each in more)))
 
 
 def channel_address(channel_id: str, *more: str) -> str:
     if not _CHANNEL_ID.fullmatch(channel_id):
-        msg = f"{channel_id[:60]!r} is not the id of a channel; those look like ch_01k9…"
+        msg = f"{channel_id[:60]!r} is not a channel ID. Example: ch_01k9…"
         raise NotFound(msg)
     return "/".join(("/api/channels", channel_id, *more))
 
 
 def route_address(route_id: str) -> str:
     if not _ROUTE_ID.fullmatch(route_id):
-        msg = f"{route_id[:60]!r} is not the id of a route; those look like rt_01k9…"
+        msg = f"{route_id[:60]!r} is not a route ID. Example: rt_01k9…"
         raise NotFound(msg)
     return f"/api/routes/{route_id}"
 
@@ -210,14 +210,14 @@ def trigger_address(trigger: str, *more: str) -> str:
 
 def event_address(event_id: str, *more: str) -> str:
     if not _EVENT_ID.fullmatch(event_id):
-        msg = f"{event_id[:60]!r} is not the id of an event; those look like evt_01k9…"
+        msg = f"{event_id[:60]!r} is not an event ID. Example: evt_01k9…"
         raise NotFound(msg)
     return "/".join(("/api/trigger-events", event_id, *more))
 
 
 def firing_address(firing_id: str, *more: str) -> str:
     if not _FIRING_ID.fullmatch(firing_id):
-        msg = f"{firing_id[:60]!r} is not the id of a firing; those look like fir_01k9…"
+        msg = f"{firing_id[:60]!r} is not a firing ID. Example: fir_01k9…"
         raise NotFound(msg)
     return "/".join(("/api/firings", firing_id, *more))
 
@@ -275,7 +275,7 @@ def tested(line: BacktestLine) -> Backtest:
     if line.problem is not None:
         raise from_problem(line.problem, status=HTTPStatus.OK)
     if line.result is None:
-        msg = "The answer ended before the result; ask again."
+        msg = "The response ended before the result arrived. Try again."
         raise UnexpectedAnswer(msg)
     return line.result
 
@@ -334,7 +334,7 @@ class Asking(TypedDict, total=False):
     risk: str | None
     hard_stop: bool | None
     editable: Sequence[str] | None
-    """Names of values that the reviewer may change."""
+    """Names of the values that the reviewer can change."""
     attempt: int | None
     previous_feedback: str | None
     consumer: str | None
@@ -469,6 +469,7 @@ class Supposed(TypedDict, total=False):
     payload: Mapping[str, Any] | None
 
 
+NOT_ASSENT = "The response is not from an Assent server. Check ASSENT_URL."
 Question: TypeAlias = str | Mapping[str, Any] | None
 """A question, or the whole breakpoint as one object with the field names of the API."""
 
@@ -478,12 +479,12 @@ def opened(question: Question, asking: Asking) -> tuple[str | None, Asking]:
     if question is None or isinstance(question, str):
         return question, asking
     if not isinstance(question, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers
-        msg = f"The question must be text, or an object with a question in it, not {type(question).__name__}."
+        msg = f"The question must be a string, or an object with a question field, not {type(question).__name__}."
         raise InvalidRequest(msg)
     refuse_unknown_fields([*question], BY_WIRE, where="")
     named: dict[str, Any] = {BY_WIRE[key].name: value for key, value in question.items()}
     if twice := next((name for name in asking if name in named), None):
-        msg = f"{twice} is given twice: as an argument and in the object."
+        msg = f"{twice} is set twice: as an argument and in the object."
         raise InvalidRequest(msg)
     text: str | None = named.pop("question", None)
     return text, cast("Asking", named | asking)
@@ -502,7 +503,7 @@ def creation(question: Question, asking: Asking) -> dict[str, Any]:
         said["question"] = text
     for name, value in said.items():
         if name in payload and payload[name] != value:
-            msg = f"{name} is given twice: as an argument and in the payload."
+            msg = f"{name} is set twice: as an argument and in the payload."
             raise InvalidRequest(msg)
     whole = payload | said
     _check_question(whole.get("question"))
@@ -513,17 +514,17 @@ def creation(question: Question, asking: Asking) -> dict[str, Any]:
 def _payload(payload: Mapping[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
     for key in extra:
         if (field := BY_WIRE.get(key) or BY_NAME.get(key)) is not None:
-            msg = f"extra has the key {key!r}, which is a field: write {field.name}=… instead."
+            msg = f"extra contains the key {key!r}, which is a field. Use {field.name}=… instead."
             raise InvalidRequest(msg)
         if key in payload and payload[key] != extra[key]:
-            msg = f"{key} is given twice: in payload and in extra."
+            msg = f"{key} is set twice: in payload and in extra."
             raise InvalidRequest(msg)
     return {**payload, **extra}
 
 
 def _check_question(question: object) -> None:
     if not isinstance(question, str) or not question.strip():
-        msg = "A breakpoint needs a question: text for the reviewers to decide on."
+        msg = "A breakpoint requires a question, which is the text that reviewers respond to."
         raise InvalidRequest(msg)
 
 
@@ -565,8 +566,7 @@ def parsed(reply: Reply, kind: type[Result]) -> Result:
     try:
         return msgspec.json.decode(reply.body or b"null", type=kind)
     except msgspec.MsgspecError as error:
-        msg = "The address answers, but not as Assent does; check ASSENT_URL."
-        raise UnexpectedAnswer(msg, status=reply.status) from error
+        raise UnexpectedAnswer(NOT_ASSENT, status=reply.status) from error
 
 
 def problem(reply: Reply) -> AssentError:
@@ -576,7 +576,7 @@ def problem(reply: Reply) -> AssentError:
         body = {}
     if "code" in body:
         return from_problem(body, status=reply.status)
-    msg = f"The address answers with status {reply.status}, but not as Assent does; check ASSENT_URL."
+    msg = f"The response (status {reply.status}) is not from an Assent server. Check ASSENT_URL."
     return UnexpectedAnswer(msg, status=reply.status)
 
 
@@ -602,7 +602,7 @@ def bounded(flow: Flow[Result], *, pace: Pace, seconds: float | None) -> Flow[Re
     """Perform a flow within so many seconds, connecting and retries included; raise Unreachable after that."""
     if seconds is None:
         return (yield from flow)
-    ends, outcome, because = pace.now() + max(seconds, LEAST_SECONDS), None, "no answer"
+    ends, outcome, because = pace.now() + max(seconds, LEAST_SECONDS), None, "no response"
     while True:
         try:
             step = flow.send(outcome)
@@ -645,11 +645,11 @@ def answers(outcome: Outcome) -> TypeGuard[Reply]:
 
 
 def trouble(outcome: Outcome) -> str:
-    return f"it answers with status {outcome.status}" if isinstance(outcome, Reply) else _reason(outcome)
+    return f"the server returned status {outcome.status}" if isinstance(outcome, Reply) else _reason(outcome)
 
 
 def _reason(outcome: Outcome) -> str:
-    return outcome.reason if isinstance(outcome, Lost) else "no answer"
+    return outcome.reason if isinstance(outcome, Lost) else "no response"
 
 
 def _may_repeat(request: Request, outcome: Outcome) -> bool:

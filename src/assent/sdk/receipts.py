@@ -87,7 +87,7 @@ def content_digest(body: Mapping[str, Any], files: Sequence[ContextFile] = (), *
         sent = strict_loads(json.dumps(with_files(body, entries), ensure_ascii=False, allow_nan=False).encode())
         return draft(sent).digest(project)
     except (KeyError, TypeError, AttributeError, ValueError, MalformedJson) as error:
-        msg = f"Nothing can be raised with this, so there is no digest of it: {error}."
+        msg = f"Cannot compute the content hash: this is not a valid breakpoint ({error})."
         raise InvalidRequest(msg) from error
 
 
@@ -100,7 +100,7 @@ def pinned(environment: Mapping[str, str]) -> Keys | None:
 def refuse_unchecked(environment: Mapping[str, str]) -> None:
     """Raise where a key is pinned: an answer that was given without a server has no receipt."""
     if pinned(environment) is not None:
-        msg = f"{VARIABLE} pins a receipt key, but an answer without a server has no receipt; set ASSENT_URL."
+        msg = f"{VARIABLE} pins a receipt key, but local answers do not have receipts. Set ASSENT_URL to use a server."
         raise InvalidReceipt(msg)
 
 
@@ -111,7 +111,7 @@ def trusted(keys: Iterable[ReceiptKey]) -> dict[str, bytes]:
         if key.state != "revoked":
             read = read_keys(key.public_key)
             if set(read) != {key.key_id}:
-                msg = f"The key {key.key_id[:40]} is not the one it is called."
+                msg = f"The key ID {key.key_id[:40]} does not match its public key."
                 raise InvalidReceipt(msg)
             found |= read
     return found
@@ -123,7 +123,7 @@ def fetching(breakpoint_id: str, *, pace: Pace, patience: float) -> Flow[Receipt
     raw = yield from performed(request, msgspec.Raw, pace=pace, patience=patience)
     receipt = loads(bytes(raw))
     if receipt.approval.breakpoint_id != breakpoint_id:
-        msg = f"The server gave the receipt of {receipt.approval.breakpoint_id}, not of {breakpoint_id}."
+        msg = f"The server returned the receipt for {receipt.approval.breakpoint_id} instead of {breakpoint_id}."
         raise ReceiptMismatch(msg)
     return receipt
 
@@ -149,7 +149,7 @@ def consuming(receipt: Receipt, *, key: str, pace: Pace, patience: float) -> Flo
     use = yield from performed(request, ReceiptUse, pace=pace, patience=patience)
     told = (use.breakpoint_id, use.nonce)
     if told != (receipt.approval.breakpoint_id, receipt.approval.nonce):
-        msg = "The server answers about another receipt; do not act on this one."
+        msg = "The server's response is about a different receipt. Do not act on this receipt."
         raise UnexpectedAnswer(msg)
     return use
 

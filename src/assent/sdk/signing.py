@@ -26,7 +26,7 @@ class Call:
 def signed(kind: str, secret: str, call: Call) -> dict[str, str]:
     """Return the headers that a provider would send along."""
     if not secret:
-        msg = "An empty secret signs nothing."
+        msg = "The secret is empty."
         raise ValueError(msg)
     return {name: value for name, value in SIGNERS[kind](secret, call).items() if value}
 
@@ -88,7 +88,7 @@ def _standard_webhooks(secret: str, call: Call) -> dict[str, str]:
     try:
         key = base64.b64decode(spelt + "=" * (-len(spelt) % 4), validate=True)
     except ValueError as error:
-        msg = "The secret of Standard Webhooks is whsec_ and base64."
+        msg = "A Standard Webhooks secret must be whsec_ followed by a base64 string."
         raise ValueError(msg) from error
     content = f"{call.delivery}.{call.at}.".encode() + call.body
     signature = base64.b64encode(hmac.digest(key, content, "sha256")).decode()

@@ -112,13 +112,13 @@ def verdict(call: ToolCall, status: Status) -> Verdict:
     except NotApproved as error:
         return refused(error.message)
     if wrong := misfits(call.arguments, edits):
-        return refused(f"The reviewer gave {', '.join(wrong)} another type.")
+        return refused(f"The reviewer changed the type of {', '.join(wrong)}.")
     arguments = edited(call, edits)
     if arguments is None:
-        return refused("The reviewer changed what may not be changed.")
+        return refused("The reviewer changed an argument that is not editable.")
     return Verdict(approved=True, reason=result.feedback or "Approved.", arguments=arguments)
 
 
 def unasked(error: AssentError) -> Verdict:
     """Return what a call comes to when nobody could be asked."""
-    return refused(f"Nobody could be asked: {error.message}")
+    return refused(f"Could not ask a reviewer: {error.message}")

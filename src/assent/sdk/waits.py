@@ -11,6 +11,7 @@ import msgspec
 from assent.sdk.errors import AlreadyEnded, IdempotencyMismatch, ProjectRemoved, StillWaiting, UnexpectedAnswer
 from assent.sdk.protocol import (
     LONGEST_PAUSE,
+    NOT_ASSENT,
     Deed,
     Flow,
     Lines,
@@ -103,7 +104,7 @@ def waiting(
         else:
             pause = watch.lost(outcome)
         if watch.over():
-            msg = f"Nobody has decided {breakpoint_id} within {timeout:g} seconds; it is still waiting."
+            msg = f"Timed out after {timeout:g} s; {breakpoint_id} is still waiting."
             raise StillWaiting(msg, breakpointId=breakpoint_id)
         if pause is not None:
             yield pause
@@ -227,8 +228,7 @@ def _check_stream(reply: Reply) -> None:
     if reply.status != HTTPStatus.OK:
         raise problem(reply)
     if not reply.headers.get("content-type", "").startswith("text/event-stream"):
-        msg = "The address answers, but not as Assent does; check ASSENT_URL."
-        raise UnexpectedAnswer(msg)
+        raise UnexpectedAnswer(NOT_ASSENT)
 
 
 def _ended(breakpoint_id: str, tries: "_Tries") -> Generator[StreamStep, StreamOutcome, bool]:
@@ -284,5 +284,5 @@ def _event(said: bytes) -> Event:
     try:
         return msgspec.json.decode(said, type=Event)
     except msgspec.MsgspecError as error:
-        msg = "The stream says what this client does not understand; it may be older than the server."
+        msg = "The stream contains an unknown event. This client may be older than the server."
         raise UnexpectedAnswer(msg) from error

@@ -6,12 +6,13 @@ from typing import Any
 
 import structlog
 
+from assent.domain.admin_log import MESSAGE_FAILED, AdminEvent
 from assent.domain.errors import InvalidRequest
 from assent.domain.instants import iso
 from assent.domain.notes import Addressee, Notice
 from assent.outbound import Permanent, Undelivered
 from assent.ports import Database, Notifier
-from assent.services.people import LINK_JOB, MAILED, RESET_JOB, PeopleService
+from assent.services.people import LINK_JOB, RESET_JOB, PeopleService
 from assent.services.switchboard import Switchboard
 from assent.store.channels import StoredChannel
 from assent.store.people import Person
@@ -22,14 +23,18 @@ FIRST_RETRY_SECONDS = 15.0
 MAX_RETRY_SECONDS = 3600.0
 CHANGES = {
     "invitation": "created a sign-in link for your account",
-    "reset": "reset your access: your password, sessions and tokens ended",
-    "password": "set a new password for your account: your sessions and tokens ended",
-    "email": "changed the e-mail address of your account",
-    "identity": "linked an identity provider account to your account",
-    "channel": "linked a channel account to your account",
-    "answers": "changed the settings by which a channel verifies your answers",
+    "reset": "reset your access and invalidated your password, sessions and tokens",
+    "password": "set a new password for your account and invalidated your sessions and tokens",
+    "email": "changed your account's email address",
+    "identity": "linked an account at the identity provider to your account",
+    "channel": "linked an account on a channel to your account",
+    "answers": "changed the settings that a channel uses to verify your answers",
 }
 _log = structlog.get_logger()
+
+
+def message_subject(name: str) -> str:
+    return f"account-message:{name}"
 
 
 class AccountMessages:
@@ -55,19 +60,19 @@ class AccountMessages:
         if person is None or not person.active or not person.email or stored is None:
             return None
         purpose, by = payload["purpose"], payload["by"]
-        confirms = self._people.reaches_only_them(tx, stored, person, by=by)
-        link = self._people.create_link(tx, person.id, purpose=(MAILED if confirms else "") + purpose)
+        link = self._people.create_mailed_link(tx, person, stored, purpose=purpose)
         is_new = purpose == "invitation"
         notice = Notice(
             id=tx.new_id("ntc"),
             to=Addressee(person.name, person.display_name, person.email),
-            title="You are invited to Assent" if is_new else "Reset your access to Assent",
+            title="You have been invited to Assent" if is_new else "Reset your access to Assent",
             text=(
-                f"{by} {'invites you to review what AI agents ask' if is_new else 'reset your access'}."
-                f" You sign in as {person.name}. The link works once, for a day, and asks you to set a password."
+                f"{by} {'invited you to review requests from AI agents' if is_new else 'reset your access'}. Your "
+                f"username is {person.name}. The sign-in link can be used once and expires in 24 hours. You will be "
+                "asked to set a password."
             ),
             link=f"{self._base_url}/sign-in/{link}",
-            link_label="Accept the invitation" if is_new else "Sign in and set a password",
+            link_label="Accept invitation" if is_new else "Sign in and set a password",
         )
         return stored, notice
 
@@ -105,8 +110,9 @@ class AccountMessages:
             return None
         by = payload["by"]
         text = (
-            f"{by} {CHANGES.get(payload['way'], 'changed your access')} at {iso(payload['at'])}. Until this is"
-            f" confirmed, your decisions are marked “after reset by {by}”. Did you not expect it? Tell another admin."
+            f"{by} {CHANGES.get(payload['way'], 'changed your access')} at {iso(payload['at'])}. Until this is "
+            f"confirmed, your decisions are flagged with “access reset by {by}”. If you did not expect this, contact "
+            "another admin."
         )
         to = Addressee(person.name, person.display_name, payload["to"], payload["identity"])
         notice = Notice(
@@ -129,11 +135,30 @@ class AccountMessages:
         except (Undelivered, InvalidRequest) as error:
             final = isinstance(error, Permanent) or attempt >= MAX_ATTEMPTS
             _log.warning("account_message_failed", job=job, channel=stored.id, final=final, error=error.message)
-            if not final:
-                again = {**payload, "attempt": attempt + 1}
-                delay = min(FIRST_RETRY_SECONDS * 2 ** (attempt - 1), MAX_RETRY_SECONDS)
-                await self._database.write(partial(_later, job=job, payload=again, delay=delay))
+            if final:
+                await self._database.write(
+                    partial(_record_failure, payload=payload, channel=stored, error=error.message)
+                )
+                return
+            again = {**payload, "attempt": attempt + 1}
+            delay = min(FIRST_RETRY_SECONDS * 2 ** (attempt - 1), MAX_RETRY_SECONDS)
+            await self._database.write(partial(_later, job=job, payload=again, delay=delay))
 
 
 def _later(tx: Transaction, *, job: str, payload: Mapping[str, Any], delay: float) -> None:
     tx.enqueue(job, key=tx.new_id("job"), payload=payload, delay=delay)
+
+
+def _record_failure(tx: Transaction, *, payload: Mapping[str, Any], channel: StoredChannel, error: str) -> None:
+    """Record in the person's home project that a message did not reach them, so that an admin can see it."""
+    person = tx.people.find(payload["person"])
+    if person is not None:
+        after = {"way": payload.get("purpose") or payload.get("way"), "channel": channel.name, "error": error}
+        tx.admin_log.record(MESSAGE_FAILED, message_subject(person.name), project=person.home, after=after)
+
+
+def last_failure(tx: Transaction, person: Person) -> AdminEvent | None:
+    """Return the last message that could not be sent to the person since their access was last reset."""
+    events = tx.admin_log.about(message_subject(person.name), project=person.home)
+    recent = [each for each in events if person.reset_at is not None and each.at >= person.reset_at]
+    return recent[-1] if recent else None

@@ -177,7 +177,7 @@ def addressee(tx: Transaction, delivery: Delivery) -> Addressee:
         return Addressee()
     identity = tx.links.identity_of(delivery.channel, person.id)
     wishes = tx.preferences.of([person.id]).get(person.id, Preferences())
-    return Addressee(person.name, person.display_name, person.email, identity, wishes.zone)
+    return Addressee(person.name, person.display_name, person.email, identity, person.time_zone or wishes.zone)
 
 
 def may_be_told(tx: Transaction, project: str, recipient: str) -> bool:

@@ -52,7 +52,7 @@ def _events(rows: Sequence[Row]) -> tuple[list[AdminEvent], list[Finding]]:
         try:
             events.append(event_of(row))
         except UNREADABLE as error:
-            what = f"it cannot be read: {type(error).__name__}: {error}"
+            what = f"the event cannot be read: {type(error).__name__}: {error}"
             unreadable.append(Finding(Part.ROWS, None, row[1], what, admin_chain=str(row[0])))
     return events, unreadable
 
@@ -76,8 +76,10 @@ def _uses(tx: Transaction, rows: Sequence[Row]) -> Iterator[Finding]:
 
 
 def route_log(tx: Transaction) -> RouteLog:
-    """Return the recorded versions of all routes; unreadable events are reported with their chain."""
-    return RouteLog.of(_events(tx.audit.admin.routes())[0], began_at=tx.audit.admin.began_at())
+    """Return the recorded versions of all routes and preferences; unreadable events are reported with their chain."""
+    log = tx.audit.admin
+    events, _ = _events(log.routes())
+    return RouteLog.of(events, began_at=log.began_at(), preferences_began_at=log.preferences_began_at())
 
 
 def verify_unrecorded(tx: Transaction, *, project: str | None) -> list[Finding]:

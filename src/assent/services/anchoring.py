@@ -191,8 +191,8 @@ def _continuing(tx: Transaction, *, last: Mapping[str, Any] | None) -> list[Stor
     known = tx.checkpoints.find(last["number"])
     if known is None or known.note != last["note"]:
         msg = (
-            f"The anchor file tells of a checkpoint {last['number']} that the database does not have."
-            " Run: assent audit verify. If an older backup was restored on purpose, keep the file and set another one."
+            f"The anchor file contains checkpoint {last['number']}, which is not in the database. Run: assent "
+            "audit verify. If you restored an older backup on purpose, keep this file and configure a new one."
         )
         raise Disagreement(msg)
     return tx.checkpoints.after(known.number, limit=TOLD_AT_ONCE)
@@ -225,7 +225,10 @@ def _last(file: int) -> Mapping[str, Any] | None:
         if value is not None:
             return value
     if not all(BEGINNING.startswith(text[: len(BEGINNING)]) for text in lines):
-        msg = "The anchor file does not end with a checkpoint. Look at it; if it is of something else, set another one."
+        msg = (
+            "The anchor file does not end with a checkpoint. Check its content; if it belongs to something "
+            "else, configure a different file."
+        )
         raise Disagreement(msg)
     return None
 

@@ -13,6 +13,7 @@ from assent.domain.access import Actor, Kind, Principal
 from assent.domain.breakpoint import Breakpoint, Status, ended, timed_out
 from assent.domain.canonical import Json, is_object, strict_loads
 from assent.domain.errors import (
+    NO_SUCH_URL,
     AlreadyEnded,
     AssentError,
     Conflict,
@@ -46,6 +47,7 @@ OFFER_LIFE = 15 * 60 * SECOND
 PRIVATE = frozenset({"slack"})
 """The channels that can show something to one person alone: only there a link is offered."""
 _log = structlog.get_logger()
+_COUNTED_ONCE = "This message was already processed and counts once."
 
 
 class _Stranger(Exception):
@@ -180,13 +182,16 @@ class AnsweringService:
         by = _principal(tx, saying)
         if heard.wish is Wish.COMMENT:
             self._breakpoints.comment(tx, current.id, _text(heard.comment), by=by, once=None)
-            return Told(done=True, message="Your comment was taken.", breakpoint=current)
+            return Told(done=True, message="Your comment was added.", breakpoint=current)
         self._check_answerable(tx, current, by)
         if heard.wish is Wish.FORM:
             return Told(done=True, message="", breakpoint=current)
         answer = saying.ears.answer(heard, current)
         if answer is None:
-            msg = f"This one asks for more than a yes or a no. Answer it here: {self._review_url(current.id)}"
+            msg = (
+                "This breakpoint requires more than an approval or a rejection. Respond here: "
+                f"{self._review_url(current.id)}"
+            )
             raise InvalidRequest(msg)
         _check_content(answer)
         self._breakpoints.respond(tx, current.id, answer, by=by, via=stored.type)
@@ -200,16 +205,16 @@ class AnsweringService:
             raise ended(standing)
         url = self._review_url(current.id)
         if "high" in (current.risk, current.payload.get("risk")):
-            msg = f"This is high risk and is not decided here. Open the Review link, signed in: {url}"
+            msg = f"This breakpoint is high risk. Sign in to approve or reject it: {url}"
             raise Forbidden(msg, reviewUrl=url)
         if capacity.override:
-            msg = f"You could only override whoever is asked, and not from here. Open the Review link, signed in: {url}"
+            msg = f"You can respond to this breakpoint only with an admin override. Sign in to do that: {url}"
             raise Forbidden(msg, reviewUrl=url)
 
     def _switched_off(self, current: Breakpoint) -> Told:
         """Say that it does not count, and show nothing: who said it is not known."""
         url = self._review_url(current.id)
-        msg = f"This channel was switched off, and nothing was changed. Open the Review link, signed in: {url}"
+        msg = f"This channel is disabled, so nothing was changed. Sign in to respond: {url}"
         return Told(done=False, message=msg, error=_nothing_here())
 
     def _refuse(self, tx: Transaction, saying: _Saying, error: AssentError, *, stranger: bool = False) -> Told:
@@ -219,7 +224,7 @@ class AnsweringService:
             return _again(tx, saying)
         message = _late(error) if isinstance(error, AlreadyEnded) else error.message
         if stranger and stored.type in PRIVATE:
-            message = f"{message} Open this, signed in, to say who you are: {self._offer(tx, stored, heard)}"
+            message = f"{message} Sign in here to link it, then try again: {self._offer(tx, stored, heard)}"
         current = tx.breakpoints.look(saying.delivery.breakpoint_id, project=stored.project)
         # How it ended is shown where the question was; the question itself is not for a stranger.
         shown = None if stranger and current.status is Status.WAITING else current
@@ -237,13 +242,13 @@ class AnsweringService:
 
 
 def _nothing_here() -> NotFound:
-    return NotFound("There is nothing at this address.")
+    return NotFound(NO_SUCH_URL)
 
 
 def _unusable(stored: StoredChannel, why: str) -> Unavailable:
     """Tell the log why; a caller whom nobody has verified learns nothing."""
     _log.warning("channel_unusable", channel=stored.id, type=stored.type, error=why)
-    return Unavailable("This channel cannot be used at the moment.")
+    return Unavailable("This channel is temporarily unavailable.")
 
 
 def _delivery(tx: Transaction, stored: StoredChannel, heard: Heard) -> Delivery:
@@ -260,9 +265,9 @@ def _delivery(tx: Transaction, stored: StoredChannel, heard: Heard) -> Delivery:
             return answered[-1]
         if any(each.trace is None and each.state in {"pending", "sending"} for each in sent):
             # It was sent a moment ago, and that is not written down yet: whoever says it says it again.
-            msg = "This message is being sent at this moment; say it again in a while."
+            msg = "This message is still being sent. Try again in a moment."
             raise Unavailable(msg)
-    msg = "This channel has sent no such message."
+    msg = "This message was not sent through this channel."
     raise NotFound(msg)
 
 
@@ -281,14 +286,14 @@ def _person(tx: Transaction, saying: _Saying) -> Person:
             found = _recipient(tx, saying.delivery)
             if found is not None and (not found.email or found.email.casefold() != heard.identity.casefold()):
                 found = None
-            why = "Only the person whom this was sent to may answer it, from their own address."
+            why = "Only the recipient of this message can reply to it, using their own email address."
         case "webhook":
             name = stored.settings.get("answersAs")
             found = tx.people.find_by_name(name) if name else None
-            why = "The settings of this channel name nobody who answers (answersAs)."
+            why = "This channel is not configured to accept answers. Set answersAs in the channel settings."
         case _:
             found = tx.links.person_of(stored.id, heard.identity)
-            why = "We do not know yet who you are with us."
+            why = "Your account on this channel isn't linked to Assent yet."
     if found is None or not found.active:
         raise _Stranger(why)
     return found
@@ -304,22 +309,22 @@ def _recipient(tx: Transaction, delivery: Delivery) -> Person | None:
 def _again(tx: Transaction, saying: _Saying) -> Told:
     """Change nothing: it was heard before, and whoever said it was told then."""
     if saying.heard.wish is not Wish.ANSWER:
-        return Told(done=True, message="This was heard before, and counts once.")
+        return Told(done=True, message=_COUNTED_ONCE, again=True)
     current = tx.breakpoints.look(saying.delivery.breakpoint_id, project=saying.stored.project)
     try:
         name = _person(tx, saying).name
     except _Stranger:
         name = ""
     if any(each.person == name for each in tx.breakpoints.responses(current.id)):
-        return Told(done=True, message="This was heard before, and counts once.", breakpoint=current)
-    msg = "This was heard before and was not taken; say it anew."
-    return Told(done=True, message=msg, error=Conflict(msg))
+        return Told(done=True, message=_COUNTED_ONCE, breakpoint=current, again=True)
+    msg = "This message was already processed, but your answer was not accepted. Send your answer again."
+    return Told(done=True, message=msg, error=Conflict(msg), again=True)
 
 
 def _taken(current: Breakpoint, answer: Answer) -> Told:
     what = "approval" if answer.approved else "rejection"
-    then = f"It is {current.decision}." if current.decision else "It waits for others as well."
-    return Told(done=True, message=f"Your {what} was taken. {then}", breakpoint=current)
+    then = f"The breakpoint is {current.decision}." if current.decision else "Waiting for other reviewers."
+    return Told(done=True, message=f"Your {what} was recorded. {then}", breakpoint=current)
 
 
 def _late(error: AlreadyEnded) -> str:
@@ -328,7 +333,7 @@ def _late(error: AlreadyEnded) -> str:
         return error.message
     by, at = Actor.parse(standing["by"]), str(standing["at"])
     what = standing["decision"] or standing["status"]
-    return f"Too late: it was {what} by {who(by)}, {at[:10]} {at[11:16]} UTC. Nothing was changed."
+    return f"Too late: this was {what} by {who(by)} on {at[:10]} {at[11:16]} UTC. Nothing was changed."
 
 
 def _problems(error: AssentError) -> dict[str, str]:
@@ -358,4 +363,4 @@ def _check_content(answer: Answer) -> None:
         try:
             strict_loads(json.dumps(value).encode())
         except (MalformedJson, TypeError, ValueError) as error:
-            raise InvalidRequest.at(f"/{name}", "holds something that cannot be kept") from error
+            raise InvalidRequest.at(f"/{name}", "contains characters that cannot be stored") from error

@@ -70,23 +70,23 @@ class Check:
 
 
 PROMISES: Mapping[str, str] = {
-    "I1": "Every answer that was recorded is stored, and every stored one was recorded.",
-    "I2": "What has ended has exactly one end in its history, what waits has none.",
-    "I3": "Every breakpoint and every rule stands as its history says.",
-    "I4": "No event is missing or changed: numbers without gaps, chains unbroken.",
-    "I5": "Every decision is about the content that is stored, and the content is unchanged.",
-    "I6": "Only people who were asked, and rules that match, approve; nobody what they raised.",
+    "I1": "Every recorded answer is stored, and every stored answer was recorded.",
+    "I2": "Every ended breakpoint has exactly one end event, and no pending breakpoint has one.",
+    "I3": "Every breakpoint and rule matches its history.",
+    "I4": "No event was removed or changed: the numbering has no gaps, and the hash chains are unbroken.",
+    "I5": "Every decision refers to the stored content, and the content is unchanged.",
+    "I6": "Every approval came from an eligible person or a matching rule, and no one approved their own breakpoint.",
     "I7": "Nothing was approved at or after its deadline.",
-    "I8": "Every event that a callback address is to hear of has exactly one delivery.",
-    "I9": "A key stands for one breakpoint, which is there.",
-    "I10": "Nobody is kept waiting for what is over.",
-    "I11": "The signed checkpoints agree with the events.",
-    "I12": "Every row belongs to the project of its parent.",
-    "I13": "People, access, policy and settings are as the log of administrative acts says.",
-    "rows": "Every row can be read and has its parent.",
-    "file": "The database finds its own file whole.",
-    "locks": "The database's own locks on the history are in place.",
-    "jobs": "Every table of the job engine is there.",
+    "I8": "Every event that must be sent to a callback URL has exactly one delivery.",
+    "I9": "Every idempotency key refers to exactly one existing breakpoint.",
+    "I10": "No deadline, answer, notification or run is overdue.",
+    "I11": "The signed checkpoints match the events.",
+    "I12": "Every row belongs to the same project as its parent row.",
+    "I13": "People, access, policy and settings match the admin events.",
+    "rows": "Every row is readable, and its parent row exists.",
+    "file": "The database's integrity check passes.",
+    "locks": "The database triggers that protect the history are in place.",
+    "jobs": "All job queue tables exist.",
 }
 _PARTS: Mapping[str, Part] = {
     "I1": Part.ANSWERS,
@@ -132,7 +132,7 @@ class AuditService:
             await self._through(partial(_rules, audited=audited, project=project), "", lambda: progress(audited))
             await self._admin(audited, project, lambda: progress(audited))
         if breakpoint_id is not None and not audited.breakpoints:
-            msg = f"There is no breakpoint {breakpoint_id}."
+            msg = f"Breakpoint {breakpoint_id} not found."
             raise NotFound(msg)
         if project is None and breakpoint_id is None:
             audited.findings += await self._database.read(lambda tx: tx.audit.orphans())
@@ -239,7 +239,7 @@ def _files(
     rows = tx.audit.files(after=after, limit=FILES, **only)
     for project, digest, size, content in rows:
         if sha256(content) != digest or len(content) != size:
-            what = f"the bytes of the file {digest} of project {project} are not those that were sent"
+            what = f"the content of file {digest} in project {project} differs from the uploaded content"
             audited.findings.append(Finding(Part.CONTENT, None, None, what))
     audited.files += len(rows)
     return (rows[-1][0], rows[-1][1]) if len(rows) == FILES else None
@@ -273,27 +273,27 @@ def _while_somebody_works(tx: Transaction, name: str, audited: Audited) -> Check
     """Without a worker everything waits for one, and rightly so."""
     if tx.audit.worker_seen(tx.now() - WORKER_ALIVE):
         return _by_question(tx, name, audited)
-    return Check(name, PROMISES[name], 0, (), "no worker is alive")
+    return Check(name, PROMISES[name], 0, (), "no worker is running")
 
 
 def _checkpoints(tx: Transaction, name: str, audited: Audited) -> Check:
     del tx
     found = _found(audited, name)
     if not found and not audited.checkpoints:
-        return Check(name, PROMISES[name], 0, (), "there are no checkpoints yet")
+        return Check(name, PROMISES[name], 0, (), "no checkpoints yet")
     return Check(name, PROMISES[name], audited.entries + audited.checkpoints, found)
 
 
 def _file(tx: Transaction, name: str, audited: Audited) -> Check:
     del audited
     if tx.session.dialect != "sqlite":
-        return Check(name, PROMISES[name], 0, (), "PostgreSQL checks its pages as it reads them")
+        return Check(name, PROMISES[name], 0, (), "PostgreSQL verifies pages when it reads them")
     return Check(name, PROMISES[name], 1, [Finding(Part.ROWS, None, None, said) for said in tx.audit.damage()])
 
 
 def _locks(tx: Transaction, name: str, audited: Audited) -> Check:
     del audited
-    missing = [f"the trigger {each} is missing or switched off" for each in tx.audit.missing_locks()]
+    missing = [f"the trigger {each} is missing or disabled" for each in tx.audit.missing_locks()]
     found = [Finding(Part.ROWS, None, None, said) for said in missing]
     return Check(name, PROMISES[name], len(LOCKS[tx.session.dialect]), found)
 
@@ -334,7 +334,7 @@ def _instead(acknowledged: Acknowledged, there: Mapping[str, tuple[str, str | No
     """Say what became of it instead; what was waiting then may have gone on since."""
     found = there.get(acknowledged["id"])
     if found is None:
-        return "it is not there"
+        return "it does not exist"
     told = acknowledged.get("status") or ("released" if acknowledged.get("decision") else "waiting")
     wanted = acknowledged.get("decision", found[1])
     if told != "waiting" and (told, wanted) != found:

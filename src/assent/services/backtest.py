@@ -181,7 +181,7 @@ class BacktestService:
 
     async def report(self, run: Run, *, daily: bool = False) -> Report:
         *_, last = [each async for each in self.walk(run, daily=daily)]
-        assert isinstance(last, Report), "it comes last"
+        assert isinstance(last, Report), "the report comes last"
         return last
 
     async def propose(self, breakpoint_id: str, *, days: int, limit: int, by: Principal) -> Proposal:
@@ -370,9 +370,11 @@ def _proposed(tx: Transaction, *, breakpoint_id: str, by: Principal) -> str:
     by.require(Permission.READ_PEOPLE)
     found = tx.breakpoints.look(breakpoint_id, project=by.project)
     if tx.holds.purged_at(breakpoint_id, project=by.project) is not None:
-        raise InvalidRequest("The content of this breakpoint was removed; there is nothing left to make a rule from.")
+        raise InvalidRequest("This breakpoint's content was purged, so a rule cannot be derived from it.")
     if found.payload.get("presentAlwaysApprove") is False:
-        raise InvalidRequest("The agent wants this question asked each time (presentAlwaysApprove is false).")
+        raise InvalidRequest(
+            "The agent does not allow “Always approve” for this breakpoint (presentAlwaysApprove is false)."
+        )
     return propose(subject_of(found, claimed=found.agent_id_claimed))
 
 

@@ -207,7 +207,9 @@ class BreakpointService:
         if any(each.person_id == by.id for each in pending):
             held = tx.held_answers.remove(asked.breakpoint.id, person_id=by.id)
             if held is not None:
-                _lapse(tx, tally, held, code="answer_stands", why=f"{by.name} answered again ({via}).", at=now)
+                _lapse(
+                    tx, tally, held, code="answer_stands", why=f"{by.name} submitted another answer ({via}).", at=now
+                )
         others = [each for each in pending if each.person_id != by.id]
         decision = _settled(tally, last)
         if decision is Decision.APPROVED and _votes(asked):
@@ -245,7 +247,7 @@ class BreakpointService:
             if fits:
                 self._join(tx, tally, held, asked.at)
             elif tx.held_answers.remove(held.breakpoint_id, person_id=held.person_id) is not None:
-                _lapse(tx, tally, held, code=ENDED, why=f"{by.name} {decision} it.", at=asked.at)
+                _lapse(tx, tally, held, code=ENDED, why=f"{by.name} {decision} the breakpoint.", at=asked.at)
 
     def _join(self, tx: Transaction, tally: Tally, held: HeldAnswer, now: int) -> tuple[Response, Principal] | None:
         """Record a pending answer as a response beside the deciding one; lapse it if its person may not answer now."""
@@ -282,7 +284,7 @@ class BreakpointService:
         live, reset_by = tx.people.live_standing(by.id, project=by.project, token_id=by.token_id, now=now)
         roles = by.roles & live
         if not roles & {Role.REVIEWER, Role.ADMIN}:
-            msg = f"{by.name} may not decide in project {by.project} any more."
+            msg = f"{by.name} no longer has permission to respond in project {by.project}."
             raise Forbidden(msg)
         if current.created_by_id == by.id:
             raise OwnBreakpoint
@@ -296,7 +298,7 @@ class BreakpointService:
         if Role.ADMIN in roles:
             return Standing(override=True, after_reset_by=reset_by), others
         asked = ", ".join(name for seat in current.seats for name in seat.names)
-        msg = f"This one is for {asked}."
+        msg = f"Only {asked} can respond to this breakpoint."
         raise NotEligible(msg)
 
     def _seat(
@@ -320,7 +322,7 @@ class BreakpointService:
             taken = ", ".join(
                 seat.name for seat, allowed in zip(current.seats, options, strict=True) if person in allowed
             )
-            msg = f"{taken} has been answered for already."
+            msg = f"Someone has already answered for {taken}."
             raise SeatTaken(msg)
         seat = current.seats[places[person]]
         sits = {name: current.seats[index] for name, index in places.items()}
@@ -336,10 +338,10 @@ class BreakpointService:
         by.require(Permission.CANCEL)
         current = self._visible(tx, breakpoint_id, by)
         if current.created_by_id != by.id and Role.ADMIN not in by.roles:
-            msg = "Only the agent that raised it, or an admin, may cancel it."
+            msg = "Only the agent that created this breakpoint, or an admin, can cancel it."
             raise Forbidden(msg)
         now = tx.now()
-        lapsed, events = lapse_all(tx, current, f"{by.name} cancelled it.", at=now)
+        lapsed, events = lapse_all(tx, current, f"{by.name} cancelled the breakpoint.", at=now)
         changed, event = cancel(lapsed, actor=by.actor, at=now)
         tx.breakpoints.move(changed, [*events, event], deadline=Deadline.AHEAD, now=now)
         tx.changed(changed)
@@ -350,7 +352,7 @@ class BreakpointService:
         left = tx.breakpoints.left_waiting(now, limit=limit)
         for breakpoint_id, project in left:
             current = tx.breakpoints.get(breakpoint_id, project=project)
-            lapsed, events = lapse_all(tx, current, "Its project was removed.", at=now)
+            lapsed, events = lapse_all(tx, current, "The project was removed.", at=now)
             changed, event = cancel(lapsed, actor=PROJECT_REMOVED, at=now)
             tx.breakpoints.move(changed, [*events, event], deadline=Deadline.AHEAD, now=now)
             tx.changed(changed)
@@ -360,7 +362,7 @@ class BreakpointService:
         by.require(Permission.EXPIRE)
         current = tx.breakpoints.get(breakpoint_id, project=by.project)
         now = tx.now()
-        lapsed, events = lapse_all(tx, current, f"{by.name} expired it.", at=now)
+        lapsed, events = lapse_all(tx, current, f"{by.name} expired the breakpoint.", at=now)
         changed, event = expire(lapsed, actor=by.actor, at=now)
         tx.breakpoints.move(changed, [*events, event], deadline=Deadline.ANY, now=now)
         tx.changed(changed)
@@ -371,7 +373,7 @@ class BreakpointService:
         now = tx.now()
         if not current.overdue(now):
             return
-        lapsed, events = lapse_all(tx, current, "Its deadline passed.", at=now)
+        lapsed, events = lapse_all(tx, current, "The deadline passed.", at=now)
         changed, event = time_out(lapsed, at=now)
         tx.breakpoints.move(changed, [*events, event], deadline=Deadline.PASSED, now=now)
         tx.changed(changed)
@@ -395,7 +397,7 @@ class BreakpointService:
         """An agent sees its own breakpoints only; another's is not there."""
         current = tx.breakpoints.get(breakpoint_id, project=by.project)
         if not sees(by, current.created_by_id):
-            msg = f"There is no breakpoint {breakpoint_id} in this project."
+            msg = f"Breakpoint {breakpoint_id} not found in this project."
             raise NotFound(msg)
         return current
 
@@ -436,7 +438,7 @@ def _check_rejection_pending(tx: Transaction, asked: Asked, answer: Answer) -> N
 def refuse_from_before_restore(tx: Transaction, held: HeldAnswer) -> None:
     """Raise where a backup was restored since the answer was given: it is void."""
     if held.created_at <= tx.epochs.last():
-        msg = "A backup was restored since; answer again."
+        msg = "A backup has been restored since this answer was submitted. Submit your answer again."
         raise Forbidden(msg)
 
 
@@ -450,7 +452,7 @@ def _check_ticket(tx: Transaction, asked: Asked, answer: Answer) -> None:
     current = asked.breakpoint
     if not answer.approved or not needs_ticket(tx, current) or tx.deliveries.has_ticket(current.id):
         return
-    msg = "What carries this tag needs a ticket, and there is none yet; it can be rejected, or approved in a moment."
+    msg = "A tag on this breakpoint requires a Jira ticket for approval. Wait until the ticket exists, or reject."
     raise TicketRequired(msg)
 
 
@@ -559,4 +561,6 @@ def _lapse(tx: Transaction, tally: Tally, held: HeldAnswer, *, code: str, why: s
 
 
 def other_capacity(by: Principal) -> Forbidden:
-    return Forbidden(f"{by.name} may answer only in another capacity now.")
+    return Forbidden(
+        f"{by.name} can no longer respond in the capacity used for this answer. Review the breakpoint and answer again."
+    )

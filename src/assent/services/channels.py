@@ -43,14 +43,17 @@ class Reach:
             return
         if not by.everywhere:
             msg = (
-                f"{pointer}: {reference} is not among the secrets that you may name here. An admin of all projects may,"
-                " or the operator allows it with the setting channel_secrets."
+                f"{pointer}: you are not allowed to use the secret {reference} here. Ask an admin of all projects to "
+                "configure it, or ask the operator to allow it in the channel_secrets setting."
             )
             raise Forbidden(msg)
         if reference.startswith(ENV) and reference.removeprefix(ENV).upper().startswith(_OUR_OWN):
-            raise InvalidRequest.at(pointer, f"{reference} is a setting of this server, not a secret of a channel")
+            raise InvalidRequest.at(pointer, f"{reference} is a server setting and cannot be used as a channel secret")
         if reference.startswith(FILE) and self._ours(Path(reference.removeprefix(FILE))):
-            raise InvalidRequest.at(pointer, f"{reference} is no file for the secret of a channel")
+            raise InvalidRequest.at(
+                pointer,
+                f"{reference} cannot be used as a channel secret because it is inside the server's data directory",
+            )
 
     def _ours(self, path: Path) -> bool:
         found = path.resolve()
@@ -74,7 +77,7 @@ class ChannelService:
         by.require(Permission.READ_PEOPLE)
         found = tx.channels.find(channel_id)
         if found is None or found.project != by.project or found.removed_at is not None:
-            msg = f"There is no channel {channel_id} in this project."
+            msg = f"Channel {channel_id} not found in this project."
             raise NotFound(msg)
         return found
 
@@ -87,7 +90,7 @@ class ChannelService:
         self._check_new(tx, kind, settings, by=by)
         tx.routes.wait_for_others(by.project)
         if len(tx.channels.in_project(by.project)) >= MOST:
-            raise InvalidRequest.at("/", f"a project has at most {MOST} channels")
+            raise InvalidRequest.at("/", f"a project can have at most {MOST} channels")
         now = tx.now()
         channel = StoredChannel(
             id=tx.new_id("ch"),
@@ -141,10 +144,10 @@ class ChannelService:
         """Refuse settings that the channel could not work with, and secrets that are not references."""
         found = kind_of(kind)
         if len(to_json(settings)) > LARGEST_SETTINGS:
-            raise InvalidRequest.at("/settings", f"are larger than {LARGEST_SETTINGS:,} bytes")
+            raise InvalidRequest.at("/settings", f"must be at most {LARGEST_SETTINGS:,} bytes")
         for pointer, value in _secrets(found, settings):
             if not is_reference(value):
-                raise InvalidRequest.at(pointer, "must be env:NAME or file:PATH; a secret itself does not belong here")
+                raise InvalidRequest.at(pointer, "must be a reference, env:NAME or file:PATH, not the secret itself")
         try:
             found.make(settings, self._tools)
         except Transient as error:
@@ -186,9 +189,11 @@ def _require_person(tx: Transaction, name: str, by: Principal) -> None:
     person = tx.people.find_by_name(name)
     grants = tx.people.grants(person.id) if person is not None else {}
     if person is None or {by.project, EVERYWHERE}.isdisjoint(grants):
-        raise InvalidRequest.at("/settings/answersAs", f"there is nobody called {name} in this project")
+        raise InvalidRequest.at("/settings/answersAs", f"person {name} not found in this project")
     if by.kind is Kind.PERSON and by.id != person.id:
-        msg = f"Only {name} may let a program answer as {name}. The operator can set it up in assent.yaml."
+        msg = (
+            f"Only {name} can allow a program to answer on their behalf. The operator can also set this in assent.yaml."
+        )
         raise Forbidden(msg)
 
 
@@ -216,13 +221,13 @@ def channels_of(stored: StoredRoute) -> set[str]:
 
 
 def in_file(what: str, name: str) -> Conflict:
-    return Conflict(f"The {what} {name} stands in assent.yaml; change it there.")
+    return Conflict(f"The {what} {name} is defined in assent.yaml. Change it there.")
 
 
 def _refuse_used(tx: Transaction, channel: StoredChannel, what: str) -> None:
     used = users_of(tx.routes.in_project(channel.project), channel.name)
     if used:
-        msg = f"The channel {channel.name} cannot be {what}: {', '.join(used[:3])} would lead nowhere."
+        msg = f"The channel {channel.name} cannot be {what}: {', '.join(used[:3])} still use it."
         raise Conflict(msg, routes=used)
 
 

@@ -45,7 +45,7 @@ class CheckingService:
     def start(self, *, by: Principal) -> Checking:
         by.require(Permission.AUDIT)
         if self._task is not None and not self._task.done():
-            msg = "Another verification is under way on this server; wait until it has ended."
+            msg = "Another verification is already running on this server. Wait for it to finish."
             raise Conflict(msg)
         now = self._clock.now()
         made = Checking(self._ids.new("chk", now), by.project, str(by.actor), now)
@@ -60,8 +60,8 @@ class CheckingService:
         found = self._known.get(checking_id)
         if found is None or found.project != by.project:
             msg = (
-                "This verification is not known here: another node ran it, or the server was started again since. "
-                "Start a new one, or run assent audit verify on the server."
+                "Verification not found. It ran on another node, or the server has restarted since. Start a new one, "
+                "or run assent audit verify on the server."
             )
             raise NotFound(msg)
         return found
@@ -85,8 +85,12 @@ class CheckingService:
                 made.so_far = await self._audit.verify(project=made.project, progress=progress)
         except TimeoutError:
             minutes = LONGEST_SECONDS // 60
-            made.trouble = f"It was stopped after {minutes} minutes. On the server, assent audit verify takes its time."
+            made.trouble = (
+                f"Stopped after {minutes} minutes. Run assent audit verify on the server; it has no time limit."
+            )
         except Exception:  # noqa: BLE001  # the last handler of a task that nobody waits for
             _log.exception("verification_failed")
-            made.trouble = "It could not be finished; the server's log says why. Nothing is known of the rest."
+            made.trouble = (
+                "The verification could not be completed; see the server log. The remaining checks did not run."
+            )
         made.ended_at = self._clock.now()

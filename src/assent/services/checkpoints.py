@@ -105,12 +105,12 @@ class CheckpointService:
         by.require(Permission.MANAGE)
         tx.acting(by)
         if not by.everywhere:
-            msg = "Checkpoints cover all projects: only an admin of all of them rotates their key."
+            msg = "Checkpoints cover all projects. Only an admin of all projects can rotate the checkpoint key."
             raise Forbidden(msg)
         found = tx.secrets.newest(DEFAULT_PROJECT, SECRET, limit=1)
         now = tx.now()
         if not tx.checkpoints.alone() or (found and not tx.secrets.retire(found[0], now=now)):
-            msg = "A checkpoint is being made, or somebody else rotated the key at this moment; try again."
+            msg = "A checkpoint is being created, or the key was rotated at the same time. Try again."
             raise Conflict(msg)
         older = tx.checkpoints.every_key()
         tx.checkpoints.retire_key(now=now)
@@ -133,7 +133,7 @@ class CheckpointService:
         leaves = [each for each in tx.checkpoints.places(subject_id) if each.position < checkpoint.size]
         chosen = [each for each in leaves if seq in (None, each.seq)]
         if seq is not None and not chosen:
-            msg = f"There is no event {seq} of {subject_id} in checkpoint {checkpoint.number}."
+            msg = f"Event {seq} of {subject_id} is not in checkpoint {checkpoint.number}."
             raise NotFound(msg)
         included = [Included(each, _path(tx, each.position, checkpoint.size)) for each in chosen]
         return Inclusion(checkpoint, included, version - len(leaves))
@@ -143,7 +143,7 @@ class CheckpointService:
         by.require(Permission.AUDIT)
         one, other = _checkpoint(tx, first), _checkpoint(tx, second)
         if one.size > other.size:
-            raise InvalidRequest.at("from", "must not be after the other checkpoint")
+            raise InvalidRequest.at("from", "must not be later than the other checkpoint")
         try:
             path = merkle.consistency(tx.checkpoints.kept, one.size, other.size)
         except LookupError as error:
@@ -156,7 +156,7 @@ class CheckpointService:
             self._add(tx, version=1, by=MAKER, origin=self._origin())
             found = tx.checkpoints.every_key()
         if not found or found[0].retired_at is not None:
-            msg = "The keys of checkpoints are not whole in the database. Rotate them: assent audit rotate-key."
+            msg = "The checkpoint keys in the database are incomplete. Rotate them: assent audit rotate-key."
             raise Unavailable(msg)
         return found
 
@@ -179,7 +179,10 @@ class CheckpointService:
             seed = base64.b64decode(self._keyring.open(Sealed(rows[0].key_id, rows[0].ciphertext), *rows[0].place))
             if public_key(seed) == key.public and key_id(key.origin, key.public) == key.key_id:
                 return seed
-        msg = "The key of checkpoints was changed in the database; it is not used. Rotate it: assent audit rotate-key."
+        msg = (
+            "The checkpoint key in the database does not match its public key, so it cannot be used. Rotate it: "
+            "assent audit rotate-key."
+        )
         raise Unavailable(msg)
 
 
@@ -199,15 +202,14 @@ def _tree(tx: Transaction, last: StoredCheckpoint | None) -> merkle.Growing:
 
 
 def _not_whole() -> Unavailable:
-    said = "The log of events is not the one that the last checkpoint signed, so nothing more is signed."
+    said = "The event log does not match the last signed checkpoint, so no further checkpoints are signed."
     return Unavailable(f"{said} Run: assent audit verify")
 
 
 def _checkpoint(tx: Transaction, number: int | None) -> StoredCheckpoint:
     found = tx.checkpoints.last() if number is None else tx.checkpoints.find(number)
     if found is None:
-        named = "no checkpoint yet" if number is None else f"no checkpoint {number}"
-        msg = f"There is {named}."
+        msg = "No checkpoint has been signed yet." if number is None else f"Checkpoint {number} not found."
         raise NotFound(msg)
     return found
 
@@ -234,6 +236,6 @@ def _chain_version(tx: Transaction, chain_id: str, by: Principal) -> int:
     version = tx.admin_log.version(chain_id, projects=seen)
     own = chain_id in map(chain_of, seen) or not chain_id.startswith(chain_of(""))
     if version == 0 or not own:
-        msg = f"There is no administrative chain {chain_id} in this project."
+        msg = f"Administrative chain {chain_id} not found in this project."
         raise NotFound(msg)
     return version

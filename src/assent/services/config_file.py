@@ -90,7 +90,7 @@ class Problems:
         if value is None:
             return {}
         if not is_object(value):
-            self.add(f"/{part}", "must be a mapping of names")
+            self.add(f"/{part}", "must map names to values")
             return {}
         return value
 

@@ -88,7 +88,7 @@ class Configuration:
         for name, each in wanted.items():
             found = standing.get(name)
             if found is not None and found.source != FROM_FILE:
-                said = f"a channel called {name} was made elsewhere already; rename one of the two"
+                said = f"a channel named {name} already exists outside this file; rename one of them"
                 raise self._problems.misplaced(f"{each.place}/name", said)
             if found is None or found.type != each.type:
                 _add(tx, each)
@@ -126,7 +126,7 @@ class Configuration:
     def _channel(self, place: str, given: Mapping[str, Any]) -> FileChannel:
         for name in given:
             if name not in _CHANNEL_KEYS:
-                what = f"is not known here; there are {', '.join(sorted(_CHANNEL_KEYS))}"
+                what = f"is not a known field. Use one of {', '.join(sorted(_CHANNEL_KEYS))}"
                 raise InvalidRequest.at(f"/{pointer_step(name)}", what)
         settings: object = given.get("settings", {})
         if not is_object(settings):
@@ -140,7 +140,7 @@ class Configuration:
         for each in self.channels:
             first = seen.setdefault((each.project, each.name), each.place)
             if first != each.place:
-                self._problems.add(f"{each.place}/name", f"{each.name} is also the name of {shown(first)}")
+                self._problems.add(f"{each.place}/name", f"{each.name} is already used by {shown(first)}")
 
 
 def _route(place: str, given: Mapping[str, Any]) -> FileRoute:
@@ -152,7 +152,7 @@ def _route(place: str, given: Mapping[str, Any]) -> FileRoute:
 def project_of(given: Mapping[str, Any]) -> str:
     project = given.get("project", DEFAULT_PROJECT)
     if not isinstance(project, str) or not project:
-        raise InvalidRequest.at("/project", "must be the name of a project")
+        raise InvalidRequest.at("/project", "must be a project name")
     return project
 
 

@@ -87,19 +87,19 @@ class Courier:
             async with asyncio.timeout(LONGEST_ATTEMPT):
                 sent = await send()
         except Permanent as error:
-            sent = Sent(error.status, str(error), 0, final=True, gone=error.gone)
+            sent = Sent(error.status, str(error), 0, final=True, gone=error.gone, unsent=error.unsent)
         except Transient as error:
-            sent = Sent(error.status, str(error), 0, retry_after=error.retry_after)
+            sent = Sent(error.status, str(error), 0, retry_after=error.retry_after, unsent=error.unsent)
         except InvalidRequest as error:
-            sent = Sent(None, f"The channel's settings cannot be used: {error.message}", 0)
+            sent = Sent(None, f"Invalid channel settings: {error.message}", 0, unsent=True)
         except TimeoutError:
-            sent = Sent(None, "It took too long.", 0)
+            sent = Sent(None, "The attempt timed out.", 0)
         return replace(sent, milliseconds=round((time.perf_counter() - started) * 1000))
 
     async def _send(self, claim: Claim) -> Sent:
         if claim.channel is None:
             return await self._call_back(claim)
-        assert claim.note is not None, "a channel is told something"
+        assert claim.note is not None, "a channel gets a message"
         channel = self._switchboard.channel(claim.channel)
         if claim.note.purpose is Purpose.CLOSE:
             posted = await channel.close(claim.note)

@@ -12,7 +12,7 @@ from assent.domain.canonical import Json
 from assent.domain.errors import AssentError
 from assent.domain.instants import SECOND
 from assent.domain.notes import Purpose
-from assent.domain.preferences import deputy
+from assent.domain.preferences import LONGEST_CHAIN, deputy
 from assent.domain.routes import PERSON, Route, Step, StepKind, chosen, named, people, steps
 from assent.domain.routes_file import written
 from assent.domain.routing import Deputy, eligible
@@ -30,8 +30,6 @@ BATCH = 50
 AGAIN = 60 * SECOND
 """When to look again at one that could not be brought forward."""
 ENDS = frozenset({"released", "expired", "cancelled"})
-LONGEST_CHAIN = 3
-"""How many deputies of deputies are asked before the message goes to whoever is away after all."""
 UNTELLABLE = (AssentError, msgspec.MsgspecError, ValueError, LookupError, TypeError, AttributeError)
 """What stored routes, preferences and settings that cannot be read may raise; not what the database does."""
 _log = structlog.get_logger()
@@ -200,9 +198,9 @@ class DelegationService:
 
     def _time_out(self, tx: Transaction, going: Going, route: Route) -> None:
         """End a breakpoint of an earlier release, whose route's timeout did not become its deadline."""
-        assert route.timeout is not None, "only a route with one has this step"
+        assert route.timeout is not None, "only a route with a timeout has this step"
         ending = going.current.but(on_timeout=route.timeout.then)
-        lapsed, events = lapse_all(tx, ending, "Its route timed out.", at=going.now)
+        lapsed, events = lapse_all(tx, ending, "The route's timeout expired.", at=going.now)
         changed, event = time_out(lapsed, at=going.now, actor=TIMEOUT)
         tx.breakpoints.move(changed, [*events, event], deadline=Deadline.AHEAD, now=going.now)
         tx.changed(changed)

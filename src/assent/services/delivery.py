@@ -87,6 +87,8 @@ class Sent:
     final: bool = False
     gone: bool = False
     retry_after: float | None = None
+    unsent: bool = False
+    """Whether it failed before anything was sent."""
     trace: Mapping[str, str] | None = None
     said: Incoming | None = None
     """What the receiver answered at once, where its channel allows that."""
@@ -125,7 +127,7 @@ class DeliveryService:
         """Put aside what needs no attempt any more, and say whether that was so."""
         if _deaths(tx, head) > len(LADDER):
             # An attempt that was never written down killed its worker; after so many it is the message.
-            self._bury(tx, head, current, "Every worker that tried it died.")
+            self._bury(tx, head, current, "Every worker that tried to send this delivery crashed.")
         elif head.channel == CALLBACK:
             return False
         elif head.purpose == Purpose.CLOSE and tx.deliveries.in_digest(head.line):
@@ -167,6 +169,7 @@ class DeliveryService:
             attempt=claimed.attempts,
             thread=traced(thread),
             unconfirmed=tuple(tx.deliveries.unconfirmed(claimed.line)) if closes else (),
+            may_be_told=may_be_told(tx, claimed.project, claimed.recipient),
             at=tx.now(),
             digest=self._digest_again(tx, claimed, thread) if closes and thread is not None else None,
         )
@@ -209,7 +212,7 @@ class DeliveryService:
         """Write down how it went; what failed for now comes back later, in the same transaction."""
         now = tx.now()
         delivery = claim.delivery
-        attempt = Attempt(delivery.attempts, claim.at, "", sent.milliseconds, sent.status, sent.error)
+        attempt = Attempt(delivery.attempts, claim.at, "", sent.milliseconds, sent.status, sent.error, sent.unsent)
         tx.deliveries.finish_attempt(delivery.id, attempt)
         if claim.channel is not None:
             _note_health(tx, claim.channel, sent, now)
@@ -283,10 +286,10 @@ class DeliveryService:
         most = FALL_BACK_BATCH if problem else MOST_TOLD
         taken = tx.deliveries.take_digest(channel, recipient, most=most, now=now, lease=lease)
         if any(each.attempts > len(LADDER) and each.last_error is None for each in taken):
-            problem = "Every worker that tried it died."
+            problem = "Every worker that tried to send this delivery crashed."
         if not taken or stored is None or problem:
             if taken:
-                self._end_digest_dead(tx, taken, problem or "This channel is not there any more.", lease)
+                self._end_digest_dead(tx, taken, problem or "This channel was removed.", lease)
             if len(taken) == most:
                 tx.deliveries.plan_digest(channel, recipient, at=now + SECOND, now=now)
             return None
@@ -333,7 +336,10 @@ class DeliveryService:
         return [each for each in taken if each.id not in gone]
 
     def _waiting(self, tx: Transaction, taken: Sequence[Delivery]) -> list[str]:
-        ids = list(dict.fromkeys(each.breakpoint_id for each in taken if each.purpose != Purpose.CLOSE))
+        asking = [each for each in taken if each.purpose != Purpose.CLOSE]
+        if asking and not may_be_told(tx, asking[0].project, asking[0].recipient):
+            return []  # all of them have the same recipient
+        ids = list(dict.fromkeys(each.breakpoint_id for each in asking))
         open_ = tx.breakpoints.waiting_among(ids, now=tx.now())
         return [each for each in ids if each in open_]
 
@@ -398,7 +404,10 @@ class DeliveryService:
         again = ended.state == "dead" or (ended.state == "sent" and _goes_to_a_program(tx, ended))
         now = tx.now()
         if not again or not tx.deliveries.revive(ended, now=now):
-            msg = f"This delivery is {ended.state}; only a dead one, or one to a program, can be sent again."
+            msg = (
+                f"This delivery is {ended.state}. You can retry only dead deliveries and resend only messages to "
+                "programs."
+            )
             raise Conflict(msg)
         tx.deliveries.enqueue(ended, delay=0, why=f":retry:{now}")
         before, after = {"state": ended.state}, {"state": "pending"}
@@ -454,7 +463,8 @@ def _needs_closing(tx: Transaction, delivery: Delivery) -> bool:
         return True
     if not tx.deliveries.unconfirmed(delivery.line):
         return False
-    # A new message could be the first that tells them: not to those who have lost the right since.
+    # A new message could be the first that tells them: not to those who have lost the right since. A channel that
+    # edits changes what it finds, and adds nothing for them (`Note.may_be_told`).
     stored = tx.channels.find(delivery.channel)
     edits = stored is not None and stored.type in KINDS and KINDS[stored.type].edits
     return edits or may_be_told(tx, delivery.project, delivery.recipient)
@@ -477,9 +487,9 @@ def _follows(tx: Transaction, delivery: Delivery) -> bool:
 
 def _unusable(stored: StoredChannel | None) -> str | None:
     if stored is None or stored.removed_at is not None:
-        return "This channel is not there any more."
+        return "This channel was removed."
     if not stored.enabled:
-        return f"The channel {stored.name} is switched off: {stored.disabled_because or 'somebody did that'}."
+        return f"The channel {stored.name} is disabled: {stored.disabled_because or 'an admin disabled it'}."
     return None
 
 

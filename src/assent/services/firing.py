@@ -102,14 +102,14 @@ class Firer:
             try:
                 asked = self._ask(tx, going)
             except AssentError as error:
-                return later(going.firing, f"Nobody could be asked: {error.message}", now=going.now)
+                return later(going.firing, f"The approval request could not be created: {error.message}", now=going.now)
         if asked.status is Status.WAITING:
             return going.held(Because.APPROVAL)
         return None if asked.decision is Decision.APPROVED else going.skipped(Because.NOT_APPROVED, _how(asked))
 
     def _missing(self, going: Going) -> str:
         run = going.stored.trigger.run
-        return self._processes.problem(run, {}, complete=False) or f"there is no process {run}"
+        return self._processes.problem(run, {}, complete=False) or f"process {run} not found"
 
     def _is_other(self, going: Going, asked: Breakpoint) -> bool:
         """Whether something else would start by now than what was asked about; what was refused stays refused."""
@@ -135,7 +135,7 @@ class Firer:
         if not is_full:
             return None
         if room.when_full is WhenFull.SKIP:
-            return going.skipped(Because.BUSY, f"{len(running)} of {room.limit} ran already.")
+            return going.skipped(Because.BUSY, f"{len(running)} of {room.limit} allowed runs were already running.")
         if room.when_full is WhenFull.CANCEL:
             for run_id in running[: len(running) - room.limit + 1]:
                 with contextlib.suppress(Conflict, NotFound):  # it has just ended by itself
@@ -186,12 +186,12 @@ def _still(tx: Transaction, going: Going) -> Firing | None:
         return None
     found = trace(stored.trigger, going.event)
     if found.problem is not None:
-        return later(firing, f"The trigger cannot be read: {found.problem}", now=going.now)
+        return later(firing, f"Invalid trigger: {found.problem}", now=going.now)
     matching = [each for each in _events(tx, firing.gathered) if trace(stored.trigger, each).matched]
     if found.matched:
         matching.append(going.event)
     if not matching:
-        return going.skipped(Because.DISCARDED, "The trigger was changed, and does not match any more.")
+        return going.skipped(Because.DISCARDED, "The trigger was changed and no longer matches.")
     *earlier, going.event = matching
     going.firing = replace(
         firing,
@@ -215,7 +215,7 @@ def _first(tx: Transaction, going: Going) -> Firing | None:
     if key is None:
         return None
     if tx.firings.used(firing.trigger_id, key):
-        return going.skipped(Because.ONCE, f"It has fired for {key!r} before.")
+        return going.skipped(Because.ONCE, f"The trigger has already fired for {key!r}.")
     going.firing = replace(firing, once_key=key)
     return None
 
@@ -269,7 +269,7 @@ def _gathered(older: Firing, newer: Firing) -> Firing:
 
 
 def _merged(older: Firing, newer: Firing, now: int) -> Firing:
-    why = f"It waits for quiet with the event {newer.event_id}."
+    why = f"Debounced together with event {newer.event_id}."
     return replace(
         older, state=FiringState.SKIPPED, because=Because.MERGED, gathered=(), next_at=None, error=why, updated_at=now
     )
@@ -288,9 +288,7 @@ def _replace_queued(tx: Transaction, going: Going) -> None:
     for other in tx.firings.queued(firing.trigger_id, firing.room_key or "", limit=MOST_QUEUED):
         queued = tx.firings.take(other.id) if other.id != firing.id else None
         if queued is not None:
-            gone = replace(going, firing=queued).skipped(
-                Because.REPLACED, f"The event {firing.event_id} took its place."
-            )
+            gone = replace(going, firing=queued).skipped(Because.REPLACED, f"Replaced by event {firing.event_id}.")
             tx.firings.save(gone)
             tx.firings.give_up_keys(gone)
 
@@ -307,5 +305,5 @@ def later(firing: Firing, why: str, *, now: int) -> Firing:
 
 def _how(asked: Breakpoint) -> str:
     if asked.status is Status.RELEASED:
-        return f"{asked.ended_by} rejected it."
-    return f"Its breakpoint was {asked.status.value} by {asked.ended_by}."
+        return f"Rejected by {asked.ended_by}."
+    return f"The breakpoint was {asked.status.value} by {asked.ended_by}."

@@ -83,7 +83,7 @@ class HoldingService:
         if standing.status is not Status.WAITING:
             raise ended(standing)
         if any(each.person == by.name for each in tx.breakpoints.responses(breakpoint_id)):
-            msg = "Your answer has taken effect. You can still change it until the breakpoint is decided."
+            msg = "Your answer has taken effect. You can still change it until a decision is reached."
             raise AnswerStands(msg)
         return None
 
@@ -91,7 +91,7 @@ class HoldingService:
         """Undo the answers of a batch that are still pending; raise if none is."""
         taken = tx.held_answers.remove_batch(batch, person_id=by.id, project=by.project)
         if not taken:
-            msg = "Nothing to undo: these answers have taken effect or were undone already."
+            msg = "Nothing to undo: these answers have already taken effect or been undone."
             raise AnswerStands(msg)
         for each in taken:
             tx.changed(tx.breakpoints.look(each.breakpoint_id, project=by.project), quietly=True)
@@ -156,7 +156,7 @@ class HoldingService:
         if asked.standing.override is not held.override:
             raise other_capacity(by)
         if any(each.person == by.name and each.at >= held.created_at for each in asked.others):
-            msg = f"{by.name} answered again."
+            msg = f"{by.name} submitted another answer."
             raise AnswerStands(msg)
         return asked
 

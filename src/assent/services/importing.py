@@ -80,7 +80,7 @@ def _read(found: Found, origin: str) -> Reading:
     asked, left = _draft(row, origin)
     ttl = row["ttl_seconds"]
     if ttl is not None and not _is_ttl(ttl):
-        left = (*left, Left("ttlSeconds", origin, f"{ttl!r} is no number of seconds that a deadline can have."))
+        left = (*left, Left("ttlSeconds", origin, f"{ttl!r} is not a valid deadline in seconds."))
         ttl = None
     said, late = _said(found.feedback, origin, ended_at=ended_at)
     ended_by = next((str(each.actor) for each in reversed(found.endings) if each.type == status), UNKNOWN)
@@ -99,10 +99,13 @@ def _read(found: Found, origin: str) -> Reading:
 
 def _status(text: object) -> Status:
     if text not in set(Status):
-        msg = f"Its status {text!r} is not known."
+        msg = f"Unknown status {text!r}."
         raise _Unfit(msg)
     if text == Status.WAITING:
-        msg = "It still waits, and its agent waits there: answer it there, or let the agent ask here."
+        msg = (
+            "This breakpoint is still pending, and its agent is waiting on the original service. Respond there, or "
+            "have the agent ask again here."
+        )
         raise _Unfit(msg)
     return Status(str(text))
 
@@ -111,7 +114,7 @@ def _moment(text: object) -> int:
     try:
         return from_iso(str(text))
     except (ValueError, OverflowError) as error:
-        msg = f"A time of it cannot be read: {text!r}."
+        msg = f"Invalid time: {text!r}."
         raise _Unfit(msg) from error
 
 
@@ -138,7 +141,13 @@ def _said(feedback: Iterable[Feedback], origin: str, *, ended_at: int) -> tuple[
             left.append(Left("comment", origin, str(error)))
             continue
         if at > ended_at:
-            left.append(Left("comment", origin, "It was written after the end, and here nothing happens after that."))
+            left.append(
+                Left(
+                    "comment",
+                    origin,
+                    "This was written after the breakpoint ended. Assent does not record anything after that.",
+                )
+            )
         else:
             said.append(Said(str(each.author), comment, at))
     return said, left
@@ -149,15 +158,15 @@ def _checked_comment(comment: object) -> str:
         body = strict_loads(json.dumps({"comment": comment}, ensure_ascii=False).encode())
         wire.GiveFeedback.model_validate(body)
     except (TypeError, ValueError, AssentError) as error:
-        msg = "A comment is too long, or no text."
+        msg = "A comment is too long or is not text."
         raise _Unfit(msg) from error
     return str(comment)
 
 
 def _draft(row: Mapping[str, Any], origin: str) -> tuple[Draft, tuple[Left, ...]]:
     """Read what was asked; where our own fields in the payload are not as ours are, keep it whole beside them."""
-    payload = _json(row["payload"], "Its payload is not JSON that can be kept.")
-    tags: Json = _json(row["tags"], "Its tags are not JSON.") if row["tags"] else None
+    payload = _json(row["payload"], "The payload is not valid JSON.")
+    tags: Json = _json(row["tags"], "The tags are not valid JSON.") if row["tags"] else None
     body: dict[str, Json] = {"agentId": row["agent_id"], "payload": payload, "tags": tags if is_array(tags) else []}
     body |= {name: row[column] for name, column in (("runId", "run_id"), ("title", "title")) if row[column]}
     if is_object(payload):
@@ -169,7 +178,9 @@ def _draft(row: Mapping[str, Any], origin: str) -> tuple[Draft, tuple[Left, ...]
         kept = _drafted(body | {"payload": {"original": payload}})
     except AssentError as error:
         raise _Unfit(error.message) from error
-    return kept, (Left("payload", origin, "Its fields are not as ours are; it is kept whole under `original`."),)
+    return kept, (
+        Left("payload", origin, "The payload does not match the schema. It is kept unchanged under `original`."),
+    )
 
 
 def _json(text: object, otherwise: str) -> Json:
@@ -202,7 +213,7 @@ def _file(entry: Mapping[str, Json]) -> dict[str, Json]:
 def _files_left(payload: Mapping[str, Json], origin: str) -> tuple[Left, ...]:
     context = payload.get("context")
     files: Sequence[Json] = context.get("files") or context.get("paths") or () if is_object(context) else ()
-    why = "The original keeps the names of files, not what is in them."
+    why = "The original service stores file names, not file contents."
     return (Left("files", origin, why),) if files else ()
 
 
@@ -234,7 +245,7 @@ def carry(tx: Transaction, pasts: Sequence[Past], *, by: Principal) -> list[Carr
 
 def _add(tx: Transaction, past: Past, told: Retold) -> None:
     people = {told.response.person: _author(tx, told)} if told.response is not None else {}
-    tx.imports.add(told, search=past.draft.search, people=people)
+    tx.imports.add(told, people=people)
     files = [FileEntry(n, file.path, file.format, file.language, None, None) for n, file in enumerate(past.draft.files)]
     if files:
         tx.files.attach(told.ended.id, files)

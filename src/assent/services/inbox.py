@@ -90,7 +90,7 @@ def _pending(tx: Transaction, *, breakpoint_id: str) -> dict[str, tuple[PendingA
 def _visible(row: Seen | None, breakpoint_id: str, by: Principal) -> Seen:
     """Another project's, and for an agent another agent's, is not there."""
     if row is None or row.project_id != by.project or (by.kind is Kind.AGENT and row.created_by_id != by.id):
-        msg = f"There is no breakpoint {breakpoint_id} in this project."
+        msg = f"Breakpoint {breakpoint_id} not found in this project."
         raise NotFound(msg)
     by.require(Permission.READ)
     return row

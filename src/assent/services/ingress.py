@@ -11,6 +11,7 @@ from typing import cast
 import structlog
 
 from assent.domain.errors import (
+    NO_SUCH_URL,
     AssentError,
     InvalidRequest,
     MalformedJson,
@@ -94,7 +95,7 @@ class Ingress:
         except Unauthenticated as error:
             # Without the body: it is a stranger's.
             self._refuse(source, error.message)
-            msg = "It could not be verified that this source sent it."
+            msg = "This event could not be verified as coming from this source."
             raise Unauthenticated(msg) from error
         except (InvalidRequest, MalformedJson) as error:
             self._refuse(source, error.message)
@@ -160,7 +161,7 @@ async def _taken(hook: Hook, key: str | None, incoming: Incoming) -> Sequence[Ar
 
 def nothing_here() -> NotFound:
     """Say the same of what never was, what was removed or disabled, and what cannot be called."""
-    return NotFound("There is nothing at this address.")
+    return NotFound(NO_SUCH_URL)
 
 
 def _found(tx: Transaction, *, address: str) -> StoredSource | None:
@@ -181,7 +182,7 @@ def _note(tx: Transaction, *, refusals: dict[str, Refusals]) -> None:
 
 def _unusable(source: StoredSource, why: str) -> Unavailable:
     _log.warning("source_unusable", source=source.id, kind=source.kind, error=why)
-    return Unavailable("This source cannot be used at the moment.")
+    return Unavailable("This source is temporarily unavailable.")
 
 
 @contextlib.contextmanager
@@ -193,5 +194,5 @@ def _storing() -> Generator[None, None, None]:
         raise
     except Exception as error:
         _log.exception("event_not_stored")
-        msg = "The event could not be stored; send it again."
+        msg = "The event could not be stored. Send it again."
         raise Unavailable(msg) from error

@@ -56,7 +56,7 @@ class LinkService:
         """Everybody may stop being somebody on a channel."""
         tx.acting(by)
         if Link(channel_id, identity, by.name, "", 0) not in map(_bare, tx.links.of_person(by.id)):
-            msg = "This is not linked to you."
+            msg = "This account is not linked to you."
             raise NotFound(msg)
         tx.links.unlink(channel_id, identity)
 
@@ -86,14 +86,14 @@ class LinkService:
 
     def _offered(self, tx: Transaction, offer: Offer | None, by: Principal) -> Offered:
         if by.kind is not Kind.PERSON:
-            msg = "Only a person can be linked."
+            msg = "Only people can link accounts."
             raise Forbidden(msg)
         channel = tx.channels.find(offer.channel_id) if offer else None
         if offer is None or channel is None or channel.removed_at is not None:
-            msg = "This link was used already or is too old. Ask for a new one on the channel."
+            msg = "This link has expired or was already used. Request a new one on the channel."
             raise NotFound(msg)
         if not tx.people.live_roles(by.id, project=channel.project, token_id=by.token_id, now=tx.now()):
-            msg = "You have no role in the project of this channel."
+            msg = "You do not have a role in this channel's project."
             raise Forbidden(msg)
         return Offered(channel, offer)
 
@@ -104,4 +104,4 @@ def _bare(link: Link) -> Link:
 
 def _check(identity: str) -> None:
     if not 1 <= len(identity) <= LONGEST or not identity.isprintable():
-        raise InvalidRequest.at("/identity", f"must have 1 to {LONGEST} visible characters")
+        raise InvalidRequest.at("/identity", f"must be 1 to {LONGEST} visible characters")

@@ -61,11 +61,11 @@ def _begin(tx: Transaction, *, keys: Mapping[str, bytes] | None) -> tuple[int, L
     except UNREADABLE:
         known = {}
     last, entries = tx.checkpoints.last(), tx.checkpoints.entries()
-    findings = [about(*each, "it is neither in the log nor about to be") for each in tx.checkpoints.nowhere()]
-    findings += [about(*each, "it was about to be in the log, and is gone") for each in tx.checkpoints.gone()]
+    findings = [about(*each, "the event is neither in the log nor queued for it") for each in tx.checkpoints.nowhere()]
+    findings += [about(*each, "the event was queued for the log and is now missing") for each in tx.checkpoints.gone()]
     signed = last.size if last else 0
     if signed != entries:
-        findings.append(about(None, None, f"the last checkpoint is over {signed} entries, but the log has {entries}"))
+        findings.append(about(None, None, f"the last checkpoint covers {signed} entries, but the log has {entries}"))
     return max(signed, entries), LogCheck(known if keys is None else keys), findings
 
 

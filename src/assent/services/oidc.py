@@ -81,7 +81,7 @@ class _Known:
 
 class OidcService:
     def __init__(self, settings: Settings, outbound: Outbound, *, clock: Clock, random: Callable[[int], bytes]) -> None:
-        assert settings.oidc_issuer is not None, "made only where one is set up"
+        assert settings.oidc_issuer is not None, "created only if OIDC is configured"
         self.issuer = settings.oidc_issuer
         self.name = settings.oidc_name
         self._client_id = settings.oidc_client_id or ""
@@ -117,10 +117,10 @@ class OidcService:
         """Check what the provider's answer proves; return who it is and where they wanted to go."""
         journey = self._opened(sealed)
         if journey is None or not hmac.compare_digest(journey.state.encode(), answer.get("state", "").encode()):
-            msg = "This sign-in was not begun in this browser, or too long ago. Begin again."
+            msg = "This sign-in was not started in this browser, or it has expired. Start again."
             raise Unauthenticated(msg)
         if answer.get("iss", self.issuer) != self.issuer:
-            raise self._refusal("another provider answered")
+            raise self._refusal("the response came from a different provider")
         if answer.get("error") or not answer.get("code"):
             said = answer.get("error", "")[:100]
             raise Unauthenticated(
@@ -135,7 +135,7 @@ class OidcService:
         tx.acting(OIDC)
         person = self._person(tx, arrival, people)
         if not person.active:
-            msg = f"The account of {person.name} is closed. Ask an administrator to open it."
+            msg = f"{person.name}'s account is closed. Ask an admin to reopen it."
             raise Forbidden(msg)
         self._give_roles(tx, person, arrival, people)
         people.confirm_by_identity(tx, person, issuer=arrival.issuer, subject=arrival.subject)
@@ -148,7 +148,10 @@ class OidcService:
             return found
         person = self._by_email(tx, arrival) or self._created(tx, arrival, people)
         if person is None:
-            msg = f"{self.name} knows you, but nobody here is linked to you yet. Ask an administrator to link:"
+            msg = (
+                f"{self.name} recognized you, but this account is not linked to a person in Assent. Ask an "
+                "admin to link:"
+            )
             raise NotLinked(msg, subject=arrival.subject, issuer=arrival.issuer)
         tx.identities.add(arrival.issuer, arrival.subject, person_id=person.id, by=str(OIDC.actor), now=tx.now())
         return person
@@ -176,9 +179,7 @@ class OidcService:
             return None
         name = handle(arrival.claims.get(self._name_claim))
         if name is None or tx.people.find_by_name(name) is not None:
-            msg = (
-                f"{self.name} calls you by a name that cannot be used here, or that somebody has. Ask an administrator:"
-            )
+            msg = f"The username from {self.name} is invalid or already taken in Assent. Ask an admin to link:"
             raise NotLinked(msg, subject=arrival.subject, issuer=arrival.issuer)
         full = arrival.claims.get("name")
         return people.create_person(
@@ -216,11 +217,11 @@ class OidcService:
             return known
         metadata = await self._fetched(self.issuer.rstrip("/") + "/.well-known/openid-configuration")
         if metadata.get("issuer") != self.issuer:
-            raise self._refusal("its configuration names another issuer")
+            raise self._refusal("its configuration specifies a different issuer")
         for name in ("authorization_endpoint", "token_endpoint", "jwks_uri"):
             address = metadata.get(name)
             if not isinstance(address, str) or urlsplit(address).scheme not in {"https", urlsplit(self.issuer).scheme}:
-                raise self._refusal(f"its configuration has no usable {name}")
+                raise self._refusal(f"its configuration is missing a valid {name}")
         try:
             keys = KeySet.import_key_set(cast("Any", await self._fetched(metadata["jwks_uri"])))
         except (JoseError, ValueError, KeyError, TypeError) as error:
@@ -249,14 +250,14 @@ class OidcService:
         try:
             reply = await self._outbound.post(address, body=urlencode(form).encode(), headers=headers)
         except Permanent as error:
-            raise self._refusal("it did not take the code") from error
+            raise self._refusal("it rejected the authorization code") from error
         except Undelivered as error:
             if error.status is not None and error.status < 500:  # noqa: PLR2004  # it answered, and refused
-                raise self._refusal("it did not take the code") from error
+                raise self._refusal("it rejected the authorization code") from error
             raise self._unreachable(error) from error
         token = self._object(reply).get("id_token")
         if not isinstance(token, str):
-            raise self._refusal("it sent no ID token")
+            raise self._refusal("its response does not contain an ID token")
         return token
 
     async def _claims(self, token: str, nonce: str) -> Mapping[str, Any]:
@@ -280,31 +281,31 @@ class OidcService:
             )
             claims.validate(now=self._clock.now() // SECOND, leeway=LEEWAY_SECONDS)
         except (JoseError, ValueError, TypeError, KeyError) as error:
-            raise self._refusal(f"its ID token does not hold: {type(error).__name__}") from error
+            raise self._refusal(f"its ID token is not valid: {type(error).__name__}") from error
         found = dict(decoded.claims)
         subject = found.get("sub")
         if not isinstance(subject, str) or not 1 <= len(subject) <= LONGEST_SUBJECT or not subject.isprintable():
-            raise self._refusal("its ID token names nobody")
+            raise self._refusal("its ID token is missing a valid subject")
         return found
 
     def _object(self, reply: Reply) -> Mapping[str, Any]:
         try:
             found = json.loads(reply.body)
         except ValueError as error:
-            raise self._refusal("it did not answer in JSON") from error
+            raise self._refusal("its response is not JSON") from error
         if not isinstance(found, dict):
-            raise self._refusal("it did not answer with an object")
+            raise self._refusal("its response is not a JSON object")
         return cast("Mapping[str, Any]", found)
 
     def _refusal(self, why: str) -> Unauthenticated:
         _log.warning("oidc_refused", issuer=self.issuer, why=why)
         return Unauthenticated(
-            f"What {self.name} answered could not be trusted ({why}). Nobody was signed in; begin again."
+            f"The response from {self.name} could not be verified ({why}). You were not signed in. Start again."
         )
 
     def _unreachable(self, error: Undelivered) -> Unavailable:
         _log.warning("oidc_unreachable", issuer=self.issuer, why=error.message)
-        return Unavailable(f"{self.name} cannot be reached at the moment. Try again, or sign in another way.")
+        return Unavailable(f"{self.name} is currently unreachable. Try again later, or sign in another way.")
 
     def _chance(self) -> str:
         return base64.urlsafe_b64encode(self._random(32)).decode().rstrip("=")

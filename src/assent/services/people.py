@@ -12,7 +12,7 @@ from assent.domain.admin_log import fingerprint
 from assent.domain.errors import Conflict, Forbidden, InvalidRequest, NotFound, Unauthenticated
 from assent.domain.instants import SECOND
 from assent.domain.routing import OWNER
-from assent.domain.secrets import secret, secret_hash
+from assent.domain.secrets import form_key, secret, secret_hash
 from assent.domain.strategies import resetters
 from assent.store.channels import StoredChannel
 from assent.store.people import EVERYWHERE, Person
@@ -26,6 +26,8 @@ TOKEN_LIFE = 90 * 24 * 3600 * SECOND
 SESSION_LIFE = 12 * 3600 * SECOND
 LINK_LIFE = 24 * 3600 * SECOND
 LONGEST_SUBJECT = 255
+MAX_SUGGESTED = 500
+"""How many people a form suggests; other names can still be typed."""
 LINK_JOB = "account-link"
 """Mails a one-time link to the person it is for."""
 RESET_JOB = "account-reset"
@@ -37,7 +39,6 @@ LASTING_WAYS = frozenset({"email", "identity", "channel", "answers"})
 IMPERSONAL = frozenset({"agent", "metrics"})
 OIDC = system("oidc")
 """Records what a sign-in at the identity provider changes."""
-_hasher = PasswordHasher()
 # Checked when there is no such person, so that the answer takes as long as for a wrong password. Of a random text that
 # nobody has kept; written down, because making one takes every command a tenth of a second.
 NOBODY = "$argon2id$v=19$m=65536,t=3,p=4$C+tUt5UENycvtez8E10PWQ$pQuClz6lBpNAiyUBSABMCWLDC59Gr5duj0uTKq4kS2g"
@@ -60,8 +61,9 @@ class NewToken:
 
 
 class PeopleService:
-    def __init__(self, random: Callable[[int], bytes]) -> None:
+    def __init__(self, random: Callable[[int], bytes], hasher: PasswordHasher | None = None) -> None:
         self._random = random
+        self._hasher = hasher or PasswordHasher()
 
     def bootstrap(self, tx: Transaction, *, owner: str = OWNER) -> Person:
         """Make the default project and its owner, who has every role, on fresh data."""
@@ -93,11 +95,11 @@ class PeopleService:
     ) -> Person:
         """Add a person at home in a project; `by` is the admin who does it, None for the operator."""
         if name == OWNER and tx.people.anyone():
-            raise InvalidRequest.at("/name", f"{OWNER!r} means the owner of a project; choose another name")
+            raise InvalidRequest.at("/name", f"{OWNER!r} is reserved for the project owner; choose another name")
         _refuse_group_name(tx, name, project)
         if project != EVERYWHERE:
             tx.projects.get_open(project)
-        hashed = _hasher.hash(password) if password else None
+        hashed = self.password_hash(password) if password else None
         now = tx.now()
         person = Person(
             tx.new_id("per"), name, display_name or name, email, hashed, active=True, created_at=now, home=project
@@ -113,10 +115,16 @@ class PeopleService:
         by.require(Permission.READ_PEOPLE)
         return [person for person in tx.people.every() if _works_here(tx, person, by)]
 
+    def suggested(self, tx: Transaction, *, by: Principal, reviewers: bool = False) -> list[tuple[str, str]]:
+        """Return names and full names to suggest where a person's name is typed: people whom this project knows."""
+        if not by.may(Permission.READ_PEOPLE):
+            return []
+        return tx.people.names(by.project, reviewers=reviewers, limit=MAX_SUGGESTED)
+
     def known(self, tx: Transaction, name: str, *, by: Principal) -> Person:
         person = self.find_known(tx, name, by=by)
         if person is None:
-            msg = f"There is nobody called {name}."
+            msg = f"Person {name} not found."
             raise NotFound(msg)
         return person
 
@@ -139,12 +147,12 @@ class PeopleService:
 
     def _change_account(self, tx: Transaction, person: Person, changes: Mapping[str, Any], *, by: Principal) -> Person:
         if changes.get("active") is False and person.id == by.id:
-            raise InvalidRequest.at("/active", "you cannot shut yourself out")
+            raise InvalidRequest.at("/active", "you cannot close your own account")
         password, email = changes.get("password"), changes.get("email", person.email)
         if password and _acts_on_another(person, by):
             if self.mail_channel(tx, person, project=by.project) is not None:
                 raise InvalidRequest.at(
-                    "/password", f"is not set by admins here; mail {person.name} a reset link instead"
+                    "/password", f"cannot be set by admins here; send {person.name} a reset link by email instead"
                 )
             person = self._reset(tx, person, way="password", by=by)
         if email != person.email:
@@ -154,7 +162,7 @@ class PeopleService:
             display_name=changes.get("displayName", person.display_name),
             email=email,
             active=changes.get("active", person.active),
-            password_hash=_hasher.hash(password) if password else person.password_hash,
+            password_hash=self.password_hash(password) if password else person.password_hash,
         )
         tx.people.save(changed)
         if not changed.active or password:
@@ -171,8 +179,8 @@ class PeopleService:
             own = {by.name} if by.kind is Kind.PERSON else set[str]()
             if project != person.home and {*resetters(person.reset_by)} - own:
                 msg = (
-                    f"{person.reset_by} set up the access of {person.name}, and nobody has confirmed it. Confirm it"
-                    " under People first, or on the server with: assent user confirm NAME"
+                    f"{person.reset_by} set up access for {person.name}, but it has not been confirmed. "
+                    "Confirm it under People first, or on the server with: assent user confirm NAME"
                 )
                 raise Conflict(msg)
         tx.people.grant(person.id, project, granted)
@@ -189,7 +197,7 @@ class PeopleService:
         if by.everywhere:
             return
         if person.home != by.project:
-            msg = f"The account of {person.name} is managed in another project. You can change their roles here."
+            msg = f"{person.name}'s account is managed in another project. Here, you can change only their roles."
             raise Forbidden(msg)
         if EVERYWHERE in tx.people.grants(person.id):
             msg = f"{person.name} has roles in all projects. Ask an admin of all projects to change the account."
@@ -221,10 +229,11 @@ class PeopleService:
         person = self.known(tx, name, by=by)
         self.refuse_foreign(tx, person, by)
         if not person.active:
-            raise InvalidRequest.at("/name", f"the account of {name} is closed; open it first")
+            raise InvalidRequest.at("/name", f"{name}'s account is closed; reopen it first")
         if not _acts_on_another(person, by):
             return self.create_link(tx, person.id, purpose=purpose)
-        channel = self.mail_channel(tx, self._reset(tx, person, way=purpose, by=by), project=by.project)
+        person = self._reset(tx, person, way=purpose, by=by)
+        channel = self.mail_channel(tx, person, project=by.project)
         if channel is None:
             return self.create_link(tx, person.id, purpose=purpose)
         payload = {"person": person.id, "purpose": purpose, "channel": channel.id, "by": by.name}
@@ -243,12 +252,15 @@ class PeopleService:
             found.sort(key=lambda each: (not resetting.isdisjoint(setters[each.id]), bool(setters[each.id])))
         return next(iter(found), None)
 
-    def reaches_only_them(self, tx: Transaction, channel: StoredChannel, person: Person, *, by: str) -> bool:
-        """Whether a link mailed now is out of reach of those who reset the access, `by` being the last of them.
-
-        Whoever set up the mail channel may have named a mail server of their own, and read what passes there.
-        """
-        return (_actors(person) | {f"{Kind.PERSON}:{by}"}).isdisjoint(tx.channels.setters(channel))
+    def create_mailed_link(self, tx: Transaction, person: Person, channel: StoredChannel, *, purpose: str) -> str:
+        """Create a link to mail; admins who set up the channel can read it, so the account is marked with them."""
+        setters = tx.channels.setters(channel) - {f"{Kind.PERSON}:{person.name}"}
+        if not setters:
+            return self.create_link(tx, person.id, purpose=MAILED + purpose)
+        names = {Actor.parse(each).name for each in setters} | {*resetters(person.reset_by)}
+        since, way = person.reset_at or tx.now(), person.reset_way or purpose
+        tx.people.save(replace(person, reset_by=", ".join(sorted(names)), reset_at=since, reset_way=way))
+        return self.create_link(tx, person.id, purpose=purpose)
 
     def _reset(self, tx: Transaction, person: Person, *, way: str, by: Principal) -> Person:
         """End every way in that the person had, and mark the account until the new one is confirmed."""
@@ -271,10 +283,13 @@ class PeopleService:
         person = self.known(tx, name, by=by)
         self.refuse_foreign(tx, person, by)
         if person.reset_by is None:
-            msg = f"The access of {name} needs no confirmation."
+            msg = f"{name}'s access does not need to be confirmed."
             raise Conflict(msg)
         if by.kind is Kind.PERSON and by.name in {*resetters(person.reset_by), person.name}:
-            msg = f"An admin other than {person.reset_by} confirms this, or the operator with: assent user confirm NAME"
+            msg = (
+                f"Confirmation must come from an admin other than {person.reset_by}, or from the operator "
+                "with: assent user confirm NAME"
+            )
             raise Forbidden(msg)
         return self._confirmed(tx, person, in_person=False)
 
@@ -307,12 +322,12 @@ class PeopleService:
         by.require(Permission.MANAGE)
         tx.acting(by)
         if name == OWNER or self.find_known(tx, name, by=by) is not None:
-            raise InvalidRequest.at("/name", "is the name of a person; experts could not tell them apart")
+            raise InvalidRequest.at("/name", "is already the name of a person; people and groups cannot share a name")
         tx.projects.get_open(by.project)
         people = [self.find_known(tx, member, by=by) for member in members]
         for member, person in zip(members, people, strict=True):
             if person is None:
-                raise InvalidRequest.at("/members", f"there is nobody called {member}")
+                raise InvalidRequest.at("/members", f"person {member} not found")
         tx.people.put_group(by.project, name, [person.id for person in people if person], at=tx.now())
 
     def remove_group(self, tx: Transaction, name: str, *, by: Principal) -> None:
@@ -335,7 +350,7 @@ class PeopleService:
         by.require(Permission.MANAGE)
         tx.acting(by)
         if project_id != by.project and not by.everywhere:
-            msg = f"There is no project {project_id}."
+            msg = f"Project {project_id} not found."
             raise NotFound(msg)
         project = tx.projects.get_open(project_id)
         owner = self.known(tx, changes["owner"], by=by).id if changes.get("owner") else project.owner_id
@@ -361,7 +376,10 @@ class PeopleService:
         tx.rules.turn_page(by.project)
         project = tx.projects.get(by.project)
         if not unchanged(project.policy):
-            msg = "Somebody has changed the policy meanwhile. Look at it as it stands now, then change it again."
+            msg = (
+                "The policy has been changed since you opened it. Review the current version, then make your "
+                "change again."
+            )
             raise Conflict(msg)
         policy = {name: value for name, value in {**project.policy, **changes}.items() if value is not None}
         tx.projects.save(replace(project, policy=policy))
@@ -373,7 +391,7 @@ class PeopleService:
         person = self.known(tx, name, by=by)
         self.refuse_foreign(tx, person, by)
         if not 1 <= len(subject) <= LONGEST_SUBJECT or not subject.isprintable():
-            raise InvalidRequest.at("/subject", f"must have 1 to {LONGEST_SUBJECT} visible characters")
+            raise InvalidRequest.at("/subject", f"must be 1 to {LONGEST_SUBJECT} visible characters")
         mark_reset(tx, person, way="identity", by=by)
         tx.identities.add(issuer, subject, person_id=person.id, by=str(by.actor), now=tx.now())
 
@@ -392,10 +410,10 @@ class PeopleService:
             by.require(Permission.MANAGE)
         elif by.kind is not Kind.PERSON or new.person not in {None, by.name}:
             whose = new.person or "a person"
-            msg = f"Only {whose} creates tokens that belong to {whose}: signed in, on the Account page."
+            msg = f"Only {whose} can create this token. Sign in and open the Account page."
             raise Forbidden(msg)
         if project != by.project and not by.everywhere:
-            msg = f"There is no project {project}."
+            msg = f"Project {project} not found."
             raise NotFound(msg)
         if new.kind not in IMPERSONAL:
             # A token never carries more than the token or session that created it.
@@ -413,7 +431,7 @@ class PeopleService:
     def revoke_token(self, tx: Transaction, token_id: str, *, by: Principal) -> None:
         tx.acting(by)
         if token_id not in {each.id for each in self.tokens_of(tx, by=by)}:
-            msg = f"There is no live token {token_id}."
+            msg = f"No active token {token_id}."
             raise NotFound(msg)
         tx.tokens.revoke(token_id, project=by.project, now=tx.now())
 
@@ -449,25 +467,30 @@ class PeopleService:
         owner_id = tx.projects.get(project).owner_id
         person = tx.people.get_by_name(new.person) if new.person else tx.people.find(owner_id or "")
         if person is None:
-            raise InvalidRequest.at("/person", "name the person this token is for")
+            raise InvalidRequest.at("/person", "is required: specify the person this token is for")
         held = _held(tx, person.id, project)
         asked = new.roles if new.roles is not None else held & roles_of(new.kind)
         if not asked or asked - held:
-            have = ", ".join(sorted(held)) or "no role"
-            raise InvalidRequest.at("/kind", f"{person.name} has {have} in {project}, which is less than was asked for")
+            have = ", ".join(sorted(held)) or "none"
+            raise InvalidRequest.at(
+                "/kind", f"{person.name}'s roles in {project} ({have}) do not include the requested roles"
+            )
         return person, asked
+
+    def password_hash(self, password: str) -> str:
+        return self._hasher.hash(password)
 
     def sign_in(self, tx: Transaction, name: str, password: str) -> Person:
         person = tx.people.find_by_name(name)
         known = person is not None and person.active and person.password_hash is not None
         stored = person.password_hash if known and person else None
         try:
-            _hasher.verify(stored or NOBODY, password)
+            self._hasher.verify(stored or NOBODY, password)
         except VerificationError as error:
-            msg = "The name or the password is wrong."
+            msg = "Incorrect username or password."
             raise Unauthenticated(msg) from error
         if person is None or not known:
-            msg = "The name or the password is wrong."
+            msg = "Incorrect username or password."
             raise Unauthenticated(msg)
         return person
 
@@ -486,7 +509,7 @@ class PeopleService:
         person_id, purpose = tx.sessions.use_link(secret_hash(plain), now=tx.now()) or (None, "")
         person = tx.people.find(person_id) if person_id else None
         if person is None or not person.active:
-            msg = "This link was used already or is too old. Make a new one with: assent user link NAME"
+            msg = "This link has expired or was already used. Create a new one with: assent user link NAME"
             raise Unauthenticated(msg)
         if purpose.startswith(MAILED) and person.reset_way not in LASTING_WAYS:
             # Only the person's own mailbox got this link.
@@ -497,7 +520,8 @@ class PeopleService:
         return self.open_session(tx, person.id, must_set_password=asks)
 
     def open_session(self, tx: Transaction, person_id: str, *, must_set_password: bool = False) -> tuple[str, str]:
-        plain, csrf = secret("session", self._random(32)), self._random(16).hex()
+        plain = secret("session", self._random(32))
+        csrf = form_key(self._random(16), self._random(16), person_id)
         now = tx.now()
         session = BrowserSession(
             secret_hash(plain), person_id, "", csrf, now, now, now + SESSION_LIFE, must_set_password=must_set_password
@@ -509,7 +533,7 @@ class PeopleService:
         """Open a session for somebody whose password was checked, unless it changed in the meantime."""
         current = tx.people.find(person.id)
         if current is None or not current.active or current.password_hash != person.password_hash:
-            msg = "The name or the password is wrong."
+            msg = "Incorrect username or password."
             raise Unauthenticated(msg)
         return self.open_session(tx, person.id)[0]
 
@@ -521,16 +545,16 @@ class PeopleService:
             raise Unauthenticated(msg)
         if person.password_hash is not None:
             try:
-                _hasher.verify(person.password_hash, old)
+                self._hasher.verify(person.password_hash, old)
             except VerificationError as error:
-                raise InvalidRequest.at("/old", "the old password is wrong") from error
+                raise InvalidRequest.at("/old", "the current password is incorrect") from error
         return person
 
     def set_password(self, tx: Transaction, person: Person, *, hashed: str, by: Principal) -> str:
         """Set a password that was proved to be theirs to set, end all sessions, and return the secret of a new one."""
         current = tx.people.find(person.id)
         if current is None or not current.active or current.password_hash != person.password_hash:
-            msg = "The password was changed meanwhile. Try again."
+            msg = "The password was changed in the meantime. Try again."
             raise Conflict(msg)
         tx.acting(replace(by, project=EVERYWHERE))
         tx.people.save(replace(current, password_hash=hashed))
@@ -544,7 +568,7 @@ class PeopleService:
 
     def choose_project(self, tx: Transaction, plain: str, project: str, *, by: Principal) -> None:
         if project not in {each.id for each in self.projects_of(tx, by=by)}:
-            msg = f"There is no project {project[:64]}."
+            msg = f"Project {project[:64]} not found."
             raise NotFound(msg)
         tx.sessions.choose(secret_hash(plain), by.id, project)
 
@@ -586,10 +610,6 @@ def _first(tx: Transaction, projects: Sequence[str]) -> Project:
     return first if first.removed_at is None else next((each for each in found if each.removed_at is None), first)
 
 
-def password_hash(password: str) -> str:
-    return _hasher.hash(password)
-
-
 def refuse_unbound(new: NewToken) -> None:
     """A limit that this kind of token does not have must not look as if it held."""
     if new.kind != "agent":
@@ -601,10 +621,10 @@ def refuse_unbound(new: NewToken) -> None:
         }
         for name, given in limits.items():
             if given is not None:
-                what = f"limits agent tokens; a token of kind {new.kind} has no such limit"
+                what = f"applies only to agent tokens, not to {new.kind} tokens"
                 raise InvalidRequest.at(f"/{name}", what)
     if new.kind in IMPERSONAL and new.person is not None:
-        raise InvalidRequest.at("/person", f"a token of kind {new.kind} belongs to nobody")
+        raise InvalidRequest.at("/person", f"{new.kind} tokens cannot be assigned to a person")
 
 
 def _with_limits(tx: Transaction, new: NewToken, project: str) -> tuple[NewToken, str | None]:
@@ -613,7 +633,7 @@ def _with_limits(tx: Transaction, new: NewToken, project: str) -> tuple[NewToken
     if new.same_agent_as is not None:
         other = tx.tokens.get(new.same_agent_as, project=project)
         if other.kind is not Kind.AGENT:
-            raise InvalidRequest.at("/sameAgentAs", "must be the token of an agent")
+            raise InvalidRequest.at("/sameAgentAs", "must be an agent token")
         agent = other.agent or other.id
         new = replace(
             new,
@@ -713,7 +733,7 @@ def _acts_on_another(person: Person, by: Principal) -> bool:
 
 def _refuse_group_name(tx: Transaction, name: str, project: str) -> None:
     if tx.people.is_group(name, project=None if project == EVERYWHERE else project):
-        raise InvalidRequest.at("/name", "is the name of a group; experts could not tell them apart")
+        raise InvalidRequest.at("/name", "is already the name of a group; people and groups cannot share a name")
 
 
 def roles_of(kind: str) -> frozenset[Role]:
@@ -724,5 +744,5 @@ def roles_of(kind: str) -> frozenset[Role]:
 def _require_everywhere(by: Principal) -> None:
     by.require(Permission.MANAGE)
     if not by.everywhere:
-        msg = "Only an admin of all projects may do this."
+        msg = "Only an admin of all projects can do this."
         raise Forbidden(msg)

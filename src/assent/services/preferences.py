@@ -1,11 +1,12 @@
 """How people want to be reached, said by themselves or by an admin for them."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from assent.domain.access import Kind, Permission, Principal, Role
 from assent.domain.canonical import Json
 from assent.domain.errors import Forbidden, InvalidRequest, NotFound
-from assent.domain.preferences import NONE, Preferences, read
+from assent.domain.preferences import NONE, Preferences, read, theme, time_zone
 from assent.services.people import PeopleService
 from assent.store.people import Person
 from assent.store.transaction import Transaction
@@ -29,11 +30,21 @@ class PreferenceService:
         known = {each.name for each in tx.channels.in_project(by.project)} | set(before.channels)
         for n, channel in enumerate(wanted.channels):
             if channel not in known:
-                raise InvalidRequest.at(f"/channels/{n}", f"there is no channel called {channel}")
+                raise InvalidRequest.at(f"/channels/{n}", f"channel {channel} not found")
         if wanted.away is not None and wanted.away != before.away:
             self._check_deputy(tx, wanted.away.deputy, person, by)
         tx.preferences.put(person.id, wanted, now=tx.now())
         return wanted
+
+    def set_display(self, tx: Transaction, *, chosen_theme: str, zone: str | None, by: Principal) -> None:
+        """Set how pages look to the person who asks: the theme, and the zone of times; nothing follows the browser."""
+        person = tx.people.find(by.id)
+        if person is None:
+            msg = "Only people have a theme and a time zone."
+            raise Forbidden(msg)
+        tx.acting(by)
+        read_in = time_zone(zone, "/timeZone") if zone else None
+        tx.people.save(replace(person, theme=theme(chosen_theme), time_zone=read_in))
 
     def _person(self, tx: Transaction, name: str, by: Principal) -> Person:
         """Others are shown to admins only; to everybody else it does not matter whether they exist."""
@@ -42,21 +53,21 @@ class PreferenceService:
             if found is not None:
                 return found
         if by.kind is Kind.PERSON and not by.may(Permission.MANAGE):
-            msg = "Everybody sets their own preferences; those of others are for admins."
+            msg = "Only admins can change other people's preferences."
             raise Forbidden(msg)
         by.require(Permission.MANAGE)
         return self._people.known(tx, name, by=by)
 
     def _check_deputy(self, tx: Transaction, name: str, person: Person, by: Principal) -> None:
         if name == person.name:
-            raise InvalidRequest.at("/away/deputy", "must be somebody else")
+            raise InvalidRequest.at("/away/deputy", "must be a different person")
         if person.id != by.id and name == by.name:
             msg = f"Only {person.name} can make you their deputy."
             raise Forbidden(msg)
         try:
             found = self._people.known(tx, name, by=by)
         except NotFound as error:
-            raise InvalidRequest.at("/away/deputy", f"there is nobody called {name}") from error
+            raise InvalidRequest.at("/away/deputy", f"person {name} not found") from error
         live = tx.people.live_roles(found.id, project=by.project, token_id=None, now=tx.now())
         if Role.REVIEWER not in live:
-            raise InvalidRequest.at("/away/deputy", f"{name} is no reviewer in this project")
+            raise InvalidRequest.at("/away/deputy", f"{name} is not a reviewer in this project")

@@ -14,7 +14,7 @@ from assent.services.switchboard import Switchboard
 from assent.store.channels import StoredChannel
 from assent.store.transaction import Transaction
 
-QUESTION = "This is a test of the channel. Nothing is waiting for an answer."
+QUESTION = "This is a test message for this channel. No response is needed."
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ class Prober:
             due_at=NEVER,
             agent_id="assent",
             run_id=None,
-            title=f"A test of the channel {stored.name}",
+            title=f"Test message for channel {stored.name}",
             gate="assent.channel-test",
             payload={"question": QUESTION},
             tags=(),

@@ -24,7 +24,7 @@ class ProjectService:
         by.require(Permission.MANAGE)
         tx.acting(by)
         if project_id != by.project and not by.everywhere:
-            msg = f"There is no project {project_id}."
+            msg = f"Project {project_id} not found."
             raise NotFound(msg)
         if project_id == DEFAULT_PROJECT:
             msg = "The default project cannot be removed."

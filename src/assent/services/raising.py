@@ -67,7 +67,7 @@ class Ready:
         cls, raised: Raised, recommendation: Recommendation, experts: Experts = NO_EXPERTS, guess: Guess | None = None
     ) -> "Ready":
         new, events = _created(raised, recommendation, experts)
-        rows = NewRows.of(new, events, search=raised.draft.search, counts_as=recommendation.counts_as)
+        rows = NewRows.of(new, events, counts_as=recommendation.counts_as)
         return cls(new, events, rows, recommendation.shadow_matches, guess)
 
     def holds(self, tx: Transaction) -> bool:
@@ -94,7 +94,10 @@ def check_size(wanted: Draft) -> None:
     """Refuse a breakpoint that the API would refuse for its size; files are counted on their own."""
     size = len(json.dumps(wanted.payload, ensure_ascii=False).encode())
     if size > MAX_BODY:
-        msg = f"The breakpoint has {size} bytes without its files; {MAX_BODY} are allowed. Put the rest into a file."
+        msg = (
+            f"The breakpoint is {size} bytes without its files; the limit is {MAX_BODY}. Move large content "
+            "into a file."
+        )
         raise TooLarge(msg)
 
 
@@ -105,14 +108,14 @@ def experts_of(tx: Transaction, draft: Draft, by: Principal) -> Experts:
     directory = tx.people.directory(by.project, draft.experts)
     seats, missing = seats_for(draft.experts, directory)
     if missing and by.policy.get("unknownExperts") == "refuse":
-        raise InvalidRequest.at("/payload/expert", f"nobody carries the name {', '.join(missing)}")
+        raise InvalidRequest.at("/payload/expert", f"person or group not found: {', '.join(missing)}")
     carried = [options for seat in seats if (options := eligible(seat, directory))]
     if draft.strategy in NEEDS_EXPERTS and not answerable(carried):
         names = ", ".join(draft.experts)
-        msg = f"{names} cannot be answered by different people; {draft.strategy} needs one for each."
+        msg = f"{draft.strategy} requires a different person for each expert, which is not possible for {names}."
         raise ExpertsNotDistinct(msg)
     owner = directory.owner or "an admin"
-    warnings = (f"Nobody carries the expert name {name!r}; {owner} may answer in its place." for name in missing)
+    warnings = (f"No person or group named {name!r} exists; {owner} can respond instead." for name in missing)
     return Experts(seats, tuple(warnings))
 
 
@@ -124,10 +127,12 @@ def files_of(tx: Transaction, draft: Draft, project: str) -> list[FileEntry]:
         if file.content is None and file.sha256 is not None:
             size = tx.files.size(project, file.sha256)
             if size is None:
-                raise InvalidRequest.at(f"/payload/context/files/{n}/sha256", "is not a file uploaded to this project")
+                raise InvalidRequest.at(
+                    f"/payload/context/files/{n}/sha256", "does not match a file uploaded to this project"
+                )
         entries.append(FileEntry(n, file.path, file.format, file.language, file.sha256, size))
     if sum(entry.size or 0 for entry in entries) > MAX_FILES:
-        msg = f"The files are larger than {MAX_FILES} bytes together."
+        msg = f"The files exceed {MAX_FILES} bytes in total."
         raise TooLarge(msg)
     return entries
 

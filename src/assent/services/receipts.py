@@ -44,7 +44,7 @@ class ReceiptService:
         by.require(Permission.READ)
         current = tx.breakpoints.look(breakpoint_id, project=by.project)
         if not sees(by, current.created_by_id):
-            msg = f"There is no breakpoint {breakpoint_id} in this project."
+            msg = f"Breakpoint {breakpoint_id} not found in this project."
             raise NotFound(msg)
         approval, now = _approval(tx, breakpoint_id, project=by.project), tx.now()
         key = self._keys(tx, by.project)[0]
@@ -68,12 +68,10 @@ class ReceiptService:
         check(receipt, trusted(tx.receipts.keys(by.project)), now=now, project=by.project)
         by.require_speaks_for(None, told.gate)
         if _approval(tx, told.breakpoint_id, project=by.project) != told:
-            msg = f"{told.breakpoint_id} does not say what this receipt says."
+            msg = f"This receipt does not match the breakpoint {told.breakpoint_id}."
             raise ReceiptMismatch(msg)
         if not may_consume(by, tx.breakpoints.look(told.breakpoint_id, project=by.project)):
-            msg = (
-                "Only the agent that asked may use this receipt, or the consumer named when the breakpoint was created."
-            )
+            msg = "Only the agent that created the breakpoint, or the consumer named at creation, can use this receipt."
             raise Forbidden(msg)
         if once is not None and tx.idempotency.claim(
             by.id, once.key, fingerprint=once.fingerprint, breakpoint_id=told.breakpoint_id, now=now
@@ -96,7 +94,7 @@ class ReceiptService:
         found = tx.secrets.newest(by.project, SECRET, limit=1)
         now = tx.now()
         if found and not tx.secrets.retire(found[0], now=now):
-            msg = f"Somebody else rotated the receipt key of {by.project} at the same moment; look at it again."
+            msg = f"Another admin rotated the receipt key of {by.project} at the same time. Check the current key."
             raise Conflict(msg)
         tx.receipts.retire(by.project, now=now)
         if revoke:
@@ -110,7 +108,7 @@ class ReceiptService:
             self._add(tx, project, version=1, by=MAKER)
         found = tx.receipts.keys(project)
         if not found or found[0].state != "current":
-            msg = "The keys of receipts are not whole in the database. Rotate them: assent receipt rotate-key."
+            msg = "The receipt keys in the database are incomplete. Rotate them: assent receipt rotate-key."
             raise Unavailable(msg)
         return found
 
@@ -129,7 +127,10 @@ class ReceiptService:
             seed = base64.b64decode(self._keyring.open(Sealed(rows[0].key_id, rows[0].ciphertext), *rows[0].place))
             if public_key(seed) == key.public:
                 return seed
-        msg = "The key of receipts was changed in the database; it is not used. Rotate it: assent receipt rotate-key."
+        msg = (
+            "The receipt key in the database does not match its public key, so it cannot be used. Rotate it: assent "
+            "receipt rotate-key."
+        )
         raise Unavailable(msg)
 
 
@@ -157,7 +158,10 @@ def trusted(keys: Sequence[StoredKey]) -> dict[str, bytes]:
 def _approval(tx: Transaction, breakpoint_id: str, *, project: str) -> Approval:
     current = tx.breakpoints.look(breakpoint_id, project=project)
     if current.ended_at is not None and current.ended_at <= tx.epochs.last():
-        msg = f"{breakpoint_id} was decided before a backup was restored, so its receipt is void. Ask again."
+        msg = (
+            f"{breakpoint_id} was decided before a backup was restored, so its receipt is void. Create a new "
+            "breakpoint."
+        )
         raise NoReceipt(msg)
     purged = tx.holds.purged_at(breakpoint_id, project=project) is not None
     return approval_of(current, tx.breakpoints.responses(breakpoint_id) if current.votes else (), purged=purged)
@@ -166,6 +170,6 @@ def _approval(tx: Transaction, breakpoint_id: str, *, project: str) -> Approval:
 def _used(tx: Transaction, approval: Approval) -> Use:
     use = tx.receipts.find_use(approval.breakpoint_id)
     if use is None:
-        msg = f"{approval.breakpoint_id} changed at the same moment; its receipt is good for nothing any more."
+        msg = f"{approval.breakpoint_id} was changed at the same time, so its receipt is no longer valid."
         raise NoReceipt(msg)
     return use

@@ -115,7 +115,9 @@ class Reloading:
         except (Unreadable, OSError) as error:
             return self._refused([str(unreadable(NAME, error))])
         if self._file is not None and (file is None or not file.value):
-            return self._refused([f"{NAME} is {'gone' if file is None else 'empty'}; what stood in it still counts."])
+            return self._refused(
+                [f"{NAME} is {'missing' if file is None else 'empty'}; the last valid configuration stays in effect."]
+            )
         setup = await asyncio.to_thread(self._make, given(self._settings, file, self._elsewhere))
         problems = setup.problems.told() or await asyncio.to_thread(setup.unfit, self._processes)
         if problems:
@@ -133,7 +135,7 @@ class Reloading:
         """Return the problems; the file is about all projects, so others than an admin of all only hear of them."""
         if by.everywhere or not self.problems:
             return list(self.problems)
-        return [f"{NAME} cannot be taken over; an admin of all projects sees why."]
+        return [f"{NAME} is invalid and was not applied. An admin of all projects can see the details."]
 
     def _refused(self, problems: Sequence[str]) -> bool:
         self.problems = list(problems)

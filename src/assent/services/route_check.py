@@ -7,10 +7,10 @@ from assent.domain.access import Permission, Principal
 from assent.domain.breakpoint import NEVER, Breakpoint, Status
 from assent.domain.draft import Draft
 from assent.domain.instants import SECOND
-from assent.domain.preferences import NONE, deputy
+from assent.domain.preferences import LONGEST_CHAIN, NONE, deputy
 from assent.domain.routes import Route, Step, StepKind, Timeout, chosen, named, people, steps
 from assent.services.addressing import PLACE, Plan, reaches
-from assent.services.delegation import LONGEST_CHAIN, ticket_channels
+from assent.services.delegation import ticket_channels
 from assent.services.raising import Raised, Ready, experts_of
 from assent.services.rules import Question, RuleService
 from assent.store.transaction import Transaction
@@ -64,15 +64,17 @@ class RouteCheck:
 
 def forecast(tx: Transaction, asked: Breakpoint) -> Forecast:
     if asked.status is not Status.WAITING:
-        how = "A rule approves this" if asked.ended_by and asked.ended_by.kind == "rule" else "This has ended"
-        return Forecast(None, (), (f"{how}; nobody is told.",))
+        how = "A rule approves this" if asked.ended_by and asked.ended_by.kind == "rule" else "This has already ended"
+        return Forecast(None, (), (f"{how}; no notifications are sent.",))
     route = chosen([each.route for each in tx.routes.in_project(asked.project) if each.enabled], asked)
     tickets = ticket_channels(tx, asked)
     if tickets:
         route = route or Route(id="", pattern="*", channels=())
         route = replace(route, channels=tuple(dict.fromkeys((*route.channels, *tickets))))
     if route is None:
-        return Forecast(None, (), ("No route matches: it waits in the inbox, and nobody is told.",))
+        return Forecast(
+            None, (), ("No route matches. The breakpoint appears in the inbox, but no notifications are sent.",)
+        )
     ending = replace(route, timeout=_deadline(asked))
     foreseen = tuple(_step(tx, asked, ending, each) for each in steps(ending, asked.created_at))
     return Forecast(route, foreseen, tuple(_warnings(tx, asked, route, foreseen)))
@@ -123,12 +125,12 @@ def _stands_in(tx: Transaction, project: str, person: str, at: int) -> str:
 
 def _warnings(tx: Transaction, asked: Breakpoint, route: Route, foreseen: Sequence[ForecastStep]) -> list[str]:
     known = {each.name: each for each in tx.channels.in_project(asked.project)}
-    found = [f"There is no channel called {name}." for name in route.channels if name not in known]
+    found = [f"Channel {name} not found." for name in route.channels if name not in known]
     found += [
         f"The channel {name} is disabled." for name in route.channels if name in known and not known[name].enabled
     ]
     found += [
-        f"Nobody is told when it comes to {each.kind.value}."
+        f"The step {each.kind.value} would not notify any recipients."
         for each in foreseen
         if each.kind is not StepKind.TIME_OUT and not each.told
     ]

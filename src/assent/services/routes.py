@@ -31,7 +31,7 @@ class RouteService:
         refuse_unknown(tx, route, by.project)
         standing = tx.routes.in_project(by.project)
         if len(standing) >= MOST:
-            raise InvalidRequest.at("/", f"a project has at most {MOST:,} routes")
+            raise InvalidRequest.at("/", f"a project can have at most {MOST:,} routes")
         now = tx.now()
         made = StoredRoute(
             id=route_id,
@@ -68,7 +68,7 @@ class RouteService:
         tx.routes.wait_for_others(by.project)
         movable = [each.id for each in tx.routes.in_project(by.project) if each.source != FROM_FILE]
         if sorted(movable) != sorted(route_ids):
-            raise InvalidRequest.at("/ids", "must name every route once, except those of assent.yaml")
+            raise InvalidRequest.at("/ids", "must list every route exactly once, except those from assent.yaml")
         tx.routes.reorder(by.project, route_ids)
         return tx.routes.in_project(by.project)
 
@@ -89,9 +89,9 @@ def refuse_unknown(tx: Transaction, route: Route, project: str) -> None:
     for pointer, names in _targets(route):
         for n, name in enumerate(names):
             if name.startswith(GROUP) and name.removeprefix(GROUP) not in groups:
-                raise InvalidRequest.at(f"{pointer}/{n}", f"there is no group {name.removeprefix(GROUP)}")
+                raise InvalidRequest.at(f"{pointer}/{n}", f"group {name.removeprefix(GROUP)} not found")
             if name.startswith(PERSON) and find_in_project(tx, name.removeprefix(PERSON), project) is None:
-                raise InvalidRequest.at(f"{pointer}/{n}", f"there is nobody called {name.removeprefix(PERSON)}")
+                raise InvalidRequest.at(f"{pointer}/{n}", f"person {name.removeprefix(PERSON)} not found")
 
 
 def refuse_unknown_channels(route: Route, known: set[str]) -> None:
@@ -100,7 +100,7 @@ def refuse_unknown_channels(route: Route, known: set[str]) -> None:
     for pointer, names in listed:
         for n, name in enumerate(names):
             if name not in known:
-                raise InvalidRequest.at(f"{pointer}/{n}", f"there is no channel called {name}")
+                raise InvalidRequest.at(f"{pointer}/{n}", f"channel {name} not found")
 
 
 def _targets(route: Route) -> list[tuple[str, tuple[str, ...]]]:

@@ -264,7 +264,7 @@ def stopping_tags(policy: Mapping[str, Any]) -> tuple[str, ...]:
 
 def require_room(rules: int) -> None:
     if rules > MAX_RULES:
-        raise InvalidRequest.at("/", f"a project has at most {MAX_RULES:,} rules")
+        raise InvalidRequest.at("/", f"a project can have at most {MAX_RULES:,} rules")
 
 
 def follow(book: Book, question: Question, ground: Ground, *, now: int) -> Recommendation:
@@ -284,4 +284,4 @@ def _check(rule: Rule, now: int, *, before: Rule | None = None) -> None:
     checked(rule)
     is_new = before is None or before.expires_at != rule.expires_at
     if is_new and rule.expires_at is not None and rule.expires_at <= now:
-        raise InvalidRequest.at("/expiresAt", "is in the past")
+        raise InvalidRequest.at("/expiresAt", "must be in the future")

@@ -71,5 +71,5 @@ def _added(tx: Transaction, found: Plan, wanted: Import, *, by: Principal, now: 
 def _total(found: Plan, standing: list[Rule]) -> int:
     total = len(standing) - len(found.removed) + len(found.added)
     if total > MAX_RULES:
-        raise InvalidRequest.at("/rules", f"there would be {total} rules; a project has {MAX_RULES} at most")
+        raise InvalidRequest.at("/rules", f"this would make {total} rules; a project can have at most {MAX_RULES}")
     return total

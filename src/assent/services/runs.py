@@ -41,7 +41,7 @@ class RunService:
         """Queue a new run; a worker takes it up. The same key starts it once."""
         by.require(Permission.CREATE)
         if not any(glob_matches(pattern, new.agent_id) for pattern in by.agent_ids):
-            msg = f"This token may not speak for agent {new.agent_id!r}; it is limited to {', '.join(by.agent_ids)}."
+            msg = f"This token cannot act for agent {new.agent_id!r}; it is limited to {', '.join(by.agent_ids)}."
             raise Forbidden(msg)
         by.require_starts(new.process)
         tx.projects.get_open(by.project)
@@ -96,7 +96,7 @@ class RunService:
         """Whoever started it, or an admin; what it has asked and nobody answered is cancelled too."""
         run = self._controlled(tx, run_id, by)
         if not tx.runs.cancel(run_id, Line("cancelled", data={"by": str(by.actor)}), now=tx.now()):
-            msg = f"This run is {run.state} already."
+            msg = f"This run is already {run.state}."
             raise Conflict(msg)
         _record(tx, "run-cancelled", run, "cancelled", by)
         withdraw(tx, self._breakpoints, run)
@@ -107,7 +107,7 @@ class RunService:
         by.require_starts(run.process)
         now = tx.now()
         if not tx.runs.revive(run_id, Line("retried", data={"by": str(by.actor)}), now=now):
-            msg = f"This run is {run.state}; only a failed one can be retried."
+            msg = f"This run is {run.state}. Only failed runs can be retried."
             raise Conflict(msg)
         _record(tx, "run-retried", run, "queued", by)
         step = (run.error or {}).get("step")
@@ -127,7 +127,7 @@ class RunService:
         by.require(Permission.CANCEL)
         run = self._visible(tx, run_id, by)
         if not controls(run, by):
-            msg = "Only whoever started this run, or an admin, may do this."
+            msg = "Only an admin, or the person or agent that started this run, can do this."
             raise Forbidden(msg)
         return run
 
@@ -136,7 +136,7 @@ class RunService:
         by.require(Permission.READ)
         run = tx.runs.get(run_id, project=by.project)
         if by.kind is Kind.AGENT and run.principal.id != by.id:
-            msg = f"There is no run {run_id} in this project."
+            msg = f"Run {run_id} not found in this project."
             raise NotFound(msg)
         return run
 

@@ -65,7 +65,7 @@ class SecretService:
         _require_admin(tx, project, by)
         found = tx.secrets.newest(project, CALLBACK, limit=1)
         if found and not tx.secrets.retire(found[0], now=tx.now()):
-            msg = f"Somebody else rotated the callback secret of {project} at the same moment; look at it again."
+            msg = f"Another admin rotated the callback secret of {project} at the same time. Check the current secret."
             raise Conflict(msg)
         self._add(tx, project, version=found[0].version + 1 if found else 1, by=by.actor)
         return self.callback_secrets(tx, project)
@@ -111,6 +111,6 @@ def _require_admin(tx: Transaction, project: str, by: Principal) -> None:
     by.require(Permission.MANAGE)
     tx.acting(by)
     if project != by.project and not by.everywhere:
-        msg = f"There is no project {project}."
+        msg = f"Project {project} not found."
         raise NotFound(msg)
     tx.projects.get(project)

@@ -47,7 +47,7 @@ class SourceService:
         if found is None or found.project != by.project or found.removed_at is not None:
             found = tx.sources.by_name(by.project, source)
         if found is None:
-            msg = f"There is no source {source} in this project."
+            msg = f"Source {source} not found in this project."
             raise NotFound(msg)
         return found
 
@@ -61,7 +61,7 @@ class SourceService:
         tx.triggers.wait_for_others(by.project)
         tx.projects.get_open(by.project)
         if len(tx.sources.in_project(by.project)) >= MOST:
-            raise InvalidRequest.at("/", f"a project has at most {MOST} sources")
+            raise InvalidRequest.at("/", f"a project can have at most {MOST} sources")
         new = StoredSource(
             id=tx.new_id("src"), project=by.project, name=name, kind=kind, settings=dict(settings), enabled=enabled
         )
@@ -73,7 +73,7 @@ class SourceService:
         tx.acting(by)
         for name in changes:
             if name not in _CHANGEABLE:
-                raise InvalidRequest.at(f"/{name}", "cannot be changed; set up another source and remove this one")
+                raise InvalidRequest.at(f"/{name}", "cannot be changed; create another source and remove this one")
         tx.triggers.wait_for_others(by.project)
         current = self.known(tx, source_id, by=by)
         if current.origin == FROM_FILE:
@@ -100,12 +100,12 @@ class SourceService:
         """Refuse settings that the source could not work with, and secrets that are not references."""
         found = kind_of(kind)
         if len(to_json(settings)) > LARGEST_SETTINGS:
-            raise InvalidRequest.at("/settings", f"are larger than {LARGEST_SETTINGS:,} bytes")
+            raise InvalidRequest.at("/settings", f"must be at most {LARGEST_SETTINGS:,} bytes")
         for name in sorted(found.secrets):
             for pointer, value in texts(settings.get(name), f"/settings/{name}"):
                 if not is_reference(value):
                     raise InvalidRequest.at(
-                        pointer, "must be env:NAME or file:PATH; a secret itself does not belong here"
+                        pointer, "must be a reference, env:NAME or file:PATH, not the secret itself"
                     )
         _check_common(settings)
         found.make(settings, self._tools)
@@ -128,7 +128,7 @@ class SourceService:
     def _check_new(self, kind: str, settings: Mapping[str, Any], *, by: Principal) -> None:
         """Look at all of it, also at what was there before."""
         if kind_of(kind).way is Way.WATCH and not by.everywhere:
-            msg = "Only an admin of all projects may watch what lies on this machine."
+            msg = "Only an admin of all projects can watch files on this machine."
             raise Forbidden(msg)
         for pointer, text in texts(settings, "/settings"):
             if is_reference(text):
@@ -194,4 +194,4 @@ def _check_length(value: object) -> None:
     except ValueError as error:
         raise InvalidRequest.at("/settings/expect_every", str(error)) from error
     if not 0 < found <= LONGEST_SILENCE:
-        raise InvalidRequest.at("/settings/expect_every", "must be a length of time from 1s to 366d")
+        raise InvalidRequest.at("/settings/expect_every", "must be a duration from 1s to 366d")

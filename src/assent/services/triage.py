@@ -69,15 +69,17 @@ class TriageService:
         """Return the id of somebody who can answer it, or say why they cannot."""
         found = find_in_project(tx, name, current.project)
         if found is None:
-            raise InvalidRequest.at("/person", f"there is nobody called {name}")
+            raise InvalidRequest.at("/person", f"person {name} not found")
         roles = tx.people.live_roles(found.id, project=current.project, token_id=None, now=tx.now())
         them = Principal(kind=Kind.PERSON, id=found.id, name=name, project=current.project, roles=roles)
         try:
             standing = self._breakpoints.standing(tx, current.id, by=them)
         except (Forbidden, SeatTaken) as error:
-            raise InvalidRequest.at("/person", f"{name} cannot answer it: {error.message}") from error
+            raise InvalidRequest.at("/person", f"{name} cannot respond to this breakpoint: {error.message}") from error
         if standing.override:
-            raise InvalidRequest.at("/person", f"{name} could only override it; name somebody who is asked")
+            raise InvalidRequest.at(
+                "/person", f"{name} could respond only with an admin override; choose an eligible reviewer"
+            )
         return found.id
 
     def snooze(self, tx: Transaction, breakpoint_id: str, until: int, *, by: Principal) -> None:
@@ -86,9 +88,9 @@ class TriageService:
         now = tx.now()
         current = _check_open(tx.breakpoints.look(breakpoint_id, project=by.project), now)
         if not now < until <= now + LONGEST_SNOOZE:
-            raise InvalidRequest.at("/until", "must be a time to come, within a year")
+            raise InvalidRequest.at("/until", "must be in the future, within a year")
         if until >= current.due_at:
-            raise InvalidRequest.at("/until", f"must be before its deadline, {iso(current.due_at)}")
+            raise InvalidRequest.at("/until", f"must be before the deadline, {iso(current.due_at)}")
         tx.triage.snooze(breakpoint_id, person_id=by.id, until=until, now=now)
         tx.changed(current, quietly=True)
 
@@ -117,7 +119,7 @@ def _require_reviewer(tx: Transaction, by: Principal) -> None:
         by.require(Permission.DECIDE)
     roles = by.roles & tx.people.live_roles(by.id, project=by.project, token_id=by.token_id, now=tx.now())
     if not roles & {Role.REVIEWER, Role.ADMIN}:
-        msg = f"{by.name} may not decide in project {by.project} any more."
+        msg = f"{by.name} no longer has permission to respond in project {by.project}."
         raise Forbidden(msg)
 
 
@@ -135,7 +137,7 @@ def _check_open(current: Breakpoint, now: int) -> Breakpoint:
 def _check_mine(tx: Transaction, breakpoint_id: str, by: Principal) -> None:
     claimer = tx.triage.claimer(breakpoint_id)
     if claimer is not None and claimer != by.name:
-        msg = f"{claimer} has claimed it; assign it to take it over."
+        msg = f"{claimer} has claimed this breakpoint. Assign it to yourself to take it over."
         raise AlreadyClaimed(msg, claimedBy=claimer)
 
 

@@ -26,17 +26,17 @@ def trip(tx: Transaction, breakpoints: BreakpointService, stored: StoredTrigger,
     """Suspend a trigger that fires too often, and ask whether it may go on; False if it was suspended already."""
     breaker = stored.trigger.breaker
     within = duration(breaker.within)
-    because = f"It fired {count} times within {within}; {breaker.limit} are allowed."
+    because = f"Fired {count} times within {within}; the limit is {breaker.limit}."
     return _suspend(tx, breakpoints, stored, because=because, what=f"fired {count} times within {within}")
 
 
 def stop_loop(tx: Transaction, breakpoints: BreakpointService, stored: StoredTrigger, *, count: int) -> bool:
     """Suspend a trigger that its own runs feed, and ask whether it may go on; False if it was suspended already."""
     because = (
-        f"It fired {count} times in a row for changes that came out of its own runs. Have its process write elsewhere,"
-        " exclude what it writes from the source, or declare the files with ctx.writes."
+        f"Fired {count} times in a row for changes made by its own runs. Have the process write to another location, "
+        "exclude its output from the source, or declare the files with ctx.writes."
     )
-    what = f"fired {count} times in a row for changes that its own runs seem to have made"
+    what = f"fired {count} times in a row for changes that appear to come from its own runs"
     return _suspend(tx, breakpoints, stored, because=because, what=what)
 
 
@@ -52,7 +52,7 @@ def _suspend(
             "on": trigger.on,
             "process": trigger.run,
             "why": because,
-            "what happens": "Its events queue. Approve, and what has queued goes on, the oldest first.",
+            "what happens": "Its events are queued. If you approve, the queued events are processed, oldest first.",
         },
         # No rule answers this, and neither does a count: it is there for a person to look.
         "hardStop": True,
@@ -125,15 +125,20 @@ def _about(seconds: int) -> str:
 def _asked(source: StoredSource, now: int) -> dict[str, Json]:
     every = str(source.settings.get("expect_every"))
     heard = source.heard_at
-    since = f"for {_about((now - heard) // SECOND)}" if heard is not None else "since it was set up"
+    since = f"for {_about((now - heard) // SECOND)}" if heard is not None else "since it was configured"
     return {
-        "question": f"The source {source.name} has said nothing {since}; it is expected every {every}. Look into it?",
+        "question": (
+            f"No events from source {source.name} {since}; at least one was expected every {every}. Investigate?"
+        ),
         "breakpointId": SILENT,
         "context": {
             "source": source.name,
             "kind": source.kind,
             "heard": iso(heard) if heard is not None else None,
-            "what happens": "Your answer is a note that somebody looks. This ends by itself when the source is heard.",
+            "what happens": (
+                "Your answer records that you are investigating. This breakpoint is cancelled automatically "
+                "when the source sends an event."
+            ),
         },
         "hardStop": True,
         "presentAlwaysApprove": False,

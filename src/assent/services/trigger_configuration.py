@@ -23,7 +23,7 @@ from assent.store.sources import StoredSource
 from assent.store.transaction import Transaction
 from assent.store.triggers import StoredTrigger
 
-SAYS_SO = "assent.yaml says so."
+SAYS_SO = "Suspended in assent.yaml."
 _OWN = frozenset({"kind", "project", "enabled"})
 _STANDS_FOR: Mapping[str, Json] = {"id": "unnamed", "on": "*", "run": "unnamed"}
 _log = structlog.get_logger()
@@ -166,7 +166,7 @@ class TriggerConfiguration:
             first = seen.setdefault((str(each.get("project", DEFAULT_PROJECT)), each["id"]), place)
             if first != place:
                 at = self._problems.given.place(first)
-                said = f"{each['id']} is also the id of {shown(first.removesuffix('/id'))}"
+                said = f"{each['id']} is already used by {shown(first.removesuffix('/id'))}"
                 self._problems.add(place, f"{said} on line {at.line}" if at else said)
 
     def _refuse_many(self) -> None:
@@ -175,7 +175,7 @@ class TriggerConfiguration:
             ("triggers", self.triggers, MOST_TRIGGERS),
         ):
             if any(count > most for count in _counts([each.project for each in found])):
-                self._problems.add(f"/{part}", f"a project has at most {most:,} {part}")
+                self._problems.add(f"/{part}", f"a project can have at most {most:,} {part}")
 
 
 def _wrong(body: Mapping[str, Json]) -> list[InvalidRequest]:
@@ -202,7 +202,7 @@ def _counts(projects: list[str]) -> list[int]:
 
 
 def _elsewhere(what: str, name: str) -> str:
-    return f"a {what} called {name} was made elsewhere already; rename one of the two"
+    return f"a {what} named {name} already exists outside this file; rename one of them"
 
 
 def _because(trigger: Trigger) -> str | None:

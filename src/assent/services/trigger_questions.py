@@ -62,7 +62,7 @@ def question_of(stored: StoredTrigger, event: TriggerEvent, firing: Firing) -> s
     if said:
         return f"{said} (this{more})" if more else said
     about = " ".join(filter(None, (event.type, event.arrived.subject)))
-    return f"Start {trigger.run} because of {_line(about, LONGEST_SUBJECT)}{more}?"
+    return f"Start {trigger.run} for {_line(about, LONGEST_SUBJECT)}{more}?"
 
 
 def gate_of(stored: StoredTrigger) -> str:

@@ -40,10 +40,10 @@ LISTS = frozenset({"paths", "labels", "tags"})
 TOLD_APART = ("repo", "branch", "action", "conclusion")
 """What an event is most often chosen by."""
 _FULL = {
-    WhenFull.QUEUE: "would wait for room",
-    WhenFull.SKIP: "would be skipped, because as many run already as may",
-    WhenFull.REPLACE: "would wait for room in place of those that wait already",
-    WhenFull.CANCEL: "would cancel what runs",
+    WhenFull.QUEUE: "would wait for a free slot",
+    WhenFull.SKIP: "would be skipped, because the limit of concurrent runs is reached",
+    WhenFull.REPLACE: "would wait for a free slot and replace events that are already waiting",
+    WhenFull.CANCEL: "would cancel a running run",
 }
 _NOT_IN_A_NAME = re.compile(r"[^a-z0-9.-]+")
 
@@ -71,7 +71,7 @@ def tried(
 ) -> Trial:
     found = trace(trigger, event)
     if not found.matched:
-        return Trial(found, trigger, "It would not match.")
+        return Trial(found, trigger, "It does not match.")
     inputs = inputs_of(trigger, event)
     problem = processes.problem(trigger.run, inputs, complete=True)
     return Trial(found, trigger, _would(tx, trigger, event, stored), inputs, problem)
@@ -79,12 +79,15 @@ def tried(
 
 def _would(tx: Transaction, trigger: Trigger, event: TriggerEvent, stored: StoredTrigger | None) -> str:
     if trigger.state is TriggerState.DISABLED:
-        return "It matches, but it is disabled: events pass by."
+        return "It matches, but the trigger is disabled, so the event would be ignored."
     if event.depth > trigger.max_depth:
-        return f"It would be skipped as a loop: {event.depth} runs lie before the event, and {trigger.max_depth} may."
+        return (
+            f"It would be skipped as a possible loop: the event is {event.depth} runs deep, and the limit is "
+            f"{trigger.max_depth}."
+        )
     key = once_of(trigger, event)
     if key and stored is not None and tx.firings.used(stored.id, key):
-        return f"It would be skipped: it has fired for {key!r} before."
+        return f"It would be skipped: the trigger has already fired for {key!r}."
     if trigger.state is TriggerState.SUSPENDED:
         return "It would wait until the trigger is resumed."
     steps = _waits(trigger, event)
@@ -99,10 +102,10 @@ def _waits(trigger: Trigger, event: TriggerEvent) -> list[str]:
     steps: list[str] = []
     if trigger.debounce is not None:
         quiet, most = duration(trigger.debounce.quiet), duration(trigger.debounce.most)
-        steps.append(f"would wait for {quiet} of quiet, {most} at most")
+        steps.append(f"would wait until no events arrive for {quiet}, at most {most}")
     if holds(trigger, event):
         gate = trigger.hold.gate if trigger.hold is not None else ""
-        steps.append(f"would ask a person at the gate {gate or f'{GATE}{trigger.name}'}")
+        steps.append(f"would ask for approval at the gate {gate or f'{GATE}{trigger.name}'}")
     return steps
 
 
@@ -130,7 +133,7 @@ def supposed_event(tx: Transaction, body: Mapping[str, Json], *, project: str) -
     """Build an event from an envelope, or from the names that patterns see; it is stored nowhere."""
     kind = body.get("type")
     if not isinstance(kind, str) or not kind.strip():
-        raise InvalidRequest.at("/event/type", "must say what type of event it is, as in github.push")
+        raise InvalidRequest.at("/event/type", "is required: the event type, for example github.push")
     view = body.get("view")
     seen = dict(view) if is_object(view) else {}
     seen |= {name: body[name] for name in VIEW if body.get(name) is not None}
@@ -173,7 +176,7 @@ def _of_kind(name: str, value: Json) -> Json:
 def _text(body: Mapping[str, Json], name: str) -> str | None:
     value = body.get(name)
     if value is not None and not isinstance(value, str):
-        raise InvalidRequest.at(f"/event/{name}", "must be a text")
+        raise InvalidRequest.at(f"/event/{name}", "must be text")
     return value
 
 
@@ -181,7 +184,7 @@ def _time(value: Json) -> int | None:
     try:
         return from_iso(value) if isinstance(value, str) else None
     except ValueError as error:
-        raise InvalidRequest.at("/event/time", "must be a time such as 2030-01-01T00:00:00Z") from error
+        raise InvalidRequest.at("/event/time", "must be a time, for example 2030-01-01T00:00:00Z") from error
 
 
 def _trust(value: Json) -> Trust:
@@ -196,7 +199,7 @@ def _depth(value: Json) -> int:
     if value is None:
         return 0
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise InvalidRequest.at("/event/depth", "must be a whole number from 0")
+        raise InvalidRequest.at("/event/depth", "must be a whole number, 0 or more")
     return value
 
 

@@ -40,7 +40,7 @@ MOST_IN_CHAIN = 200
 FORGET_AFTER = 30 * 86_400 * SECOND
 """How long events that started nothing are kept."""
 FORGET_BATCH = 5_000
-NO_KEY = "once does not count: the event lacks a part of its key"
+NO_KEY = "once is ignored because the event is missing part of its key"
 _log = structlog.get_logger()
 
 
@@ -140,7 +140,7 @@ class TriggeringService:
         event = tx.trigger_events.get(firing.event_id, project=firing.project)
         moved = self._firer.go_on(tx, Going(firing, stored, event, batch.now))
         if not tx.firings.save(moved):
-            msg = f"The firing {firing_id} was moved by somebody else."
+            msg = f"The firing {firing_id} was changed by another node."
             raise Conflict(msg)
 
     def _try(self, batch: Batch, item: TriggerEvent | Firing, bring: Callable[[], None]) -> None:
@@ -194,7 +194,7 @@ class TriggeringService:
                 entries.append(entry)
         state = EventState.MATCHED if fired else EventState.UNMATCHED
         if not batch.tx.trigger_events.handled(event.id, state, list(entries), now=batch.now):
-            msg = f"The event {event.id} was handled by somebody else."
+            msg = f"The event {event.id} was handled by another node."
             raise Conflict(msg)
 
     def _fire(self, batch: Batch, stored: StoredTrigger, event: TriggerEvent) -> str:
@@ -231,11 +231,11 @@ class TriggeringService:
         trigger, event, key = going.stored.trigger, going.event, going.firing.once_key
         if event.depth > trigger.max_depth:
             going.firing = replace(going.firing, once_key=None)
-            why = f"{event.depth} runs lie between it and the outside world; {trigger.max_depth} may."
+            why = f"The event is {event.depth} runs deep; the limit is {trigger.max_depth}."
             return going.skipped(Because.LOOP, why)
         if key is not None and batch.tx.firings.used(going.stored.id, key):
             going.firing = replace(going.firing, once_key=None)
-            return going.skipped(Because.ONCE, f"It has fired for {key!r} before.")
+            return going.skipped(Because.ONCE, f"The trigger has already fired for {key!r}.")
         return None
 
     def _broken(self, batch: Batch, going: Going, count: int) -> Going:
@@ -333,10 +333,13 @@ class TriggeringService:
         event = tx.trigger_events.get(firing.event_id, project=by.project)
         key = once_of(stored.trigger, event) if stored is not None else None
         if firing.state is FiringState.DEAD and key is not None and tx.firings.used(firing.trigger_id, key):
-            msg = f"The trigger {firing.trigger_name} has fired for {key!r} since. Discard this, or replay the event."
+            msg = (
+                f"The trigger {firing.trigger_name} has since fired for {key!r}. Discard this firing, or "
+                "replay the event."
+            )
             raise Conflict(msg)
         if not tx.firings.revive(firing_id, now=tx.now()):
-            msg = f"This firing is {firing.state.value}; only a dead one is tried again."
+            msg = f"This firing is {firing.state.value}. Only dead firings can be retried."
             raise Conflict(msg)
         _record(tx, "firing-retried", firing, "pending")
         return tx.firings.get(firing_id, project=by.project)
@@ -347,7 +350,7 @@ class TriggeringService:
         tx.acting(by)
         firing = tx.firings.get(firing_id, project=by.project)
         if not tx.firings.discard(firing_id, f"Discarded by {by.actor}.", now=tx.now()):
-            msg = f"This firing is {firing.state.value} already."
+            msg = f"This firing is already {firing.state.value}."
             raise Conflict(msg)
         _record(tx, "firing-discarded", firing, "discarded")
         stored = tx.triggers.current(firing.trigger_id, None)

@@ -39,7 +39,7 @@ class TriggerService:
         tx.triggers.wait_for_others(by.project)
         tx.projects.get_open(by.project)
         if len(tx.triggers.in_project(by.project)) >= MOST:
-            raise InvalidRequest.at("/", f"a project has at most {MOST:,} triggers")
+            raise InvalidRequest.at("/", f"a project can have at most {MOST:,} triggers")
         now = tx.now()
         actor = str(by.actor)
         made = StoredTrigger(
@@ -64,7 +64,7 @@ class TriggerService:
         if current.origin == FROM_FILE:
             raise in_file("trigger", current.name)
         if changes.get("id", current.name) != current.name:
-            raise InvalidRequest.at("/id", "cannot be changed; write another trigger and remove this one")
+            raise InvalidRequest.at("/id", "cannot be changed; create another trigger and remove this one")
         merged = {**written(current.trigger), **changes}
         trigger = self.check({name: value for name, value in merged.items() if value is not None})
         if trigger == current.trigger:
@@ -109,7 +109,7 @@ class TriggerService:
         tx.triggers.wait_for_others(by.project)
         current = self.known(tx, trigger_id, by=by)
         if current.state is TriggerState.DISABLED:
-            msg = f"The trigger {current.name} is disabled: its events pass by, and nothing queues. Enable it first."
+            msg = f"The trigger {current.name} is disabled and ignores its events. Enable it first."
             raise Conflict(msg)
         tx.triggers.set_state(current.id, state, because=because, alarm_id=None, now=tx.now(), by=str(by.actor))
         return self.known(tx, current.id, by=by)
@@ -118,7 +118,7 @@ class TriggerService:
 def refuse_id(pointer: str, name: str) -> None:
     """Refuse a name that somebody could take for the id of another source or trigger."""
     if name.startswith(LIKE_IDS):
-        raise InvalidRequest.at(pointer, f"must not begin with {' or '.join(LIKE_IDS)}: ids do")
+        raise InvalidRequest.at(pointer, f"must not start with {' or '.join(LIKE_IDS)}, which is reserved for ids")
 
 
 def refuse_unfit(processes: ProcessRegistry, trigger: Trigger) -> None:
@@ -143,4 +143,4 @@ def _names(trigger: Trigger, source: str) -> bool:
 
 
 def _suspended_by(by: Principal) -> str:
-    return f"{by.name} suspended it."
+    return f"Suspended by {by.name}."

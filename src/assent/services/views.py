@@ -13,7 +13,7 @@ class ViewService:
         view = saved_view(name, query, at=tx.now())
         tx.views.wait_for_others(by.id)
         if tx.views.count_others(view.name, person_id=by.id, project=by.project) >= MOST:
-            raise InvalidRequest.at("/name", f"you have {MOST} views already; remove one first")
+            raise InvalidRequest.at("/name", f"you already have {MOST} views; remove one first")
         tx.views.put(view, person_id=by.id, project=by.project)
         return view
 
@@ -23,12 +23,12 @@ class ViewService:
 
     def remove(self, tx: Transaction, name: str, *, by: Principal) -> None:
         if not tx.views.remove(name, person_id=by.id, project=by.project):
-            msg = f"You have no view called {name}."
+            msg = f"You do not have a view named {name}."
             raise NotFound(msg)
 
 
 def _require_person(by: Principal) -> None:
     by.require(Permission.READ)
     if by.kind is not Kind.PERSON:
-        msg = "Only people save views."
+        msg = "Only people can save views."
         raise Forbidden(msg)

@@ -72,7 +72,7 @@ def _tell(
     if memory is not None:
         turn = tx.new_id("mem")
         if not tx.sources.remember_next(source_id, memory, turn=turn, after=after):
-            msg = "Another node has told something in the meantime."
+            msg = "Another node has stored events in the meantime."
             raise Conflict(msg)
     receive(tx, source, arrived)
     return turn
@@ -174,7 +174,7 @@ class Watching:
                 _log.info("watching_interrupted", source=stored.id, error=error.message)
             except Exception:  # noqa: BLE001  # the worker loop
                 _log.exception("watching_failed", source=stored.id, kind=stored.kind)
-                problem = "It cannot be watched because of a fault in Assent; the log has it."
+                problem = "The source cannot be watched because of an internal error; see the server log."
             if problem:
                 await self._told(stored, problem, is_missing=is_missing)
             wait = 1.0 if _steady() - began > LONGEST_PAUSE * SECOND else min(wait * 2, LONGEST_PAUSE)

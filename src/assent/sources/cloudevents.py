@@ -44,7 +44,7 @@ def cloud_event(incoming: Incoming, *, binary: bool) -> CloudEvent | None:
     """Read an event; None if the request is none. Headers count only where they are wanted."""
     kind = incoming.headers.get("content-type", "").lower()
     if kind.startswith(BATCH):
-        raise InvalidRequest.at("/", "is a batch of events; send them one by one")
+        raise InvalidRequest.at("/", "is a batch of events, which is not supported; send each event separately")
     if kind.startswith(STRUCTURED):
         return _structured(incoming.body)
     if binary and all(PREFIX + name in incoming.headers for name in REQUIRED):
@@ -55,7 +55,7 @@ def cloud_event(incoming: Incoming, *, binary: bool) -> CloudEvent | None:
 def _structured(body: bytes) -> CloudEvent:
     whole = strict_loads(body)
     if not is_object(whole):
-        raise InvalidRequest.at("/", "must be one event as an object")
+        raise InvalidRequest.at("/", "must be one event as a JSON object")
     attributes = {name: whole[name] for name in KEPT if whole.get(name) is not None}
     encoded = whole.get("data_base64")
     data = whole.get("data") if encoded is None else _decoded(encoded, attributes.get("datacontenttype"))
@@ -96,7 +96,7 @@ def _checked(attributes: Mapping[str, Json]) -> dict[str, str]:
             raise InvalidRequest.at(f"/{name}", "is required")
     for name, value in attributes.items():
         if not isinstance(value, str) or len(value) > LONGEST or not value.isprintable():
-            raise InvalidRequest.at(f"/{name}", f"must be a text of at most {LONGEST} characters that can be seen")
+            raise InvalidRequest.at(f"/{name}", f"must be a string of at most {LONGEST} printable characters")
     if not attributes["specversion"].startswith("1."):
         raise InvalidRequest.at("/specversion", "must be 1.0")
     return {name: str(value) for name, value in attributes.items()}

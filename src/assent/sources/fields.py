@@ -30,7 +30,7 @@ class Secrets:
     def values(self) -> list[str]:
         """Return those that can be read; none of them is empty."""
         found: list[str] = []
-        why = "there is none"
+        why = "none is set"
         for each in self.references:
             try:
                 value = self.tools.resolve(each).strip()
@@ -40,7 +40,7 @@ class Secrets:
             if value:
                 found.append(value)
         if not found:
-            msg = f"No secret of this source can be read: {why}."
+            msg = f"Cannot read any of this source's secrets: {why}."
             raise Unavailable(msg)
         return found
 
@@ -64,7 +64,7 @@ class Fields:
         if value is None:
             return None
         if not isinstance(value, str) or not value.strip() or len(value) > LONGEST or not value.isprintable():
-            raise InvalidRequest.at(f"/settings/{name}", f"must be a text of 1 to {LONGEST} characters on one line")
+            raise InvalidRequest.at(f"/settings/{name}", f"must be a string of 1 to {LONGEST} characters on one line")
         return value.strip()
 
     def one_of(self, name: str, *choices: str) -> str:
@@ -108,7 +108,7 @@ class Fields:
         """Return what must be there; each must be readable now."""
         found = self.optional_secrets(name)
         if found is None:
-            msg = "is required: without a secret nobody could tell who calls"
+            msg = "is required: without a secret, events cannot be verified"
             raise InvalidRequest.at(f"/settings/{name}", msg)
         return found
 
@@ -123,7 +123,7 @@ class Fields:
 
     def _readable(self, pointer: str, reference: object) -> None:
         if not isinstance(reference, str) or not is_reference(reference):
-            raise InvalidRequest.at(pointer, "must be env:NAME or file:PATH; a secret itself does not belong here")
+            raise InvalidRequest.at(pointer, "must be a reference, env:NAME or file:PATH, not the secret itself")
         try:
             found = self.tools.resolve(reference)
         except ValueError as error:
@@ -133,4 +133,4 @@ class Fields:
 
     def _expected(self) -> None:
         if "expect_every" in self._settings and not self.length("expect_every", ""):
-            raise InvalidRequest.at("/settings/expect_every", "must be a length of time such as 30m, 2h or 1d")
+            raise InvalidRequest.at("/settings/expect_every", "must be a duration such as 30m, 2h or 1d")

@@ -127,12 +127,12 @@ def _wanted(include: tuple[str, ...], exclude: tuple[str, ...]) -> Wanted:
         return Wanted(include, exclude)
     except ValueError as error:
         name = "include" if include else "exclude"
-        raise InvalidRequest.at(f"/settings/{name}", f"has a pattern that cannot be read: {error}") from error
+        raise InvalidRequest.at(f"/settings/{name}", f"contains an invalid pattern: {error}") from error
 
 
 def _folder(path: Path) -> Path:
     if not path.is_dir():
-        msg = f"There is no folder {path}."
+        msg = f"Folder not found: {path}."
         raise FileNotFoundError(msg)
     return path.resolve()
 
@@ -141,7 +141,7 @@ def _identity(root: Path) -> tuple[int, int]:
     try:
         found = root.stat()
     except FileNotFoundError:
-        msg = f"There is no folder {root} any more."
+        msg = f"Folder not found: {root}."
         raise FileNotFoundError(msg) from None
     return found.st_dev, found.st_ino
 

@@ -46,14 +46,14 @@ class GitSource:
         self._poll = found.flag("poll")
         self._events = local.texts(settings, "events") or EVENTS
         if not set(self._events) <= set(EVENTS):
-            raise InvalidRequest.at("/settings/events", f"must be among {', '.join(EVENTS)}")
+            raise InvalidRequest.at("/settings/events", f"may contain only {', '.join(EVENTS)}")
         # Branches are named and commits are worded by whoever makes them.
         self._trust = local.trust(settings, Trust.UNTRUSTED)
 
     async def watch(self, desk: WatchDesk) -> None:
         found = await asyncio.to_thread(place, self._path)
         if found.spool.is_symlink() or not found.spool.is_dir():
-            msg = f"Assent's hooks are not installed in {self._path}: run `assent hooks install --repo {self._path}`."
+            msg = f"The Assent hooks are not installed in {self._path}. Run `assent hooks install --repo {self._path}`."
             raise OSError(msg)
         async with _alone(found.spool, desk.source_id), notices(found.spool, poll=self._poll, recursive=False) as heard:
             await self._drain(found, desk)
@@ -95,7 +95,7 @@ async def _alone(spool: Path, source_id: str) -> AsyncGenerator[None]:
             lock.seek(0)
             other = lock.read()
             if other and other != source_id:
-                msg = f"Another source of Assent, {other}, tells what happens in this repository; one is enough."
+                msg = f"Another source, {other}, already watches this repository. Remove one of them."
                 raise OSError(msg)
             await asyncio.sleep(STANDBY_SECONDS)
         lock.seek(0)
@@ -107,7 +107,7 @@ async def _alone(spool: Path, source_id: str) -> AsyncGenerator[None]:
 
 def _lock_file(path: Path) -> int:
     """Open the file that says who reads the spool: a file of its own, never what a link leads to."""
-    msg = f"{path} is not a file that Assent made; remove it."
+    msg = f"{path} was not created by Assent. Move or remove it, then try again."
     try:
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
     except OSError as error:

@@ -42,12 +42,12 @@ class Place:
 def place(folder: Path) -> Place:
     """Find the repository of a folder; raises OSError, whose text says what to do."""
     if not folder.is_dir():
-        msg = f"There is no folder {folder}."
+        msg = f"Folder not found: {folder}."
         raise FileNotFoundError(msg)
     done = _run(folder, [*_WITHOUT_HOOKS, "rev-parse", "--git-common-dir", "--is-bare-repository"])
     if done.returncode:
         said = done.stderr.decode(errors="replace").strip().splitlines()
-        msg = f"There is no git repository in {folder} that can be read: {said[0] if said else 'git does not say why'}"
+        msg = f"Cannot read a git repository in {folder}: {said[0] if said else 'git gave no reason'}"
         raise OSError(msg)
     common, is_bare = os.fsdecode(done.stdout).rstrip("\n").rsplit("\n", 1)
     return Place(folder, (folder / common).resolve(), is_bare == "true")
@@ -90,8 +90,8 @@ def _run(folder: Path, arguments: list[str]) -> subprocess.CompletedProcess[byte
             check=False,
         )
     except FileNotFoundError:
-        msg = "There is no git on this machine."
+        msg = "git is not installed."
         raise OSError(msg) from None
     except subprocess.TimeoutExpired:
-        msg = f"git did not answer within {PATIENCE:.0f} seconds in {folder}."
+        msg = f"git did not finish within {PATIENCE:.0f} seconds in {folder}."
         raise OSError(msg) from None

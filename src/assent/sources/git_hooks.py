@@ -23,7 +23,7 @@ _ADDED = b" a line break was added"
 
 SCRIPT = """\
 #!/bin/sh
-# Written by `assent hooks install`: notes what happened here for Assent, and never stands in git's way.
+# Written by `assent hooks install`: records events for Assent and never blocks git.
 if [ -z "${GIT_DIR-}" ] && [ -d .git ]; then at=.git; else at=$(git rev-parse --git-common-dir) || exit 0; fi
 spool=$at/assent-spool
 [ -d "$spool" ] || exit 0
@@ -164,7 +164,7 @@ def uninstall(folder: Path) -> Report:
 
 def _refuse_link(spool: Path) -> None:
     if spool.is_symlink():
-        msg = f"{spool} is a link; remove it, so that nothing is written where it leads."
+        msg = f"{spool} is a symbolic link. Remove it; Assent does not write through links."
         raise OSError(msg)
 
 
@@ -231,9 +231,9 @@ def _whole(name: str) -> bytes:
 def _hindrance(path: Path) -> str:
     """Say why a hook of somebody else is left as it is; empty if ours can go into it."""
     if any(part.startswith(".husky") for part in path.parts):
-        return "husky looks after the hooks of this repository"
+        return "husky manages this repository's hooks"
     if path.is_symlink():
-        return "it is a link to a file that is somebody else's"
+        return "it is a symbolic link"
     if not path.exists():
         return ""
     content = path.read_bytes()
@@ -245,14 +245,14 @@ def _hindrance(path: Path) -> str:
 def _hindrances(path: Path, content: bytes) -> Iterator[tuple[str, bool]]:
     lowered = _without(content).lower()
     for each in MANAGERS:
-        yield f"{each.decode()} looks after it", each in lowered
+        yield f"{each.decode()} manages it", each in lowered
     yield "it is not a shell script", not _SHELL.fullmatch(content.partition(b"\n")[0])
     yield "it is not executable, so git does not run it", not os.access(path, os.X_OK)
 
 
 def _status(found: Place, name: str) -> Hook:
     if _is_configured(found, name):
-        return Hook(name, State.INSTALLED, "in the configuration of the repository")
+        return Hook(name, State.INSTALLED, "in the repository's git configuration")
     path = _hook_file(found, name)
     if _calls_ours(path, name) or (path.parent.name == "_" and _calls_ours(path.parent.parent / name, name)):
         return Hook(name, State.INSTALLED, str(path))

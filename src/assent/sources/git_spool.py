@@ -50,12 +50,12 @@ def waiting(spool: Path) -> list[Path]:
 def read(path: Path) -> Record:
     """Read one file; raises BadRecord."""
     if path.stat().st_size > LARGEST:
-        msg = "it is too large"
+        msg = "too large"
         raise BadRecord(msg)
     lines = path.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
     hook = lines[0] if lines else ""
     if hook not in HOOKS:
-        msg = "no hook of ours wrote it"
+        msg = "not written by an Assent hook"
         raise BadRecord(msg)
     named = _NAME.fullmatch(path.name)
     at = int(named[1]) * SECOND if named else None
@@ -81,13 +81,13 @@ def _moves(lines: list[str]) -> Iterator[Move]:
 
 def _commit(text: str) -> str | None:
     if not _SHA.fullmatch(text):
-        msg = "it names what is no commit"
+        msg = "invalid commit hash"
         raise BadRecord(msg)
     return None if _NOTHING.fullmatch(text) else text
 
 
 def _checked(ref: str) -> str:
     if not _REF.fullmatch(ref):
-        msg = "it names what is no ref"
+        msg = "invalid ref name"
         raise BadRecord(msg)
     return ref.encode(errors="surrogateescape").decode(errors="backslashreplace")

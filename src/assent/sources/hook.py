@@ -98,7 +98,7 @@ def json_of(incoming: Incoming) -> bytes:
         found = parse_qs(incoming.body.decode("ascii"), strict_parsing=True, max_num_fields=10)
         return found["payload"][0].encode("utf-8")
     except (ValueError, KeyError) as error:
-        msg = "The form has no field payload that holds JSON."
+        msg = "The form does not contain a payload field with JSON."
         raise MalformedJson(msg) from error
 
 

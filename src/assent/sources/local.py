@@ -36,7 +36,7 @@ def folder(found: Fields, tools: SourceTools) -> Path:
     """Return the path that is watched, which need not be there yet."""
     given = found.text("path")
     if given is None:
-        raise InvalidRequest.at("/settings/path", "is required: the folder on this machine")
+        raise InvalidRequest.at("/settings/path", "is required: a folder on this machine")
     try:
         return (tools.base / Path(given).expanduser()).absolute()
     except RuntimeError as error:  # the home of somebody who has none
@@ -47,8 +47,8 @@ def texts(settings: Mapping[str, Any], name: str) -> tuple[str, ...]:
     value: object = settings.get(name, [])
     given = [value] if isinstance(value, str) else value
     if not is_array(given) or len(given) > MOST_TEXTS:
-        raise InvalidRequest.at(f"/settings/{name}", f"must be a list of at most {MOST_TEXTS} texts")
+        raise InvalidRequest.at(f"/settings/{name}", f"must be a list of at most {MOST_TEXTS} strings")
     for place, each in enumerate(given):
         if not isinstance(each, str) or not each.strip() or len(each) > LONGEST or not each.isprintable():
-            raise InvalidRequest.at(f"/settings/{name}/{place}", f"must be a text of 1 to {LONGEST} characters")
+            raise InvalidRequest.at(f"/settings/{name}/{place}", f"must be a string of 1 to {LONGEST} characters")
     return tuple(str(each) for each in given)

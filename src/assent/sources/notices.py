@@ -115,16 +115,16 @@ def _words(error: Exception, folder: Path) -> OSError:
     text = str(error)
     if "watch limit" in text or "No space left" in text or "os error 28" in text:
         msg = (
-            f"The system cannot watch as many folders as there are in {folder}: raise fs.inotify.max_user_watches, "
+            f"Too many folders to watch in {folder}. Raise fs.inotify.max_user_watches, "
             "watch a smaller folder, or set `poll: true`."
         )
         return OSError(msg)
     if "os error 24" in text or "Too many open files" in text:
-        msg = f"The system has no watch left for {folder}: raise fs.inotify.max_user_instances, or set `poll: true`."
+        msg = f"No inotify instances left for {folder}. Raise fs.inotify.max_user_instances, or set `poll: true`."
         return OSError(msg)
     if isinstance(error, FileNotFoundError):
-        return FileNotFoundError(f"There is no folder {folder}.")
+        return FileNotFoundError(f"Folder not found: {folder}.")
     if isinstance(error, PermissionError):
-        msg = f"{folder}, or a folder in it, may not be read by the user that Assent runs as."
+        msg = f"Permission denied: the user that runs Assent cannot read {folder} or one of its subfolders."
         return PermissionError(msg)
-    return OSError(f"{folder} cannot be watched: {text}.")
+    return OSError(f"Cannot watch {folder}: {text}.")

@@ -54,11 +54,11 @@ def signed(
     def check(incoming: Incoming, _: str | None) -> Proof:
         given = incoming.headers.get(header, "")
         if not given.startswith(prefix) or given == prefix:
-            raise _refused(f"There is no signature in the header {header}.")
+            raise _refused(f"The {header} header does not contain a signature.")
         content = stamp.content(incoming) if stamp is not None else incoming.body
         digests = [hmac.digest(each.encode(), content, "sha256") for each in secrets.values()]
         if not _one_of([given.removeprefix(prefix)], [_spelt(each, encoding) for each in digests]):
-            raise _refused(f"The signature in {header} is not made with a secret of this source.")
+            raise _refused(f"Invalid signature in {header}: it does not match any of this source's secrets.")
         return Proof(HMAC, tolerance=stamp.tolerance if stamp is not None else 0)
 
     return check
@@ -88,7 +88,7 @@ def circleci(secrets: Secrets) -> Check:
         given = [each.strip().removeprefix("v1=") for each in parts if each.strip().startswith("v1=")]
         right = [hmac.digest(each.encode(), incoming.body, "sha256").hex() for each in secrets.values()]
         if not _one_of(given, right):
-            msg = "The header circleci-signature has no v1 that is made with a secret of this source."
+            msg = "Invalid circleci-signature: no v1 signature matches any of this source's secrets."
             raise _refused(msg)
         return Proof(HMAC)
 
@@ -98,14 +98,14 @@ def circleci(secrets: Secrets) -> Check:
 def standard_webhooks(secrets: Secrets, *, setting: str = "secrets", tolerance: int = TOLERANCE) -> Check:
     for place, each in enumerate(secrets.values()):
         if _key(each) is None:
-            msg = f"must be {PREFIX} and {_SHORTEST_KEY} to {_LONGEST_KEY} bytes in base64"
+            msg = f"must be {PREFIX} followed by {_SHORTEST_KEY} to {_LONGEST_KEY} bytes in base64"
             raise InvalidRequest.at(f"/settings/{setting}/{place}", msg)
 
     def check(incoming: Incoming, _: str | None) -> Proof:
         message_id = incoming.headers.get("webhook-id", "")
         stamp = incoming.headers.get("webhook-timestamp", "")
         if not _ID.fullmatch(message_id):
-            msg = "The headers webhook-id, webhook-timestamp and webhook-signature are needed."
+            msg = "The headers webhook-id, webhook-timestamp and webhook-signature are required."
             raise _refused(msg)
         _require_recent(stamp, "webhook-timestamp", incoming.at, tolerance)
         content = f"{message_id}.{stamp}.".encode() + incoming.body
@@ -113,7 +113,7 @@ def standard_webhooks(secrets: Secrets, *, setting: str = "secrets", tolerance: 
         right = [base64.b64encode(hmac.digest(key, content, "sha256")).decode() for key in keys]
         given = incoming.headers.get("webhook-signature", "").split(" ")
         if not _one_of([each.removeprefix("v1,") for each in given if each.startswith("v1,")], right):
-            msg = "The webhook-signature is not made with a secret of this source."
+            msg = "Invalid webhook-signature: it does not match any of this source's secrets."
             raise _refused(msg)
         return Proof(STANDARD, message_id)
 
@@ -125,7 +125,7 @@ def token(header: str, secrets: Secrets) -> Check:
 
     def check(incoming: Incoming, _: str | None) -> Proof:
         if not _one_of([incoming.headers.get(header, "")], secrets.values()):
-            raise _refused(f"The header {header} holds no secret of this source.")
+            raise _refused(f"The {header} header does not match any of this source's secrets.")
         return Proof(BEARER)
 
     return check
@@ -135,7 +135,7 @@ def bearer(secrets: Secrets) -> Check:
     def check(incoming: Incoming, _: str | None) -> Proof:
         scheme, _blank, given = incoming.headers.get("authorization", "").partition(" ")
         if scheme.lower() != "bearer" or not _one_of([given.strip()], secrets.values()):
-            msg = "The header Authorization is not Bearer and a secret of this source."
+            msg = "The Authorization header must be Bearer followed by one of this source's secrets."
             raise _refused(msg)
         return Proof(BEARER)
 
@@ -145,7 +145,7 @@ def bearer(secrets: Secrets) -> Check:
 def path(secrets: Secrets) -> Check:
     def check(_: Incoming, key: str | None) -> Proof:
         if not _one_of([key or ""], secrets.values()):
-            msg = "The address does not end with a secret of this source."
+            msg = "The URL does not end with one of this source's secrets."
             raise _refused(msg)
         return Proof(PATH)
 
@@ -160,7 +160,7 @@ def any_of(checks: Sequence[Check]) -> Check:
     """Take what one of them proves; say why the last one did not."""
 
     def check(incoming: Incoming, key: str | None) -> Proof:
-        refusal = _refused("Nothing can be verified.")
+        refusal = _refused("The event cannot be verified.")
         for each in checks:
             try:
                 return each(incoming, key)
@@ -185,9 +185,9 @@ def _spelt(digest: bytes, encoding: str) -> str:
 
 def _require_recent(given: str, header: str, now: int, tolerance: int) -> None:
     if not _SECONDS.fullmatch(given):
-        raise _refused(f"The header {header} must hold seconds since 1970.")
+        raise _refused(f"The {header} header must be a Unix timestamp in seconds.")
     if abs(int(given) * SECOND - now) > tolerance * SECOND:
-        raise _refused(f"The time in {header} is more than {tolerance} seconds away from ours.")
+        raise _refused(f"The time in {header} differs from the server time by more than {tolerance} seconds.")
 
 
 def _key(secret: str) -> bytes | None:

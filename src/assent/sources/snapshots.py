@@ -127,9 +127,7 @@ def _complete(found: Iterable[tuple[str, Entry]]) -> Snapshot:
     for path, entry in found:
         made[path] = entry
         if len(made) > MOST_FILES:
-            msg = (
-                f"There are more than {MOST_FILES:,} files; watch a smaller folder, or say with `include` which count."
-            )
+            msg = f"More than {MOST_FILES:,} files. Watch a smaller folder, or limit the files with `include`."
             raise ValueError(msg)
     return made
 
@@ -156,11 +154,11 @@ def _listed(folder: Path, *, is_root: bool) -> list[os.DirEntry[str]]:
             return list(entries)
     except (FileNotFoundError, NotADirectoryError):
         if is_root:
-            msg = f"There is no folder {folder}."
+            msg = f"Folder not found: {folder}."
             raise FileNotFoundError(msg) from None
         return []  # gone since it was seen
     except PermissionError as error:
-        msg = f"{folder} may not be read by the user that Assent runs as."
+        msg = f"Permission denied: the user that runs Assent cannot read {folder}."
         raise PermissionError(msg) from error
 
 

@@ -59,7 +59,7 @@ class WebhookSource:
         self._binary = self._fields.flag("cloudevents")
         self._check = self._checked()
         if self._delivery in _NEVER_KEPT or (self._delivery and self._delivery == self._fields.text("header")):
-            raise InvalidRequest.at("/settings/delivery_header", "must not be the header that proves who calls")
+            raise InvalidRequest.at("/settings/delivery_header", "must not be the header that authenticates the sender")
 
     def take(self, incoming: Incoming, *, key: str | None) -> list[Arrived]:
         proof = self._check(incoming, key)
@@ -115,21 +115,21 @@ class WebhookSource:
 
     def _unverified(self) -> Check:
         if self._fields.trust is Trust.TRUSTED:
-            raise InvalidRequest.at("/settings/trust", "cannot be trusted where nothing is verified")
+            raise InvalidRequest.at("/settings/trust", "cannot be trusted with verify: none")
         if self._fields.optional_secrets("secrets") is not None:
-            raise InvalidRequest.at("/settings/secrets", "are of no use with verify: none; say how they are sent")
+            raise InvalidRequest.at("/settings/secrets", "are not used with verify: none; choose a verification method")
         return nothing()
 
     def _stamp(self) -> Stamp | None:
         name = _header(self._fields, "timestamp_header")
         written = self._fields.text("signed") or (f"{TIMESTAMP}.{BODY}" if name else BODY)
         if written.count(BODY) != 1 or (TIMESTAMP in written) != (name is not None):
-            msg = f"must hold {BODY} once, and {TIMESTAMP} if there is a timestamp_header"
+            msg = f"must contain {BODY} once, and {TIMESTAMP} if timestamp_header is set"
             raise InvalidRequest.at("/settings/signed", msg)
         before, _, after = written.partition(BODY)
         if name is None:
             if before or after:
-                raise InvalidRequest.at("/settings/signed", f"must be {BODY} without a timestamp_header")
+                raise InvalidRequest.at("/settings/signed", f"must be {BODY} if timestamp_header is not set")
             return None
         return Stamp(name, before, after, self._tolerance())
 
@@ -145,15 +145,15 @@ def _header(fields: Fields, name: str) -> str | None:
     if found is None:
         return None
     if not _HEADER.fullmatch(found.lower()):
-        raise InvalidRequest.at(f"/settings/{name}", "must be the name of a header")
+        raise InvalidRequest.at(f"/settings/{name}", "must be a header name")
     return found.lower()
 
 
 def _own(name: str) -> str:
     if len(name) > LONGEST_TYPE or not name.isprintable():
-        raise InvalidRequest.at("/type", f"must have at most {LONGEST_TYPE} characters that can be seen")
+        raise InvalidRequest.at("/type", f"must have at most {LONGEST_TYPE} printable characters")
     if name.partition(".")[0].strip().lower() in OTHERS:
-        raise InvalidRequest.at("/type", f"cannot be {name}: such events come from other sources")
+        raise InvalidRequest.at("/type", f"cannot be {name}: this prefix is reserved for other sources")
     return name
 
 
@@ -164,7 +164,7 @@ def _view_of(fields: Fields) -> dict[str, Json]:
             raise InvalidRequest.at(f"/settings/view/{pointer_step(name)}", f"is not one of {', '.join(VIEW)}")
         if not isinstance(value, str):
             raise InvalidRequest.at(
-                f"/settings/view/{pointer_step(name)}", "must be a text such as {{ event.data.branch }}"
+                f"/settings/view/{pointer_step(name)}", "must be a string such as {{ event.data.branch }}"
             )
         templates.check(value, EVENT_ATTRIBUTES, f"/settings/view/{name}")
     return found

@@ -11,8 +11,11 @@ from assent.store.sql import Row, among
 RECEIPT = "receipt"
 _CHAINS = f"{SELECT} WHERE chain_id >= '{CHAIN}' AND chain_id < '{CHAIN[:-1]}`'"
 _USES = f"{SELECT} WHERE chain_id > :after AND chain_id >= '{USE_CHAIN}' AND chain_id < '{USE_CHAIN[:-1]}`'"
-_ROUTES = f"""{_CHAINS} AND metadata LIKE '%"subject":"route:%' ORDER BY chain_id, seq"""
+_PREFERENCES = "notification-preferences"
+_ROUTES = f"""{_CHAINS} AND (metadata LIKE '%"subject":"route:%' OR (chain_id = '{CHAIN}{INSTALLATION}'
+    AND metadata LIKE '%"subject":"{_PREFERENCES}:%')) ORDER BY chain_id, seq"""
 _BEGAN = f"SELECT min(at) FROM assent_admin_events WHERE chain_id = '{CHAIN}{INSTALLATION}' AND type = '{BASELINE}'"
+_COVERED = f"""{_BEGAN} AND metadata LIKE '%"subject":"{BASELINE}"%' AND metadata LIKE '%"{_PREFERENCES}"%'"""
 _ONE_PROJECT = " AND project_id = :project"
 _HEADS = "SELECT id, version, head FROM assent_admin_chains"
 _UNRECORDED = f"""
@@ -42,12 +45,17 @@ class AdminAudit:
                 yield from (each for each in self._state.of(kind) if project in (None, each.project))
 
     def routes(self) -> Sequence[Row]:
-        """Return the events about routes in their order."""
+        """Return the events about routes and about preferences, each subject's in their order."""
         return self._session.all(_ROUTES, {})
 
     def began_at(self) -> int | None:
         """Return when the first baseline was recorded."""
         began: int | None = self._session.all(_BEGAN, {})[0][0]
+        return began
+
+    def preferences_began_at(self) -> int | None:
+        """Return when the first baseline that covers preferences was recorded."""
+        began: int | None = self._session.all(_COVERED, {})[0][0]
         return began
 
     def uses(self, *, after: str, limit: int, project: str | None) -> Sequence[Row]:

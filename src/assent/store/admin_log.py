@@ -88,7 +88,7 @@ class AdminLog:
         if before == after:
             return
         found = after or before
-        assert found is not None, "they differ"
+        assert found is not None, "the versions differ"
         verb = "created" if before is None else "removed" if after is None else "changed"
         self.record(act or f"{kind}-{verb}", found.subject, project=project, before=_value(before), after=_value(after))
 

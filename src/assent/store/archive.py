@@ -117,7 +117,7 @@ class Archive:
         text = b"".join(self.chunks(MANIFEST))
         try:
             if msgspec.json.decode(text)["format"] > FORMAT:
-                msg = "This backup was made by a newer Assent. Restore it with that one."
+                msg = "This backup was created by a newer version of Assent. Restore it with that version."
                 raise Refused(msg)
             return msgspec.json.decode(text, type=Manifest)
         except (msgspec.MsgspecError, KeyError, TypeError) as error:
@@ -126,7 +126,7 @@ class Archive:
     def _check_members(self) -> None:
         names = [name for name in self._tar.getnames() if name not in (MANIFEST, CHECKSUM)]
         if sorted(names) != sorted(self.manifest.members):
-            raise _damaged("it does not hold what its manifest lists")
+            raise _damaged("its files do not match its manifest")
         for name in names:
             for _ in self.checked(name):
                 pass
@@ -146,7 +146,7 @@ class Archive:
             size += len(chunk)
             yield chunk
         if Member(size, digest.hexdigest()) != self.manifest.members[name]:
-            raise _damaged(f"{name} is not what the manifest says")
+            raise _damaged(f"{name} does not match the manifest")
 
 
 @contextmanager
@@ -163,7 +163,7 @@ def opened(path: Path) -> Generator[Archive, None, None]:
             raise _damaged("it is too short")
         file.seek(0)
         if _tail(_digest(file, length)) != file.read():
-            raise _damaged("its checksum does not fit")
+            raise _damaged("its checksum does not match")
         file.seek(0)
         yield Archive(file)
 
@@ -173,7 +173,7 @@ def _opened(file: IO[bytes]) -> tarfile.TarFile:
         tar = tarfile.TarFile(fileobj=file)
         tar.getmember(MANIFEST)
     except (tarfile.TarError, KeyError) as error:
-        raise _damaged("it is not an archive of Assent") from error
+        raise _damaged("it is not an Assent backup") from error
     return tar
 
 
@@ -202,4 +202,4 @@ def _digest(file: IO[bytes], length: int) -> str:
 
 
 def _damaged(how: str) -> Damaged:
-    return Damaged(f"This is not a whole backup of Assent: {how}. Nothing was changed; take another copy of it.")
+    return Damaged(f"This backup is incomplete or damaged: {how}. Nothing was changed. Use a different copy.")

@@ -17,7 +17,11 @@ from assent.store.sql import Row, among
 
 _CLAIMED = COLUMNS.index("agent_id_claimed")
 _BESIDE = ("ordinal", "question", "attempt", "search", "counts_as", "purged_at")
-_SELECT = f"SELECT {', '.join((*COLUMNS, *_BESIDE))} FROM assent_breakpoints WHERE ordinal > :after"
+_WORDS = """
+    coalesce((SELECT w.words FROM assent_breakpoint_words w WHERE w.ordinal = assent_breakpoints.ordinal), '')"""
+_SELECT = f"""
+    SELECT {", ".join((*COLUMNS, *_BESIDE))}, {_WORDS} AS words
+    FROM assent_breakpoints WHERE ordinal > :after"""
 _ONE_PROJECT = " AND project_id = :project_id"
 _ONE = " AND id = :id"
 _EVENTS = "SELECT breakpoint_id, seq, type, actor, at, metadata, previous, hash FROM assent_events"
@@ -85,7 +89,7 @@ class Question:
 
 
 def _none_without(table: str, column: str = "breakpoint_id", seq: str = "NULL") -> str:
-    said = f"'a row of {table} belongs to a breakpoint that is not there'"
+    said = f"'a row of {table} belongs to a breakpoint that does not exist'"
     return f"SELECT c.{column}, {seq}, {said} FROM {table} c WHERE NOT {_HAS_PARENT.format(column=column)}"
 
 
@@ -110,17 +114,17 @@ QUESTIONS: Mapping[str, Question] = {
     "I6": Question(
         "SELECT (SELECT count(*) FROM assent_responses) + count(*) FROM assent_breakpoints WHERE decision IS NOT NULL",
         (
-            """SELECT id, NULL, 'it was ' || decision || ' by ' || ended_by || ', who raised it'
+            """SELECT id, NULL, 'it was ' || decision || ' by ' || ended_by || ', who created it'
             FROM assent_breakpoints WHERE decision IS NOT NULL AND ended_by = created_by""",
-            """SELECT id, NULL, 'it was approved by ' || ended_by || ', neither a person nor a rule'
+            """SELECT id, NULL, 'it was approved by ' || ended_by || ', which is neither a person nor a rule'
             FROM assent_breakpoints
             WHERE decision = 'approved' AND ended_by NOT LIKE 'person:%' AND ended_by NOT LIKE 'rule:%'""",
-            """SELECT id, NULL, 'it was decided by ' || ended_by || ', who is not known'
+            """SELECT id, NULL, 'it was decided by ' || ended_by || ', who does not exist'
             FROM assent_breakpoints b WHERE decision IS NOT NULL AND ended_by LIKE 'person:%'
               AND NOT EXISTS (SELECT 1 FROM assent_people p WHERE p.name = substr(b.ended_by, 8))""",
-            """SELECT r.breakpoint_id, NULL, r.person || ' answered before there was such an account'
+            """SELECT r.breakpoint_id, NULL, r.person || ' answered before their account was created'
             FROM assent_responses r JOIN assent_people p ON p.id = r.person_id WHERE p.created_at > r.at""",
-            """SELECT b.id, NULL, u.used_by || ' used a receipt of it, but it was not approved before'
+            """SELECT b.id, NULL, u.used_by || ' used its receipt, but it had not been approved'
             FROM assent_receipt_uses u JOIN assent_breakpoints b ON b.id = u.breakpoint_id
             WHERE b.decision IS NULL OR b.decision <> 'approved' OR u.used_at < b.ended_at""",
         ),
@@ -138,13 +142,13 @@ QUESTIONS: Mapping[str, Question] = {
         f"""SELECT (SELECT count(*) FROM assent_deliveries) + count(*)
         FROM assent_events e JOIN assent_breakpoints b ON b.id = e.breakpoint_id WHERE {_CALLBACKS}""",
         (
-            f"""SELECT e.breakpoint_id, e.seq, 'nobody delivers it to the callback address, or twice'
+            f"""SELECT e.breakpoint_id, e.seq, 'it has no delivery to the callback URL, or more than one'
             FROM assent_events e JOIN assent_breakpoints b ON b.id = e.breakpoint_id
             WHERE {_CALLBACKS} AND (
                 SELECT count(*) FROM assent_deliveries d
                 WHERE d.breakpoint_id = e.breakpoint_id AND d.channel = 'callback' AND d.recipient = b.callback_url
                   AND d.seq = e.seq AND d.type = e.type) <> 1""",
-            """SELECT d.breakpoint_id, d.seq, 'a delivery tells of it, but it did not happen so'
+            """SELECT d.breakpoint_id, d.seq, 'a delivery refers to this event, but no such event exists'
             FROM assent_deliveries d WHERE NOT EXISTS (
                 SELECT 1 FROM assent_events e
                 WHERE e.breakpoint_id = d.breakpoint_id AND e.seq = d.seq AND e.type = d.type)""",
@@ -153,11 +157,11 @@ QUESTIONS: Mapping[str, Question] = {
     "I9": Question(
         "SELECT count(*) FROM assent_idempotency",
         (
-            """SELECT breakpoint_id, NULL, 'a key stands for it, but it is not there'
+            """SELECT breakpoint_id, NULL, 'an idempotency key refers to it, but it does not exist'
             FROM assent_idempotency c
             WHERE NOT EXISTS (SELECT 1 FROM assent_breakpoints b WHERE b.id = c.breakpoint_id)
               AND NOT EXISTS (SELECT 1 FROM assent_runs r WHERE r.id = c.breakpoint_id)""",
-            """SELECT min(breakpoint_id), NULL, 'one key stands for several breakpoints, this is one of them'
+            """SELECT min(breakpoint_id), NULL, 'one idempotency key refers to several breakpoints, including this one'
             FROM assent_idempotency GROUP BY principal_id, key HAVING count(*) > 1""",
         ),
     ),
@@ -165,26 +169,26 @@ QUESTIONS: Mapping[str, Question] = {
         """SELECT (SELECT count(*) FROM assent_deliveries WHERE state IN ('pending', 'sending')) + count(*)
         FROM assent_breakpoints WHERE status = 'waiting'""",
         (
-            """SELECT id, NULL, 'its deadline passed more than a minute ago, and it still waits'
+            """SELECT id, NULL, 'its deadline passed more than a minute ago, but it is still pending'
             FROM assent_breakpoints WHERE status = 'waiting' AND due_at < :now - 60000000""",
-            """SELECT b.id, NULL, 'the answer of ' || p.name || ' was to be given more than a minute ago, and was not'
+            """SELECT b.id, NULL, 'the answer of ' || p.name || ' is more than a minute overdue'
             FROM assent_held_answers h JOIN assent_breakpoints b ON b.id = h.breakpoint_id
             JOIN assent_people p ON p.id = h.person_id WHERE h.due_at < :now - 60000000""",
-            """SELECT breakpoint_id, NULL, 'somebody was to be told of it more than a minute ago, and was not'
+            """SELECT breakpoint_id, NULL, 'a notification about it is more than a minute overdue'
             FROM assent_routings WHERE next_at < :now - 60000000""",
-            """SELECT b.id, d.seq, 'it has ended, and for ten minutes nobody has looked after a delivery about it'
+            """SELECT b.id, d.seq, 'it has ended, but a delivery about it has been overdue for ten minutes'
             FROM assent_deliveries d JOIN assent_breakpoints b ON b.id = d.breakpoint_id
             WHERE d.state IN ('pending', 'sending') AND d.next_at < :now - 600000000 AND b.status <> 'waiting'
               AND NOT EXISTS (
                 SELECT 1 FROM assent_deliveries f
                 WHERE f.breakpoint_id = d.breakpoint_id AND f.channel = d.channel AND f.recipient = d.recipient
                   AND f.seq < d.seq AND f.state IN ('pending', 'sending'))""",
-            """SELECT s.breakpoint_id, NULL, 'it ended ten minutes ago, and its run ' || r.id || ' still waits'
+            """SELECT s.breakpoint_id, NULL, 'it ended ten minutes ago, but its run ' || r.id || ' is still waiting'
             FROM assent_run_steps s JOIN assent_runs r ON r.id = s.run_id
             JOIN assent_breakpoints b ON b.id = s.breakpoint_id
             WHERE s.state IN ('waiting', 'answered') AND r.state IN ('queued', 'suspended')
               AND b.ended_at < :now - 600000000""",
-            """SELECT r.id, NULL, 'this run waits, and for nothing' FROM assent_runs r
+            """SELECT r.id, NULL, 'this run is suspended, but has nothing to wait for' FROM assent_runs r
             WHERE r.state = 'suspended' AND NOT EXISTS (
                 SELECT 1 FROM assent_run_steps s
                 WHERE s.run_id = r.id AND s.state IN ('waiting', 'answered', 'retrying'))""",
@@ -198,7 +202,7 @@ QUESTIONS: Mapping[str, Question] = {
         + (SELECT count(*) FROM assent_routings)
         + (SELECT count(*) FROM assent_shadows) + count(*) FROM assent_breakpoint_files""",
         (
-            """SELECT c.id, NULL, 'the list files it under another project, status, time or agent: ' || c.label
+            """SELECT c.id, NULL, 'the search index has a different project, status, time or agent for it: ' || c.label
             FROM assent_labels c JOIN assent_breakpoints b ON b.id = c.id
             WHERE c.project_id <> b.project_id OR c.status <> b.status OR c.created_at <> b.created_at
                OR c.agent_id <> b.agent_id""",
@@ -206,20 +210,21 @@ QUESTIONS: Mapping[str, Question] = {
             FROM assent_deliveries c JOIN assent_breakpoints b ON b.id = c.breakpoint_id
             WHERE c.project_id <> b.project_id""",
             """SELECT c.breakpoint_id, NULL,
-                'an answer, a claim or the telling of it belongs to project ' || c.project_id
+                'an answer to it, its claim or its notification belongs to project ' || c.project_id
             FROM (SELECT breakpoint_id, project_id FROM assent_held_answers
                   UNION ALL SELECT breakpoint_id, project_id FROM assent_unsent_answers
                   UNION ALL SELECT breakpoint_id, project_id FROM assent_claims
                   UNION ALL SELECT breakpoint_id, project_id FROM assent_absent_agents
                   UNION ALL SELECT breakpoint_id, project_id FROM assent_routings) c
             JOIN assent_breakpoints b ON b.id = c.breakpoint_id WHERE c.project_id <> b.project_id""",
-            """SELECT c.breakpoint_id, NULL, 'a hold on it belongs to project ' || c.project_id
+            """SELECT c.breakpoint_id, NULL, 'a legal hold on it belongs to project ' || c.project_id
             FROM assent_holds c JOIN assent_breakpoints b ON b.id = c.breakpoint_id
             WHERE c.project_id <> b.project_id""",
-            """SELECT c.breakpoint_id, NULL, 'the rule ' || r.id || ' in its shadow belongs to project ' || r.project_id
+            """SELECT c.breakpoint_id, NULL,
+                'the rule ' || r.id || ', which matched it in shadow mode, belongs to project ' || r.project_id
             FROM assent_shadows c JOIN assent_rules r ON r.id = c.rule_id
             JOIN assent_breakpoints b ON b.id = c.breakpoint_id WHERE r.project_id <> b.project_id""",
-            """SELECT c.breakpoint_id, NULL, 'its project does not have the bytes of its file number ' || c.n
+            """SELECT c.breakpoint_id, NULL, 'its project is missing the content of its file number ' || c.n
             FROM assent_breakpoint_files c JOIN assent_breakpoints b ON b.id = c.breakpoint_id
             WHERE c.sha256 IS NOT NULL AND b.purged_at IS NULL AND NOT EXISTS (
                 SELECT 1 FROM assent_files f WHERE f.project_id = b.project_id AND f.sha256 = c.sha256)""",
@@ -339,7 +344,7 @@ class Audit:
         said = [row[0] for row in self._session.all("PRAGMA integrity_check", {}) if row[0] != "ok"]
         broken = self._session.all("PRAGMA foreign_key_check", {})
         return said + [
-            f"a row of {table} points at a row of {parent} that is not there" for table, _, parent, _ in broken
+            f"a row of {table} refers to a row of {parent} that does not exist" for table, _, parent, _ in broken
         ]
 
 
@@ -351,13 +356,14 @@ def _stored(row: Row, children: Mapping[str, Mapping[str, Sequence[Row]]]) -> St
     if row[_CLAIMED] not in {0, 1}:
         msg = f"agent_id_claimed is {row[_CLAIMED]!r}, not 0 or 1"
         raise ValueError(msg)
-    beside = dict(zip(_BESIDE, row[len(COLUMNS) :], strict=True))
+    beside = dict(zip((*_BESIDE, "words"), row[len(COLUMNS) :], strict=True))
     return Stored(
         breakpoint=breakpoint_of(row[: len(COLUMNS)]),
         question=beside["question"],
         attempt=beside["attempt"],
         counts_as=beside["counts_as"],
-        search=beside["search"],
+        search=beside["words"],
+        earlier_search=beside["search"],
         purged_at=beside["purged_at"],
         events=[event_of(each) for each in found("events")],
         answers=[answer_of(each[1:]) for each in found("answers")],
@@ -379,7 +385,7 @@ def answer_of(row: Sequence[Any]) -> Answer:
     _refuse_empty(response[6:8])
     approved, override = response[1], response[-3]
     if approved not in (0, 1) or override not in (0, 1):
-        msg = f"approved or override is neither 0 nor 1 in an answer of {response[0]}"
+        msg = f"approved or override is neither 0 nor 1 in an answer by {response[0]}"
         raise ValueError(msg)
     return Answer(response_of(response), person_id, known_as, first_at)
 
@@ -387,5 +393,5 @@ def answer_of(row: Sequence[Any]) -> Answer:
 def _refuse_empty(values: Sequence[Any]) -> None:
     """Nothing is written as NULL; whatever reads an empty text as nothing would let it pass."""
     if "" in values:
-        msg = "an empty text stands where there is nothing or JSON"
+        msg = "a value is an empty string instead of NULL or JSON"
         raise ValueError(msg)

@@ -43,9 +43,9 @@ _APPROVALS = """
 _UNREADABLE = (ValueError, TypeError, KeyError, AttributeError, msgspec.MsgspecError)
 
 ORPHANS = (
-    """SELECT rule_id, seq, 'a row of assent_rule_events belongs to a rule that is not there' FROM assent_rule_events c
-    WHERE NOT EXISTS (SELECT 1 FROM assent_rules r WHERE r.id = c.rule_id)""",
-    """SELECT rule_id, NULL, 'a row of assent_shadows belongs to a rule that is not there' FROM assent_shadows c
+    """SELECT rule_id, seq, 'a row of assent_rule_events belongs to a rule that does not exist'
+    FROM assent_rule_events c WHERE NOT EXISTS (SELECT 1 FROM assent_rules r WHERE r.id = c.rule_id)""",
+    """SELECT rule_id, NULL, 'a row of assent_shadows belongs to a rule that does not exist' FROM assent_shadows c
     WHERE NOT EXISTS (SELECT 1 FROM assent_rules r WHERE r.id = c.rule_id)""",
 )
 

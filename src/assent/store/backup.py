@@ -43,10 +43,10 @@ class Kind(Protocol):
 def save(kind: Kind, target: Path, *, made_at: str, version: str, keys: bytes | None, progress: Progress) -> Manifest:
     """Write a backup under a name of its own, read it back, and only then give it the name that was asked for."""
     if target.exists():
-        msg = f"{target} exists already. Choose another name, or a directory to put a new file in."
+        msg = f"{target} already exists. Choose another file name, or specify a directory."
         raise Refused(msg)
     if not target.parent.is_dir():
-        msg = f"There is no directory {target.parent}."
+        msg = f"The directory {target.parent} does not exist."
         raise Refused(msg)
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=".assent-backup-") as folder:
         partial = Path(folder) / "archive"
@@ -59,7 +59,7 @@ def save(kind: Kind, target: Path, *, made_at: str, version: str, keys: bytes | 
             archive.finish(manifest)
         finally:
             archive.close()
-        progress("reading it back", 0, 1)
+        progress("verifying the backup", 0, 1)
         with opened(partial):
             pass
         partial.rename(target)
@@ -75,10 +75,13 @@ def restore(
     with opened(source) as archive:
         found = archive.manifest
         if found.kind != expected:
-            msg = f"This backup is of {_spoken(found.kind)}, and the settings say {_spoken(expected)}."
+            msg = f"This backup is from {_spoken(found.kind)}, but the settings use {_spoken(expected)}."
             raise Refused(msg)
         if not migrations.known(found.schema):
-            msg = f"This backup has schema version {found.schema}, which this Assent does not know. Use a newer one."
+            msg = (
+                f"This backup has schema version {found.schema}, which this version of Assent does not "
+                "support. Use a newer version."
+            )
             raise Refused(msg)
         return found, kind.restore(archive, force=force, progress=progress, epoch=epoch)
 
@@ -123,13 +126,13 @@ def _head(breakpoint_id: str, rows: list[Sequence[Any]]) -> str:
 
 
 def _broken(breakpoint_id: str) -> Refused:
-    msg = f"The history of {breakpoint_id} does not add up: an event is missing, or was changed. Nothing was done."
+    msg = f"The history of {breakpoint_id} is inconsistent: an event is missing or was changed. Nothing was done."
     return Refused(msg)
 
 
 def require_same(what: str, expected: object, found: object) -> None:
     if expected != found:
-        msg = f"What was restored is not what was backed up: {what} differs. Nothing was changed."
+        msg = f"The restored data does not match the backup ({what}). Nothing was changed."
         raise Refused(msg)
 
 

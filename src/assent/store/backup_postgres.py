@@ -82,7 +82,7 @@ class PostgresBackup:
             home = _home(connection)
             tables = _tables(connection, home)
             if (home, "assent_version") not in tables:
-                msg = "There is no data of Assent in this database. Check ASSENT_DATABASE_URL."
+                msg = "This database does not contain Assent data. Check ASSENT_DATABASE_URL."
                 raise Refused(msg)
             # Nobody changes the shape of a table while it is read.
             for place in tables:
@@ -110,7 +110,7 @@ class PostgresBackup:
 
     def restore(self, archive: Archive, *, force: bool, progress: Progress, epoch: int | None = None) -> Path | None:
         if force:
-            msg = "--force is for SQLite. Make a new, empty database and restore into that one."
+            msg = "--force works only with SQLite. Create an empty database and restore into that."
             raise Refused(msg)
         engine = sa.create_engine(alchemy_url(self._url), poolclass=sa.NullPool)
         with engine.begin() as outer:
@@ -124,7 +124,7 @@ class PostgresBackup:
                 _run(connection, archive.manifest.queue_tables)
             _load(connection, archive, home, progress)
             _run(connection, archive.manifest.queue_rest)
-            progress("verifying what was restored", 0, 1)
+            progress("verifying the restored data", 0, 1)
             _check(connection, archive.manifest, home)
             if epoch is not None:
                 tables = frozenset(name for schema, name in _tables(connection, home) if schema == home)
@@ -177,7 +177,7 @@ def _queue_ddl(connection: Connection, tables: Sequence[tuple[str, str]]) -> tup
     """Spell out what makes DBOS's tables: their version is whatever ran here, and DBOS brings it up to date."""
     strange = [name for (name,) in _rows(connection, SELECT_STRANGE, schema=QUEUE)]
     if strange:
-        msg = f"The tables of DBOS hold {', '.join(strange)}, which this Assent cannot back up. Use pg_dump."
+        msg = f"The DBOS tables contain {', '.join(strange)}, which this version of Assent cannot back up. Use pg_dump."
         raise Refused(msg)
     path: str = _rows(connection, "SHOW search_path")[0][0]
     # With nothing on the path, PostgreSQL writes every name out in full.
@@ -220,7 +220,10 @@ def _clear(connection: Connection, home: str) -> None:
         place = sql.Identifier(schema, table)
         connection.execute(sql.SQL("LOCK TABLE {} IN ACCESS EXCLUSIVE MODE").format(place))
         if table not in VERSIONS and connection.execute(sql.SQL("SELECT 1 FROM {} LIMIT 1").format(place)).fetchone():
-            msg = f"This database is not empty: {table} has rows. Make a new database and restore into that one."
+            msg = (
+                f"This database is not empty: the table {table} contains rows. Create a new database and restore "
+                "into that."
+            )
             raise Refused(msg)
     for schema, table in tables:
         if schema == home:
@@ -284,4 +287,4 @@ def _check(connection: Connection, expected: Manifest, home: str) -> None:
             counts[_member(schema, table)] = (found.fetchone() or (0,))[0]
     require_same("the number of rows", expected.counts, counts)
     require_same("the histories", expected.heads, _heads(connection))
-    require_same("the keys of secrets", expected.key_ids, _key_ids(connection, home))
+    require_same("the secret keys", expected.key_ids, _key_ids(connection, home))

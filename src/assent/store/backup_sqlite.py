@@ -30,7 +30,7 @@ class SqliteBackup:
 
     def save(self, archive: Writer, *, made_at: str, version: str, progress: Progress) -> Manifest:
         if not self._path.exists():
-            msg = f"There is no data in {self._path.parent}. Choose another directory with --data."
+            msg = f"{self._path.parent} does not contain any data. Choose another directory with --data."
             raise Refused(msg)
         with tempfile.TemporaryDirectory(dir=archive.folder) as folder:
             copy = Path(folder) / MEMBER
@@ -72,14 +72,15 @@ class SqliteBackup:
                     file.write(chunk)
                 file.flush()
                 os.fsync(file.fileno())
-            progress("verifying what was restored", 0, 1)
+            progress("verifying the restored data", 0, 1)
             expected = archive.manifest
             found = _described(copy, made_at=expected.created_at, version=expected.assent)
             for what in ("schema", "counts", "heads", "key_ids"):
                 require_same(what, getattr(expected, what), getattr(found, what))
             if epoch is not None:
                 _begin_epoch(copy, epoch)
-            with ServerLock(self._path.resolve().with_suffix(".server.lock")), _locking(self._path) as lock, lock:
+            held = ServerLock(self._path.resolve().with_suffix(".server.lock"), self._path)
+            with held, _locking(self._path) as lock, lock:
                 aside = self._make_room(force=force)
                 copy.rename(self._path)
         sync_folder(self._path.parent)
@@ -88,12 +89,12 @@ class SqliteBackup:
     def _refuse_full(self, *, force: bool) -> None:
         log = Path(f"{self._path}-wal")
         if not self._path.exists() and log.exists():
-            msg = f"{log} was left behind by other data, and SQLite would mix it in. Move it away first."
+            msg = f"{log} belongs to a different database, and SQLite would merge it into this one. Move it away first."
             raise Refused(msg)
         if not force and self._path.exists() and _holds_rows(self._path):
             msg = (
-                f"There is data in {self._path.parent} already. Choose another directory with --data; or stop its"
-                " server and repeat this with --force, which puts the present data aside."
+                f"{self._path.parent} already contains data. Choose another directory with --data, or stop its "
+                "server and run this command again with --force, which moves the existing data aside."
             )
             raise Refused(msg)
 
@@ -108,7 +109,7 @@ class SqliteBackup:
             except sqlite3.OperationalError:
                 alone = False
         if not alone:
-            msg = f"A server uses the data in {self._path.parent}. Stop it and try again."
+            msg = f"A server is using the data in {self._path.parent}. Stop it and try again."
             raise Refused(msg)
         self._path.rename(self._put_aside)
         return self._put_aside
@@ -119,9 +120,9 @@ def _described(path: Path, *, made_at: str, version: str) -> Manifest:
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:
         try:
             if connection.execute("PRAGMA integrity_check").fetchall() != [("ok",)]:
-                raise _unsound("SQLite's own check of it fails")
+                raise _unsound("SQLite's integrity check failed")
             if connection.execute("PRAGMA foreign_key_check").fetchall():
-                raise _unsound("rows point to rows that are not there")
+                raise _unsound("some rows refer to missing rows")
             tables = [name for (name,) in connection.execute(SELECT_TABLES)]
             (schema,) = connection.execute("SELECT version_num FROM assent_version").fetchone()
             secrets = "assent_secrets" in tables
@@ -135,7 +136,7 @@ def _described(path: Path, *, made_at: str, version: str) -> Manifest:
                 key_ids=[row[0] for row in connection.execute(SELECT_KEY_IDS)] if secrets else [],
             )
         except (sqlite3.Error, TypeError) as error:
-            raise _unsound("it cannot be read as data of Assent") from error
+            raise _unsound("it cannot be read as Assent data") from error
 
 
 def _begin_epoch(path: Path, now: int) -> None:
@@ -148,8 +149,8 @@ def _begin_epoch(path: Path, now: int) -> None:
 
 def _unsound(how: str) -> Refused:
     return Refused(
-        f"The database file is damaged: {how}. Nothing was written. Restore an earlier backup with assent restore, or"
-        " recover what can still be read with sqlite3 and its .recover."
+        f"The database file is damaged: {how}. Nothing was written. Restore an earlier backup with assent "
+        "restore, or recover readable data with the .recover command of sqlite3."
     )
 
 

@@ -13,6 +13,7 @@ from assent.domain.audit import Comment
 from assent.domain.breakpoint import Breakpoint, Event, Outline, Response, Status, ended, timed_out
 from assent.domain.errors import NotFound
 from assent.domain.routing import Seat
+from assent.domain.search_words import words_of
 from assent.domain.strategies import Decision
 from assent.ports import Session
 from assent.store.deliveries import NOTIFIED, Deliveries
@@ -27,7 +28,18 @@ COLUMNS = (
     "head", "comments", "votes", "agent_id_claimed",
 )  # fmt: skip
 INSERT = insert("assent_breakpoints", (*COLUMNS, "question", "attempt", "search", "counts_as"))
-INSERT_SEARCH = "INSERT INTO assent_search (rowid, search) VALUES (last_insert_rowid(), :search)"
+# Each follows the breakpoint directly, and takes the number that it was given.
+INSERT_WORDS = {
+    "sqlite": (
+        "INSERT INTO assent_breakpoint_words (ordinal, words) VALUES (last_insert_rowid(), :words)",
+        "INSERT INTO assent_search (rowid, words) VALUES (last_insert_rowid(), :words)",
+    ),
+    "postgresql": (
+        """
+        INSERT INTO assent_breakpoint_words (ordinal, words)
+        VALUES (currval(pg_get_serial_sequence('assent_breakpoints', 'ordinal')), :words)""",
+    ),
+}
 EVENT_COLUMNS = ("breakpoint_id", "seq", "type", "actor", "at", "metadata", "previous", "hash")
 INSERT_EVENT = insert("assent_events", EVENT_COLUMNS)
 INSERT_LABEL = insert("assent_labels", ("project_id", "label", "status", "created_at", "id", "agent_id"))
@@ -116,9 +128,10 @@ class NewRows:
     row: dict[str, Any]
     events: list[dict[str, Any]]
     labels: list[dict[str, Any]]
+    words: str
 
     @classmethod
-    def of(cls, new: Breakpoint, events: Sequence[Event], *, search: str, counts_as: str | None = None) -> "NewRows":
+    def of(cls, new: Breakpoint, events: Sequence[Event], *, counts_as: str | None = None) -> "NewRows":
         labels = [f"t:{tag}" for tag in new.tags] + [f"e:{name}" for seat in new.seats for name in seat.names]
         shared = {
             "project_id": new.project,
@@ -128,9 +141,10 @@ class NewRows:
             "agent_id": new.agent_id,
         }
         return cls(
-            row_of(new) | {"search": search, "counts_as": counts_as},
+            row_of(new) | {"search": "", "counts_as": counts_as},
             [event_row(event) for event in events],
             [shared | {"label": label} for label in dict.fromkeys(labels)],
+            words_of(new),
         )
 
 
@@ -145,8 +159,8 @@ class Breakpoints:
     def add(self, new: Breakpoint, events: Sequence[Event], rows: "NewRows") -> None:
         session = self._session
         session.write(INSERT, [rows.row])
-        if session.dialect == "sqlite":
-            session.write(INSERT_SEARCH, [{"search": rows.row["search"]}])
+        for statement in INSERT_WORDS[session.dialect]:
+            session.write(statement, [{"words": rows.words}])
         self._record(rows.events)
         if rows.labels:
             session.write(INSERT_LABEL, rows.labels)
@@ -165,7 +179,7 @@ class Breakpoints:
     def _find(self, statement: str, breakpoint_id: str, project: str) -> Breakpoint:
         rows = self._session.all(statement, {"id": breakpoint_id, "project_id": project})
         if not rows:
-            msg = f"There is no breakpoint {breakpoint_id} in this project."
+            msg = f"Breakpoint {breakpoint_id} not found in this project."
             raise NotFound(msg)
         return breakpoint_of(rows[0])
 
@@ -268,6 +282,15 @@ class Breakpoints:
             params | {"now": now},
         )
         return frozenset(row[0] for row in rows)
+
+    def payloads(self, breakpoint_ids: Sequence[str], *, longest: int) -> dict[str, str]:
+        """Return the payloads of these that are not longer, as JSON."""
+        test, params = among("id", breakpoint_ids, self._session.dialect)
+        rows = self._session.all(
+            f"SELECT id, payload FROM assent_breakpoints WHERE length(payload) <= :longest AND {test}",
+            params | {"longest": longest},
+        )
+        return {row[0]: row[1] for row in rows}
 
     def due(self, now: int, *, limit: int) -> list[Outline]:
         """Return what is longest overdue, ordered by id; what somebody else holds is theirs to end."""

@@ -82,7 +82,7 @@ class Channels:
         row = _picked(channel, "id", "name", "settings", "enabled", "disabled_because")
         with self._log.changes("channel", channel.id, project=channel.project):
             if self._session.change(UPDATE, row | {"expected": channel.updated_at, "updated_at": later}) != 1:
-                msg = f"The channel {channel.name} was changed or removed by somebody else; read it again."
+                msg = f"The channel {channel.name} was changed or removed in the meantime. Reload it and try again."
                 raise Conflict(msg)
         return self.get(channel.id)
 
@@ -157,11 +157,11 @@ class Channels:
 
 
 def _missing(channel_id: str) -> NotFound:
-    return NotFound(f"There is no channel {channel_id}.")
+    return NotFound(f"Channel {channel_id} not found.")
 
 
 def _taken(name: str) -> Conflict:
-    return Conflict(f"A channel called {name} exists already.")
+    return Conflict(f"A channel named {name} already exists.")
 
 
 def _picked(channel: StoredChannel, *names: str) -> dict[str, Any]:

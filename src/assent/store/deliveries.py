@@ -1,7 +1,7 @@
 """Messages that are to reach somebody: queued with the event they tell of, tried until sent or dead."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from assent.domain.breakpoint import Event, Outline
@@ -90,20 +90,20 @@ SELECT_ITEMS = """
     GROUP BY breakpoint_id ORDER BY min(id) LIMIT :limit"""
 # Of an attempt whose worker died nobody knows; tried again by hand, it counts as one that failed.
 FORGET_DEATHS = """
-    UPDATE assent_attempts SET error = 'Its worker died.', milliseconds = 0
+    UPDATE assent_attempts SET error = 'Its worker crashed.', milliseconds = 0
     WHERE delivery_id = :id AND milliseconds IS NULL"""
 # Alone or in a digest: both are closed. What was held back and not sent is superseded before.
 SELECT_TOLD = """
     SELECT DISTINCT channel, recipient FROM assent_deliveries
     WHERE breakpoint_id = :breakpoint_id AND channel <> 'callback' AND purpose IN ('ask', 'remind', 'escalate')
       AND state NOT IN ('dead', 'superseded')"""
-# What was tried and has left no trace may have arrived, unless the receiver refused it. One that is dead after its
-# first attempt was refused for good.
+# What was tried and has left no trace may have arrived, unless the receiver refused it or nothing was sent. One that is
+# dead after its first attempt was refused for good.
 _UNCONFIRMED = """
     purpose IN ('ask', 'remind', 'escalate') AND digested = 0 AND trace IS NULL AND state <> 'sent'
       AND (state <> 'dead' OR attempts > 1) AND EXISTS (
         SELECT 1 FROM assent_attempts AS a
-        WHERE a.delivery_id = assent_deliveries.id
+        WHERE a.delivery_id = assent_deliveries.id AND coalesce(a.unsent, 0) = 0
           AND (a.error IS NULL OR a.status IS NULL OR a.status IN (500, 502, 503, 504)))"""
 SELECT_TO_CLOSE = f"""
     {SELECT_TOLD}
@@ -143,10 +143,11 @@ REVIVE = """
     WHERE id = :id AND project_id = :project_id AND state = :state"""
 INSERT_ATTEMPT = insert("assent_attempts", ("delivery_id", "n", "at", "worker", "milliseconds", "status", "error"))
 FINISH_ATTEMPT = """
-    UPDATE assent_attempts SET milliseconds = :milliseconds, status = :status, error = :error
+    UPDATE assent_attempts SET milliseconds = :milliseconds, status = :status, error = :error, unsent = :unsent
     WHERE delivery_id = :id AND n = :n"""
 SELECT_ATTEMPTS = """
-    SELECT n, at, worker, milliseconds, status, error FROM assent_attempts WHERE delivery_id = :id ORDER BY n"""
+    SELECT n, at, worker, milliseconds, status, error, unsent FROM assent_attempts
+    WHERE delivery_id = :id ORDER BY n"""
 COUNT_FAILURES = "SELECT count(*) FROM assent_attempts WHERE delivery_id = :id AND error IS NOT NULL"
 COUNT_DEAD = """
     SELECT count(*) FROM (
@@ -202,6 +203,8 @@ class Attempt:
     milliseconds: int | None
     status: int | None
     error: str | None
+    unsent: bool = False
+    """Whether it failed before anything was sent."""
 
 
 class Deliveries:
@@ -372,6 +375,7 @@ class Deliveries:
             "milliseconds": attempt.milliseconds,
             "status": attempt.status,
             "error": attempt.error,
+            "unsent": int(attempt.unsent),
         }
         self._session.write(FINISH_ATTEMPT, [row])
 
@@ -397,12 +401,13 @@ class Deliveries:
         params = {"id": delivery_id, "project_id": project, "created_by_id": created_by_id}
         rows = self._session.all(f"{_LISTED} WHERE id = :id AND project_id = :project_id{mine}", params)
         if not rows:
-            msg = f"There is no delivery {delivery_id} in this project."
+            msg = f"Delivery {delivery_id} not found in this project."
             raise NotFound(msg)
         return Delivery(*rows[0])
 
     def attempts(self, delivery_id: str) -> list[Attempt]:
-        return [Attempt(*row) for row in self._session.all(SELECT_ATTEMPTS, {"id": delivery_id})]
+        rows = self._session.all(SELECT_ATTEMPTS, {"id": delivery_id})
+        return [replace(Attempt(*row), unsent=row[-1] == 1) for row in rows]
 
     def failures(self, delivery_id: str) -> int:
         """How many attempts are known to have failed; of those whose worker died nobody knows."""

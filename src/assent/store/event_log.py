@@ -121,4 +121,4 @@ def decode_place(text: str) -> Place:
     try:
         return msgspec.json.decode(bytes.fromhex(text), type=Place)
     except (ValueError, msgspec.MsgspecError) as error:
-        raise InvalidRequest.at("cursor", "is not one that this list gave") from error
+        raise InvalidRequest.at("cursor", "is not a valid cursor") from error

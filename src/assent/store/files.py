@@ -70,13 +70,13 @@ class Files:
     def get_entry(self, breakpoint_id: str, n: int, *, project: str) -> FileEntry:
         rows = self._session.all(SELECT_ENTRY, {"id": breakpoint_id, "project_id": project, "n": n})
         if not rows:
-            msg = f"Breakpoint {breakpoint_id} has no file number {n}."
+            msg = f"File {n} of breakpoint {breakpoint_id} not found."
             raise NotFound(msg)
         if rows[0][0] is not None:
-            msg = f"The content of {breakpoint_id} was removed on {iso(rows[0][0])[:10]}."
+            msg = f"The content of {breakpoint_id} was purged on {iso(rows[0][0])[:10]}."
             raise NotFound(msg)
         entry = FileEntry(*rows[0][1:])
         if entry.content is None:
-            msg = f"The agent named {entry.path!r} but did not provide it."
+            msg = f"The agent listed {entry.path!r} but did not upload it."
             raise NotFound(msg)
         return entry

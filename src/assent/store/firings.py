@@ -241,7 +241,7 @@ class Firings:
         params = {"id": firing_id, "project_id": project}
         rows = self._session.all(f"{SELECT} WHERE id = :id AND project_id = :project_id", params)
         if not rows:
-            msg = f"There is no firing {firing_id} in this project."
+            msg = f"Firing {firing_id} not found in this project."
             raise NotFound(msg)
         return _firing(rows[0])
 

@@ -28,7 +28,7 @@ class Identities:
         row = {"issuer": issuer, "subject": subject, "person_id": person_id, "linked_at": now, "linked_by": by}
         with self._log.changes("identity", f"{issuer} {subject}", project=INSTALLATION, act="identity-linked"):
             if self._session.change(INSERT, row) != 1:
-                msg = "This subject is linked to somebody already."
+                msg = "This subject is already linked to another person."
                 raise Conflict(msg)
 
     def find(self, issuer: str, subject: str) -> str | None:
@@ -42,5 +42,5 @@ class Identities:
     def remove(self, issuer: str, subject: str, *, person_id: str) -> None:
         with self._log.changes("identity", f"{issuer} {subject}", project=INSTALLATION, act="identity-unlinked"):
             if self._session.change(DELETE, {"issuer": issuer, "subject": subject, "person_id": person_id}) != 1:
-                msg = "This person is not linked to such a subject."
+                msg = "This subject is not linked to this person."
                 raise NotFound(msg)

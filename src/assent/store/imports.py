@@ -11,7 +11,7 @@ from assent.store.breakpoints import (
     INSERT,
     INSERT_EVENT,
     INSERT_LABEL,
-    INSERT_SEARCH,
+    INSERT_WORDS,
     UPDATE,
     UPDATE_LABELS,
     Breakpoints,
@@ -43,13 +43,13 @@ class Imports:
         with self._log.changes("person", person_id, project=INSTALLATION):
             self._session.change(UPDATE_SINCE, {"id": person_id, "at": at})
 
-    def add(self, retold: Retold, *, search: str, people: Mapping[str, str]) -> None:
+    def add(self, retold: Retold, *, people: Mapping[str, str]) -> None:
         """Write it as it was raised, then what was said, then its end: an answer to what has ended is refused."""
         session, ended = self._session, retold.ended
-        rows = NewRows.of(retold.raised, retold.events, search=search)
+        rows = NewRows.of(retold.raised, retold.events)
         session.write(INSERT, [rows.row])
-        if session.dialect == "sqlite":
-            session.write(INSERT_SEARCH, [{"search": search}])
+        for statement in INSERT_WORDS[session.dialect]:
+            session.write(statement, [{"words": rows.words}])
         session.write(INSERT_EVENT, rows.events)
         if rows.labels:
             session.write(INSERT_LABEL, rows.labels)

@@ -81,13 +81,13 @@ class Links:
                 return
         linked = self._session.all(SELECT_PERSON.replace(" AND p.active = 1", ""), row)
         if not linked or linked[0][0] != person_id:
-            msg = f"{identity} is linked to somebody else; remove that link first."
+            msg = f"{identity} is linked to another person. Unlink it first."
             raise Conflict(msg)
 
     def unlink(self, channel_id: str, identity: str) -> None:
         with self._recorded(channel_id, identity, "unlinked"):
             if self._session.change(DELETE, {"channel_id": channel_id, "identity": identity}) != 1:
-                msg = f"{identity} is not linked to anybody on this channel."
+                msg = f"{identity} is not linked to a person on this channel."
                 raise NotFound(msg)
 
     @contextmanager

@@ -103,7 +103,7 @@ def opened(path: Path) -> Generator[Original, None, None]:
 
 
 def _unusable(path: Path, error: sqlite3.Error) -> NotTheOriginals:
-    return NotTheOriginals(f"{path} cannot be read: {error}. Name the breakpoints.db of the original service.")
+    return NotTheOriginals(f"{path} cannot be read: {error}. Provide the breakpoints.db of the original service.")
 
 
 def _require_tables(connection: sqlite3.Connection, path: Path) -> None:
@@ -111,7 +111,9 @@ def _require_tables(connection: sqlite3.Connection, path: Path) -> None:
     for table, columns in WANTED.items():
         missing = sorted(set(columns) - there.get(table, set()))
         if missing:
-            msg = f"{path} is not the data of the original service: its table {table} has no {', '.join(missing)}."
+            msg = (
+                f"{path} is not a database of the original service: its table {table} is missing {', '.join(missing)}."
+            )
             raise NotTheOriginals(msg)
 
 

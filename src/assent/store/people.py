@@ -17,14 +17,15 @@ EVERYWHERE = "*"
 
 COLUMNS = (
     "id", "name", "display_name", "email", "password_hash", "active", "created_at", "home_project", "reset_by",
-    "reset_at", "reset_way",
+    "reset_at", "reset_way", "theme", "time_zone",
 )  # fmt: skip
 SELECT = f"SELECT {', '.join(COLUMNS)} FROM assent_people"
 INSERT = insert("assent_people", COLUMNS, suffix="ON CONFLICT (name) DO NOTHING")
 UPDATE = """
     UPDATE assent_people
     SET display_name = :display_name, email = :email, password_hash = :password_hash, active = :active,
-        home_project = :home_project, reset_by = :reset_by, reset_at = :reset_at, reset_way = :reset_way
+        home_project = :home_project, reset_by = :reset_by, reset_at = :reset_at, reset_way = :reset_way,
+        theme = :theme, time_zone = :time_zone
     WHERE id = :id"""
 INSERT_GRANT = insert("assent_grants", ("person_id", "project_id", "role"), suffix="ON CONFLICT DO NOTHING")
 DELETE_GRANTS = "DELETE FROM assent_grants WHERE person_id = :person_id AND project_id = :project_id"
@@ -53,6 +54,14 @@ INSERT_MEMBER = insert("assent_group_members", ("project_id", "group_name", "per
 SELECT_OWNER = f"""
     SELECT p.name FROM assent_projects o JOIN assent_people p ON p.id = o.owner_id
     WHERE o.id = :project_id AND p.active = 1 AND EXISTS ({_REVIEWER})"""
+SELECT_KNOWN = """
+    SELECT p.name, p.display_name FROM assent_people p
+    WHERE p.active = 1 AND (p.home_project = :project_id OR EXISTS (
+      SELECT 1 FROM assent_grants g WHERE g.person_id = p.id AND g.project_id IN (:project_id, '*')))
+    ORDER BY p.name LIMIT :limit"""
+SELECT_REVIEWERS = f"""
+    SELECT p.name, p.display_name FROM assent_people p WHERE p.active = 1 AND EXISTS ({_REVIEWER})
+    ORDER BY p.name LIMIT :limit"""
 SELECT_GROUPS_OF = """
     SELECT group_name FROM assent_group_members WHERE project_id = :project_id AND person_id = :person_id"""
 
@@ -72,6 +81,10 @@ class Person:
     """The admins who set up or reset the access, by name (`ann, bob`), until that is confirmed."""
     reset_at: int | None = None
     reset_way: str | None = None
+    theme: str | None = None
+    """`light` or `dark`; None follows the browser."""
+    time_zone: str | None = None
+    """IANA name of the zone in which they read times; None follows the browser, or UTC where it is not known."""
 
 
 class People:
@@ -82,7 +95,7 @@ class People:
     def add(self, person: Person) -> None:
         with self._log.changes("person", person.id, project=EVERYWHERE):
             if self._session.change(INSERT, _row(person)) != 1:
-                msg = f"The name {person.name} is not available. Choose another one."
+                msg = f"The name {person.name} is not available. Choose another name."
                 raise Conflict(msg)
 
     def save(self, person: Person) -> None:
@@ -98,7 +111,7 @@ class People:
     def get_by_name(self, name: str) -> Person:
         person = self.find_by_name(name)
         if person is None:
-            msg = f"There is nobody called {name}."
+            msg = f"Person {name} not found."
             raise NotFound(msg)
         return person
 
@@ -108,6 +121,11 @@ class People:
 
     def every(self) -> list[Person]:
         return [person_of(row) for row in self._session.all(f"{SELECT} ORDER BY name", {})]
+
+    def names(self, project: str, *, reviewers: bool, limit: int) -> list[tuple[str, str]]:
+        """Return the names and full names of active people whom a project knows; of its reviewers, if asked."""
+        statement = SELECT_REVIEWERS if reviewers else SELECT_KNOWN
+        return [(row[0], row[1]) for row in self._session.all(statement, {"project_id": project, "limit": limit})]
 
     def anyone(self) -> bool:
         return bool(self._session.all("SELECT 1 FROM assent_people LIMIT 1", {}))
@@ -195,7 +213,7 @@ class People:
         key = {"project_id": project, "name": name}
         with self._log.changes("group", name, project=project):
             if self._session.change(DELETE_GROUP, key) != 1:
-                msg = f"There is no group {name}."
+                msg = f"Group {name} not found."
                 raise NotFound(msg)
 
 
@@ -212,6 +230,8 @@ def _row(person: Person) -> dict[str, Any]:
         "reset_by": person.reset_by,
         "reset_at": person.reset_at,
         "reset_way": person.reset_way,
+        "theme": person.theme,
+        "time_zone": person.time_zone,
     }
 
 

@@ -168,7 +168,7 @@ def _connect(url: str) -> psycopg.Connection[tuple[Any, ...]]:
     try:
         return psycopg.connect(url, options=SETTINGS, connect_timeout=5, application_name="assent")
     except psycopg.OperationalError as error:
-        msg = "PostgreSQL does not answer."
+        msg = "PostgreSQL is not responding."
         raise Unavailable(msg) from error
 
 
@@ -264,14 +264,17 @@ class PostgresDatabase:
         try:
             return await self._commits.run(use_case, locks=locks)
         except psycopg.OperationalError as error:
-            msg = "PostgreSQL did not answer; whether the change was made is not known. Ask again with the same key."
+            msg = (
+                "PostgreSQL stopped responding; the change may or may not have been saved. Repeat the "
+                "request with the same Idempotency-Key."
+            )
             raise Unavailable(msg) from error
 
     async def read(self, use_case: Callable[[Transaction], Result]) -> Result:
         try:
             return await asyncio.get_running_loop().run_in_executor(self._readers, self._read, use_case)
         except psycopg.OperationalError as error:
-            msg = "PostgreSQL does not answer."
+            msg = "PostgreSQL is not responding."
             raise Unavailable(msg) from error
 
     def _read(self, use_case: Callable[[Transaction], Result]) -> Result:
@@ -298,7 +301,7 @@ class PostgresDatabase:
             async with pool.acquire() as connection:
                 found = await _or_cut(connection, text, [params[name] for name in names])
         except UNREACHABLE as error:
-            msg = "PostgreSQL does not answer."
+            msg = "PostgreSQL is not responding."
             raise Unavailable(msg) from error
         return cast("Sequence[Row]", found)
 

@@ -26,10 +26,10 @@ async def usable(database: Database[Transaction]) -> None:
     try:
         behind = await database.write(_probe)
     except (sqlite3.Error, psycopg.Error) as error:
-        msg = "The database takes no writes."
+        msg = "The database is not accepting writes."
         raise Unavailable(msg) from error
     if behind:
-        msg = "The database is not at the version this node needs. Run: assent migrate"
+        msg = "The database schema version does not match this node. Run: assent migrate"
         raise Unavailable(msg)
 
 

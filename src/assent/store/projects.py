@@ -42,7 +42,7 @@ class Projects:
     def add(self, project: Project) -> None:
         with self._recorded(project):
             if self._session.change(INSERT, _row(project)) != 1:
-                msg = f"A project called {project.id} exists already."
+                msg = f"A project named {project.id} already exists."
                 raise Conflict(msg)
 
     def save(self, project: Project) -> None:
@@ -74,7 +74,7 @@ class Projects:
         """Return a project, also one that was removed."""
         rows = self._session.all(f"{SELECT} WHERE id = :id", {"id": project_id})
         if not rows:
-            msg = f"There is no project {project_id}."
+            msg = f"Project {project_id} not found."
             raise NotFound(msg)
         return _project(rows[0])
 

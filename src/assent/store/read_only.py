@@ -58,7 +58,7 @@ def at_rest(path: Path) -> Generator[None, None, None]:
         yield
     finally:
         if _state(path) != before:
-            msg = f"{path} was written to while it was read, so nothing can be said about it. Look at a copy of it."
+            msg = f"{path} was modified while it was being read, so the result would be unreliable. Use a copy instead."
             raise NotAtRest(msg)
 
 
@@ -86,8 +86,8 @@ def copied(path: Path) -> Generator[Path, None, None]:
                     shutil.copyfile(each, folder / each.name.replace(real.name, path.name, 1))
         except OSError as error:
             msg = (
-                f"{path} is read-only and has changes in a log beside it, so it must be copied to be read, and cannot"
-                f" be: {error.strerror}. Set TMPDIR to a directory with room for it."
+                f"{path} is read-only, and its write-ahead log must be copied before it can be read. The copy failed: "
+                f"{error.strerror}. Set TMPDIR to a directory with enough space."
             )
             raise NotCopied(msg) from error
         yield folder

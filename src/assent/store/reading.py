@@ -2,13 +2,13 @@
 
 import base64
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import msgspec
 
-from assent.domain.draft import words
 from assent.domain.errors import InvalidRequest
+from assent.domain.search_words import sought_words
 from assent.ports import Database
 from assent.store.breakpoints import SELECT_COMMENTS
 from assent.store.coalescing import Coalescer, Shared
@@ -142,7 +142,11 @@ SORTS: dict[str, tuple[str, str]] = {
     "updated": ("updated_at", "DESC"),
 }
 COUNT_CAP = 10_000
-SEARCH_PROBE = 2_000
+SEARCH_SAMPLE_ROWS = 1_000
+INDEX_COST = 3
+"""What a row from the index of words costs, in rows that are walked."""
+FREQUENT_SHARE = 0.05
+"""From here on, the index is not asked for a word: it would read more rows than the other words leave."""
 
 
 class Reader:
@@ -211,13 +215,13 @@ class Reader:
         )
 
     async def _plan(self, query: Query) -> "Plan":
-        """Choose what drives the query: the rarest label, a rare word, or the order itself."""
+        """Choose what drives the query: the rarest label, rare words, or the order itself."""
         labels = [f"t:{tag}" for tag in dict.fromkeys(query.tags)]
         if len(labels) > 1:
             counts = [await self._count_label(query, label) for label in labels]
             labels = [label for _, label in sorted(zip(counts, labels, strict=True))]
-        rare_word = query.q is not None and await self._hits(query) < SEARCH_PROBE
-        return Plan(labels=tuple(labels), rare_word=rare_word)
+        plan = Plan(labels=tuple(labels), sought=sought_words(query.q or ""))
+        return await self._sampled(query, plan) if plan.sought else plan
 
     async def _count_label(self, query: Query, label: str) -> int:
         statement = """
@@ -226,46 +230,119 @@ class Reader:
         params = {"project_id": query.project, "label": label, "status": query.statuses[0]}
         return int((await self._database.fetch_page(statement, params))[0][0])
 
-    async def _hits(self, query: Query) -> int:
-        inner = (
-            "SELECT 1 FROM assent_search WHERE assent_search MATCH :q"
-            if self._database.dialect == "sqlite"
-            else f"SELECT 1 FROM assent_breakpoints WHERE {MATCH_POSTGRES}"
+    async def _sampled(self, query: Query, plan: "Plan") -> "Plan":
+        """Choose the statuses for which the index of words drives, by a sample of the rows that would be walked.
+
+        Of a million rows, a share p of hits costs limit / p rows to walk, and p million rows from the index. A list of
+        fewer rows than the sample is always walked: how many hits there are elsewhere does not matter then.
+        """
+        statement, params = sample_statement(query, plan, self._database.dialect)
+        rows = await self._database.fetch_page(statement, params)
+        rare = {
+            status: hits_of_words
+            for status, seen, hits, *hits_of_words in rows
+            if seen == SEARCH_SAMPLE_ROWS and INDEX_COST * hits * hits <= query.limit
+        }
+        if not rare:
+            return plan
+        hits = [sum(each) for each in zip(*rare.values(), strict=True)]
+        most = FREQUENT_SHARE * SEARCH_SAMPLE_ROWS * len(rare)
+        asked = [word for word, count in zip(plan.sought, hits, strict=True) if count <= most]
+        return replace(
+            plan,
+            rare=frozenset(rare),
+            asked=tuple(asked) or (plan.sought[min(range(len(hits)), key=hits.__getitem__)],),
         )
-        statement = f"SELECT count(*) FROM ({inner} LIMIT {SEARCH_PROBE}) AS found"
-        rows = await self._database.fetch_page(statement, {"q": search_words(query.q or "", self._database.dialect)})
-        return int(rows[0][0])
 
     async def counts(self, query: Query) -> dict[str, int]:
         """Count per status, each capped: nobody reads the difference between 10,000 and a million."""
         found: dict[str, int] = {}
-        plan = await self._plan(query)
+        plan = await self._plan(replace(query, limit=COUNT_CAP))
         for status in query.statuses:
             statement, params = count_statement(query, plan, status, self._database.dialect)
             found[status] = int((await self._database.fetch_page(statement, params))[0][0])
         return found
 
 
-MATCH_POSTGRES = "to_tsvector('simple', search) @@ plainto_tsquery('simple', :q)"
-# The word first: left alone, both databases walk the order and ask for the word at every step. CROSS JOIN and
-# OFFSET 0 are how each is told not to.
-RARE_WORD = {
-    "sqlite": "assent_search s CROSS JOIN assent_breakpoints b ON b.ordinal = s.rowid",
-    "postgresql": f"(SELECT ordinal FROM assent_breakpoints WHERE {MATCH_POSTGRES} OFFSET 0) s"
-    " JOIN assent_breakpoints b ON b.ordinal = s.ordinal",
+# The words first: left alone, both databases walk the order and ask for the words at every step. CROSS JOIN and
+# an array are how each is told not to.
+INDEXED_WORDS = {
+    "sqlite": "assent_search s CROSS JOIN assent_breakpoint_words w ON w.ordinal = s.rowid"
+    " CROSS JOIN assent_breakpoints b ON b.ordinal = s.rowid",
+    "postgresql": "assent_breakpoints b",
+}
+HITS_POSTGRES = """
+    b.ordinal = ANY (ARRAY(
+        SELECT w.ordinal FROM assent_breakpoint_words w
+        WHERE assent_lexemes(w.words) @@ CAST(CAST(:words AS text) AS tsquery) AND {is_hit} > 0))"""
+WALKED_WORDS = {
+    "sqlite": " CROSS JOIN assent_breakpoint_words w ON w.ordinal = b.ordinal",
+    "postgresql": " JOIN assent_breakpoint_words w ON w.ordinal = b.ordinal",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
     labels: tuple[str, ...] = ()
-    rare_word: bool = False
+    sought: tuple[str, ...] = ()
+    """What has to occur in the words of a breakpoint."""
+    rare: frozenset[str] = frozenset()
+    """The statuses in which that is rare."""
+    asked: tuple[str, ...] = ()
+    """The words for which the index is asked there."""
 
 
-def search_words(q: str, dialect: str) -> str:
-    """All of the words; in quotes, so that FTS5 reads none of them as its syntax."""
-    found = words(q)
-    return found if dialect == "postgresql" else " ".join(f'"{word}"' for word in found.split()) or '""'
+def index_query(words: Sequence[str], dialect: str) -> str:
+    """Ask the index for these words, in quotes; it knows neither order nor distance."""
+    exact, beginning = ("'{}'", "'{}':*") if dialect == "postgresql" else ('"{}"', '"{}" *')
+    asked: dict[str, None] = {}
+    for each in words:
+        *before, last = each.split()
+        asked |= dict.fromkeys(exact.format(word) for word in before)
+        asked[(exact if each.endswith(" ") else beginning).format(last)] = None
+    return (" & " if dialect == "postgresql" else " AND ").join(asked)
+
+
+def sample_statement(query: Query, plan: Plan, dialect: str) -> tuple[str, dict[str, Any]]:
+    """Count, per status, the rows that would be walked first, and those of them that are hits."""
+    params: dict[str, Any] = {"limit": SEARCH_SAMPLE_ROWS}
+    everything, unsought = replace(query, q=None), replace(plan, sought=())
+    is_hit = _is_hit(plan.sought, dialect, params)
+    per_word = "".join(
+        f", coalesce(sum(CASE WHEN {test} THEN 1 ELSE 0 END), 0)" for test in _occurrences(plan.sought, dialect)
+    )
+    samples: list[str] = []
+    for n, status in enumerate(query.statuses):
+        walked = _branch(everything, unsought, (status,), dialect, params, order=SORTS[query.sort])
+        samples.append(
+            f"SELECT '{status}' AS status, count(*) AS seen, coalesce(sum({is_hit}), 0) AS hits{per_word}"
+            f" FROM ({walked.replace('{columns}', 'b.ordinal')}) AS b{n}"
+            f" LEFT JOIN assent_breakpoint_words w ON w.ordinal = b{n}.ordinal"
+        )
+    return " UNION ALL ".join(samples), params
+
+
+def _match(plan: Plan, dialect: str, params: dict[str, Any], *, indexed: bool) -> list[str]:
+    if not plan.sought:
+        return ["1 = 0"]
+    is_hit = _is_hit(plan.sought, dialect, params)
+    if not indexed:
+        return [f"{is_hit} > 0"]
+    params["words"] = index_query(plan.asked, dialect)
+    if dialect == "postgresql":
+        return [HITS_POSTGRES.format(is_hit=is_hit)]
+    return ["s.assent_search MATCH :words", f"{is_hit} > 0"]
+
+
+def _is_hit(sought: Sequence[str], dialect: str, params: dict[str, Any]) -> str:
+    """One number, and not a test for each word: PostgreSQL would take many tests for a very rare hit."""
+    params |= {f"sought_{n}": each for n, each in enumerate(sought)}
+    return f"CASE WHEN {' AND '.join(_occurrences(sought, dialect))} THEN 1 ELSE 0 END"
+
+
+def _occurrences(sought: Sequence[str], dialect: str) -> list[str]:
+    position = "strpos" if dialect == "postgresql" else "instr"
+    return [f"{position}(w.words, :sought_{n}) > 0" for n in range(len(sought))]
 
 
 def page_statement(query: Query, plan: Plan, dialect: str) -> tuple[str, dict[str, Any]]:
@@ -276,7 +353,7 @@ def page_statement(query: Query, plan: Plan, dialect: str) -> tuple[str, dict[st
         _branch(query, plan, group, dialect, params, order=(column, direction)) for group in _status_groups(query, plan)
     ]
     columns = ", ".join(f"b.{name}" for name in SUMMARY_COLUMNS)
-    if len(branches) == 1:
+    if len(branches) == 1 and not plan.rare:
         return branches[0].replace("{columns}", columns), params
     keys = " UNION ALL ".join(
         f"SELECT * FROM ({branch.replace('{columns}', f'b.id, b.{column}')}) AS s{n}"
@@ -289,8 +366,9 @@ def page_statement(query: Query, plan: Plan, dialect: str) -> tuple[str, dict[st
 
 
 def _status_groups(query: Query, plan: Plan) -> list[tuple[str, ...]]:
-    """One branch for each status, as the indexes lie; all in one where a rare word drives, which is looked up once."""
-    return [query.statuses] if plan.rare_word else [(status,) for status in query.statuses]
+    """One branch for each status, as the indexes lie; one for all in which rare words drive, looked up once."""
+    rare = tuple(status for status in query.statuses if status in plan.rare)
+    return [*([rare] if rare else []), *((status,) for status in query.statuses if status not in plan.rare)]
 
 
 def count_statement(query: Query, plan: Plan, status: str, dialect: str) -> tuple[str, dict[str, Any]]:
@@ -312,16 +390,17 @@ def _branch(  # the parts of one statement
     params |= {f"status_{status}": status for status in statuses}
     wanted = ", ".join(f":status_{status}" for status in statuses)
     test = f"= {wanted}" if len(statuses) == 1 else f"IN ({wanted})"
-    # A tag drives from its own index, where project, label, status and time are the key; a rare word is rarer still.
-    driven_by_label = bool(plan.labels) and not plan.rare_word and (order is None or order[0] == "created_at")
+    # A tag drives from its own index, where project, label, status and time are the key; rare words are rarer still.
+    is_rare = bool(plan.sought) and plan.rare.issuperset(statuses)
+    driven_by_label = bool(plan.labels) and not is_rare and (order is None or order[0] == "created_at")
     key = "l" if driven_by_label else "b"
     source = "assent_breakpoints b"
     where = [f"{key}.project_id = :project_id", f"{key}.status {test}"]
     if driven_by_label:
         source = "assent_labels l JOIN assent_breakpoints b ON b.id = l.id"
         where.append("l.label = :label_0")
-    elif plan.rare_word:
-        source = RARE_WORD[dialect]
+    elif is_rare:
+        source = INDEXED_WORDS[dialect]
     params |= {f"label_{i}": label for i, label in enumerate(plan.labels)}
     where += _has_labels(key, [f":label_{i}" for i in range(1 if driven_by_label else 0, len(plan.labels))])
     if query.experts_any:
@@ -333,8 +412,8 @@ def _branch(  # the parts of one statement
         where.append(_mine(query.mine, key, test, params))
     where += _snooze_filters(query, key, statuses, params)
     if query.q is not None:
-        params["q"] = search_words(query.q, dialect)
-        where += _match(dialect, rare=plan.rare_word)
+        source += "" if is_rare or not plan.sought else WALKED_WORDS[dialect]
+        where += _match(plan, dialect, params, indexed=is_rare)
     tail = "LIMIT :limit"
     if order is not None:
         column, direction = order
@@ -414,15 +493,6 @@ def _snooze_filters(query: Query, key: str, statuses: Sequence[str], params: dic
     return where
 
 
-def _match(dialect: str, *, rare: bool) -> list[str]:
-    if dialect == "postgresql":
-        # The || '' hides the column from the index: a frequent word is met sooner by walking in order.
-        return [] if rare else [MATCH_POSTGRES.replace("search)", "b.search || '')")]
-    if rare:
-        return ["s.assent_search MATCH :q"]
-    return ["EXISTS (SELECT 1 FROM assent_search s WHERE s.rowid = b.ordinal AND s.assent_search MATCH :q)"]
-
-
 def encode_cursor(query: Query, last: Summary) -> str:
     column = SORTS[query.sort][0]
     text = msgspec.json.encode([query.sort, getattr(last, column), last.id])
@@ -435,7 +505,7 @@ def decode_cursor(cursor: str, *, sort: str) -> tuple[int, str]:
             base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)), type=tuple[str, int, str]
         )
     except (ValueError, msgspec.MsgspecError) as error:
-        raise InvalidRequest.at("query cursor", "is not a cursor we gave out") from error
+        raise InvalidRequest.at("query cursor", "is not a valid cursor") from error
     if made_for != sort or not -(2**62) <= at <= 2**62 or "\x00" in last_id:
-        raise InvalidRequest.at("query cursor", "belongs to another list")
+        raise InvalidRequest.at("query cursor", "belongs to a different list")
     return at, last_id

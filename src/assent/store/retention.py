@@ -36,11 +36,10 @@ SELECT_OLD = f"""
     WHERE b.project_id = :project_id AND b.ended_at IS NOT NULL AND b.ended_at <= :before AND b.purged_at IS NULL
       AND {NOT_HELD}
     ORDER BY b.ended_at LIMIT :limit"""
+_WORDS = "FROM assent_breakpoint_words WHERE ordinal IN (SELECT ordinal FROM assent_breakpoints WHERE {these})"
 # FTS5 forgets a row only if it is told which words it had.
-UNINDEX = """
-    INSERT INTO assent_search (assent_search, rowid, search)
-    SELECT 'delete', ordinal, search FROM assent_breakpoints WHERE {these}"""
-REINDEX = "INSERT INTO assent_search (rowid, search) SELECT ordinal, search FROM assent_breakpoints WHERE {these}"
+UNINDEX = f"INSERT INTO assent_search (assent_search, rowid, words) SELECT 'delete', ordinal, words {_WORDS}"
+DELETE_WORDS = f"DELETE {_WORDS}"
 PURGED_ROW = {"id": "text", "seq": "bigint", "head": "text", "at": "bigint"}
 BLANKED_EVENT = {"id": "text", "seq": "bigint", "metadata": "text"}
 _SHORT_RESULT = """
@@ -140,7 +139,7 @@ class Holds:
         statement = "SELECT purged_at FROM assent_breakpoints WHERE id = :id AND project_id = :project_id"
         rows = self._session.all(statement, {"id": breakpoint_id, "project_id": project})
         if not rows:
-            msg = f"There is no breakpoint {breakpoint_id} in this project."
+            msg = f"Breakpoint {breakpoint_id} not found in this project."
             raise NotFound(msg)
         purged_at: int | None = rows[0][0]
         return purged_at
@@ -154,7 +153,7 @@ class Holds:
         params = {"id": hold_id, "project_id": project, "by": by, "now": now}
         with self._log.changes("hold", hold_id, project=project, act="hold-lifted"):
             if self._session.change(LIFT, params) != 1:
-                msg = f"There is no hold {hold_id} in this project, or it was lifted already."
+                msg = f"Legal hold {hold_id} not found in this project, or already lifted."
                 raise NotFound(msg)
 
     def every(self, project: str) -> list[Hold]:
@@ -224,12 +223,11 @@ class Retention:
         ids = [event.breakpoint_id for event in told]
         if not self._postgres:
             self._on_these(UNINDEX, ids, column="id")
+        self._on_these(DELETE_WORDS, ids, column="id")
         rows = [{"id": each.breakpoint_id, "seq": each.seq, "head": each.hash, "at": each.at} for each in told]
         if self._session.change(PURGE[self._session.dialect], {"rows": to_json(rows)}) != len(rows):
-            msg = "Something that was to be purged has changed or is held; nothing was purged."
+            msg = "Nothing was purged: a selected breakpoint has changed or is under legal hold."
             raise Unavailable(msg)
-        if not self._postgres:
-            self._on_these(REINDEX, ids, column="id")
         self._session.write(INSERT_EVENT, [event_row(each) for each in told])
         self._blank_events(ids)
         for statement in (BLANK_RESPONSES, BLANK_COMMENTS, BLANK_ENTRIES):

@@ -86,7 +86,7 @@ class Routes:
             del row[fixed]
         with self._log.changes("route", route.id, project=route.project):
             if self._session.change(UPDATE, row) != 1:
-                msg = f"The route {route.id} was changed or removed by somebody else; read it again."
+                msg = f"The route {route.id} was changed or removed in the meantime. Reload it and try again."
                 raise Conflict(msg)
         self._turn_page(route.project)
         return self.get(route.id, project=route.project)
@@ -112,7 +112,7 @@ class Routes:
 
 
 def _missing(route_id: str) -> NotFound:
-    return NotFound(f"There is no route {route_id} in this project.")
+    return NotFound(f"Route {route_id} not found in this project.")
 
 
 def _row(stored: StoredRoute) -> dict[str, Any]:

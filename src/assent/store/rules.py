@@ -129,7 +129,7 @@ class Rules:
         """Return a rule, also one that was removed."""
         rows = self._session.all(f"{SELECT} AND id = :id", {"project_id": project, "id": rule_id})
         if not rows:
-            msg = f"There is no rule {rule_id} in this project."
+            msg = f"Rule {rule_id} not found in this project."
             raise NotFound(msg)
         return rule_of(rows[0])
 
@@ -227,7 +227,7 @@ def _edited(result: str | None) -> bool:
 
 
 def _no_project(project: str) -> NotFound:
-    return NotFound(f"There is no project {project}.")
+    return NotFound(f"Project {project} not found.")
 
 
 def _row(rule: Rule) -> dict[str, Any]:

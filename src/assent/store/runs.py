@@ -143,7 +143,7 @@ class Runs:
         params = {"id": run_id, "project": project}
         rows = self._session.all(f"{_SELECT} WHERE id = :id AND project_id = :project", params)
         if not rows:
-            msg = f"There is no run {run_id} in this project."
+            msg = f"Run {run_id} not found in this project."
             raise NotFound(msg)
         return _run(rows[0])
 
@@ -220,7 +220,7 @@ class Runs:
     def _write_lines(self, run_id: str, found: Sequence[Sequence[Any]], lines: Sequence[Line], now: int) -> None:
         self._session.dirty = True
         if not found:
-            msg = f"{run_id} was taken up by somebody else, or cancelled."
+            msg = f"{run_id} was continued by another worker or cancelled."
             raise Superseded(msg)
         first = found[0][0] - len(lines) + 1
         rows = [
@@ -329,7 +329,7 @@ class Runs:
         # No file has NUL in its name, and PostgreSQL does not take the question.
         rows: Sequence[Sequence[Any]] = self._session.all(SELECT_CONTENT, params) if "\x00" not in path else ()
         if not rows:
-            msg = f"The run {run_id} has kept no file {path!r}."
+            msg = f"File {path!r} of run {run_id} not found."
             raise NotFound(msg)
         return bytes(rows[0][0])
 

@@ -24,7 +24,7 @@ class DataInUse(AssentError):
     """A server already runs on this data directory."""
 
     code = "data_in_use"
-    title = "A server already uses this data"
+    title = "Another server is already using this data"
 
 
 class Holder(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -43,25 +43,32 @@ class Holder(msgspec.Struct, frozen=True, omit_defaults=True):
 class ServerLock:
     """Held from before a server touches its data until its process ends, however it ends."""
 
-    def __init__(self, path: Path) -> None:
-        """Take the lock, or raise DataInUse and leave everything as it is."""
-        self._path = path
-        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        if not _locked(self._file):
+    def __init__(self, path: Path, database: Path | None = None) -> None:
+        """Take the lock, or raise DataInUse and leave everything as it is.
+
+        The database file is locked too, if it exists: a lock file can be deleted, and a hard link has a different path.
+        SQLite's own locks are of another kind (fcntl) and do not conflict with this one (flock).
+        """
+        self._files = [os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)]
+        if database is not None:
+            with contextlib.suppress(FileNotFoundError):
+                self._files.append(os.open(database, os.O_RDONLY | os.O_CLOEXEC))
+        if not all(map(_locked, self._files)):
             with contextlib.closing(self):
-                raise DataInUse(_refusal(path, _described(self._file)))
-        _held.add(self._file)
+                raise DataInUse(_refusal(path, _described(self._files[0])))
+        _held.update(self._files)
         self.describe(None)
 
     def describe(self, address: str | None) -> None:
         """Write who holds the lock, for the message that a second server prints."""
         holder = Holder(pid=os.getpid(), host=socket.gethostname(), address=address)
-        os.ftruncate(self._file, 0)
-        os.pwrite(self._file, msgspec.json.encode(holder), 0)
+        os.ftruncate(self._files[0], 0)
+        os.pwrite(self._files[0], msgspec.json.encode(holder), 0)
 
     def close(self) -> None:
-        _held.discard(self._file)
-        os.close(self._file)
+        _held.difference_update(self._files)
+        for file in self._files:
+            os.close(file)
 
     def __enter__(self) -> Self:
         return self
@@ -105,8 +112,8 @@ def _described(file: int) -> Holder:
 
 def _refusal(path: Path, holder: Holder) -> str:
     return (
-        f"A server already runs on the data in {path.parent} ({holder}). Use that server, stop it first, or choose"
-        " another directory with --data."
+        f"Another server is already using the data in {path.parent} ({holder}). Use that server, stop it, or choose "
+        "another directory with --data."
     )
 
 

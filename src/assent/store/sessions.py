@@ -10,7 +10,7 @@ INSERT = insert(
 )
 SELECT = """
     SELECT s.id_hash, s.person_id, p.name, s.csrf, s.created_at, s.seen_at, s.expires_at, s.project_id,
-           s.must_set_password
+           s.must_set_password, p.theme, p.time_zone
     FROM assent_sessions s JOIN assent_people p ON p.id = s.person_id
     WHERE s.id_hash = :id_hash AND s.expires_at > :now AND p.active = 1"""
 SELECT_OF = """
@@ -36,6 +36,8 @@ class BrowserSession:
     expires_at: int
     project: str | None = None
     must_set_password: bool = False
+    theme: str | None = None
+    time_zone: str | None = None
 
 
 class Sessions:

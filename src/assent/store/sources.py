@@ -88,7 +88,7 @@ class Sources:
     def add(self, source: StoredSource) -> None:
         with self._log.changes("source", source.id, project=source.project):
             if self._session.change(INSERT, _row(source)) != 1:
-                msg = f"A source called {source.name} exists already."
+                msg = f"A source named {source.name} already exists."
                 raise Conflict(msg)
 
     def save(self, source: StoredSource, *, now: int) -> StoredSource:
@@ -98,7 +98,7 @@ class Sources:
         params = picked | {"expected": source.updated_at, "updated_at": max(now, source.updated_at + 1)}
         with self._log.changes("source", source.id, project=source.project):
             if self._session.change(UPDATE, params) != 1:
-                msg = f"The source {source.name} was changed or removed by somebody else; read it again."
+                msg = f"The source {source.name} was changed or removed in the meantime. Reload it and try again."
                 raise Conflict(msg)
         return self.get(source.id)
 
@@ -180,7 +180,7 @@ class Sources:
 
 
 def _missing(source_id: str) -> NotFound:
-    return NotFound(f"There is no source {source_id}.")
+    return NotFound(f"Source {source_id} not found.")
 
 
 def _row(source: StoredSource) -> dict[str, Any]:

@@ -42,7 +42,7 @@ DISK = frozenset(
 )
 """What SQLite says when the disk is full or broken, or the file is not to be had; every other error is ours."""
 DAMAGED = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
-DAMAGED_TEXT = "The database file is damaged. An operator must restore a backup; the server's log has the details."
+DAMAGED_TEXT = "The database file is damaged. The operator must restore a backup; see the server log for details."
 _log = structlog.get_logger()
 
 
@@ -347,7 +347,7 @@ class SqliteDatabase:
             if getattr(error, "sqlite_errorcode", 0) & 0xFF not in DISK:
                 raise
             _log.error("disk_failed", error=str(error), code=error.sqlite_errorname)
-            msg = "The disk takes no writes now; ask again with the same key."
+            msg = "The disk is not accepting writes. Repeat the request with the same Idempotency-Key."
             raise Unavailable(msg) from error
 
     async def read(self, use_case: Callable[[Transaction], Result]) -> Result:

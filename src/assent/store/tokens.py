@@ -108,14 +108,14 @@ class Tokens:
         params = {"id": token_id, "project_id": project}
         rows = self._session.all(f"{SELECT} WHERE id = :id AND project_id = :project_id", params)
         if not rows:
-            msg = f"There is no token {token_id} in this project."
+            msg = f"Token {token_id} not found in this project."
             raise NotFound(msg)
         return _token(rows[0])
 
     def revoke(self, token_id: str, *, project: str, now: int) -> None:
         with self._log.changes("token", token_id, project=project, act="token-revoked"):
             if self._session.change(REVOKE, {"id": token_id, "project_id": project, "now": now}) != 1:
-                msg = f"There is no live token {token_id}."
+                msg = f"No active token {token_id}."
                 raise NotFound(msg)
 
     def revoke_all(self, person_id: str, *, now: int) -> None:

@@ -164,7 +164,7 @@ class TriggerEvents:
         params = {"id": event_id, "project_id": project}
         rows = self._session.all(f"{SELECT} WHERE id = :id AND project_id = :project_id", params)
         if not rows:
-            msg = f"There is no event {event_id} in this project."
+            msg = f"Event {event_id} not found in this project."
             raise NotFound(msg)
         return _event(rows[0])
 

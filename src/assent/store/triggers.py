@@ -92,7 +92,7 @@ class Triggers:
     def add(self, stored: StoredTrigger) -> None:
         with self._log.changes("trigger", stored.id, project=stored.project):
             if self._session.change(INSERT, _row(stored)) != 1:
-                msg = f"A trigger called {stored.name} exists already."
+                msg = f"A trigger named {stored.name} already exists."
                 raise Conflict(msg)
 
     def save(self, stored: StoredTrigger, *, now: int) -> StoredTrigger:
@@ -104,7 +104,7 @@ class Triggers:
         }
         with self._log.changes("trigger", stored.id, project=stored.project):
             if self._session.change(UPDATE, params) != 1:
-                msg = f"The trigger {stored.name} was changed or removed by somebody else; read it again."
+                msg = f"The trigger {stored.name} was changed or removed in the meantime. Reload it and try again."
                 raise Conflict(msg)
         return self.get(stored.id, project=stored.project)
 
@@ -160,7 +160,7 @@ class Triggers:
         )
         rows = self._session.all(statement, {"id": trigger_id, "project_id": project})
         if not rows:
-            msg = f"There is no trigger {trigger_id} in this project."
+            msg = f"Trigger {trigger_id} not found in this project."
             raise NotFound(msg)
         return _trigger(rows[0])
 

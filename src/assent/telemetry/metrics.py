@@ -80,34 +80,37 @@ class Metrics:
         self._queue: Mapping[str, int] = {}
         self.created = Counter("assent_breakpoints_created_total", "Breakpoints created.", registry=self.registry)
         self.waiters = Gauge("assent_waiters", "Agents waiting on this node.", registry=self.registry)
-        self.streams = Gauge("assent_streams", "Inboxes listening on this node.", registry=self.registry)
+        self.streams = Gauge("assent_streams", "Open inbox pages connected to this node.", registry=self.registry)
         self._queue_lag = Gauge(
-            "assent_queue_lag_seconds", "How long the oldest job that could run has waited.", registry=self.registry
+            "assent_queue_lag_seconds", "Age of the oldest job that is ready to run.", registry=self.registry
         )
-        self._workers = Gauge("assent_workers", "Workers that are alive, on all nodes.", registry=self.registry)
+        self._workers = Gauge("assent_workers", "Live workers across all nodes.", registry=self.registry)
         self._failures = Counter(
-            "assent_job_failures_total", "Background jobs that failed.", ["job"], registry=self.registry
+            "assent_job_failures_total", "Failed background jobs.", ["job"], registry=self.registry
         )
         self._attempts = Counter(
             "assent_delivery_attempts_total",
-            "Attempts to deliver a message.",
+            "Delivery attempts.",
             ["channel", "outcome"],
             registry=self.registry,
         )
         self._attempt_seconds = Histogram(
             "assent_delivery_attempt_seconds",
-            "Time that one attempt took.",
+            "Duration of a delivery attempt.",
             ["channel"],
             buckets=ATTEMPT_BUCKETS,
             registry=self.registry,
         )
         self._reloads = Counter(
-            "assent_config_reloads_total", "Times that assent.yaml was read again.", ["result"], registry=self.registry
+            "assent_config_reloads_total", "Reloads of assent.yaml.", ["result"], registry=self.registry
         )
         self._anchors = Counter(
-            "assent_anchors_total", "Checkpoints told outside.", ["channel", "outcome"], registry=self.registry
+            "assent_anchors_total",
+            "Checkpoints published outside the database.",
+            ["channel", "outcome"],
+            registry=self.registry,
         )
-        Info("assent_build", "What runs here.", registry=self.registry).info(
+        Info("assent_build", "Assent and Python versions on this node.", registry=self.registry).info(
             {"version": version("assent"), "python": platform.python_version()}
         )
 
@@ -188,56 +191,62 @@ class Metrics:
             requests.add_metric([method, route, str(status)], count)
         yield requests
         latency = HistogramMetricFamily(
-            "assent_http_request_seconds", "Time to answer, without waits and streams.", labels=["route"]
+            "assent_http_request_seconds", "Response time, excluding waits and streams.", labels=["route"]
         )
         for route, spread in self._times.items():
             spread.give(latency, [route])
         yield latency
 
     def _endings(self) -> Iterator[Metric]:
-        ends = CounterMetricFamily("assent_decisions", "Breakpoints that ended.", labels=["status"])
+        ends = CounterMetricFamily("assent_decisions", "Breakpoints ended.", labels=["status"])
         for status, count in self._ends.items():
             ends.add_metric([status], count)
         yield ends
         decisions = HistogramMetricFamily(
-            "assent_decision_seconds", "From creation to decision.", labels=["decision", "by"]
+            "assent_decision_seconds", "Time from creation to decision.", labels=["decision", "by"]
         )
         for (decision, by), spread in self._decisions.items():
             spread.give(decisions, [decision, by])
         yield decisions
-        late = HistogramMetricFamily("assent_expiry_lateness_seconds", "From a deadline to the end it caused.")
+        late = HistogramMetricFamily(
+            "assent_expiry_lateness_seconds", "Delay between a deadline and the resulting end of the breakpoint."
+        )
         self._late.give(late)
         yield late
 
     def _commit_figures(self) -> Iterator[Metric]:
-        yield CounterMetricFamily("assent_events_written", "Events added to the audit trail.", value=self._events)
-        batches = HistogramMetricFamily("assent_commit_batch_size", "Use cases in one commit.")
+        yield CounterMetricFamily("assent_events_written", "Events added to the audit log.", value=self._events)
+        batches = HistogramMetricFamily("assent_commit_batch_size", "Number of use cases in each commit.")
         self._batches.give(batches)
         yield batches
-        commits = HistogramMetricFamily("assent_commit_seconds", "Time that one commit took, with its use cases.")
+        commits = HistogramMetricFamily("assent_commit_seconds", "Duration of a commit, including its use cases.")
         self._commits.give(commits)
         yield commits
 
     def _database_figures(self) -> Iterator[Metric]:
         figures = self._figures
-        yield _gauge("assent_pending_breakpoints", "Breakpoints that wait for a person.", figures.pending)
+        yield _gauge("assent_pending_breakpoints", "Pending breakpoints.", figures.pending)
         yield _gauge(
             "assent_oldest_pending_seconds",
-            "Age of the oldest breakpoint that waits.",
+            "Age of the oldest pending breakpoint.",
             figures.oldest_pending_seconds,
         )
-        yield _by_state("assent_deliveries", "Deliveries that are open or dead.", figures.deliveries)
+        yield _by_state("assent_deliveries", "Open and dead deliveries.", figures.deliveries)
         yield _gauge(
             "assent_delivery_lag_seconds",
-            "How long the oldest delivery that is due has waited.",
+            "Age of the oldest due delivery.",
             figures.delivery_lag_seconds,
         )
-        yield _gauge("assent_unsigned_events", "Events that no checkpoint covers yet.", figures.unsigned_events)
         yield _gauge(
-            "assent_checkpoint_age_seconds", "Since the last checkpoint was signed.", figures.checkpoint_age_seconds
+            "assent_unsigned_events", "Events that are not yet covered by a checkpoint.", figures.unsigned_events
+        )
+        yield _gauge(
+            "assent_checkpoint_age_seconds",
+            "Time since the last checkpoint was signed.",
+            figures.checkpoint_age_seconds,
         )
         age = float("inf") if self._figures_at is None else time.monotonic() - self._figures_at
-        yield _gauge("assent_figures_age_seconds", "Since the database was last asked.", age)
+        yield _gauge("assent_figures_age_seconds", "Time since the database was last queried.", age)
         yield _by_state("assent_queue_jobs", "Jobs in the queue.", self._queue)
 
 

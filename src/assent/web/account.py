@@ -2,13 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import Any
+from zoneinfo import available_timezones
 
 from starlette.responses import Response
 from starlette.routing import Route
 
-from assent.domain.access import Permission
+from assent.domain.access import Permission, Principal
 from assent.domain.errors import AssentError, InvalidRequest, NotFound
 from assent.domain.preferences import Preferences, written
 from assent.domain.secrets import secret_hash
@@ -18,11 +19,10 @@ from assent.services.addressing import is_personal
 from assent.services.people import NewToken
 from assent.store.links import Link
 from assent.store.people import EVERYWHERE, Person
-from assent.store.projects import Project
 from assent.store.sessions import BrowserSession
 from assent.store.tokens import Token
 from assent.store.transaction import Transaction
-from assent.web.admin.frame import checked, number, secret_page, text, words
+from assent.web.admin.frame import PLACES, checked, number, secret_page, text, words
 from assent.web.frame import PASSWORD_PAGE, Site, Visit, page, redirect, route
 from assent.web.signing_in import MAX_PASSWORD
 from assent.wire import people as wire
@@ -31,23 +31,29 @@ from assent.wire.tokens import CreateToken
 MOST_SESSIONS = 50
 DAY = 24 * 3600
 PERSONAL = {
-    "reviewer": "decides in your name",
-    "viewer": "reads",
-    "rule-admin": "writes rules",
-    "auditor": "verifies and exports",
-    "admin": "everything that you may do",
+    "reviewer": "answers on your behalf",
+    "viewer": "read-only",
+    "rule-admin": "manages rules",
+    "auditor": "verifies and exports the audit log",
+    "admin": "can do everything you can",
 }
 """The kinds of tokens that belong to a person."""
 MOST_CHOICES = 20
 CHOICES = 3
 """How many channels an empty form asks for."""
+_KINDS = {
+    **dict.fromkeys(("/runs", "/rules", "/gates", "/insights", "/deliveries", "/account"), Permission.READ),
+    **dict.fromkeys(("/triggers", "/events", "/firings", "/sources", "/schedule"), Permission.READ_PEOPLE),
+    **{f"/admin/{name}": permission for name, _, permission in PLACES},
+}
+"""The pages that every project has, and who may open them."""
 DONE = {
-    "password": "The password is changed, and every other session has ended.",
-    "project": "You look at another project now.",
-    "reached": "Saved. It holds for what is sent from now on.",
-    "linked": "You are linked: what you answer on that channel counts as yours.",
-    "revoked": "Revoked. The token stops working within seconds.",
-    "unlinked": "The link is gone. What is said there does not count as yours any more.",
+    "password": "Password changed. You have been signed out of all other sessions.",
+    "display": "Display preferences saved.",
+    "reached": "Saved. Applies to notifications sent from now on.",
+    "linked": "Account linked. Answers from it now count as yours.",
+    "revoked": "Token revoked. It stops working within seconds.",
+    "unlinked": "Account unlinked. Answers from it no longer count as yours.",
 }
 
 
@@ -57,6 +63,7 @@ def routes(site: Site) -> list[Route]:
         route("/account/password", change_password, site, method="POST", members_only=False),
         route("/account/sign-out-everywhere", sign_out_everywhere, site, method="POST", members_only=False),
         route("/account/project", choose_project, site, method="POST", members_only=False),
+        route("/account/display", put_display, site, method="POST", members_only=False),
         route("/account/reached", put_preferences, site, method="POST", members_only=False),
         route("/account/unlink", unlink, site, method="POST", members_only=False),
         route("/account/tokens", create_token, site, method="POST"),
@@ -71,13 +78,14 @@ class Mine:
     person: Person
     roles: list[tuple[str, list[str]]]
     sessions: list[BrowserSession]
-    projects: list[Project]
     groups: list[str]
     preferences: Preferences
     channels: list[str]
     """Where they can be reached one by one, by name."""
     links: list[tuple[str, Link]]
     """Who they are where, with the name of the channel."""
+    reviewers: list[tuple[str, str]]
+    """Whom to suggest as deputy."""
     tokens: list[Token]
     """Their own tokens in this project that still work."""
 
@@ -91,11 +99,11 @@ def _mine(tx: Transaction, *, visit: Visit) -> Mine:
         person,
         [("all projects" if project == EVERYWHERE else project, sorted(held)) for project, held in grants.items()],
         tx.sessions.of(who.id, now=tx.now(), limit=MOST_SESSIONS),
-        visit.site.people.projects_of(tx, by=who),
         sorted(tx.people.group_names(who.id, project=who.project)),
         visit.site.preferences.of(tx, who.name, by=who),
         _channels(tx, visit),
         [(stored.name, each) for each in tx.links.of_person(who.id) if (stored := tx.channels.find(each.channel_id))],
+        [each for each in visit.site.people.suggested(tx, by=who, reviewers=True) if each[0] != who.name],
         [each for each in tx.tokens.every(who.project) if each.person_id == who.id and each.works(tx.now())],
     )
 
@@ -123,6 +131,7 @@ async def _account_page(visit: Visit, error: AssentError | None = None) -> Respo
         kinds={kind: PERSONAL[kind] for kind in PERSONAL if kind in visit.who.roles},
         typed=visit.form if error else {},
         reached=reached(mine, visit.form if error else {}),
+        zones=_zones(),
         done=DONE.get(visit.request.query_params.get("done", "")) if not error else None,
     )
 
@@ -141,7 +150,7 @@ async def _set_password(visit: Visit) -> str:
     form = visit.form
     new = form.get("new", "")
     if new != form.get("again", ""):
-        raise InvalidRequest.at("/again", "is not the same as the new password")
+        raise InvalidRequest("The new passwords do not match.")
     checked(wire.ChangePerson, password=new)
     old = form.get("old", "")[:MAX_PASSWORD]
     return await visit.site.sessions.change_password(visit.request, visit.who, old, new)
@@ -197,10 +206,10 @@ async def create_token(visit: Visit) -> Response:
     except AssentError as error:
         return await _account_page(visit, error)
     hints = (
-        "Copy it now: it is stored nowhere, and cannot be shown again.",
-        "Programs send it as Authorization: Bearer …, or read it from ASSENT_TOKEN. What they do with it is yours.",
+        "Copy it now. It is not stored and cannot be shown again.",
+        "Send it as Authorization: Bearer …, or set ASSENT_TOKEN. All actions with it are attributed to you.",
     )
-    return secret_page(visit, title=f"The token {asked.name}", secret=secret, hints=hints, back="/account#tokens")
+    return secret_page(visit, title=f"Token {asked.name}", secret=secret, hints=hints, back="/account#tokens")
 
 
 async def revoke_token(visit: Visit) -> Response:
@@ -217,7 +226,7 @@ async def revoke_token(visit: Visit) -> Response:
 def _revoke_own(tx: Transaction, *, token_id: str, visit: Visit) -> None:
     own = {each.id for each in tx.tokens.every(visit.who.project) if each.person_id == visit.who.id}
     if token_id not in own:
-        msg = "You have no such token."
+        msg = "This token does not exist or belongs to someone else."
         raise NotFound(msg)
     visit.site.people.revoke_token(tx, token_id, by=visit.who)
 
@@ -228,9 +237,35 @@ async def sign_out_everywhere(visit: Visit) -> Response:
     return response
 
 
+async def put_display(visit: Visit) -> Response:
+    chosen, zone = visit.form.get("theme", ""), text(visit.form, "timeZone")
+    try:
+        use_case = partial(visit.site.preferences.set_display, chosen_theme=chosen, zone=zone, by=visit.who)
+        await visit.site.database.write(use_case)
+    except AssentError as error:
+        return await _account_page(visit, error)
+    visit.site.sessions.forget(visit.signed_in)
+    return redirect("/account?done=display#display")
+
+
+@cache
+def _zones() -> Sequence[str]:
+    """The time zones to choose from: those named after places, and UTC."""
+    return ["UTC", *sorted(each for each in available_timezones() if "/" in each and not each.startswith("Etc/"))]
+
+
 async def choose_project(visit: Visit) -> Response:
+    """Look at another project, at a page like the one that the visitor came from."""
     await visit.site.sessions.look_at(visit.signed_in, visit.form.get("project", ""))
-    return redirect("/account?done=project")
+    there = await visit.site.sessions.find(visit.request)
+    return redirect(_like(visit.form.get("from", ""), there.principal) if there else "/")
+
+
+def _like(path: str, who: Principal) -> str:
+    """Return the page of this kind that every project has, or the inbox if the person may not open it."""
+    first, _, rest = path.strip("/").partition("/")
+    kind = f"/admin/{rest.partition('/')[0]}" if first == "admin" else f"/{first}"
+    return kind if kind in _KINDS and who.may(_KINDS[kind]) else "/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,7 +286,7 @@ def reached(mine: Mine, typed: Mapping[str, str]) -> Reached:
     fields: dict[str, str] = {
         "quiet-from": quiet.get("from", ""),
         "quiet-to": quiet.get("to", ""),
-        "zone": quiet.get("timezone", ""),
+        "zone": quiet.get("timezone", mine.person.time_zone or ""),
         "deputy": away.get("deputy", ""),
         "away-from": (away.get("from") or "")[:16],
         "away-until": (away.get("until") or "")[:16],
@@ -275,9 +310,12 @@ async def put_preferences(visit: Visit) -> Response:
     away = {"deputy": text(form, "deputy"), "from": _moment(form, "away-from"), "until": _moment(form, "away-until")}
     try:
         if quiet["timezone"] is None and (quiet["from"] or quiet["to"]):
-            raise InvalidRequest.at("/zone", "say which: 22:00 is another moment in every one")
+            raise InvalidRequest.at("/zone", "is required for quiet hours. Enter a time zone, such as Europe/Berlin.")
         if away["deputy"] is None and (away["from"] or away["until"]):
-            raise InvalidRequest.at("/deputy", "say who answers for you while you are away")
+            raise InvalidRequest.at(
+                "/deputy",
+                "is required if you enter dates. Enter the person who answers on your behalf while you are away.",
+            )
         body: dict[str, Any] = {"channels": _chosen(form)}
         if quiet["from"] or quiet["to"]:
             body["quiet"] = {name: value for name, value in quiet.items() if value}

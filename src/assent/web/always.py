@@ -26,7 +26,7 @@ async def offered(visit: Visit) -> Whole:
     visit.who.require(Permission.RULES)
     row = await visit.site.inbox.whole(known_id(visit.request.path_params["breakpoint_id"]), visit.who)
     if msgspec.json.decode(row.payload).get("hardStop") is True:
-        raise InvalidRequest("The agent asks for a person each time (hardStop); no rule can answer in their place.")
+        raise InvalidRequest("The agent always requires human approval here (hardStop), so a rule cannot answer.")
     return row
 
 
@@ -66,7 +66,7 @@ async def always(visit: Visit) -> Response:
         action=RuleAction.AUTO.value,
         note=given.note,
         expires=given.expires,
-        why=given.why or f"Always approve, said at {row.id}",
+        why=given.why or f"Always approve, chosen on {row.id}",
     )
     if visit.form.get("do") == "test":
         return redirect(f"/breakpoints/{row.id}/always?" + typed.address().partition("?")[2])

@@ -14,8 +14,8 @@ from assent.domain.errors import NotFound
 FOR_EVER = "public, max-age=31536000, immutable"
 SHEET = "assent.css"
 MISSING = (
-    "The web pages' libraries are not here: they are fetched when the package is built. In a clone, run make setup "
-    "(or make serve) once more."
+    "The web pages' libraries are missing. They are fetched when the package is built. In a clone, run make setup or "
+    "make serve again."
 )
 _TYPES = {
     ".css": "text/css; charset=utf-8",
@@ -73,7 +73,7 @@ class Assets:
     def serve(self, request: Request) -> Response:
         found = self._found.get(request.path_params["name"])
         if found is None or request.path_params["digest"] != self.digest:
-            msg = "This file is not here any more; reload the page that asked for it."
+            msg = "This file is no longer available. Reload the page."
             raise NotFound(msg)
         headers = {"Cache-Control": FOR_EVER, "Vary": "Accept-Encoding"}
         if takes_gzip(request):

@@ -62,7 +62,7 @@ def _changes(found: Previous, row: Whole) -> Iterator[Change]:
         yield _compared("Question", *(f"{question}\n" for question in questions))
     told = _told(found.row, before), _told(row, after)
     if told[0] != told[1]:
-        yield _compared("What else was sent", *told)
+        yield _compared("Other content", *told)
     for pair in found.pairs:
         if pair.changed:
             yield _file(pair)
@@ -86,7 +86,7 @@ def _file(pair: Pair) -> Change:
         assert there is not None, "a pair has at least one side"
         size = file_size(there.size) if there.size is not None else "not provided"
         return Change("File removed" if after is None else "New file", there.path, notes=(size,))
-    notes = (f"Its format was {before.format} and is now {after.format}.",) if before.format != after.format else ()
+    notes = (f"The format changed from {before.format} to {after.format}.",) if before.format != after.format else ()
     if before.sha256 == after.sha256:
         return Change("File", after.path, notes=notes)
     if pair.contents is None:
@@ -99,11 +99,11 @@ def _why_not(pair: Pair) -> str:
     assert pair.before is not None, "it is in both"
     assert pair.after is not None, "the same"
     if pair.after.sha256 is None:
-        return "It was provided last time and is not provided now."
+        return "Provided last time, but not this time."
     if pair.before.sha256 is None:
-        return "It was not provided last time."
+        return "Not provided last time."
     sizes = f"{file_size(pair.before.size or 0)} before, {file_size(pair.after.size or 0)} now"
-    return f"It changed ({sizes}), and is no text or too long to compare here."
+    return f"Changed ({sizes}). The file is not text or is too long to compare here."
 
 
 def _compared(what: str, before: str, after: str, *, path: str = "", notes: tuple[str, ...] = ()) -> Change:
@@ -118,12 +118,12 @@ def _hash(text: str) -> bytes:
 def _difference(before: str, after: str) -> Rendered:
     found = difference(before, after) if max(len(before), len(after)) <= MAX_CHARACTERS else None
     if found is None:
-        return Rendered(NOTHING, ("It changed, and is too long to compare here.",))
+        return Rendered(NOTHING, ("Changed, but too long to compare here.",))
     if not found:
-        return Rendered(NOTHING, ("It changed only in bytes that make no difference as text.",))
+        return Rendered(NOTHING, ("Only bytes that do not affect the text have changed.",))
     lines = found.split("\n")
     made = diff("\n".join(lines[:MAX_SHOWN_LINES]))
     if len(lines) <= MAX_SHOWN_LINES:
         return made
-    left = f"{len(lines) - MAX_SHOWN_LINES:,} more lines of difference are not shown."
+    left = f"{len(lines) - MAX_SHOWN_LINES:,} more lines of the diff are not shown."
     return Rendered(made.html, (*made.notes[1:], left))

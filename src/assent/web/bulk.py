@@ -48,10 +48,10 @@ async def decide(visit: Visit) -> Response:
     if not approved and not comment:
         return await _confirm_page(visit, chosen, problem="A reason is required. It is sent to the agents.")
     if len(comment) > MAX_TEXT:
-        long = f"The comment has {len(comment):,} characters; the limit is {MAX_TEXT:,}. Shorten it."
+        long = f"The comment has {len(comment):,} characters, but the limit is {MAX_TEXT:,}. Shorten it."
         return await _confirm_page(visit, chosen, problem=long)
     batch = await visit.site.database.write(_new_batch)
-    refused = [(row, f"Answer it alone: {why.rstrip('.')}.") for row, why in chosen.left_out]
+    refused = [(row, f"Respond to this breakpoint individually: {why.rstrip('.')}.") for row, why in chosen.left_out]
     answer = Answer(approved=approved, comment=comment or None)
     for row in chosen.rows:
         # One transaction each, so that one that was decided meanwhile does not stop the others.
@@ -111,7 +111,7 @@ def _asked(visit: Visit) -> Filters:
 async def _chosen(visit: Visit) -> Chosen:
     ids = [name.removeprefix(PICK) for name in visit.form if name.startswith(PICK)]
     if len(ids) > MOST:
-        raise InvalidRequest.at("selection", f"holds more than {MOST} breakpoints")
+        raise InvalidRequest.at("selection", f"contains more than {MOST} breakpoints. Select fewer.")
     rows = [await visit.site.inbox.whole(known_id(each), visit.who) for each in ids]
     gate, approved = rows[0].gate if rows else "", _approved(visit)
     reasons = [(row, why_alone(row, gate, approved=approved) or await _why_not(visit, row)) for row in rows]
@@ -126,8 +126,8 @@ async def _why_not(visit: Visit, row: Whole) -> str | None:
     except AssentError as error:
         return error.message
     if standing.override:
-        return "you would override the reviewers asked"
-    return f"you would answer in place of {', '.join(standing.in_place_of)}" if standing.in_place_of else None
+        return "your answer would override the assigned reviewers"
+    return f"you would be answering in place of {', '.join(standing.in_place_of)}" if standing.in_place_of else None
 
 
 def why_alone(row: Whole, gate: str, *, approved: bool) -> str | None:
@@ -139,7 +139,7 @@ def why_alone(row: Whole, gate: str, *, approved: bool) -> str | None:
         "high risk": row.risk == "high",
         "hard stop": payload.get("hardStop") is True,
         "irreversible": payload.get("irreversible") is True or "irreversible" in msgspec.json.decode(row.tags),
-        "needs more than an approval": approved and not Terms.of(row.gate, payload).plain,
+        "needs additional input": approved and not Terms.of(row.gate, payload).plain,
     }
     return next((why for why, holds in alone.items() if holds), None)
 
@@ -147,7 +147,7 @@ def why_alone(row: Whole, gate: str, *, approved: bool) -> str | None:
 async def _confirm_page(
     visit: Visit, chosen: Chosen, *, problem: str | None = None, status: int = UNPROCESSABLE
 ) -> Response:
-    nothing = None if chosen.rows or chosen.left_out else "Select some rows first."
+    nothing = None if chosen.rows or chosen.left_out else "Select at least one breakpoint first."
     response = await large_page(
         "dialog.html" if visit.region else "bulk.html",
         status=status if problem else 200,

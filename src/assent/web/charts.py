@@ -28,7 +28,11 @@ def _rounded(value: float, unit: str) -> str:
 
 
 def percent(share: float) -> str:
-    return f"{share * 100:.0f} %"
+    return f"{share * 100:.0f}%"
+
+
+def outcome_label(outcome: str) -> str:
+    return {"auto": "auto-approved", "waiting": "pending"}.get(outcome, outcome)
 
 
 def day(at: int) -> str:

@@ -114,7 +114,7 @@ async def comment(visit: Visit) -> Response:
     try:
         text = _text(visit.form, "text") or ""
         if not text:
-            raise InvalidRequest.at("/text", "is empty")
+            raise InvalidRequest.at("/text", "cannot be empty")
         use_case = partial(visit.site.breakpoints.comment, breakpoint_id=row.id, comment=text, by=visit.who, once=None)
         await visit.site.database.write(use_case, locks=row.id)
     except AssentError as error:
@@ -177,7 +177,7 @@ def _option(index: str, options: list[str] | tuple[()]) -> str | None:
     if not options:
         return None
     if not (index.isascii() and index.isdigit() and len(index) < 4 and int(index) < len(options)):  # noqa: PLR2004
-        raise InvalidRequest.at("/option", "pick one")
+        raise InvalidRequest.at("/option", "choose one")
     return options[int(index)]
 
 
@@ -243,25 +243,35 @@ def consequences(
     seats: list[object] = msgspec.json.decode(row.seats)
     stopped = [] if answer.approved else [each.person for each in mark.pending if each.approved]
     if row.strategy in NEEDS_EXPERTS and not standing.override:
-        found = [f"Your answer is one of {len(seats)} votes.", "You can change it until the breakpoint is decided."]
+        found = [f"Your answer is one of {len(seats)} votes.", "You can change it until a decision is reached."]
     else:
         found = [_effect(answer, 0 if stopped else undo_seconds)]
     if stopped:
-        found.insert(0, f"{', '.join(stopped)} is approving this. Your rejection takes effect at once and stops that.")
+        found.insert(0, "Your rejection takes effect immediately and cancels their approval.")
+        found.insert(0, f"{', '.join(stopped)} {'is' if len(stopped) == 1 else 'are'} approving this.")
     if mark.held:
         found.insert(0, f"This replaces your pending {'approval' if mark.held.approved else 'rejection'}.")
     if standing.override:
-        found.insert(0, "You are not among the reviewers asked. As an admin you decide alone, recorded as an override.")
+        found.insert(
+            0,
+            (
+                "You are not an assigned reviewer. As an admin, you can decide on your own. Your answer is recorded "
+                "as an override."
+            ),
+        )
     if standing.in_place_of:
-        found.insert(0, f"You answer in place of {', '.join(standing.in_place_of)}.")
+        found.insert(0, f"You are answering in place of {', '.join(standing.in_place_of)}.")
     if standing.after_reset_by:
         by = standing.after_reset_by
-        found.append(f"It is marked “after reset by {by}” and does not count together with an answer of {by}.")
+        found.append(
+            f"Your answer is flagged with “access reset by {by}”. Your answer and an answer from {by} count as a "
+            "single vote."
+        )
     return found
 
 
 def _effect(answer: Answer, undo_seconds: int) -> str:
-    effect = "The agent continues" if answer.approved else "The agent gets your rejection and the reason"
+    effect = "The agent continues" if answer.approved else "The agent receives your rejection and the reason"
     if undo_seconds:
         return f"{effect} in {undo_seconds} seconds. You can undo until then."
-    return f"{effect} at once. This cannot be undone."
+    return f"{effect} immediately. This cannot be undone."

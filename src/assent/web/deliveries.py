@@ -26,23 +26,23 @@ MAX_FILTER = 100
 MOST_IN_LINE = 200
 MOST_TOLD = 200
 SAID = {
-    Purpose.ASK: "question",
+    Purpose.ASK: "request",
     Purpose.REMIND: "reminder",
     Purpose.ESCALATE: "escalation",
-    Purpose.TELL: "news",
-    Purpose.CLOSE: "ending",
+    Purpose.TELL: "update",
+    Purpose.CLOSE: "outcome",
 }
-ROOMS = {"slack": "the room", "webhook": "the program", "jira": "the project", "email": "the list"}
+ROOMS = {"slack": "Slack channel", "webhook": "webhook", "jira": "Jira project", "email": "address list"}
 """The place that a channel has of its own, by its type."""
 MEANS = {
     "pending": "waiting to be sent",
-    "sending": "being sent now",
-    "sent": "arrived",
-    "answered": "somebody answered this very message",
-    "superseded": "nobody needed it any more",
-    "dead": "given up",
+    "sending": "being sent",
+    "sent": "delivered",
+    "answered": "answered from this message",
+    "superseded": "no longer needed",
+    "dead": "failed, no more retries",
 }
-DONE = {"retried": "It is tried again at once.", "none": "There was nothing left to try again."}
+DONE = {"retried": "Retrying now.", "none": "Nothing to retry."}
 
 
 def routes(site: Site) -> list[Route]:
@@ -109,11 +109,11 @@ def filters(params: QueryParams) -> Filters:
     if found.state and found.state not in STATES:
         raise InvalidRequest.at("state", f"must be one of {', '.join(STATES)}")
     if found.cursor and not DELIVERY_ID.fullmatch(found.cursor):
-        raise InvalidRequest.at("cursor", "is not one that this list gave")
+        raise InvalidRequest.at("cursor", "is not a cursor from this list")
     for name in ("channel", "breakpoint"):
         value: str = getattr(found, name)
         if len(value) > MAX_FILTER or "\x00" in value:
-            raise InvalidRequest.at(name, f"must have at most {MAX_FILTER} characters and no NUL")
+            raise InvalidRequest.at(name, f"must have at most {MAX_FILTER} characters and must not contain NUL")
     return found
 
 
@@ -143,7 +143,7 @@ async def listing(visit: Visit) -> Response:
 def _done(params: QueryParams) -> str | None:
     count = params.get("retried", "")
     if count.isascii() and count.isdigit() and len(count) <= 3 and int(count):  # noqa: PLR2004  # more than a batch
-        return "One is tried again." if count == "1" else f"{int(count)} are tried again."
+        return "Retrying 1 delivery." if count == "1" else f"Retrying {int(count)} deliveries."
     return DONE.get(params.get("done", ""))
 
 
@@ -177,7 +177,7 @@ def _place(channel: str, stored: StoredChannel | None) -> Place:
 def whom(recipient: str, kind: str, who: Principal) -> str:
     """Name whom a message is for; the address of a hook is a secret of those who manage it."""
     if recipient == PLACE:
-        return ROOMS.get(kind, "everybody there")
+        return ROOMS.get(kind, "everyone in the channel")
     if recipient.startswith(PERSON):
         return recipient.removeprefix(PERSON)
     return recipient if who.may(Permission.MANAGE) else without_path(recipient)

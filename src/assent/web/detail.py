@@ -43,7 +43,7 @@ STRATEGIES = {
     "single": "the first answer decides",
     "first-response-wins": "the first answer decides",
     "collect-all": "every expert must approve",
-    "quorum": "a majority of the experts decides",
+    "quorum": "a majority of experts decides",
 }
 # What has a place of its own on the page; anything else the agent sent is opened so that nobody overlooks it.
 _KNOWN = frozenset(
@@ -62,8 +62,6 @@ class Trouble:
     text: str
     control: str | None = None
     ended_at: int | None = None
-    comment: str = ""
-    """What was typed, where the page has no form left to keep it in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +95,7 @@ async def detail_page(
     status = STATUS[type(error)] if error else 200
     if visit.region is None:
         listed_rows = await listed(visit, asked)
-        about = {"list": listed_rows, "notice": notice, "waiting_count": listed_rows.waiting_text}
+        about = {"list": listed_rows, "notice": notice, "waiting_count": listed_rows.waiting}
         return await large_page("inbox.html", status=status, visit=visit, asked=asked, **about, **values)
     # Opened from the list by a script: the list is there already, unless the step before changed it.
     stepped = notice is not None or error is not None or visit.request.method == "POST"
@@ -137,6 +135,7 @@ async def _values(visit: Visit, row: Whole, asked: Filters, error: AssentError |
     standing, why_not = await _standing(visit, row)
     read, attempt = await visit.site.database.read(partial(_read_content, row=row, payload=payload))
     files, compared = await asyncio.to_thread(_shown_content, row, read, attempt)
+    may_comment = row.status == "waiting" and visit.who.may(Permission.COMMENT)
     return live | {
         "back": asked.address(),
         "payload": payload,
@@ -149,21 +148,26 @@ async def _values(visit: Visit, row: Whole, asked: Filters, error: AssentError |
         "mine": next((each for each in live["responses"] if each.person == visit.who.name), None),
         "files": files,
         "previous": compared,
-        "may_comment": row.status == "waiting" and visit.who.may(Permission.COMMENT),
+        "may_comment": may_comment,
         "standing": standing,
         "why_not": why_not,
         "always": standing is not None and _offers_always(visit, row.gate, payload),
         "typed": visit.form,
         "inputs": forms.inputs(payload["form"], visit.form) if payload.get("form") else [],
         "edits": forms.edits(payload, visit.form),
-        "trouble": replace(trouble(error, payload), comment=_typed(visit, row)) if error else None,
+        "trouble": trouble(error, payload) if error else None,
+        "not_sent": _not_sent(visit.form, payload, may_answer=standing is not None, may_comment=may_comment),
         "upcoming": await upcoming(visit, row, asked) if row.status != "waiting" else None,
     }
 
 
-def _typed(visit: Visit, row: Whole) -> str:
-    """Return a comment that was not sent, if the breakpoint has ended and its form is gone."""
-    return visit.form.get("comment", "") or visit.form.get("text", "") if row.status != "waiting" else ""
+def _not_sent(
+    form: Mapping[str, str], payload: Mapping[str, Any], *, may_answer: bool, may_comment: bool
+) -> list[tuple[str, str]]:
+    """Return what was typed into a form that the page does not have, with labels."""
+    answered = [] if may_answer else [("Comment", form.get("comment", "")), *forms.filled_in(payload, form)]
+    found = answered if may_comment else [*answered, ("Comment", form.get("text", ""))]
+    return [(label, text) for label, text in found if text.strip()]
 
 
 def _read_content(
@@ -245,7 +249,9 @@ def trouble(error: AssentError, payload: Mapping[str, Any]) -> Trouble:
     if isinstance(error, AlreadyEnded):
         return _too_late(error)
     if isinstance(error, DigestMismatch):
-        text = "Your page showed other content. Nothing was changed. Read it again below before you decide."
+        text = (
+            "The content differs from what your page showed, so nothing was sent. Review it below before you respond."
+        )
         return Trouble("The content has changed", text)
     if isinstance(error, InvalidRequest):
         return _at_control(error, payload)
@@ -255,9 +261,10 @@ def trouble(error: AssentError, payload: Mapping[str, Any]) -> Trouble:
 def _too_late(error: AlreadyEnded) -> Trouble:
     standing: Mapping[str, Any] = dict(error.details).get("standing") or {}  # type: ignore[assignment]
     what = standing.get("decision") or standing.get("status") or "ended"
+    was = "It" if what in {"expired", "ended"} else "It was"
     return Trouble(
         "Too late",
-        f"It was {what} by {render.person(standing.get('by'))}",
+        f"{was} {what} {render.ended_by(standing.get('by'))}",
         ended_at=from_iso(standing["at"]) if standing.get("at") else None,
     )
 
@@ -285,7 +292,7 @@ async def frame(visit: Visit) -> Response:
     """Serve an agent's HTML for the frame on the page: nothing in it runs, wherever it is opened."""
     entry = await _entry(visit)
     if entry.format != "html":
-        msg = "Only HTML is shown in a frame."
+        msg = "Only HTML files can be shown in a frame."
         raise NotFound(msg)
     document = await asyncio.to_thread(rendering.framed, entry.content or b"")
     return Response(document, 200, FRAME_HEADERS, HTML)
@@ -294,7 +301,7 @@ async def frame(visit: Visit) -> Response:
 async def _entry(visit: Visit) -> FileEntry:
     row, n = await load(visit), visit.request.path_params["n"]
     if not (n.isascii() and n.isdigit() and len(n) <= MAX_FILE_NUMBER):
-        msg = "There is no such file."
+        msg = "File not found."
         raise NotFound(msg)
     return await visit.site.database.read(lambda tx: tx.files.get_entry(row.id, int(n), project=row.project_id))
 

@@ -10,6 +10,13 @@ from assent.domain.errors import InvalidRequest
 from assent.http.addresses import STATUSES
 
 ALL = "all"
+STATUS_NAMES = {
+    "waiting": "Pending",
+    "released": "Decided",
+    "expired": "Expired",
+    "cancelled": "Cancelled",
+    ALL: "All",
+}
 SORTS = {"deadline": "Most urgent first", "newest": "Newest first", "oldest": "Oldest first"}
 STEP, MOST = 50, 300
 """How many rows a page has, and up to how many it grows before it is turned."""
@@ -67,6 +74,13 @@ class Filters:
         """What is added to a breakpoint's address so that its page shows the same list."""
         return f"?{self.query}" if self.query else ""
 
+    def narrowed_to(self, **changes: str) -> str:
+        """Return the address of this list with another filter, from its first row."""
+        return self.address(**changes, shown="", cursor="")
+
+    def with_tag(self, tag: str) -> str:
+        return replace(self, tags=tuple(dict.fromkeys([*self.tags, tag]))).narrowed_to()
+
     def address(self, **changes: str) -> str:
         changed = replace(self, **changes)  # type: ignore[arg-type]  # every field that is changed here is text
         return f"/{changed.behind}"
@@ -76,7 +90,7 @@ def filters(params: QueryParams) -> Filters:
     """Read the filters; a field of the form that was left empty is no filter."""
     for name, value in params.multi_items():
         if len(value) > MAX_FILTER or "\x00" in value:
-            raise InvalidRequest.at(name[:20], f"must have at most {MAX_FILTER} characters and no NUL")
+            raise InvalidRequest.at(name[:20], f"must have at most {MAX_FILTER} characters and must not contain NUL")
     texts = {name: params.get(name, "").strip() for name in _TEXTS}
     found = Filters(
         status=params.get("status") or "waiting",
@@ -86,7 +100,7 @@ def filters(params: QueryParams) -> Filters:
         **texts,
     )
     if found.status not in {*STATUSES, ALL} or found.order not in SORTS:
-        raise InvalidRequest.at("status or sort", "is not one that this list knows")
+        raise InvalidRequest.at("status or sort", "is not valid here")
     if found.shown and not (found.shown.isascii() and found.shown.isdigit() and STEP <= int(found.shown) <= MOST):
         raise InvalidRequest.at("shown", f"must be a number from {STEP} to {MOST}")
     return found

@@ -116,7 +116,7 @@ def _value(pointer: str, field: Mapping[str, Any], text: str) -> Json:
     if "enum" in field:
         choices: Sequence[Json] = field["enum"]
         if not (text.isascii() and text.isdigit() and len(text) < 6 and int(text) < len(choices)):  # noqa: PLR2004
-            raise InvalidRequest.at(pointer, "pick one of the choices")
+            raise InvalidRequest.at(pointer, "choose one of the listed values")
         return choices[int(text)]
     kind = field["type"]
     if kind == "boolean":
@@ -131,7 +131,7 @@ def _number(pointer: str, kind: str, text: str) -> Json:
     if isinstance(number, float) and (kind == "integer" or not math.isfinite(number)):
         raise InvalidRequest.at(pointer, "must be a whole number" if kind == "integer" else "must be a number")
     if abs(number) > MAX_INTEGER:
-        raise InvalidRequest.at(pointer, "is too large a number")
+        raise InvalidRequest.at(pointer, "is too large")
     return number
 
 
@@ -156,6 +156,26 @@ def typed_again(payload: Mapping[str, Any], answer: Answer) -> dict[str, str]:
         if answer.edits and each.name in answer.edits:
             found[each.id] = _edit_text(each.control, answer.edits[each.name])
     return found
+
+
+def filled_in(payload: Mapping[str, Any], typed: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Return the answers and changed arguments in a form as people read them, with labels; nothing is checked."""
+    asked = {each.id: each for each in (inputs(payload["form"], {}) if payload.get("form") else ())}
+    before = {each.id: each for each in edits(payload, {})}
+    found: list[tuple[str, str]] = []
+    for name, text in typed.items():
+        if name in asked:
+            each = asked[name]
+            found.append((each.label, _choice(each.choices, text) if each.control == "choice" else text))
+        elif name in before:
+            found += [] if _same(before[name].value, text, before[name].control) else [(before[name].name, text)]
+        elif name.startswith(("field-", "edit-")):  # its question was removed with the content
+            found.append(("Answer", text))
+    return found
+
+
+def _choice(choices: Sequence[str], index: str) -> str:
+    return choices[int(index)] if index in map(str, range(len(choices))) else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from starlette.routing import Route
 from assent.domain.access import Permission, Principal
 from assent.domain.errors import AssentError, Forbidden, RateLimited
 from assent.domain.instants import iso
+from assent.domain.secrets import is_mark_of
 from assent.domain.visible import visible
 from assent.http.auth import Authenticator
 from assent.http.limits import RateLimit
@@ -52,6 +53,7 @@ from assent.services.triage import TriageService
 from assent.services.triggering import TriggeringService
 from assent.services.triggers import TriggerService
 from assent.services.views import ViewService
+from assent.store.projects import Project
 from assent.store.transaction import Transaction
 from assent.web import kept, render
 from assent.web.assets import Assets, takes_gzip
@@ -66,6 +68,8 @@ HEADERS = {"Content-Security-Policy": CSP, "Cache-Control": "no-store", "X-Robot
 SEE_OTHER, NO_CONTENT, UNAUTHORIZED = 303, 204, 401
 RESUBMIT = {"Assent-Resubmit": "true"}
 """Has a script send the form again as a page, which may show a sign-in and keep what was typed."""
+NOTICE = "Assent-Notice"
+"""Has a script leave the form as it is and show a notice, named by the id of its template in `base.html`."""
 REFRESHED = frozenset({"rows", "live", "run-live", "events-live"})
 """Regions that scripts read again by themselves."""
 WORTH_PACKING = 1_400
@@ -73,6 +77,7 @@ MOST_COUNTED = 100
 """Where a badge stops counting."""
 HTML = "text/html; charset=utf-8"
 PASSWORD_PAGE = "/account/new-password"  # noqa: S105  # an address
+LINK_GONE = "This link no longer works"
 
 
 ASSETS = Assets()
@@ -83,6 +88,9 @@ _FILTERS: dict[str, Any] = {
     "iso": iso,
     "relative": render.relative,
     "person": render.person,
+    "initials": render.initials,
+    "tone": render.tone,
+    "ended_by": render.ended_by,
     "headline": render.headline,
     "outcome": render.outcome,
     "told": render.told,
@@ -109,14 +117,21 @@ _templates = _environment()
 
 def page(template: str, *, status: int = 200, visit: "Visit | None" = None, **values: Any) -> Response:  # noqa: ANN401
     """Render a page; `visit` says whose name and which form key stand on it."""
-    body = _templates.get_template(template).render(
-        who=visit.who if visit else None,
-        may=visit.may if visit else {},
-        csrf=visit.signed_in.csrf if visit else "",
-        dead_count=visit.dead if visit else 0,
-        unsent=visit.unsent if visit else (),
-        **values,
-    )
+    signed_in = visit.signed_in if visit else None
+    zone = signed_in.time_zone if signed_in else None
+    with render.times_in(zone):
+        body = _templates.get_template(template).render(
+            who=visit.who if visit else None,
+            may=visit.may if visit else {},
+            csrf=signed_in.csrf if signed_in else "",
+            theme=signed_in.theme if signed_in else None,
+            zone=zone,
+            my_projects=visit.projects if visit else (),
+            page_path=visit.request.url.path if visit else "",
+            dead_count=visit.dead if visit else 0,
+            unsent=visit.unsent if visit else (),
+            **values,
+        )
     return Response(body, status, HEADERS, HTML)
 
 
@@ -202,6 +217,8 @@ class Visit:
     request: Request
     signed_in: SignedIn
     form: Mapping[str, str] = field(default_factory=dict[str, str])
+    projects: Sequence[Project] = ()
+    """The projects that the visitor can switch to, for pages with a navigation."""
     dead: int = 0
     """How many deliveries were given up, for visitors who may retry them."""
     unsent: Sequence[UnsentNotice] = ()
@@ -266,19 +283,21 @@ def route(  # noqa: PLR0913  # what a page demands of its visitors
         request.scope["route_name"] = path
         signed_in = await site.sessions.find(request)
         if signed_in is None:
-            return await _to_sign_in(site, request)
+            return await _to_sign_in(site, request, draft)
         request.scope["principal"] = signed_in.principal  # for the log
         if needs_password and signed_in.must_set_password:
             return _to_password(request)
-        visit = Visit(site, request, signed_in, dead=await _dead(site, request, signed_in.principal))
+        visit = await _framed(Visit(site, request, signed_in))
         visit = replace(visit, unsent=await _unsent(visit))
+        accepted = True
         try:
             if method == "POST":
                 site.sessions.require_own_page(request)
-                visit = replace(visit, form=await form_of(request))
+                form = await form_of(request)
+                accepted = has_key(signed_in, form)
+                visit = replace(visit, form=form if accepted else _own_form(visit, form))
             if members_only and not visit.who.may(Permission.READ):
                 return no_role_page(visit)
-            accepted = method != "POST" or has_key(signed_in, visit.form)
             return packed(request, await (endpoint(visit) if accepted else _from_before(visit, draft)))
         except AssentError as error:
             return error_page(error, visit)
@@ -288,11 +307,17 @@ def route(  # noqa: PLR0913  # what a page demands of its visitors
     return Route(path, serve, methods=[method], name=endpoint.__name__)
 
 
-async def _dead(site: Site, request: Request, who: Principal) -> int:
-    """Count what was given up, for the pages that show their whole frame to who may try it again."""
-    if request.method == "POST" or "hx-request" in request.headers or not who.may(Permission.MANAGE):
-        return 0
-    return await site.database.read(lambda tx: tx.deliveries.count_dead(who.project, most=MOST_COUNTED))
+async def _framed(visit: Visit) -> Visit:
+    """Read what the navigation of a whole page shows: projects, and for admins the count of failed deliveries."""
+    if "hx-request" in visit.request.headers:
+        return visit
+
+    def use_case(tx: Transaction) -> Visit:
+        counts = visit.request.method == "GET" and visit.who.may(Permission.MANAGE)
+        dead = tx.deliveries.count_dead(visit.who.project, most=MOST_COUNTED) if counts else 0
+        return replace(visit, projects=visit.site.people.projects_of(tx, by=visit.who), dead=dead)
+
+    return await visit.site.database.read(use_case)
 
 
 async def _unsent(visit: Visit) -> Sequence[UnsentNotice]:
@@ -303,11 +328,19 @@ async def _unsent(visit: Visit) -> Sequence[UnsentNotice]:
     return await visit.site.database.read(use_case)
 
 
+def _own_form(visit: Visit, form: Mapping[str, str]) -> Mapping[str, str]:
+    """Return a form without the key of this session if the visitor opened it on a page of ours, or nothing of it."""
+    is_own = is_mark_of(kept.owner_of(form), visit.who.id) and visit.site.sessions.is_own_page(visit.request)
+    return form if is_own else {}
+
+
 async def _from_before(visit: Visit, draft: Draft | None) -> Response:
-    """Refuse a form without the key of this session; show it again with what was typed if a page of ours sent it."""
-    msg = "This form is from an earlier sign-in, so nothing was sent. Check what you typed, and send it again."
-    if not visit.site.sessions.is_own_page(visit.request):
-        visit = replace(visit, form={})
+    """Refuse a form without the key of this session; show it again with what was typed if it is the visitor's own."""
+    msg = "This form is from an earlier session, so nothing was sent. Check your input and submit the form again."
+    if not visit.form and visit.region is not None:
+        return Response(status_code=NO_CONTENT, headers=HEADERS | {NOTICE: "other-account"})
+    if not visit.form:
+        msg = "This form was opened under a different account, so nothing was sent and its text is not shown."
     elif draft is not None and visit.region is not None:
         return Response(status_code=NO_CONTENT, headers=HEADERS | RESUBMIT)
     elif draft is not None:
@@ -315,13 +348,16 @@ async def _from_before(visit: Visit, draft: Draft | None) -> Response:
     return error_page(Forbidden(msg), visit)
 
 
-async def _to_sign_in(site: Site, request: Request) -> Response:
+async def _to_sign_in(site: Site, request: Request, draft: Draft | None) -> Response:
     """Lead to the sign-in page; a form's text goes with it, and a script's refresh changes nothing."""
-    form = await _typed(site, request) if request.method == "POST" else None
+    try:
+        form = await _typed(site, request, whole=draft is not None)
+    except kept.TooLongError:
+        return _not_kept(request)
     if form is not None and "hx-request" in request.headers:
         return Response(status_code=NO_CONTENT, headers=HEADERS | RESUBMIT)
     if form is not None:
-        problem = "Your session has ended, so nothing was sent. What you typed is kept."
+        problem = "Your session has ended, so nothing was sent. Your input has been kept."
         after = _asked_for(request)
         return page(
             "sign_in.html", status=UNAUTHORIZED, oidc=site.oidc, after=after, name="", problem=problem, kept=form
@@ -335,12 +371,19 @@ async def _to_sign_in(site: Site, request: Request) -> Response:
     return Response(headers=HEADERS | {"HX-Redirect": "/sign-in?next=" + quote(here, safe="")})
 
 
-async def _typed(site: Site, request: Request) -> kept.Kept | None:
+def _not_kept(request: Request) -> Response:
+    """Say that a form is too long for the sign-in page; the browser still has its text and can send it again."""
+    if "hx-request" in request.headers:
+        return Response(status_code=NO_CONTENT, headers=HEADERS | {NOTICE: "session-ended"})
+    return page("kept_not.html", status=UNAUTHORIZED)
+
+
+async def _typed(site: Site, request: Request, *, whole: bool) -> kept.Kept | None:
     """Return a form of ours that came without a session, if it has text."""
-    if not site.sessions.is_own_page(request):
+    if request.method != "POST" or not site.sessions.is_own_page(request):
         return None
     try:
-        return kept.from_form(request, await form_of(request))
+        return await kept.from_request(request, whole=whole)
     except AssentError:
         return None
 
@@ -363,10 +406,9 @@ def _asked_for(request: Request) -> str:
 
 def no_role_page(visit: Visit) -> Response:
     return message_page(
-        "You have no role here",
-        f"You are signed in as {visit.who.name}, but you have no role in the project {visit.who.project}, "
-        "so there is nothing that we may show you.",
-        "Ask an administrator for the role viewer or reviewer, then reload this page.",
+        "You don’t have access to this project",
+        f"You are signed in as {visit.who.name}, but you do not have a role in project {visit.who.project}.",
+        "Ask an admin for the viewer or reviewer role, then reload this page.",
         status=403,
         visit=visit,
     )

@@ -17,7 +17,7 @@ from assent.domain.rules import propose
 from assent.services.history import Past, response_seconds
 from assent.services.metrics import GATE_DAYS, GATE_LOOKED_AT, OUTCOMES
 from assent.store.reading import Query, decode_cursor, encode_cursor
-from assent.web.charts import duration, percent
+from assent.web.charts import duration, outcome_label, percent
 from assent.web.frame import Site, Visit, page, route
 from assent.web.rules import state
 from assent.web.trial import ACTIONS
@@ -37,7 +37,7 @@ def address(gate: str) -> str:
 
 def known_gate(gate: str) -> str:
     if not gate or len(gate) > MAX_GATE or "\x00" in gate:
-        msg = f"There is no gate {gate[:60]!r} in this project."
+        msg = f"Gate {gate[:60]!r} not found in this project."
         raise NotFound(msg)
     return gate
 
@@ -61,6 +61,7 @@ async def listing(visit: Visit) -> Response:
         address=address,
         duration=duration,
         percent=percent,
+        label=outcome_label,
         next_page=f"/gates?{urlencode({'after': found.lines[-1].gate})}" if found.more else None,
     )
 
@@ -81,7 +82,7 @@ async def _gate_page(visit: Visit, gate: str) -> Response:
     asked = query if not cursor else _from(query, cursor)
     found = await visit.site.history.page(asked)
     if not found and not cursor:
-        msg = f"No breakpoint of the gate {gate!r} was ever raised in this project."
+        msg = f"No breakpoints found at the gate {gate!r} in this project."
         raise NotFound(msg)
     now = visit.site.clock.now()
     standing = await visit.site.history.standing(query)
@@ -102,6 +103,7 @@ async def _gate_page(visit: Visit, gate: str) -> Response:
         actions=ACTIONS,
         duration=duration,
         percent=percent,
+        label=outcome_label,
         continued=bool(cursor),
         next_page=f"{here}{'&' if '?' in here else '?'}{more}" if more else None,
         write_address=_write_address(gate),

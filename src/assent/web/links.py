@@ -7,9 +7,7 @@ from starlette.routing import Route
 
 from assent.domain.errors import AssentError, NotFound
 from assent.web.admin.channel_forms import form_of
-from assent.web.frame import Site, Visit, message_page, page, redirect, route
-
-GONE = "This link does not work any more"
+from assent.web.frame import LINK_GONE, Site, Visit, message_page, page, redirect, route
 
 
 def routes(site: Site) -> list[Route]:
@@ -48,4 +46,4 @@ async def accept(visit: Visit) -> Response:
 
 
 def _gone(visit: Visit, error: AssentError) -> Response:
-    return message_page(GONE, error.message, status=404, visit=visit)
+    return message_page(LINK_GONE, error.message, status=404, visit=visit)

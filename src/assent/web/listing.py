@@ -1,6 +1,7 @@
 """The list of breakpoints: filters kept in the address, saved views, counts, and more of it on demand."""
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -10,20 +11,27 @@ from starlette.datastructures import QueryParams
 from starlette.responses import Response
 from starlette.routing import Route
 
+from assent.domain.access import Permission
 from assent.domain.errors import AssentError, InvalidRequest
+from assent.domain.headlines import Headline
 from assent.domain.instants import SECOND, from_iso
+from assent.domain.search_words import indexed_words, is_found, sought_words
 from assent.http.addresses import STATUSES
 from assent.http.problems import STATUS
 from assent.services.triage import Marks
 from assent.store.reading import COUNT_CAP, Mine, Query, Snoozer, Summary, decode_cursor, encode_cursor
 from assent.store.transaction import Transaction
 from assent.web import render
-from assent.web.filters import ALL, MOST, SORTS, STEP, Filters, filters
+from assent.web.filters import ALL, MAX_FILTER, MOST, SORTS, STATUS_NAMES, STEP, Filters, filters
 from assent.web.frame import Site, Visit, message_page, page, redirect, route
 from assent.web.notices import Notice, notice_of
 
 STORE_SORTS = {"deadline": "deadline", "newest": "-created", "oldest": "created"}
 DAY = 24 * 3600 * SECOND
+SUGGESTION_ROWS, MAX_SUGGESTIONS = 200, 8
+MOST_TAGS_IN_ROW = 3
+LONGEST_READ = 16_384
+"""Characters of a payload that is read for the headline of a row; longer ones have a title, a question or a gate."""
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
 
@@ -35,7 +43,7 @@ def _day(text: str, name: str, *, after: int = 0) -> int | None:
             return from_iso(f"{text}T00:00:00Z") + after
     except ValueError:
         pass
-    raise InvalidRequest.at(name, "must be a day such as 2026-11-16")
+    raise InvalidRequest.at(name, "must be a date such as 2026-11-16")
 
 
 async def query(visit: Visit, asked: Filters) -> Query:
@@ -69,10 +77,28 @@ class Item:
     row: Summary
     tags: list[str]
     deadline: render.Deadline | None
+    headline: Headline
+    telling: Sequence[str] = ()
+    """The few tags that a row has room for."""
 
 
-def item(row: Summary, now: int) -> Item:
-    return Item(row, msgspec.json.decode(row.tags, type=list[str]), render.deadline(row, now))
+def item(row: Summary, now: int, payload: str | None = None) -> Item:
+    tags = msgspec.json.decode(row.tags, type=list[str])
+    return Item(row, tags, render.deadline(row, now), render.heading(row, payload))
+
+
+def _told_apart(items: Sequence[Item], asked: Filters) -> list[Item]:
+    """Choose the tags of each row that tell it from the others: the rarest in the list, none that all have."""
+    counts = Counter(tag for each in items for tag in each.tags)
+    return [
+        replace(
+            each,
+            telling=sorted((tag for tag in each.tags if tag not in asked.tags), key=lambda tag: counts[tag])[
+                :MOST_TAGS_IN_ROW
+            ],
+        )
+        for each in items
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,84 +124,161 @@ class Listing:
     now: int
     items: list[Item]
     total: str
-    waiting: int
+    waiting: str
+    """How many are pending in the whole inbox, for navigation, title and icon; empty for none."""
     tabs: list[Tab]
     cleared: str
     marks: Mapping[str, Marks]
+    first_run: bool = False
+    """Whether the project never had a breakpoint."""
     more: str | None = None
     next_page: str | None = None
     views: list[View] = field(default_factory=list[View])
+    reviewers: Sequence[tuple[str, str]] = ()
+    """Whom to suggest as assignee, by name and full name, where the whole page is shown."""
     sorts: Mapping[str, str] = field(default_factory=lambda: SORTS)
 
     @property
-    def waiting_text(self) -> str:
-        return _count({"waiting": self.waiting}, "waiting") if self.waiting else ""
+    def status_text(self) -> str:
+        """What the total counts."""
+        if self.asked.status == ALL:
+            return "breakpoint" if self.total == "1" else "breakpoints"
+        return STATUS_NAMES[self.asked.status].lower()
 
 
 async def listed(visit: Visit, asked: Filters) -> Listing:
     wanted = await query(visit, asked)
     rows = await visit.site.inbox.page(wanted)
     shown = rows[: asked.rows]
-    counts = await visit.site.inbox.reader.counts(replace(wanted, statuses=STATUSES, cursor=None))
-    marks, views = await visit.site.database.read(
+    further = len(rows) > asked.rows
+    counts = await _counts(visit, asked, wanted)
+    if not further and not asked.cursor:
+        counts[asked.status] = len(shown)  # raised or decided since the rows were read: the next refresh shows it
+    marks, views, reviewers, payloads = await visit.site.database.read(
         partial(_personal, visit=visit, ids=[row.id for row in shown], asked=asked)
     )
     now = visit.site.clock.now()
-    further = len(rows) > asked.rows
     grows = further and not asked.cursor and asked.rows < MOST
     return Listing(
         asked=asked,
         now=now,
-        items=[item(row, now) for row in shown],
+        items=_told_apart([item(row, now, payloads.get(row.id)) for row in shown], asked),
         total=_count(counts, asked.status),
-        waiting=await _waiting(visit) if asked.narrowed else counts["waiting"],
+        waiting=await _waiting(visit) if asked.narrowed else _shown_count(counts),
+        first_run=asked.status == "waiting" and not (asked.narrowed or asked.cursor or counts[ALL]),
         tabs=_tabs(asked, counts),
         cleared=Filters(status=asked.status, sort=asked.sort).address(),
         marks=marks,
         views=views,
+        reviewers=reviewers,
         more=asked.address(shown=str(min(MOST, asked.rows + STEP))) if grows else None,
         next_page=asked.address(shown="", cursor=encode_cursor(wanted, shown[-1])) if further and not grows else None,
     )
 
 
-async def _waiting(visit: Visit) -> int:
-    """Count what waits in the whole inbox, for the navigation and the title."""
+async def _counts(visit: Visit, asked: Filters, wanted: Query) -> dict[str, int]:
+    """Count what each tab would list: the same numbers on every tab."""
+    reader, me = visit.site.inbox.reader, Snoozer(visit.who.id, visit.site.clock.now())
+    every = replace(wanted, statuses=STATUSES, cursor=None)
+    if asked.snoozed:
+        found = await reader.counts(every)
+        return found | {ALL: sum(found.values())}
+    found = await reader.counts(replace(every, not_snoozed_by=me))
+    snoozed = await reader.counts(replace(every, statuses=("waiting",), not_snoozed_by=None, snoozed_by=me))
+    return found | {ALL: sum(found.values()) + snoozed["waiting"]}
+
+
+async def _waiting(visit: Visit) -> str:
     whole = await query(visit, Filters())
-    return (await visit.site.inbox.reader.counts(whole))["waiting"]
+    return _shown_count(await visit.site.inbox.reader.counts(whole))
+
+
+def _shown_count(counts: Mapping[str, int]) -> str:
+    return _count(counts, "waiting") if counts["waiting"] else ""
 
 
 def _personal(
     tx: Transaction, *, visit: Visit, ids: list[str], asked: Filters
-) -> tuple[Mapping[str, Marks], list[View]]:
+) -> tuple[Mapping[str, Marks], list[View], list[tuple[str, str]], Mapping[str, str]]:
     marks = visit.site.triage.marks(tx, ids, person_id=visit.who.id)
     here = replace(asked, cursor="", shown="").query
     views = [
         View(each.name, f"/?{each.query}", each.query == here) for each in visit.site.views.every(tx, by=visit.who)
     ]
-    return marks, views
+    assigns = visit.region is None and (visit.who.may(Permission.DECIDE) or visit.who.may(Permission.OVERRIDE))
+    reviewers = visit.site.people.suggested(tx, by=visit.who, reviewers=True) if assigns else []
+    return marks, views, reviewers, tx.breakpoints.payloads(ids, longest=LONGEST_READ)
 
 
 async def listing(visit: Visit) -> Response:
     """Show the list; a script of ours gets the rows alone."""
     asked = filters(visit.request.query_params)
     if visit.region == "rows":
-        return page("rows_refreshed.html", visit=visit, list=await listed(visit, asked))
+        shown = await listed(visit, asked)
+        # The guide of an empty project asks so, and is told once of the first request.
+        arrived = "first" in visit.request.query_params and not shown.first_run
+        return page("rows_refreshed.html", visit=visit, list=shown, arrived=arrived)
     return await list_page(visit, asked, await notice_of(visit, asked))
+
+
+@dataclass(frozen=True, slots=True)
+class Suggestion:
+    kind: str
+    value: str
+    address: str
+
+
+async def suggestions(visit: Visit) -> Response:
+    """Suggest filters for the word that is being typed: gates, agents and tags of the newest results."""
+    asked = replace(filters(visit.request.query_params), cursor="", shown="")
+    if visit.region is None:
+        return redirect(asked.address())
+    *before, typed = asked.q.split() or [""]
+    sought = sought_words(typed)
+    found: Counter[tuple[str, str]] = Counter()
+    if sought:
+        wanted = replace(await query(visit, replace(asked, q=typed, sort="newest")), limit=SUGGESTION_ROWS)
+        for row in await visit.site.inbox.page(wanted):
+            tags = msgspec.json.decode(row.tags, type=list[str])
+            named = [("Gate", row.gate), ("Agent", row.agent_id), *(("Tag", tag) for tag in tags)]
+            found.update(each for each in named if is_found(sought, indexed_words(each[1])))
+    rest = replace(asked, q=" ".join(before))
+    shown = [
+        Suggestion(kind, value, _narrowed(rest, kind, value).address())
+        for kind, value in sorted(found, key=lambda each: (-found[each], each))
+        if len(value) <= MAX_FILTER
+    ]
+    return page("suggestions.html", visit=visit, suggestions=shown[:MAX_SUGGESTIONS])
+
+
+def _narrowed(asked: Filters, kind: str, value: str) -> Filters:
+    if kind == "Tag":
+        return replace(asked, tags=tuple(dict.fromkeys((*asked.tags, value))))
+    return replace(asked, gate=value) if kind == "Gate" else replace(asked, agent=value)
 
 
 async def list_page(visit: Visit, asked: Filters, notice: Notice | None) -> Response:
     shown = await listed(visit, asked)
+    address = visit.site.sessions.hosts.base_url(visit.request)
     if visit.region is not None:
-        response = page("moved.html", visit=visit, list=shown, asked=asked, notice=notice)
+        response = page("moved.html", visit=visit, list=shown, asked=asked, notice=notice, address=address)
         response.headers["HX-Push-Url"] = asked.address()
         return response
-    return page("inbox.html", visit=visit, list=shown, asked=asked, notice=notice, waiting_count=shown.waiting_text)
+    return page(
+        "inbox.html",
+        visit=visit,
+        list=shown,
+        asked=asked,
+        notice=notice,
+        address=address,
+        waiting_count=shown.waiting,
+    )
 
 
 def _tabs(asked: Filters, counts: Mapping[str, int]) -> list[Tab]:
     return [
         Tab(
-            status,
+            STATUS_NAMES[status],
             asked.address(status=status, sort="", shown="", cursor=""),
             _count(counts, status),
             asked.status == status,
@@ -186,9 +289,8 @@ def _tabs(asked: Filters, counts: Mapping[str, int]) -> list[Tab]:
 
 def _count(counts: Mapping[str, int], status: str) -> str:
     """Counts stop at a cap, and say so."""
-    found = sum(counts.values()) if status == ALL else counts[status]
-    capped = any(counts[each] >= COUNT_CAP for each in (counts if status == ALL else (status,)))
-    return f"{found:,}{'+' if capped else ''}"
+    capped = any(counts[each] >= COUNT_CAP for each in (STATUSES if status == ALL else (status,)))
+    return f"{counts[status]:,}{'+' if capped else ''}"
 
 
 async def save_view(visit: Visit) -> Response:
@@ -215,6 +317,7 @@ async def to_list(_: Visit) -> Response:
 def routes(site: Site) -> list[Route]:
     return [
         route("/", listing, site),
+        route("/suggestions", suggestions, site),
         route("/views", save_view, site, method="POST"),
         route("/views/remove", remove_view, site, method="POST"),
         *(route(path, to_list, site) for path in ("/views", "/views/remove")),

@@ -18,7 +18,7 @@ MOST = 50
 async def live(visit: Visit) -> Response:
     holder = f"session:{visit.who.id}"
     if visit.site.hub.held_by(holder) >= MOST:
-        msg = f"You hold {MOST} streams open already."
+        msg = f"You already have {MOST} live connections open. Close some tabs and try again."
         raise RateLimited(msg, retry_after=BEAT)
 
     async def still_signed_in() -> bool:

@@ -5,7 +5,7 @@ from starlette.routing import Route
 
 from assent.domain.errors import InvalidRequest
 from assent.services.metrics import OUTCOMES, PERIODS, Insights, Step
-from assent.web.charts import Chart, Series, duration, percent
+from assent.web.charts import Chart, Series, duration, outcome_label, percent
 from assent.web.frame import Site, Visit, page, route
 from assent.web.gates import address
 
@@ -40,6 +40,7 @@ async def insights(visit: Visit) -> Response:
         duration=duration,
         percent=percent,
         address=address,
+        label=outcome_label,
     )
 
 
@@ -47,28 +48,28 @@ def _waiting(found: Insights) -> Chart:
     now, most = found.steps[-1].waiting, max(each.waiting for each in found.steps)
     return Chart(
         id="waiting",
-        title="Waiting",
-        summary=f"{now:,} wait now; {most:,} at most, at the end of each step.",
+        title="Pending",
+        summary=f"{now:,} pending now, peak {most:,}.",
         kind="lines",
         unit="count",
         step=found.period.step,
         at=[each.since for each in found.steps],
-        series=[Series("waiting", "wait-dot", [each.waiting for each in found.steps])],
+        series=[Series("pending", "wait-dot", [each.waiting for each in found.steps])],
     )
 
 
 def _times(found: Insights) -> Chart:
     taken = found.times
-    summary = "Nobody has decided anything yet."
+    summary = "No decisions yet."
     if taken:
         summary = (
-            f"Half of {taken.count:,} decisions took less than {duration(taken.p50)}, nine of ten less than "
-            f"{duration(taken.p90)}, 99 of 100 less than {duration(taken.p99)}."
+            f"Of {taken.count:,} decisions, 50% took less than {duration(taken.p50)}, 90% less than "
+            f"{duration(taken.p90)} and 99% less than {duration(taken.p99)}."
         )
     return Chart(
         id="times",
-        title="How long people take",
-        summary=f"{summary} By when the question was raised.",
+        title="Decision time",
+        summary=f"{summary} Grouped by creation time.",
         kind="lines",
         unit="seconds",
         step=found.period.step,
@@ -82,16 +83,22 @@ def _times(found: Insights) -> Chart:
 
 
 def _shares(found: Insights) -> Chart:
-    told = ", ".join(f"{percent(found.whole.share(each))} {each}" for each in OUTCOMES if found.whole.outcomes[each])
+    told = ", ".join(
+        f"{percent(found.whole.share(each))} {outcome_label(each)}" for each in OUTCOMES if found.whole.outcomes[each]
+    )
     return Chart(
         id="shares",
-        title="What became of them",
-        summary=f"Of {found.raised:,} raised: {told}." if told else "Nothing was raised.",
+        title="Outcomes",
+        summary=f"{found.raised:,} {'breakpoint' if found.raised == 1 else 'breakpoints'}: {told}."
+        if told
+        else "No breakpoints.",
         kind="bars",
         unit="percent",
         step=found.period.step,
         at=[each.since for each in found.steps],
-        series=[Series(name, TOKENS[name], [_share(each, name) for each in found.steps]) for name in OUTCOMES],
+        series=[
+            Series(outcome_label(name), TOKENS[name], [_share(each, name) for each in found.steps]) for name in OUTCOMES
+        ],
     )
 
 

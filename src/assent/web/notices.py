@@ -14,14 +14,14 @@ from assent.web.frame import Visit
 
 LONGEST_NUMBER = 3
 UNDONE = "Undone. The agent was not notified."
-NOTHING_TO_UNDO = "Nothing to undo: none of your answers to this is pending."
+NOTHING_TO_UNDO = "Nothing to undo. You do not have an unsent answer here."
 PLAIN = {
     "commented": "Comment sent.",
     "claimed": "Claimed. Other reviewers see your name on it.",
     "unclaimed": "Unclaimed.",
     "assigned": "Reassigned.",
     "snoozed": "Snoozed. It returns to your inbox later.",
-    "woken": "It is back in your inbox.",
+    "woken": "Unsnoozed. It is back in your inbox.",
 }
 
 
@@ -89,7 +89,7 @@ async def _aftermath(visit: Visit, row: Whole) -> str:
     stopped = [str(each["person"]) for each in dropped if each.get("approved") and each["person"] != visit.who.name]
     if row.ended_by != str(visit.who.actor) or not stopped:
         return ""
-    return f"This stopped the pending approval by {', '.join(stopped)}."
+    return f"This cancelled the pending approval by {', '.join(stopped)}."
 
 
 async def _batch(visit: Visit, asked: Filters, batch: str) -> Notice | None:
@@ -98,7 +98,7 @@ async def _batch(visit: Visit, asked: Filters, batch: str) -> Notice | None:
     if not batch.isascii() or not batch.replace("_", "").isalnum():
         return None
     held = await visit.site.database.read(partial(visit.site.holding.held_together, batch=batch, by=visit.who))
-    text = f"Answered {count} together."
+    text = f"Answered {count} {'breakpoint' if count == 1 else 'breakpoints'}."
     if failed:
         text += f" {failed} could not be answered."
     if not held:

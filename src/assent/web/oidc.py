@@ -24,7 +24,7 @@ def routes(site: Site) -> list[Route]:
 
 def _provider(site: Site) -> OidcService:
     if site.oidc is None:
-        msg = "No identity provider is set up on this server."
+        msg = "No identity provider is configured on this server."
         raise NotFound(msg)
     return site.oidc
 
@@ -67,6 +67,6 @@ def _refused(error: AssentError, site: Site) -> Response:
     if isinstance(error, NotLinked):
         details = dict(error.details)
         subject = f"{details['subject']} at {details['issuer']}"
-        return message_page("You are not known here", error.message, subject, status=403)
+        return message_page("Your account is not linked", error.message, subject, status=403)
     assert site.oidc is not None, "somebody asked it"
-    return message_page(f"Not signed in with {site.oidc.name}", error.message, status=STATUS[type(error)])
+    return message_page(f"Could not sign in with {site.oidc.name}", error.message, status=STATUS[type(error)])

@@ -74,7 +74,7 @@ async def problem(_: Site, request: Request) -> Response:
     code = request.path_params["code"]
     found = error_classes().get(code)
     if found is None:
-        msg = "There is no error with this code."
+        msg = "Unknown error code."
         raise NotFound(msg)
     return page("problem.html", code=code, title=found.title, text=explanation(found))
 

@@ -4,28 +4,62 @@ Nothing here returns HTML: the templates escape all of it.
 """
 
 import json
-from collections.abc import Mapping
+import re
+import zlib
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Any
+from zoneinfo import ZoneInfo
 
+from assent.domain import headlines
+from assent.domain.access import TIMEOUT
 from assent.domain.audit import stubbed
 from assent.domain.breakpoint import NEVER, Event
-from assent.domain.instants import SECOND, iso
-from assent.store.reading import Summary
+from assent.domain.headlines import Headline
+from assent.domain.instants import SECOND
+from assent.store.reading import Summary, Whole
 
 MAX_HEADLINE = 200
 MINUTE, HOUR, DAY = 60, 3600, 24 * 3600
 JUST_NOW = 5
 SOON = 10 * MINUTE * SECOND
+TONES = 8
+"""How many colours avatars have; the style sheet names them `tone-0` and so on."""
+_WORD = re.compile(r"[^\W_]+")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+# Macros of templates do not see what a page is rendered with, so that the zone is passed beside it.
+_zone: ContextVar[tzinfo] = ContextVar("time zone of the page that is rendered", default=UTC)
 
 
 def pretty(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, indent=2)
 
 
+@contextmanager
+def times_in(name: str | None) -> Generator[None, None, None]:
+    """Write times in this zone; in UTC if none is given or this machine does not know it."""
+    try:
+        zone = ZoneInfo(name) if name else UTC
+    except (OSError, ValueError, KeyError):
+        zone = UTC
+    before = _zone.set(zone)
+    try:
+        yield
+    finally:
+        _zone.reset(before)
+
+
 def exact(at: int) -> str:
-    text = iso(at)
-    return f"{text[:10]} {text[11:19]} UTC"
+    """Return date, time and zone, in the reader's zone."""
+    try:
+        moment = (_EPOCH + timedelta(microseconds=at)).astimezone(_zone.get())
+    except OverflowError:
+        moment = _EPOCH + timedelta(microseconds=at)  # in the last hours of the year 9999
+    name = f"{moment:%Z}"
+    return f"{moment:%Y-%m-%d %H:%M:%S} {name if name[:1].isalpha() else f'UTC{name}'}"
 
 
 def relative(at: int, now: int) -> str:
@@ -48,19 +82,37 @@ def person(actor: str | None) -> str:
     if kind == "person":
         return name
     if kind == "system":
-        named = {"timeout": "the deadline", "undo": "Assent", "project-removed": "Assent (project removed)"}
+        named = {"timeout": "Assent (deadline)", "undo": "Assent", "project-removed": "Assent (project removed)"}
         return named.get(name, f"Assent ({name})")
-    return f"the {kind} {name}".strip()
+    return f"{kind} {name}".strip()
+
+
+def initials(name: str) -> str:
+    """Return one or two letters that stand for a name: of its first and last word, or the beginning of its only one."""
+    words = _WORD.findall(name) or ["?"]
+    letters: str = words[0][0] + words[-1][0] if len(words) > 1 else words[0][:2]
+    return letters.upper()
+
+
+def tone(name: str) -> int:
+    """Return the number of the colour of a name: the same on every page and every server."""
+    return zlib.crc32(name.encode()) % TONES
+
+
+def ended_by(actor: str | None) -> str:
+    """Return what follows the outcome of a breakpoint: who decided it, or that its deadline did."""
+    return "at the deadline" if actor == str(TIMEOUT) else f"by {person(actor)}"
 
 
 def headline(row: Summary) -> str:
     """Return the one line that stands for a breakpoint."""
-    return one_line(row.title or row.question or row.gate, row.gate)
+    return headlines.cut(heading(row).text, MAX_HEADLINE)
 
 
-def one_line(text: str, otherwise: str) -> str:
-    line = " ".join(text.split()) or otherwise
-    return line if len(line) <= MAX_HEADLINE else line[: MAX_HEADLINE - 1] + "…"
+def heading(row: Summary, payload: str | None = None) -> Headline:
+    """Return the headline of a row of a list, whose payload may have been read beside it, or of a whole breakpoint."""
+    known = row.payload if isinstance(row, Whole) else payload
+    return headlines.headline(row.title, row.gate, json.loads(known) if known else {"question": row.question})
 
 
 def outcome(row: Summary) -> str:
@@ -89,19 +141,19 @@ def told(event: Event) -> str:
     if event.type == "responded":
         return "answered" if stubbed(metadata) else _told_response(metadata)
     sentences = {
-        "created": "raised it",
+        "created": "created this",
         "commented": "commented",
-        "released": f"{metadata.get('decision', 'released')} it",
-        "warned": f"was warned: {metadata.get('warning', '')}",
-        "expired": "let it expire",
-        "cancelled": "cancelled it",
-        "purged": "removed the content",
-        "claimed": "took it",
-        "unclaimed": "let it go",
-        "assigned": f"assigned it to {metadata.get('to', 'somebody')}",
+        "released": f"{metadata.get('decision', 'decided')} this",
+        "warned": f"got a warning: {metadata.get('warning', '')}",
+        "expired": "marked this as expired",
+        "cancelled": "cancelled this",
+        "purged": "deleted the content",
+        "claimed": "claimed this",
+        "unclaimed": "unclaimed this",
+        "assigned": f"assigned this to {metadata.get('to', 'someone')}",
         "reminded": f"reminded {_named(metadata.get('to'))}",
-        "escalated": f"escalated it to {_named(metadata.get('to'))}",
-        "delegated": f"asked {metadata.get('to', 'somebody')}, since {metadata.get('from', 'somebody')} is away",
+        "escalated": f"escalated this to {_named(metadata.get('to'))}",
+        "delegated": f"asked {metadata.get('to', 'someone')} because {metadata.get('from', 'someone')} is away",
         "answer-dropped": _told_drop(metadata),
     }
     return sentences.get(event.type, event.type)
@@ -114,11 +166,11 @@ def _told_drop(metadata: Mapping[str, Any]) -> str:
 
 
 def _named(names: Any) -> str:  # noqa: ANN401  # whatever an event says
-    return ", ".join(str(each).removeprefix("person:") for each in names or ()) or "nobody"
+    return ", ".join(str(each).removeprefix("person:") for each in names or ()) or "no one"
 
 
 def _told_response(metadata: Mapping[str, Any]) -> str:
-    said = "answered yes" if metadata.get("approved") else "answered no"
+    said = "submitted an approval" if metadata.get("approved") else "submitted a rejection"
     if metadata.get("option"):
         said += f" with “{metadata['option']}”"
     if metadata.get("expert"):
@@ -128,5 +180,5 @@ def _told_response(metadata: Mapping[str, Any]) -> str:
     if metadata.get("override"):
         said += ", overriding as an admin"
     if metadata.get("afterResetBy"):
-        said += f", after reset by {metadata['afterResetBy']}"
+        said += f", flagged “access reset by {metadata['afterResetBy']}”"
     return f"{said} (via {metadata.get('via', 'api')})"

@@ -26,8 +26,8 @@ PAGE = 100
 MAX_TEXT = 1000
 MAX_PLACE = 1_000_000
 MODES = {
-    RuleMode.LIVE.value: "Live: it is followed",
-    RuleMode.SHADOW.value: "Shadow: only written down beside what people do",
+    RuleMode.LIVE.value: "Live: enforced",
+    RuleMode.SHADOW.value: "Shadow: logged only",
 }
 SOURCE = "web"
 _RULE_ID = re.compile(r"rule-[0-9a-z]{1,60}")
@@ -106,13 +106,13 @@ class Typed:
     @property
     def reason(self) -> str:
         """Every change says why: whoever asks later finds it in the history."""
-        return limited("why", self.why, needed=True)
+        return limited("reason", self.why, needed=True)
 
 
 def limited(name: str, text: str, *, needed: bool = False) -> str:
     text = text.strip()
     if needed and not text:
-        raise InvalidRequest.at(name, "say in a few words; it is kept in the history")
+        raise InvalidRequest.at(name, "is required. It is recorded in the history")
     if len(text) > MAX_TEXT:
         raise InvalidRequest.at(name, f"must have at most {MAX_TEXT:,} characters")
     return text
@@ -130,7 +130,7 @@ def moment(text: str) -> int | None:
 def known_rule(visit: Visit) -> str:
     rule_id: str = visit.request.path_params["rule_id"]
     if not _RULE_ID.fullmatch(rule_id):
-        msg = f"There is no rule {rule_id[:60]!r} in this project."
+        msg = f"Rule {rule_id[:60]!r} not found in this project."
         raise NotFound(msg)
     return rule_id
 
@@ -235,6 +235,8 @@ async def _rule_page(
 ) -> Response:
     use_case = partial(_whole, rule_id=rule_id, project=visit.who.project)
     rule, events = await visit.site.database.read(use_case)
+    if rule.removed_at is not None and error is not None:
+        raise error  # the page of a removed rule has no form; the error page shows what was typed
     now = visit.site.clock.now()
     shadow = None
     if rule.mode == RuleMode.SHADOW:
@@ -268,7 +270,7 @@ def _bad_pattern(typed: Typed | None, error: AssentError | None) -> Trial:
 
 
 def _history(events: Sequence[RuleEvent]) -> list[Change]:
-    verbs = {CREATED: "wrote it", REMOVED: "removed it"}
+    verbs = {CREATED: "created the rule", REMOVED: "removed the rule"}
     told: list[Change] = []
     before: Mapping[str, Any] = {}
     for event in events:
@@ -276,7 +278,7 @@ def _history(events: Sequence[RuleEvent]) -> list[Change]:
         differences = [(name, _told(before.get(name)), _told(value)) for name, value in said.items() if before]
         changed = [each for each in differences if each[1] != each[2]]
         why = event.metadata.get("why")
-        told.append(Change(event, verbs.get(event.type, "changed it"), why, changed))
+        told.append(Change(event, verbs.get(event.type, "changed the rule"), why, changed))
         before = said
     return told[::-1]
 
@@ -331,13 +333,13 @@ def _change(tx: Transaction, *, visit: Visit, rule_id: str, typed: Typed) -> Rul
 
 def _place(text: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) <= len(str(MAX_PLACE)) and int(text) <= MAX_PLACE):
-        raise InvalidRequest.at("place", f"must be a whole number up to {MAX_PLACE:,}")
+        raise InvalidRequest.at("position", f"must be a whole number up to {MAX_PLACE:,}")
     return int(text)
 
 
 def _version(text: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) < 10):  # noqa: PLR2004  # more changes than anybody makes
-        raise InvalidRequest.at("version", "send the form from its page")
+        raise InvalidRequest.at("version", "is missing or invalid. Reload the page and submit the form again")
     return int(text)
 
 
@@ -348,6 +350,8 @@ async def remove_form(visit: Visit) -> Response:
 
 async def _remove_page(visit: Visit, rule_id: str, error: AssentError | None = None) -> Response:
     found = await visit.site.database.read(lambda tx: tx.rules.get(rule_id, project=visit.who.project))
+    if found.removed_at is not None and error is not None:
+        raise error  # the page that follows has no form; the error page shows what was typed
     if found.removed_at is not None:
         return redirect(f"/rules/{rule_id}")
     return page(
@@ -366,7 +370,7 @@ async def remove(visit: Visit) -> Response:
     visit.who.require(Permission.RULES)
     rule_id = known_rule(visit)
     try:
-        why = limited("why", visit.form.get("why", ""), needed=True)
+        why = limited("reason", visit.form.get("why", ""), needed=True)
         version = _version(visit.form.get("version", ""))
         use_case = partial(visit.site.rules.remove, rule_id=rule_id, by=visit.who, why=why, if_match=version)
         await visit.site.database.write(use_case)

@@ -49,7 +49,7 @@ async def import_file(visit: Visit) -> Response:
     replacing, doing = form.get("replace") == "yes", form.get("do") == "import"
     try:
         entries = await asyncio.to_thread(_entries, form.get("file", ""))
-        why = limited("why", form.get("why", ""), needed=doing)
+        why = limited("reason", form.get("why", ""), needed=doing)
         wanted = Import(entries=tuple(entries), replacing=replacing, why=why or None)
         if doing:
             await visit.site.database.write(partial(import_rules, wanted=wanted, by=visit.who))

@@ -82,11 +82,11 @@ def filters(params: QueryParams) -> Filters:
     if found.state and found.state not in STATES:
         raise InvalidRequest.at("state", f"must be one of {', '.join(STATES)}")
     if found.cursor and not RUN_ID.fullmatch(found.cursor):
-        raise InvalidRequest.at("cursor", "is not one that this list gave")
+        raise InvalidRequest.at("cursor", "is not a cursor from this list")
     for name in ("process", "trigger"):
         value: str = getattr(found, name)
         if len(value) > MAX_FILTER or "\x00" in value:
-            raise InvalidRequest.at(name, f"must have at most {MAX_FILTER} characters and no NUL")
+            raise InvalidRequest.at(name, f"must have at most {MAX_FILTER} characters and must not contain NUL")
     return found
 
 
@@ -189,7 +189,9 @@ def said(line: Written) -> Said:
         words.append(reason(error))
     words += [f"{name} {_plain(value)}" for name, value in known.items() if value is not None]
     text = " · ".join(words)
-    return Said(line, text if len(text) <= MAX_SHOWN else text[:MAX_SHOWN] + f"… and {len(text) - MAX_SHOWN:,} more")
+    return Said(
+        line, text if len(text) <= MAX_SHOWN else text[:MAX_SHOWN] + f"… and {len(text) - MAX_SHOWN:,} more characters"
+    )
 
 
 def _plain(value: Json) -> str:
@@ -224,7 +226,7 @@ def look(tx: Transaction, *, visit: Visit, run_id: str, before: int | None) -> S
 async def _sight(visit: Visit) -> Sight:
     run_id, before = known_run_id(visit.request.path_params["run_id"]), visit.request.query_params.get("before", "")
     if before and not (before.isascii() and before.isdigit() and len(before) < 16):  # noqa: PLR2004  # any journal's length
-        raise InvalidRequest.at("before", "is not a line's number")
+        raise InvalidRequest.at("before", "is not a line number")
     use_case = partial(look, visit=visit, run_id=run_id, before=int(before) if before else None)
     return await visit.site.database.read(use_case)
 
@@ -275,7 +277,7 @@ async def inputs(visit: Visit) -> Response:
 async def result(visit: Visit) -> Response:
     run = (await _whole(visit)).run
     if run.state is not RunState.DONE:
-        msg = f"This run is {run.state}; only one that is done has a result."
+        msg = f"This run is {run.state}. Only completed runs have a result."
         raise NotFound(msg)
     return _download(run.output, "result.json")
 
@@ -311,6 +313,8 @@ async def start_form(visit: Visit) -> Response:
 
 async def _start_page(visit: Visit, typed: Mapping[str, str], error: AssentError | None = None) -> Response:
     processes = await asyncio.to_thread(visit.site.processes.every)
+    if error is not None and all(each.problem is not None for each in processes):
+        raise error  # the page has no form then; the error page shows what was typed
     return page(
         "run_start.html",
         status=STATUS[type(error)] if error else 200,
@@ -327,7 +331,7 @@ async def _start_page(visit: Visit, typed: Mapping[str, str], error: AssentError
 
 def _words(error: AssentError) -> str:
     if isinstance(error, MalformedJson):
-        return f"The inputs are not JSON: {error.message}"
+        return f"The inputs are not valid JSON: {error.message}"
     return error.message
 
 
@@ -350,7 +354,7 @@ async def _start(visit: Visit) -> Run:
     name, text = form.get("process", ""), form.get("inputs", "").strip()
     found = await asyncio.to_thread(site.processes.find, name) if name else None
     if found is None:
-        raise InvalidRequest.at("/process", "choose one that this server knows")
+        raise InvalidRequest.at("/process", "choose a process that exists on this server")
     given: Json = strict_loads(text.encode()) if text else {}
     site.creates.take(visit.who.id, per_minute=visit.who.creates_per_minute, what="runs")
     new = NewRun(found.name, found.version, given, found.name)

@@ -10,9 +10,10 @@ from assent.domain.errors import RateLimited, Unauthenticated
 from assent.domain.secrets import well_formed
 from assent.http.sessions import form_of, local_path
 from assent.web import kept
-from assent.web.frame import UNAUTHORIZED, Site, Visit, message_page, page, redirect
+from assent.web.frame import LINK_GONE, UNAUTHORIZED, Site, Visit, message_page, page, redirect
 
 MAX_PASSWORD = 1000
+MAX_NAME = 64
 TOO_MANY = 429
 
 
@@ -27,20 +28,21 @@ async def sign_in(site: Site, request: Request) -> Response:
     form = await form_of(request)
     after, name = local_path(form.get("next")), form.get("name", "").strip()
     unsent = kept.from_sign_in(form)
-    again = partial(page, "sign_in.html", oidc=site.oidc, after=after, name=name, kept=unsent)
+    again = partial(page, "sign_in.html", oidc=site.oidc, after=after, name=name[:MAX_NAME], kept=unsent)
     try:
         secret = await site.sessions.sign_in(request, name, form.get("password", "")[:MAX_PASSWORD])
     except Unauthenticated as error:
         return again(status=UNAUTHORIZED, problem=error.message)
     except RateLimited as error:
         seconds = max(1, round(error.retry_after))
-        text = f"There were too many tries. Wait {seconds} seconds, then try again."
+        text = f"Too many attempts. Wait {seconds} seconds, then try again."
         response = again(status=TOO_MANY, problem=text)
         response.headers["Retry-After"] = str(seconds)
         return response
     if unsent is None:
         return _signed_in(site, secret, after)
-    response = page("kept.html", kept=unsent)
+    is_own = unsent.is_of(site.sessions.person_of(secret))
+    response = page("kept.html", kept=unsent if is_own else None, after=after)
     site.sessions.give(response, secret)
     return response
 
@@ -79,8 +81,11 @@ def _signed_in(site: Site, secret: str, after: str) -> Response:
 
 def _used_link() -> Response:
     return message_page(
-        "This link does not work any more",
-        "A sign-in link works once, and for a day. This one was used already, is too old, or was not copied whole.",
-        "Ask an administrator for a new one, or make one on the server with: assent user link NAME",
+        LINK_GONE,
+        (
+            "A sign-in link can be used once and expires after 24 hours. This link has been used, has expired or is "
+            "incomplete."
+        ),
+        "Ask an admin for a new link, or create one on the server with: assent user link NAME",
         status=UNAUTHORIZED,
     )

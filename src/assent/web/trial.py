@@ -27,15 +27,15 @@ LISTED = 20
 MAX_PATTERN = 4000
 MAX_SHOWN = 200
 ACTIONS = {
-    RuleAction.AUTO.value: "Approve without asking",
-    RuleAction.NEVER.value: "Always ask a person",
+    RuleAction.AUTO.value: "Approve automatically",
+    RuleAction.NEVER.value: "Always require human approval",
 }
 _COLUMNS: Sequence[tuple[str, str, tuple[Outcome, ...]]] = (
     ("approved by people", "yes", (Outcome.APPROVED,)),
     ("rejected by people", "no", (Outcome.REJECTED,)),
-    ("approved by a rule", "accent", (Outcome.AUTO,)),
+    ("auto-approved", "accent", (Outcome.AUTO,)),
     ("expired or cancelled", "edge", (Outcome.EXPIRED, Outcome.TIMED_OUT, Outcome.CANCELLED)),
-    ("still waiting", "wait-dot", (Outcome.WAITING,)),
+    ("still pending", "wait-dot", (Outcome.WAITING,)),
 )
 
 
@@ -174,18 +174,18 @@ def _actual(finding: Finding) -> str:
 
 
 def _held(finding: Finding) -> str:
-    return finding.note or "unknown" if finding.held is None else "held" if finding.held else "did not hold"
+    return finding.note or "unknown" if finding.held is None else "matched" if finding.held else "did not match"
 
 
 def _chart(report: Report) -> Chart:
     first, last = report.window.since // DAY, (report.window.until - 1) // DAY
     at = [n * DAY for n in range(first, last + 1)]
     days = [report.counts.days.get(each, Counter[Outcome]()) for each in at]
-    verb = "approved" if report.wanted.action == RuleAction.AUTO else "put before a person"
+    verb = "approved" if report.wanted.action == RuleAction.AUTO else "sent to a reviewer"
     return Chart(
         id="by-day",
-        title="Day by day",
-        summary=f"What the rule would have {verb}, by the day it was raised and by what became of it.",
+        title="By day",
+        summary=f"Breakpoints that the rule would have {verb}, by creation day and outcome.",
         kind="bars",
         unit="count",
         step=DAY,

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from assent.domain.access import Permission, Principal
 from assent.domain.breakpoint import Breakpoint
+from assent.domain.headlines import cut, headline
 from assent.domain.holding import UnsentAnswer
 from assent.services.holding import HoldingService
 from assent.store.transaction import Transaction
@@ -38,5 +39,4 @@ def _notice(tx: Transaction, answer: UnsentAnswer, by: Principal) -> UnsentNotic
 
 
 def _headline(found: Breakpoint) -> str:
-    question = found.payload.get("question")
-    return render.one_line(found.title or (question if isinstance(question, str) else "") or found.gate, found.gate)
+    return cut(headline(found.title, found.gate, found.payload).text, render.MAX_HEADLINE)

@@ -6,7 +6,7 @@ from assent.wire.words import Strict
 
 
 class CheckpointView(Strict):
-    """`note` is what was signed, with the signature; the rest is read from it."""
+    """A signed checkpoint: `note` is the signed text with its signature, the other fields are parsed from it."""
 
     number: int
     size: int
@@ -14,6 +14,7 @@ class CheckpointView(Strict):
     at: str
     key_id: str
     note: str
+    """Signed text, including its signature."""
 
 
 class CheckpointPage(Strict):
@@ -22,7 +23,7 @@ class CheckpointPage(Strict):
 
 
 class AuditEventView(Strict):
-    """An event of a breakpoint, or an administrative one, which has `adminChain` and `subject` instead."""
+    """An event of a breakpoint, or an admin event, which has `adminChain` and `subject` instead."""
 
     at: str
     breakpoint_id: str | None = None
@@ -49,6 +50,7 @@ class CheckpointKeyView(Strict):
     origin: str
     public_key: str
     verifier_key: str
+    """Key in the format that signed-note tools use."""
     created_at: str
     created_by: str
     retired_at: str | None = None
@@ -59,7 +61,7 @@ class CheckpointKeyPage(Strict):
 
 
 class IncludedEvent(Strict):
-    """`path` is the hashes from the event's own up to the root, in base64."""
+    """An event with its inclusion proof: `path` has the hashes from the event to the root, in base64."""
 
     seq: int
     position: int
@@ -72,6 +74,7 @@ class InclusionView(Strict):
     checkpoint: CheckpointView
     events: list[IncludedEvent]
     waiting: int
+    """Number of events that no checkpoint covers yet."""
 
 
 class ConsistencyView(Strict):

@@ -11,16 +11,17 @@ Examples = Annotated[int, Field(ge=0, le=1000)]
 
 
 class BacktestRule(Strict):
-    """A pattern to hold against the past; nothing is saved."""
+    """A pattern to back-test; nothing is saved."""
 
     pattern: Pattern
     action: RuleActionName = "auto-approve"
     days: Days = 30
     limit: Examples = 50
+    """Maximum length of each list."""
 
 
 class PastBreakpoint(Strict):
-    """A breakpoint as a back-test names it."""
+    """A breakpoint in the result of a back-test."""
 
     id: str
     gate: str
@@ -34,7 +35,7 @@ class PastBreakpoint(Strict):
 
 
 class CutLists(Strict):
-    """Which of the lists are longer than was asked for."""
+    """Which lists were truncated to the requested limit."""
 
     rejections: bool = False
     waiting_items: bool = False
@@ -42,7 +43,7 @@ class CutLists(Strict):
 
 
 class Backtest(Strict):
-    """What a pattern would have done to past breakpoints, and what became of those without it."""
+    """What a rule with a pattern would have decided for past breakpoints, and their actual outcomes."""
 
     pattern: str
     action: RuleActionName
@@ -50,13 +51,23 @@ class Backtest(Strict):
     since: str
     until: str
     scanned: int
+    """Number of breakpoints in this period."""
     matched: int
+    """Number of matching breakpoints: the sum of stopped, purged, and wouldApprove or wouldStop."""
     unknown: int
+    """Number of breakpoints for which it is unknown whether the pattern matches."""
     stopped: int
+    """Number of breakpoints that would have required human approval anyway."""
     purged: int
+    """Number of matching breakpoints whose purged content may have required human approval."""
     would_approve: int
+    """Number of breakpoints that an auto-approve rule would have approved; 0 for a never rule."""
     would_stop: int
+    """Number of breakpoints that a never rule would have stopped; 0 for an auto-approve rule."""
     approved: int
+    """Number of affected breakpoints that were approved. The other outcomes are counted in rejected, timedOut, auto,
+    expired, cancelled and waiting.
+    """
     rejected: int
     timed_out: int
     auto: int
@@ -64,6 +75,9 @@ class Backtest(Strict):
     cancelled: int
     waiting: int
     rejections: list[PastBreakpoint]
+    """Newest affected breakpoints that people rejected."""
     waiting_items: list[PastBreakpoint]
+    """Newest affected breakpoints that are pending."""
     auto_items: list[PastBreakpoint]
+    """For a never rule: newest affected breakpoints that rules approved."""
     more: CutLists

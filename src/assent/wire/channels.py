@@ -19,14 +19,19 @@ WallTime = Annotated[str, StringConstraints(pattern=r"^([01][0-9]|2[0-3]):[0-5][
 
 class CreateChannel(Strict):
     name: ChannelName
+    """Allowed characters: `a-z`, digits, `.`, `_` and `-`."""
     type: ChannelType
+    """`webhook`, `slack`, `email`, `jira` or `apprise`."""
     settings: dict[str, Any] = Field(default_factory=dict[str, Any])
+    """Settings for this channel type. Secrets must be references: `env:NAME` or `file:PATH`."""
     enabled: bool = True
 
 
 class ChangeChannel(Strict):
     name: ChannelName | None = None
+    """Can be changed only while no route uses the old name."""
     settings: dict[str, Any] | None = None
+    """Settings to change. To remove a setting, set it to null."""
     enabled: bool | None = None
 
 
@@ -35,18 +40,26 @@ class ChannelView(Strict):
     name: str
     type: str
     settings: dict[str, Any] | None = None
+    """Shown to admins only. Secrets are shown as references."""
     enabled: bool
     disabled_because: str | None = None
     problem: str | None = None
+    """Why the configuration does not work. Shown to admins only."""
     source: str
+    """`file` for channels defined in assent.yaml, which cannot be edited here."""
     callback_url: str
+    """URL that the provider calls."""
     created_by: str
     created_at: str
     updated_at: str
     ok_at: str | None = None
+    """Time of the last success."""
     failed_at: str | None = None
+    """Time of the last failure."""
     last_error: str | None = None
+    """Shown to admins only."""
     heard_at: str | None = None
+    """Time of the last inbound message."""
 
 
 class ChannelPage(Strict):
@@ -55,17 +68,21 @@ class ChannelPage(Strict):
 
 class TryChannel(Strict):
     send: bool = False
+    """Also send a test message."""
 
 
 class ChannelTest(Strict):
     ok: bool
     detail: str
+    """Result of the test. A failed test also returns status 200."""
     sent: bool
 
 
 class EscalationLevel(Strict):
     after: Length
+    """Time after creation. Must increase with each level."""
     to: Targets
+    """Additional recipients, who may answer from then on."""
     channels: ChannelNames | None = None
 
 
@@ -76,18 +93,27 @@ class RouteTimeout(Strict):
 
 class RouteFields(Strict):
     to: Targets | None = None
+    """`experts` (default), `owner`, `group:NAME` or `person:NAME`."""
     fallback: ChannelNames | None = None
+    """Channels to try in order if a delivery fails."""
     remind: Annotated[list[Length], Field(max_length=20)] | None = None
+    """Reminder times after creation, in increasing order, such as `["30m", "2h"]`."""
     escalate: Annotated[list[EscalationLevel], Field(max_length=20)] | None = None
+    """Escalation levels."""
     timeout: RouteTimeout | None = None
+    """Timeout and its outcome."""
     quiet: bool | None = None
+    """If false, quiet hours are ignored."""
     note: Annotated[str, StringConstraints(min_length=1, max_length=500)] | None = None
     enabled: bool | None = None
+    """Default: true."""
 
 
 class CreateRoute(RouteFields):
     pattern: Annotated[str, StringConstraints(min_length=1, max_length=4000)]
+    """Pattern that selects breakpoints."""
     channels: Annotated[list[ChannelName], Field(min_length=1, max_length=20)]
+    """Channel names."""
 
 
 class ChangeRoute(RouteFields):
@@ -108,6 +134,7 @@ class RouteView(Strict):
     note: str | None = None
     enabled: bool
     source: str
+    """`file` for routes defined in assent.yaml. They come first and cannot be edited here."""
     created_by: str
     created_at: str
     updated_at: str
@@ -119,23 +146,29 @@ class RoutePage(Strict):
 
 class RouteOrder(Strict):
     ids: Annotated[list[Annotated[str, StringConstraints(max_length=64)]], Field(max_length=1000)]
+    """Each route exactly once, except routes defined in assent.yaml."""
 
 
 class CheckRoutes(Strict):
     breakpoint_id: Annotated[str, StringConstraints(min_length=1, max_length=64)] | None = None
+    """ID of a pending breakpoint."""
     breakpoint: CreateBreakpoint | None = None
+    """Hypothetical breakpoint, instead of breakpointId."""
 
 
 class TellingView(Strict):
     channel: str
     person: str | None = None
+    """Omitted if the channel posts to a room."""
     not_before: str | None = None
+    """End of the person's quiet hours."""
 
 
 class RouteStepView(Strict):
     kind: Literal["ask", "remind", "escalate", "time-out"]
     at: str
     told: list[TellingView]
+    """Recipients."""
     then: str | None = None
 
 
@@ -144,28 +177,38 @@ class RouteCheck(Strict):
     pattern: str | None = None
     steps: list[RouteStepView]
     warnings: list[str]
+    """Problems, such as steps that would not notify anyone."""
 
 
 class QuietBody(Strict):
     from_: Annotated[WallTime, Field(alias="from")]
+    """Such as `22:00`."""
     to: WallTime
     timezone: Annotated[str, StringConstraints(min_length=1, max_length=100)]
+    """Such as `Europe/Berlin`."""
 
 
 class AwayBody(Strict):
     deputy: Handle
+    """Reviewer who answers on the person's behalf."""
     from_: Annotated[Moment | None, Field(alias="from")] = None
+    """Start time."""
     until: Moment | None = None
+    """End time."""
 
 
 class PreferencesBody(Strict):
     channels: ChannelNames | None = None
+    """Channels in order of preference. They replace the route's channels that reach people."""
     quiet: QuietBody | None = None
+    """Quiet hours."""
     away: AwayBody | None = None
+    """Absence."""
 
 
 class LinkBody(Strict):
     identity: Identity
+    """Account on the channel, such as `T01:U02` in Slack. Must not be linked to another person."""
     person: Handle
 
 

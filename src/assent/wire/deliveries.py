@@ -9,14 +9,19 @@ DeliveryState = Literal["pending", "sending", "sent", "answered", "superseded", 
 
 class DeliveryView(Strict):
     id: str
+    """Sent as `webhook-id` in callbacks."""
     breakpoint_id: str
     channel: str
     recipient: str
+    """Recipient. Agents and admins see the complete URL; everyone else sees it without its path."""
     type: str
+    """Event type."""
     seq: int
+    """Event number."""
     state: DeliveryState
     attempts: int
     next_attempt_at: str | None = None
+    """Set while pending. Later if the delivery waits for an earlier message."""
     last_error: str | None = None
     created_at: str
     updated_at: str
@@ -27,6 +32,7 @@ class AttemptView(Strict):
     at: str
     worker: str
     milliseconds: int | None = None
+    """Omitted while the attempt is running, or if its worker crashed."""
     status: int | None = None
     error: str | None = None
 

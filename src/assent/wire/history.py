@@ -4,7 +4,7 @@ from assent.wire.words import DecisionName, StatusName, StrategyName, Strict
 
 
 class HistoryEntry(Strict):
-    """One breakpoint as the history of its gate shows it."""
+    """One breakpoint in the history of its gate."""
 
     id: str
     breakpoint_id: str
@@ -15,10 +15,13 @@ class HistoryEntry(Strict):
     decision: DecisionName | None = None
     decided_by: str | None = None
     auto: bool
+    """Auto-approved."""
     matched_rule: str | None = None
+    """Rule that determined whether approval was required."""
     created_at: str
     ended_at: str | None = None
     response_seconds: float | None = None
+    """Set only if a person decided."""
     strategy: StrategyName
     feedback: str | None = None
 
@@ -29,11 +32,12 @@ class AgentStreak(Strict):
 
 
 class GateSummary(Strict):
-    """A gate's newest breakpoints, counted; `complete` is false where there are older ones."""
+    """Statistics on a gate's latest breakpoints. `complete` is false if older breakpoints were not counted."""
 
     gate: str
     agent_id: str | None = None
     asked: int
+    """Sum of approved, rejected (by people or deadlines), auto, expired, cancelled and waiting."""
     approved: int
     rejected: int
     auto: int
@@ -42,10 +46,15 @@ class GateSummary(Strict):
     waiting: int
     median_response_seconds: float | None = None
     streak: int | None = None
+    """Consecutive approvals of the requested agentId."""
     streaks: list[AgentStreak]
+    """Consecutive approvals (up to 1,000) for the 50 busiest agents. Compared with autoApproveAfterN."""
     counted_at_most: int
+    """Only the newest 2,000 breakpoints are counted."""
     complete: bool
+    """False if the gate has older breakpoints that were not counted."""
     since: str | None = None
+    """Creation time of the oldest counted breakpoint."""
 
 
 class HistoryPage(Strict):

@@ -12,6 +12,7 @@ class CreateProject(Strict):
     id: Handle
     name: Title | None = None
     owner: Handle | None = None
+    """Person who owns the project. Default: the caller."""
 
 
 class ChangeProject(Strict):
@@ -25,6 +26,7 @@ class ProjectView(Strict):
     owner: str | None = None
     created_at: str
     removed_at: str | None = None
+    """Set for removed projects."""
 
 
 class ProjectPage(Strict):
@@ -37,6 +39,7 @@ class CallbackSecretView(Strict):
     created_at: str
     created_by: str
     valid_until: str | None = None
+    """Set on the previous secret for a day after a rotation."""
 
 
 class CallbackSecretPage(Strict):
@@ -44,13 +47,25 @@ class CallbackSecretPage(Strict):
 
 
 class Policy(Strict):
-    """A project's own rules for what agents may ask."""
+    """A project's settings for approvals."""
 
     max_ttl_seconds: Annotated[int, Field(ge=1, le=MAX_TTL)] | None = None
+    """Maximum time until the deadline. Also the default deadline."""
     unknown_experts: Literal["warn", "refuse"] | None = None
+    """Warn about breakpoints with an unknown expert (default), or reject them."""
     retention_days: Annotated[int, Field(ge=1, le=MAX_RETENTION)] | None = None
+    """Number of days after which the content of ended breakpoints is purged. Default: never."""
     always_break_on: Annotated[list[Tag], Field(max_length=200)] | None = None
+    """Tags that always require human approval. Case, invisible characters and whitespace differences are
+    ignored.
+    """
     ticket_tags: Annotated[list[Tag], Field(max_length=200)] | None = None
+    """Tags that require a Jira ticket before approval; rules cannot approve them."""
     auto_approve_after_n: Literal["allow", "ignore"] | None = None
+    """Whether agents may request auto-approval after N approvals. Default: `allow`."""
     auto_approve_floor: Annotated[int, Field(ge=1, le=MAX_FLOOR)] | None = None
+    """Minimum number of consecutive approvals. Smaller requests are raised to this number. Default: 3."""
     auto_approve_counts: Literal["gate", "question"] | None = None
+    """Which approvals count if the payload does not include arguments: those at the same gate (default), or with the
+    same gate and question.
+    """

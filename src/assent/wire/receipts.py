@@ -9,6 +9,7 @@ from assent.wire.words import Sha256, Strict
 
 class ApproverView(Strict):
     by: str
+    """`person:…` or `rule:…`."""
     via: str
     at: str
     expert: str | None = None
@@ -21,7 +22,7 @@ class UseView(Strict):
 
 
 class ReceiptView(Strict):
-    """A receipt: the signature is over everything else, in canonical form. Fields that are not there are not null."""
+    """A receipt. The signature covers all other fields in canonical form. Absent fields are omitted, not null."""
 
     version: Literal[1]
     breakpoint_id: str
@@ -30,7 +31,9 @@ class ReceiptView(Strict):
     agent_id: str
     digest: Sha256
     event: Sha256
+    """Hash of the audit log event that released the breakpoint."""
     nonce: Sha256
+    """Unique per approval."""
     decision: Literal["approved"]
     decided_at: str
     approvers: Annotated[list[ApproverView], Field(min_length=1)]
@@ -39,13 +42,18 @@ class ReceiptView(Strict):
     edits: dict[str, Any] | None = None
     issued_at: str
     expires_at: str
+    """When the receipt expires."""
     key_id: str
     used: UseView | None = None
+    """Set if the receipt was already used, which makes it invalid."""
     signature: str
+    """Ed25519 in base64, over `assent-receipt/1`, a line feed, and the canonical JSON (RFC 8785) of all other fields.
+    """
 
 
 class ConsumeReceipt(Strict):
     receipt: dict[str, Any]
+    """The receipt as fetched."""
 
 
 class ReceiptUse(Strict):
@@ -58,7 +66,9 @@ class ReceiptUse(Strict):
 class ReceiptKeyView(Strict):
     key_id: str
     public_key: str
+    """32 bytes in base64."""
     state: Literal["current", "retired", "revoked"]
+    """Receipts signed with a `retired` key are valid. Receipts signed with a `revoked` key are not."""
     project: str
     created_at: str
     created_by: str
@@ -72,3 +82,4 @@ class ReceiptKeyPage(Strict):
 
 class RotateReceiptKey(Strict):
     revoke: bool = False
+    """Whether to revoke all older keys."""

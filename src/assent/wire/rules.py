@@ -29,13 +29,16 @@ class CreateRule(Strict):
     note: Note | None = None
     mode: RuleModeName = "live"
     expires_at: Moment | None = None
+    """Expiration time. Must be in the future."""
     enabled: bool = True
     order: Place | None = None
+    """Position. Default: last."""
     why: Note | None = None
+    """Reason, kept in the history."""
 
 
 class ChangeRule(Strict):
-    """The fields to change; `note` and `expiresAt` may be null, which takes them away."""
+    """The fields to change; set `note` or `expiresAt` to null to remove it."""
 
     pattern: Pattern | None = None
     action: RuleActionName | None = None
@@ -52,19 +55,24 @@ class RuleView(Strict):
     pattern: str
     action: str
     mode: str
+    """`live` rules are enforced. `shadow` rules are only logged."""
     enabled: bool
     order: int
+    """Position. The first matching rule that approves is reported."""
     note: str | None = None
     source: str
+    """`api`, or `import:` followed by the ID in the file."""
     created_by: str
     created_at: str
     updated_at: str
     expires_at: str | None = None
     removed_at: str | None = None
     version: int
+    """Number of changes; the ETag is `"v3"`."""
     problem: str | None = None
+    """Why the rule cannot be parsed."""
     warnings: list[str] | None = None
-    """What an auto-approve rule would also approve; told where one rule is written or shown."""
+    """What else an auto-approve rule would approve. Included only in responses with a single rule."""
 
 
 class RulePage(Strict):
@@ -77,7 +85,9 @@ class ClaimingToken(Strict):
 
 
 class RulesOnClaimedIds(Strict):
-    """Rules that approve by agentId, and tokens that may claim any; both lists are empty unless there are both."""
+    """Rules that approve by agentId, and tokens that may claim any agent ID. Unless both exist, both lists are
+    empty.
+    """
 
     items: list[RuleView]
     tokens: list[ClaimingToken]
@@ -87,6 +97,7 @@ class RuleEventView(Strict):
     rule_id: str
     seq: int
     type: str
+    """`rule-created`, `rule-changed` or `rule-removed`."""
     actor: str
     timestamp: str
     metadata: dict[str, Any]
@@ -98,13 +109,15 @@ class RuleEventPage(Strict):
 
 
 class CheckRules(Strict):
-    """A breakpoint as an agent might raise it; nothing is raised."""
+    """A breakpoint to check the rules with; it is not created."""
 
     breakpoint_id: Gate
+    """Gate."""
     title: Title | None = None
     tags: Annotated[list[Tag], Field(max_length=50)] | None = None
     expert: Name | Experts | None = None
     agent_id: Name | None = None
+    """Agent whose approvals are counted. None by default."""
     run_id: Name | None = None
     risk: Literal["low", "medium", "high"] | None = None
     priority: Literal["low", "normal", "high", "urgent"] | None = None
@@ -121,11 +134,15 @@ class RuleCheck(Strict):
     matched_rule: str | None = None
     consecutive_approvals: int
     trace: list[dict[str, Any]]
+    """Each step up to and including the decisive one: `{source, reason, held, rule?, findings?}`. `held` is null if
+    unknown. A finding is a part of the pattern with `held` and `actual`.
+    """
     shadow: list[dict[str, Any]]
+    """Matching shadow rules, and what they would have done."""
 
 
 class ShadowReport(Strict):
-    """What a rule in shadow said, and what people did."""
+    """Results of a shadow rule, compared with human decisions."""
 
     rule_id: str
     pattern: str
@@ -133,7 +150,9 @@ class ShadowReport(Strict):
     mode: str
     days: int
     since: str
+    """Start of the period."""
     since_version: int
+    """Version in which the rule got its current pattern and action. Earlier matches are not counted."""
     matched: int
     would_approve: int
     would_stop: int
@@ -143,7 +162,9 @@ class ShadowReport(Strict):
     undecided: int
     auto: int
     disagreements: list[PastBreakpoint]
+    """Newest breakpoints for which people decided differently."""
     more: bool
+    """True if the list was truncated."""
 
 
 class ProposeRule(Strict):
@@ -152,9 +173,10 @@ class ProposeRule(Strict):
 
 
 class RuleProposal(Strict):
-    """The narrowest rule for more of the same, and what it would have done; nothing is saved."""
+    """The narrowest rule for similar breakpoints, with its back-test; nothing is saved."""
 
     pattern: str
     action: RuleActionName
     backtest: Backtest
     may_save: bool
+    """Whether you may save this rule."""

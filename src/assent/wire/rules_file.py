@@ -11,7 +11,7 @@ Origin = Annotated[str, StringConstraints(max_length=200, pattern=r"^[^\x00-\x1f
 
 
 class FileRule(Strict):
-    """A rule as rules.json has it; ids, people and times are those of where the file was written."""
+    """A rule in rules.json; ids, people and times are those of the exporting server."""
 
     pattern: Pattern
     action: RuleActionName

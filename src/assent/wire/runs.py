@@ -12,16 +12,20 @@ ProcessName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._-]{0,
 
 class StartRun(Strict):
     process: ProcessName
+    """Process name."""
     inputs: Any = None
+    """Any JSON value. Default: `{}`."""
     agent_id: Name | None = None
+    """Agent of the run's breakpoints. Default: the process name."""
 
 
 class CauseView(Strict):
-    """The event that started a run, by which trigger, and how many runs lie before it."""
+    """The event and trigger that started a run, and how many runs precede it."""
 
     event_id: str
     trigger: str
     depth: int
+    """Number of runs between this run and the original external event."""
 
 
 class RunSummary(Strict):
@@ -44,6 +48,7 @@ class RunPage(Strict):
 
 class StepView(Strict):
     path: str
+    """Position in the process. Contains dots for steps inside a gather."""
     kind: Literal["task", "breakpoint", "sleep", "file"]
     name: str
     state: Literal["running", "retrying", "waiting", "answered", "done", "failed"]
@@ -85,8 +90,10 @@ class ProcessView(Strict):
     name: str
     file: str
     version: str
+    """File hash."""
     description: str
     problem: str | None = None
+    """Why the process cannot run."""
 
 
 class ProcessList(Strict):

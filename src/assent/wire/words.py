@@ -27,12 +27,12 @@ Experts = Annotated[list[Name], Field(min_length=1, max_length=50)]
 
 
 class Strict(BaseModel):
-    """Types are taken at their word and unknown fields refused."""
+    """Strict types; unknown fields are rejected."""
 
     model_config = ConfigDict(strict=True, extra="forbid", alias_generator=to_camel)
 
 
 class Open(BaseModel):
-    """Known fields are checked; the others are kept as they are."""
+    """Known fields are validated; others are kept unchanged."""
 
     model_config = ConfigDict(strict=True, extra="allow", alias_generator=to_camel)

@@ -214,16 +214,59 @@ async def test_a_rejecting_comment_without_a_reason_is_answered_with_how_to_give
     assert "a rejection needs a reason" in said
 
 
-async def test_a_comment_that_is_too_long_is_not_cut_and_its_author_is_told(channel: Make, jira: Jira) -> None:
+TOO_LONG = "x" * 20_001
+
+
+@pytest.mark.parametrize("moved", [True, False])
+async def test_an_approval_with_too_long_a_comment_is_answered_with_what_to_do(
+    channel: Make, jira: Jira, *, moved: bool
+) -> None:
     live = channel(jira, commentWords=True)
     await live.send(note(PLACE))
-    jira.say("OPS-1", "Reject: " + "x" * 20_001, by="acc-ann")
+    if moved:
+        jira.move("OPS-1", "Approved", by="acc-ann", comment=TOO_LONG)
+    else:
+        jira.say("OPS-1", f"approve: {TOO_LONG}", by="acc-ann")
     (heard,) = live.hear(hook(jira))
-    assert heard.comment == "x" * 20_001
+    answer = live.answer(heard, asked()[0])
+    assert answer is not None
+    assert answer.comment == TOO_LONG
     problems = {"/comment": "is longer than 20,000 characters"}
     await live.reply(heard, Told(done=False, message="", problems=problems, error=InvalidRequest("")))
-    [said] = jira.texts("OPS-1")[1:]
+    said = jira.texts("OPS-1")[-1]
     assert "the comment is longer than 20,000 characters" in said
+    assert ("Move the issue back" if moved else "Add a new comment") in said
+
+
+@pytest.mark.parametrize("moved", [True, False])
+async def test_a_rejection_with_too_long_a_comment_counts_and_the_issue_says_what_was_stored(
+    channel: Make, jira: Jira, *, moved: bool
+) -> None:
+    live = channel(jira, commentWords=True)
+    await live.send(note(PLACE))
+    if moved:
+        jira.move("OPS-1", "Declined", by="acc-ann", comment=TOO_LONG)
+    else:
+        jira.say("OPS-1", f"Reject: {TOO_LONG}", by="acc-ann")
+    (heard,) = live.hear(hook(jira))
+    answer = live.answer(heard, asked()[0])
+    assert answer is not None
+    assert (answer.approved, answer.comment) == (False, TOO_LONG[:20_000])
+    before = len(jira.texts("OPS-1"))
+    for again in (True, False, False):
+        await live.reply(heard, Told(done=True, message="", again=again))
+    [said] = jira.texts("OPS-1")[before:]
+    assert "only the first 20,000 characters of the comment were stored" in said
+
+
+async def test_a_rejection_with_a_comment_that_fits_is_not_commented_on(channel: Make, jira: Jira) -> None:
+    live = channel(jira)
+    await live.send(note(PLACE))
+    jira.move("OPS-1", "Declined", by="acc-ann", comment=TOO_LONG[:-1])
+    (heard,) = live.hear(hook(jira))
+    before = len(jira.texts("OPS-1"))
+    await live.reply(heard, Told(done=True, message=""))
+    assert len(jira.texts("OPS-1")) == before
 
 
 @pytest.mark.parametrize("text", ["I approve", "approval pending", "Approve what?", "approve?", "", "not approved"])
@@ -417,7 +460,7 @@ async def test_a_refusal_is_said_once_and_gives_nothing_away(channel: Make, jira
     await live.reply(heard, told)
     await live.reply(heard, told)
     (said,) = jira.texts("OPS-1")
-    assert "was not taken as an answer" in said
+    assert "this move was not counted" in said
     assert "link/secret" not in said
     assert "acc-ann" in said
 

@@ -77,6 +77,21 @@ async def test_rejected_as_we_found_ourselves(working: Node, cloud: Jira, monkey
     assert (ended.result or {})["feedback"] == "Not on a Friday."
 
 
+async def test_a_rejection_with_too_long_a_comment_is_not_lost(
+    working: Node, cloud: Jira, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    channel_id = await in_jira(working, cloud, monkeypatch)
+    created = await working.create()
+    await until(cloud, lambda issues: "OPS-1" in issues)
+    await in_state(working, created["id"], "sent")
+    cloud.move("OPS-1", "Declined", by="acc-ann", comment="x" * 20_001)
+    for _ in range(2):
+        assert await hand_in(working, channel_id, cloud, "OPS-1") < 500
+    ended = await stored(working, created["id"])
+    assert (ended.decision, len((ended.result or {})["feedback"])) == ("rejected", 20_000)
+    assert sum("characters of the comment were stored." in each for each in cloud.texts("OPS-1")) == 1
+
+
 async def test_answered_elsewhere_the_issue_is_closed(
     working: Node, cloud: Jira, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -100,7 +115,7 @@ async def test_somebody_unknown_is_told_so_once_and_decides_nothing(
         answer = await working.client.post(f"/callbacks/{channel_id}", headers=headers, content=body)
         assert answer.status_code < 500
     (said,) = cloud.texts("OPS-1")
-    assert "was not taken as an answer" in said
+    assert "this move was not counted. To see why, open Review." in said
     assert (await stored(working, created["id"])).status == "waiting"
 
 

@@ -102,8 +102,8 @@ async def test_what_cannot_be_compared_says_so(node: Node, clock: ManualClock) -
         ),
     )
     seen = difference(page)
-    assert seen.count("and is no text or too long to compare here") == 2
-    assert "It was provided last time and is not provided now." in seen
+    assert seen.count("The file is not text or is too long to compare here") == 2
+    assert "Provided last time, but not this time." in seen
 
 
 async def test_a_spoof_in_a_change_is_seen_through(node: Node, clock: ManualClock) -> None:
@@ -126,4 +126,4 @@ async def test_a_long_difference_says_what_is_left_out(node: Node, clock: Manual
     _, _, page = await second(
         node, clock, asked("Go?", text("a", before)), asked("Go?", text("a", before.replace("\n", "!\n")))
     )
-    assert "more lines of difference are not shown" in difference(page)
+    assert "more lines of the diff are not shown" in difference(page)

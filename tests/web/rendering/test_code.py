@@ -34,7 +34,7 @@ def test_each_line_is_one() -> None:
 
 @pytest.mark.parametrize(
     ("text", "why"),
-    [("x = 1\n" * (MAX_HIGHLIGHTED // 6 + 1), "longer than 50 KiB"), ("x" * (MAX_LINE + 1), "a line of more than")],
+    [("x = 1\n" * (MAX_HIGHLIGHTED // 6 + 1), "longer than 50 KiB"), ("x" * (MAX_LINE + 1), "a line has more than")],
 )
 def test_what_is_too_long_to_highlight_says_so(text: str, why: str) -> None:
     shown = code(text, "python")
@@ -44,7 +44,7 @@ def test_what_is_too_long_to_highlight_says_so(text: str, why: str) -> None:
 
 def test_what_takes_too_long_to_highlight_says_so() -> None:
     shown = code("x = 1\n", "python", patience=-1)
-    assert (shown.hurried, shown.notes) == (True, ("Shown without highlighting: it takes too long.",))
+    assert (shown.hurried, shown.notes) == (True, ("Shown without highlighting: it would take too long.",))
 
 
 @pytest.mark.parametrize("language", ["c", "java", "typescript", "yaml", "rust", "terraform"])

@@ -26,7 +26,7 @@ def test_a_file_that_was_not_sent_is_called_missing() -> None:
 def test_a_long_file_says_how_many_lines_are_left_out() -> None:
     made = shown(b"line\n" * (files.MAX_LINES + 7))
     assert (made.text.count("\n"), made.more_lines) == (files.MAX_LINES, 7)
-    assert "Only its beginning is shown: it has 10 KiB." in made.notes
+    assert "Only the beginning is shown. The file size is 10 KiB." in made.notes
 
 
 def test_a_short_file_is_shown_whole() -> None:
@@ -43,7 +43,7 @@ def test_one_endless_line_is_cut_too() -> None:
 @pytest.mark.parametrize("room", [0, -5])
 def test_a_file_for_which_there_is_no_room_says_so(said: str, room: int) -> None:
     made = shown(b"x\n", said, room)
-    assert (made.text, made.more_lines, made.notes) == ("", 1, ("The page holds no more text.",))
+    assert (made.text, made.more_lines, made.notes) == ("", 1, ("Not shown: the page has reached its text limit.",))
 
 
 @pytest.mark.parametrize(

@@ -65,7 +65,7 @@ def test_a_link_without_words_shows_its_address() -> None:
 
 def test_pictures_are_told_and_not_loaded() -> None:
     assert Made(made("![a chart](https://evil.example/p.png)")).text.strip() == (
-        "[picture not loaded: a chart https://evil.example/p.png]"
+        "[image not loaded: a chart https://evil.example/p.png]"
     )
 
 
@@ -97,7 +97,7 @@ def test_cells_beyond_the_columns_are_told(row: str, told: int) -> None:
 
 
 def test_what_only_the_source_shows_is_told() -> None:
-    assert markdown("a\n\n[//]: # (hidden)").notes == ("Link definitions stand only in the source.",)
+    assert markdown("a\n\n[//]: # (hidden)").notes == ("Link definitions are shown only in the source.",)
 
 
 def test_what_is_nested_too_deeply_is_shown_as_text() -> None:

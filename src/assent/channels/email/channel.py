@@ -30,7 +30,7 @@ from assent.domain.breakpoint import Breakpoint
 from assent.domain.errors import InvalidRequest, Unauthenticated
 from assent.domain.notes import Addressee, Digest, Note, Notice, Purpose
 from assent.domain.terms import Answer, Terms, reason
-from assent.outbound import Permanent, Transient, Undelivered, refused
+from assent.outbound import Permanent, Transient, Undelivered, before_sending, refused
 from assent.ports import Heard, Incoming, Posted, Told, Wish
 
 SECRETS = frozenset({"password", "replySecret", "inboundSecret"})
@@ -40,7 +40,7 @@ _KNOWN = frozenset({"host", "port", "tls", "user", "from", "addresses", *_REPLY}
 _PORTS = {"starttls": 587, "tls": 465, "none": 25}
 PATIENCE = 20.0
 """Seconds for a whole conversation; shorter than a delivery's lease."""
-NO_REASON = "say why: write the reason behind the word reject"
+NO_REASON = "Add a reason after “reject”, for example: reject – not on a Friday."
 _GOODBYE = 2.0
 _SHORTEST_SECRET = 16
 _FINAL = 500
@@ -77,12 +77,15 @@ class EmailChannel:
         self._from = _sender(given.text("from"))
         self._user, self._password = given.optional("user"), given.secret("password")
         if (self._user is None) != (self._password is None):
-            raise InvalidRequest.at("/settings/password", "belongs to user: give both or neither")
+            raise InvalidRequest.at("/settings/password", "must be set together with user; set both or neither")
         found = [_address(f"/settings/addresses/{n}", each) for n, each in enumerate(given.texts("addresses"))]
         self._addresses = tuple(found)
         self.replies = _replies(given)
         if self.replies and self._addresses:
-            raise InvalidRequest.at("/settings/replyDomain", "needs a letter to each person; addresses are for a list")
+            raise InvalidRequest.at(
+                "/settings/replyDomain",
+                "cannot be used with addresses; people can reply only to messages sent to them individually",
+            )
 
     async def send(self, note: Note) -> Posted:
         # The id of a letter is known before any reply to it.
@@ -100,7 +103,7 @@ class EmailChannel:
     async def notify(self, notice: Notice) -> Posted:
         if not notice.to.email:
             # The addresses of the settings are a list, and this is for one person.
-            raise Permanent(f"{notice.to.name} has no e-mail address.")
+            raise Permanent(f"{notice.to.name} does not have an email address.")
         letter = Letter(subject=notice.title, lead=notice.text, links=[(notice.link_label, notice.link)])
         return await self._post(letter, notice.id, notice.to)
 
@@ -110,22 +113,25 @@ class EmailChannel:
             return "with TLS" if client.get_transport_info("sslcontext") else "without TLS"
 
         way = await self._speak(greet)
-        signed_in = f" and takes {self._user}’s password" if self._user else ""
-        return f"{self._host} answers on port {self._port} {way}{signed_in}."
+        signed_in = f" and accepts {self._user}'s password" if self._user else ""
+        return f"{self._host} accepts connections on port {self._port} {way}{signed_in}."
 
     def hear(self, incoming: Incoming) -> Sequence[Heard]:
         """Read a letter that our mail server posted; one that proves too little is dropped, and nobody told."""
         replies = self.replies
         given = incoming.headers.get("authorization", "")
         if replies is None or not hmac.compare_digest(given.encode(), f"Bearer {_value(replies.inbound)}".encode()):
-            msg = "This address takes letters from our own mail server only."
+            msg = (
+                "Only the configured mail server can post here. The Authorization header must contain the "
+                "inboundSecret."
+            )
             raise Unauthenticated(msg)
         try:
             letter = message_from_bytes(incoming.body)
             delivery_id, address = _believed(letter, replies)
             said = words(letter)
         except (_Doubtful, MessageError, ValueError, RecursionError) as error:
-            _log.info("mail_reply_dropped", why=str(error) if isinstance(error, _Doubtful) else "it cannot be read")
+            _log.info("mail_reply_dropped", why=str(error) if isinstance(error, _Doubtful) else "unreadable message")
             return ()
         if not said:
             return ()
@@ -150,11 +156,14 @@ class EmailChannel:
         """Tell the sender what was not taken; what was is told by the letter that closes the thread."""
         if told.done or not heard.identity:
             return None
-        problems = "\n".join(f"{pointer}: {why}" for pointer, why in told.problems.items())
+        problems = told.problems.items()
+        # The message of an invalid request repeats its problem behind a pointer, which is for programs.
+        message = "" if told.message in {f"{pointer}: {why}" for pointer, why in problems} else told.message
+        words = [why if why == NO_REASON else f"{pointer.removeprefix('/')}: {why}" for pointer, why in problems]
         letter = Letter(
-            subject="[Approval] Your answer was not taken",
-            lead="Your answer by e-mail was not taken; nothing was changed.",
-            question="\n".join(filter(None, (told.message, problems))),
+            subject="[Approval] Your reply was not counted",
+            lead="Your reply was not counted. Nothing was changed.",
+            question="\n".join(filter(None, (message, *words))),
         )
         key, answers = heard.key.removeprefix("mail:")[:32], heard.said.get("messageId") or None
         try:
@@ -201,11 +210,13 @@ class EmailChannel:
         if self._addresses and not to.email:
             return list(self._addresses)
         if not to.email:
-            raise Permanent(f"{to.name or 'The recipient'} has no e-mail address; an admin can add one.")
+            why = f"{to.name or 'The recipient'} does not have an email address. An admin can add one."
+            raise Permanent(why, unsent=True)
         try:
             return [_address("", to.email, name=line(to.display_name, 60))]
         except InvalidRequest as error:
-            raise Permanent(f"The e-mail address of {to.name} cannot be written to.") from error
+            why = f"{to.name}'s email address is not valid. An admin can correct it."
+            raise Permanent(why, unsent=True) from error
 
     def _reply_to(self, note: Note) -> str | None:
         if self.replies is None or note.purpose is Purpose.CLOSE or note.breakpoint.risk == "high":
@@ -215,15 +226,18 @@ class EmailChannel:
     async def _speak(self, work: Callable[[aiosmtplib.SMTP], Awaitable[_Result]]) -> _Result:
         """Connect, sign in, do the work and say goodbye; whatever goes wrong becomes Transient or Permanent."""
         client = await self._client()
+        ready = False
         try:
             async with asyncio.timeout(self._patience):
                 await client.connect()
-                await self._sign_in(client)
+                with before_sending():
+                    await self._sign_in(client)
+                ready = True
                 result = await work(client)
-        except Undelivered:
-            raise
         except (aiosmtplib.SMTPException, OSError, ValueError) as error:
-            raise self._judged(error) from error
+            judged = self._judged(error)
+            judged.unsent = not ready
+            raise judged from error
         else:
             with contextlib.suppress(aiosmtplib.SMTPException, OSError):
                 async with asyncio.timeout(_GOODBYE):
@@ -236,7 +250,8 @@ class EmailChannel:
         link = await self._tools.outbound.dial(self._host, self._port)
         if self._tls == "none" and _is_public(link):
             link.close()
-            raise Permanent(f"{self._host} is a public address: letters go there only with tls set to starttls or tls.")
+            why = f"{self._host} is a public address, which requires TLS: set tls to starttls or tls."
+            raise Permanent(why, unsent=True)
         return aiosmtplib.SMTP(
             hostname=self._host,
             sock=link,
@@ -254,8 +269,9 @@ class EmailChannel:
         except aiosmtplib.SMTPResponseException as error:
             if error.code < _FINAL:
                 raise
-            advice = "look at user, and at what password refers to"
-            raise Permanent(f"{self._host} does not let {self._user} in: {advice}.", status=error.code) from error
+            advice = "Check the user setting and the secret that the password setting refers to"
+            msg = f"{self._host} rejected the credentials for {self._user}. {advice}."
+            raise Permanent(msg, status=error.code) from error
 
     def _judged(self, error: Exception) -> Undelivered:
         if isinstance(error, aiosmtplib.SMTPRecipientsRefused):
@@ -265,14 +281,14 @@ class EmailChannel:
         if isinstance(error, aiosmtplib.SMTPResponseException):
             return self._answered(error.code, error.message)
         if isinstance(error, OSError):
-            return Transient(f"There was no talking to {self._host}: {_trouble(error)}.")
+            return Transient(f"Cannot connect to {self._host}: {_trouble(error)}.")
         if isinstance(error, aiosmtplib.SMTPException):
             # It does not offer what the settings ask for: TLS, signing in, letters in UTF-8.
-            return Permanent(f"{self._host} cannot be used as it is set up: {line(str(error))}")
-        return Permanent(f"This letter cannot be written: {line(str(error))}")
+            return Permanent(f"{self._host} does not support these settings: {line(str(error))}")
+        return Permanent(f"The message could not be encoded: {line(str(error))}")
 
     def _answered(self, code: int, text: str) -> Undelivered:
-        said = f"{self._host} answered {code} {line(text, 200)}"
+        said = f"{self._host} responded with {code} {line(text, 200)}"
         return Permanent(said, status=code) if code >= _FINAL else Transient(said, status=code)
 
 
@@ -280,8 +296,8 @@ def _trouble(error: BaseException) -> str:
     every = (error, error.__cause__, error.__context__)
     certificate = next((each for each in every if isinstance(each, ssl.SSLCertVerificationError)), None)
     if certificate is not None:
-        return f"its certificate was not accepted, {certificate.verify_message}"
-    return "it did not answer in time" if isinstance(error, TimeoutError) else "the connection broke off"
+        return f"its certificate is not valid ({certificate.verify_message})"
+    return "timed out" if isinstance(error, TimeoutError) else "the connection was lost"
 
 
 def reply_address(delivery_id: str, domain: str, secret: str) -> str:
@@ -300,12 +316,12 @@ def _believed(letter: Message, replies: Replies) -> tuple[str, str]:
     given = tokens(letter, replies.domain)
     deliveries = {name for name, proof in given if hmac.compare_digest(proof, _proof(name, secret))}
     if len(deliveries) != 1:
-        raise _Doubtful("it answers no letter of ours, or several")
+        raise _Doubtful("not a reply to exactly one of this channel's messages")
     if automatic(letter):
-        raise _Doubtful("a program wrote it")
+        raise _Doubtful("automatic message")
     address = sender(letter)
     if address is None or not proven(letter, authserv=replies.authserv, domain=address.rpartition("@")[2]):
-        raise _Doubtful("its sender is not proven by DMARC")
+        raise _Doubtful("sender not verified with DMARC")
     return deliveries.pop(), address
 
 
@@ -318,8 +334,8 @@ def _value(secret: Hidden) -> str:
 
 def _hint(asked: Breakpoint) -> str:
     if Terms.of(asked.gate, asked.payload).plain:
-        return "You can answer by replying: begin with approve, or with reject and why."
-    return "You can say no by replying: begin with reject and why. To approve, follow the Review link."
+        return "Reply with “approve”, or with “reject” and a reason."
+    return "To reject, reply with “reject” and a reason. To approve, open Review."
 
 
 def _replies(given: Fields) -> Replies | None:
@@ -328,9 +344,9 @@ def _replies(given: Fields) -> Replies | None:
     if domain is None and authserv is None and secret is None and inbound is None:
         return None
     if domain is None or authserv is None or secret is None or inbound is None:
-        raise InvalidRequest.at("/settings/replyDomain", f"answers by mail need all of {', '.join(_REPLY)}")
+        raise InvalidRequest.at("/settings/replyDomain", f"replies require all of {', '.join(_REPLY)}")
     if not re.fullmatch(r"[A-Za-z0-9.-]{1,200}", domain):
-        raise InvalidRequest.at("/settings/replyDomain", "must be the name of a domain")
+        raise InvalidRequest.at("/settings/replyDomain", "must be a domain name")
     for name, each in (("replySecret", secret), ("inboundSecret", inbound)):
         if len(each.value()) < _SHORTEST_SECRET:
             raise InvalidRequest.at(f"/settings/{name}", f"must be at least {_SHORTEST_SECRET} characters long")
@@ -346,11 +362,11 @@ def _sender(text: str) -> Address:
 def _address(pointer: str, text: str, *, name: str = "") -> Address:
     found = _SPELT.fullmatch(text)
     if found is None or found["name"] is not None:
-        raise InvalidRequest.at(pointer, "must be an e-mail address")
+        raise InvalidRequest.at(pointer, "must be an email address")
     try:
         return Address(display_name=name, addr_spec=text)
     except (ValueError, MessageError, IndexError) as error:
-        raise InvalidRequest.at(pointer, "must be an e-mail address") from error
+        raise InvalidRequest.at(pointer, "must be an email address") from error
 
 
 def _is_public(link: socket.socket) -> bool:

@@ -10,7 +10,7 @@ from email.utils import format_datetime
 from html import escape
 
 from assent.channels.email.markup import as_markup
-from assent.channels.wording import Fact, facts, headline, lead, left_out, line, listed, question, totals
+from assent.channels.wording import Fact, facts, headline, lead, line, listed, question, totals, unlisted
 from assent.domain.instants import SECOND
 from assent.domain.notes import Digest, Note, Purpose
 
@@ -20,7 +20,8 @@ LONGEST_QUESTION = 2_000
 LONGEST_TITLE = 100
 MARKER = "– – – Your answer goes above this line – – –"
 """What is below it in a reply is ours."""
-_FOOT = "Sent by Assent. Opening the link decides nothing."
+_FOOT = "Sent by Assent."
+_HARMLESS = "Opening this link does not approve anything."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +37,7 @@ class Letter:
     """Words and where they lead: the Review link, or those of a digest."""
     hint: str = ""
     """How to answer by replying, where that is possible."""
+    foot: str = _FOOT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +58,7 @@ def of_note(note: Note, *, hint: str = "") -> Letter:
     asked = note.breakpoint
     subject = f"[Approval] {headline(asked, LONGEST_TITLE)} ({asked.id})"
     if ended:
-        links = [("See it", note.review_url)]
+        links = [("View details", note.review_url)]
         return Letter(subject=subject, lead=lead(note), headline=headline(asked), links=links)
     return Letter(
         subject=subject,
@@ -66,14 +68,17 @@ def of_note(note: Note, *, hint: str = "") -> Letter:
         facts=facts(asked, note.to.zone),
         links=[("Review", note.review_url)],
         hint=hint,
+        foot=f"{_FOOT} {_HARMLESS}",
     )
 
 
 def of_digest(digest: Digest) -> Letter:
+    more = unlisted(digest)
     return Letter(
         subject=f"[Approval] {totals(digest)}",
         lead=totals(digest),
-        links=[*listed(digest), (f"{left_out(digest)} Open the inbox".strip(), digest.inbox_url)],
+        links=[*listed(digest), (f"Open the inbox{f' ({more} more)' if more else ''}", digest.inbox_url)],
+        foot=f"{_FOOT} Opening these links does not approve anything.",
     )
 
 
@@ -108,7 +113,7 @@ def as_text(letter: Letter) -> str:
         "\n".join(f"{words}: {url}" for words, url in letter.links),
         quoted,
         "\n".join(f"{each.label}: {each.value}" for each in letter.facts),
-        f"-- \n{_FOOT}",
+        f"-- \n{letter.foot}",
     ]
     return "\n\n".join(each for each in parts if each) + "\n"
 
@@ -124,7 +129,7 @@ def as_html(letter: Letter) -> str:
         *(_link(words, url, strong=len(letter.links) == 1) for words, url in letter.links),
         _quoted(letter.question),
         _table(letter.facts),
-        f'<p style="opacity:.75;font-size:13px">{escape(_FOOT)}</p>',
+        f'<p style="opacity:.75;font-size:13px">{escape(letter.foot)}</p>',
     ]
     body = "\n".join(each for each in parts if each)
     return (

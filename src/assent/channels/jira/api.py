@@ -14,10 +14,12 @@ from assent.domain.canonical import Json, is_array, is_object
 from assent.outbound import Outbound, Permanent, Reply, Transient, Undelivered
 
 _ADVICE = {
-    HTTPStatus.UNAUTHORIZED: "it does not know this user or token: look at user, and at what the secret refers to",
-    HTTPStatus.FORBIDDEN: "this user may not do that: look at their permissions in the project",
-    HTTPStatus.NOT_FOUND: "there is no such thing: look at url and project, and at what this user may see",
-    HTTPStatus.BAD_REQUEST: "it does not take this: look at issueType, the statuses, and what the project requires",
+    HTTPStatus.UNAUTHORIZED: "unknown user or token. Check the user setting and the secret that contains the token",
+    HTTPStatus.FORBIDDEN: "the user does not have permission. Check the user's permissions in the Jira project",
+    HTTPStatus.NOT_FOUND: "not found. Check the url and project settings, and that the user can see the project",
+    HTTPStatus.BAD_REQUEST: (
+        "rejected. Check the issueType setting, the statuses, and the Jira project's required fields"
+    ),
 }
 _PAGE = 30
 _NOT_NOW = frozenset({HTTPStatus.TOO_MANY_REQUESTS})
@@ -53,7 +55,7 @@ class JiraApi:
             advised = self._advised(error)
             if isinstance(advised, Transient) and error.status not in _NOT_NOW:
                 wait = max(SETTLES, error.retry_after or 0)
-                raise Transient(error.message, status=error.status, retry_after=wait) from error
+                raise Transient(error.message, status=error.status, unsent=error.unsent, retry_after=wait) from error
             raise advised from error
         except Permanent as error:
             raise self._advised(error) from error
@@ -113,7 +115,7 @@ class JiraApi:
         advice = next((words for status, words in _ADVICE.items() if status == error.status), None)
         if advice is None:
             return error
-        return Permanent(f"{urlsplit(self.url).hostname} answered {error.status}: {advice}.", status=error.status)
+        return Permanent(f"{urlsplit(self.url).hostname} responded with {error.status}: {advice}.", status=error.status)
 
 
 def _json(reply: Reply) -> Json:
@@ -122,7 +124,7 @@ def _json(reply: Reply) -> Json:
     try:
         found: Json = json.loads(reply.body)
     except ValueError as error:
-        raise Transient("Jira answered with something that is not JSON, or too long.") from error
+        raise Transient("Jira's response is not JSON or is too long.") from error
     return found
 
 

@@ -26,8 +26,8 @@ from assent.domain.canonical import Json, is_array, is_object
 from assent.domain.errors import AlreadyEnded, DigestMismatch, InvalidRequest, Unauthenticated, Unavailable
 from assent.domain.instants import SECOND
 from assent.domain.notes import Digest, Note, Purpose
-from assent.domain.terms import Answer, reason
-from assent.outbound import BadUrl, Permanent, Transient, Undelivered
+from assent.domain.terms import MAX_TEXT, Answer, reason
+from assent.outbound import BadUrl, Permanent, Transient, Undelivered, before_sending
 from assent.ports import Heard, Incoming, Posted, Told
 
 SECRETS = frozenset({"token", "bearer", "webhookSecret"})
@@ -36,7 +36,7 @@ _KNOWN = SECRETS | {
     *("url", "project", "issueType", "user", "labels", "approve", "reject", "commentWords", "closeTransition"),
     *("pollSeconds", "timezone"),
 }
-NO_REASON = "write a comment such as “reject: the tests fail”"
+NO_REASON = "needs a reason: comment again, for example “reject: the tests fail”"
 PATIENCE = 25.0
 """Seconds for all the requests of one attempt; shorter than a delivery's lease."""
 _LONGEST_QUESTION = 4_000
@@ -67,7 +67,7 @@ class JiraChannel:
         )
         self._meaning = Meaning(_names(given, "approve"), _names(given, "reject"), given.flag("commentWords"))
         if self._meaning.approve.keys() & self._meaning.reject.keys():
-            raise InvalidRequest.at("/settings/reject", "must not name a status that approves")
+            raise InvalidRequest.at("/settings/reject", "must not contain a status that is also in approve")
         self._close = given.optional("closeTransition")
         self._webhook = given.secret("webhookSecret")
         self._zone = given.zone("timezone")
@@ -83,7 +83,8 @@ class JiraChannel:
     async def send(self, note: Note) -> Posted:
         note = self._local(note)
         async with _in_time(self._patience):
-            found = (note.thread or {}).get("key") or await self._find(note.breakpoint.id)
+            with before_sending():
+                found = (note.thread or {}).get("key") or await self._find(note.breakpoint.id)
             if found is None:
                 found = await self._create(note)
             elif note.purpose is not Purpose.ASK:
@@ -104,13 +105,13 @@ class JiraChannel:
     async def digest(self, digest: Digest) -> Posted:
         """An issue stands for one breakpoint, and none is left without."""
         del digest
-        raise Permanent("Jira gets an issue for each breakpoint, and none for many.")
+        raise Permanent("Jira does not support digests: each breakpoint gets its own issue.")
 
     async def check(self) -> str:
         await self._find_out_who_we_are()
         found = await self._api.get(f"project/{quote(self._project)}")
         name: Json = found.get("name") if is_object(found) else None
-        return f"Jira knows us, and the project {self._project} is {line(str(name or self._project), 60)}."
+        return f"Signed in to Jira. Project {self._project}: {line(str(name or self._project), 60)}."
 
     def _local(self, note: Note) -> Note:
         """Return the note with the time zone of the settings: many read an issue, and none of their zones is known."""
@@ -125,7 +126,7 @@ class JiraChannel:
 
     async def _create(self, note: Note) -> str:
         asked = note.breakpoint
-        high = " It is high risk: only the Review link decides." if asked.risk == "high" else ""
+        high = " High risk: open Review to approve or reject." if asked.risk == "high" else ""
         body = Body(
             lead=f"{lead(note)}{high}",
             question=question(asked, _LONGEST_QUESTION),
@@ -142,7 +143,7 @@ class JiraChannel:
         made = await self._api.post("issue", {"fields": fields})
         key: Json = made.get("key") if is_object(made) else None
         if not isinstance(key, str):
-            raise Transient("Jira made an issue without saying which.", retry_after=SETTLES)
+            raise Transient("Jira created an issue but did not return its key.", retry_after=SETTLES)
         return key
 
     async def _comment(self, key: str, body: Body, note: Note) -> None:
@@ -171,7 +172,7 @@ class JiraChannel:
                 if leads_to != now:
                     await self._api.post(f"issue/{quote(key)}/transitions", {"transition": {"id": each.get("id")}})
                 return ""
-        return f"{self._close} is not offered for this issue"
+        return f"the transition {self._close} is not available for this issue"
 
     def _posted(self, key: str, **more: str) -> Posted:
         return Posted({"key": key, "url": f"{self._api.url}/browse/{key}", **more})
@@ -193,25 +194,41 @@ class JiraChannel:
     def answer(self, heard: Heard, current: Breakpoint) -> Answer | None:
         """Read the answer; one to an issue that somebody gave another name or another label is none."""
         if heard.said.get("summary") != _summary(current):
-            msg = "The issue no longer carries the name that it was made with."
+            msg = "The issue summary was changed."
             raise DigestMismatch(msg)
         approved = heard.said.get("approved") is True
         # An issue that was moved is where it is: its rejection counts without a reason, and none is made up.
         asks = not approved and heard.said.get("inWords") is True
         comment = reason(heard.comment, NO_REASON) if asks else heard.comment
+        if not approved and comment is not None:
+            comment = comment[:MAX_TEXT]  # a rejection counts, however long its reason; `reply` says what was cut
         return Answer(approved=approved, comment=comment, digest=current.digest)
 
     async def reply(self, heard: Heard, told: Told) -> Mapping[str, Any] | None:
-        """Say in the issue that an answer did not count. Everybody reads it, so not why: that is behind the link."""
+        """Say in the issue that an answer, or a part of it, did not count.
+
+        Everybody reads it, so not why: that is behind the link.
+        """
         key, who = heard.said.get("key"), heard.said.get("mention")
-        if told.done or isinstance(told.error, AlreadyEnded) or not isinstance(key, str) or heard.key in self._refused:
+        cut = told.done and told.error is None and not told.again and _is_cut(heard)
+        if (told.done and not cut) or isinstance(told.error, AlreadyEnded):
+            return None
+        if not isinstance(key, str) or heard.key in self._refused:
             return None
         _keep(self._refused, heard.key, "")
-        words = "Assent: this was not taken as an answer, and nothing was changed. Follow the Review link to see why."
-        if told.problems.get("/comment") == NO_REASON:
-            words = f"Assent: a rejection needs a reason, and nothing was changed yet: {NO_REASON}."
+        what = "comment" if heard.said.get("inWords") is True else "move"
+        words = f"Assent: this {what} was not counted. To see why, open Review."
+        if cut:
+            words = (
+                f"Assent: the rejection was counted, but only the first {MAX_TEXT:,} characters of the comment were "
+            )
+            words += "stored."
+        elif told.problems.get("/comment") == NO_REASON:
+            words = f"Assent: a rejection {NO_REASON}."
         elif "/comment" in told.problems:
-            words = f"Assent: the comment {told.problems['/comment']}, and nothing was changed yet. Write a new one."
+            moved = "Move the issue back, then move it again with another comment."
+            advice = "Add a new comment." if what == "comment" else moved
+            words = f"Assent: the comment {told.problems['/comment']}. It was not counted. {advice}"
         text = self._api.text(Body(lead=words, mention=who if isinstance(who, str) else None))
         if self._me is None:
             await self._find_out_who_we_are()
@@ -224,7 +241,7 @@ class JiraChannel:
         secret = _secret(self._webhook)
         right = "sha256=" + hmac.new(secret.encode(), incoming.body, hashlib.sha256).hexdigest()
         if not secret or not hmac.compare_digest(given.encode(), right.encode()):
-            msg = "This is not signed with the secret of this channel’s webhook."
+            msg = "Invalid signature: it does not match this channel's webhookSecret."
             raise Unauthenticated(msg)
 
     # ── looking ourselves ──
@@ -293,8 +310,14 @@ def _api(given: Fields, tools: Tools) -> JiraApi:
     if bearer is not None and user is None and token is None:
         return JiraApi(tools.outbound, url, None, bearer)
     if bearer is not None or user is None or token is None:
-        raise InvalidRequest.at("/settings/token", "give user and token for the cloud, or bearer for a data center")
+        raise InvalidRequest.at(
+            "/settings/token", "set user and token for Jira Cloud, or set bearer for Jira Data Center"
+        )
     return JiraApi(tools.outbound, url, user, token)
+
+
+def _is_cut(heard: Heard) -> bool:
+    return heard.said.get("approved") is not True and len(heard.comment or "") > MAX_TEXT
 
 
 def _summary(asked: Breakpoint) -> str:
@@ -323,7 +346,7 @@ async def _in_time(seconds: float) -> AsyncGenerator[None, None]:
         async with asyncio.timeout(seconds):
             yield
     except TimeoutError as late:
-        raise Transient("Jira did not answer in time.", retry_after=SETTLES) from late
+        raise Transient("Jira did not respond in time.", retry_after=SETTLES) from late
 
 
 def _secret(hidden: Hidden | None) -> str:

@@ -39,14 +39,15 @@ class Body:
 def document(body: Body) -> Node:
     """Return the body as an Atlassian document."""
     called = [{"type": "mention", "attrs": {"id": body.mention}}, _text(" ")] if body.mention else []
-    parts = [_paragraph([*called, _text(body.lead)]), *converted(body.question)]
-    if body.facts:
-        items = [_item(_paragraph([_text(f"{each.label}: ", "strong"), _text(each.value)])) for each in body.facts]
-        parts.append({"type": "bulletList", "content": items})
+    parts = [_paragraph([*called, _text(body.lead)])]
     if body.link is not None:
         words, url = body.link
         marks = [{"type": "link", "attrs": {"href": url}}]
         parts.append(_paragraph([{"type": "text", "text": words, "marks": marks}]))
+    parts += converted(body.question)
+    if body.facts:
+        items = [_item(_paragraph([_text(f"{each.label}: ", "strong"), _text(each.value)])) for each in body.facts]
+        parts.append({"type": "bulletList", "content": items})
     if body.reference:
         parts.append(_paragraph([_text(body.reference, "code")]))
     return {"type": "doc", "version": 1, "content": parts}
@@ -57,9 +58,9 @@ def wiki(body: Body) -> str:
     called = f"[~{re.sub(r'[^A-Za-z0-9._@-]', '', body.mention)}] " if body.mention else ""
     parts = [
         f"{called}{wiki_escaped(body.lead)}",
+        f"[{wiki_escaped(body.link[0])}|{body.link[1]}]" if body.link else "",
         wiki_escaped(body.question),
         "\n".join(f"* *{wiki_escaped(each.label)}:* {wiki_escaped(each.value)}" for each in body.facts),
-        f"[{wiki_escaped(body.link[0])}|{body.link[1]}]" if body.link else "",
         body.reference,
     ]
     return "\n\n".join(each for each in parts if each)

@@ -14,26 +14,27 @@ API = "https://slack.com/api/"
 BOT, APP = "token", "appToken"
 """The settings that the tokens stand behind."""
 
-_AGAIN = "install the app again and put its new token where the setting token points to."
+_AGAIN = "Reinstall the app and store the new token in the secret that the token setting refers to."
 _HOPELESS: dict[str, str] = {
-    "invalid_auth": f"Slack does not know this token: {_AGAIN}",
-    "not_authed": f"The token is empty: {_AGAIN}",
-    "account_inactive": f"The app was removed from this Slack workspace: {_AGAIN}",
-    "token_revoked": f"The token was revoked: {_AGAIN}",
-    "token_expired": f"The token has expired: {_AGAIN}",
-    "not_allowed_token_type": "This is a token of another kind: token begins with xoxb-, appToken with xapp-.",
-    "channel_not_found": "Slack finds no such room: check the setting room, and invite the app there if it is private.",
-    "is_archived": "The room is archived: name another one in the setting room.",
-    "not_in_channel": "The app is not in the room: write /invite @Assent there.",
-    "missing_scope": "The app lacks a scope: compare its scopes with the manifest, and install it again.",
-    "restricted_action": "The workspace does not let apps write there: ask an administrator of Slack.",
-    "user_disabled": "This account is deactivated in Slack.",
-    "user_not_found": "Slack does not know this person any more: they have to link their account again.",
-    "users_not_found": "Nobody in Slack has this person's e-mail address: they have to link their account.",
-    "cannot_dm_bot": "This is the account of a bot, which cannot be written to.",
-    "invalid_blocks": "Slack does not take a message of this form; please report it.",
-    "msg_too_long": "Slack finds the message too long; please report it.",
+    "invalid_auth": f"Slack rejected the token. {_AGAIN}",
+    "not_authed": f"The token is empty. {_AGAIN}",
+    "account_inactive": f"The app was removed from this Slack workspace. {_AGAIN}",
+    "token_revoked": f"The token was revoked. {_AGAIN}",
+    "token_expired": f"The token has expired. {_AGAIN}",
+    "not_allowed_token_type": "Wrong token type. The token setting must begin with xoxb-, and appToken with xapp-.",
+    "channel_not_found": "Slack channel not found. Check the room setting. If the channel is private, invite the app.",
+    "is_archived": "The Slack channel is archived. Choose a different one in the room setting.",
+    "not_in_channel": "The app is not a member of the Slack channel. Type /invite @Assent there.",
+    "missing_scope": "The app is missing a scope. Compare its scopes with the manifest, then reinstall the app.",
+    "restricted_action": "The workspace does not allow apps to post there. Ask a Slack administrator.",
+    "user_disabled": "This Slack account is deactivated.",
+    "user_not_found": "This Slack account no longer exists. The person must link their account again.",
+    "users_not_found": "No Slack account uses this person's email address. The person must link their account.",
+    "cannot_dm_bot": "This is a bot account, which cannot receive messages.",
+    "invalid_blocks": "Slack rejected the message format. Please report this.",
+    "msg_too_long": "Slack rejected the message because it is too long. Please report this.",
 }
+_SLOW_DOWN = "ratelimited"
 _WORD = re.compile(r"[a-z_]{1,60}")
 
 
@@ -41,13 +42,13 @@ class Refused(Permanent):
     """Slack said no, and would say it again."""
 
     def __init__(self, error: str, message: str) -> None:
-        super().__init__(message)
+        super().__init__(message, unsent=True)
         self.error = error
 
 
 class Failed(Transient):
     def __init__(self, error: str, message: str, *, retry_after: int | None = None) -> None:
-        super().__init__(message, retry_after=retry_after)
+        super().__init__(message, unsent=error == _SLOW_DOWN, retry_after=retry_after)
         self.error = error
 
 
@@ -89,9 +90,9 @@ class SlackApi:
         try:
             answer: Json = json.loads(reply.body)
         except ValueError as error:
-            raise CutShort(f"Slack's answer to {method} could not be read.") from error
+            raise CutShort(f"Slack's response to {method} could not be read.") from error
         if not is_object(answer):
-            raise Transient(f"Slack's answer to {method} could not be read.")
+            raise Transient(f"Slack's response to {method} could not be read.")
         if answer.get("ok") is True:
             return answer
         raise _failure(method, answer.get("error"), reply.headers)
@@ -102,14 +103,14 @@ def _field(value: object) -> str:
 
 
 def _failure(method: str, told: object, headers: Mapping[str, str]) -> Permanent | Transient:
-    error = told if isinstance(told, str) and _WORD.fullmatch(told) else "an error without a name"
+    error = told if isinstance(told, str) and _WORD.fullmatch(told) else "an unknown error"
     if error in _HOPELESS:
         return Refused(error, f"{_HOPELESS[error]} ({error})")
     after = headers.get("retry-after", "")
     wait = int(after) if after.isascii() and after.isdigit() and len(after) < 6 else None  # noqa: PLR2004
-    if error == "ratelimited":
-        return Failed(error, "Slack asks us to slow down.", retry_after=wait or 30)
-    return Failed(error, f"Slack answered {error} to {method}.", retry_after=wait)
+    if error == _SLOW_DOWN:
+        return Failed(error, "Slack rate limit reached.", retry_after=wait or 30)
+    return Failed(error, f"Slack returned {error} for {method}.", retry_after=wait)
 
 
 def as_object(value: Json) -> dict[str, Any]:

@@ -8,7 +8,8 @@ from typing import Any
 
 from assent.channels.slack.modal import fillable
 from assent.channels.slack.text import DIGEST, ITEM, Block, dated, escaped, link, plain, section, told
-from assent.domain.access import PROJECT_REMOVED, TIMEOUT, Kind
+from assent.channels.wording import CONTENT_HASH, ending, lead, short_hash, totals
+from assent.domain import headlines
 from assent.domain.breakpoint import NEVER, Breakpoint, Status
 from assent.domain.canonical import Json, is_array, is_object
 from assent.domain.instants import SECOND, iso
@@ -22,40 +23,36 @@ _LONGEST_HEADER, _LONGEST_ELEMENT, _LONGEST_ITEM, _LONGEST_NAME = 140, 300, 600,
 _MOST_FILES = _MOST_OPTIONS = 10
 _FALLBACK = 1000
 _DAY = 24 * 3600 * SECOND
-_TURNED = {"approved": "Approved", "rejected": "Rejected"}
-_HEADINGS = {
-    Purpose.REMIND: "Reminder: this still waits for an answer.",
-    Purpose.ESCALATE: "Escalated: nobody has answered this yet.",
-}
 
 
 def message(note: Note) -> dict[str, Any]:
     """Return the text and blocks of a message that asks."""
     asked = note.breakpoint
-    heading = _HEADINGS.get(note.purpose)
-    blocks: list[Block] = [{"type": "header", "text": plain(headline(asked), _LONGEST_HEADER)}]
-    if heading is not None:
-        blocks.insert(0, section(heading))
-    blocks += _content(asked)
+    blocks: list[Block] = [
+        section(lead(note)),
+        {"type": "header", "text": plain(headline(asked), _LONGEST_HEADER)},
+        *_content(asked),
+    ]
     if asked.status is Status.WAITING:
         blocks += [section(why) for why in _remarks(asked)]
         blocks.append({"type": "actions", "elements": _buttons(asked, note.id, note.review_url)})
     else:
         blocks.append(section(outcome(asked)))
-    return _sent(f"{heading or 'An approval is asked for:'} {headline(asked)}", blocks)
+    first = "Approval needed:" if note.purpose is Purpose.ASK else lead(note)
+    return _sent(f"{first} {headline(asked)}", blocks)
 
 
 def follow_up(note: Note) -> dict[str, Any]:
     """Return what is said in the thread of the first message."""
     asked = note.breakpoint
-    due = "" if asked.due_at == NEVER else f" It has to be answered by {moment(asked.due_at)}."
-    said = _HEADINGS.get(note.purpose, "This still waits for an answer.")
+    due = "" if asked.due_at == NEVER else f" (answer by {moment(asked.due_at)})"
+    said = lead(note)
     # The thread of a digest is about several questions, so this names the one that is meant.
     shown = f"{headline(asked)}\n{said}" if "digest" in (note.thread or {}) else said
     blocks = [section(shown), {"type": "actions", "elements": [link("Review", note.review_url, REVIEW)]}]
     if due:
         blocks.insert(1, {"type": "context", "elements": [_due(asked)]})
-    return _sent(f"{said}{due} {headline(asked)}", blocks)
+    return _sent(f"{said} {headline(asked)}{due}", blocks)
 
 
 def closed(note: Note) -> dict[str, Any]:
@@ -72,20 +69,14 @@ def closed(note: Note) -> dict[str, Any]:
 
 def listing(digest: Digest) -> dict[str, Any]:
     """Return one message in place of many."""
-    waiting = (
-        f"{digest.total} approvals wait for an answer." if digest.total != 1 else "1 approval waits for an answer."
-    )
-    ended = f" {digest.ended} of those you were told of have ended since." if digest.ended else ""
     named = digest.waiting[:SHOWN]
-    blocks: list[Block] = [{"type": "header", "text": plain(waiting, _LONGEST_HEADER)}]
+    blocks: list[Block] = [{"type": "header", "text": plain(totals(digest), _LONGEST_HEADER)}]
     for n, each in enumerate(named):
         blocks += _item(digest, each, n)
     if digest.total > len(named):
-        blocks.append(section(f"And {digest.total - len(named)} more, in the inbox."))
-    if ended:
-        blocks.append(section(ended))
+        blocks.append(section(f"And {digest.total - len(named)} more in the inbox."))
     blocks.append({"type": "actions", "elements": [link("Open the inbox", digest.inbox_url, REVIEW)]})
-    return _sent(waiting + ended, blocks)
+    return _sent(totals(digest), blocks)
 
 
 def _item(digest: Digest, each: Breakpoint, n: int) -> list[Block]:
@@ -100,7 +91,7 @@ def _item(digest: Digest, each: Breakpoint, n: int) -> list[Block]:
     if url is None:
         return rows
     elements = _buttons(each, delivery, url) if delivery else [link("Review", url, REVIEW)]
-    if escaped(said, _LONGEST_ITEM).endswith("…"):
+    if escaped(said, _LONGEST_ITEM).endswith("…") or headline(each).endswith("…"):
         # Nobody approves what is not all there.
         elements = [button for button in elements if button["action_id"] not in {APPROVE, APPROVE_FORM}]
     # An answer names the content it saw by the block it was given in; two items may have the same.
@@ -113,8 +104,7 @@ def said(text: str, base_url: str) -> dict[str, Any]:
 
 
 def headline(asked: Breakpoint) -> str:
-    question = asked.payload.get("question")
-    return asked.title or (question if isinstance(question, str) and question else asked.gate)
+    return headlines.headline(asked.title, asked.gate, asked.payload).text
 
 
 def outcome(asked: Breakpoint) -> str:
@@ -122,30 +112,13 @@ def outcome(asked: Breakpoint) -> str:
     at = asked.ended_at or asked.updated_at
     when = moment(at) if at // _DAY != asked.created_at // _DAY else f"{iso(at)[11:16]} UTC"
     if asked.status is Status.WAITING:
-        return "This waits for an answer."
-    if asked.status is Status.EXPIRED:
-        return f"Expired without an answer, {when}"
-    what = _TURNED.get(asked.decision or "", "Ended") if asked.status is Status.RELEASED else "Cancelled"
-    via = (asked.result or {}).get("via")
-    channel = f" via {via}" if isinstance(via, str) and via and via != Kind.RULE else ""
-    return f"{what}{_by(asked)}{channel}, {when}"
+        return "Pending."
+    return f"{ending(asked, asked.ended_by)}, {when}"
 
 
 def moment(at: int) -> str:
     text = iso(at)
     return f"{text[:10]} {text[11:16]} UTC"
-
-
-_SYSTEM = {TIMEOUT.name: " at the deadline", PROJECT_REMOVED.name: " because its project was removed"}
-
-
-def _by(asked: Breakpoint) -> str:
-    actor = asked.ended_by
-    if actor is None:
-        return ""
-    if actor.kind is Kind.SYSTEM:
-        return _SYSTEM.get(actor.name, " by Assent")
-    return f" by {actor.name}" if actor.kind is Kind.PERSON else f" by the {actor.kind} {actor.name}"
 
 
 def _words(asked: Breakpoint) -> Iterable[str]:
@@ -157,12 +130,14 @@ def _words(asked: Breakpoint) -> Iterable[str]:
 
 
 def _content(asked: Breakpoint) -> list[Block]:
-    question = asked.payload.get("question")
+    said = asked.payload.get("question")
+    question = said if isinstance(said, str) else ""
+    more = question if question not in (asked.title, headline(asked)) else ""
     blocks: list[Block] = []
-    if asked.title and isinstance(question, str) and question and question != asked.title:
-        blocks.append(section(question))
-    elif escaped(headline(asked), _LONGEST_HEADER).endswith("…"):
+    if escaped(headline(asked), _LONGEST_HEADER).endswith("…") and headlines.one_line(more) != headline(asked):
         blocks.append(section(headline(asked)))  # a header holds only the beginning of it
+    if more:
+        blocks.append(section(more))
     blocks += [section(line) for line in (_options(asked), _files(asked)) if line]
     return [*blocks, _facts(asked)]
 
@@ -197,12 +172,12 @@ def _short(name: str) -> str:
 
 def _facts(asked: Breakpoint) -> Block:
     facts: Mapping[str, object] = {
+        "Title": headlines.headline(asked.title, asked.gate, asked.payload).title,
         "Gate": asked.gate,
         "Agent": asked.agent_id,
         "Project": asked.project,
         "Risk": asked.risk,
         "Tags": ", ".join(asked.tags),
-        "Content": asked.digest[:12],
     }
     elements = [plain(f"{name}: {value}", _LONGEST_ELEMENT) for name, value in facts.items() if value]
     if asked.status is not Status.WAITING:
@@ -210,6 +185,7 @@ def _facts(asked: Breakpoint) -> Block:
         elements.append(dated("Ended:", at, moment(at)))
     elif asked.due_at != NEVER:
         elements.append(_due(asked))
+    elements.append(plain(f"{CONTENT_HASH}: {short_hash(asked)}", _LONGEST_ELEMENT))
     return {"type": "context", "block_id": DIGEST + asked.digest, "elements": elements}
 
 
@@ -225,9 +201,9 @@ def _summary(asked: Breakpoint) -> str:
 def _remarks(asked: Breakpoint) -> list[str]:
     """Say why a message has fewer buttons than others."""
     if asked.risk == "high":
-        return ["This is high risk: it is decided on the page behind Review, where all of it can be seen, not here."]
+        return ["High risk: open Review to approve or reject."]
     if not fillable(asked):
-        return ["What has to be filled in does not fit into Slack: approve it on the page behind Review."]
+        return ["The form is too large for Slack. Open Review to approve."]
     return []
 
 
@@ -251,7 +227,7 @@ def _approve(asked: Breakpoint, delivery_id: str) -> Block:
         "title": plain("Approve this?", 100),
         "text": plain(headline(asked), 290),
         "confirm": plain("Approve", 30),
-        "deny": plain("Back", 30),
+        "deny": plain("Cancel", 30),
     }
     return button | {"confirm": confirm}
 

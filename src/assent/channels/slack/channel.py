@@ -25,7 +25,7 @@ from assent.domain.canonical import is_object, strict_loads
 from assent.domain.errors import InvalidRequest, MalformedJson, RejectionPending, TicketRequired, Unauthenticated
 from assent.domain.notes import Addressee, Digest, Note, Notice, Purpose
 from assent.domain.terms import Answer
-from assent.outbound import BadUrl, Permanent, Undelivered
+from assent.outbound import BadUrl, Permanent, Undelivered, before_sending
 from assent.ports import Heard, Incoming, Posted, Told, Wish
 
 SETTINGS = frozenset({"token", "signingSecret", "appToken", "room", "apiUrl"})
@@ -62,7 +62,8 @@ class SlackChannel:
             if note.purpose is Purpose.ESCALATE:
                 content["reply_broadcast"] = True
         else:
-            place = {"channel": await self._conversation(note.to)}
+            with before_sending():
+                place = {"channel": await self._conversation(note.to)}
             content = blocks.message(note)
         return await self._post(note, place, content, since=note.breakpoint.created_at)
 
@@ -77,6 +78,8 @@ class SlackChannel:
         try:
             found = [await find(self._api, each, place, since=note.breakpoint.created_at) for each in note.unconfirmed]
         except Unsearchable:
+            if not note.may_be_told:
+                return posted
             # What may be there cannot be changed, so this says how it ended.
             return posted or await self._post(note, place, blocks.closed(note), since=note.event.at)
         for each in filter(None, found):
@@ -86,7 +89,7 @@ class SlackChannel:
     async def _change(
         self, note: Note, before: Mapping[str, str], content: Mapping[str, Any] | None = None
     ) -> Posted | None:
-        """Make a message say how it ended; None if it is gone."""
+        """Make a message say how it ended; None if it is gone, or cannot be changed for a person without the right."""
         channel, ts, content = before["channel"], before["ts"], content or blocks.closed(note)
         try:
             answer = await self._api.call("chat.update", {"channel": channel, "ts": ts, "parse": "none", **content})
@@ -95,6 +98,8 @@ class SlackChannel:
                 return None
             if error.error not in _FIXED:
                 raise
+            if not note.may_be_told:
+                return None
             place = {"channel": channel, "thread_ts": ts}
             return await self._post(note, place, content, since=note.event.at)
         return Posted(trace(answer, channel, team=before.get("team", "")))
@@ -117,16 +122,16 @@ class SlackChannel:
         me, scopes = await self._api.test()
         missing = sorted(set(SCOPES) - scopes) if scopes is not None else []
         if "chat:write" in missing:
-            raise Permanent("The app lacks the scope chat:write: paste the manifest again, and install the app again.")
+            raise Permanent("The app is missing the chat:write scope. Paste the manifest again and reinstall the app.")
         room = self._settings.get("room")
         if room and not room.startswith("#") and "channels:history" not in missing:
             await self._api.call("conversations.history", {"channel": room, "limit": 1})
         if "appToken" in self._settings:
             await self._api.call("apps.connections.open", using=APP)
-        where = f"messages go to {room}" if room else "messages go to each person"
+        team, user = me.get("team", "Slack"), me.get("user", "an app")
         how = "Socket Mode" if "appToken" in self._settings else "signed HTTP"
-        lacks = f"; the app lacks {', '.join(missing)}" if missing else ""
-        return f"Connected to {me.get('team', 'Slack')} as {me.get('user', 'an app')}, {where}, {how}{lacks}."
+        lacks = f" Missing scopes: {', '.join(missing)}." if missing else ""
+        return f"Connected to {team} as {user} using {how}. Messages go to {room or 'each person'}.{lacks}"
 
     def hear(self, incoming: Incoming) -> Sequence[Heard]:
         payload = self._verified(incoming)
@@ -139,7 +144,7 @@ class SlackChannel:
     def answer(self, heard: Heard, current: Breakpoint) -> Answer | None:
         digest = heard.said.get("digest")
         if not digest:
-            raise InvalidRequest("This message does not say which content it shows: answer on the page behind Review.")
+            raise InvalidRequest("This message does not include the content hash. Open Review to respond.")
         if "view" not in heard.said:
             needs = heard.said.get("action") != APPROVE or _needs_form(current)
             return None if needs else Answer(approved=True, digest=digest)
@@ -175,13 +180,13 @@ class SlackChannel:
         problems = told.problems
         if isinstance(told.error, (RejectionPending, TicketRequired)):
             # It may count in a moment: the form stays open with what was typed.
-            problems = {"/comment": f"{told.message} Nothing was sent. Your text stays here: try again later."}
+            problems = {"/comment": f"{told.message} Nothing was sent. Your text is still here. Try again later."}
         if problems and not told.done:
             return {"response_action": "errors", "errors": modal.errors(told.breakpoint, problems)}
         taken = told.done and told.error is None
         if taken and (told.breakpoint is None or told.breakpoint.status in TERMINAL):
             return None
-        typed = "" if taken else modal.typed_comment(heard.said["values"])
+        typed = "" if taken else modal.typed(told.breakpoint, heard.said["values"])
         return {"response_action": "update", "view": modal.notice(told.message, self._tools.base_url, typed=typed)}
 
     def _secret(self, name: str) -> str:
@@ -189,9 +194,10 @@ class SlackChannel:
         try:
             found = self._tools.resolve(reference) if reference else ""
         except ValueError as error:
-            raise Permanent(f"The setting {name} of the Slack channel cannot be read: {error}") from error
+            why = f"Cannot read the {name} setting of the Slack channel: {error}"
+            raise Permanent(why, unsent=True) from error
         if not found:
-            raise Permanent(f"The Slack channel has no {name}.")
+            raise Permanent(f"The Slack channel is missing the {name} setting.", unsent=True)
         return found
 
     def _mark(self, body: bytes) -> str:
@@ -207,7 +213,7 @@ class SlackChannel:
         except Permanent as error:
             raise Unauthenticated(error.message) from error
         if not genuine:
-            raise Unauthenticated("The signature is not Slack's, or older than five minutes.")
+            raise Unauthenticated("The Slack signature is invalid, or the request is older than five minutes.")
         body = incoming.body if marked is not None else form_payload(incoming.body)
         try:
             payload = strict_loads(body)
@@ -230,7 +236,9 @@ class SlackChannel:
     async def _user(self, to: Addressee) -> str:
         """Find somebody to write to by their address; that never makes them somebody who may answer."""
         if not to.email:
-            raise Permanent(f"{to.name} has neither linked a Slack account nor an e-mail address to find one by.")
+            raise Permanent(
+                f"{to.name} has not linked a Slack account and does not have an email address to find one by."
+            )
         found = await self._api.call("users.lookupByEmail", {"email": to.email})
         return str(found["user"]["id"])
 
@@ -245,7 +253,7 @@ class SlackChannel:
         """Post, unless an earlier attempt has left its message there."""
         if note.attempt > 1:
             found = None
-            with contextlib.suppress(Unsearchable):
+            with contextlib.suppress(Unsearchable), before_sending():
                 found = await find(self._api, note.id, place, since=since)
             if found is not None:
                 return found
@@ -256,7 +264,7 @@ class SlackChannel:
 
     async def _open(self, heard: Heard, current: Breakpoint, *, approve: bool) -> None:
         if current.risk == "high" or (approve and not modal.fillable(current)):
-            await self._whisper(heard, "This is answered on the page behind Review, not here.")
+            await self._whisper(heard, "Open Review to respond.")
             return
         view = modal.modal(current, heard.delivery_id or "", approve=approve)
         try:
@@ -265,7 +273,7 @@ class SlackChannel:
             if isinstance(error, Failed) and error.error == "exchanged_trigger_id":
                 return  # the same click came twice, and its form is open
             _log.warning("slack_form_not_opened", error=error.message)
-            await self._whisper(heard, "The form could not be opened in time. Click again, or answer behind Review.")
+            await self._whisper(heard, "The form could not be opened in time. Click again, or open Review to respond.")
 
     async def _whisper(self, heard: Heard, text: str) -> None:
         """Tell whoever clicked, and nobody else; what was decided stands even if they cannot be told."""
@@ -281,18 +289,18 @@ def _checked(settings: Mapping[str, Any], tools: Tools) -> dict[str, str]:
         if name not in SETTINGS:
             raise InvalidRequest.at(f"/settings/{name}", f"is not one of {', '.join(sorted(SETTINGS))}")
         if not isinstance(settings[name], str) or not settings[name]:
-            raise InvalidRequest.at(f"/settings/{name}", "must be text")
+            raise InvalidRequest.at(f"/settings/{name}", "must be a non-empty string")
     if "token" not in settings:
-        raise InvalidRequest.at("/settings/token", "is needed: a reference to the bot token, which begins with xoxb-")
+        raise InvalidRequest.at("/settings/token", "is required: a reference to the bot token, which begins with xoxb-")
     if "room" in settings and not _ROOM.fullmatch(settings["room"]):
-        raise InvalidRequest.at("/settings/room", "must be the id of a Slack channel, as C0123456789, or #name")
+        raise InvalidRequest.at("/settings/room", "must be the ID of a Slack channel, such as C0123456789, or #name")
     url = settings.get("apiUrl", API)
     try:
         tools.outbound.check_url(url)
     except BadUrl as error:
         raise InvalidRequest.at("/settings/apiUrl", str(error)) from error
     if not url.lower().startswith("https:") and not _nearby(url):
-        raise InvalidRequest.at("/settings/apiUrl", "must begin with https:// outside of your own network")
+        raise InvalidRequest.at("/settings/apiUrl", "must begin with https:// unless it is in a private network")
     return dict(settings)
 
 

@@ -39,9 +39,9 @@ def form_payload(body: bytes) -> bytes:
     try:
         found = parse_qs(body.decode(), strict_parsing=True, max_num_fields=10).get("payload", [])
     except ValueError as error:
-        raise InvalidRequest("The body is not a form.") from error
+        raise InvalidRequest("The request body is not a form.") from error
     if len(found) != 1:
-        raise InvalidRequest("The form has to have one field payload.")
+        raise InvalidRequest("The form must have exactly one payload field.")
     return found[0].encode()
 
 
@@ -51,7 +51,7 @@ def _identity(payload: Mapping[str, Any]) -> tuple[str, str]:
     team = user.get("team_id") or as_object(payload.get("team")).get("id")
     found = (str(team), str(user.get("id")))
     if not all(map(_ID.fullmatch, found)):
-        raise InvalidRequest("The payload does not say who it is from.")
+        raise InvalidRequest("The payload does not identify the user.")
     return found
 
 
@@ -69,7 +69,7 @@ def clicked(payload: Mapping[str, Any]) -> Sequence[Heard]:
     if action not in {APPROVE, APPROVE_FORM, REJECT}:
         return ()  # a link was opened, which Slack tells us too
     if not isinstance(delivery, str) or not delivery or not isinstance(at, str):
-        raise InvalidRequest("The button does not say what it belongs to.")
+        raise InvalidRequest("The button does not identify its message.")
     team, user = _identity(payload)
     message = as_object(payload.get("message"))
     said = {
@@ -91,7 +91,7 @@ def submitted(payload: Mapping[str, Any]) -> Sequence[Heard]:
     if kind not in {APPROVING, REJECTING}:
         return ()
     if not isinstance(delivery, str) or not delivery:
-        raise InvalidRequest("The form does not say what it belongs to.")
+        raise InvalidRequest("The form does not identify its message.")
     team, user = _identity(payload)
     values = as_object(as_object(view.get("state")).get("values"))
     said = {

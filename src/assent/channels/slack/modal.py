@@ -3,13 +3,15 @@
 Inputs are named by their position: nothing an agent wrote becomes the name of anything.
 """
 
+import html
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeGuard
 
 from assent.channels.slack.api import as_object
-from assent.channels.slack.text import DIGEST, ITEM, Block, fits, plain, section, told
+from assent.channels.slack.text import DIGEST, ITEM, Block, fits, plain, section, sections, told
+from assent.channels.wording import CONTENT_HASH, short_hash
 from assent.domain.breakpoint import Breakpoint
 from assent.domain.canonical import MAX_INTEGER, Json, is_array, is_object
 from assent.domain.errors import InvalidRequest
@@ -23,6 +25,8 @@ _MOST_CHOICES, _LONGEST_CHOICE = 100, 75
 _MOST_RADIO = 10
 _LONGEST_INPUT, _SHORT_INPUT = 3000, 200
 _MOST_FIELDS = 50
+_MOST_GIVEN_BACK = 80
+"""Sections of what was typed: Slack shows 100 blocks and 250 KB."""
 _INTEGER = re.compile(r"[+-]?[0-9]{1,16}")
 _YES, _NO = "yes", "no"
 
@@ -43,7 +47,7 @@ def modal(asked: Breakpoint, delivery_id: str, *, approve: bool) -> dict[str, An
         blocks += _option(asked)
         blocks += [_input(n, name, field, asked) for n, (name, field) in enumerate(_fields(asked).items())]
     blocks.append(_comment(approve=approve))
-    shown = plain(f"Content: {asked.digest[:12]}", 100)
+    shown = plain(f"{CONTENT_HASH}: {short_hash(asked)}", 100)
     blocks.append({"type": "context", "block_id": DIGEST + asked.digest, "elements": [shown]})
     return {
         "type": "modal",
@@ -51,19 +55,28 @@ def modal(asked: Breakpoint, delivery_id: str, *, approve: bool) -> dict[str, An
         "private_metadata": delivery_id,
         "title": plain(verb, 24),
         "submit": plain(verb, 24),
-        "close": plain("Back", 24),
+        "close": plain("Cancel", 24),
         "blocks": blocks,
     }
 
 
 def notice(text: str, base_url: str, *, typed: str = "") -> dict[str, Any]:
     """Return the view that tells the sender of a form what came of it, with their text if it was not taken."""
-    blocks = told(text, base_url) + ([section(f"You wrote: {typed}")] if typed else [])
+    blocks = told(text, base_url) + (sections(f"You wrote: {typed}", most=_MOST_GIVEN_BACK) if typed else [])
     return {"type": "modal", "title": plain("Assent", 24), "close": plain("Close", 24), "blocks": blocks}
 
 
-def typed_comment(values: Mapping[str, Any]) -> str:
-    return _typed(values, COMMENT)
+def typed(asked: Breakpoint | None, values: Mapping[str, Any]) -> str:
+    """Return all that was filled in, in words; the fields have no names for a sender who may not see the question."""
+    comment = _typed(values, COMMENT)
+    fields = list(_fields(asked).items()) if asked is not None else []
+    labels = {f"field-{n}": _label(name, field) for n, (name, field) in enumerate(fields)}
+    numbered = [(f"field-{n}", f"Field {n + 1}") for n in range(_MOST_FIELDS)]
+    places = [(OPTION, "Option"), *((place, labels.get(place, label)) for place, label in numbered)]
+    lines = [f"{label}: {said}" for place, label in places if (said := _picked(values, place))]
+    if not lines:
+        return comment
+    return "\n".join([*lines, *([f"Comment: {comment}"] if comment else [])])
 
 
 def filled(asked: Breakpoint, values: Mapping[str, Any], *, approve: bool, digest: str) -> Answer:
@@ -137,10 +150,14 @@ def _option(asked: Breakpoint) -> list[Block]:
 def _input(n: int, name: str, field: Mapping[str, Any], asked: Breakpoint) -> Block:
     form: Mapping[str, Any] = asked.payload.get("form") or {}
     required: Sequence[str] = form.get("required") or ()
-    title, hint = field.get("title"), field.get("description")
-    label = title if isinstance(title, str) and title else name
-    block = _block(f"field-{n}", label, _element(field), optional=name not in required)
+    hint = field.get("description")
+    block = _block(f"field-{n}", _label(name, field), _element(field), optional=name not in required)
     return block | ({"hint": plain(hint, 1900)} if isinstance(hint, str) and hint else {})
+
+
+def _label(name: str, field: Mapping[str, Any]) -> str:
+    title = field.get("title")
+    return title if isinstance(title, str) and title else name
 
 
 def _comment(*, approve: bool) -> Block:
@@ -230,6 +247,13 @@ def _typed(values: Mapping[str, Any], block_id: str) -> str:
     return found if isinstance(found, str) else ""
 
 
+def _picked(values: Mapping[str, Any], block_id: str) -> str:
+    """Return the text of an input, or of the choice as Slack shows it."""
+    option = as_object(as_object(as_object(values.get(block_id)).get(VALUE)).get("selected_option"))
+    shown: Json = as_object(option.get("text")).get("text")
+    return html.unescape(shown) if isinstance(shown, str) and shown else _typed(values, block_id)
+
+
 def _value(pointer: str, field: Mapping[str, Any], typed: str) -> Json:
     if "enum" in field:
         return _choice(pointer, field["enum"], typed)
@@ -240,7 +264,7 @@ def _value(pointer: str, field: Mapping[str, Any], typed: str) -> Json:
 
 def _choice(pointer: str, choices: Sequence[Json], typed: str) -> Json:
     if not (typed.isascii() and typed.isdigit() and len(typed) < 4 and int(typed) < len(choices)):  # noqa: PLR2004
-        raise InvalidRequest.at(pointer, "pick one of the choices")
+        raise InvalidRequest.at(pointer, "choose one of the options")
     return choices[int(typed)]
 
 
@@ -249,7 +273,7 @@ def _number(pointer: str, kind: str, typed: str) -> Json:
     if isinstance(number, float) and (kind == "integer" or not math.isfinite(number)):
         raise InvalidRequest.at(pointer, "must be a whole number" if kind == "integer" else "must be a number")
     if abs(number) > MAX_INTEGER:
-        raise InvalidRequest.at(pointer, "is too large a number")
+        raise InvalidRequest.at(pointer, "is too large")
     return number
 
 

@@ -117,9 +117,9 @@ class Socket:
         url = str(opened.get("url"))
         place = urlsplit(url)
         if place.scheme not in _PORTS or not place.hostname:
-            raise Transient("Slack named no address to connect to.")
+            raise Transient("Slack did not return an address to connect to.")
         if place.scheme == "ws" and self._api.url.startswith("https:"):
-            raise Permanent("Slack named an address without encryption, which Assent does not connect to.")
+            raise Permanent("Slack returned an unencrypted address. Assent connects only over TLS.")
         link = await self._api.outbound.dial(place.hostname, place.port or _PORTS[place.scheme])
         secure = place.scheme == "wss"
         try:
@@ -144,7 +144,7 @@ class Socket:
             raise
         if first.get("type") != "hello":
             websocket.transport.abort()
-            raise Transient("Slack did not greet us.")
+            raise Transient("Slack did not send a hello message.")
         self._signed_on()
 
     @cached_property
@@ -249,7 +249,10 @@ def _late(message: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return what an envelope is answered with while it is still being worked on: a form must not look taken."""
     if as_object(message.get("payload")).get("type") != "view_submission":
         return {}
-    text = "This takes longer than usual. The message in Slack changes once your answer is taken; if not, answer again."
+    text = (
+        "This is taking longer than usual. The Slack message updates once your answer is recorded."
+        " If it does not, answer again."
+    )
     return {"response_action": "update", "view": notice(text, "")}
 
 

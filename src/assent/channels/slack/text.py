@@ -42,6 +42,30 @@ def section(text: object) -> Block:
     return {"type": "section", "text": plain(text)}
 
 
+def sections(text: object, *, most: int) -> list[Block]:
+    """Return a text that may be longer than one section in several, cut where words end and only after `most`."""
+    left = _entities(visible(text)).strip()
+    found: list[Block] = []
+    while left:
+        end = _section_end(left)
+        piece, left = left[:end].rstrip(), left[end:].lstrip()
+        if left and len(found) == most - 1:
+            piece, left = f"{piece}…", ""
+        found.append({"type": "section", "text": {"type": "plain_text", "text": piece, "emoji": False}})
+    return found
+
+
+def _section_end(text: str) -> int:
+    if len(text) <= LONGEST_SECTION:
+        return len(text)
+    blank = max(text.rfind(each, LONGEST_SECTION // 2, LONGEST_SECTION) for each in " \n")
+    if blank > 0:
+        return blank
+    # A word as long as a section: not inside an entity, whose longest has five characters.
+    entity = text.rfind("&", LONGEST_SECTION - 5, LONGEST_SECTION)
+    return entity if entity > 0 else LONGEST_SECTION
+
+
 def link(label: str, url: str, action: str) -> Block:
     return {"type": "button", "text": plain(label, 75), "action_id": action, "url": url}
 

@@ -24,14 +24,14 @@ INLINE = "inline:"
 """Begins the key of what a receiver said in the answer to our own request."""
 _PORTS = {"http": 80, "https": 443}
 _FIELDS: dict[str, tuple[type, str]] = {
-    "deliveryId": (str, "a text"),
-    "breakpointId": (str, "a text"),
+    "deliveryId": (str, "a string"),
+    "breakpointId": (str, "a string"),
     "approved": (bool, "true or false"),
-    "comment": (str, "a text"),
-    "option": (str, "a text"),
+    "comment": (str, "a string"),
+    "option": (str, "a string"),
     "answers": (dict, "an object"),
     "edits": (dict, "an object"),
-    "digest": (str, "a text"),
+    "digest": (str, "a string"),
 }
 
 
@@ -52,7 +52,7 @@ class WebhookChannel:
         except BadUrl as error:
             raise InvalidRequest.at("/settings/url", str(error)) from error
         if not 1 <= len(self._secrets) <= 2:  # noqa: PLR2004  # the old one and the new one
-            raise InvalidRequest.at("/settings/secrets", "must hold one secret, or two while one is being replaced")
+            raise InvalidRequest.at("/settings/secrets", "must contain one secret, or two during rotation")
         for place, each in enumerate(self._secrets):
             try:
                 signed_headers("check", b"", secrets=[each.value()], at=0)
@@ -62,14 +62,18 @@ class WebhookChannel:
         if unknown:
             raise InvalidRequest.at("/settings/events", f"{unknown[0]!r} is not one of {', '.join(EVENTS)}")
         if self._inline and self._answers_as is None:
-            raise InvalidRequest.at("/settings/answersInline", "needs answersAs: whose answers they are")
+            raise InvalidRequest.at(
+                "/settings/answersInline", "requires answersAs, the person on whose behalf the program answers"
+            )
         if self._inline and not _tamper_proof(self._url):
-            raise InvalidRequest.at("/settings/answersInline", "needs an https URL: on the way, anybody could answer")
+            raise InvalidRequest.at(
+                "/settings/answersInline", "requires an https URL, because answers could otherwise be forged in transit"
+            )
 
     async def send(self, note: Note) -> Posted:
         asks = note.purpose in ASKS
         if (ASKS[note.purpose] if asks else note.event.type) not in self._events:
-            return Posted({"skipped": "The setting events leaves this one out."})
+            return Posted({"skipped": "The events setting excludes this event."})
         reply = await self._post(announcement(note), note.at)
         said = self._said_inline(note, reply) if asks and self._inline else None
         return Posted({"id": note.id}, reply.status, said)
@@ -86,8 +90,8 @@ class WebhookChannel:
         host = place.hostname or ""
         link = await self._tools.outbound.dial(host, place.port or _PORTS[place.scheme.lower()])
         link.close()
-        answers = f"answers count as those of {self._answers_as}" if self._answers_as else "it may not answer"
-        return f"{host} takes connections; messages carry {len(self._secrets)} signature(s), and {answers}."
+        answers = f"answers are attributed to {self._answers_as}" if self._answers_as else "answers are not accepted"
+        return f"{host} accepts connections; messages are signed with {len(self._secrets)} secret(s); {answers}."
 
     def hear(self, incoming: Incoming) -> Sequence[Heard]:
         try:
@@ -97,11 +101,11 @@ class WebhookChannel:
         said = _read(incoming.body)
         wish = Wish.ANSWER if "approved" in said else Wish.COMMENT
         if wish is Wish.COMMENT and not said.get("comment"):
-            raise InvalidRequest.at("/approved", "is needed for an answer, or a comment to say something else")
+            raise InvalidRequest.at("/approved", "is required for an answer; to add a comment, send comment alone")
         if wish is Wish.ANSWER and "digest" not in said:
-            raise InvalidRequest.at("/digest", "is needed: send back the digest of the message that you answer")
+            raise InvalidRequest.at("/digest", "is required: send the digest from the message that you are answering")
         if not said.get("deliveryId") and not said.get("breakpointId"):
-            raise InvalidRequest.at("/deliveryId", "is needed, or breakpointId: what is this about?")
+            raise InvalidRequest.at("/deliveryId", "is required unless breakpointId is set")
         return [
             Heard(
                 key=key,

@@ -82,19 +82,17 @@ def verified(incoming: Incoming, secrets: Sequence[str]) -> str:
     headers = incoming.headers
     message_id, seconds = headers.get("webhook-id", ""), headers.get("webhook-timestamp", "")
     if not _ID.fullmatch(message_id) or not _SECONDS.fullmatch(seconds):
-        msg = (
-            "The headers webhook-id, webhook-timestamp and webhook-signature are needed, as Standard Webhooks has them."
-        )
+        msg = "The Standard Webhooks headers webhook-id, webhook-timestamp and webhook-signature are required."
         raise Unauthenticated(msg)
     if abs(int(seconds) * SECOND - incoming.at) > TOLERANCE:
-        msg = "The webhook-timestamp is more than five minutes away from our time."
+        msg = "The webhook-timestamp differs from the server time by more than five minutes."
         raise Unauthenticated(msg)
     signed = f"{message_id}.{seconds}.".encode() + incoming.body
     given = [each.encode("utf-8", "replace") for each in headers.get("webhook-signature", "").split(" ")]
     right = [b"v1," + base64.b64encode(hmac.digest(_key(each), signed, "sha256")) for each in secrets]
     # Every pair is compared: how long it takes tells nothing.
     if not sum(hmac.compare_digest(mine, theirs) for mine in right for theirs in given):
-        msg = "The webhook-signature is not made with a secret of this channel."
+        msg = "Invalid webhook-signature: it does not match any of this channel's secrets."
         raise Unauthenticated(msg)
     return message_id
 
@@ -102,7 +100,7 @@ def verified(incoming: Incoming, secrets: Sequence[str]) -> str:
 def signed_headers(message_id: str, body: bytes, *, secrets: Sequence[str], at: int) -> dict[str, str]:
     """Sign one attempt with every secret: while one is being replaced, a receiver may know either."""
     if not secrets:
-        msg = "A webhook needs a secret; nothing is sent unsigned."
+        msg = "A webhook requires a secret because messages are always signed."
         raise ValueError(msg)
     moment = datetime.fromtimestamp(at // SECOND, tz=UTC)  # the library takes any other zone for UTC
     signatures = [Webhook(_key(secret)).sign(message_id, moment, body.decode()) for secret in secrets]
@@ -126,7 +124,7 @@ def _key(secret: str) -> bytes:
     except ValueError:
         key = b""
     if not secret.startswith(PREFIX) or not _SHORTEST_KEY <= len(key) <= _LONGEST_KEY:
-        msg = f"A webhook secret is {PREFIX} and {_SHORTEST_KEY} to {_LONGEST_KEY} bytes in base64."
+        msg = f"A webhook secret must be {PREFIX} followed by {_SHORTEST_KEY} to {_LONGEST_KEY} bytes in base64."
         raise ValueError(msg)
     return key
 

@@ -49,6 +49,7 @@ breakpoints = Table(
     text("head"),
     number("comments"),
     number("votes"),
+    # The words of older versions, "" in newer rows: see breakpoint_words.
     text("search"),
     number("purged_at", null=True),
     # Approvals of the same gate and agent count together where this is equal.
@@ -167,6 +168,14 @@ responses = Table(
     text("digest", null=True),
     text("after_reset_by", null=True),
     sqlite_with_rowid=False,
+)
+
+# What search finds it by; goes when it is purged. Each database indexes it in its own way.
+breakpoint_words = Table(
+    "assent_breakpoint_words",
+    metadata,
+    Column("ordinal", _Ordinal, primary_key=True, autoincrement=False),
+    text("words"),
 )
 
 comments = Table(

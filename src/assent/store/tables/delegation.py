@@ -81,6 +81,8 @@ attempts = Table(
     number("milliseconds", null=True),
     number("status", null=True),
     text("error", null=True),
+    # 1 if it failed before anything was sent; not set by earlier versions, whose attempts may have arrived.
+    number("unsent", null=True),
     sqlite_with_rowid=False,
 )
 

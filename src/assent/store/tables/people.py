@@ -35,6 +35,9 @@ people = Table(
     text("reset_by", null=True),
     number("reset_at", null=True),
     text("reset_way", null=True),
+    # How pages look to them; null follows the browser.
+    text("theme", null=True),
+    text("time_zone", null=True),
 )
 
 grants = Table(

@@ -28,7 +28,7 @@ MAX_CHANGES = 12
 MAX_CHANGE = 200
 DAY = 24 * 3600 * SECOND
 TYPES = ("created", "commented", "responded", "warned", "released", "expired", "cancelled", "purged")
-KINDS = {BREAKPOINT: "breakpoints", ADMIN: "administrative acts"}
+KINDS = {BREAKPOINT: "breakpoint events", ADMIN: "admin events"}
 NAMES = ("kind", "actor", "type", "gate", "since", "until", "cursor")
 MEDIA = {"csv": "text/csv; charset=utf-8", "json": "application/json"}
 
@@ -82,13 +82,13 @@ def _day(text: str, name: str) -> int:
     try:
         return from_iso(text[:10]) if len(text) == 10 else from_iso("")  # noqa: PLR2004  # 2026-11-16
     except ValueError as error:
-        raise InvalidRequest.at(name, "must be a day, such as 2026-11-16") from error
+        raise InvalidRequest.at(name, "must be a date, such as 2026-11-16") from error
 
 
 def filters(params: QueryParams) -> Filters:
     for name in NAMES:
         if len(params.get(name, "")) > MAX_FILTER or "\x00" in params.get(name, ""):
-            raise InvalidRequest.at(name, f"must have at most {MAX_FILTER} characters and no NUL")
+            raise InvalidRequest.at(name, f"must have at most {MAX_FILTER} characters and must not contain NUL")
     return Filters(**{name: params.get(name, "").strip() for name in NAMES})
 
 

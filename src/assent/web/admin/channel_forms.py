@@ -13,7 +13,8 @@ PREFIX = "set-"
 OTHERS = "others"
 """Settings that the form has no field for, as JSON: nothing that was set elsewhere is lost here."""
 _LOST = 120
-_REFERENCE = "env:NAME or file:PATH."
+REFERENCE = "Reference: env:NAME or file:PATH."
+SECRETS_HINT = f"One per line; use two while you rotate secrets. {REFERENCE}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +66,7 @@ class Form:
 
 
 def _secret(name: str, label: str, hint: str = "", *, required: bool = False) -> Field:
-    return Field(name, label, f"{hint} {_REFERENCE}".strip(), required=required)
+    return Field(name, label, f"{hint} {REFERENCE}".strip(), required=required)
 
 
 def _jira_silence(settings: Mapping[str, Any]) -> int | None:
@@ -75,107 +76,145 @@ def _jira_silence(settings: Mapping[str, Any]) -> int | None:
 
 
 _PACING = (
-    Field("paceMessages", "Messages in a window", "To one recipient. Empty: the usual number for this type.", "number"),
-    Field("paceSeconds", "Length of the window in seconds", "Empty: 60.", "number"),
+    Field(
+        "paceMessages",
+        "Rate limit: messages",
+        "For each recipient. Leave blank to use the default for this channel type.",
+        "number",
+    ),
+    Field("paceSeconds", "Rate limit: window in seconds", "Defaults to 60.", "number"),
     Field(
         "digest",
-        "Messages past the limit",
+        "Messages over the limit",
         shape="choice",
-        choices=(("", "are combined into one"), ("never", "are sent one by one, later")),
+        choices=(("", "Combine into a digest"), ("never", "Send individually later")),
     ),
 )
 FORMS: dict[str, Form] = {
     "slack": Form(
         title="Slack",
-        about="Messages with buttons, in a room or to each person; people answer there once they are linked.",
+        about="Messages with buttons, in a Slack channel or to each person. People answer with their linked account.",
         fields=(
-            _secret("token", "Bot token", "Begins with xoxb-.", required=True),
-            _secret("appToken", "App-level token", "Begins with xapp-. With it, Slack needs no address of yours."),
-            _secret("signingSecret", "Signing secret", "Only without an app-level token."),
-            Field("room", "Room", "A channel’s id as C0123456789, or #name. Empty: each person gets their own."),
-            Field("apiUrl", "Address of Slack’s API", "Only for a gateway or a test. Empty: Slack itself."),
+            _secret("token", "Bot token", "Starts with xoxb-.", required=True),
+            _secret(
+                "appToken",
+                "App-level token",
+                "Starts with xapp-. With this token, your server does not need a public URL.",
+            ),
+            _secret("signingSecret", "Signing secret", "Only needed without an app-level token."),
+            Field(
+                "room", "Slack channel", "Channel ID such as C0123456789, or #name. Leave blank to message each person."
+            ),
+            Field("apiUrl", "Slack API URL", "Only for a gateway or a test server. Defaults to the Slack API."),
             *_PACING,
         ),
-        calls="The request URL of Interactivity in the Slack app. With an app-level token it is not needed.",
-        identity="Team and user, as T0123ABCD:U0123ABCD",
+        calls=(
+            "In the Slack app, enter this URL as the request URL under Interactivity. Not needed with an app-level "
+            "token."
+        ),
+        identity="Team and user, e.g. T0123ABCD:U0123ABCD",
         silence=lambda settings: _LOST if "appToken" in settings else None,
     ),
     "email": Form(
-        title="E-mail",
-        about="A letter to each person with one Review link, or to a list of addresses.",
+        title="Email",
+        about="Emails with a Review link, sent to each person or to a list of addresses.",
         fields=(
-            Field("host", "Mail server", "Its name, as smtp.example.org.", required=True),
-            Field("port", "Port", "Empty: what is usual, 587, 465 or 25.", "number"),
+            Field("host", "Mail server", "Host name, e.g. smtp.example.org", required=True),
+            Field("port", "Port", "Defaults to 587, 465 or 25, depending on the encryption.", "number"),
             Field(
                 "tls",
                 "Encryption",
                 shape="choice",
-                choices=(("", "STARTTLS"), ("tls", "TLS from the start"), ("none", "none: only on your own machine")),
+                choices=(("", "STARTTLS"), ("tls", "Implicit TLS"), ("none", "None (only on your own machine)")),
             ),
-            Field("from", "Sender", "As Assent <assent@example.org>.", required=True),
-            Field("user", "User name"),
+            Field("from", "Sender", "e.g. Assent <assent@example.org>", required=True),
+            Field("user", "Username"),
             _secret("password", "Password"),
             Field(
-                "addresses", "A list instead", "Addresses between spaces; nobody gets a letter of their own.", "words"
+                "addresses",
+                "Address list",
+                "Space-separated. If set, all emails go to this list instead of to each person.",
+                "words",
             ),
-            Field("replyDomain", "Answers by mail: domain", "Leave these four empty unless replies shall count."),
-            Field("authserv", "Answers by mail: who checked the sender", "The name your mail server signs with."),
-            _secret("replySecret", "Answers by mail: secret of the addresses"),
-            _secret("inboundSecret", "Answers by mail: password of your mail server"),
+            Field(
+                "replyDomain",
+                "Replies: domain",
+                "Leave these four fields blank unless email replies should count as answers.",
+            ),
+            Field("authserv", "Replies: authserv-id", "Your mail server's name in Authentication-Results headers."),
+            _secret("replySecret", "Replies: secret for signing reply addresses"),
+            _secret("inboundSecret", "Replies: password that your mail server sends"),
             *_PACING,
         ),
-        calls="Have your mail server post what arrives at the reply domain to it. Only where replies count.",
-        identity="E-mail address",
+        calls=(
+            "Configure your mail server to post mail for the reply domain to this URL. Only needed if replies count "
+            "as answers."
+        ),
+        identity="Email address",
     ),
     "webhook": Form(
         title="Webhook",
-        about="Signed messages to a program of yours, which may answer as somebody.",
+        about="Signed messages to your own program, which can answer on behalf of a person.",
         fields=(
-            Field("url", "Address", "Where messages are posted to.", required=True),
+            Field("url", "URL", "Messages are posted here.", required=True),
             Field(
                 "secrets",
                 "Signing secrets",
-                f"One, or two while one is being replaced, each on a line. {_REFERENCE}",
+                SECRETS_HINT,
                 "lines",
                 required=True,
             ),
-            Field("answersAs", "Answers as", "The name of a person or service account. Empty: it may not answer."),
-            Field("answersInline", "Take the answer to our own request as its answer", shape="flag"),
-            Field("events", "Events", "Between spaces. Empty: all of them.", "words"),
+            Field("answersAs", "Answers as", "Name of a person or service account. Leave blank to disable answers."),
+            Field("answersInline", "Accept answers in the HTTP response", shape="flag"),
+            Field("events", "Events", "Space-separated. Leave blank for all.", "words"),
         ),
-        calls="The program posts its signed answers to it. Only where it may answer.",
+        calls="The program posts its signed answers to this URL. Only needed if the program can answer.",
     ),
     "jira": Form(
         title="Jira",
-        about="An issue for each breakpoint; moving it to a status you name answers.",
-        fields=(
-            Field("url", "Address", "As https://example.atlassian.net.", required=True),
-            Field("project", "Project", "Its key, as OPS.", required=True),
-            Field("issueType", "Issue type", "Empty: Task."),
-            Field("user", "User", "The e-mail address of an account, for Jira’s cloud."),
-            _secret("token", "API token", "For Jira’s cloud, with the user."),
-            _secret("bearer", "Access token", "For a data center, instead of user and API token."),
-            Field("labels", "Labels", "Between spaces.", "words"),
-            Field("approve", "Statuses that approve", "Each on a line. Empty: none does.", "lines"),
-            Field("reject", "Statuses that reject", "Each on a line. Empty: none does.", "lines"),
-            Field("commentWords", "A comment that begins with “approve” or “reject” answers too", shape="flag"),
-            Field("closeTransition", "Transition that closes it", "Taken once it is decided. Empty: a comment."),
-            _secret("webhookSecret", "Secret of the webhook"),
-            Field("pollSeconds", "Look every so many seconds", "Empty: 30. 0: never, the webhook is enough.", "number"),
-            Field("timezone", "Time zone", "For times in issues and comments, such as Europe/Berlin. Empty: UTC."),
+        about=(
+            "Creates an issue for each breakpoint. Moving the issue to a configured status approves or rejects the "
+            "breakpoint."
         ),
-        calls="Make a webhook in Jira that posts to it when issues and comments change, with the same secret.",
-        identity="Account id in Jira",
+        fields=(
+            Field("url", "URL", "e.g. https://example.atlassian.net", required=True),
+            Field("project", "Project key", "e.g. OPS", required=True),
+            Field("issueType", "Issue type", "Defaults to Task."),
+            Field("user", "User", "The account's email address, for Jira Cloud."),
+            _secret("token", "API token", "For Jira Cloud, in addition to the user."),
+            _secret("bearer", "Access token", "For Jira Data Center, instead of user and API token."),
+            Field("labels", "Labels", "Space-separated.", "words"),
+            Field("approve", "Statuses that approve", "One per line. Leave blank for none.", "lines"),
+            Field("reject", "Statuses that reject", "One per line. Leave blank for none.", "lines"),
+            Field("commentWords", "Comments that start with “approve” or “reject” count as answers", shape="flag"),
+            Field(
+                "closeTransition",
+                "Closing transition",
+                "Applied after the decision. Leave blank to add a comment instead.",
+            ),
+            _secret("webhookSecret", "Webhook secret"),
+            Field(
+                "pollSeconds",
+                "Poll interval in seconds",
+                "Defaults to 30. Use 0 to rely on the webhook only.",
+                "number",
+            ),
+            Field("timezone", "Time zone", "For times in issues and comments, e.g. Europe/Berlin. Defaults to UTC."),
+        ),
+        calls="In Jira, create a webhook for issue and comment changes with this URL and the same secret.",
+        identity="Jira account ID",
         silence=_jira_silence,
     ),
     "apprise": Form(
         title="Apprise",
-        about="A short message with a link, on any service that Apprise knows: Teams, Discord, Telegram and more.",
+        about=(
+            "Short messages with a link, through any service that Apprise supports: Teams, Discord, Telegram and more."
+        ),
         fields=(
             Field(
                 "urls",
-                "Addresses of the services",
-                f"Each on a line, as Apprise writes them. They hold secrets. {_REFERENCE}",
+                "Service URLs",
+                f"Apprise URLs, one per line. They contain secrets. {REFERENCE}",
                 "lines",
                 required=True,
             ),
@@ -215,10 +254,10 @@ def _others(typed: Mapping[str, str], known: Collection[str]) -> dict[str, Json]
     except MalformedJson as error:
         raise InvalidRequest.at(f"/{OTHERS}", error.message) from error
     if not is_object(read):
-        raise InvalidRequest.at(f"/{OTHERS}", 'must be an object, as {"name": "value"}')
+        raise InvalidRequest.at(f"/{OTHERS}", 'must be a JSON object, such as {"name": "value"}')
     twice = next((name for name in read if name in known), None)
     if twice is not None:
-        raise InvalidRequest.at(f"/{OTHERS}", f"{twice} has a field of its own above")
+        raise InvalidRequest.at(f"/{OTHERS}", f"{twice} has its own field above; set it there")
     return dict(read)
 
 

@@ -12,7 +12,7 @@ from starlette.routing import Route
 
 from assent.channels.registry import KINDS
 from assent.channels.slack.channel import manifest
-from assent.domain.errors import AssentError, InvalidRequest, NotFound, PreconditionFailed
+from assent.domain.errors import AssentError, InvalidRequest, NotFound
 from assent.domain.instants import SECOND
 from assent.services.addressing import is_personal
 from assent.services.channels import FROM_FILE
@@ -22,7 +22,7 @@ from assent.store.links import Link
 from assent.store.transaction import Transaction
 from assent.web import render
 from assent.web.admin.channel_forms import OTHERS, Form, asked, form_of, values
-from assent.web.admin.frame import Question, admin_page, question_page, text, words
+from assent.web.admin.frame import Question, admin_page, outdated, question_page, text, words
 from assent.web.frame import Site, Visit, redirect, route
 from assent.web.guards import managing
 
@@ -64,20 +64,20 @@ class Health:
 
 def health(stored: StoredChannel, problem: str | None, now: int) -> Health:
     """Say how a channel is, the worst first."""
-    sent = [Sign("last worked", stored.ok_at)] if stored.ok_at is not None else []
+    sent = [Sign("last success", stored.ok_at)] if stored.ok_at is not None else []
     if not stored.enabled:
-        return Health("off", sent, stored.disabled_because or "somebody switched it off")
+        return Health("off", sent, stored.disabled_because or "disabled by an admin")
     if problem is not None:
-        return Health("failing", [Sign("cannot work as it is set up"), *sent], problem)
+        return Health("failing", [Sign("invalid settings"), *sent], problem)
     if stored.last_error is not None:
-        return Health("failing", [Sign("last tried", stored.failed_at), *sent], stored.last_error)
-    heard = [Sign("heard", stored.heard_at)] if stored.heard_at is not None else []
+        return Health("failing", [Sign("last attempt", stored.failed_at), *sent], stored.last_error)
+    heard = [Sign("last contact", stored.heard_at)] if stored.heard_at is not None else []
     silence = form_of(stored.type).silence(stored.settings)
     if silence is not None:
         if stored.heard_at is None or now - stored.heard_at > silence * SECOND:
-            return Health("lost", heard or [Sign("never heard")])
+            return Health("lost", heard or [Sign("never connected")])
         return Health("connected", [*heard, *sent])
-    return Health("well" if sent else "new", [*sent, *heard] or [Sign("not tried yet")])
+    return Health("well" if sent else "new", [*sent, *heard] or [Sign("not used yet")])
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +137,7 @@ async def new_form(visit: Visit) -> Response:
 
 async def _new_page(visit: Visit, kind: str, error: AssentError | None = None) -> Response:
     if kind not in KINDS:
-        msg = "There is no such type of channel."
+        msg = "This type of channel does not exist."
         raise NotFound(msg)
     form = form_of(kind)
     return await admin_page(
@@ -158,10 +158,10 @@ def _manifests(visit: Visit, kind: str, channel_id: str | None) -> list[tuple[st
     if kind != "slack":
         return []
     base = visit.site.base_url
-    found = [("With Socket Mode: no public address is needed", render.pretty(manifest(base, socket=True)))]
+    found = [("Socket Mode: no public URL needed", render.pretty(manifest(base, socket=True)))]
     if channel_id is not None:
         called = manifest(base, socket=False, channel_id=channel_id)
-        found.append(("With signed HTTP: Slack calls this server", render.pretty(called)))
+        found.append(("Signed HTTP: Slack calls this server", render.pretty(called)))
     return found
 
 
@@ -182,12 +182,14 @@ class Shown:
     channel: StoredChannel
     links: Sequence[Link]
     problem: str | None
+    people: Sequence[tuple[str, str]]
+    """Whom to suggest for a link, by name and full name."""
 
 
 def _known_id(visit: Visit) -> str:
     channel_id: str = visit.request.path_params["channel_id"]
     if not _ID.fullmatch(channel_id):
-        msg = f"There is no channel {channel_id[:60]!r} in this project."
+        msg = f"Channel {channel_id[:60]!r} not found in this project."
         raise NotFound(msg)
     return channel_id
 
@@ -204,7 +206,8 @@ async def _channel_page(
     def use_case(tx: Transaction) -> Shown:
         stored = visit.site.channels.known(tx, channel_id, by=visit.who)
         links = visit.site.links.of_channel(tx, channel_id, by=visit.who)
-        return Shown(stored, links, _problem(visit, stored))
+        people = visit.site.people.suggested(tx, by=visit.who)
+        return Shown(stored, links, _problem(visit, stored), people)
 
     shown = await visit.site.database.read(use_case)
     stored = shown.channel
@@ -218,6 +221,7 @@ async def _channel_page(
         form=form,
         health=health(stored, shown.problem, visit.site.clock.now()),
         links=shown.links,
+        people=shown.people,
         values=values(form, stored.settings, visit.form if editing else {}),
         fault=fault(error, form) if error else None,
         fixed=stored.source == FROM_FILE,
@@ -235,8 +239,7 @@ async def change(visit: Visit) -> Response:
     def use_case(tx: Transaction) -> None:
         current = visit.site.channels.known(tx, channel_id, by=visit.who)
         if visit.form.get("shown") != str(current.updated_at):
-            msg = "Somebody changed this channel after you opened the page. It shows what is set now."
-            raise PreconditionFailed(msg)
+            raise outdated("channel")
         changes: dict[str, Any] = {
             "name": text(visit.form, "name") or "",
             "settings": asked(form_of(current.type), visit.form, current.settings),
@@ -296,14 +299,14 @@ async def remove_form(visit: Visit) -> Response:
     channel_id = _known_id(visit)
     stored = await visit.site.database.read(partial(visit.site.channels.known, channel_id=channel_id, by=visit.who))
     question = Question(
-        title=f"Remove the channel {stored.name}?",
+        title=f"Remove channel {stored.name}?",
         consequences=(
-            "Nothing is sent there any more, and nothing that is said there counts.",
-            "What still had to be sent there goes by the next channel of its route, where there is one.",
-            "What was sent stays listed among the deliveries.",
+            "No more messages are sent through it, and answers from it no longer count.",
+            "Pending deliveries move to the next channel in their route, if there is one.",
+            "Past deliveries remain in the list.",
         ),
         action=f"/admin/channels/{channel_id}/remove",
-        button="Remove the channel",
+        button="Remove channel",
         back=f"/admin/channels/{channel_id}",
         carried={},
     )

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ValidationError
 from starlette.responses import Response
 
 from assent.domain.access import Permission, Role
-from assent.domain.errors import AssentError, InvalidRequest
+from assent.domain.errors import AssentError, InvalidRequest, PreconditionFailed
 from assent.http.problems import STATUS, from_validation
 from assent.web.frame import Visit, large_page, page
 
@@ -21,23 +21,25 @@ PLACES = (
     ("channels", "Channels", Permission.MANAGE),
     ("routes", "Routes", Permission.RULES),
     ("retention", "Retention", Permission.AUDIT),
-    ("audit", "Audit", Permission.AUDIT),
+    ("audit", "Audit log", Permission.AUDIT),
 )
 DONE = {
     "saved": "Saved.",
-    "closed": "The account is closed, and its sessions have ended.",
-    "mailed": "The link is on its way to the address of this person. Their earlier sessions and tokens have ended.",
-    "confirmed": "Confirmed. Decisions from now on carry no mark.",
-    "opened": "The account is open again.",
+    "closed": "Account closed. Its sessions have ended.",
+    "mailed": (
+        "The link is being sent by email. The person has been signed out, and their existing tokens have been revoked."
+    ),
+    "confirmed": "Access confirmed. New decisions are no longer flagged.",
+    "opened": "Account reopened.",
     "removed": "Removed.",
-    "revoked": "Revoked. It stops working within seconds.",
+    "revoked": "Token revoked. It stops working within seconds.",
     "created": "Created.",
-    "placed": "The hold is in place.",
-    "lifted": "The hold is lifted.",
-    "on": "It is switched on.",
-    "off": "It is switched off. Nothing is sent there until it is on again.",
-    "linked": "Linked.",
-    "unlinked": "The link is gone.",
+    "placed": "Legal hold placed.",
+    "lifted": "Legal hold lifted.",
+    "on": "Enabled.",
+    "off": "Disabled. Nothing is sent through it until you enable it again.",
+    "linked": "Account linked.",
+    "unlinked": "Account unlinked.",
     "moved": "Moved.",
 }
 
@@ -74,6 +76,12 @@ def words(error: AssentError) -> str:
     name = first["pointer"].strip("/").partition("/")[0]
     label = "".join(f" {each.lower()}" if each.isupper() else each for each in name)
     return f"{label.capitalize()}: {first['detail']}" if label else first["detail"]
+
+
+def outdated(what: str) -> PreconditionFailed:
+    """Return the error for a form that was opened before the latest change."""
+    msg = f"This {what} has changed since you opened the page. Review the current values, then save again."
+    return PreconditionFailed(msg)
 
 
 def checked(model: type[Model], **given: Any) -> Model:  # noqa: ANN401  # a body as the API would get it

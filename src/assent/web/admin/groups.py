@@ -1,5 +1,6 @@
 """Groups: names under which several people are asked."""
 
+from collections.abc import Mapping
 from functools import partial
 
 from starlette.responses import Response
@@ -27,7 +28,10 @@ async def groups(visit: Visit) -> Response:
 
 
 async def _groups_page(visit: Visit, error: AssentError | None = None) -> Response:
-    found = await visit.site.database.read(lambda tx: tx.people.groups(visit.who.project))
+    def use_case(tx: Transaction) -> tuple[Mapping[str, list[str]], list[tuple[str, str]]]:
+        return tx.people.groups(visit.who.project), visit.site.people.suggested(tx, by=visit.who)
+
+    found, people = await visit.site.database.read(use_case)
     edited = visit.request.query_params.get("edit", "")
     return await admin_page(
         "admin_groups.html",
@@ -35,6 +39,7 @@ async def _groups_page(visit: Visit, error: AssentError | None = None) -> Respon
         visit=visit,
         error=error,
         groups=found,
+        people=people,
         edited=edited if edited in found else "",
     )
 
@@ -43,11 +48,12 @@ async def put_group(visit: Visit) -> Response:
     """Make a group, or set the members of one; a new one must not take the place of another."""
     try:
         name = checked(wire.CreatePerson, name=text(visit.form, "name") or "").name
-        members = checked(wire.PutGroup, members=listed(visit.form, "members") or []).members
+        named = [*(listed(visit.form, "members") or []), *(listed(visit.form, "add-member") or [])]
+        members = checked(wire.PutGroup, members=list(dict.fromkeys(named))).members
 
         def use_case(tx: Transaction) -> None:
             if not visit.form.get("edit") and name in tx.people.groups(visit.who.project):
-                raise InvalidRequest.at("/name", f"there is a group {name} already; change that one")
+                raise InvalidRequest.at("/name", f"a group named {name} already exists; edit that group")
             visit.site.people.put_group(tx, name, members, by=visit.who)
 
         await visit.site.database.write(use_case)
@@ -60,16 +66,19 @@ async def remove_form(visit: Visit) -> Response:
     name = visit.request.path_params["name"]
     members = (await visit.site.database.read(lambda tx: tx.people.groups(visit.who.project))).get(name)
     if members is None:
-        msg = "There is no group of this name."
+        msg = "This group does not exist."
         raise NotFound(msg)
     question = Question(
-        title=f"Remove the group {name}?",
+        title=f"Remove group {name}?",
         consequences=(
-            f"It has {len(members)} {'member' if len(members) == 1 else 'members'}; they stay, the group goes.",
-            "Breakpoints that wait for this group already keep the seats they were given.",
+            (
+                f"This group has {len(members)} {'member' if len(members) == 1 else 'members'}. Their accounts are "
+                "not affected."
+            ),
+            "Breakpoints that are already assigned to this group keep their reviewers.",
         ),
         action=f"/admin/groups/{name}/remove",
-        button="Remove the group",
+        button="Remove group",
         back="/admin/groups",
         carried={},
     )

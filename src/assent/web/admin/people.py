@@ -8,7 +8,9 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from assent.domain.access import Principal, Role, roles
+from assent.domain.admin_log import AdminEvent
 from assent.domain.errors import AssentError, InvalidRequest, NotFound
+from assent.services.account_messages import last_failure
 from assent.store.people import EVERYWHERE, Person
 from assent.store.transaction import Transaction
 from assent.web.admin.frame import Question, admin_page, checked, question_page, secret_page, text, ticked
@@ -17,11 +19,11 @@ from assent.web.guards import managing
 from assent.wire import people as wire
 
 ROLES = {
-    Role.VIEWER: "reads everything",
-    Role.REVIEWER: "decides",
-    Role.RULE_ADMIN: "writes rules",
-    Role.AUDITOR: "verifies and exports",
-    Role.ADMIN: "manages people, tokens and projects",
+    Role.VIEWER: "can read everything",
+    Role.REVIEWER: "can answer breakpoints",
+    Role.RULE_ADMIN: "can manage rules",
+    Role.AUDITOR: "can verify and export the audit log",
+    Role.ADMIN: "can manage people, tokens and projects",
 }
 _MAX_NAME = 64
 
@@ -110,18 +112,19 @@ async def create(visit: Visit) -> Response:
         return await _people_page(visit, error)
     if link is None:
         return redirect(f"/admin/people/{asked.name}?done=mailed")
-    return _link_page(visit, asked.name, link, f"{asked.name} is invited")
+    return _link_page(visit, asked.name, link, f"{asked.name} has been invited")
 
 
 def _link_page(visit: Visit, name: str, link: str, title: str) -> Response:
     hints = [
-        f"Give this link to {name}, and to nobody else: whoever opens it first is signed in as {name}.",
-        "It works once, and for a day. It is shown only now.",
+        f"Give this link to {name} only. The first person to open it is signed in as {name}.",
+        "The link can be used once and expires in 24 hours. You won’t see it again.",
     ]
     if name != visit.who.name:
         hints.append(
-            f"You have seen this link, so the decisions of {name} are marked “after reset by {visit.who.name}” and do"
-            " not count together with yours until another admin confirms them under People."
+            f"Because you have seen this link, {name}’s decisions are flagged with “access reset by "
+            f"{visit.who.name}”. They do not count in addition to yours until another admin confirms {name}’s access "
+            "under People."
         )
     address = f"{visit.site.sessions.hosts.base_url(visit.request)}/sign-in/{link}"
     return secret_page(visit, title=title, secret=address, hints=hints, back=f"/admin/people/{name}")
@@ -130,7 +133,7 @@ def _link_page(visit: Visit, name: str, link: str, title: str) -> Response:
 def _name(visit: Visit) -> str:
     name: str = visit.request.path_params["name"]
     if len(name) > _MAX_NAME or "\x00" in name:
-        msg = "There is nobody of this name."
+        msg = "This person does not exist."
         raise NotFound(msg)
     return name
 
@@ -148,6 +151,8 @@ class Sight:
     """Whether this admin may change the account, and not only roles."""
     is_mailed: bool
     """Whether a link goes to the person's own mailbox."""
+    failed: AdminEvent | None
+    """The last message about the account that could not be sent."""
 
 
 async def person(visit: Visit) -> Response:
@@ -186,6 +191,7 @@ def _look(tx: Transaction, *, visit: Visit, name: str) -> Sight:
         tx.identities.of(found.id),
         is_managed=people.manages(tx, found, by=by),
         is_mailed=people.mail_channel(tx, found, project=by.project) is not None,
+        failed=last_failure(tx, found),
     )
 
 
@@ -218,7 +224,7 @@ async def change_roles(visit: Visit) -> Response:
         if found.id == visit.who.id and project == visit.who.project and Role.ADMIN not in granted:
             held = tx.people.grants(found.id).get(EVERYWHERE, frozenset())
             if Role.ADMIN not in held:
-                raise InvalidRequest.at("/roles", "you cannot take the role admin from yourself")
+                raise InvalidRequest.at("/roles", "you cannot remove your own admin role")
         visit.site.people.grant(tx, found.name, project, granted, by=visit.who)
 
     try:
@@ -238,7 +244,7 @@ async def make_link(visit: Visit) -> Response:
     visit.site.authenticator.forget()
     if link is None:
         return redirect(f"/admin/people/{name}?done=mailed")
-    return _link_page(visit, name, link, f"A way in for {name}")
+    return _link_page(visit, name, link, f"Sign-in link for {name}")
 
 
 async def confirm(visit: Visit) -> Response:
@@ -254,14 +260,14 @@ async def confirm(visit: Visit) -> Response:
 async def close_form(visit: Visit) -> Response:
     found = await visit.site.database.read(partial(visit.site.people.known, name=_name(visit), by=visit.who))
     question = Question(
-        title=f"Close the account of {found.name}?",
+        title=f"Close {found.name}’s account?",
         consequences=(
-            "They are signed out everywhere, and their tokens stop working, within seconds.",
-            "What they have decided stays as it is. Breakpoints that only they could answer go on waiting.",
-            "The account can be opened again.",
+            f"{found.name} will be signed out everywhere, and their tokens will stop working within seconds.",
+            "Their past decisions do not change. Breakpoints that only they can answer stay pending.",
+            "You can reopen the account later.",
         ),
         action=f"/admin/people/{found.name}/close",
-        button="Close the account",
+        button="Close account",
         back=f"/admin/people/{found.name}",
         carried={},
     )
@@ -289,7 +295,7 @@ async def add_identity(visit: Visit) -> Response:
     name, subject = _name(visit), text(visit.form, "subject") or ""
     try:
         if visit.site.oidc is None:
-            raise InvalidRequest.at("/subject", "no identity provider is set up on this server")
+            raise InvalidRequest.at("/subject", "no identity provider is configured on this server")
         link = partial(
             visit.site.people.link_identity, name=name, issuer=visit.site.oidc.issuer, subject=subject, by=visit.who
         )

@@ -56,18 +56,21 @@ async def projects(visit: Visit) -> Response:
 
 
 async def _projects_page(visit: Visit, error: AssentError | None = None) -> Response:
-    def use_case(tx: Transaction) -> tuple[list[tuple[Project, str]], Mapping[str, Any]]:
+    def use_case(tx: Transaction) -> tuple[list[tuple[Project, str]], Mapping[str, Any], list[tuple[str, str]]]:
         seen = [each for each in tx.projects.every() if visit.who.everywhere or each.id == visit.who.project]
         owners = {each.id: found.name for each in seen if (found := tx.people.find(each.owner_id or ""))}
-        return [(each, owners.get(each.id, "")) for each in seen], tx.projects.get(visit.who.project).policy
+        shown = [(each, owners.get(each.id, "")) for each in seen]
+        people = visit.site.people.suggested(tx, by=visit.who)
+        return shown, tx.projects.get(visit.who.project).policy, people
 
-    found, policy = await visit.site.database.read(use_case)
+    found, policy, people = await visit.site.database.read(use_case)
     return await admin_page(
         "admin_projects.html",
         "projects",
         visit=visit,
         error=error,
         projects=found,
+        people=people,
         policy=policy,
         shown=mark(policy),
         default=DEFAULT_PROJECT,
@@ -117,7 +120,7 @@ async def remove(visit: Visit) -> Response:
     project_id = visit.request.path_params["project_id"]
     try:
         if text(visit.form, "confirmation") != project_id:
-            raise InvalidRequest.at("/confirmation", f"type {project_id} to remove the project; nothing was removed")
+            raise InvalidRequest.at("/confirmation", f"type {project_id} to confirm the removal")
         await visit.site.database.write(partial(visit.site.projects.remove, project_id=project_id, by=visit.who))
     except AssentError as error:
         return await _projects_page(visit, error)
@@ -155,29 +158,33 @@ async def policy_form(visit: Visit) -> Response:
     hours = visit.form.get("maxTtlHours", "").strip()
     tags: list[str] = asked["alwaysBreakOn"] or []
     tickets: list[str] = asked["ticketTags"] or []
+    floor = asked["autoApproveFloor"] or DEFAULT_FLOOR
     question = Question(
         title="Change the policy?",
         consequences=(
-            f"No deadline is later than {hours} hours." if hours else "Deadlines have no limit of the project.",
-            f"A person is always asked where one of these tags is: {', '.join(tags)}."
+            f"Deadlines are limited to {hours} hours." if hours else "Deadlines are not limited.",
+            f"Breakpoints with any of these tags always require human approval: {', '.join(tags)}."
             if tags
-            else "No tag by itself makes sure that a person is asked.",
-            f"What carries one of these tags is approved with a ticket in Jira only: {', '.join(tickets)}."
+            else "No tags require human approval.",
+            f"Breakpoints with any of these tags require a Jira ticket for approval: {', '.join(tickets)}."
             if tickets
-            else "No tag demands a ticket in Jira.",
-            "Agents may not have themselves approved after n approvals."
+            else "No tags require a Jira ticket.",
+            "Agents cannot request auto-approval after N approvals."
             if asked["autoApproveAfterN"] == "ignore"
-            else f"Agents may ask to be approved after {asked['autoApproveFloor'] or DEFAULT_FLOOR} or more approvals.",
+            else f"Agents can request auto-approval after {floor} or more approvals.",
             "Only approvals of the same question count."
             if asked["autoApproveCounts"] == "question"
-            else "Approvals of the same gate count; those of a tool call only with the same arguments and directory.",
-            "A breakpoint that names an unknown expert is refused."
+            else (
+                "Approvals at the same gate count. For tool calls, only approvals with the same arguments and "
+                "directory count."
+            ),
+            "Breakpoints assigned to an unknown person or group are rejected."
             if asked["unknownExperts"] == "refuse"
-            else "A breakpoint that names an unknown expert is taken, with a warning.",
-            "It holds for what is raised from now on.",
+            else "Breakpoints assigned to an unknown person or group are accepted with a warning.",
+            "The policy applies to breakpoints created from now on.",
         ),
         action="/admin/policy/confirmed",
-        button="Change the policy",
+        button="Change policy",
         back="/admin/projects",
         carried={name: visit.form.get(name, "") for name in _FIELDS},
     )

@@ -59,18 +59,19 @@ async def retention_form(visit: Visit) -> Response:
         days = checked(wire.Policy, retentionDays=number(visit.form, "retentionDays")).retention_days
     except AssentError as error:
         return await _retention_page(visit, error)
+    age = f"{days} {'day' if days == 1 else 'days'}"
     question = Question(
-        title=f"Keep content for {days} {'day' if days == 1 else 'days'}?" if days else "Keep everything?",
+        title=f"Keep content for {age}?" if days else "Keep everything?",
         consequences=(
-            f"What breakpoints that ended more than {days} days ago asked and were answered is removed, "
-            "beginning within a minute. Their events and hashes stay, and still verify."
+            f"Questions and answers of breakpoints that ended more than {age} ago will be deleted, "
+            "starting within a minute. Their events and hashes are kept and can still be verified."
             if days
-            else "Nothing is removed any more because of its age.",
-            "What a legal hold covers stays." if days else "What was removed already stays removed.",
-            *(["What is removed cannot be brought back."] if days else []),
+            else "Content is no longer deleted automatically.",
+            "Content under a legal hold is kept." if days else "Content that has already been deleted is not restored.",
+            *(["Deleted content cannot be restored."] if days else []),
         ),
         action="/admin/retention/confirmed",
-        button="Remove what is older" if days else "Keep everything",
+        button="Delete older content" if days else "Keep everything",
         back="/admin/retention",
         carried={name: visit.form.get(name, "") for name in ("retentionDays", "shown")},
     )
@@ -102,7 +103,7 @@ async def place(visit: Visit) -> Response:
 def _known(visit: Visit) -> str:
     hold_id: str = visit.request.path_params["hold_id"]
     if not _ID.fullmatch(hold_id):
-        msg = "There is no such hold."
+        msg = "This legal hold does not exist."
         raise NotFound(msg)
     return hold_id
 
@@ -112,17 +113,17 @@ async def lift_form(visit: Visit) -> Response:
     every = await visit.site.database.read(partial(visit.site.retention.every, by=visit.who))
     hold = next((each for each in every if each.id == hold_id and each.lifted_at is None), None)
     if hold is None:
-        msg = f"There is no hold {hold_id} in place."
+        msg = f"Legal hold {hold_id} does not exist or has already been lifted."
         raise NotFound(msg)
-    covered = f"the breakpoint {hold.breakpoint_id}" if hold.breakpoint_id else "the whole project"
+    covered = f"breakpoint {hold.breakpoint_id}" if hold.breakpoint_id else "the whole project"
     question = Question(
-        title="Lift this hold?",
+        title="Lift this legal hold?",
         consequences=(
-            f"It covers {covered}: {hold.reason}",
-            "What is old enough may be removed within a minute, and cannot be brought back.",
+            f"It covers {covered}. Reason: {hold.reason}",
+            "Content that has passed its retention period may be deleted within a minute and cannot be restored.",
         ),
         action=f"/admin/retention/holds/{hold_id}/lift",
-        button="Lift the hold",
+        button="Lift hold",
         back="/admin/retention",
         carried={},
     )

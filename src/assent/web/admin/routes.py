@@ -22,7 +22,7 @@ from assent.services.channels import FROM_FILE
 from assent.services.route_check import Forecast, ForecastStep
 from assent.store.routes import StoredRoute
 from assent.store.transaction import Transaction
-from assent.web.admin.frame import Question, admin_page, checked, listed, question_page, text, words
+from assent.web.admin.frame import Question, admin_page, checked, listed, outdated, question_page, text, words
 from assent.web.frame import Site, Visit, redirect, route
 from assent.web.guards import ruling
 from assent.wire import breakpoints as wire
@@ -56,8 +56,10 @@ def named(targets: Sequence[str]) -> str:
 
 
 def _target(target: str) -> str:
-    if target in {EXPERTS, OWNER}:
-        return f"the {target}"
+    if target == EXPERTS:
+        return "the assigned reviewers"
+    if target == OWNER:
+        return "the owner"
     if target.startswith(GROUP):
         return f"the group {target.removeprefix(GROUP)}"
     return target.removeprefix(PERSON)
@@ -69,14 +71,16 @@ def _together(names: Sequence[str]) -> str:
 
 def does(of: Route) -> list[str]:
     """Say what a route does, a sentence for each step."""
-    said = [f"Tells {named(of.to)} on {_together(of.channels)}" + (", in quiet hours too" if not of.quiet else "")]
+    said = [
+        f"Notifies {named(of.to)} on {_together(of.channels)}" + (", even during quiet hours" if not of.quiet else "")
+    ]
     if of.fallback:
-        said.append(f"If that fails, on {_together(of.fallback)}")
+        said.append(f"If that fails, tries {_together(of.fallback)}")
     if of.remind:
         said.append(f"Reminds after {_together([duration(each) for each in of.remind])}")
     for level in of.escalate:
         where = f" on {_together(level.channels)}" if level.channels else ""
-        said.append(f"After {duration(level.after)}, asks {named(level.to)} too{where}")
+        said.append(f"After {duration(level.after)}, also notifies {named(level.to)}{where}")
     if of.timeout is not None:
         said.append(f"After {duration(of.timeout.after)}, {THEN[of.timeout.then]}")
     return said
@@ -139,6 +143,7 @@ class Typed:
     @classmethod
     def of(cls, form: Mapping[str, str]) -> "Typed":
         simple = {name: form.get(name, "").strip() for name in (*_SIMPLE, "timeout", "then")}
+        simple["to"] = _lines([each for each in (simple["to"], form.get("add-to", "").strip()) if each])
         levels = tuple(
             Level(n, *(form.get(f"escalate-{n}-{name}", "").strip() for name in ("after", "to", "channels")))
             for n in range(MOST)
@@ -240,11 +245,12 @@ async def new_form(visit: Visit) -> Response:
 async def _form_page(
     visit: Visit, typed: Typed, error: AssentError | None = None, stored: StoredRoute | None = None
 ) -> Response:
-    def use_case(tx: Transaction) -> tuple[list[str], list[str]]:
+    def use_case(tx: Transaction) -> tuple[list[str], list[str], list[tuple[str, str]]]:
         project = visit.who.project
-        return [each.name for each in tx.channels.in_project(project)], sorted(tx.people.groups(project))
+        channels = [each.name for each in tx.channels.in_project(project)]
+        return channels, sorted(tx.people.groups(project)), visit.site.people.suggested(tx, by=visit.who)
 
-    channels, groups = await visit.site.database.read(use_case)
+    channels, groups, people = await visit.site.database.read(use_case)
     return await admin_page(
         "admin_route.html",
         "routes",
@@ -256,6 +262,7 @@ async def _form_page(
         does=does(stored.route) if stored else (),
         channels=channels,
         groups=groups,
+        people=people,
         then=THEN,
         fault=fault(error, typed) if error else None,
     )
@@ -275,7 +282,7 @@ async def create(visit: Visit) -> Response:
 def _known_id(visit: Visit) -> str:
     route_id: str = visit.request.path_params["route_id"]
     if not _ID.fullmatch(route_id):
-        msg = f"There is no route {route_id[:60]!r} in this project."
+        msg = f"Route {route_id[:60]!r} not found in this project."
         raise NotFound(msg)
     return route_id
 
@@ -310,8 +317,7 @@ async def change(visit: Visit) -> Response:
 
 def _require_shown(visit: Visit, current: StoredRoute) -> None:
     if visit.form.get("shown") != str(current.updated_at):
-        msg = "Somebody changed this route after you opened the page. It shows what is written now."
-        raise PreconditionFailed(msg)
+        raise outdated("route")
 
 
 async def move(visit: Visit) -> Response:
@@ -324,7 +330,7 @@ async def move(visit: Visit) -> Response:
         tx.routes.wait_for_others(visit.who.project)
         ids = [each.id for each in tx.routes.in_project(visit.who.project) if each.source != FROM_FILE]
         if route_id not in ids:
-            msg = "This route cannot be moved: it is gone, or stands in assent.yaml."
+            msg = "This route cannot be moved. It was removed or is defined in assent.yaml."
             raise NotFound(msg)
         here = ids.index(route_id)
         there = min(max(here + step, 0), len(ids) - 1)
@@ -344,11 +350,11 @@ async def remove_form(visit: Visit) -> Response:
         title=f"Remove the route for {stored.route.pattern}?",
         consequences=(
             *does(stored.route),
-            "After that the next route that matches is followed, or nobody is told.",
-            "What was asked by it already goes on by it.",
+            "New breakpoints use the next matching route. If no route matches, no notifications are sent.",
+            "Breakpoints that already use this route continue to use it.",
         ),
         action=f"/admin/routes/{stored.id}/remove",
-        button="Remove the route",
+        button="Remove route",
         back=f"/admin/routes/{stored.id}",
         carried={},
     )
@@ -379,14 +385,14 @@ def foreseen(found: Forecast) -> list[Foreseen]:
 
 
 def _when(later: int) -> str:
-    return f"After {duration(later // SECOND)}" if later else "At once"
+    return f"After {duration(later // SECOND)}" if later else "Immediately"
 
 
 def _what(step: ForecastStep) -> str:
     if step.kind is StepKind.TIME_OUT:
         return THEN.get(step.then or "", "it ends")
-    verbs = {StepKind.ASK: "asked", StepKind.REMIND: "reminded", StepKind.ESCALATE: "asked too"}
-    return verbs[step.kind] if step.told else f"nobody is {verbs[step.kind]}"
+    verbs = {StepKind.ASK: "notified", StepKind.REMIND: "reminded", StepKind.ESCALATE: "also notified"}
+    return verbs[step.kind] if step.told else f"no one is {verbs[step.kind]}"
 
 
 async def attempt(visit: Visit) -> Response:
@@ -419,7 +425,7 @@ async def attempt(visit: Visit) -> Response:
 
 def _supposed(asked: Mapping[str, str]) -> Draft:
     if not asked["gate"]:
-        raise InvalidRequest.at("/gate", "say which gate the question would be raised at")
+        raise InvalidRequest.at("/gate", "enter the breakpoint’s gate")
     payload = {
         "question": "Where would this go?",
         "breakpointId": asked["gate"],

@@ -17,8 +17,8 @@ from assent.web.guards import managing
 from assent.wire import tokens as wire
 
 KINDS = {
-    "agent": "creates breakpoints and waits for answers; never decides",
-    "metrics": "reads /metrics, and nothing else",
+    "agent": "creates breakpoints and waits for answers; cannot decide",
+    "metrics": "reads /metrics only",
 }
 DAY = 24 * 3600
 _ID = re.compile(r"tok_[0-9a-z]{26}")
@@ -74,23 +74,23 @@ async def create(visit: Visit) -> Response:
         )
         if asked.kind not in KINDS:
             raise InvalidRequest.at(
-                "/kind", "belongs to a person; people create their own tokens on their Account page"
+                "/kind", "must be agent or metrics; people create their own tokens on the Account page"
             )
         issue = partial(visit.site.people.issue_token, new=asked_token(asked), project=visit.who.project, by=visit.who)
         _, secret = await visit.site.database.write(issue)
     except AssentError as error:
         return await _tokens_page(visit, error)
     hints = (
-        "Copy it now: it is stored nowhere, and cannot be shown again.",
+        "Copy the token now. It is not stored and cannot be shown again.",
         "Programs send it as Authorization: Bearer …, or read it from ASSENT_TOKEN.",
     )
-    return secret_page(visit, title=f"The token {asked.name}", secret=secret, hints=hints, back="/admin/tokens")
+    return secret_page(visit, title=f"Token {asked.name}", secret=secret, hints=hints, back="/admin/tokens")
 
 
 def _known(visit: Visit) -> str:
     token_id: str = visit.request.path_params["token_id"]
     if not _ID.fullmatch(token_id):
-        msg = "There is no such token."
+        msg = "This token does not exist."
         raise NotFound(msg)
     return token_id
 
@@ -100,17 +100,17 @@ async def revoke_form(visit: Visit) -> Response:
     found, _ = await visit.site.database.read(partial(_every, by=visit.who))
     token = next((each for each in found if each.id == token_id and each.revoked_at is None), None)
     if token is None:
-        msg = f"There is no live token {token_id}."
+        msg = f"Token {token_id} does not exist or has already been revoked."
         raise NotFound(msg)
     question = Question(
-        title=f"Revoke the token {token.name}?",
+        title=f"Revoke token {token.name}?",
         consequences=(
-            "Whatever uses it is refused within seconds, and what it holds open is cut.",
-            "What it has raised stays, and goes on waiting.",
-            "This cannot be undone; make a new token instead.",
+            "Clients that use it lose access within seconds, and their open connections are closed.",
+            "Breakpoints created with it are kept. Pending breakpoints stay pending.",
+            "This cannot be undone. To restore access, create a new token.",
         ),
         action=f"/admin/tokens/{token_id}/revoke",
-        button="Revoke",
+        button="Revoke token",
         back="/admin/tokens",
         carried={},
     )

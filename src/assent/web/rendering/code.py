@@ -52,7 +52,7 @@ def code(text: str, language: str | None, *, patience: float = PATIENCE) -> Rend
     try:
         return Rendered(_numbered(_pieces(text, language, until=time.monotonic() + patience)))
     except TooSlow:
-        return Rendered(plain(text), ("Shown without highlighting: it takes too long.",), hurried=True)
+        return Rendered(plain(text), ("Shown without highlighting: it would take too long.",), hurried=True)
 
 
 def highlighted(text: str, language: str | None, *, until: float) -> Markup:
@@ -73,7 +73,7 @@ def _why_plain(text: str) -> str | None:
     if len(text) > MAX_HIGHLIGHTED:
         return f"Shown without highlighting: it is longer than {MAX_HIGHLIGHTED // 1024} KiB."
     if _LONG_LINE.search(text):
-        return f"Shown without highlighting: it has a line of more than {MAX_LINE} characters."
+        return f"Shown without highlighting: a line has more than {MAX_LINE} characters."
     return None
 
 

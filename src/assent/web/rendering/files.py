@@ -79,7 +79,7 @@ _KINDS = {"html": "frame", "text": "text", "code": "text"}
 def rendered(read: Excerpt) -> ShownFile:
     shown = read.shown
     if not read.source:
-        note = ("The page holds no more text.",) if shown.more_lines else ()
+        note = ("Not shown: the page has reached its text limit.",) if shown.more_lines else ()
         return replace(shown, notes=note, kind="text" if shown.more_lines else shown.kind)
     made = _cache.get(_key(read), lambda: _rendered(read))
     return replace(shown, html=made.html, notes=_with_cut(shown, made.notes))
@@ -113,7 +113,7 @@ _RENDERERS: dict[str, Callable[[str], Rendered]] = {"markdown": markdown, "diff"
 
 
 def _with_cut(shown: ShownFile, notes: tuple[str, ...]) -> tuple[str, ...]:
-    return (*notes, f"Only its beginning is shown: it has {shown.size}.") if shown.more_lines else notes
+    return (*notes, f"Only the beginning is shown. The file size is {shown.size}.") if shown.more_lines else notes
 
 
 def _beginning(text: str, room: int) -> str:

@@ -76,7 +76,7 @@ def json_tree(text: str) -> Rendered:
         return Rendered(Markup('<pre class="lines">%s</pre>') % plain(visible(text)), ("This is not valid JSON.",))
     tree = _Tree()
     html = Markup('<div class="tree">%s</div>') % tree.node(Markup(""), value, 0)
-    return Rendered(html, ("Only part of it is in the tree.",) if tree.cut else ())
+    return Rendered(html, ("The tree shows only part of the content.",) if tree.cut else ())
 
 
 def _leaf(value: Value) -> Markup:

@@ -62,13 +62,13 @@ def markdown(text: str, *, patience: float = PATIENCE) -> Rendered:
 def _left_out(text: str, tokens: Sequence[Token], env: Mapping[str, Any]) -> Iterator[str]:
     """Say what is in the document and by the rules of the language not in its layout."""
     if env.get("references"):
-        yield "Link definitions stand only in the source."
+        yield "Link definitions are shown only in the source."
     lines, columns = text.split("\n"), 0
     for token in tokens:
         if token.type == "thead_open" and token.map:
             columns = len(_cells(lines[token.map[0]]))
         if token.type == "tr_open" and token.map and len(_cells(lines[token.map[0]])) > columns:
-            yield "A table has more cells than columns; the rest stands only in the source."
+            yield "A table has more cells than columns. The extra cells are shown only in the source."
             return
 
 
@@ -158,7 +158,7 @@ def _ours(html: Markup) -> Token:
 
 def _picture(child: Token) -> Markup:
     address, words = visible(child.attrs.get("src", "")), visible(child.content)
-    return Markup('<span class="picture">[picture not loaded: %s %s%s]</span>') % (words, address, _title(child))
+    return Markup('<span class="picture">[image not loaded: %s %s%s]</span>') % (words, address, _title(child))
 
 
 def _title(child: Token) -> str:

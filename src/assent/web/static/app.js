@@ -2,6 +2,7 @@
 /** The islands on every page: they own the cursor, the focus and what is open; the server owns everything else. */
 
 import { startBulk } from "./bulk.js";
+import { startCopying } from "./copy.js";
 import { startDialogs } from "./dialogs.js";
 import { startGuards } from "./guards.js";
 import { startKeys } from "./keys.js";
@@ -9,7 +10,8 @@ import { startList } from "./list.js";
 import { startLive } from "./live.js";
 import { startNotices } from "./notices.js";
 import { startPalette } from "./palette.js";
-import { startCopying } from "./page.js";
+import { startPickers } from "./picker.js";
+import { startSuggestions } from "./suggestions.js";
 import { startTimes } from "./times.js";
 
 document.documentElement.classList.add("scripted");
@@ -21,5 +23,7 @@ startList();
 startBulk();
 startNotices();
 startPalette();
+startPickers();
+startSuggestions();
 startKeys();
 startLive();

@@ -20,7 +20,7 @@ const colour = (token) => getComputedStyle(document.documentElement).getProperty
 /** @param {number | null | undefined} value @param {Chart["unit"]} unit */
 function told(value, unit) {
   if (value === null || value === undefined) return "–";
-  if (unit === "percent") return `${Math.round(value * 100)} %`;
+  if (unit === "percent") return `${Math.round(value * 100)}%`;
   if (unit === "count") return value.toLocaleString();
   const [size, name] = UNITS.find(([size]) => value >= size) ?? [1, "s"];
   return `${Math.round((value / size) * 10) / 10} ${name}`;
@@ -71,7 +71,7 @@ function lines(chart) {
     series: chart.series.map((each, n) => ({
       label: each.label,
       stroke: colour(each.token),
-      fill: only ? `${colour(each.token)}22` : undefined,
+      fill: only ? `color-mix(in srgb, ${colour(each.token)} 13%, transparent)` : undefined,
       width: 2,
       dash: n ? [8, 4 * n] : undefined,
       spanGaps: true,

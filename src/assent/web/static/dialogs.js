@@ -24,7 +24,7 @@ function show() {
 
 /** Close an open menu; true if there was one. */
 function closeMenu() {
-  const menu = find("details.pop[open], details.menu[open]");
+  const menu = find("details.pop[open], details.switcher[open], details.menu[open]");
   if (!(menu instanceof HTMLDetailsElement)) return false;
   menu.open = false;
   find("summary", menu)?.focus();

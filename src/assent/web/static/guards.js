@@ -1,6 +1,7 @@
 // @ts-check
 /** Answers that come too late: what belongs to another item than the one on the screen is not put there. */
 
+import { showNotice } from "./notices.js";
 import { find, shownId } from "./page.js";
 
 const REFRESHED = ["rows", "live", "run-live"];
@@ -44,6 +45,12 @@ export function startGuards() {
       // The session has ended: sent as a page, the form leads to a sign-in that keeps what was typed.
       event.preventDefault();
       HTMLFormElement.prototype.submit.call(ctx.sourceElement);
+      return;
+    }
+    const notice = ctx.response.headers.get("assent-notice");
+    if (notice) {
+      event.preventDefault();
+      showNotice(notice);
       return;
     }
     const refresh = isRefresh(ctx), failed = refresh && ctx.response.status !== 200, late = isLate(ctx);

@@ -83,18 +83,39 @@ function reveal() {
   if (shown) rowOf(shown)?.scrollIntoView({ block: "nearest" });
 }
 
+/** Where the reader is: a row and its place, and whether the open row is seen. */
+function place() {
+  const anchor = (cursor && rowOf(cursor)) || rows().find((row) => row.getBoundingClientRect().bottom > 0);
+  const box = rowOf(shownId() ?? "")?.getBoundingClientRect();
+  return {
+    id: anchor?.dataset.id,
+    top: anchor?.getBoundingClientRect().top ?? 0,
+    seen: !!box && box.top < window.innerHeight && box.bottom > 0,
+  };
+}
+
 /** Swap rows, and leave what the reader is on where it is. @param {() => Promise<void>} swap */
 export async function keepingPlace(swap) {
-  const pane = find("#list");
-  const anchor = (cursor && rowOf(cursor)) || rows().find((row) => row.getBoundingClientRect().bottom > 0);
-  const id = anchor?.dataset.id;
-  const before = anchor?.getBoundingClientRect().top ?? 0;
   const known = new Set(rows().map((row) => row.dataset.id));
-  await swap();
-  mark();
-  const after = id ? rowOf(id)?.getBoundingClientRect().top : undefined;
-  const scroller = pane && pane.scrollHeight > pane.clientHeight ? pane : document.scrollingElement;
-  if (after !== undefined && scroller && scroller.scrollTop > 0) scroller.scrollTop += after - before;
+  const pane = find("#list");
+  let before = place();
+  // Looked at right before the swap: the reader may move while the request is on its way.
+  const look = () => { before = place(); };
+  const restore = () => {
+    mark();
+    const row = before.id ? rowOf(before.id) : null;
+    const scroller = pane && pane.scrollHeight > pane.clientHeight ? pane : document.scrollingElement;
+    if (row && scroller && scroller.scrollTop > 0) scroller.scrollTop += row.getBoundingClientRect().top - before.top;
+    if (before.seen) reveal();
+  };
+  document.addEventListener("htmx:before:swap", look);
+  document.addEventListener("htmx:after:swap", restore);
+  try {
+    await swap();
+  } finally {
+    document.removeEventListener("htmx:before:swap", look);
+    document.removeEventListener("htmx:after:swap", restore);
+  }
   return rows().filter((row) => !known.has(row.dataset.id));
 }
 

@@ -2,7 +2,7 @@
 /** Live changes: one stream for all tabs of a browser, a hint each; what is shown is read again. */
 
 import { announce, keepingPlace } from "./list.js";
-import { find, findAll, htmx, shownId } from "./page.js";
+import { afterSwap, find, findAll, htmx, shownId } from "./page.js";
 import { badge, offerNotifications, tellOf } from "./notify.js";
 
 const PAUSE_MS = 150, POLL_MS = 30_000, RETRY_MS = 1000, SLOW_MS = 5000;
@@ -94,7 +94,6 @@ async function refreshRows() {
   const fresh = await keepingPlace(async () => { complete = await ask("rows", address); });
   announce(fresh);
   tellOf(fresh);
-  badge();
   return complete;
 }
 
@@ -180,5 +179,6 @@ export function startLive() {
     hear("*");
   });
   badge();
+  afterSwap(badge);
   offerNotifications();
 }

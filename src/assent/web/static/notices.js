@@ -22,9 +22,9 @@ function dropStale() {
   if (toast && id && find(`#unsent [data-breakpoint="${CSS.escape(id)}"]`)) toast.remove();
 }
 
-/** Say that a request did not get through; the words are the server's, sent with the page. */
-function unreachable() {
-  const words = find("#unreachable");
+/** Show a notice and leave the form as it is; the words are the server's, sent with the page. @param {string} id */
+export function showNotice(id) {
+  const words = find(`#${CSS.escape(id)}`);
   const place = find("#dialog[open]") ?? find("#notice");
   if (!(words instanceof HTMLTemplateElement) || !place) return;
   find(".toast", place)?.remove();
@@ -40,7 +40,7 @@ export function startNotices() {
     // A refresh that failed is said by the connection.
     const replaced = error?.name === "AbortError" && !(ctx?.sourceElement instanceof HTMLFormElement);
     if (replaced || !(ctx?.sourceElement instanceof HTMLFormElement || ctx?.sourceElement instanceof HTMLAnchorElement)) return;
-    unreachable();
+    showNotice("unreachable");
   });
   afterSwap((target) => {
     dropStale();

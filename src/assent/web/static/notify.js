@@ -1,17 +1,17 @@
 // @ts-check
-/** How many wait, in title, icon and navigation; and notifications for those who asked for them. */
+/** How many wait, in title, icon and navigation, always as the list says; and notifications for those who asked. */
 
 import { find, findAll } from "./page.js";
 
 const ON = "assent.notify";
 
 export function badge() {
-  const count = find("#rows .rows-head")?.dataset.waiting;
-  if (count === undefined) return;
-  const waiting = Number(count);
-  if (!find("#detail > .one")) document.title = `${waiting ? `(${waiting}) ` : ""}Inbox · Assent`;
-  else document.title = document.title.replace(/^(\(\d+\) )?/, waiting ? `(${waiting}) ` : "");
-  for (const element of findAll("[data-waiting-count]")) element.textContent = waiting ? String(waiting) : "";
+  const waiting = find("#rows .rows-head")?.dataset.waiting;
+  if (waiting === undefined) return;
+  const shown = find("#detail > .one #headline")?.textContent;
+  const name = shown ? `${find("#detail .trouble") ? "Error: " : ""}${shown}` : "Inbox";
+  document.title = `${waiting ? `(${waiting}) ` : ""}${name} · Assent`;
+  for (const element of findAll("[data-waiting-count]")) element.textContent = waiting;
   const icon = find("link[rel=icon]");
   if (icon instanceof HTMLLinkElement) icon.href = (waiting ? icon.dataset.waiting : icon.dataset.calm) ?? icon.href;
 }
@@ -21,7 +21,7 @@ export function tellOf(fresh) {
   if (!document.hidden || !localStorage.getItem(ON) || Notification.permission !== "granted" || !fresh[0]) return;
   const first = find(".title", fresh[0])?.textContent ?? "";
   const body = fresh.length > 1 ? `${first} and ${fresh.length - 1} more` : first;
-  const note = new Notification("An agent asks", { body, tag: "assent" });
+  const note = new Notification("Approval needed", { body, tag: "assent" });
   note.onclick = () => {
     window.focus();
     find(".title", fresh[0])?.click();
@@ -31,7 +31,7 @@ export function tellOf(fresh) {
 export function offerNotifications() {
   if (!("Notification" in window)) return;
   for (const button of findAll('[data-action="notify"]')) {
-    const told = () => { button.textContent = localStorage.getItem(ON) ? "Notifications are on" : "Notify me here"; };
+    const told = () => { button.textContent = localStorage.getItem(ON) ? "Turn off notifications" : "Turn on notifications"; };
     button.hidden = false;
     told();
     button.addEventListener("click", async () => {

@@ -1,6 +1,8 @@
 // @ts-check
 /** Finding things on the page, and asking htmx for more of it. */
 
+const ANNOUNCED_MS = 5000;
+
 /** @typedef {{ajax(verb: string, path: string, context: {target: string, swap?: string, source?: Element}): Promise<void>}} Htmx */
 
 /** @returns {Htmx} */
@@ -44,23 +46,18 @@ export function afterSwap(then) {
   });
 }
 
+/** Tell screen readers, politely; the message is taken away again, so that the same one can be told twice.
+ * @param {string} text */
+export function announce(text) {
+  const place = find("#announced");
+  if (!place) return;
+  place.textContent = text;
+  setTimeout(() => { if (place.textContent === text) place.textContent = ""; }, ANNOUNCED_MS);
+}
+
 /** Is somebody writing here? @param {EventTarget | null} target */
 export function isTyping(target) {
   if (!(target instanceof HTMLElement)) return false;
   if (target.isContentEditable || target instanceof HTMLTextAreaElement || target instanceof HTMLSelectElement) return true;
   return target instanceof HTMLInputElement && !["checkbox", "radio", "button", "submit"].includes(target.type);
-}
-
-/** Buttons that copy what somebody wrote, as it is shown. */
-export function startCopying() {
-  const unhide = () => findAll("[data-copy]").forEach((button) => { button.hidden = false; });
-  document.addEventListener("click", async (event) => {
-    const button = event.target instanceof Element ? event.target.closest("[data-copy]") : null;
-    if (!(button instanceof HTMLElement)) return;
-    await navigator.clipboard.writeText(find(button.dataset.copy ?? "")?.textContent ?? "");
-    const label = button.firstChild;
-    if (label) label.textContent = "Copied";
-  });
-  afterSwap(unhide);
-  unhide();
 }

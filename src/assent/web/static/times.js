@@ -1,10 +1,13 @@
 // @ts-check
-/** Times as distances that stay true, exact on hover and focus, in the reader's own time zone. */
+/** Times as distances that stay true, exact on hover and focus. They are in the zone of the account, as the server wrote
+ * them; an account without one reads them in the zone of the browser. */
 
 import { afterSwap, findAll } from "./page.js";
 
 const MINUTE = 60, HOUR = 3600, DAY = 86400;
+const hasZone = "zone" in document.documentElement.dataset;
 const exact = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "long" });
+const clock = new Intl.DateTimeFormat(undefined, { timeStyle: "medium", hourCycle: "h23" });
 
 /** @param {number} at @param {number} now @param {boolean} counting in milliseconds; counting: to the second */
 export function distance(at, now, counting) {
@@ -22,12 +25,17 @@ export function distance(at, now, counting) {
 function update(element) {
   const at = Date.parse(element.dateTime);
   if (Number.isNaN(at)) return;
+  if (!hasZone) element.title = exact.format(at);
+  if (element.dataset.shows) {
+    const text = (element.dataset.shows === "clock" ? clock : exact).format(at);
+    if (!hasZone && element.textContent !== text) element.textContent = text;
+    return;
+  }
   const now = Date.now();
   const soon = at > now && at - now < 10 * MINUTE * 1000;
   const left = "left" in element.dataset ? `${Math.max(0, Math.ceil((at - now) / 1000))} s` : null;
   const text = left ?? distance(at, now, soon && !("countdown" in element.dataset));
   if (element.textContent !== text) element.textContent = text;
-  element.title = exact.format(at);
   const badge = element.closest(".due");
   badge?.classList.toggle("urgent", soon);
 }

@@ -83,23 +83,21 @@ def look(tx: Transaction, *, visit: Visit, event_id: str) -> Sight:
 def sentence(event: TriggerEvent, firings: Sequence[Firing]) -> str:
     """Say what became of an event."""
     if event.state is EventState.RECEIVED:
-        return "It has not been held against the triggers yet."
+        return "The event has not been matched against the triggers yet."
     if event.state is EventState.FAILED:
-        return "It could not be handled. Replay it, or have it sent again, once the reason is gone."
+        return (
+            "The event could not be processed. Fix the cause, then replay the event or have the sender send it again."
+        )
     if not firings:
-        return "No trigger matched, so it started nothing."
+        return "No trigger matched, so no run was started."
     started = len({each.run_id for each in firings if each.run_id})
     held = sum(each.state is FiringState.HELD for each in firings)
     dead = sum(each.state is FiringState.DEAD for each in firings)
-    parts = [f"started {plural(started, 'run')}"] if started else []
-    parts += [f"{plural(held, 'firing')} {'waits' if held == 1 else 'wait'}"] if held else []
-    parts += [f"{plural(dead, 'firing')} {'was' if dead == 1 else 'were'} given up"] if dead else []
+    parts = [f"{plural(started, 'run')} started"] if started else []
+    parts += [f"{plural(held, 'firing')} held"] if held else []
+    parts += [f"{plural(dead, 'firing')} failed"] if dead else []
     matched = plural(len({each.trigger_id for each in firings}), "trigger")
-    return f"{matched} matched: it {'; '.join(parts)}." if started else _not_started(matched, parts)
-
-
-def _not_started(matched: str, parts: Sequence[str]) -> str:
-    return f"{matched} matched: {'; '.join(parts)}." if parts else f"{matched} matched, but nothing was started."
+    return f"{matched} matched: {', '.join(parts)}." if parts else f"{matched} matched, but no run was started."
 
 
 def chain(sight: Sight) -> list[Link]:

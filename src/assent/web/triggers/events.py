@@ -22,10 +22,10 @@ from assent.web.triggers.frame import cursor, plural, text_filter, trigger_page
 
 PAGE = 50
 STATES = {
-    EventState.RECEIVED.value: "not looked at yet",
-    EventState.MATCHED.value: "a trigger wanted it",
-    EventState.UNMATCHED.value: "no trigger wanted it",
-    EventState.FAILED.value: "could not be handled",
+    EventState.RECEIVED.value: "not processed yet",
+    EventState.MATCHED.value: "a trigger matched",
+    EventState.UNMATCHED.value: "no trigger matched",
+    EventState.FAILED.value: "could not be processed",
 }
 
 

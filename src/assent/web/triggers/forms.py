@@ -17,24 +17,24 @@ FIELDS = (
 )  # fmt: skip
 """The controls of the form; those with a dash belong to the part in front of it."""
 STATES = {
-    "true": "On: it starts runs",
-    "suspended": "Suspended: events queue, and nothing runs",
-    "false": "Off: events pass by",
+    "true": "Enabled: starts runs",
+    "suspended": "Suspended: events are queued, and no runs start",
+    "false": "Disabled: events are ignored",
 }
 WHEN_FULL = {
-    WhenFull.QUEUE.value: "wait in a queue",
-    WhenFull.SKIP.value: "skip the new one",
-    WhenFull.REPLACE.value: "keep only the newest waiting",
-    WhenFull.CANCEL.value: "cancel what runs, start the new one",
+    WhenFull.QUEUE.value: "Queue the new one",
+    WhenFull.SKIP.value: "Skip the new one",
+    WhenFull.REPLACE.value: "Queue only the newest",
+    WhenFull.CANCEL.value: "Cancel the running one and start the new one",
 }
 LABELS = {
-    "id": "Name", "on": "On", "run": "Process", "inputs": "Inputs", "once": "Only once for", "enabled": "State",
-    "debounce-quiet": "Quiet for", "debounce-max": "At most", "debounce-key": "Quiet for each",
-    "concurrency-limit": "At the same time", "concurrency-when_full": "When that is full",
-    "concurrency-key": "Counted for each", "hold-gate": "Gate", "hold-question": "Question",
-    "hold-expert": "Experts", "hold-when": "Only for events", "breaker-limit": "Suspend it after",
-    "breaker-within": "Within", "breaker-echoes": "Suspend it after so many echoes",
-    "max_depth": "Most runs in a chain", "agent_id": "Agent", "note": "Note",
+    "id": "Name", "on": "Events", "run": "Process", "inputs": "Inputs", "once": "Run once per",
+    "debounce-quiet": "Quiet period", "debounce-max": "Maximum wait", "debounce-key": "Debounce per",
+    "concurrency-limit": "Maximum concurrent runs", "concurrency-when_full": "At the limit",
+    "concurrency-key": "Limit per", "hold": "Approval required", "hold-gate": "Gate", "hold-question": "Question",
+    "hold-expert": "Assigned to", "hold-when": "Only for events where", "breaker-limit": "Suspend after",
+    "breaker-within": "Within", "breaker-echoes": "Suspend after echoes", "max_depth": "Maximum chain length",
+    "agent_id": "Agent ID", "enabled": "State", "note": "Note",
 }  # fmt: skip
 _PARTS = {
     "debounce": ("quiet", "max", "key"),
@@ -118,10 +118,10 @@ def inputs(typed: str) -> dict[str, Json]:
         name = name.strip()
         if not equals or not name:
             raise InvalidRequest.at(
-                "/inputs", f"line {n} must be a name, = and a value, as in repo = {{{{ event.repo }}}}"
+                "/inputs", f"line {n} must have the form name = value, such as repo = {{{{ event.repo }}}}"
             )
         if name in found:
-            raise InvalidRequest.at("/inputs", f"line {n}: {name} stands there already")
+            raise InvalidRequest.at("/inputs", f"line {n}: {name} is already defined")
         found[name] = _read(value.strip())
     return found
 

@@ -23,35 +23,35 @@ PLACES = (
 DONE = {
     "created": "Created.",
     "saved": "Saved.",
-    "removed": "Removed. What it started stays explained.",
-    "suspended": "Suspended: events queue, and nothing runs.",
-    "resumed": "Resumed: what was held goes on, the oldest first.",
-    "replayed": "Replayed: it is held against the triggers as they stand now.",
-    "retried": "It is tried again at once.",
-    "discarded": "Let go: it will not start anything.",
-    "on": "It is switched on.",
-    "off": "It is switched off. Whatever it sends is refused until it is on again.",
+    "removed": "Removed. Its events and runs remain in the history.",
+    "suspended": "Suspended. Events are queued, and no runs start.",
+    "resumed": "Resumed. Held firings continue, oldest first.",
+    "replayed": "Replayed. The event is matched against the current triggers.",
+    "retried": "Retrying now.",
+    "discarded": "Discarded. It will not start a run.",
+    "on": "Enabled.",
+    "off": "Disabled. Its events are rejected until you enable it again.",
 }
 WHY = {
-    Because.DEBOUNCE: "waits until there is quiet",
+    Because.DEBOUNCE: "waiting for a quiet period",
     Because.SUSPENDED: "the trigger is suspended",
-    Because.APPROVAL: "waits for an approval",
-    Because.ROOM: "waits until there is room",
-    Because.RETRY: "could not be started yet and is tried again",
-    Because.ONCE: "it had fired for the same key before",
-    Because.BUSY: "as many as it allows were running",
-    Because.REPLACED: "a newer event took its place",
-    Because.MERGED: "went on together with a later event",
-    Because.LOOP: "looks like a loop: too many runs lie between it and the outside world",
-    Because.NOT_APPROVED: "was not approved",
-    Because.DISCARDED: "somebody let it go",
+    Because.APPROVAL: "waiting for approval",
+    Because.ROOM: "waiting for a free slot",
+    Because.RETRY: "could not be started yet and will be retried",
+    Because.ONCE: "already fired for the same key",
+    Because.BUSY: "the limit of concurrent runs was reached",
+    Because.REPLACED: "replaced by a newer event",
+    Because.MERGED: "merged with a later event",
+    Because.LOOP: "possible loop: the chain of runs is too long",
+    Because.NOT_APPROVED: "not approved",
+    Because.DISCARDED: "discarded by a person",
 }
 """Why a firing is held or was skipped."""
 MEANS = {
-    FiringState.HELD: "waits",
+    FiringState.HELD: "waiting",
     FiringState.STARTED: "started a run",
-    FiringState.SKIPPED: "started nothing",
-    FiringState.DEAD: "given up",
+    FiringState.SKIPPED: "did not start a run",
+    FiringState.DEAD: "failed, no more retries",
 }
 MAX_FILTER = 200
 _ID = re.compile(r"[0-9A-Za-z_.-]{1,80}", re.ASCII)
@@ -61,7 +61,7 @@ def known_id(visit: Visit, name: str, what: str) -> str:
     """Anything that cannot be an id is not there; the database need not be asked."""
     found: str = visit.request.path_params[name]
     if not _ID.fullmatch(found):
-        msg = f"There is no {what} {found[:60]!r} in this project."
+        msg = f"{what.capitalize()} {found[:60]!r} not found in this project."
         raise NotFound(msg)
     return found
 
@@ -110,14 +110,14 @@ def text_filter(visit: Visit, name: str) -> str:
     """Read a filter of a list; one that was left empty is none."""
     value = visit.request.query_params.get(name, "").strip()
     if len(value) > MAX_FILTER or "\x00" in value:
-        raise InvalidRequest.at(name, f"must have at most {MAX_FILTER} characters and no NUL")
+        raise InvalidRequest.at(name, f"must have at most {MAX_FILTER} characters and must not contain NUL")
     return value
 
 
 def cursor(visit: Visit, ids: re.Pattern[str]) -> str:
     value = visit.request.query_params.get("cursor", "")
     if value and not ids.fullmatch(value):
-        raise InvalidRequest.at("cursor", "is not one that this list gave")
+        raise InvalidRequest.at("cursor", "is not a cursor from this list")
     return value
 
 

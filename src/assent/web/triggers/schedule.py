@@ -28,9 +28,9 @@ LAST = 5
 MOST_MISSED = 1_000
 """Where counting what was missed stops."""
 MEANS = {
-    Missed.LAST: "of those missed, the last is made up for",
-    Missed.SKIP: "those missed are left out",
-    Missed.ALL: "all those missed are made up for",
+    Missed.LAST: "after downtime, the last missed tick is run",
+    Missed.SKIP: "missed ticks are skipped",
+    Missed.ALL: "after downtime, all missed ticks are run",
 }
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

@@ -1,29 +1,30 @@
 """What the form of each kind of source asks for."""
 
-from assent.web.admin.channel_forms import Field, Form
+from assent.web.admin.channel_forms import REFERENCE, SECRETS_HINT, Field, Form
 
-REFERENCE = "env:NAME or file:PATH."
 _SECRETS = Field(
     "secrets",
     "Secrets",
-    f"One, or two while one is being replaced, each on a line. {REFERENCE}",
+    SECRETS_HINT,
     "lines",
     required=True,
 )
 _TRUST = Field(
     "trust",
-    "How far its events are trusted",
+    "Trust level",
     shape="choice",
     choices=(
-        ("", "as is usual for its kind"),
-        ("untrusted", "untrusted: strangers write parts of it"),
-        ("trusted", "trusted: only we write it"),
+        ("", "Default for this kind"),
+        ("untrusted", "Untrusted: outsiders write parts of the events"),
+        ("trusted", "Trusted: only your team writes the events"),
     ),
 )
-_EVERY = Field("expect_every", "Tell when silent for", "As 1d. Empty: silence is no news.")
+_EVERY = Field("expect_every", "Alert if no events for", "e.g. 1d. Leave blank for no alert.")
 _COMMON = (_TRUST, _EVERY)
-_HOST = Field("host", "Machine that watches", "Its host name. Empty: any server of yours that has the path.")
-_DEDUP = Field("dedup", "The same event has the same", "As {{ event.data.id }}. Empty: what the sender gives.")
+_HOST = Field(
+    "host", "Host", "Name of the host that watches the path. Leave blank to let any server that has the path watch it."
+)
+_DEDUP = Field("dedup", "Deduplicate by", "e.g. {{ event.data.id }}. Defaults to the ID that the sender provides.")
 
 
 def _hooked(title: str, about: str, *fields: Field, calls: str) -> Form:
@@ -33,113 +34,115 @@ def _hooked(title: str, about: str, *fields: Field, calls: str) -> Form:
 FORMS: dict[str, Form] = {
     "github": _hooked(
         "GitHub",
-        "Pushes, pull requests, workflow runs, of a repository or an organisation.",
-        calls="In GitHub: Settings, Webhooks, Add webhook. Payload URL is this, content type application/json, "
+        "Pushes, pull requests and workflow runs in a repository or an organization.",
+        calls="In GitHub: Settings, Webhooks, Add webhook. Use this payload URL, content type application/json "
         "and the same secret.",
     ),
     "gitlab": _hooked(
         "GitLab",
-        "Pushes, merge requests, pipelines.",
-        Field("signing_tokens", "Signing tokens", f"Begin with whsec_, each on a line. {REFERENCE}", "lines"),
-        Field("secrets", "Secret tokens", f"What older ones send along instead. {REFERENCE}", "lines"),
-        calls="In GitLab: Settings, Webhooks, Add new webhook. The URL is this.",
+        "Pushes, merge requests and pipelines.",
+        Field("signing_tokens", "Signing tokens", f"Start with whsec_, one per line. {REFERENCE}", "lines"),
+        Field("secrets", "Secret tokens", f"Sent by older GitLab versions instead. {REFERENCE}", "lines"),
+        calls="In GitLab: Settings, Webhooks, Add new webhook. Use this URL.",
     ),
     "bitbucket": _hooked(
         "Bitbucket",
         "Pushes and pull requests.",
-        calls="In Bitbucket: Repository settings, Webhooks, Add webhook, with the same secret.",
+        calls="In Bitbucket: Repository settings, Webhooks, Add webhook. Use this URL and the same secret.",
     ),
     "gitea": _hooked(
         "Gitea",
-        "Pushes, pull requests, issues.",
-        calls="In Gitea: Settings, Webhooks, Add webhook, with the same secret.",
+        "Pushes, pull requests and issues.",
+        calls="In Gitea: Settings, Webhooks, Add webhook. Use this URL and the same secret.",
     ),
     "forgejo": _hooked(
         "Forgejo",
-        "Pushes, pull requests, issues.",
-        calls="In Forgejo: Settings, Webhooks, Add webhook, with the same secret.",
+        "Pushes, pull requests and issues.",
+        calls="In Forgejo: Settings, Webhooks, Add webhook. Use this URL and the same secret.",
     ),
     "circleci": _hooked(
         "CircleCI",
-        "Workflows and jobs that ended.",
-        calls="In CircleCI: Project settings, Webhooks, Add webhook, with the same secret.",
+        "Completed workflows and jobs.",
+        calls="In CircleCI: Project settings, Webhooks, Add webhook. Use this URL and the same secret.",
     ),
     "jenkins": _hooked(
         "Jenkins",
-        "Builds that started and ended.",
+        "Started and completed builds.",
         Field(
             "verify",
-            "Where it sends the secret",
+            "Location of the secret",
             shape="choice",
-            choices=(("", "as the last part of the address"), ("bearer", "as a bearer token")),
+            choices=(("", "Last part of the URL"), ("bearer", "Bearer token")),
         ),
         _SECRETS,
-        calls="In the notification plugin of a job: this address, then a slash and the secret.",
+        calls="In the job’s notification plugin, enter this URL followed by a slash and the secret.",
     ),
     "jira": _hooked(
         "Jira",
-        "Issues and comments that were made or changed.",
-        calls="In Jira: System, WebHooks, Create a WebHook, with the same secret.",
+        "Issues and comments that were created or changed.",
+        calls="In Jira: System, WebHooks, Create a WebHook. Use this URL and the same secret.",
     ),
     "webhook": _hooked(
         "Webhook",
-        "Any program that posts JSON: Standard Webhooks, a signature of its own, a bearer token, CloudEvents.",
+        "Any program that posts JSON: Standard Webhooks, custom signatures, bearer tokens or CloudEvents.",
         Field(
             "verify",
-            "How it proves who it is",
+            "Verification",
             shape="choice",
             choices=(
                 ("", "Standard Webhooks"),
-                ("hmac", "a signature over the body (HMAC)"),
-                ("bearer", "a bearer token"),
-                ("path", "a secret as the last part of the address"),
-                ("none", "not at all: only behind a door of your own"),
+                ("hmac", "HMAC signature of the request body"),
+                ("bearer", "Bearer token"),
+                ("path", "Secret as the last part of the URL"),
+                ("none", "None: use only behind your own authentication"),
             ),
         ),
-        Field("secrets", "Secrets", f"Each on a line. {REFERENCE}", "lines"),
-        Field("header", "Header of the signature", "Only for HMAC, as X-Signature."),
-        Field("prefix", "What stands before the signature", "Only for HMAC, as sha256=."),
-        Field("cloudevents", "Headers may say what an event is (CloudEvents in binary mode)", shape="flag"),
+        Field("secrets", "Secrets", f"One per line. {REFERENCE}", "lines"),
+        Field("header", "Signature header", "Only for HMAC, e.g. X-Signature"),
+        Field("prefix", "Signature prefix", "Only for HMAC, e.g. sha256="),
+        Field("cloudevents", "Accept CloudEvents headers (binary mode)", shape="flag"),
         _DEDUP,
-        calls="Have the program post to it.",
+        calls="Configure the program to post events to this URL.",
     ),
     "files": Form(
         title="Files",
-        about="Files of a folder on this machine that were added, changed or removed.",
+        about="Files added, changed or removed in a folder on this machine.",
         fields=(
             Field("path", "Folder", required=True),
-            Field("include", "Only these", "Patterns as **/*.md, each on a line. Empty: all.", "lines"),
-            Field("exclude", "But not these", "Patterns, each on a line.", "lines"),
-            Field("quiet", "Wait until quiet for", "As 2s."),
-            Field("poll", "Look again and again (for network drives)", shape="flag"),
+            Field("include", "Include", "Patterns such as **/*.md, one per line. Leave blank for all files.", "lines"),
+            Field("exclude", "Exclude", "Patterns, one per line.", "lines"),
+            Field("quiet", "Quiet period", "e.g. 2s"),
+            Field("poll", "Poll for changes (for network drives)", shape="flag"),
             _HOST,
             *_COMMON,
         ),
     ),
     "git": Form(
         title="Git",
-        about="A repository on this machine: merged, pushed, received. Needs assent hooks install there.",
+        about="Merges and pushes in a repository on this machine. Run assent hooks install in the repository first.",
         fields=(
             Field("path", "Repository", required=True),
-            Field("events", "Events", "Of merged, pushed, received, between spaces. Empty: all.", "words"),
+            Field("events", "Events", "merged, pushed or received, space-separated. Leave blank for all.", "words"),
             _HOST,
             *_COMMON,
         ),
     ),
     "schedule": Form(
         title="Schedule",
-        about="Time itself, by a line of cron in a time zone.",
+        about="Runs on a cron schedule.",
         fields=(
-            Field("cron", "Cron", "Minute, hour, day, month, day of the week, as 30 2 * * 1-5.", required=True),
-            Field("timezone", "Time zone", "As Europe/Paris. Empty: UTC."),
+            Field(
+                "cron", "Cron expression", "Minute, hour, day, month and day of week, e.g. 30 2 * * 1-5", required=True
+            ),
+            Field("timezone", "Time zone", "e.g. Europe/Paris. Defaults to UTC."),
             Field(
                 "missed",
-                "What was missed while nobody was there",
+                "Missed ticks",
                 shape="choice",
-                choices=(("", "make up for the last"), ("skip", "leave it out"), ("all", "make up for all")),
+                choices=(("", "Run the last one"), ("skip", "Skip"), ("all", "Run all")),
             ),
-            Field("jitter", "At most so much later", "As 2m, so that not everything starts at once."),
-            Field("max_age", "Make up for at most", "As 7d."),
+            Field("jitter", "Jitter", "Maximum random delay, e.g. 2m"),
+            Field("max_age", "Maximum age of missed ticks", "e.g. 7d"),
             *_COMMON,
         ),
     ),

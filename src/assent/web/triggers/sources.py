@@ -10,7 +10,7 @@ from starlette.routing import Route
 
 from assent.domain.access import Permission
 from assent.domain.canonical import Json, is_array
-from assent.domain.errors import AssentError, InvalidRequest, NotFound, PreconditionFailed
+from assent.domain.errors import AssentError, InvalidRequest, NotFound
 from assent.services.channels import FROM_FILE
 from assent.services.triggers import naming
 from assent.sources.registry import KINDS
@@ -18,13 +18,13 @@ from assent.store.sources import StoredSource
 from assent.store.transaction import Transaction
 from assent.web import render
 from assent.web.admin.channel_forms import OTHERS, Form, asked, values
-from assent.web.admin.frame import Question, question_page, text
+from assent.web.admin.frame import Question, outdated, question_page, text
 from assent.web.frame import Site, Visit, redirect, route
 from assent.web.guards import managing, reading
 from assent.web.triggers.frame import Fault, known_id, plural, pointer_of, said, trigger_page
 from assent.web.triggers.source_forms import form_of
 
-UNUSUAL = "Nothing was heard for longer than is usual."
+UNUSUAL = "No events for longer than usual."
 
 
 def routes(site: Site) -> list[Route]:
@@ -55,7 +55,7 @@ def health(stored: StoredSource, problem: str | None, now: int) -> Health:
     if problem is not None:
         return Health("failing", problem)
     if stored.silent_at is not None and stored.silent_at <= now:
-        return Health("silent", f"Nothing was heard for longer than {stored.settings.get('expect_every')}.")
+        return Health("silent", f"No events for longer than {stored.settings.get('expect_every')}.")
     if stored.alarm_id is not None:
         return Health("silent", UNUSUAL)
     return Health("heard" if stored.heard_at is not None else "new")
@@ -88,7 +88,7 @@ def _health(visit: Visit, stored: StoredSource) -> Health:
     found = health(stored, _problem(visit, stored) or stored.problem, visit.site.clock.now())
     if found.error is None or visit.who.may(Permission.MANAGE):
         return found
-    return Health(found.state, UNUSUAL if found.state == "silent" else "Admins see why.")
+    return Health(found.state, UNUSUAL if found.state == "silent" else "Only admins can see the reason.")
 
 
 def _problem(visit: Visit, stored: StoredSource) -> str | None:
@@ -134,7 +134,7 @@ async def new_form(visit: Visit) -> Response:
 
 async def _new_page(visit: Visit, kind: str, error: AssentError | None = None) -> Response:
     if kind not in KINDS:
-        msg = "There is no such kind of source."
+        msg = "This kind of source does not exist."
         raise NotFound(msg)
     form = form_of(kind)
     return await trigger_page(
@@ -203,8 +203,7 @@ async def change(visit: Visit) -> Response:
     def use_case(tx: Transaction) -> StoredSource:
         current = visit.site.sources.known(tx, name, by=visit.who)
         if visit.form.get("shown") != str(current.updated_at):
-            msg = "Somebody changed this source after you opened the page. It shows what is set now."
-            raise PreconditionFailed(msg)
+            raise outdated("source")
         changes: dict[str, Any] = {"settings": asked(form_of(current.kind), visit.form, current.settings)}
         return visit.site.sources.change(tx, current.id, changes, by=visit.who)
 
@@ -234,14 +233,14 @@ async def remove_form(visit: Visit) -> Response:
     mentions = await visit.site.database.read(partial(_mentions, visit=visit, name=stored.name))
     named = ", ".join(mentions)
     question = Question(
-        title=f"Remove the source {stored.name}?",
+        title=f"Remove source {stored.name}?",
         consequences=(
-            "Whatever is still sent to it is refused as if it had never been there.",
-            "Its events stay, so that what they started can be explained.",
-            *([f"These triggers name it and will match nothing of it any more: {named}."] if mentions else []),
+            "New events sent to it are rejected, as if the source had never existed.",
+            "Its past events remain in the history.",
+            *([f"These triggers refer to it and will no longer match its events: {named}."] if mentions else []),
         ),
         action=f"/sources/{stored.id}/remove",
-        button="Remove the source",
+        button="Remove source",
         back=f"/sources/{stored.id}",
         carried={},
         place="triggers",

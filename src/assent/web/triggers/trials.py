@@ -26,7 +26,7 @@ class Part:
     note: str = ""
 
 
-_SIGNS = {True: ("✓", "held"), False: ("✗", "did not hold"), None: ("?", "cannot be said")}
+_SIGNS = {True: ("✓", "matched"), False: ("✗", "did not match"), None: ("?", "unknown")}
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,10 +16,10 @@ from assent.services.channels import FROM_FILE
 from assent.store.firings import Firing
 from assent.store.transaction import Transaction
 from assent.store.triggers import StoredTrigger
-from assent.web.admin.frame import Question, question_page, text
+from assent.web.admin.frame import Question, outdated, question_page, text
 from assent.web.frame import Site, Visit, redirect, route
 from assent.web.guards import reading, ruling
-from assent.web.triggers.forms import STATES, WHEN_FULL, Typed, fault
+from assent.web.triggers.forms import LABELS, STATES, WHEN_FULL, Typed, fault
 from assent.web.triggers.frame import known_id, said, trigger_page
 from assent.web.triggers.trials import Tried, against_newest
 
@@ -71,7 +71,7 @@ def wrong(process: str, known: Sequence[FoundProcess]) -> str | None:
     """Say why a process cannot be run, if it cannot."""
     found = next((each for each in known if each.name == process), None)
     if found is None:
-        return f"This server knows no process called {process}."
+        return f"Process {process} not found on this server."
     return found.problem
 
 
@@ -133,6 +133,7 @@ async def _form_page(visit: Visit, typed: Typed, shown: Shown) -> Response:
         problem=wrong(stored.trigger.run, found) if stored else None,
         typed=typed,
         processes=[each.name for each in found if each.problem is None],
+        labels=LABELS,
         states=STATES,
         when_full=WHEN_FULL,
         firings=firings,
@@ -182,8 +183,7 @@ async def change(visit: Visit) -> Response:
     def use_case(tx: Transaction) -> None:
         current = _known(tx, visit=visit, name=stored.id)
         if visit.form.get("shown") != str(current.version):
-            msg = "Somebody changed this trigger after you opened the page. It shows what is written now."
-            raise PreconditionFailed(msg)
+            raise outdated("trigger")
         visit.site.triggers.change(tx, current.id, _changes(current, typed), by=visit.who)
 
     try:
@@ -227,14 +227,14 @@ async def _switched(visit: Visit, switch: Callable[..., StoredTrigger], done: st
 async def remove_form(visit: Visit) -> Response:
     stored = await _stored(visit)
     question = Question(
-        title=f"Remove the trigger {stored.name}?",
+        title=f"Remove trigger {stored.name}?",
         consequences=(
-            f"Events that match {stored.trigger.on} start no {stored.trigger.run} any more.",
-            "What is held for it is not started. Runs that it started go on.",
-            "Its events and firings stay, so that what it started can be explained.",
+            f"Events that match {stored.trigger.on} will no longer start {stored.trigger.run}.",
+            "Held firings are not started. Runs that the trigger has started continue.",
+            "Its events and firings remain in the history.",
         ),
         action=f"/triggers/{stored.id}/remove",
-        button="Remove the trigger",
+        button="Remove trigger",
         back=f"/triggers/{stored.id}",
         carried={},
         place="triggers",

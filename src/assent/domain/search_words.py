@@ -1,0 +1,120 @@
+"""The words by which breakpoints are found, normalised; scripts without spaces as pairs of characters."""
+
+import re
+import unicodedata
+from functools import cache, lru_cache
+
+from assent.domain.breakpoint import Breakpoint
+from assent.domain.canonical import Json
+from assent.domain.visible import character_class
+
+MAX_INDEXED_CHARACTERS = 20_000
+"""PostgreSQL limits a document to 1 MiB."""
+MAX_WORD_CHARACTERS = 100
+"""PostgreSQL limits a lexeme to 2 KiB."""
+MAX_SOUGHT_WORDS = 40
+_BETWEEN_EARLIER_WORDS = re.compile(r"[\W_]+")
+_ASCII_WORD = re.compile("[0-9a-z]+")
+# An id is one word: as two, its prefix "bp" would match every breakpoint before the rest is looked at.
+_ID = re.compile("(?<![0-9a-z_])bp_(?=[0-9a-z])")
+_ACCENTS = re.compile("[\u0300-\u036f]")
+# Thai and Lao, Myanmar, Hangul, Khmer, Tai, kana, Han, Bopomofo, Yi.
+_UNSPACED = (
+    "0E00-0EFF 1000-109F 1100-11FF 1780-17FF 1950-19FF 1A20-1AAF 2E80-2FDF 3005-3007 3040-31FF 3400-4DBF 4E00-A4CF "
+    "A960-A97F A9E0-A9FF AA60-AADF AC00-D7FF F900-FAFF 1AFF0-1B16F 20000-3FFFD"
+)
+_HIDDEN = frozenset({"\u034f", *map(chr, range(0xFE00, 0xFE10))})
+
+
+def indexed_words(*parts: Json) -> str:
+    """Return the words of these texts with a blank around each, as the index holds them; "" without any.
+
+    A run of characters in a script without spaces becomes its pairs, and its last character: 日本語 is 日本 本語 語.
+    """
+    text = "\n".join(part for part in parts if isinstance(part, str) and part)[:MAX_INDEXED_CHARACTERS]
+    found: list[str] = []
+    for word in _words(text):
+        if word.isascii():
+            found.append(word[:MAX_WORD_CHARACTERS])
+            continue
+        for run in _runs().findall(word):
+            if _is_unspaced(run):
+                found += [*_pairs(run), run[-1]]
+            else:
+                found.append(run[:MAX_WORD_CHARACTERS])
+    return f" {' '.join(found)} " if found else ""
+
+
+def words_of(current: Breakpoint) -> str:
+    """Return the words by which a breakpoint is found, the short and telling texts first."""
+    question = current.payload.get("question")
+    return indexed_words(
+        current.id, current.gate, current.agent_id, current.run_id, *current.tags, current.title, question
+    )
+
+
+def earlier_words_of(current: Breakpoint) -> str:
+    """Return the words that versions before schema 0021 stored in the row itself."""
+    question = current.payload.get("question")
+    parts = (current.title, question, current.gate, current.agent_id, current.run_id, *current.tags)
+    return _BETWEEN_EARLIER_WORDS.sub(" ", " ".join(part for part in parts if isinstance(part, str))).strip()
+
+
+def sought_words(q: str) -> tuple[str, ...]:
+    """Return what has to occur in the indexed words, each with its blanks: all of it, in any order.
+
+    A word may be the beginning of a longer one, a single letter or digit may not; what is written in a script without
+    spaces may occur anywhere.
+    """
+    found: dict[str, None] = {}
+    for word in _words(q):
+        for run in _runs().findall(word):
+            if _is_unspaced(run):
+                found[f" {' '.join(_pairs(run)) or run}"] = None
+            else:
+                found[f" {run[:MAX_WORD_CHARACTERS]}" + ("" if len(run) > 1 else " ")] = None
+    return tuple(found)[:MAX_SOUGHT_WORDS]
+
+
+def is_found(sought: tuple[str, ...], words: str) -> bool:
+    """Return whether all that is sought occurs in these indexed words."""
+    return bool(sought) and all(each in words for each in sought)
+
+
+def _words(text: str) -> list[str]:
+    if text.isascii():
+        return _ASCII_WORD.findall(_ID.sub("bp", text.lower()))
+    folded = unicodedata.normalize("NFKD", unicodedata.normalize("NFKC", text).casefold())
+    folded = unicodedata.normalize("NFKC", _ACCENTS.sub("", folded))
+    return "".join(map(_spelled, _ID.sub("bp", folded))).split()
+
+
+@lru_cache(maxsize=4096)
+def _spelled(character: str) -> str:
+    """Return a character of a word; nothing for one that is hidden, a blank for one that separates words."""
+    kind = unicodedata.category(character)
+    if kind == "Cf" or character in _HIDDEN:
+        return ""
+    if kind == "So":
+        return f" {character} "  # an emoji is a word of its own
+    return character if kind[0] in "LNM" else " "
+
+
+def _pairs(run: str) -> list[str]:
+    return [run[n : n + 2] for n in range(len(run) - 1)]
+
+
+def _is_unspaced(run: str) -> bool:
+    return not run.isascii() and _unspaced().match(run) is not None
+
+
+@cache
+def _unspaced() -> re.Pattern[str]:
+    return re.compile(f"[{character_class(_UNSPACED)}]")
+
+
+@cache
+def _runs() -> re.Pattern[str]:
+    """Cut a word where it changes between scripts with and without spaces."""
+    unspaced = character_class(_UNSPACED)
+    return re.compile(f"[{unspaced}]+|[^{unspaced}]+")

@@ -1,0 +1,12 @@
+"""Attempts that failed before anything was sent"""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0019"
+down_revision = "0018"
+
+
+def upgrade() -> None:
+    # An older node during a rolling update leaves it empty: its attempts may have arrived.
+    op.add_column("assent_attempts", sa.Column("unsent", sa.BigInteger(), nullable=True))

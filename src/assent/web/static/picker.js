@@ -1,0 +1,16 @@
+// @ts-check
+/** Fields that add one name to a list of names: a chosen name moves there at once. */
+
+import { announce, find } from "./page.js";
+
+export function startPickers() {
+  document.addEventListener("change", (event) => {
+    const field = event.target;
+    if (!(field instanceof HTMLInputElement) || !field.dataset.addsTo || !field.value.trim()) return;
+    const list = find(`#${field.dataset.addsTo}`);
+    if (!(list instanceof HTMLTextAreaElement)) return;
+    list.value = [...list.value.split("\n").filter((line) => line.trim()), field.value.trim()].join("\n");
+    announce(`Added ${field.value.trim()}.`);
+    field.value = "";
+  });
+}

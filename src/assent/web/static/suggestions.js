@@ -1,0 +1,59 @@
+// @ts-check
+/** Suggestions below the search field: a list box whose options are links that the server wrote. */
+
+import { afterSwap, find, findAll } from "./page.js";
+
+export function startSuggestions() {
+  const input = find("#q");
+  const list = find("#suggestions");
+  if (!(input instanceof HTMLInputElement) || !list) return;
+  /** Which option is chosen; -1 for what is typed. */
+  let at = -1;
+  const options = () => findAll("[role=option]", list);
+
+  /** @param {number} to */
+  const choose = (to) => {
+    at = to;
+    input.removeAttribute("aria-activedescendant");
+    options().forEach((option, n) => {
+      option.setAttribute("aria-selected", String(n === to));
+      if (n !== to) return;
+      input.setAttribute("aria-activedescendant", option.id);
+      option.scrollIntoView({ block: "nearest" });
+    });
+  };
+  /** @param {boolean} open */
+  const show = (open) => {
+    list.hidden = !open;
+    input.setAttribute("aria-expanded", String(open));
+    choose(-1);
+  };
+
+  input.setAttribute("role", "combobox");
+  input.setAttribute("aria-autocomplete", "list");
+  input.setAttribute("aria-controls", list.id);
+  show(false);
+  afterSwap((target) => {
+    if (target === list) show(options().length > 0 && document.activeElement === input);
+  });
+  input.addEventListener("blur", () => show(false));
+  input.addEventListener("keydown", (event) => {
+    const count = options().length;
+    if (event.isComposing || !count) return;
+    if (event.key === "ArrowDown" || event.key === "ArrowUp") {
+      event.preventDefault();
+      const by = event.key === "ArrowDown" ? 1 : -1;
+      if (list.hidden) show(true);
+      // One place more than there are options: the text that was typed.
+      choose((at + 1 + by + count + 1) % (count + 1) - 1);
+    } else if (event.key === "Enter" && !list.hidden && at >= 0) {
+      event.preventDefault();
+      options()[at]?.click();
+    } else if (event.key === "Escape" && !list.hidden) {
+      event.preventDefault();
+      show(false);
+    }
+  });
+  // The field keeps the focus, or the option would be gone before it is clicked.
+  list.addEventListener("mousedown", (event) => event.preventDefault());
+}
