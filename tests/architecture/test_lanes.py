@@ -1,5 +1,6 @@
 """Test lanes: every test file is in one, and every exception names tests that exist."""
 
+import ast
 import subprocess
 import sys
 from pathlib import Path
@@ -9,24 +10,44 @@ import pytest
 from tests.support.lanes import BOTH_DATABASES, FULL, Shard
 
 ROOT = Path(__file__).parents[2]
+SMALL = "tests/mutation"
+"""A folder with tests in both lanes that is collected quickly."""
 
 
 def collected(*options: str) -> set[str]:
-    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", *options]
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", SMALL, *options]
     found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert found.returncode == 0, found.stdout[-2000:]
     return {line for line in found.stdout.splitlines() if "::" in line}
 
 
-def test_every_test_file_is_in_a_lane() -> None:
-    everything, test = collected(), collected("--lane", "test")
-    assert test < everything
-    files = {path.relative_to(ROOT).as_posix() for path in (ROOT / "tests").rglob("test_*.py")}
-    assert {each.partition("::")[0] for each in everything} == files
-    for prefix in (*FULL, *BOTH_DATABASES):
-        assert any(each.startswith(prefix) for each in everything), f"no test id begins with {prefix}"
-    for left_out in FULL:
-        assert not any(each.startswith(left_out) for each in test)
+def declared() -> dict[str, set[str]]:
+    """Return the names of the test functions in each file under tests."""
+    return {
+        path.relative_to(ROOT).as_posix(): {
+            node.name
+            for node in ast.parse(path.read_text("utf-8")).body
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_")
+        }
+        for path in sorted((ROOT / "tests").rglob("test_*.py"))
+    }
+
+
+def test_pytest_collects_every_test_file() -> None:
+    outside = [name for name, tests in declared().items() if not tests]
+    assert outside == []
+    assert {each.partition("::")[0] for each in collected()} == {
+        name for name in declared() if name.startswith(f"{SMALL}/")
+    }
+
+
+@pytest.mark.parametrize("prefix", [*FULL, *BOTH_DATABASES])
+def test_every_exception_names_tests_that_exist(prefix: str) -> None:
+    file, _, test = prefix.partition("::")
+    function = test.partition("[")[0]
+    assert any(
+        name.startswith(file) and any(each.startswith(function) for each in tests) for name, tests in declared().items()
+    )
 
 
 def test_shards_are_disjoint_and_complete() -> None:
@@ -40,11 +61,10 @@ def test_a_commit_count_chooses_a_shard() -> None:
     assert Shard.parse("1234/12") == Shard(10, 12)
 
 
-def test_the_test_lane_runs_one_shard_in_full() -> None:
-    everything, test = collected("tests/faults"), collected("tests/faults", "--lane", "test")
-    both = collected("tests/faults", "--lane", "test", "--full-shard", "0/2")
-    assert test < both < everything
-    assert both == test | set(filter(Shard.parse("0/2").holds, everything))
+def test_the_test_lane_omits_the_full_tests_except_those_of_one_shard() -> None:
+    everything, test = collected(), collected("--lane", "test")
+    assert everything - test == {each for each in everything if each.startswith(tuple(FULL))} != set()
+    assert collected("--lane", "test", "--full-shard", "0/1") == everything
 
 
 @pytest.mark.parametrize("text", ["1", "1/0", "a/2", "-1/3", ""])

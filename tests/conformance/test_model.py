@@ -10,8 +10,10 @@ import pytest
 from assent.settings import Settings
 from tests.conformance.model import World, distinct
 from tests.conformance.walk import Diverged, walk
+from tests.support.lanes import scaled
 
-STEPS = 20_000
+STEPS = max(8_000, scaled(20_000, __name__))
+"""Fewer steps might not reach every outcome."""
 
 
 @pytest.mark.timeout(1200)
