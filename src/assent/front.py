@@ -201,17 +201,17 @@ async def _lifespan(node: Assent, _: FastAPI) -> AsyncGenerator[None, None]:
 
 
 async def _domain_error(_: Request, error: Exception) -> Response:
-    assert isinstance(error, AssentError), "registered for it"
+    assert isinstance(error, AssentError), "registered only for AssentError"
     return problem(error)
 
 
 async def _validation_error(_: Request, error: Exception) -> Response:
-    assert isinstance(error, RequestValidationError), "registered for it"
+    assert isinstance(error, RequestValidationError), "registered only for RequestValidationError"
     return problem(from_validation(error))
 
 
 async def _http_error(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException), "registered for it"
+    assert isinstance(error, HTTPException), "registered only for HTTPException"
     return _refusal(request, from_http_exception(error), None)
 
 

@@ -203,7 +203,7 @@ class Outbound:
                 raise
             else:
                 return link
-        why = _reason(failed) if failed else "it has no address"
+        why = _reason(failed) if failed else "the hostname does not resolve to an address"
         raise Transient(f"Cannot connect to {host}: {why}.", unsent=True)
 
     async def _send(self, method: str, url: str, *, body: bytes, headers: Mapping[str, str]) -> Reply:
@@ -431,7 +431,9 @@ def _spelt(kind: type[IPv4Address] | type[IPv6Address], text: str, what: str) ->
 def _headers(place: _Place, body: bytes, given: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
     for name, value in given.items():
         if name.lower() in _OURS or not (name + value).isascii():
-            raise Permanent(f"The header {name[:60]!r} cannot be set to this value.", unsent=True)
+            raise Permanent(
+                f"The header {name[:60]!r} is reserved, or contains characters that are not ASCII.", unsent=True
+            )
     held = {"host": place.authority, "accept-encoding": "identity", "content-length": str(len(body))}
     every = held | {"user-agent": "Assent"} | {name.lower(): value for name, value in given.items()}
     return [(name.encode(), value.encode()) for name, value in every.items()]
@@ -446,7 +448,7 @@ def _judge(host: str, status: int, headers: Mapping[str, str]) -> None:
     if status in _HOPELESS:
         raise Permanent(f"{host} responded with {status}: it does not accept this message.", status=status)
     if HTTPStatus.MULTIPLE_CHOICES <= status < HTTPStatus.BAD_REQUEST:
-        advice = f"{host} responded with {status}: redirects are not followed. Use the URL it redirects to."
+        advice = f"{host} responded with {status}: Assent does not follow redirects. Use the target URL."
         raise Transient(advice, status=status)
     raise Transient(f"{host} responded with {status}.", status=status, retry_after=_retry_after(headers))
 

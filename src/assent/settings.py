@@ -330,7 +330,7 @@ class Settings(BaseSettings):
         NoDecode,
         BeforeValidator(_lines),
         AfterValidator(_expressions),
-        Field(description="Regular expressions for secrets to redact from events (in a variable, one per line)."),
+        Field(description="Regular expressions for secrets to redact from events (one per line in the variable)."),
     ] = None
     channel_secrets: Annotated[
         tuple[str, ...] | None,
@@ -366,12 +366,16 @@ class Settings(BaseSettings):
     ] = "info"
     access_log: Annotated[bool, Field(description="Log every request.")] = False
     min_free_mb: Annotated[
-        int, Field(ge=0, description="Minimum free disk space in megabytes. With less, a SQLite node is not ready.")
+        int,
+        Field(
+            ge=0,
+            description="Minimum free disk space in megabytes; with less, a SQLite node reports that it is not ready.",
+        ),
     ] = 64
     otel_endpoint: Annotated[
         str | None,
         AfterValidator(_collector),
-        Field(description="URL to send OpenTelemetry spans to, over OTLP/HTTP.", validate_default=True),
+        Field(description="URL for sending OpenTelemetry spans over OTLP/HTTP.", validate_default=True),
     ] = None
 
     oidc_issuer: Annotated[
@@ -400,7 +404,7 @@ class Settings(BaseSettings):
         bool, Field(description="Create an account when a person signs in for the first time.")
     ] = False
     oidc_link_by_email: Annotated[
-        bool, Field(description="Link a new sign-in to the person with the same verified email address.")
+        bool, Field(description="Link a new identity to the person with the same verified email address.")
     ] = False
 
     @model_validator(mode="after")

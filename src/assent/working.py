@@ -26,7 +26,7 @@ async def _work(settings: Settings, on_ready: Callable[[str], None]) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, told.set)
     await node.start()
-    assert node.worker is not None, "asked for above"
+    assert node.worker is not None, "the node was created with worker=True"
     _log.info("worker_started", worker=node.worker.id)
     on_ready(node.worker.id)
     await told.wait()

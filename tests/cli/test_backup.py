@@ -118,7 +118,7 @@ def test_a_backup_of_the_other_database_is_refused(data: Path, postgres_settings
     done = here("restore", str(tmp_path / "b.tar"), ASSENT_DATABASE_URL=str(postgres_settings.database_url))
 
     assert done.exit_code == 1
-    assert "is from SQLite, but the settings use PostgreSQL" in done.stderr
+    assert "is from SQLite, but the server is configured to use PostgreSQL" in done.stderr
 
 
 def test_a_backup_does_not_migrate_what_it_reads(tmp_path: Path) -> None:

@@ -67,7 +67,7 @@ def test_a_rule_of_an_older_version_is_listed_with_what_to_do(folder: Path) -> N
     rules = [each | {"action": "auto-approve"} for each in (old, mine)]
     (folder / "rules.json").write_text(json.dumps({"schemaVersion": "2026.01.breakpoint-rules-v1", "rules": rules}))
     listed = here("rule", "list", **env)
-    assert "rule-old does not include the working directory, the arguments or the program" in listed.stderr
+    assert "The rule rule-old does not check the working directory, the arguments or the program" in listed.stderr
     assert "assent rule remove rule-old" in listed.stderr
     assert "rule-mine" not in listed.stderr
     said = {each["id"]: each.get("warnings") for each in here_json("rule", "list", **env)["items"]}

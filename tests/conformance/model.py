@@ -209,7 +209,7 @@ class World:
             return "The agent requires human approval (hardStop)."
         if spec.get("risk") == "high":
             return "High risk: requires human approval."
-        return "It asks for a choice or form answers, which only a person can give." if spec.get("options") else None
+        return "It requires an option or form answers, which only a person can give." if spec.get("options") else None
 
     def in_force(self) -> list[dict[str, Any]]:
         standing = [rule for rule in self.rules if rule["enabled"] and rule["removed"] is None]

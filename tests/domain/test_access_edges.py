@@ -50,7 +50,7 @@ def test_what_may_not_be_done_is_said_with_who_and_where() -> None:
         return refused.value.message
 
     assert refusal(somebody(Kind.AGENT)) == "An agent token lacks the “manage” permission in project shop."
-    assert refusal(somebody()) == "ann (no role) lacks the “manage” permission in project shop."
+    assert refusal(somebody()) == "ann (no roles) lacks the “manage” permission in project shop."
     assert refusal(somebody(Kind.PERSON, Role.VIEWER, Role.AUDITOR)) == (
         "ann (auditor, viewer) lacks the “manage” permission in project shop."
     )

@@ -127,7 +127,7 @@ def test_an_approval_that_no_answer_gives_is_found_though_every_hash_fits() -> N
             answers=[replace(stored.answers[0], response=no)],
         )
     )
-    assert [each.what for each in found] == ["it is approved, but its answers lead to a different decision"]
+    assert [each.what for each in found] == ["it is approved, but its answers result in a different decision"]
 
 
 def purged(stored: Stored) -> Stored:

@@ -117,7 +117,7 @@ def test_an_event_of_a_rule_is_named_as_one() -> None:
 @pytest.mark.parametrize(("before", "first"), [(0, 1), (2, 3), (2, 9), (3, 1)])
 def test_entries_that_are_missing_are_said_once_where_the_log_goes_on(before: int, first: int) -> None:
     log = after(before)
-    what = f"the log is missing its earlier entries, from position {before} on"
+    what = f"the log entries before it are missing, starting at position {before}"
     assert entries(log, first, first + 3) == [Finding(Part.LOG, f"bp_{first}", 1, what)]
 
 
@@ -163,14 +163,16 @@ def test_a_checkpoint_that_we_did_not_sign_is_said_not_to_be_ours_and_vouches_fo
 )  # fmt: skip
 def test_a_checkpoint_that_the_database_tells_otherwise_is_found(change: dict[str, Any]) -> None:
     stored = replace(signed(1, EVENTS[:3]), **change)
-    assert list(after(3).checkpoint(stored)) == said("the stored checkpoint 1 does not match what was signed")
+    assert list(after(3).checkpoint(stored)) == said(
+        "the stored fields of checkpoint 1 do not match its signed content"
+    )
 
 
 def test_a_checkpoint_in_the_place_of_another_is_found() -> None:
     log, later = after(3), signed(3, EVENTS[:3])
     assert list(log.checkpoint(signed(1, EVENTS[:3]))) == []
     assert list(log.checkpoint(replace(later, number=2))) == said(
-        "the stored checkpoint 2 does not match what was signed"
+        "the stored fields of checkpoint 2 do not match its signed content"
     )
 
 
@@ -188,7 +190,7 @@ def test_a_log_that_is_another_than_was_signed_is_said_once(other: list[str]) ->
     assert list(log.checkpoint(first)) == said("checkpoint 1 does not match the log")
     assert list(log.checkpoint(second)) == []
     assert list(log.checkpoint(replace(third, at=NOW))) == said(
-        "the stored checkpoint 3 does not match what was signed"
+        "the stored fields of checkpoint 3 do not match its signed content"
     )
 
 

@@ -133,7 +133,7 @@ def test_a_deputy_without_an_event_and_one_who_is_missing_are_reported() -> None
     routing = StoredRouting(None, None, (Deputy("eve"),))
     log = RouteLog({}, None)
     assert said(row(made, stored.events, routing=routing), log) == [
-        "eve may answer this breakpoint, but no event added them",
+        "eve can answer this breakpoint, but no event gave them permission",
         "an event allowed bob as deputy of ann to answer this breakpoint, but they are no longer allowed to",
     ]
     assert said(stored, log) == [

@@ -195,8 +195,8 @@ COUNT: dict[str, Any] = {"matchedRule": None, "consecutiveApprovals": 3}
     [
         (3, COUNT, 3, None),
         (2, COUNT, 2, None),
-        (4, COUNT, 4, "but it requires 4 consecutive approvals, and its creation event records 3"),
-        (3, COUNT, 2, "but it requires 3 consecutive approvals, and there were 2"),
+        (4, COUNT, 4, "but its creation event records 3 consecutive approvals instead of 4"),
+        (3, COUNT, 2, "but the number of consecutive approvals was 2 instead of 3"),
         (0, COUNT, 3, "but it does not request auto-approval"),
         (None, COUNT, 3, "but it does not request auto-approval"),
         ("3", COUNT, 3, "but it does not request auto-approval"),

@@ -139,16 +139,16 @@ def counted(asked: Any, reached: int = 1) -> Stored:
 
 def test_one_approval_is_enough_for_who_asks_for_one() -> None:
     assert whats(counted(1), [], approvals=1) == []
-    assert whats(counted(1), [], approvals=0) == ["but it requires 1 consecutive approvals, and there were 0"]
+    assert whats(counted(1), [], approvals=0) == ["but the number of consecutive approvals was 0 instead of 1"]
     assert whats(counted(1, 0), [], approvals=1) == [
-        "but it requires 1 consecutive approvals, and its creation event records 0"
+        "but its creation event records 0 consecutive approvals instead of 1"
     ]
 
 
 def test_of_what_was_purged_one_approval_before_it_is_asked_for() -> None:
     stored = purged(counted(3, 3))
     assert whats(stored, [], approvals=1) == []
-    assert whats(stored, [], approvals=0) == ["but it requires 1 consecutive approvals, and there were 0"]
+    assert whats(stored, [], approvals=0) == ["but the number of consecutive approvals was 0 instead of 1"]
 
 
 @pytest.mark.parametrize(("asked", "count"), [(3, 3), (0, 0), (None, 0), ("3", 0), (2.5, 0)])

@@ -689,7 +689,7 @@ def test_only_a_server_that_says_so_is_ready(status: int | None, detail: str, se
 
 def test_a_server_may_say_why_it_is_not_ready() -> None:
     assert "The disk is full." in reached(Seen(url="http://s", status=503, detail="The disk is full.")).what
-    assert "it gives no reason" in reached(Seen(url="http://s", status=503)).what
+    assert "the reason is unknown" in reached(Seen(url="http://s", status=503)).what
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,7 @@ def test_a_gate_sees_what_its_matcher_names_at_its_own_event() -> None:
         ({"once": True}, "hook-once", "/once", ("after its first call", 'Remove "once".')),
         ({"timeout": 60}, "hook-timeout", "/timeout", ("have 86400 s", "stops after 60 s", "more than 86400")),
         ({"timeout": 0.5}, "hook-timeout", "/timeout", ("have 86400 s", "stops after 0.5 s", "more than 86400")),
-        ({"timeout": None}, "hook-timeout", "", ("has no timeout set and stops after 600 s",)),
+        ({"timeout": None}, "hook-timeout", "", ("stops after 600 s by default",)),
         ({"if": "Bash(git *)"}, "hook-if", "/if", ("only the calls", 'Remove "if"')),
         (
             {"args": None, "command": f"assent {PINNED}; true"},
@@ -86,7 +86,9 @@ def test_only_true_is_true(changes: dict[str, Any]) -> None:
 @pytest.mark.parametrize("timeout", [86_400, 86_520, 2_000_120, 10**400], ids=lambda given: str(given)[:12])
 def test_a_gate_that_is_fine_says_how_long_it_waits_in_full(timeout: int) -> None:
     found = one("gate", settings(gate(timeout=timeout)))
-    assert found.what == f"The gate on PreToolUse blocks when it fails, and waits up to {timeout} s for an answer."
+    assert (
+        found.what == f"The gate on PreToolUse blocks the call if it fails, and waits up to {timeout} s for an answer."
+    )
 
 
 def test_all_that_is_wrong_with_a_gate_is_said() -> None:
@@ -290,16 +292,16 @@ def test_only_an_organisation_can_allow_its_own_hooks_only(said: Any, *, managed
     ("mode", "matcher", "severity", "said"),
     [
         *((mode, "*", None, "") for mode in ("default", "manual", "plan", "dontAsk")),
-        *((mode, "*", "warning", f"In the mode {mode}, ") for mode in ("bypassPermissions", "acceptEdits", "auto")),
+        *((mode, "*", "warning", f"In {mode} mode, ") for mode in ("bypassPermissions", "acceptEdits", "auto")),
         *((mode, "*", "warning", "Unknown permission mode") for mode in UNKNOWN),
         (
             "auto",
             "Bash|Edit|Write",
             "problem",
-            "In the mode auto, NotebookEdit, WebFetch, MCP tools run without approval.",
+            "In auto mode, NotebookEdit, WebFetch, MCP tools run without approval.",
         ),
         ("acceptEdits", "Bash", "problem", "Edit, Write, NotebookEdit run without approval."),
-        ("acceptEdits", "Edit|Write|NotebookEdit", "warning", "only the gates on PreToolUse remain"),
+        ("acceptEdits", "Edit|Write|NotebookEdit", "warning", "so only gates on PreToolUse run"),
         ("yolo", "Bash", "warning", "Unknown permission mode"),
     ],
     ids=str,

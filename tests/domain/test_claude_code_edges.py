@@ -184,7 +184,11 @@ def test_a_question_is_read_with_its_answers() -> None:
         ("?", "/tool_input/questions", "must be a list of questions"),
         ({"question": "?"}, "/tool_input/questions", "must be a list of questions"),
         ([], "/tool_input/questions", "must be a list of questions"),
-        ([REGION, SHOPS | {"question": "Which region?"}], "/tool_input/questions", "must be different questions"),
+        (
+            [REGION, SHOPS | {"question": "Which region?"}],
+            "/tool_input/questions",
+            "must not contain the same question twice",
+        ),
         ([REGION | {"options": []}], "/tool_input/questions/0", "options with different labels"),
         ([REGION | {"options": "eu"}], "/tool_input/questions/0", "options with different labels"),
         ([REGION | {"options": [{"label": "eu"}, {"label": "eu"}]}], "/tool_input/questions/0", "different labels"),

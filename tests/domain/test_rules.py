@@ -52,7 +52,7 @@ REASONS = {
     Source.ALWAYS_BREAK_ON: (False, "The tag 'critical' always requires human approval (alwaysBreakOn)."),
     Source.HARD_STOP: (False, "The agent requires human approval (hardStop)."),
     Source.RISK: (False, "High risk: requires human approval."),
-    Source.QUESTIONS: (False, "It asks for a choice or form answers, which only a person can give."),
+    Source.QUESTIONS: (False, "It requires an option or form answers, which only a person can give."),
     Source.PROTECTED: (
         False,
         "It refers to .git, which configures gates or is executed automatically, so only a person can approve it.",
@@ -130,8 +130,8 @@ def test_a_never_rule_that_is_unknown_matches() -> None:
     found = ask(Rulebook.of([never, AUTO]), Subject("gate.x", UNKNOWN))
     assert (found.recommended, found.matched_rule) == (False, "rule-1")
     assert found.reason == (
-        "Matched never-auto-approve rule: rule-1 (*(runId = 'a' OR payload.amount > 9)); runId = 'a' is not given and"
-        " payload.amount > 9 is of a different type, so it cannot be ruled out."
+        "Matched never-auto-approve rule: rule-1 (*(runId = 'a' OR payload.amount > 9)); runId = 'a' is unknown (not"
+        " given) and payload.amount > 9 is unknown (of a different type), so a match cannot be ruled out."
     )
 
 
@@ -165,7 +165,10 @@ def test_the_trace_tells_every_step_to_the_decision() -> None:
         },
         {
             "source": "auto-approve",
-            "reason": "Did not match auto-approve rule: rule-2 (gate.*(agentId = 'ci')); agentId = 'ci' is not given.",
+            "reason": (
+                "Did not match auto-approve rule: rule-2 (gate.*(agentId = 'ci')); agentId = 'ci' is unknown "
+                "(not given)."
+            ),
             "held": None,
             "rule": "rule-2",
             "findings": [

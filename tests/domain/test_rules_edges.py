@@ -31,8 +31,8 @@ def rule(pattern: str, action: str = AUTO, **more: Any) -> Rule:
             "g(risk = 'low' AND attempt > 1)",
             NEVER,
             (
-                "Matched never-auto-approve rule: r (g(risk = 'low' AND attempt > 1)); risk = 'low' is not given and "
-                "attempt > 1 is of a different type, so it cannot be ruled out."
+                "Matched never-auto-approve rule: r (g(risk = 'low' AND attempt > 1)); risk = 'low' is unknown (not "
+                "given) and attempt > 1 is unknown (of a different type), so a match cannot be ruled out."
             ),
         ),
         (
@@ -51,7 +51,7 @@ def test_the_trace_says_why_a_rule_was_passed_over() -> None:
     found = ask(rule("g(risk = 'low')"), rule("g(attempt = 1)", NEVER), values={"attempt": 2}, after_n=3, consecutive=1)
     assert [(step.source.value, step.said) for step in found.trace] == [
         (NEVER, "Did not match never-auto-approve rule: r (g(attempt = 1))."),
-        (AUTO, "Did not match auto-approve rule: r (g(risk = 'low')); risk = 'low' is not given."),
+        (AUTO, "Did not match auto-approve rule: r (g(risk = 'low')); risk = 'low' is unknown (not given)."),
         ("autoApproveAfterN", "Approved by people 1 times in a row; autoApproveAfterN is 3."),
         ("prompt", "No rule matches g; 1 of 3 approvals in a row."),
     ]

@@ -148,7 +148,7 @@ AGE = "must be a duration, for example 30s, 2m or 1h, and at most 8784h"
         ("cron", "60 * * * *", "is not a valid cron expression: bad minute"),
         ("cron", "0 0 31 2 *", "is not a valid cron expression: bad day-of-month"),
         ("cron", "0 0 * * x", "is not a valid cron expression: bad day-of-week"),
-        ("cron", NEVER, "never occurs: the date does not exist"),
+        ("cron", NEVER, "never matches, because the date does not exist"),
         ("timezone", None, ZONE),
         ("timezone", 5, ZONE),
         ("timezone", "", ZONE),

@@ -32,13 +32,13 @@ def test_an_answer_of_which_nothing_is_known_says_nothing() -> None:
         (None, "connection refused", "cannot be reached: connection refused.", "assent serve"),
         (200, "ready", "running and ready", ""),
         (200, " ready\n", "running and ready", ""),
-        (200, "already", "status 200, but does not seem to be an Assent server", "Set ASSENT_URL"),
-        (200, "", "status 200, but does not seem to be an Assent server", "Set ASSENT_URL"),
-        (204, "ready", "status 204, but does not seem to be an Assent server", "Set ASSENT_URL"),
-        (502, "ready", "status 502, but does not seem to be an Assent server", "Set ASSENT_URL"),
+        (200, "already", "status 200, but does not appear to belong to an Assent server", "Set ASSENT_URL"),
+        (200, "", "status 200, but does not appear to belong to an Assent server", "Set ASSENT_URL"),
+        (204, "ready", "status 204, but does not appear to belong to an Assent server", "Set ASSENT_URL"),
+        (502, "ready", "status 502, but does not appear to belong to an Assent server", "Set ASSENT_URL"),
         (503, "The disk is full.", "but not ready: The disk is full.", "See its log"),
         (503, "ready", "but not ready: ready", "See its log"),
-        (503, "", "but not ready: it gives no reason", "See its log"),
+        (503, "", "but not ready: the reason is unknown", "See its log"),
     ],
 )
 def test_an_answer_is_told_in_the_sentence_for_it(status: int | None, detail: str, what: str, todo: str) -> None:

@@ -70,7 +70,7 @@ async def test_the_request_arrives_as_it_was_given() -> None:
 
 @pytest.mark.parametrize("name", ["Host", "content-length", "Transfer-Encoding", "Connection", "X-Ümlaut"])
 async def test_a_header_that_is_not_the_callers_is_refused(name: str) -> None:
-    with pytest.raises(Permanent, match="cannot be set"):
+    with pytest.raises(Permanent, match="is reserved"):
         await Outbound(allow=LOOPBACK).post("http://127.0.0.1/", body=b"", headers={name: "1"})
 
 
@@ -112,7 +112,7 @@ async def test_anything_else_is_tried_again(status: int) -> None:
 @pytest.mark.parametrize("status", [300, 301, 302, 303, 307, 308])
 async def test_a_redirect_is_not_followed(status: int) -> None:
     async with receiving(says()) as elsewhere:
-        with pytest.raises(Transient, match="redirects are not followed"):
+        with pytest.raises(Transient, match="does not follow redirects"):
             await posted(says(status, location=elsewhere.url()))
     assert elsewhere.connections == 0
 

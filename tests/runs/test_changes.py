@@ -219,7 +219,7 @@ async def test_a_token_starts_only_the_processes_it_carries(works: Works) -> Non
         return answer.status_code, answer.json().get("detail", "")
 
     refused = (
-        "This token cannot start the process 'deploy'; it is not allowed to start processes. "
+        "This token cannot start the process 'deploy'; it is not allowed to start any processes. "
         "Create a token with --process."
     )
     assert await start("deploy", gates=("safe.*",)) == (403, refused)

@@ -244,7 +244,7 @@ def test_a_count_that_people_never_reached_is_found(settings: Settings) -> None:
     with unlocked(settings) as opened:
         approve(opened, forged, "autoApproveAfterN", None, **COUNTED)
     (what,) = found(settings)
-    assert what.endswith("but it requires 4 consecutive approvals, and there were 3")
+    assert what.endswith("but the number of consecutive approvals was 3 instead of 4")
 
 
 def test_a_rule_whose_whole_history_was_rewritten_contradicts_what_it_decided(settings: Settings) -> None:

@@ -193,7 +193,9 @@ def _key_of(spelt_key: str, origin: str) -> tuple[str, bytes]:
 def test_what_was_signed_is_not_stored_otherwise(logged: Logged) -> None:
     with unlocked(logged.settings) as opened:
         write(opened, "assent_checkpoints", {"number": 2}, {"at": 5})
-    assert [each.what for each in logged.found()] == ["the stored checkpoint 2 does not match what was signed"]
+    assert [each.what for each in logged.found()] == [
+        "the stored fields of checkpoint 2 do not match its signed content"
+    ]
 
 
 @pytest.mark.parametrize("change", ["remove", "change", "cut"])

@@ -39,10 +39,10 @@ async def test_a_draft_says_what_it_would_do(node: Node) -> None:
     assert await would(node, enabled=False) == "It matches, but the trigger is disabled, so the event would be ignored."
     assert await would(node, enabled="suspended") == "It would wait until the trigger is resumed."
     assert await would(node, {"depth": 9}) == (
-        "It would be skipped as a possible loop: the event is 9 runs deep, and the limit is 3."
+        "It would be skipped as a possible loop: the event comes from a chain of 9 runs, and the limit is 3."
     )
     assert await would(node, debounce="30s", hold=True) == (
-        "It would wait until no events arrive for 30s, at most 5m, then would ask for approval at the gate "
+        "It would wait until no events arrive for 30s, but at most 5m, then would ask for approval at the gate "
         "trigger.draft, then would start fix."
     )
 
@@ -68,7 +68,7 @@ async def test_stored_triggers_say_what_they_would_do_as_things_are(node: Node) 
     before = [await rows(node, f"SELECT count(*) FROM {table}") for table in TABLES]
     found = {each.trigger.name: each.would for each in await tried(node, {"type": "ci.done", "sha": "1"})}
     assert found == {
-        "cancel": "It would cancel a running run, then would start fix.",
+        "cancel": "It would cancel an active run, then would start fix.",
         "once": "It would be skipped: the trigger has already fired for '1'.",
         "queue": "It would wait for a free slot, then would start fix.",
         "replace": "It would wait for a free slot and replace events that are already waiting, then would start fix.",

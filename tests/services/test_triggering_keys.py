@@ -118,7 +118,9 @@ async def test_a_trace_says_where_once_does_not_count(node: Node) -> None:
     [event_id] = await come(node, ci, arrived(repo="a/b"))
     await settle(node)
     trace = (await event(node, event_id)).trace
-    assert [each["note"] for each in trace] == ["started; once is ignored because the event is missing part of its key"]
+    assert [each["note"] for each in trace] == [
+        "started; once is ignored because the event does not have every field that the key uses"
+    ]
 
 
 async def test_what_is_discarded_or_replaced_has_not_fired(node: Node) -> None:

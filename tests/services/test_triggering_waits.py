@@ -61,7 +61,7 @@ async def test_events_of_one_key_are_gathered_until_there_is_quiet(node: Node, c
     assert found[second].inputs["event"]["id"] == second
     assert "events" not in found[other].inputs
     [merged, *_] = await firings(node)
-    assert merged.error == f"Debounced together with event {second}."
+    assert merged.error == f"Merged into event {second} by debouncing."
 
 
 async def test_a_storm_without_end_starts_when_its_longest_wait_is_over(node: Node, clock: ManualClock) -> None:

@@ -86,7 +86,7 @@ def test_a_lock_file_with_other_content_is_held_all_the_same(tmp_path: Path) -> 
     path = tmp_path / "assent.server.lock"
     with ServerLock(path):
         path.write_text("not JSON")
-        with pytest.raises(DataInUse, match="process unknown"):
+        with pytest.raises(DataInUse, match="unknown process"):
             ServerLock(path)
 
 

@@ -140,7 +140,7 @@ class Principal:
             who = (
                 "An agent token"
                 if self.kind is Kind.AGENT
-                else f"{self.name} ({', '.join(sorted(self.roles)) or 'no role'})"
+                else f"{self.name} ({', '.join(sorted(self.roles)) or 'no roles'})"
             )
             msg = f"{who} lacks the “{permission}” permission in project {self.project}."
             raise Forbidden(msg, permission=permission)
@@ -164,7 +164,7 @@ class Principal:
             allowed = (
                 f"it is limited to {', '.join(self.processes)}"
                 if self.processes
-                else "it is not allowed to start processes"
+                else "it is not allowed to start any processes"
             )
             msg = f"This token cannot start the process {process!r}; {allowed}. Create a token with --process."
             raise Forbidden(msg)
@@ -181,7 +181,9 @@ def system(name: str) -> Principal:
 
 
 def removed_project(project: str) -> ProjectRemoved:
-    return ProjectRemoved(f"The project {project} was removed. You can read its history, but not change anything.")
+    return ProjectRemoved(
+        f"The project {project} was removed. You can still read its history, but you cannot change anything."
+    )
 
 
 def permissions(principal: Principal) -> frozenset[Permission]:

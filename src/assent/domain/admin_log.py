@@ -144,7 +144,7 @@ def _chain(chain_id: str, events: Sequence[AdminEvent], head: Head | None) -> It
     for event in events:
         if event.metadata.get("project") != event.project:
             yield _about(
-                chain_id, event.seq, "it is stored in a different project than the one it specifies", Part.FOLD
+                chain_id, event.seq, "the project it is stored in differs from the one it specifies", Part.FOLD
             )
 
 
@@ -197,7 +197,7 @@ def use_findings(event: AdminEvent, stored: State | None) -> Iterator[Finding]:
 
 
 def unrecorded_use(breakpoint_id: str) -> Finding:
-    what = "its receipt is stored as used, but no event recorded the use"
+    what = "its receipt is stored as used, but no event records the use"
     return Finding(Part.ADMIN, breakpoint_id, None, what)
 
 

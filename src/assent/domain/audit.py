@@ -289,7 +289,7 @@ class _Told:
     def tell(self, events: Sequence[Event]) -> None:
         for event in events:
             if self.end is not None and event.type != PURGED:
-                self.findings.append(_at(event, Part.ENDS, f"it was {event.type} after it had ended"))
+                self.findings.append(_at(event, Part.ENDS, f"this {event.type!r} event comes after the end event"))
             self._tell(event)
         if not events or events[0].type != "created":
             self.findings.append(
@@ -311,7 +311,7 @@ class _Told:
         if event.type == PURGED:
             self._purged(event)
         if event.type == "created" and event.seq != 1:
-            self.findings.append(_at(event, Part.FOLD, "it was created a second time"))
+            self.findings.append(_at(event, Part.FOLD, "this is a second creation event"))
 
     def _responded(self, event: Event) -> None:
         said = event.metadata
@@ -327,7 +327,7 @@ class _Told:
 
     def _purged(self, event: Event) -> None:
         if self.end is None or self.purged is not None:
-            self.findings.append(_at(event, Part.ENDS, "it was purged before its end, or more than once"))
+            self.findings.append(_at(event, Part.ENDS, "it was purged before it ended, or more than once"))
         self.purged = event
 
 
@@ -379,9 +379,11 @@ def _compared(told: _Told, stored: Stored) -> list[tuple[str, Json, Json]]:
 def _result(told: _Told, stored: Stored) -> Iterator[Finding]:
     current = stored.breakpoint
     if current.result != _expected_result(current, stored):
-        yield Finding(Part.FOLD, current.id, None, "its result does not match its end event and recorded answers")
+        yield Finding(
+            Part.FOLD, current.id, None, "its stored result differs from the one derived from its end event and answers"
+        )
     if told.ends == 1 and stored.purged_at is None and not _decided_rightly(current, stored.answers):
-        what = f"it is {current.decision}, but its answers lead to a different decision"
+        what = f"it is {current.decision}, but its answers result in a different decision"
         yield Finding(Part.FOLD, current.id, None, what)
 
 
@@ -458,7 +460,7 @@ def _content(stored: Stored) -> Iterator[Finding]:
             yield _at(event, Part.CONTENT, "its content was deleted, but its breakpoint was not purged")
         digests = {event.metadata.get("digest", current.digest), event.metadata.get("shownDigest", current.digest)}
         if event.type in {"responded", "released"} and digests != {current.digest}:
-            yield _at(event, Part.CONTENT, "it refers to different content than is stored")
+            yield _at(event, Part.CONTENT, "its content hash differs from that of the stored content")
 
 
 def _terms(stored: Stored, terms: str) -> Iterator[Finding]:
@@ -470,7 +472,7 @@ def _terms(stored: Stored, terms: str) -> Iterator[Finding]:
         stored.breakpoint.agent_id_claimed,
         stored.counts_as,
     ):
-        what = "its settings for counting approvals differ from those in its creation event"
+        what = "its agentIdClaimed or countsAs field differs from its creation event"
         yield Finding(Part.CONTENT, stored.breakpoint.id, None, what)
 
 
@@ -537,7 +539,7 @@ def _purged(stored: Stored) -> Iterator[Finding]:
     said_kept = last.metadata.get("kept"), last.metadata.get("events"), last.metadata.get("head")
     kept = kept_digest(current.project, current.run_id, current.tags, stored.answers, stored.comments, stored.files)
     if said_kept != (kept, last.seq - 1, last.previous):
-        yield _at(last, Part.CONTENT, "the data left after purging was changed")
+        yield _at(last, Part.CONTENT, "the data that remained after the purge was changed")
     yield from _terms(stored, terms_of(current.but(payload={"attempt": stored.attempt})))
 
 

@@ -63,7 +63,7 @@ class LogCheck:
     def entry(self, position: int, subject_id: str, seq: int, logged: str, happened: str | None) -> Iterator[Finding]:
         """Take the next entry, and say what is wrong with it."""
         if position != self.position:
-            yield about(subject_id, seq, f"the log is missing its earlier entries, from position {self.position} on")
+            yield about(subject_id, seq, f"the log entries before it are missing, starting at position {self.position}")
         self.position = position + 1
         if happened is None:
             yield about(subject_id, seq, f"it is entry {position} of the log, but no longer exists")
@@ -85,7 +85,7 @@ class LogCheck:
             return
         said = (signed.number, signed.size, signed.root.hex(), signed.at, key_id)
         if said != (stored.number, stored.size, stored.root, stored.at, stored.key_id):
-            yield _said(f"the stored {name} does not match what was signed")
+            yield _said(f"the stored fields of {name} do not match its signed content")
         if signed.at < self.at:
             yield _said(f"{name} is older than the previous checkpoint")
         self.at = max(self.at, signed.at)

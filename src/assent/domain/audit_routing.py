@@ -63,7 +63,7 @@ def _findings(stored: Stored, log: RouteLog) -> Iterator[Finding]:
     kept = set(routing.deputies) if routing else set[Deputy]()
     admitted = deputies(stored.events)
     for each in sorted(kept - admitted, key=_shown):
-        what = f"{_shown(each)} may answer this breakpoint, but no event added them"
+        what = f"{_shown(each)} can answer this breakpoint, but no event gave them permission"
         yield Finding(Part.PEOPLE, current.id, None, what)
     for each in sorted(admitted - kept, key=_shown):
         what = f"an event allowed {_shown(each)} to answer this breakpoint, but they are no longer allowed to"
@@ -127,7 +127,7 @@ def _deputies_of(versions: Versions, at: int) -> Iterator[str]:
 
 def _is_recorded(stored: Stored, log: RouteLog) -> bool:
     current, routing = stored.breakpoint, stored.routing
-    assert routing is not None, "the caller checked it"
+    assert routing is not None, "checked by the caller"
     kept = _comparable(routing.route or {})
     if routing.route_id is None:
         # Without a route of its own, a breakpoint only gets the ticket that its project demands.

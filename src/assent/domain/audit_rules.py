@@ -137,7 +137,7 @@ def _alone(stored: Stored) -> Iterator[Finding]:
     lived = [(each.type, each.at) for each in stored.events if each.type not in {"warned", PURGED}]
     at = stored.breakpoint.created_at
     if lived != [("created", at), ("released", at)]:
-        what = "a rule approved it, but it was not created and released at the same time with no events in between"
+        what = "a rule approved it, but it was not released immediately after its creation"
         yield Finding(Part.ENDS, stored.breakpoint.id, None, what)
 
 
@@ -165,12 +165,10 @@ def _counted(stored: Stored, approvals: int) -> Iterator[str]:
     if asked < 1:
         yield "but it does not request auto-approval"
     elif said["consecutiveApprovals"] < asked:
-        yield (
-            f"but it requires {asked} consecutive approvals, and its creation event records "
-            f"{said['consecutiveApprovals']}"
-        )
+        recorded = said["consecutiveApprovals"]
+        yield f"but its creation event records {recorded} consecutive approvals instead of {asked}"
     elif approvals < asked:
-        yield f"but it requires {asked} consecutive approvals, and there were {approvals}"
+        yield f"but the number of consecutive approvals was {approvals} instead of {asked}"
 
 
 def _followed(stored: Stored, name: str, history: Sequence[RuleEvent]) -> Iterator[str]:

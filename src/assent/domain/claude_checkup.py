@@ -53,7 +53,7 @@ _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 _RULE = re.compile(r"\s*([^()\s]+)\s*(?:\((.*)\))?\s*", re.DOTALL)
 _ANYTHING = frozenset({"", "*", ":*", "**"})
 _MODES = ("default", "manual", "plan", "dontAsk")
-INSTALL = "assent hook claude install does this"
+INSTALL = "or run assent hook claude install"
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,12 +103,12 @@ def claude_findings(
 def _no_gate(documents: Sequence[Document], machine: Machine, *, asks_otherwise: bool) -> Finding:
     todo = "Add one with assent hook claude install."
     place = Place(documents[-1].path if documents else machine.project)
-    what = "Claude Code is configured here, but without an Assent gate, so no approvals are requested."
+    what = "Claude Code is configured here, but without an Assent gate, so it does not request approvals."
     if not documents:
-        what = "Claude Code is not configured here, so no gate is active and no approvals are requested."
+        what = "Claude Code is not configured here, so no gate is active, and it does not request approvals."
     if asks_otherwise:
         return warning(
-            "no-gate", place, f"{what} Only calls that the agent itself sends to the MCP server need approval.", todo
+            "no-gate", place, f"{what} Approval is requested only when the agent itself calls the MCP server.", todo
         )
     return problem("no-gate", place, what, todo)
 
@@ -155,19 +155,19 @@ def _gate_findings(hook: Hook, documents: Sequence[Document], machine: Machine) 
     yield from found
     if not found:
         waits = f"waits up to {number(hook.timeout)} s for an answer"
-        yield fine("gate", hook.place, f"The gate on {hook.event} blocks when it fails, and {waits}.")
+        yield fine("gate", hook.place, f"The gate on {hook.event} blocks the call if it fails, and {waits}.")
 
 
 def _event(hook: Hook, _: Machine) -> Iterator[Finding]:
     if hook.event not in DECIDING:
         what = f"A gate on {hook.event} cannot block the call."
-        yield problem("hook-event", hook.place, what, f"Move it to {BEFORE} or {INSTEAD_OF_DIALOG}; {INSTALL}.")
+        yield problem("hook-event", hook.place, what, f"Move it to {BEFORE} or {INSTEAD_OF_DIALOG}, {INSTALL}.")
 
 
 def _on_failure(hook: Hook, _: Machine) -> Iterator[Finding]:
     if hook.settings.get("onFailure") != "block":
         what = "If this gate fails, times out or cannot start, Claude Code runs the tool without approval."
-        yield problem("hook-on-failure", hook.place, what, f'Add "onFailure": "block" to the hook; {INSTALL}.')
+        yield problem("hook-on-failure", hook.place, what, f'Add "onFailure": "block" to the hook, {INSTALL}.')
 
 
 def _background(hook: Hook, _: Machine) -> Iterator[Finding]:
@@ -185,12 +185,12 @@ def _once(hook: Hook, _: Machine) -> Iterator[Finding]:
 
 def _swallowed(hook: Hook, _: Machine) -> Iterator[Finding]:
     if hook.swallows_failure:
-        what = "The shell continues after the gate has failed, and Claude Code treats the command as successful."
-        todo = f"End the command with the gate, without ||, ; or |; {INSTALL}."
+        what = "The shell continues after the gate fails, so Claude Code treats the command as successful."
+        todo = f"End the command with the gate, without ||, ; or | after it, {INSTALL}."
         yield problem("hook-swallowed", hook.place.at("command"), what, todo)
     if hook.may_be_skipped:
         what = "A command before the gate can exit successfully without running it, or invert its result."
-        todo = f"Put nothing before the gate except cd and variables, joined by &&; {INSTALL}."
+        todo = f"Before the gate, use only cd and variable assignments, joined by &&, {INSTALL}."
         yield problem("hook-skipped", hook.place.at("command"), what, todo)
 
 
@@ -198,10 +198,9 @@ def _timeout(hook: Hook, _: Machine) -> Iterator[Finding]:
     if hook.timeout < hook.ttl:
         given = "timeout" in hook.settings
         place = hook.place.at("timeout") if given else hook.place
-        ends = "stops after" if given else "has no timeout set and stops after"
-        over = f"{ends} {number(hook.timeout)} s"
-        what = f"Reviewers have {hook.ttl} s to answer, but Claude Code {over}. Answers after that are lost."
-        yield problem("hook-timeout", place, what, f'Set "timeout" to more than {hook.ttl} (in seconds); {INSTALL}.')
+        limit = f"stops after {number(hook.timeout)} s" + ("" if given else " by default")
+        what = f"Reviewers have {hook.ttl} s to answer, but Claude Code {limit}. Later answers are lost."
+        yield problem("hook-timeout", place, what, f'Set "timeout" to more than {hook.ttl} (in seconds), {INSTALL}.')
 
 
 def _narrowed(hook: Hook, _: Machine) -> Iterator[Finding]:
@@ -216,8 +215,8 @@ def _matcher(hook: Hook, _: Machine) -> Iterator[Finding]:
         yield problem("hook-matcher", hook.place, what, 'Use names separated by |, or "*".')
     elif any(map(_is_server, named_tools(hook.matcher))):
         what = (
-            "Without a pattern, the matcher is compared with complete names, so it does not match any of the MCP "
-            "server's tools."
+            "The matcher is not a pattern, so it is compared with complete tool names and does not match any of the "
+            "MCP server's tools."
         )
         yield warning("hook-matcher", hook.place, what, "To match all of a server's tools, use mcp__SERVER__.*.")
     elif "mcp__" not in hook.matcher and not any(map(hook.sees, KNOWN)):
@@ -308,14 +307,16 @@ def _switched_off(documents: Sequence[Document], gates: Gates) -> Iterator[Findi
     only = effective([each for each in documents if each.managed], "allowManagedHooksOnly")
     if only is not None and only[1] is True and not any(hook.managed for hook in gates.hooks):
         what = "Your organization allows only managed hooks, so the gates in these settings do not run."
-        yield problem("hooks-disabled", only[0], what, "Ask for the gate to be added to the managed settings.")
+        yield problem(
+            "hooks-disabled", only[0], what, "Ask your administrator to add the gate to the managed settings."
+        )
 
 
 def _unseen(gates: Gates) -> Iterator[Finding]:
     unseen = gates.unseen()
     if unseen:
         names = ", ".join("MCP tools" if tool.startswith("mcp__") else tool for tool in unseen)
-        what = f"No gate covers {names}. Claude Code decides on its own whether to run them."
+        what = f"No gate covers {names}. Claude Code decides whether to run them."
         todo = "Unless this is intended, widen a matcher, ideally to *."
         yield warning("matcher-misses", gates.hooks[0].place, what, todo)
 
@@ -327,10 +328,7 @@ def _modes(documents: Sequence[Document], gates: Gates) -> Iterator[Finding]:
     skip = effective(documents, "skipDangerousModePermissionPrompt")
     if skip is not None and skip[1] is True:
         what = "Claude Code can be started without permission checks and does not ask for confirmation first."
-        todo = (
-            f'Remove this setting, or rely on gates on {BEFORE} only, and set "disableBypassPermissionsMode": '
-            '"disable".'
-        )
+        todo = f'Remove this setting, or use gates only on {BEFORE} and set "disableBypassPermissionsMode": "disable".'
         yield warning("mode-skips", skip[0], what, todo)
     sandbox = effective(documents, "sandbox", "autoAllowBashIfSandboxed")
     if sandbox is not None and sandbox[1] is True and not gates.before("Bash"):
@@ -346,10 +344,10 @@ def _mode(place: Place, mode: object, gates: Gates) -> Finding:
         return warning("mode", place, what, 'Use "default".')
     if missed:
         names = ", ".join("MCP tools" if tool.startswith("mcp__") else tool for tool in missed)
-        what = f"In the mode {mode}, {names} run without approval."
+        what = f"In {mode} mode, {names} run without approval."
         todo = f'Add a gate on {BEFORE} that covers them, or set "defaultMode" to "default".'
         return problem("mode", place, what, todo)
-    what = f"In the mode {mode}, Claude Code does not ask for permission; only the gates on {BEFORE} remain."
+    what = f"In {mode} mode, Claude Code does not ask for permission, so only gates on {BEFORE} run."
     return warning("mode", place, what, 'Set "defaultMode" to "default", unless this is intended.')
 
 

@@ -52,7 +52,7 @@ def read_hook(sent: Json) -> Hook:
         raise InvalidRequest.at("/", "must be the JSON object that Claude Code passes to its hooks")
     name = _text(sent, "hook_event_name")
     if name not in tuple(Event):
-        raise InvalidRequest.at("/hook_event_name", f"must be {' or '.join(Event)}; remove the hook for other events")
+        raise InvalidRequest.at("/hook_event_name", f"must be {' or '.join(Event)}; remove the hook from other events")
     arguments: Json = sent.get("tool_input")
     if not is_object(arguments):
         raise InvalidRequest.at("/tool_input", "must be an object")
@@ -126,7 +126,7 @@ def choices(arguments: Mapping[str, Json]) -> list[Choice]:
         raise InvalidRequest.at("/tool_input/questions", "must be a list of questions")
     found = [_choice(each, f"/tool_input/questions/{n}") for n, each in enumerate(questions)]
     if len({each.question for each in found}) != len(found):
-        raise InvalidRequest.at("/tool_input/questions", "must be different questions")
+        raise InvalidRequest.at("/tool_input/questions", "must not contain the same question twice")
     return found
 
 

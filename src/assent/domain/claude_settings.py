@@ -234,4 +234,4 @@ def _has_matcher(entry: Json) -> bool:
 
 def _shape(place: Place) -> Finding:
     what = "Claude Code cannot read this entry, so the gate is not active."
-    return problem("shape", place, what, "Run assent hook claude install again, or fix it by hand.")
+    return problem("shape", place, what, "Run assent hook claude install again, or fix the entry manually.")

@@ -77,7 +77,7 @@ def draft(body: Mapping[str, Any]) -> Draft:
         raise InvalidRequest.at("/payload/expert", f"is required: {strategy} requires a list of experts")
     options: Sequence[str] = payload.get("options") or ()
     if len(set(options)) != len(options):
-        raise InvalidRequest.at("/payload/options", "must be different")
+        raise InvalidRequest.at("/payload/options", "must not contain duplicates")
     if payload.get("form") is not None:
         check_form(payload["form"])
     files = tuple(_file(n, entry) for n, entry in enumerate(context.get("files") or ()))

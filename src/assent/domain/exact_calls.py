@@ -48,12 +48,11 @@ def exact_call(gate: str, payload: Mapping[str, Json]) -> tuple[list[str], list[
     if digest is None:
         if shows_call(payload):
             raise InvalidRequest(
-                "No rule can be suggested: this call's arguments are not an object, so a rule could not "
-                "match it exactly."
+                "No rule can be suggested: this call's arguments are not an object, so a rule cannot match it exactly."
             )
         if is_whole_tool(gate):
             raise InvalidRequest(
-                "No rule can be suggested: this request does not have arguments, so a rule would approve every call "
+                "No rule can be suggested: this request does not include arguments, so a rule would approve every call "
                 "of the tool."
             )
         return [], []

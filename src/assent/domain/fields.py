@@ -95,13 +95,13 @@ FIELDS: tuple[Field, ...] = (
     ),
     _field("expert", "str or list[str]", "People or groups to ask; defaults to any reviewer", *_EVERYWHERE),
     _field("strategy", "str", "How answers are combined into a decision", *_EVERYWHERE, choices=STRATEGIES),
-    _field("options", "list[str]", "Answers to choose from", Door.CLI, Door.MCP),
+    _field("options", "list[str]", "Options to choose from when approving", Door.CLI, Door.MCP),
     _field("form", "dict", "Flat JSON Schema that the reviewer fills in"),
     _field("risk", "str", "Risk; high requires a typed confirmation", *_EVERYWHERE, choices=RISKS),
     _field(
         "hard_stop",
         "bool",
-        "Excluded from auto-approval and bulk approval",
+        "Exclude from auto-approval and bulk approval",
         Door.APPROVE,
         Door.TOOLS,
         Door.CLI,
@@ -128,7 +128,7 @@ FIELDS: tuple[Field, ...] = (
         Door.MCP,
         place=Place.CLIENT,
     ),
-    _field("extra", "dict", "Any other content to show; names of known fields are rejected here", place=Place.CLIENT),
+    _field("extra", "dict", "Any other content to show; cannot contain the names of known fields", place=Place.CLIENT),
 )
 BY_NAME: Mapping[str, Field] = {each.name: each for each in FIELDS}
 BY_WIRE: Mapping[str, Field] = {each.wire: each for each in FIELDS}

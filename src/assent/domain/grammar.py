@@ -154,7 +154,7 @@ class _Reader:
         attribute = self._attribute(name, path)
         verb = operator.lower()
         if verb not in _BY_KIND[attribute.kind] and not (attribute.equality and verb in _EQUALITY):
-            what = f"{path[0]} is {_a(attribute.kind)}; {verb} does not work on it"
+            what = f"{path[0]} is {_a(attribute.kind)}; it cannot be used with {verb}"
             raise self._refusal(operator, what, _instead(name, verb, values, attribute.kind))
         if verb in _ORDERS and attribute.choices and not attribute.ranked:
             raise self._refusal(operator, f"{name} cannot be ordered", f"Use {name} in (…).")
@@ -178,7 +178,7 @@ class _Reader:
         if verb in _ORDERS and (value is None or isinstance(value, bool)):
             raise self._refusal(token, f"{token} cannot be ordered", "Use = or !=.")
         if attribute.choices and verb in _EQUALITY | _ORDERS and value not in attribute.choices:
-            raise self._refusal(token, f"{name} is never {token}", f"Use one of {', '.join(attribute.choices)}.")
+            raise self._refusal(token, f"{name} cannot be {token}", f"Use one of {', '.join(attribute.choices)}.")
         return value
 
     def _literal(self, token: Token) -> Value:

@@ -138,7 +138,7 @@ def _elsewhere(server: Server, machine: Machine) -> Iterator[Finding]:
     if address and machine.server and not same_host(address, machine.server):
         what = f"This configuration sends questions and the token to {split(address).netloc[:60]}, and trusts its"
         what += f" answers, but this machine is configured to use {split(machine.server).netloc[:60]}."
-        todo = f"Remove it, unless this is intended. To check it, run assent doctor with {URL} set to that server."
+        todo = f"Remove it, unless this is intended. To check that server, run assent doctor with {URL} set to its URL."
         yield warning("mcp-url", server.place, what, todo)
 
 

@@ -174,7 +174,7 @@ def _whole(kept: Kept, level: int, n: int) -> bytes:
     below = level % STEP
     hashes = list(kept(level - below, n << below, 1 << below))
     if len(hashes) != 1 << below:
-        msg = f"the hashes of level {level - below} are missing from number {n << below} on"
+        msg = f"the hashes of level {level - below} are missing, starting at number {n << below}"
         raise LookupError(msg)
     while len(hashes) > 1:
         hashes = [node(left, right) for left, right in zip(hashes[::2], hashes[1::2], strict=True)]

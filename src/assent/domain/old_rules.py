@@ -41,7 +41,7 @@ def unnamed_in(rule: Rule, gate: str, payload: Mapping[str, Json]) -> tuple[str,
 def sentence(rule_id: str, missing: Sequence[str]) -> str:
     *most, last = [f"the {each}" for each in missing]
     names = f"{', '.join(most)} or {last}" if most else last
-    return f"{rule_id} does not include {names}: it was created by an older version."
+    return f"The rule {rule_id} does not check {names}, because it was created by an older version of Assent."
 
 
 def _pattern(rule: Rule) -> Pattern | None:

@@ -123,7 +123,7 @@ def _parts(expression: Expression, *, denied: bool) -> Iterator[Part]:
         for each in expression.operands:
             yield from _parts(each, denied=denied)
     else:
-        assert isinstance(expression, Predicate), "no other expression exists"
+        assert isinstance(expression, Predicate), "all other kinds of expressions are handled above"
         yield Part(f"NOT {expression}" if denied else str(expression), expression, denied)
 
 

@@ -103,7 +103,7 @@ _STARS = re.compile(r"\*{2,}")
 _IGNORED = frozenset({"Cf", "Cc", "Cn", "Co"})
 _VARIATIONS = range(0xFE00, 0xFE10)
 _TOO_MUCH = "too many values to check"
-_UNSEEN = f"It has {_TOO_MUCH} for files that configure gates."
+_UNSEEN = f"It contains {_TOO_MUCH} for files that configure gates."
 
 
 class _TooMuch(Exception):

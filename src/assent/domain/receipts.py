@@ -145,12 +145,12 @@ def approval_of(current: Breakpoint, responses: Sequence[Response], *, purged: b
         standing = {"status": current.status.value, "decision": current.decision.value if current.decision else None}
         raise NoReceipt(f"{current.id} is {what}. Only approved breakpoints have a receipt.", standing=standing)
     if purged:
-        raise NoReceipt(f"The content of {current.id} was purged, and its receipt was purged with it.")
-    assert current.ended_at is not None, "released"
-    assert current.ended_by is not None, "released"
+        raise NoReceipt(f"The content of {current.id} was purged, including its receipt.")
+    assert current.ended_at is not None, "released breakpoints have an end time"
+    assert current.ended_by is not None, "released breakpoints have an actor"
     result = current.result or {}
     if result.get("via") == VIA:
-        raise NoReceipt(f"{current.id} was imported, so its approver is unknown and it does not have a receipt.")
+        raise NoReceipt(f"{current.id} was imported, so its approver is unknown, and it does not have a receipt.")
     by_rule = Approver(str(current.ended_by), Kind.RULE.value, current.ended_at)
     by_people = tuple(
         Approver(f"{Kind.PERSON}:{each.person}", each.via, each.at, each.seat, each.override)

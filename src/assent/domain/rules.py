@@ -68,12 +68,12 @@ class Step:
             return f"Did not match {rule}."
         if self.held:
             return f"Matched {rule}."
-        unknown = " and ".join(f"{each.part} is {each.note}" for each in self.findings() if each.held is None)
+        unknown = " and ".join(f"{each.part} is unknown ({each.note})" for each in self.findings() if each.held is None)
         if self.source is Source.AUTO:
             return f"Did not match {rule}; {unknown}."
         if self.compiled.pattern is None:
             return f"Matched {rule}; its pattern is invalid, so it blocks every auto-approval."
-        return f"Matched {rule}; {unknown}, so it cannot be ruled out."
+        return f"Matched {rule}; {unknown}, so a match cannot be ruled out."
 
     def findings(self) -> list[Finding]:
         """Return what each part of the rule's pattern met."""
@@ -226,7 +226,7 @@ def _stops(question: _Question) -> Iterator[Step]:
     if values.get("risk") == "high":
         yield Step(Source.RISK, held=True, recommended=False, text="High risk: requires human approval.")
     if not question.plain:
-        text = "It asks for a choice or form answers, which only a person can give."
+        text = "It requires an option or form answers, which only a person can give."
         yield Step(Source.QUESTIONS, held=True, recommended=False, text=text)
 
 

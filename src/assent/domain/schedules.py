@@ -86,7 +86,7 @@ def read(settings: Mapping[str, Any]) -> Schedule:
         max_age=_length("max_age", settings.get("max_age", MAX_AGE), most=366 * 24 * 3600) * SECOND,
     )
     if next(schedule.after(_instant(_ANY_DAY)), None) is None:
-        raise InvalidRequest.at("/settings/cron", "never occurs: the date does not exist")
+        raise InvalidRequest.at("/settings/cron", "never matches, because the date does not exist")
     return schedule
 
 
@@ -97,7 +97,7 @@ def _cron(value: object) -> str:
     if line.startswith("@every"):
         hint = "use */15 * * * * for every 15 minutes, 0 */2 * * * for every 2 hours"
         raise InvalidRequest.at(
-            "/settings/cron", f"@every is not supported, because it would shift at each start; {hint}"
+            "/settings/cron", f"@every is not supported, because its times would shift with every restart; {hint}"
         )
     if line.startswith("@"):
         raise InvalidRequest.at("/settings/cron", f"{value.strip()} is not one of {', '.join(SHORT)}")

@@ -30,9 +30,9 @@ def reached(seen: Seen) -> Finding:
     if seen.status == HTTPStatus.OK and seen.detail.strip() == "ready":
         return fine("server", place, "The server is running and ready.")
     if seen.status == HTTPStatus.SERVICE_UNAVAILABLE:
-        what = f"The server is running, but not ready: {seen.detail or 'it gives no reason'}"
-        return problem("server", place, what, "See its log. Until it is ready, every gate blocks.")
-    what = f"The URL responds with status {seen.status}, but does not seem to be an Assent server."
+        what = f"The server is running, but not ready: {seen.detail or 'the reason is unknown'}"
+        return problem("server", place, what, "See its log. Until it is ready, gates block all calls.")
+    what = f"The URL responds with status {seen.status}, but does not appear to belong to an Assent server."
     return problem("server", place, what, "Set ASSENT_URL to the Assent server.")
 
 

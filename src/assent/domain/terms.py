@@ -89,7 +89,7 @@ class Terms:
             raise ConfirmationRequired(msg, confirm=self.gate)
 
 
-def reason(comment: str | None, problem: str = "is required when rejecting. It is sent to the agent") -> str:
+def reason(comment: str | None, problem: str = "is required when rejecting; it is sent to the agent") -> str:
     """Return why somebody rejects; for every place that can ask for it before it takes the answer."""
     said = (comment or "").strip()
     if not said:
@@ -102,7 +102,7 @@ def check_form(form: Mapping[str, Json]) -> None:
     _refuse_unknown("/payload/form", form, _FORM_KEYWORDS)
     properties: dict[str, Json] | None = form.get("properties")
     if form.get("type", "object") != "object" or not isinstance(properties, dict) or not properties:
-        raise InvalidRequest.at("/payload/form", "must be an object schema with properties")
+        raise InvalidRequest.at("/payload/form", "must be a JSON Schema of type object with properties")
     if len(properties) > MAX_FIELDS:
         raise InvalidRequest.at("/payload/form/properties", f"has more than {MAX_FIELDS} fields")
     for name, field in properties.items():
@@ -116,7 +116,7 @@ def _check_field(pointer: str, given: Json) -> None:
     field = given if is_object(given) else {}
     if field.get("type") not in tuple(_FIELD_TYPES):
         raise InvalidRequest.at(
-            pointer, f"must have a type: {', '.join(_FIELD_TYPES)} (nested fields are not supported)"
+            pointer, f"must have one of these types: {', '.join(_FIELD_TYPES)} (nested fields are not supported)"
         )
     _refuse_unknown(pointer, field, _FIELD_KEYWORDS)
     for keyword in ("minLength", "maxLength", "minimum", "maximum"):

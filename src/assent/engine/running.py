@@ -162,7 +162,7 @@ def _turn(loop: asyncio.AbstractEventLoop) -> None:
     threads = ThreadPoolExecutor(THREADS, thread_name_prefix="assent-task")
     loop.set_default_executor(threads)
     while not _stopped(loop):
-        _log.warning("process_wanted_to_exit")
+        _log.warning("process_called_exit")
     loop.run_until_complete(_leave_all())
     threads.shutdown(wait=False, cancel_futures=True)
     loop.close()

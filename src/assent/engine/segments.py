@@ -678,7 +678,7 @@ def _name_of(wanted: str | ContextFile | Mapping[str, Any]) -> str:
 
 
 def _feedback(step: Step, comment: Comment) -> Feedback:
-    assert step.breakpoint_id is not None, "asked about a breakpoint"
+    assert step.breakpoint_id is not None, "only breakpoint steps have comments"
     return Feedback(
         id=comment.id,
         breakpoint_id=step.breakpoint_id,

@@ -129,7 +129,7 @@ def _part_misfit(shape: Shape, inputs: Mapping[str, Json]) -> str | None:
             else:
                 msgspec.convert(value, kind, dec_hook=_hook)
         except (ValidationError, msgspec.ValidationError, TypeError, ValueError) as error:
-            return f"does not accept this {name}: {_told(error)}"
+            return f"does not accept this value for {name}: {_told(error)}"
     return None
 
 

@@ -39,13 +39,13 @@ _current: "Worker | None" = None
 @DBOS.step(name="assent.handle", retries_allowed=True, interval_seconds=0.5, backoff_rate=2.0, max_attempts=6)
 async def _handle(name: str, payload: dict[str, Any]) -> None:
     """Do the job; what fails is tried again within a minute. Longer waits are a job of their own, with a delay."""
-    assert _current is not None, "launched by it"
+    assert _current is not None, "jobs run only inside a worker"
     await _current.handlers[name](payload)
 
 
 @DBOS.workflow(name=WORKFLOW, max_recovery_attempts=MOST_STARTS)
 async def _job(name: str, payload: dict[str, Any], traceparent: str | None = None) -> None:
-    assert _current is not None, "launched by it"
+    assert _current is not None, "jobs run only inside a worker"
     with _current.working_on(name, DBOS.workflow_id or name, traceparent):
         await _handle(name, payload)
 
@@ -180,7 +180,7 @@ class Worker:
         forgotten = sorted(idle & self._idle)
         for queue in {ours[each] for each in forgotten}:
             self._client.resume_workflows([each for each in forgotten if ours[each] == queue], queue_name=queue)
-            _log.warning("jobs_put_back", jobs=len(forgotten), queue=queue)
+            _log.warning("jobs_requeued", jobs=len(forgotten), queue=queue)
         self._idle = idle - set(forgotten)
 
     def _measure(self) -> None:

@@ -180,7 +180,7 @@ class Anchoring:
         if isinstance(error, Permanent):
             # Nobody else is to be told: an operator corrects the address, and what was missed is told then.
             wait = WAITS[-1]
-        _log.warning("checkpoint_not_told", error=str(error), attempts=attempts, wait=wait)
+        _log.warning("checkpoint_publish_failed", error=str(error), attempts=attempts, wait=wait)
         missed = Anchored(state.number, attempts, self._clock.now() + wait * SECOND, str(error))
         await self._database.write(partial(_later, missed=missed, wait=wait))
 
@@ -226,8 +226,8 @@ def _last(file: int) -> Mapping[str, Any] | None:
             return value
     if not all(BEGINNING.startswith(text[: len(BEGINNING)]) for text in lines):
         msg = (
-            "The anchor file does not end with a checkpoint. Check its content; if it belongs to something "
-            "else, configure a different file."
+            "The anchor file does not end with a checkpoint. Check its content. If the file is used for something "
+            "else, configure a different one."
         )
         raise Disagreement(msg)
     return None

@@ -47,7 +47,7 @@ OFFER_LIFE = 15 * 60 * SECOND
 PRIVATE = frozenset({"slack"})
 """The channels that can show something to one person alone: only there a link is offered."""
 _log = structlog.get_logger()
-_COUNTED_ONCE = "This message was already processed and counts once."
+_COUNTED_ONCE = "This message was already processed. It counts only once."
 
 
 class _Stranger(Exception):

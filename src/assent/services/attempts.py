@@ -88,8 +88,8 @@ def _comparable(pair: Pair) -> int:
 
 
 def _contents(tx: Transaction, before: Whole, after: Whole, pair: Pair) -> tuple[bytes, bytes]:
-    assert pair.before is not None, "it can be compared"
-    assert pair.after is not None, "the same"
+    assert pair.before is not None, "checked by _comparable"
+    assert pair.after is not None, "checked by _comparable"
     old = tx.files.get_entry(before.id, pair.before.n, project=before.project_id)
     new = tx.files.get_entry(after.id, pair.after.n, project=after.project_id)
     return old.content or b"", new.content or b""

@@ -327,7 +327,7 @@ def _stored_too(tx: Transaction, *, check: Check, acknowledged: Sequence[Acknowl
 
 
 def _outcome(acknowledged: Acknowledged) -> str:
-    return acknowledged.get("decision") or acknowledged.get("status") or "made"
+    return acknowledged.get("decision") or acknowledged.get("status") or "created"
 
 
 def _instead(acknowledged: Acknowledged, there: Mapping[str, tuple[str, str | None]]) -> str | None:

@@ -562,5 +562,5 @@ def _lapse(tx: Transaction, tally: Tally, held: HeldAnswer, *, code: str, why: s
 
 def other_capacity(by: Principal) -> Forbidden:
     return Forbidden(
-        f"{by.name} can no longer respond in the capacity used for this answer. Review the breakpoint and answer again."
+        f"{by.name}'s permissions have changed since this answer was submitted. Review the breakpoint and answer again."
     )

@@ -227,7 +227,7 @@ def in_file(what: str, name: str) -> Conflict:
 def _refuse_used(tx: Transaction, channel: StoredChannel, what: str) -> None:
     used = users_of(tx.routes.in_project(channel.project), channel.name)
     if used:
-        msg = f"The channel {channel.name} cannot be {what}: {', '.join(used[:3])} still use it."
+        msg = f"The channel {channel.name} cannot be {what} because routes still use it: {', '.join(used[:3])}."
         raise Conflict(msg, routes=used)
 
 

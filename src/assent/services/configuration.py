@@ -115,7 +115,7 @@ class Configuration:
         tx.routes.reorder(project, ordered)
         for other in standing:
             if other.source != FROM_FILE and (missing := sorted(channels_of(other) - known)):
-                _log.warning("route_leads_nowhere", route=other.id, project=project, channels=missing)
+                _log.warning("route_channels_missing", route=other.id, project=project, channels=missing)
 
     def _in_place(self, place: str, build: Callable[..., Given], *given: object) -> Given:
         try:

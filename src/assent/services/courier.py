@@ -99,7 +99,7 @@ class Courier:
     async def _send(self, claim: Claim) -> Sent:
         if claim.channel is None:
             return await self._call_back(claim)
-        assert claim.note is not None, "a channel gets a message"
+        assert claim.note is not None, "deliveries to a channel have a message"
         channel = self._switchboard.channel(claim.channel)
         if claim.note.purpose is Purpose.CLOSE:
             posted = await channel.close(claim.note)

@@ -135,7 +135,7 @@ class Firer:
         if not is_full:
             return None
         if room.when_full is WhenFull.SKIP:
-            return going.skipped(Because.BUSY, f"{len(running)} of {room.limit} allowed runs were already running.")
+            return going.skipped(Because.BUSY, f"{len(running)} runs were already running; the limit is {room.limit}.")
         if room.when_full is WhenFull.CANCEL:
             for run_id in running[: len(running) - room.limit + 1]:
                 with contextlib.suppress(Conflict, NotFound):  # it has just ended by itself
@@ -269,7 +269,7 @@ def _gathered(older: Firing, newer: Firing) -> Firing:
 
 
 def _merged(older: Firing, newer: Firing, now: int) -> Firing:
-    why = f"Debounced together with event {newer.event_id}."
+    why = f"Merged into event {newer.event_id} by debouncing."
     return replace(
         older, state=FiringState.SKIPPED, because=Because.MERGED, gathered=(), next_at=None, error=why, updated_at=now
     )

@@ -61,7 +61,7 @@ class HistoryService:
 
 
 def _standing(tx: Transaction, query: Query, at_most: int) -> Standing:
-    assert query.gate is not None, "asked about a gate"
+    assert query.gate is not None, "the query must name a gate"
     rows = tx.history.newest(query.project, query.gate, limit=at_most + 1)
     looked_at = rows[:at_most]
     counted = [row for row in looked_at if _asked_for(row, query)]

@@ -145,7 +145,7 @@ def _said(feedback: Iterable[Feedback], origin: str, *, ended_at: int) -> tuple[
                 Left(
                     "comment",
                     origin,
-                    "This was written after the breakpoint ended. Assent does not record anything after that.",
+                    "This was written after the breakpoint ended. Assent does not record later comments.",
                 )
             )
         else:
@@ -158,7 +158,7 @@ def _checked_comment(comment: object) -> str:
         body = strict_loads(json.dumps({"comment": comment}, ensure_ascii=False).encode())
         wire.GiveFeedback.model_validate(body)
     except (TypeError, ValueError, AssentError) as error:
-        msg = "A comment is too long or is not text."
+        msg = "This comment is too long or is not text."
         raise _Unfit(msg) from error
     return str(comment)
 
@@ -253,7 +253,7 @@ def _add(tx: Transaction, past: Past, told: Retold) -> None:
 
 def _author(tx: Transaction, told: Retold) -> str:
     """Return the account of whoever released it: one that nobody can sign in with, and that has no rights."""
-    assert told.response is not None, "asked about a release"
+    assert told.response is not None, "checked by the caller"
     name, at = told.response.person, told.response.at
     known = tx.people.find_by_name(name)
     if known is not None:

@@ -431,7 +431,7 @@ class PeopleService:
     def revoke_token(self, tx: Transaction, token_id: str, *, by: Principal) -> None:
         tx.acting(by)
         if token_id not in {each.id for each in self.tokens_of(tx, by=by)}:
-            msg = f"No active token {token_id}."
+            msg = f"Token {token_id} not found, or no longer active."
             raise NotFound(msg)
         tx.tokens.revoke(token_id, project=by.project, now=tx.now())
 

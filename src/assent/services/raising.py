@@ -85,7 +85,7 @@ def checked(body: Mapping[str, Json]) -> Mapping[str, Json]:
         where = "/".join(map(str, first["loc"]))
         raise InvalidRequest.at(f"/{where}", str(first["msg"])) from error
     except (TypeError, ValueError) as error:
-        msg = f"A breakpoint must be JSON: {error}"
+        msg = f"The breakpoint is not valid JSON: {error}"
         raise InvalidRequest(msg) from error
     return sent
 

@@ -87,7 +87,7 @@ class Reloading:
         self.problems = await asyncio.to_thread(self.setup.unfit, self._processes)
         await self._database.write(partial(self.setup.apply, triggers=not self.problems))
         if self.problems:
-            _log.error("triggers_not_taken_over", problems=self.problems)
+            _log.error("triggers_not_applied", problems=self.problems)
 
     async def run(self) -> None:
         while True:

@@ -105,7 +105,7 @@ class Desk:
         check_size(wanted)
         by = replace(run.principal, policy=tx.projects.get_open(run.project).policy)
         raised = self.breakpoints.create(tx, wanted, by=by, digest=wanted.digest(run.project), once=None)
-        assert not isinstance(raised, str), "no key was given"
+        assert not isinstance(raised, str), "only an idempotency key can return an id"
         data = {"name": step.name, "breakpointId": raised.id, "status": raised.status}
         now = self._hold(tx, run=run, lines=[*lines, Line("asked", step.path, data)])
         answered = raised.status != Status.WAITING
@@ -124,7 +124,7 @@ class Desk:
         """Return what others have said about a breakpoint of this run that was not listened to yet."""
 
         def use_case(tx: Transaction) -> list[Comment]:
-            assert step.breakpoint_id is not None, "asked about a breakpoint"
+            assert step.breakpoint_id is not None, "only breakpoint steps have comments"
             said = tx.breakpoints.comments(step.breakpoint_id)
             own = str(run.principal.actor)
             return [
@@ -139,7 +139,7 @@ class Desk:
         """Note that a comment was listened to, and answer it where there is an answer."""
 
         def use_case(tx: Transaction) -> Step:
-            assert step.breakpoint_id is not None, "asked about a breakpoint"
+            assert step.breakpoint_id is not None, "only breakpoint steps have comments"
             self._hold(tx, run=run, lines=[Line("heard", step.path, {"comment": comment.id, "reply": text})])
             heard = replace(step, heard=comment.n)
             if text:

@@ -32,7 +32,7 @@ def tick_due(tx: Transaction) -> int:
 
 
 def _due(source: StoredSource, now: int) -> tuple[Due, str | None]:
-    assert source.next_at is not None, "it is due"
+    assert source.next_at is not None, "due sources have a next time"
     try:
         return schedules.due(schedules.read(source.settings), source.next_at, now, source.id), None
     except InvalidRequest as error:

@@ -70,7 +70,7 @@ def follow_alarms(tx: Transaction, breakpoints: BreakpointService) -> int:
     """Resume what a person let go on, and withdraw questions that somebody has settled another way."""
     over = tx.triggers.answered(limit=LOOK)
     for stored in over:
-        assert stored.alarm_id is not None, "asked for those that have one"
+        assert stored.alarm_id is not None, "the query returns only triggers with an alarm"
         asked = tx.breakpoints.look(stored.alarm_id, project=stored.project)
         ended_by = asked.ended_by
         if asked.status is Status.WAITING:
@@ -108,7 +108,7 @@ class SilenceService:
         return len(silent)
 
     def _over(self, tx: Transaction, source: StoredSource) -> None:
-        assert source.alarm_id is not None, "asked for those that have one"
+        assert source.alarm_id is not None, "the query returns only sources with an alarm"
         with contextlib.suppress(AssentError):
             withdraw(tx, self._breakpoints, source.alarm_id, by=_principal(source))
         tx.sources.alarmed(source.id, alarm_id=None, silent_at=source.silent_at)

@@ -93,7 +93,7 @@ def raised(
     wanted = draft(checked({"agentId": agent_id[:LONGEST_NAME], "payload": payload}))
     asking = replace(by, policy=tx.projects.get_open(by.project).policy)
     made = breakpoints.create(tx, wanted, by=asking, digest=wanted.digest(by.project), once=None)
-    assert not isinstance(made, str), "no key was given"
+    assert not isinstance(made, str), "only an idempotency key can return an id"
     return made.id
 
 

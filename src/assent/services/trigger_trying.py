@@ -43,7 +43,7 @@ _FULL = {
     WhenFull.QUEUE: "would wait for a free slot",
     WhenFull.SKIP: "would be skipped, because the limit of concurrent runs is reached",
     WhenFull.REPLACE: "would wait for a free slot and replace events that are already waiting",
-    WhenFull.CANCEL: "would cancel a running run",
+    WhenFull.CANCEL: "would cancel an active run",
 }
 _NOT_IN_A_NAME = re.compile(r"[^a-z0-9.-]+")
 
@@ -82,8 +82,8 @@ def _would(tx: Transaction, trigger: Trigger, event: TriggerEvent, stored: Store
         return "It matches, but the trigger is disabled, so the event would be ignored."
     if event.depth > trigger.max_depth:
         return (
-            f"It would be skipped as a possible loop: the event is {event.depth} runs deep, and the limit is "
-            f"{trigger.max_depth}."
+            f"It would be skipped as a possible loop: the event comes from a chain of {event.depth} runs, and the "
+            f"limit is {trigger.max_depth}."
         )
     key = once_of(trigger, event)
     if key and stored is not None and tx.firings.used(stored.id, key):
@@ -102,7 +102,7 @@ def _waits(trigger: Trigger, event: TriggerEvent) -> list[str]:
     steps: list[str] = []
     if trigger.debounce is not None:
         quiet, most = duration(trigger.debounce.quiet), duration(trigger.debounce.most)
-        steps.append(f"would wait until no events arrive for {quiet}, at most {most}")
+        steps.append(f"would wait until no events arrive for {quiet}, but at most {most}")
     if holds(trigger, event):
         gate = trigger.hold.gate if trigger.hold is not None else ""
         steps.append(f"would ask for approval at the gate {gate or f'{GATE}{trigger.name}'}")

@@ -40,7 +40,7 @@ MOST_IN_CHAIN = 200
 FORGET_AFTER = 30 * 86_400 * SECOND
 """How long events that started nothing are kept."""
 FORGET_BATCH = 5_000
-NO_KEY = "once is ignored because the event is missing part of its key"
+NO_KEY = "once is ignored because the event does not have every field that the key uses"
 _log = structlog.get_logger()
 
 
@@ -231,7 +231,7 @@ class TriggeringService:
         trigger, event, key = going.stored.trigger, going.event, going.firing.once_key
         if event.depth > trigger.max_depth:
             going.firing = replace(going.firing, once_key=None)
-            why = f"The event is {event.depth} runs deep; the limit is {trigger.max_depth}."
+            why = f"The event comes from a chain of {event.depth} runs; the limit is {trigger.max_depth}."
             return going.skipped(Because.LOOP, why)
         if key is not None and batch.tx.firings.used(going.stored.id, key):
             going.firing = replace(going.firing, once_key=None)

@@ -88,7 +88,7 @@ class AdminLog:
         if before == after:
             return
         found = after or before
-        assert found is not None, "the versions differ"
+        assert found is not None, "the states differ, so at least one exists"
         verb = "created" if before is None else "removed" if after is None else "changed"
         self.record(act or f"{kind}-{verb}", found.subject, project=project, before=_value(before), after=_value(after))
 
@@ -100,7 +100,7 @@ class AdminLog:
     def receipt_used(self, breakpoint_id: str, *, project: str) -> None:
         """Record the use of a receipt, in a chain of its own."""
         used = self._state.one("receipt", breakpoint_id, project=project)
-        assert used is not None, "it has just been written"
+        assert used is not None, "the caller has just stored it"
         self.record(
             "receipt-used", used.subject, project=project, after=dict(used.value), chain=use_chain(breakpoint_id)
         )

@@ -148,7 +148,7 @@ QUESTIONS: Mapping[str, Question] = {
                 SELECT count(*) FROM assent_deliveries d
                 WHERE d.breakpoint_id = e.breakpoint_id AND d.channel = 'callback' AND d.recipient = b.callback_url
                   AND d.seq = e.seq AND d.type = e.type) <> 1""",
-            """SELECT d.breakpoint_id, d.seq, 'a delivery refers to this event, but no such event exists'
+            """SELECT d.breakpoint_id, d.seq, 'a delivery refers to this event, but the event does not exist'
             FROM assent_deliveries d WHERE NOT EXISTS (
                 SELECT 1 FROM assent_events e
                 WHERE e.breakpoint_id = d.breakpoint_id AND e.seq = d.seq AND e.type = d.type)""",
@@ -224,7 +224,7 @@ QUESTIONS: Mapping[str, Question] = {
                 'the rule ' || r.id || ', which matched it in shadow mode, belongs to project ' || r.project_id
             FROM assent_shadows c JOIN assent_rules r ON r.id = c.rule_id
             JOIN assent_breakpoints b ON b.id = c.breakpoint_id WHERE r.project_id <> b.project_id""",
-            """SELECT c.breakpoint_id, NULL, 'its project is missing the content of its file number ' || c.n
+            """SELECT c.breakpoint_id, NULL, 'the content of its file number ' || c.n || ' is missing from its project'
             FROM assent_breakpoint_files c JOIN assent_breakpoints b ON b.id = c.breakpoint_id
             WHERE c.sha256 IS NOT NULL AND b.purged_at IS NULL AND NOT EXISTS (
                 SELECT 1 FROM assent_files f WHERE f.project_id = b.project_id AND f.sha256 = c.sha256)""",

@@ -75,7 +75,7 @@ def restore(
     with opened(source) as archive:
         found = archive.manifest
         if found.kind != expected:
-            msg = f"This backup is from {_spoken(found.kind)}, but the settings use {_spoken(expected)}."
+            msg = f"This backup is from {_spoken(found.kind)}, but the server is configured to use {_spoken(expected)}."
             raise Refused(msg)
         if not migrations.known(found.schema):
             msg = (

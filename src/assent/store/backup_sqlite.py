@@ -89,7 +89,10 @@ class SqliteBackup:
     def _refuse_full(self, *, force: bool) -> None:
         log = Path(f"{self._path}-wal")
         if not self._path.exists() and log.exists():
-            msg = f"{log} belongs to a different database, and SQLite would merge it into this one. Move it away first."
+            msg = (
+                f"{log} belongs to a different database, and SQLite would merge it into this one. Move it elsewhere "
+                "first."
+            )
             raise Refused(msg)
         if not force and self._path.exists() and _holds_rows(self._path):
             msg = (

@@ -50,7 +50,7 @@ class Paces:
         self._session.dirty = True
         rows: Sequence[Sequence[object]] = self._session.all(TAKE, {"channel": channel, "recipient": recipient})
         times, digest_at, digest_due = rows[0]
-        assert isinstance(times, str), "as the table has it"
+        assert isinstance(times, str), "the column contains text"
         return Pace(channel, recipient, tuple(msgspec.json.decode(times, type=list[int])), digest_at, digest_due)  # type: ignore[arg-type]
 
     def save(self, pace: Pace) -> None:

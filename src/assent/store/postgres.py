@@ -68,7 +68,7 @@ class PostgresSession:
         self._alchemy = alchemy
 
     def alchemy(self) -> sa.Connection:
-        assert self._alchemy is not None, "a reader queues no jobs"
+        assert self._alchemy is not None, "readers cannot enqueue jobs"
         return self._alchemy()
 
     def all(self, statement: str, params: Mapping[str, Any]) -> Sequence[Row]:
@@ -113,12 +113,12 @@ class PostgresWriter:
 
     def _alchemy(self) -> sa.Connection:
         """SQLAlchemy looks at each answer at once: from here on, no more pipeline in this transaction."""
-        assert self._adopted is not None, "begin comes first"
+        assert self._adopted is not None, "call begin first"
         self._pipeline.close()
         return self._adopted
 
     def commit(self) -> None:
-        assert self._connection is not None, "begin comes first"
+        assert self._connection is not None, "call begin first"
         try:
             self._connection.commit()
         except psycopg.OperationalError as error:

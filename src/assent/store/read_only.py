@@ -58,7 +58,7 @@ def at_rest(path: Path) -> Generator[None, None, None]:
         yield
     finally:
         if _state(path) != before:
-            msg = f"{path} was modified while it was being read, so the result would be unreliable. Use a copy instead."
+            msg = f"{path} was modified while it was being read, so the result is unreliable. Use a copy instead."
             raise NotAtRest(msg)
 
 
@@ -86,7 +86,7 @@ def copied(path: Path) -> Generator[Path, None, None]:
                     shutil.copyfile(each, folder / each.name.replace(real.name, path.name, 1))
         except OSError as error:
             msg = (
-                f"{path} is read-only, and its write-ahead log must be copied before it can be read. The copy failed: "
+                f"{path} is read-only, so it must be copied together with its write-ahead log. The copy failed: "
                 f"{error.strerror}. Set TMPDIR to a directory with enough space."
             )
             raise NotCopied(msg) from error

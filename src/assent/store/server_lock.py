@@ -37,7 +37,7 @@ class Holder(msgspec.Struct, frozen=True, omit_defaults=True):
     def __str__(self) -> str:
         elsewhere = f"on {self.host}" if self.host not in {None, socket.gethostname()} else None
         pid = f"pid {self.pid}" if self.pid is not None else None
-        return ", ".join(filter(None, (pid, elsewhere, self.address))) or "process unknown"
+        return ", ".join(filter(None, (pid, elsewhere, self.address))) or "unknown process"
 
 
 class ServerLock:

@@ -138,7 +138,7 @@ class SqliteSession:
         self._alchemy = alchemy
 
     def alchemy(self) -> sa.Connection:
-        assert self._alchemy is not None, "a reader queues no jobs"
+        assert self._alchemy is not None, "readers cannot enqueue jobs"
         return self._alchemy
 
     def all(self, statement: str, params: Mapping[str, Any]) -> Sequence[Row]:
@@ -216,7 +216,7 @@ class LockedConnection(sqlite3.Connection):
     held = False
 
     def begin(self) -> None:
-        assert self.lock is not None, "given to it when it is made"
+        assert self.lock is not None, "set when the connection is opened"
         self.lock.acquire()
         self.held = True
         self.execute("BEGIN IMMEDIATE").close()
@@ -256,7 +256,7 @@ def locked_engine(path: Path, lock: WriteLock) -> sa.Engine:
     @event.listens_for(engine, "begin")
     def begin(connection: sa.Connection) -> None:
         raw = connection.connection.dbapi_connection
-        assert isinstance(raw, LockedConnection), "made above"
+        assert isinstance(raw, LockedConnection), "opened by open_connection"
         raw.begin()
 
     return engine

@@ -115,7 +115,7 @@ class Tokens:
     def revoke(self, token_id: str, *, project: str, now: int) -> None:
         with self._log.changes("token", token_id, project=project, act="token-revoked"):
             if self._session.change(REVOKE, {"id": token_id, "project_id": project, "now": now}) != 1:
-                msg = f"No active token {token_id}."
+                msg = f"Token {token_id} not found, or no longer active."
                 raise NotFound(msg)
 
     def revoke_all(self, person_id: str, *, now: int) -> None:

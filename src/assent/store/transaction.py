@@ -270,8 +270,8 @@ class Transaction:
 
 
 def _end(ended: Outline) -> Ended:
-    assert ended.ended_at is not None, "asked about one that has ended"
-    assert ended.ended_by is not None, "the same"
+    assert ended.ended_at is not None, "ended breakpoints have an end time"
+    assert ended.ended_by is not None, "ended breakpoints have an actor"
     return Ended(
         decision=ended.decision.value if ended.decision else None,
         by=ended.ended_by.kind.value,
