@@ -207,7 +207,7 @@ def trigger_next(
     with session() as assent:
         found = [each for each in assent.schedules(count=count) if source in {None, each.source, each.source_id}]
     if source is not None and not found:
-        msg = f"There is no schedule named {output.visible(source)}. To see all sources, run: assent source list"
+        msg = f"Schedule {output.visible(source)} not found. To see all sources, run: assent source list"
         raise typer.BadParameter(msg, param_hint="SOURCE")
     if as_json:
         output.emit({"items": plain(found)})
