@@ -139,7 +139,7 @@ def trigger_add(  # noqa: PLR0913  # the options of the command
     body = (draft(file) if file is not None else {}) | {key: value for key, value in given.items() if value is not None}
     for needed in ("id", "on", "run"):
         if needed not in body:
-            msg = "This option is required, unless the file given with --file sets it."
+            msg = "This option is required unless the file passed with --file sets it."
             raise typer.BadParameter(msg, param_hint=f"--{needed}")
     with session() as assent:
         made = assent.add_trigger(body)
