@@ -1,4 +1,4 @@
-"""`make bench`: every figure in one run, on both databases, as ratios."""
+"""Run the benchmarks on both databases and print ratios (`make bench`)."""
 
 import argparse
 import sys

@@ -72,7 +72,7 @@ async def _meanwhile(url: str, agent: str, due: int, left: Callable[[], int]) ->
     reads: list[float] = []
     creates: list[float] = []
     parts = urlsplit(url)
-    body = {"agentId": "agent-1", "payload": {"question": "Go on?"}}
+    body = {"agentId": "agent-1", "payload": {"question": "Continue?"}}
     headers = {"authorization": f"Bearer {agent}"}
     mine = httpx2.post(f"{url}/api/breakpoints", json=body, headers=headers, timeout=60).json()["id"]
     read = encoded(parts.netloc, agent, "GET", f"/api/breakpoints/{mine}/status", None)
@@ -83,7 +83,7 @@ async def _meanwhile(url: str, agent: str, due: int, left: Callable[[], int]) ->
     tasks += [asyncio.create_task(_busy(url, create, creates)) for _ in range(CREATORS)]
     # Another process ends them: its tables are all there is to look at.
     while await asyncio.to_thread(left):
-        assert not any(task.done() for task in tasks), "an agent gave up"
+        assert not any(task.done() for task in tasks), "an agent stopped waiting"
         await asyncio.sleep(0.1)
     seconds = time.perf_counter() - started
     for task in tasks:
@@ -117,7 +117,7 @@ async def _lone(url: str, agent: str) -> list[float]:
     async def lane(client: httpx2.AsyncClient) -> None:
         while len(late) < LONE:
             await asyncio.sleep(random.random())
-            body = {"agentId": "agent-1", "ttlSeconds": 1, "payload": {"question": "Go on?"}}
+            body = {"agentId": "agent-1", "ttlSeconds": 1, "payload": {"question": "Continue?"}}
             created = (await client.post("/api/breakpoints", json=body)).json()
             path = f"/api/breakpoints/{created['id']}/status?wait=30"
             while (await client.get(path)).json()["status"] == "waiting":

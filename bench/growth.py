@@ -108,5 +108,5 @@ def _waiting(side: Side) -> list[str]:
             page = client.get(f"{query}{cursor}").json()
             found += [item["id"] for item in page["items"]]
             cursor = f"&cursor={page.get('nextCursor')}"
-            assert page["items"], f"only {len(found)} wait"
+            assert page["items"], f"only {len(found)} are pending"
     return found

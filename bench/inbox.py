@@ -52,7 +52,7 @@ KEY = """() => {
 }"""
 LIVE = """(title) => {
   window.benchLive = new Promise((done, failed) => {
-    setTimeout(() => failed(new Error("the row did not come")), 60_000);
+    setTimeout(() => failed(new Error("the row did not appear")), 60_000);
     new MutationObserver((_, observer) => {
       const titles = [...document.querySelectorAll("#rows .row .title")];
       if (!titles.some((each) => each.textContent === title)) return;

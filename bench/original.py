@@ -187,7 +187,7 @@ async def _learned(
     """Let several wait, release each at any moment of three seconds, and return how long after it each one spoke."""
     chosen = random.Random(1)
     async with httpx2.AsyncClient(base_url=side.url, trust_env=False, timeout=30) as http:
-        body = {"agentId": "agent-1", "payload": {"question": "Go on?"}}
+        body = {"agentId": "agent-1", "payload": {"question": "Continue?"}}
         asked = [await http.post("/api/breakpoints", json=body, headers=_bearer(side.agent)) for _ in range(WAITING)]
         ids = [answer.json().get("breakpointId") or answer.json()["id"] for answer in asked]
         clients = [

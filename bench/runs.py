@@ -23,12 +23,12 @@ from assent import process
 
 
 async def go_on():
-    return "went on"
+    return "resumed"
 
 
 @process
 async def waiting(inputs, ctx):
-    answer = await ctx.breakpoint("Go on?", title="Go on")
+    answer = await ctx.breakpoint("Continue?", title="Continue")
     return await ctx.task(go_on) if answer.approved else None
 """
 

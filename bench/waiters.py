@@ -62,7 +62,7 @@ def _parked(process: Process, report: Report, dialect: str, job: dict[str, Any])
 
 
 def _create(url: str, token: str, count: int) -> list[str]:
-    body = {"agentId": "agent-1", "payload": {"question": "Go on?"}}
+    body = {"agentId": "agent-1", "payload": {"question": "Continue?"}}
     with httpx2.Client(base_url=url, headers={"authorization": f"Bearer {token}"}) as client:
         return [client.post("/api/breakpoints", json=body).json()["id"] for _ in range(count)]
 

@@ -20,21 +20,21 @@ SBOM = ROOT / "build" / "sbom.json"
 CLEAN, FOUND, BROKEN, UNASKED = range(4)
 
 SKIPPED = {
-    "B101": "an assert tells the type checker and the reader what holds; nothing depends on it",
-    "B404": "importing subprocess does nothing; each call is looked at by itself",
-    "B608": "statements are built of our own names of tables and columns, and every value is bound",
+    "B101": "asserts only document invariants for readers and the type checker; no behavior depends on them",
+    "B404": "importing subprocess is harmless; each call is checked separately",
+    "B608": "only our own table and column names are inserted into statements; all values are bound parameters",
 }
 """Tests of bandit that say nothing here, and why."""
 
 ANSWERS: dict[tuple[str, str], str] = {
     ("B105", "src/assent/channels/slack/api.py"): "a sentence about tokens",
-    ("B105", "src/assent/channels/slack/manifest.py"): "the name of a switch",
+    ("B105", "src/assent/channels/slack/manifest.py"): "the name of a setting",
     ("B105", "src/assent/web/account.py"): "a sentence about passwords",
-    ("B113", "src/assent/integrations/pydantic_ai.py"): "the requests of an agent, not the library of that name",
+    ("B113", "src/assent/integrations/pydantic_ai.py"): "an agent's requests, not the `requests` library",
     (
         "B607",
         "src/assent/sources/git_commands.py",
-    ): "the git that the operator has on the PATH is the one that is meant",
+    ): "uses the git on the operator's PATH intentionally",
 }
 """Findings that ruff does not make, and what is to be said about them; ruff's have their reason where they stand."""
 
@@ -62,7 +62,7 @@ def tool(name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     beside = Path(sys.executable).with_name(name)
     found = str(beside) if beside.is_file() else shutil.which(name)
     if found is None:
-        msg = f"{name} is not installed: make setup"
+        msg = f"{name} is not installed. Run: make setup"
         raise Broken(msg)
     return subprocess.run([found, *arguments], cwd=ROOT, capture_output=True, text=True, check=False)  # noqa: S603  # our own
 
@@ -88,7 +88,7 @@ def judged(found: Sequence[Finding]) -> list[str]:
     open_ones = [f"{each.file}:{each.line} {each.test} {each.says}" for each in found if each.reason is None]
     met = {(each.test, each.file) for each in found}
     return open_ones + [
-        f"{file} {test} has an answer in {Path(__file__).name} but is not found any more"
+        f"{file} {test} has an exception in {Path(__file__).name}, but bandit no longer reports it"
         for test, file in ANSWERS
         if (test, file) not in met
     ]
@@ -97,14 +97,14 @@ def judged(found: Sequence[Finding]) -> list[str]:
 def dangerous_code() -> list[str]:
     told = answer(tool("bandit", "-q", "-r", "src", "-f", "json", "--skip", ",".join(SKIPPED)))
     if told is None or told["errors"]:
-        msg = "bandit did not look at everything"
+        msg = "bandit could not scan all files"
         raise Broken(msg)
     return judged(findings(told))
 
 
 def vulnerable(told: Mapping[str, Any]) -> list[str]:
     return [
-        f"{each['name']} {each['version']}: {advisory['id']}, mended in {', '.join(advisory['fix_versions']) or 'none'}"
+        f"{each['name']} {each['version']}: {advisory['id']}, fixed in {', '.join(advisory['fix_versions']) or 'none'}"
         for each in told["dependencies"]
         for advisory in each.get("vulns", ())
     ]
@@ -117,7 +117,8 @@ def unasked(told: Mapping[str, Any] | None) -> str | None:
     passed_over = [each for each in told["dependencies"] if "skip_reason" in each]
     if not passed_over:
         return None
-    return f"{len(passed_over)} of {len(told['dependencies'])} components, such as: {passed_over[0]['skip_reason']}"
+    count = f"{len(passed_over)} of {len(told['dependencies'])}"
+    return f"{count} components were skipped, for example: {passed_over[0]['skip_reason']}"
 
 
 def advisories() -> tuple[list[str], str | None]:
@@ -159,7 +160,7 @@ def list_components() -> int:
     done = tool("cyclonedx-py", "requirements", *wanted, "requirements/runtime.txt")
     bill = answer(done)
     if bill is None:
-        raise Broken(done.stderr.strip() or "cyclonedx-py wrote no list")
+        raise Broken(done.stderr.strip() or "cyclonedx-py did not write a component list")
     bill["components"] += scripts(json.loads((ROOT / "package-lock.json").read_text()))
     SBOM.write_text(json.dumps(bill, indent=2, sort_keys=True) + "\n")
     return len(bill["components"])
@@ -175,11 +176,13 @@ def main() -> int:
         code = dangerous_code()
         known, why = advisories()
     except Broken as error:
-        say(f"broken      {error}")
+        say(f"failed      {error}")
         return BROKEN
-    say(f"code        {len(code)} findings without a reason, {len(SKIPPED)} tests of bandit left out, each with one")
+    say(f"code        {len(code)} unexplained findings; {len(SKIPPED)} bandit tests are skipped, each with a reason")
     say(
-        f"advisories  NOT CHECKED: {why}" if why else f"advisories  {len(known)} for what requirements/runtime.txt pins"
+        f"advisories  NOT CHECKED: {why}"
+        if why
+        else f"advisories  {len(known)} for the versions in requirements/runtime.txt"
     )
     for line in (*code, *known):
         say(f"  {line}")

@@ -41,14 +41,14 @@ def complaints(message: str) -> Iterator[str]:
     if _NOT_IMPERATIVE.match(subject) and first.lower() not in _IMPERATIVES:
         yield f"The subject starts with {first!r}. Use the imperative: Add, Fix, Remove."
     if len(lines) > 1 and lines[1].strip():
-        yield "A blank line separates the subject from the body."
+        yield "The subject and the body are not separated by a blank line."
 
 
 def _form(subject: str) -> Iterator[str]:
     if len(subject) > MAX_SUBJECT_LENGTH:
-        yield f"The subject has {len(subject)} characters; at most {MAX_SUBJECT_LENGTH} are allowed."
+        yield f"The subject has {len(subject)} characters. The maximum is {MAX_SUBJECT_LENGTH}."
     if subject.endswith("."):
-        yield "The subject ends with a full stop."
+        yield "The subject ends with a period."
     if _PREFIX.match(subject):
         yield "The subject has a prefix. Start with the verb."
     if subject[0].islower():

@@ -47,11 +47,11 @@ def drawn(page: str) -> str:
         before, mark, rest = page.partition(f"<!-- diagram: {name} -->\n")
         _, end, after = rest.partition("<!-- end of diagram -->")
         if not (mark and end):
-            sys.exit(f"The page has no place for {name}.")
+            sys.exit(f"The page has no markers for the diagram {name!r}.")
         page = f"{before}{mark}{draw()}\n{end}{after}"
     return page
 
 
 if __name__ == "__main__":
     PAGE.write_text(drawn(PAGE.read_text()))
-    sys.stdout.write(f"drawn: {', '.join(DIAGRAMS)}\n")
+    sys.stdout.write(f"updated: {', '.join(DIAGRAMS)}\n")

@@ -68,7 +68,7 @@ class Verifier:
         origin, named, spelt = key.split("+", 2)
         raw = b64decode(spelt)
         if sha(f"{origin}\n".encode() + raw)[:4].hex() != named or raw[:1] != b"\x01":
-            self.found.append(f"{key} is not a verifier key")
+            self.found.append(f"{key} is not a valid verifier key")
         self.keys[bytes.fromhex(named)] = (origin, Ed25519PublicKey.from_public_bytes(raw[1:]))
 
     def take(self, line: Line) -> None:
@@ -83,14 +83,14 @@ class Verifier:
         name, (seq, head) = f"{line['id']} event {line['seq']}", self.heads.get(line["id"], (0, "0" * 64))
         digest = line["purged"] if "purged" in line else sha(line["metadata"].encode()).hex()
         if "purged" in line and line["type"] not in ("commented", "responded"):
-            self.found.append(f"{name} must not be purged")
+            self.found.append(f"{name} is purged, which its type does not allow")
         body = {each: line[each] for each in ("seq", "type", "actor", "at")} | {"metadata": digest}
         body[{"breakpoint": "breakpointId", "rule": "ruleId", "admin": "adminChain"}[line["of"]]] = line["id"]
         text = json.dumps(body, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
         if (line["seq"], line["previous"]) != (seq + 1, head):
             self.found.append(f"{name} does not follow event {seq}")
         if sha(f"assent-event/1\n{line['previous']}\n{text}".encode()).hex() != line["hash"]:
-            self.found.append(f"{name} is not what its hash is of")
+            self.found.append(f"{name} does not match its hash")
         self.heads[line["id"]] = (line["seq"], line["hash"])
         self.created.setdefault(line["id"], line)
         if line["type"] in ("released", "expired", "cancelled"):
@@ -100,7 +100,7 @@ class Verifier:
 
     def log(self, line: Line, name: str) -> None:
         if line["position"] != self.size:
-            self.found.append(f"{name} is at position {line['position']} of the log, not at {self.size}")
+            self.found.append(f"{name} is at position {line['position']} in the log; expected {self.size}")
         level, found = 0, sha(b"\x00" + line["hash"].encode())
         while self.peaks and self.peaks[-1][0] == level:
             level, found = level + 1, node(self.peaks.pop()[1], found)
@@ -125,11 +125,11 @@ class Verifier:
         if key_origin != origin:
             self.found.append(f"{name} is not signed by a trusted key: {raw[:4].hex()}")
         if number != f"number {line['number']}" or line["number"] != self.last[0] + 1:
-            self.found.append(f"{name} follows checkpoint {self.last[0]}")
+            self.found.append(f"{name} has the wrong number; the previous checkpoint is {self.last[0]}")
         if self.last[0] and not only_grew(*self.last[1:], size, root, [*map(b64decode, line["consistency"])]):
-            self.found.append(f"{name} does not continue the one before it")
+            self.found.append(f"{name} is not consistent with the previous checkpoint")
         if self.whole and (size, root) != (self.size, self.root()):
-            self.found.append(f"{name} is over another log than this one")
+            self.found.append(f"{name} does not match the events in the export")
         self.last, self.notes[line["number"]] = (line["number"], size, root), line["note"]
 
     def take_breakpoint(self, line: Line) -> None:
@@ -137,38 +137,38 @@ class Verifier:
         name, end = line["id"], self.ends.get(line["id"])
         said = (end["type"], json.loads(end["metadata"]).get("decision")) if end else ("waiting", None)
         if said != (line["status"], line["decision"]):
-            self.found.append(f"{name} is {line['decision'] or line['status']}, its events say {said[1] or said[0]}")
+            self.found.append(f"{name} is {line['decision'] or line['status']}; its events say {said[1] or said[0]}")
         if name not in self.created or json.loads(self.created[name]["metadata"])["digest"] != line["digest"]:
-            self.found.append(f"{name} has another digest than its creation")
+            self.found.append(f"{name} has a different digest than its first event")
         if line["content"] and sha(f"assent-content/1\n{line['content']}".encode()).hex() != line["digest"]:
-            self.found.append(f"{name} has another content than its digest")
+            self.found.append(f"the content of {name} does not match its digest")
 
     def take_rule(self, line: Line) -> None:
         self.standing.add(line["id"])
         if self.heads.get(line["id"]) != (line["version"], line["head"]):
-            self.found.append(f"{line['id']} does not end where its events end")
+            self.found.append(f"{line['id']} does not match its last event")
 
     take_chain = take_rule
 
     def take_receipt(self, line: Line) -> None:
         self.standing.add(line["id"])
         if json.loads(self.created[line["id"]]["metadata"])["after"] != json.loads(line["used"]):
-            self.found.append(f"{line['id']} is not the use that its event recorded")
+            self.found.append(f"{line['id']} does not match the use recorded in its event")
 
     def close(self, anchors: Path | None) -> None:
         _, size, root = self.last
         if size != self.signed or (self.whole and size != self.size):
-            self.found.append(f"the last checkpoint is over {size} entries, the log has {self.size or self.signed}")
+            self.found.append(f"the last checkpoint covers {size} entries, but the log has {self.size or self.signed}")
         for line in self.proofs:
             start, path = sha(b"\x00" + line["hash"].encode()), [*map(b64decode, line["proof"])]
             if climb(start, line["position"], size - 1, path)[1] != root:
-                self.found.append(f"{line['name']} is not proven to be in the log")
+                self.found.append(f"{line['name']} has no valid proof that it is in the log")
         for name in sorted(self.heads.keys() - self.standing):
-            self.found.append(f"{name} has events, but is not in the export")
+            self.found.append(f"{name} has events but is not in the export")
         for text in anchors.read_text("utf-8").splitlines() if anchors else ():
             told = json.loads(text)
             if self.notes.get(told["number"]) != told["note"]:
-                self.found.append(f"checkpoint {told['number']} of the anchors is missing, or another one")
+                self.found.append(f"checkpoint {told['number']} of the anchor file is missing or differs")
 
 
 def verify(export: Path, *, keys: list[str], anchors: Path | None) -> Verifier:
@@ -184,17 +184,17 @@ def verify(export: Path, *, keys: list[str], anchors: Path | None) -> Verifier:
                 verifier.found.append(f"line {n + 1} cannot be read: {type(error).__name__}")
             before.update(raw)
     verifier.close(anchors)
-    verifier.found += [] if whole else ["the file is not whole, or was changed"]
+    verifier.found += [] if whole else ["the file is incomplete or was changed"]
     return verifier
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description="Check an audit export of Assent, without Assent.")
+    parser = argparse.ArgumentParser(description="Verify an Assent audit export without using Assent.")
     parser.add_argument("export", type=Path)
-    parser.add_argument("--anchors", type=Path, help="the file that checkpoints were anchored to")
-    parser.add_argument("--key", action="append", default=[], help="trust only this verifier key; repeat it")
+    parser.add_argument("--anchors", type=Path, help="anchor file to which the server appends its checkpoints")
+    parser.add_argument("--key", action="append", default=[], help="trust only this verifier key (repeatable)")
     asked = parser.parse_args()
     done = verify(asked.export, keys=asked.key, anchors=asked.anchors)
-    told = f"{sum(seq for seq, _ in done.heads.values())} events of {len(done.heads)}, {len(done.notes)} checkpoints"
+    told = f"{sum(n for n, _ in done.heads.values())} events in {len(done.heads)} chains, {len(done.notes)} checkpoints"
     sys.stdout.write("".join(f"{what}.\n" for what in [*done.found, f"{told}: {len(done.found) or 'no'} findings"]))
     sys.exit(1 if done.found else 0)

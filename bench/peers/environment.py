@@ -23,7 +23,7 @@ def python_of(name: str) -> Path:
     python, stamp = folder / "bin" / "python", folder / "versions.sha256"
     digest = hashlib.sha256(wanted.read_bytes()).hexdigest()
     if not stamp.is_file() or stamp.read_text() != digest:
-        print(f"installing {name} …", file=sys.stderr, flush=True)
+        print(f"Installing {name}", file=sys.stderr, flush=True)
         venv.create(folder, with_pip=True, clear=True)
         _installed(python, wanted)
         stamp.write_text(digest)
@@ -45,4 +45,4 @@ def _installed(python: Path, wanted: Path) -> None:
 
 def last_line(text: str) -> str:
     lines = [line for line in text.splitlines() if line.strip()]
-    return lines[-1].strip() if lines else "it said nothing"
+    return lines[-1].strip() if lines else "no output"

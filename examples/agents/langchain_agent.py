@@ -68,7 +68,7 @@ class Scripted(BaseChatModel):
             wanted = {"name": "deploy", "args": {"target": "production", "version": "1.4"}, "id": "call_1"}
             said = AIMessage(content="", tool_calls=[wanted])
         else:
-            print("heard", " ".join(last.text.split()))
+            print("received", " ".join(last.text.split()))
             said = AIMessage(content="That is all.")
         return ChatResult(generations=[ChatGeneration(message=said)])
 

@@ -62,7 +62,7 @@ def main(state: Path, ttl: int | None) -> None:
     terms: Terms = {} if ttl is None else {"ttl_seconds": ttl}
     with SqliteSaver.from_conn_string(str(state / "threads.db")) as checkpointer, Assent() as assent:
         ended = run(graph(checkpointer), {"wish": "Deploy 1.4"}, THREAD, client=assent, **terms)
-    print("heard", " ".join(ended["told"].split()))
+    print("received", " ".join(ended["told"].split()))
 
 
 if __name__ == "__main__":

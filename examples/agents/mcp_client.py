@@ -71,7 +71,7 @@ async def main(state: Path, ttl: int | None) -> None:
         said = await approval(client, key=kept_key(state), ttl=ttl)
     if said["approved"] is True:
         deploy(**{**WANTED, **said.get("edits", {})})
-    print("heard", " ".join(said["message"].split()))
+    print("received", " ".join(said["message"].split()))
 
 
 if __name__ == "__main__":

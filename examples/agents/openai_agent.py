@@ -31,7 +31,7 @@ def answer(call: ModelCall) -> ModelStep:
     results = [item["output"] for item in said if item.get("type") == "function_call_output"]
     if not results:
         return ModelStep([function_call("deploy", {"target": "production", "version": "1.4"}, call_id="call_1")])
-    print("heard", " ".join(results[-1].split()))
+    print("received", " ".join(results[-1].split()))
     return ModelStep([assistant_message("That is all.")])
 
 

@@ -36,7 +36,7 @@ def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
     last = messages[-1].parts[-1]
     if not isinstance(last, ToolReturnPart):
         return ModelResponse([ToolCallPart("deploy", WANTED, f"call_{uuid.uuid4().hex}")])
-    print("heard", " ".join(last.model_response_str().split()))
+    print("received", " ".join(last.model_response_str().split()))
     return ModelResponse([TextPart("That is all.")])
 
 

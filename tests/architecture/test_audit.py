@@ -18,7 +18,7 @@ def test_a_component_that_was_passed_over_was_not_checked() -> None:
 
 
 def test_every_advisory_is_a_line() -> None:
-    assert vulnerable({"dependencies": [GOOD, BAD, PASSED_OVER]}) == ["b 2: PYSEC-1, mended in 3"]
+    assert vulnerable({"dependencies": [GOOD, BAD, PASSED_OVER]}) == ["b 2: PYSEC-1, fixed in 3"]
 
 
 def test_a_finding_needs_a_reason_where_it_stands() -> None:

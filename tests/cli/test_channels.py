@@ -82,7 +82,7 @@ def test_a_channel_is_changed_disabled_renamed_and_removed(office: Desk) -> None
     assert call(office, "channel", "add", "x", "--type", "webhook", "--set", "url").exit_code == 2
     assert call_json(office, "channel", "remove", "third") == {"removed": made["id"]}
     gone = call(office, "channel", "show", "third")
-    assert (gone.exit_code, "no channel named third" in gone.stderr) == (1, True)
+    assert (gone.exit_code, "Channel third not found" in gone.stderr) == (1, True)
 
 
 def test_a_channel_that_does_not_work_is_exit_code_1(office: Desk) -> None:

@@ -28,7 +28,7 @@ def test_it_is_remembered_for_its_time_and_for_this_server(state: Path) -> None:
     memory.refuse_if_dead()
     file = written(state)
     assert (state.stat().st_mode & 0o777, file.stat().st_mode & 0o777) == (0o700, 0o600)
-    with pytest.raises(Unreachable, match="tried again in"):
+    with pytest.raises(Unreachable, match="will not retry for another"):
         memory.refuse_if_dead()
     Memory("http://127.0.0.1:10", 60).refuse_if_dead()
     Memory(URL, 0).refuse_if_dead()

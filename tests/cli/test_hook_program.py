@@ -67,6 +67,6 @@ def test_a_script_that_needs_variables_is_installed_with_a_warning(tmp_path: Pat
     done = install(settings, str(script), PYTHONPATH=str(elsewhere))
 
     assert done.returncode == 0, done.stderr
-    assert "anyone who can set PYTHONPATH for the hook can load other code into it" in done.stderr
+    assert "anyone who can set PYTHONPATH for the hook can make it load other code" in done.stderr
     assert started_by(settings) == [str(script)]
     assert os.access(started_by(settings)[0], os.X_OK)

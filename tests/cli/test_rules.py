@@ -313,7 +313,7 @@ def test_a_file_of_babysitter_is_taken_over_once(office: Office, tmp_path: Path)
     path = tmp_path / "rules.json"
     path.write_text(json.dumps(BABYSITTER))
     forecast = office.call("rule", "import", str(path), "--dry-run").stdout
-    assert "Dry run, nothing was changed. Result: 2 added" in forecast
+    assert "Dry run: nothing was changed. Result: 2 added" in forecast
     assert office.json("rule", "list")["items"] == []
     done = office.json("rule", "import", str(path), "--why", "Moving over.")
     assert (done["added"], done["totalRules"]) == (2, 2)

@@ -34,7 +34,7 @@ def script(asked: Asked) -> Turn:
     """Call the tool once, and end with whatever came of it."""
     told = heard(asked)
     for line in told:
-        tell("heard", line)
+        tell("received", line)
     return Turn("Done.") if told or not has_tool(asked, TOOL) else Turn(calls=[(TOOL, ARGUMENTS)])
 
 

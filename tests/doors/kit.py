@@ -2,7 +2,7 @@
 
 An agent is a program that wants to run `deploy` with the arguments below, once, behind its door. It takes `--state
 DIR`, where it keeps what it needs to go on after it was killed, and `--ttl SECONDS` for how long people have. It prints
-`ran {…}` with the arguments when the tool really runs, and `heard …` with what the model is told of it.
+`ran {…}` with the arguments when the tool really runs, and `received …` with what the model is told of it.
 """
 
 import contextlib
@@ -83,7 +83,7 @@ class Agent:
 
     @property
     def heard(self) -> str:
-        return "\n".join(line.removeprefix("heard ") for line in self.lines if line.startswith("heard "))
+        return "\n".join(line.removeprefix("received ") for line in self.lines if line.startswith("received "))
 
 
 @dataclass

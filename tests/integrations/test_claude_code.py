@@ -153,7 +153,7 @@ def test_a_server_that_was_out_of_reach_is_not_tried_again_at_once(place: Place,
     with place.hook(CALL, "--patience", "0", **dead) as hook:
         assert "cannot connect to" in hook.blocked()
     with place.hook(CALL, **dead) as hook:
-        assert "It will be tried again in" in hook.blocked()
+        assert "The hook will not retry for another" in hook.blocked()
     with place.hook(CALL, "--patience", "0", "--remember", "0", **dead) as hook:
         assert "cannot connect to" in hook.blocked()
     with place.hook(CALL, XDG_STATE_HOME=str(tmp_path)) as hook:

@@ -160,7 +160,7 @@ def test_a_removed_checkpoint_is_found_by_the_anchor(logged: Logged) -> None:
     assert [each.what for each in logged.found()] == [
         "checkpoint 3 is in anchors.jsonl, but not in the database: it was removed, or an older backup was restored"
     ]
-    assert logged.second_opinion() == ["checkpoint 3 of the anchors is missing, or another one."]
+    assert logged.second_opinion() == ["checkpoint 3 of the anchor file is missing or differs."]
 
 
 def test_a_checkpoint_that_is_missing_between_others_is_found_without_an_anchor(logged: Logged) -> None:

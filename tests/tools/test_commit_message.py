@@ -30,7 +30,7 @@ def test_a_good_subject_is_accepted(message: str) -> None:
         ("What was tried again of the domain", "imperative"),
         ("fix: typo", "prefix"),
         ("fix the typo", "lowercase"),
-        ("Fix the typo.", "full stop"),
+        ("Fix the typo.", "period"),
         ("Fix " + "x" * 60, "64 characters"),
         ("Fix the typo\nwithout a blank line", "blank line"),
     ],

@@ -151,7 +151,7 @@ def print_welcome(welcome: Mapping[str, str | None]) -> None:
     output.say(f"\n  Assent is running at    {url}", style="bold")
     output.say(f"  One-time sign-in link   {welcome['signInLink']}")
     if token is not None:
-        body = '{"agentId": "me", "payload": {"question": "Shall I?"}}'
+        body = '{"agentId": "me", "payload": {"question": "Deploy to production?"}}'
         output.say(f"  Agent token             {token}")
         output.say("\n  Ask your first question, then answer it in the browser:", style="dim")
         output.say(f"    curl {url}/api/breakpoints -H 'Authorization: Bearer {token}' \\")
@@ -371,6 +371,7 @@ def _fresh(settings: Settings) -> dict[str, Any]:
     if existing.is_dir() and os.access(existing, os.W_OK):
         return _ok("database", f"{settings.data_dir} contains no data yet. `assent serve` will create it.")
     detail = (
-        f"{settings.data_dir} cannot be created: {existing} is not a writable directory. Use --data to choose another."
+        f"{settings.data_dir} cannot be created: {existing} is not a writable directory. Choose another directory with"
+        " --data."
     )
     return _wrong("database", detail)

@@ -31,7 +31,7 @@ Timeout = Annotated[
     typer.Option(
         min=0,
         metavar="SECONDS",
-        help="Maximum time to wait, then exit with 14 and leave the breakpoint pending",
+        help="Maximum time to wait; on timeout, exit with 14 and leave the breakpoint pending",
     ),
 ]
 Title = Annotated[str | None, typer.Option(help=BY_NAME["title"].help)]
@@ -143,8 +143,8 @@ def here_code(outcome: "Outcome", *, chosen: bool) -> int:
     )
     if not chosen:
         output.remark(
-            "Set ASSENT_URL and ASSENT_TOKEN (create a token with `assent token create --kind agent`), or use a"
-            " terminal."
+            "Set ASSENT_URL and ASSENT_TOKEN (create a token with `assent token create --kind agent`), or run"
+            " the command in a terminal."
         )
     return output.UNREACHABLE
 

@@ -184,7 +184,7 @@ def fsck(
     data: Data = None,
     as_json: Json = False,
 ) -> None:
-    """Check every data invariant that can be verified, without changing anything."""
+    """Check all data invariants without changing anything."""
     acknowledged = list(_acknowledged(expect)) if expect is not None else []
     progress = Progress()
     checks = looking_at(settings_with(data), lambda node: node.audit.check(acknowledged, progress=progress))
@@ -278,13 +278,13 @@ def hold_list(*, project: Project = DEFAULT_PROJECT, data: Data = None, as_json:
     if as_json:
         output.emit({"items": found})
         return
-    columns = ("id", "what", "reason", "placed", "by", "lifted")
+    columns = ("id", "scope", "reason", "placed", "by", "lifted")
     output.table(columns, [_hold_row(each) for each in found], empty="No legal holds.")
 
 
 def _hold_row(each: Mapping[str, Any]) -> Sequence[str]:
     lifted = f"{each['liftedAt'][:10]} by {each['liftedBy']}" if each["liftedAt"] else ""
-    what = each["breakpointId"] or "whole project"
+    what = each["breakpointId"] or "entire project"
     return (each["id"], what, each["reason"], each["placedAt"][:10], each["placedBy"], lifted)
 
 

@@ -41,7 +41,7 @@ def print_backtest(found: Backtest) -> None:
             "checked": f"{found.scanned} breakpoints from the last {found.days} days",
             "matched": str(found.matched),
             "unknown": str(found.unknown) if found.unknown else None,
-            "still required approval": f"{found.stopped}, because of other rules, tags or the agent"
+            "would still require approval": f"{found.stopped}, because of other rules, tags or the agent's settings"
             if found.stopped
             else None,
             "purged": f"{found.purged} (can no longer be evaluated)" if found.purged else None,
@@ -67,7 +67,7 @@ def print_shadow(found: ShadowReport) -> None:
             "matched": str(found.matched),
             "would approve": str(found.would_approve) if found.would_approve else None,
             "would require approval": str(found.would_stop) if found.would_stop else None,
-            "still required approval": str(found.stopped) if found.stopped else None,
+            "would still require approval": str(found.stopped) if found.stopped else None,
             "people agreed": str(found.agreed),
             "people disagreed": str(found.disagreed),
             "undecided": str(found.undecided) if found.undecided else None,
@@ -85,4 +85,4 @@ def _print_past(title: str, found: Sequence[PastBreakpoint], *, more: bool) -> N
         (each.id, each.gate, each.agent_id, each.decided_by or "", each.at or each.created_at, each.feedback or "")
         for each in found
     ]
-    output.table(("id", "gate", "agent", "by", "when", "comment"), rows, wide=("when",), empty="")
+    output.table(("id", "gate", "agent", "decided by", "time", "comment"), rows, wide=("time",), empty="")

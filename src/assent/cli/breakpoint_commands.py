@@ -179,7 +179,9 @@ def _print_summary(summary: GateSummary) -> None:
     outcomes = ("approved", "rejected", "auto", "expired", "cancelled", "waiting")
     counts = plain(summary)
     told = ", ".join(f"{counts[name]} {name}" for name in outcomes if counts[name])
-    older = "" if summary.complete else f" (latest {summary.counted_at_most} only, since {summary.since})"
+    older = (
+        "" if summary.complete else f" since {summary.since} (only the latest {summary.counted_at_most} are counted)"
+    )
     output.fields(
         {
             "gate": summary.gate,

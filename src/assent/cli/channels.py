@@ -25,7 +25,7 @@ Sets = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="NAME=VALUE", help="Setting, parsed as JSON if possible (repeatable)"),
 ]
-Identity = Annotated[str, typer.Argument(metavar="IDENTITY", help="Account on the channel, such as T01:U02")]
+Identity = Annotated[str, typer.Argument(metavar="IDENTITY", help="Account ID on the channel, such as T01:U02")]
 NOTHING = "No channels. Pending breakpoints appear only in the inbox."
 LONGEST_TEST = 60.0
 
@@ -70,7 +70,7 @@ def _found(assent: Assent, name: str) -> Channel:
     for each in assent.channels():
         if name in {each.name, each.id}:
             return each
-    msg = f"There is no channel named {output.visible(name)}. To see all channels, run: assent channel list"
+    msg = f"Channel {output.visible(name)} not found. To see all channels, run: assent channel list"
     raise NotFound(msg)
 
 
@@ -108,7 +108,7 @@ def channel_add(
     *,
     kind: Annotated[str, typer.Option("--type", metavar="TYPE", help="webhook, slack, email, jira or apprise")],
     settings: Sets = None,
-    disabled: Annotated[bool, typer.Option("--disabled", help="Create the channel as disabled")] = False,
+    disabled: Annotated[bool, typer.Option("--disabled", help="Create the channel without enabling it")] = False,
     as_json: Json = False,
 ) -> None:
     """Create a channel. Specify secrets as env:NAME or file:PATH references, which the server resolves."""
@@ -128,7 +128,7 @@ def channel_set(  # the options of the command
     enable: Annotated[bool | None, typer.Option("--enable/--disable", help="Enable or disable the channel")] = None,
     as_json: Json = False,
 ) -> None:
-    """Update the given settings of a channel and keep the rest."""
+    """Update only the specified settings of a channel."""
     changes = settings_of(settings) | dict.fromkeys(unset or ())
     if not changes and rename is None and enable is None:
         msg = "No changes specified. For the options, run: assent channel set --help"
@@ -170,7 +170,9 @@ def channel_test(
 
 @channel.command("manifest")
 def channel_manifest(
-    name: Annotated[str | None, typer.Argument(metavar="NAME", help="Existing Slack channel")] = None,
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME", help="Name or ID of a channel of type slack (required with --http)")
+    ] = None,
     *,
     http: Annotated[
         bool, typer.Option("--http", help="Have Slack call this server instead of using Socket Mode")
@@ -181,7 +183,7 @@ def channel_manifest(
     made: Mapping[str, Any] = manifest("", socket=True)
     if http:
         if name is None:
-            msg = "This argument is required with --http. Specify an existing Slack channel."
+            msg = "This argument is required with --http. Specify an existing channel of type slack."
             raise typer.BadParameter(msg, param_hint="NAME")
         with session() as assent:
             found = _found(assent, name)

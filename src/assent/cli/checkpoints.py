@@ -103,7 +103,7 @@ def consistency(
     data: Data = None,
     as_json: Json = False,
 ) -> None:
-    """Prove that the log was only appended to between two checkpoints."""
+    """Prove that the log was append-only between two checkpoints."""
 
     async def look(node: Assent) -> dict[str, Any]:
         use_case = partial(node.checkpoints.consistency, first=first, second=second, by=operator(DEFAULT_PROJECT))

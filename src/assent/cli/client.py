@@ -36,9 +36,7 @@ def inbox(  # noqa: PLR0913  # the options of the command
     agent_id: Annotated[str | None, typer.Option(help="Agent to filter by")] = None,
     gate: Annotated[str | None, typer.Option(help="Gate to filter by")] = None,
     mine: Annotated[bool, typer.Option("--mine", help="List only breakpoints assigned to you or your groups")] = False,
-    q: Annotated[
-        str | None, typer.Option("--q", metavar="WORDS", help="Words, or beginnings of words, to search for")
-    ] = None,
+    q: Annotated[str | None, typer.Option("--q", metavar="WORDS", help="Words or word prefixes to search for")] = None,
     limit: Annotated[int, typer.Option(min=1, help="Maximum number of results")] = 50,
     sort: Annotated[
         Literal["created", "-created", "deadline", "updated"], typer.Option(help="Sort order")
@@ -63,7 +61,7 @@ def inbox(  # noqa: PLR0913  # the options of the command
         output.emit(plain(found))
         return
     now = time.time()
-    columns = ("id", "status", "risk", "what", "gate", "agent", "asked", "due")
+    columns = ("id", "status", "risk", "title", "gate", "agent", "asked", "due")
     output.table(columns, [_row(each, now) for each in found.items], wide=("gate", "risk"), empty=NOTHING)
     if found.next_cursor:
         output.remark(f"More results are available. Use --limit {limit * 2} to see more.")
@@ -204,7 +202,7 @@ def _refuse_unseen(*, yes: bool) -> None:
     """Nobody reads what a script prints: without a terminal an approval has to be said aloud."""
     if not yes and not sys.stdin.isatty():
         output.remark(
-            "Not approved: confirmation requires a terminal. Use --yes to approve without confirmation.", style="red"
+            "Not approved: confirmation requires a terminal. Use --yes to skip the confirmation.", style="red"
         )
         raise typer.Exit(output.USAGE)
 

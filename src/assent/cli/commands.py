@@ -18,12 +18,12 @@ _LISTED = {
         "wait": Home("ask", "Wait for the answer to an earlier question and print it."),
         "gate": Home("gate", "Run a command only if it is approved. Exits with the command's own exit code."),
         "cancel": Home("client", "Cancel a breakpoint. Only admins and the agent that created it can do this."),
-        "receipt": Home("receipt", "Manage receipts, which are signed proof of an approval."),
+        "receipt": Home("receipt", "Manage receipts, which are signed proof of approval."),
         "mcp": Home("mcp", "Run an MCP server that lets agents ask questions. Its tools cannot approve or reject."),
         "hook": Home("hook", "Manage hooks that agents call before acting."),
         "doctor": Home(
             "doctor",
-            "Find gates that fail open and send a test question. Does not write files."
+            "Find gates that fail open, and send a test question. Does not write files."
             " Exits with 1 if it finds a problem.",
         ),
     },
@@ -74,7 +74,7 @@ _LISTED = {
         "backup": Home("backup", "Back up all data to a single verified file. The server can keep running."),
         "restore": Home("backup", "Restore a backup to an empty location, all or nothing."),
         "audit": Home("audit", "Verify, sign and export the audit log."),
-        "fsck": Home("audit", "Check every data invariant that can be verified, without changing anything."),
+        "fsck": Home("audit", "Check all data invariants without changing anything."),
         "hold": Home("audit", "Manage legal holds, which exempt content from retention."),
         "import": Home(
             "importing",

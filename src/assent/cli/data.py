@@ -266,8 +266,9 @@ def _refuse_reading_under_server(settings: Settings) -> None:
         return  # not ours to read; a file that changes meanwhile is noticed all the same
     if holder is not None:
         msg = (
-            f"A server ({holder}) is using the data in {settings.data_dir}, and you only have read access. Run this as"
-            " the server's user, or create a backup with `assent backup`, restore it elsewhere and use that copy."
+            f"A server ({holder}) is using the data in {settings.data_dir}, and you only have read access. Run this"
+            " command as the server's user, or create a backup with `assent backup`, restore it elsewhere and use that"
+            " copy."
         )
         raise DataInUse(msg)
 

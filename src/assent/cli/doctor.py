@@ -82,7 +82,7 @@ def doctor(  # noqa: PLR0913  # the options of the command
     offline: Annotated[bool, typer.Option("--offline", help="Check only files, without contacting the server")] = False,
     as_json: Json = False,
 ) -> None:
-    """Find gates that fail open and send a test question. Does not write files. Exits with 1 if it finds a problem."""
+    """Find gates that fail open, and send a test question. Does not write files. Exits with 1 if it finds a problem."""
     found = papers(settings or (), mcp_config or ())
     here = machine()
     findings = list(_of_files(found, here))

@@ -242,7 +242,7 @@ def _tried(assent: Assent, made: Live, place: Place) -> tuple[Live, Sequence[Fin
     except (AssentError, StopIteration) as error:
         said = error.message if isinstance(error, AssentError) else "it ended immediately"
         what = f"The test breakpoint was created, but its event stream could not be read: {said}"
-        todo = "If a proxy is in front of the server, disable buffering for text/event-stream."
+        todo = "If the server is behind a proxy, disable response buffering for text/event-stream."
         return made, [problem("live", place, what, todo)]
     ended = Live(
         breakpoint_id=made.breakpoint_id,
@@ -251,7 +251,9 @@ def _tried(assent: Assent, made: Live, place: Place) -> tuple[Live, Sequence[Fin
         stream_seconds=heard,
         end_seconds=_since(again),
     )
-    times = f"created in {_ms(ended.create_seconds)}, streamed in {_ms(heard)}, cancelled in {_ms(ended.end_seconds)}"
+    times = (
+        f"created in {_ms(ended.create_seconds)}, streamed in {_ms(heard)} and cancelled in {_ms(ended.end_seconds)}"
+    )
     return ended, [fine("live", place, f"The test breakpoint was {times}.")]
 
 

@@ -117,7 +117,7 @@ def gate(  # noqa: PLR0913  # the options of the command
         typer.Option(
             min=0,
             metavar="SECONDS",
-            help="Maximum time to wait, then cancel the breakpoint and exit with 14",
+            help="Maximum time to wait; on timeout, cancel the breakpoint and exit with 14",
         ),
     ] = None,
     patience: Patience = LONG_PATIENCE,

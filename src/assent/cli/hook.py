@@ -55,7 +55,9 @@ LONGEST_PATIENCE = 30.0
 Ttl = Annotated[int, typer.Option(min=1, max=LONGEST_TTL, metavar="SECONDS", help="Seconds until the deadline")]
 Defer = Annotated[
     bool,
-    typer.Option("--defer", help="End a headless session instead of blocking it; continue it with the resume command"),
+    typer.Option(
+        "--defer", help="End a headless session instead of blocking it; resume it with `assent hook claude resume`"
+    ),
 ]
 Editable = Annotated[
     list[str] | None, typer.Option(metavar="NAME", help="Argument that reviewers can change (repeatable)")
@@ -75,7 +77,7 @@ Remember = Annotated[
         min=0,
         max=LONGEST_MEMORY,
         metavar="SECONDS",
-        help="How long to keep blocking calls without retrying after the server was unreachable; 0 always retries",
+        help="How long to block calls without contacting a server that was unreachable; 0 always contacts it",
     ),
 ]
 Risk = Annotated[str | None, typer.Option(help="Risk: low, medium or high; high requires typing the gate name")]
@@ -321,7 +323,7 @@ def claude_resume(
     patience: Annotated[float, typer.Option(min=0, metavar="SECONDS", help=PATIENCE_HELP)] = LONG_PATIENCE,
     as_json: Annotated[bool, typer.Option("--json", help="Have claude output JSON")] = False,
 ) -> None:
-    """Wait for answers to a deferred session's questions and resume the session, repeatedly until it ends."""
+    """Wait for answers to a deferred session's questions, then resume it. Repeats until the session ends."""
     printed = ["--output-format", "json"] if as_json else []
     command = [program, "-p", "--resume", session_id, *printed, *(arguments or ())]
     while True:

@@ -32,7 +32,7 @@ class Memory:
         ago = time.time() - at if at is not None else -1.0
         if 0 <= ago < self.seconds:
             left = max(1, round(self.seconds - ago))
-            msg = f"{self.url} was unreachable {round(ago)} s ago. It will be tried again in {left} s."
+            msg = f"{self.url} was unreachable {round(ago)} s ago. The hook will not retry for another {left} s."
             raise Unreachable(msg)
 
     def remember(self) -> None:

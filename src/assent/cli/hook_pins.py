@@ -125,13 +125,14 @@ def isolated() -> tuple[str, Sequence[str]]:
     script = Path(sys.argv[0]).absolute()
     if script.stem != "assent" or not script.is_file() or not os.access(script, os.X_OK):
         msg = (
-            "Python cannot import this Assent in isolated mode (python -I -m assent), so the hook could not start."
-            " Install Assent, or use --program to specify the program to run."
+            "Python cannot import this Assent installation in isolated mode (python -I -m assent), so the hook could"
+            " not start. Install Assent, or use --program to specify the program to run."
         )
         raise InvalidRequest(msg)
     output.remark(
-        "Python cannot import this Assent in isolated mode (python -I -m assent), so anyone who can set PYTHONPATH for"
-        " the hook can load other code into it. Install Assent in its own virtual environment and run this again.",
+        "Python cannot import this Assent installation in isolated mode (python -I -m assent), so anyone who can set"
+        " PYTHONPATH for the hook can make it load other code. Install Assent in its own virtual environment and run"
+        " this command again.",
         style="yellow",
     )
     return str(script), ()

@@ -57,7 +57,7 @@ def import_command(  # noqa: PLR0913  # the options of the command
     file: Annotated[Path, typer.Argument(metavar="FILE", help="breakpoints.db file from the original service")],
     *,
     rules: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="rules.json file from the original service to import as well")
+        Path | None, typer.Option(metavar="FILE", help="rules.json file from the original service")
     ] = None,
     live_rules: Annotated[
         bool, typer.Option("--live-rules", help="Import auto-approve rules in live mode instead of shadow mode")
@@ -150,7 +150,7 @@ def _print(done: Done, wanted: Wanted) -> None:
         output.say(f"Rules: {counts}.")
     if done.left:
         rows = [(each.kind, each.id, each.why) for each in done.left[:SHOWN]]
-        output.table(("not imported", "id", "why"), rows, empty="", wide=("why",))
+        output.table(("not imported", "id", "reason"), rows, empty="", wide=("reason",))
         more = len(done.left) - SHOWN
         if more > 0:
             output.remark(f"{more} more not shown. Use --json to list all of them.")

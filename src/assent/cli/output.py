@@ -32,7 +32,7 @@ _HINTS = {
     "unreachable": "Check that the server is running (`assent serve`) and that ASSENT_URL is correct.",
     "unavailable": "Try again in a moment.",
     "confirmation_required": "Run the command again with --confirm and the gate name.",
-    "already_ended": "To see it, run `assent show`.",
+    "already_ended": "To see the outcome, run `assent show`.",
 }
 _EXITS = {"unreachable": UNREACHABLE, "unavailable": UNREACHABLE, "still_waiting": STILL_WAITING, "bad_address": USAGE}
 

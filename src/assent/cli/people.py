@@ -260,7 +260,7 @@ def user_password(
 
 @user.command("confirm")
 def user_confirm(name: Name, *, data: Data = None, as_json: Json = False) -> None:
-    """Confirm access that an admin set up or reset. Check with the person first."""
+    """Confirm a person's access after an admin has set it up or reset it. Check with the person first."""
 
     def use_case(node: Assent, tx: Transaction) -> None:
         node.people.confirm_reset(tx, name, by=operator(DEFAULT_PROJECT))
@@ -296,7 +296,7 @@ def _password() -> str:
 
 def _typed_password() -> str:
     if not sys.stdin.isatty():
-        msg = "This option is required without a terminal. Send the password on standard input."
+        msg = "Without a terminal, this option is required. Pass the password on standard input."
         raise typer.BadParameter(msg, param_hint="--password-stdin")
     typed: str = typer.prompt("New password", hide_input=True, confirmation_prompt=True, err=True)
     return typed

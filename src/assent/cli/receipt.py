@@ -23,7 +23,7 @@ from assent.sdk.receipts import Expected, Keys, Receipt, ReceiptKey, ReceiptKeys
 from assent.sdk.values import plain
 
 app = typer.Typer()
-receipt = typer.Typer(no_args_is_help=True, help="Manage receipts, which are signed proof of an approval.")
+receipt = typer.Typer(no_args_is_help=True, help="Manage receipts, which are signed proof of approval.")
 app.add_typer(receipt, name="receipt")
 
 STDIN = "-"
@@ -34,7 +34,7 @@ def receipt_get(
     breakpoint_id: Annotated[str, typer.Argument(metavar="ID", help="Breakpoint ID")],
     *,
     target: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="File to write, readable only by you")
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Output file, readable only by you")
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -57,11 +57,15 @@ def receipt_verify(  # noqa: PLR0913  # the options of the command
     ] = False,
     key: Annotated[
         list[str] | None,
-        typer.Option(metavar="KEY", help="Public key to trust, without contacting the server (repeatable)"),
+        typer.Option(
+            metavar="KEY", help="Public key to trust; the server is then needed only for --consume (repeatable)"
+        ),
     ] = None,
     keys: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="File with keys to trust, one per line or from `assent receipt keys --json`"),
+        typer.Option(
+            metavar="FILE", help="File with keys to trust, one per line or as printed by `assent receipt keys --json`"
+        ),
     ] = None,
     digest: Annotated[str | None, typer.Option(help="Expected content hash")] = None,
     content: Annotated[
@@ -72,7 +76,7 @@ def receipt_verify(  # noqa: PLR0913  # the options of the command
     agent_id: Annotated[str | None, typer.Option(help="Expected agent ID")] = None,
     as_json: Json = False,
 ) -> None:
-    """Verify a receipt. Exits with 0 only if its signature is trusted, it has not expired and all options match."""
+    """Verify a receipt. Exits with 0 only if it has a trusted signature, has not expired and matches the options."""
     try:
         found = receipts.loads(_read(source))
         expected = Expected(digest=_digest(found, digest, content), gate=gate, agent_id=agent_id)

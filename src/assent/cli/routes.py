@@ -79,7 +79,7 @@ def route_add(  # noqa: PLR0913  # the options of the command
     note: Annotated[str | None, typer.Option(help="Note about the route")] = None,
     as_json: Json = False,
 ) -> None:
-    """Add a route after the existing ones."""
+    """Add a route to the end of the list."""
     given: dict[str, Any] = {
         "to": to,
         "fallback": fallback,
@@ -119,7 +119,7 @@ def _pair(text: str, option: str) -> tuple[str, str]:
 def route_remove(
     route_id: Annotated[str, typer.Argument(metavar="ID", help="Route ID")], *, as_json: Json = False
 ) -> None:
-    """Remove a route. Pending breakpoints that already use it continue to do so."""
+    """Remove a route. Pending breakpoints that already use it are not affected."""
     with session() as assent:
         assent.remove_route(route_id)
     if as_json:

@@ -71,7 +71,7 @@ def rule_add(  # noqa: PLR0913  # the options of the command
     mode: ModeOption = None,
     expires: Expires = None,
     order: Order = None,
-    disabled: Annotated[bool, typer.Option("--disabled", help="Create the rule as disabled")] = False,
+    disabled: Annotated[bool, typer.Option("--disabled", help="Create the rule without enabling it")] = False,
     why: Why = None,
     local: Local = False,
     as_json: Json = False,
@@ -118,7 +118,7 @@ def _state(found: Rule, now: float) -> str:
 
 @rule.command("show")
 def rule_show(rule_id: Id, *, local: Local = False, as_json: Json = False) -> None:
-    """Show a rule, even if it was removed."""
+    """Show a rule, even if it has been removed."""
     with rules_session(local=local) as assent:
         found = assent.rule(rule_id)
     _print_rule(found, as_json=as_json)
@@ -170,7 +170,7 @@ def rule_change(  # noqa: PLR0913  # the options of the command
     local: Local = False,
     as_json: Json = False,
 ) -> None:
-    """Update the given fields of a rule and keep the rest."""
+    """Update only the specified fields of a rule."""
     stripped = pattern.strip() if pattern is not None else None
     changes = _given(pattern=stripped, action=action, note=note, mode=mode, expires_at=expires, order=order)
     changes |= {"note": None} if no_note else {}
@@ -240,7 +240,7 @@ def rule_check(  # noqa: PLR0913  # the options of the command
     agent: OldAgent = None,
     as_json: Json = False,
 ) -> None:
-    """Check whether a breakpoint would be auto-approved, and why (dry run)."""
+    """Check whether a breakpoint would be auto-approved, and explain why (dry run)."""
     with session() as assent:
         found = assent.check_rules(
             gate,
@@ -303,7 +303,7 @@ def rule_backtest(
     limit: Limit = 20,
     as_json: Json = False,
 ) -> None:
-    """Backtest a rule against recent breakpoints without saving it."""
+    """Back-test a rule against recent breakpoints without saving it."""
     pattern = pattern.strip()
     with pointing_at(pattern), session() as assent, progress_bar() as told:
         found = assent.backtest(pattern, action, days=days, limit=limit, on_progress=told)
@@ -315,7 +315,7 @@ def rule_backtest(
 
 @rule.command("shadow")
 def rule_shadow(rule_id: Id, *, days: Days = 30, limit: Limit = 20, as_json: Json = False) -> None:
-    """Compare a shadow-mode rule with people's decisions."""
+    """Compare the results of a shadow-mode rule with human decisions."""
     with session() as assent:
         found = assent.shadow(rule_id, days=days, limit=limit)
     if as_json:
@@ -337,7 +337,7 @@ def rule_events(rule_id: Id, *, as_json: Json = False) -> None:
     for event in found:
         rows.append(_event_row(event, before))
         before = event.metadata.get("rule") or {}
-    output.table(("seq", "what", "who", "when", "change", "why"), rows, wide=("when",), empty="No history.")
+    output.table(("seq", "event", "actor", "time", "change", "reason"), rows, wide=("time",), empty="No history.")
 
 
 def _event_row(event: RuleEvent, before: Mapping[str, Any]) -> Sequence[str]:
@@ -415,5 +415,5 @@ def _print_imported(done: RulesImported) -> None:
     rows = [(each.outcome, each.id or "", each.action, each.pattern) for each in told]
     output.table(("outcome", "id", "action", "pattern"), rows, empty="The rules already match the file.")
     counts = f"{done.added} added, {done.changed} changed, {done.unchanged} unchanged, {done.removed} removed"
-    would = "Dry run, nothing was changed. Result: " if done.dry_run else ""
+    would = "Dry run: nothing was changed. Result: " if done.dry_run else ""
     output.say(f"{would}{counts}; {done.total_rules} in total.")

@@ -229,7 +229,8 @@ def run_export(
     run_id: Id,
     *,
     to: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="DIR", help="Empty or new directory (default: the run ID)")
+        Path | None,
+        typer.Option("--output", "-o", metavar="DIR", help="New or empty output directory (default: the run ID)"),
     ] = None,
     as_json: Json = False,
 ) -> None:

@@ -72,7 +72,7 @@ def remove_project(
     data: Data = None,
     as_json: Json = False,
 ) -> None:
-    """Remove a project, cancelling everything that is pending in it. Only its history is kept."""
+    """Remove a project and cancel everything pending in it. Only its history is kept."""
     settings = settings_with(data)
     if not yes:
         _confirm_removal(name)
@@ -85,16 +85,12 @@ def remove_project(
         output.emit({"project": name, "removed": True})
         return
     output.say(f"Removed project {output.visible(name)}.")
-    output.remark(
-        "Its pending breakpoints and runs will be cancelled within seconds, or the next time a server starts."
-    )
+    output.remark("Its pending breakpoints and runs will be cancelled within seconds, or when a server next starts.")
 
 
 def _confirm_removal(name: str) -> None:
     if not sys.stdin.isatty():
-        output.remark(
-            "Not removed: confirmation requires a terminal. Use --yes to remove without confirmation.", style="red"
-        )
+        output.remark("Not removed: confirmation requires a terminal. Use --yes to skip the confirmation.", style="red")
         raise typer.Exit(output.USAGE)
     output.remark(f"This cancels everything pending in {output.visible(name)} and cannot be undone.", style="yellow")
     if typer.prompt("Type the project ID to confirm", err=True) != name:

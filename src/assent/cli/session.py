@@ -26,7 +26,7 @@ class _Told:
         self._told = False
 
     def __call__(self, because: str) -> None:
-        if not self._told and because != "the server answers early":
+        if not self._told and because != "the server responded early":
             self._told = True
             output.remark(f"Retrying: {output.visible(because)} …", style="yellow")
 

@@ -97,7 +97,7 @@ def source_add(
         list[str] | None,
         typer.Option("--set", metavar="NAME=VALUE", help="Setting, parsed as JSON if possible (repeatable)"),
     ] = None,
-    disabled: Annotated[bool, typer.Option("--disabled", help="Create the source as disabled")] = False,
+    disabled: Annotated[bool, typer.Option("--disabled", help="Create the source without enabling it")] = False,
     as_json: Json = False,
 ) -> None:
     """Create a source. Specify secrets as env:NAME or file:PATH references, which the server resolves."""

@@ -168,7 +168,7 @@ def _event_row(each: TriggerEventSummary, now: float) -> Sequence[str]:
 
 @commands.command("event")
 def trigger_event(event_id: EventId, *, as_json: Json = False) -> None:
-    """Show an event, why each trigger did or did not match, and what it started."""
+    """Show an event, why each trigger did or did not match it, and the runs it started."""
     with session() as assent:
         found = assent.trigger_event(event_id)
     if as_json:
@@ -285,7 +285,7 @@ def _firing_pages(assent: Assent, filters: FiringFilters, limit: int) -> FiringP
 
 def _print_firings(found: Sequence[Firing]) -> None:
     now = time.time()
-    columns = ("id", "state", "because", "trigger", "event", "run", "error", "since")
+    columns = ("id", "state", "reason", "trigger", "event", "run", "error", "since")
     output.table(columns, [_firing_row(each, now) for each in found], wide=("error",), empty="No firings.")
 
 

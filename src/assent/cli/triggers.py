@@ -139,7 +139,7 @@ def trigger_add(  # noqa: PLR0913  # the options of the command
     body = (draft(file) if file is not None else {}) | {key: value for key, value in given.items() if value is not None}
     for needed in ("id", "on", "run"):
         if needed not in body:
-            msg = "This option is required, unless the file given with --file sets it."
+            msg = "This option is required unless the file passed with --file sets it."
             raise typer.BadParameter(msg, param_hint=f"--{needed}")
     with session() as assent:
         made = assent.add_trigger(body)
@@ -207,7 +207,7 @@ def trigger_next(
     with session() as assent:
         found = [each for each in assent.schedules(count=count) if source in {None, each.source, each.source_id}]
     if source is not None and not found:
-        msg = f"There is no schedule named {output.visible(source)}. To see all sources, run: assent source list"
+        msg = f"Schedule {output.visible(source)} not found. To see all sources, run: assent source list"
         raise typer.BadParameter(msg, param_hint="SOURCE")
     if as_json:
         output.emit({"items": plain(found)})

@@ -201,7 +201,7 @@ def _answer_form(allowed: frozenset[Kind]) -> Mapping[str, Json]:
         return {}
     form = {
         "type": "object",
-        "properties": {"respond": {"type": "string", "title": "Answer instead of running"}},
+        "properties": {"respond": {"type": "string", "title": "Answer without running the tool"}},
     }
     return {"form": form if allowed & {"approve", "edit"} else form | {"required": ["respond"]}}
 

@@ -326,7 +326,9 @@ class _Desk:
             found = yield from self.calls.get(each.id)
             if all(canonical(found.payload.get(name)) == canonical(value) for name, value in call.payload.items()):
                 return found
-        raise IdempotencyMismatch(f"An earlier question about {call.tool} had different terms and cannot be found.")
+        raise IdempotencyMismatch(
+            f"A question about {call.tool} was already asked with different terms, but it cannot be found."
+        )
 
     def _tried(self, question: Question, position: int) -> Flow[_Put | Ruling]:
         try:

@@ -30,8 +30,8 @@ FORM_SECONDS = 7 * 24 * 3600.0
 DRAIN_SECONDS = 3
 INSTRUCTIONS = (
     "Request human approval for an action before you perform it. Ask with create_breakpoint and wait with"
-    " wait_for_breakpoint, or do both with ask_human. Continue only when approved is true. Every error and every other"
-    " result means that the action is not approved."
+    " wait_for_breakpoint, or do both with ask_human. Continue only if approved is true. If a call fails or returns"
+    " anything else, the action is not approved."
 )
 _LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 

@@ -26,7 +26,7 @@ from assent.sdk.values import Breakpoint
 LONGEST_WAIT = 50
 """Seconds: many clients give up on a call after 60."""
 
-Id = Annotated[str, Field(description="breakpointId of one of your breakpoints, beginning with bp_")]
+Id = Annotated[str, Field(description="breakpointId of one of your breakpoints; starts with bp_")]
 Question = Annotated[str, Field(description=BY_NAME["question"].help)]
 Title = Annotated[str | None, Field(description=BY_NAME["title"].help)]
 Gate = Annotated[str | None, Field(description=BY_NAME["breakpoint_id"].help)]
@@ -45,7 +45,7 @@ Editable = Annotated[list[str] | None, Field(description=BY_NAME["editable"].hel
 RunId = Annotated[str | None, Field(description=BY_NAME["run_id"].help)]
 Payload = Annotated[
     dict[str, Any] | None,
-    Field(description="Everything that reviewers need to decide, such as the command, the arguments or the diff"),
+    Field(description="Everything that reviewers need in order to decide, such as the command, arguments or diff"),
 ]
 Key = Annotated[
     str | None,
@@ -124,7 +124,7 @@ class Tools:
             int | None,
             Field(
                 ge=0,
-                description="Number of comments already read; a new comment ends the call early",
+                description="Number of comments that you have already read; a new comment ends the call early",
             ),
         ] = None,
     ) -> str:
@@ -165,10 +165,10 @@ class Tools:
         key: Key = None,
         max_seconds: Seconds = LONGEST_WAIT,
     ) -> str | InputRequiredResult:
-        """Request human approval for an action and wait for the decision. The client may also show the question.
+        """Request human approval for an action and wait for the decision.
 
         If the returned status is "waiting", call wait_for_breakpoint with the breakpointId. Continue only if approved
-        is true.
+        is true. The MCP client may also show the question to its user.
         """
         caller = self._callers(call)
         async with reached(caller) as assent:
@@ -202,7 +202,7 @@ class Tools:
         input: dict[str, Any],  # noqa: A002  # as Claude Code names it
         tool_use_id: str | None = None,
     ) -> str:
-        """Ask people whether Claude Code may run a tool. Only for --permission-prompt-tool; do not call it yourself."""
+        """Ask whether Claude Code may run a tool. Only for --permission-prompt-tool; do not call it yourself."""
         caller, arguments = self._callers(call), plain_arguments(input)
         if arguments is None:
             why = refused("The arguments cannot be shown to reviewers.").reason

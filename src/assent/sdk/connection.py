@@ -45,7 +45,7 @@ class Connection:
 
     def __init__(self, url: str | None, token: str | None, fixed: Fixed | None = None) -> None:
         if fixed is not None and not url:
-            msg = "A fixed proxy or CA file requires a URL."
+            msg = "To use a fixed proxy or CA file, pass a URL."
             raise BadAddress(msg)
         self.url = _checked_url(url or os.environ.get("ASSENT_URL") or DEFAULT_URL)
         self.token = _checked_token(token or os.environ.get("ASSENT_TOKEN"))

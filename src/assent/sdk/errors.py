@@ -175,7 +175,7 @@ class CannotAsk(AssentError):
     """No reviewer can be asked: no server is set and there is no terminal. This is not an answer."""
 
     code = "cannot_ask"
-    title = "No reviewer can be asked"
+    title = "Cannot ask a reviewer"
 
 
 class NotAwaited(AssentError):

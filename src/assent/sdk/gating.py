@@ -88,7 +88,7 @@ def approve(
     rejection, a deadline, a server out of reach, raises, and the function is not run.
     """
     if question is not None and not isinstance(question, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers
-        msg = 'Use @approve() with parentheses, or @approve("Shall I … {argument}?").'
+        msg = 'Use @approve() with parentheses, or pass a question: @approve("Delete {path}?").'
         raise TypeError(msg)
 
     def decorate(function: Callable[Given, Made]) -> Callable[Given, Made]:

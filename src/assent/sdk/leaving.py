@@ -166,7 +166,7 @@ class Notices:
 
     def __call__(self, because: str) -> None:
         now = time.monotonic()
-        if os.environ.get("ASSENT_QUIET") or because == "the server answers early" or now < self._next:
+        if os.environ.get("ASSENT_QUIET") or because == "the server responded early" or now < self._next:
             return
         sys.stderr.write(f"assent: waiting for the server ({because}). Retrying.\n")
         self._next, self._pause = now + self._pause, min(LONGEST_NOTICE_SECONDS, self._pause * 2)

@@ -57,7 +57,7 @@ def _decided(person: Person, terms: Terms, values: Mapping[str, Json], pattern: 
         always = True
     if word not in YES:
         if word and word not in NO:
-            _tell(person, "Rejected, because you did not answer yes.")
+            _tell(person, 'Rejected because you did not answer "yes".')
         return _rejected(_comment(person, "Reason (optional): "))
     return _completed(person, terms, values, always=always)
 

@@ -514,7 +514,7 @@ def creation(question: Question, asking: Asking) -> dict[str, Any]:
 def _payload(payload: Mapping[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
     for key in extra:
         if (field := BY_WIRE.get(key) or BY_NAME.get(key)) is not None:
-            msg = f"extra contains the key {key!r}, which is a field. Use {field.name}=… instead."
+            msg = f"extra contains the key {key!r}, which is a breakpoint field. Use {field.name}=… instead."
             raise InvalidRequest(msg)
         if key in payload and payload[key] != extra[key]:
             msg = f"{key} is set twice: in payload and in extra."

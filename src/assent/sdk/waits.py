@@ -145,7 +145,7 @@ class _Watch:
         if (news or not asked_for) and self._quick <= QUICK_ANSWERS:
             return None
         self._failures += 1
-        return self._pause(retry_after(reply), "the server answers early")
+        return self._pause(retry_after(reply), "the server responded early")
 
     def lost(self, outcome: Outcome) -> Pause:
         self._failures += 1
