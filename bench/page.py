@@ -32,64 +32,61 @@ class Section:
 SECTIONS = {
     "original": Section(
         "Compared with the original service",
-        "npm `@a5c-ai/babysitter-breakpoints` 0.1.5 and Assent both ran on SQLite on the same machine, with the same"
-        " load generator and the same number of connections. Each figure is the median of three alternating rounds."
-        " Both databases were filled beforehand. Assent verifies a token for every request and keeps a hash-chained"
-        " history; the original verifies a token only to create, list and release. Creating is also measured with one"
-        " client, because the original may crash with more. *Release → agent notified* is the time from sending the"
-        " release to the first byte printed by the service's own command, `breakpoints breakpoint wait` or"
-        " `assent wait`. The original polls every three seconds by default, so releases are spread over three seconds.",
+        "npm `@a5c-ai/babysitter-breakpoints` 0.1.5 and Assent both ran on SQLite, with the same load generator, the"
+        " same number of connections and pre-filled databases. Figures are medians of three alternating rounds. Assent"
+        " verifies a token for every request and keeps a hash-chained history; the original verifies a token only to"
+        " create, list and release. Creating is also measured with one client, because the original may crash with"
+        " more. *Release → agent notified* is the time from sending the release to the first byte printed by"
+        " `breakpoints breakpoint wait` or `assent wait`. Releases are spread over three seconds, the original's"
+        " default polling interval.",
         Plot("Speedup over the original service", Mark(10, "goal: 10×")),
     ),
     "peers": Section(
         "Compared with peers",
-        "In a full cycle, an agent asks and stops, a client releases it, and the agent continues. The time includes"
-        " asking and the time from the release until the agent continues, but not the reviewer's time in between."
-        " Cycles per second are measured with four concurrent cycles. Each peer follows its own documentation, in a"
-        " separate environment with the versions in `bench/peers`. LangGraph and DBOS are libraries: asking and"
-        " releasing are calls in one process, without HTTP or authentication. Assent keeps the history and is called"
-        " over HTTP by two clients with separate tokens. Prefect is called over HTTP and uses its default SQLite"
-        " database. For peers that poll, releases are spread over the polling interval. Each figure is the median of"
-        " three alternating rounds.",
+        "In a full cycle, an agent asks and stops, a client releases it, and the agent continues. The time excludes the"
+        " reviewer's time between asking and the release. Cycles per second are measured with four concurrent cycles."
+        " Each peer follows its own documentation, in a separate environment with the versions in `bench/peers`."
+        " LangGraph and DBOS are libraries, called in one process without HTTP or authentication. Assent keeps the"
+        " history and is called over HTTP by two clients with separate tokens. Prefect is called over HTTP and uses its"
+        " default SQLite database. For peers that poll, releases are spread over the polling interval. Figures are"
+        " medians of three alternating rounds.",
         Plot("Create → release → agent resumes, p50 in ms (lower is better)", unit=" ms"),
     ),
     "throughput": Section(
         "Compared with the raw driver and a bare handler",
         "One baseline runs the same statements with only the driver and the same number of clients. The other is a"
-        " Starlette handler that only returns the same bytes. The ratio shows how much throughput remains once HTTP,"
-        " authorization and history are added.",
+        " Starlette handler that returns the same bytes. The ratio shows how much throughput remains with HTTP,"
+        " authorization and history.",
         Plot("Throughput relative to the baseline"),
     ),
     "pgbench": Section(
         "Compared with pgbench",
         "PostgreSQL's own load generator runs the same prepared statements with 32 clients, alternating with Assent"
-        " over HTTP. Each figure is the median of three rounds.",
+        " over HTTP. Figures are medians of three rounds.",
         Plot("Throughput relative to pgbench"),
     ),
     "growth": Section(
         "Growth",
-        "The same requests go to a server with few breakpoints and to a server with many while both are running. The"
-        " ratio is the slowdown with many rows. Each figure is the median of five alternating rounds.",
+        "The same requests go to two running servers, one with few and one with many breakpoints. The ratio is the"
+        " slowdown with many. Figures are medians of five alternating rounds.",
         Plot("Slowdown with many rows (lower is better)", Mark(1.3, "goal: ≤ 1.3×")),
     ),
-    "million": Section(
-        "Lists over a million rows", "95th percentile latency for a single client that requests one list at a time."
-    ),
-    "waiters": Section("Waiting agents", "The time from a release to the waiting agent, and the cost of each waiter."),
-    "expiry": Section("Deadlines", "The effect of many simultaneous deadlines."),
-    "clock": Section("Clock changes", "The effect of clock changes on deadlines."),
-    "rules": Section("Rules", "The time it takes to evaluate rules."),
-    "backtest": Section("Back-tests", "The time it takes to evaluate a rule against past decisions."),
-    "runs": Section("Runs", "The cost of suspended runs, and the time until they continue."),
+    "million": Section("Lists over a million rows", "95th percentile latency for one client, one list at a time."),
+    "waiters": Section("Waiting agents", "Time from a release to the waiting agent, and cost of each waiter."),
+    "expiry": Section("Deadlines", "Effect of many simultaneous deadlines."),
+    "clock": Section("Clock changes", "Effect of clock changes on deadlines."),
+    "rules": Section("Rules", "Time to evaluate rules."),
+    "backtest": Section("Back-tests", "Time to evaluate a rule against past decisions."),
+    "runs": Section("Runs", "Cost of suspended runs, and time until they continue."),
     "inbox": Section("Inbox", "Latency for a reviewer in the browser."),
-    "delegation": Section("Notifications", "The time from creating a breakpoint to receiving the message."),
+    "delegation": Section("Notifications", "Time until a message is received, and until it is closed."),
     "ingress": Section("Inbound events", "Throughput and latency for signed events from external senders."),
 }
 INTRODUCTION = """# Performance
 
-`make bench ARGS=--write` generates this page from `bench/results.json`; no number is edited by hand. Each table shows
-the date and commit of its own run. A ratio compares two results from the same run, and *NO* marks a missed goal. The
-load generator ran on the same machine and shared its cores.
+`make bench ARGS=--write` generates this page from `bench/results.json`. Each table shows the date and commit of its own
+run. A ratio compares two results from the same run, and *NO* marks a missed goal. The load generator ran on the same
+machine and shared its cores.
 """
 
 
