@@ -43,13 +43,14 @@ SECTIONS = {
     ),
     "peers": Section(
         "Compared with peers",
-        "In a full cycle, an agent asks and stops, a client releases it, and the agent continues. The time excludes the"
-        " reviewer's time between asking and the release. Cycles per second are measured with four concurrent cycles."
-        " Each peer follows its own documentation, in a separate environment with the versions in `bench/peers`."
-        " LangGraph and DBOS are libraries, called in one process without HTTP or authentication. Assent keeps the"
-        " history and is called over HTTP by two clients with separate tokens. Prefect is called over HTTP and uses its"
-        " default SQLite database. For peers that poll, releases are spread over the polling interval. Figures are"
-        " medians of three alternating rounds.",
+        "In a full cycle, an agent asks a question and stops, a client releases the breakpoint, and the agent"
+        " continues. The time includes asking and resuming, but not the reviewer's time in between. Cycles per second"
+        " are measured with four concurrent cycles. Each peer is used as its documentation describes, in a separate"
+        " environment with the versions in `bench/peers`. LangGraph and DBOS are libraries: asking and releasing are"
+        " calls in one process, without HTTP or authentication. Assent keeps the history and is called over HTTP by"
+        " two clients with separate tokens. Prefect is called over HTTP and uses its default SQLite database. For"
+        " peers that poll, releases are spread over the polling interval. Each figure is the median of three"
+        " alternating rounds.",
         Plot("Create → release → agent resumes, p50 in ms (lower is better)", unit=" ms"),
     ),
     "throughput": Section(
@@ -72,7 +73,9 @@ SECTIONS = {
         Plot("Slowdown with many rows (lower is better)", Mark(1.3, "goal: ≤ 1.3×")),
     ),
     "million": Section("Lists over a million rows", "95th percentile latency for one client, one list at a time."),
-    "waiters": Section("Waiting agents", "Time from a release to the waiting agent, and cost of each waiter."),
+    "waiters": Section(
+        "Waiting agents", "The time until a release reaches the waiting agent, and the cost of each waiter."
+    ),
     "expiry": Section("Deadlines", "Effect of many simultaneous deadlines."),
     "clock": Section("Clock changes", "Effect of clock changes on deadlines."),
     "rules": Section("Rules", "Time to evaluate rules."),
