@@ -72,17 +72,19 @@ SECTIONS = {
         " slowdown with many. Figures are medians of five alternating rounds.",
         Plot("Slowdown with many rows (lower is better)", Mark(1.3, "goal: ≤ 1.3×")),
     ),
-    "million": Section("Lists over a million rows", "95th percentile latency for one client, one list at a time."),
+    "million": Section(
+        "Lists over a million rows", "95th percentile latency for a single client that requests one list at a time."
+    ),
     "waiters": Section(
         "Waiting agents", "The time until a release reaches the waiting agent, and the cost of each waiter."
     ),
-    "expiry": Section("Deadlines", "Effect of many simultaneous deadlines."),
-    "clock": Section("Clock changes", "Effect of clock changes on deadlines."),
-    "rules": Section("Rules", "Time to evaluate rules."),
-    "backtest": Section("Back-tests", "Time to evaluate a rule against past decisions."),
-    "runs": Section("Runs", "Cost of suspended runs, and time until they continue."),
+    "expiry": Section("Deadlines", "The effect of many simultaneous deadlines."),
+    "clock": Section("Clock changes", "The effect of clock changes on deadlines."),
+    "rules": Section("Rules", "The time it takes to evaluate rules."),
+    "backtest": Section("Back-tests", "The time it takes to evaluate a rule against past decisions."),
+    "runs": Section("Runs", "The cost of suspended runs, and the time until they continue."),
     "inbox": Section("Inbox", "Latency for a reviewer in the browser."),
-    "delegation": Section("Notifications", "Time until a message is received, and until it is closed."),
+    "delegation": Section("Notifications", "The time until a message arrives, and until it is closed."),
     "ingress": Section("Inbound events", "Throughput and latency for signed events from external senders."),
 }
 INTRODUCTION = """# Performance
