@@ -32,13 +32,13 @@ class Section:
 SECTIONS = {
     "original": Section(
         "Compared with the original service",
-        "npm `@a5c-ai/babysitter-breakpoints` 0.1.5 and Assent both ran on SQLite on the same machine, with the same"
-        " load generator and the same number of connections. Each figure is the median of three alternating rounds."
-        " Both databases were filled beforehand. Assent verifies a token for every request and keeps a hash-chained"
-        " history; the original verifies a token only to create, list and release. Creating is also measured with one"
-        " client, because the original may crash with more. *Release → agent notified* is the time from sending the"
-        " release to the first byte printed by the service's own command, `breakpoints breakpoint wait` or"
-        " `assent wait`. The original polls every three seconds by default, so releases are spread over three seconds.",
+        "npm `@a5c-ai/babysitter-breakpoints` 0.1.5 and Assent both ran on SQLite, with the same load generator, the"
+        " same number of connections and pre-filled databases. Figures are medians of three alternating rounds. Assent"
+        " verifies a token for every request and keeps a hash-chained history; the original verifies a token only to"
+        " create, list and release. Creating is also measured with one client, because the original may crash with"
+        " more. *Release → agent notified* is the time from sending the release to the first byte printed by"
+        " `breakpoints breakpoint wait` or `assent wait`. Releases are spread over three seconds, the original's"
+        " default polling interval.",
         Plot("Speedup over the original service", Mark(10, "goal: 10×")),
     ),
     "peers": Section(
@@ -56,20 +56,20 @@ SECTIONS = {
     "throughput": Section(
         "Compared with the raw driver and a bare handler",
         "One baseline runs the same statements with only the driver and the same number of clients. The other is a"
-        " Starlette handler that only returns the same bytes. The ratio shows how much throughput remains once HTTP,"
-        " authorization and history are added.",
+        " Starlette handler that returns the same bytes. The ratio shows how much throughput remains with HTTP,"
+        " authorization and history.",
         Plot("Throughput relative to the baseline"),
     ),
     "pgbench": Section(
         "Compared with pgbench",
         "PostgreSQL's own load generator runs the same prepared statements with 32 clients, alternating with Assent"
-        " over HTTP. Each figure is the median of three rounds.",
+        " over HTTP. Figures are medians of three rounds.",
         Plot("Throughput relative to pgbench"),
     ),
     "growth": Section(
         "Growth",
-        "The same requests go to a server with few breakpoints and to a server with many while both are running. The"
-        " ratio is the slowdown with many rows. Each figure is the median of five alternating rounds.",
+        "The same requests go to two running servers, one with few and one with many breakpoints. The ratio is the"
+        " slowdown with many. Figures are medians of five alternating rounds.",
         Plot("Slowdown with many rows (lower is better)", Mark(1.3, "goal: ≤ 1.3×")),
     ),
     "million": Section(
@@ -84,14 +84,14 @@ SECTIONS = {
     "backtest": Section("Back-tests", "The time it takes to evaluate a rule against past decisions."),
     "runs": Section("Runs", "The cost of suspended runs, and the time until they continue."),
     "inbox": Section("Inbox", "Latency for a reviewer in the browser."),
-    "delegation": Section("Notifications", "The time from creating a breakpoint to receiving the message."),
+    "delegation": Section("Notifications", "The time until a message arrives, and until it is closed."),
     "ingress": Section("Inbound events", "Throughput and latency for signed events from external senders."),
 }
 INTRODUCTION = """# Performance
 
-`make bench ARGS=--write` generates this page from `bench/results.json`; no number is edited by hand. Each table shows
-the date and commit of its own run. A ratio compares two results from the same run, and *NO* marks a missed goal. The
-load generator ran on the same machine and shared its cores.
+`make bench ARGS=--write` generates this page from `bench/results.json`. Each table shows the date and commit of its own
+run. A ratio compares two results from the same run, and *NO* marks a missed goal. The load generator ran on the same
+machine and shared its cores.
 """
 
 
