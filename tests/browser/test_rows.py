@@ -160,7 +160,7 @@ def test_counts_tabs_title_and_icon_agree_at_every_moment(world: World, desk: De
     page.goto(f"{world.url}/?tag={tag}")
     narrowed = numbers(page)
     assert (narrowed["title"], narrowed["navigation"], narrowed["tab"]) == (str(amount - 1), str(amount - 1), "2")
-    expect(page.locator(".summary")).to_contain_text(re.compile(rf"^2 pending, .* {amount - 1} pending in all\."))
+    expect(page.locator(".summary")).to_contain_text(re.compile(rf"^2 pending, .* {amount - 1} pending in total\."))
     assert len(made) == 3
 
 

@@ -338,7 +338,7 @@ async def test_the_connection_is_encrypted_and_the_name_is_checked(tmp_path: Pat
     ("names", "scheme", "words"),
     [
         (("slack.test",), "wss", "certificate"),
-        (("slack.test", "socket.test"), "ws", "unencrypted address"),
+        (("slack.test", "socket.test"), "ws", "unencrypted URL"),
     ],
 )
 async def test_a_connection_to_somebody_else_or_in_the_open_is_not_made(

@@ -101,8 +101,8 @@ HOT_PATHS = {
                 _query(
                     "q",
                     _TEXT,
-                    "Search words; each must start a word in the ID, title, question, gate, agent, run or tags."
-                    " In scripts without spaces, they can occur anywhere.",
+                    "Search words; each must match the start of a word in the ID, title, question, gate, agent, run or"
+                    " tags. In scripts without spaces, they can occur anywhere.",
                 ),
                 _query(
                     "sort",

@@ -47,7 +47,7 @@ async def list_processes(who: Who, services: With) -> wire.ProcessList:
     "/runs",
     status_code=201,
     response_model_exclude_none=True,
-    summary="Start a run; reusing an Idempotency-Key does not start another",
+    summary="Start a run; a repeated Idempotency-Key does not start another",
     openapi_extra={
         "parameters": [
             {"name": "Idempotency-Key", "in": "header", "schema": {"type": "string"}, "description": REPEATED}

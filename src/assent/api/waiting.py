@@ -86,7 +86,7 @@ def until_due(services: Services, row: StatusRow) -> float:
 def check_quota(services: Services, who: Principal) -> None:
     limit = services.settings.waits_per_token
     if limit and services.hub.held_by(who.token_id or who.id) >= limit:
-        msg = f"This token already has {limit} open waits on this node."
+        msg = f"This token already has {limit} open waits on this node. Wait for one to end, then try again."
         raise RateLimited(msg, retry_after=1)
 
 

@@ -26,7 +26,7 @@ async def offered(visit: Visit) -> Whole:
     visit.who.require(Permission.RULES)
     row = await visit.site.inbox.whole(known_id(visit.request.path_params["breakpoint_id"]), visit.who)
     if msgspec.json.decode(row.payload).get("hardStop") is True:
-        raise InvalidRequest("The agent always requires human approval here (hardStop), so a rule cannot answer.")
+        raise InvalidRequest("The agent always requires human approval here (hardStop), so a rule cannot approve it.")
     return row
 
 

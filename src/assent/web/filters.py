@@ -100,7 +100,7 @@ def filters(params: QueryParams) -> Filters:
         **texts,
     )
     if found.status not in {*STATUSES, ALL} or found.order not in SORTS:
-        raise InvalidRequest.at("status or sort", "is not valid here")
+        raise InvalidRequest.at("status or sort", "is not one of the available values")
     if found.shown and not (found.shown.isascii() and found.shown.isdigit() and STEP <= int(found.shown) <= MOST):
         raise InvalidRequest.at("shown", f"must be a number from {STEP} to {MOST}")
     return found

@@ -6,7 +6,7 @@ from assent.wire.words import Strict
 
 
 class CheckpointView(Strict):
-    """A signed checkpoint: `note` is the signed text with its signature, the other fields are parsed from it."""
+    """A signed checkpoint. `note` is the signed text with its signature; the other fields are parsed from it."""
 
     number: int
     size: int
@@ -61,7 +61,7 @@ class CheckpointKeyPage(Strict):
 
 
 class IncludedEvent(Strict):
-    """An event with its inclusion proof: `path` has the hashes from the event to the root, in base64."""
+    """An event with its inclusion proof: `path` contains the hashes from the event to the root, in base64."""
 
     seq: int
     position: int

@@ -43,7 +43,7 @@ class CutLists(Strict):
 
 
 class Backtest(Strict):
-    """What a rule with a pattern would have decided for past breakpoints, and their actual outcomes."""
+    """What a rule would have decided for past breakpoints, compared with their actual outcomes."""
 
     pattern: str
     action: RuleActionName

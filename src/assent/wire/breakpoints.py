@@ -72,11 +72,11 @@ class Payload(Open):
     hard_stop: bool | None = None
     """If true, human approval is required; rules cannot approve it."""
     risk: Literal["low", "medium", "high"] | None = None
-    """Risk. To approve high risk, the reviewer must type the gate name."""
+    """Risk. To approve a high-risk breakpoint, the reviewer must type the gate name."""
     editable: Annotated[list[Name], Field(max_length=100)] | None = None
     """Names of the values that the reviewer can change."""
     consumer: Name | None = None
-    """Agent ID or agent ID pattern that may use the receipt, in addition to the creating agent."""
+    """Agent ID or pattern of agent IDs that may consume the receipt, in addition to the creating agent."""
 
 
 class CreateBreakpoint(Strict):
@@ -107,14 +107,14 @@ class CreateBreakpoint(Strict):
 
 
 class GiveFeedback(Strict):
-    """A comment, or an answer: `release` approves unless `approved` is false; `approved` alone implies release."""
+    """A comment or an answer. `release` approves unless `approved` is false; `approved` alone implies `release`."""
 
     comment: Text | None = None
     """Comment. If neither release nor approved is set, only the comment is recorded."""
     release: bool | None = None
     """If true, this is an answer, which approves unless approved is false."""
     approved: bool | None = None
-    """Whether the answer approves. Makes this an answer, even without release."""
+    """Whether the answer approves. If set, this is an answer even without release."""
     option: Title | None = None
     """Chosen option. Required for approval if the breakpoint has options."""
     answers: dict[str, Any] | None = None
@@ -122,9 +122,9 @@ class GiveFeedback(Strict):
     edits: dict[str, Any] | None = None
     """Changed values. Only editable values can be changed."""
     confirm: Annotated[str, StringConstraints(max_length=300)] | None = None
-    """Gate name. Required to approve high risk."""
+    """Gate name. Required to approve a high-risk breakpoint."""
     digest: Sha256 | None = None
-    """Content hash that you reviewed. The answer is rejected if it differs from the stored hash."""
+    """Content hash of the version you reviewed. The request fails if it differs from the stored hash."""
 
 
 class AutoApproval(Strict):
@@ -151,7 +151,7 @@ class BreakpointResult(Open):
     """Whether it was auto-approved."""
     decision: DecisionName | None = None
     response: str | None = None
-    """The comment, or else the option, or else the decision."""
+    """The comment, if any; otherwise the option, if any; otherwise the decision."""
     feedback: str | None = None
     """All comments submitted with answers."""
     option: str | None = None
@@ -213,7 +213,7 @@ class BreakpointView(BreakpointSummary):
     responses: list[OneResponse]
     """Each person's current answer."""
     pending_answers: list[PendingAnswer] | None = None
-    """Answers from the browser that can still be undone. Not shown to agents. Changes do not increase version."""
+    """Browser answers that can still be undone. Not shown to agents. Changes to this list do not increase version."""
     result: BreakpointResult | None = None
     """Outcome, set once the breakpoint has ended."""
     auto_approval: AutoApproval
@@ -226,7 +226,7 @@ class BreakpointView(BreakpointSummary):
     created_by: str
     warnings: list[str]
     version: int
-    """Number of events; the ETag is `"v3"`."""
+    """Number of events. Used as the ETag, such as `"v3"`."""
     purged_at: str | None = None
     """When the content was purged. After that, payload is empty, result is shortened and comments are blank."""
     agent_id_claimed: bool | None = None

@@ -146,7 +146,7 @@ class RoutePage(Strict):
 
 class RouteOrder(Strict):
     ids: Annotated[list[Annotated[str, StringConstraints(max_length=64)]], Field(max_length=1000)]
-    """Each route exactly once, except routes defined in assent.yaml."""
+    """IDs of all routes in the new order, except those defined in assent.yaml."""
 
 
 class CheckRoutes(Strict):

@@ -21,7 +21,7 @@ class DeliveryView(Strict):
     state: DeliveryState
     attempts: int
     next_attempt_at: str | None = None
-    """Set while pending. Later if the delivery waits for an earlier message."""
+    """Set while the delivery is pending. If an earlier message must be sent first, the attempt happens later."""
     last_error: str | None = None
     created_at: str
     updated_at: str

@@ -48,7 +48,7 @@ class GateSummary(Strict):
     streak: int | None = None
     """Consecutive approvals of the requested agentId."""
     streaks: list[AgentStreak]
-    """Consecutive approvals (up to 1,000) for the 50 busiest agents. Compared with autoApproveAfterN."""
+    """Consecutive approvals (up to 1,000) for the 50 busiest agents. autoApproveAfterN is compared with them."""
     counted_at_most: int
     """Only the newest 2,000 breakpoints are counted."""
     complete: bool

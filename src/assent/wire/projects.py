@@ -52,12 +52,12 @@ class Policy(Strict):
     max_ttl_seconds: Annotated[int, Field(ge=1, le=MAX_TTL)] | None = None
     """Maximum time until the deadline. Also the default deadline."""
     unknown_experts: Literal["warn", "refuse"] | None = None
-    """Warn about breakpoints with an unknown expert (default), or reject them."""
+    """Whether to accept breakpoints with an unknown expert and add a warning (default), or refuse to create them."""
     retention_days: Annotated[int, Field(ge=1, le=MAX_RETENTION)] | None = None
     """Number of days after which the content of ended breakpoints is purged. Default: never."""
     always_break_on: Annotated[list[Tag], Field(max_length=200)] | None = None
-    """Tags that always require human approval. Case, invisible characters and whitespace differences are
-    ignored.
+    """Tags that always require human approval. Differences in case, invisible characters and whitespace
+    are ignored.
     """
     ticket_tags: Annotated[list[Tag], Field(max_length=200)] | None = None
     """Tags that require a Jira ticket before approval; rules cannot approve them."""
@@ -66,6 +66,6 @@ class Policy(Strict):
     auto_approve_floor: Annotated[int, Field(ge=1, le=MAX_FLOOR)] | None = None
     """Minimum number of consecutive approvals. Smaller requests are raised to this number. Default: 3."""
     auto_approve_counts: Literal["gate", "question"] | None = None
-    """Which approvals count if the payload does not include arguments: those at the same gate (default), or with the
-    same gate and question.
+    """Which approvals count if the payload does not include arguments: those with the same gate (default), or those
+    with the same gate and question.
     """

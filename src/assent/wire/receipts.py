@@ -45,7 +45,7 @@ class ReceiptView(Strict):
     """When the receipt expires."""
     key_id: str
     used: UseView | None = None
-    """Set if the receipt was already used, which makes it invalid."""
+    """Set if the receipt has already been consumed and is therefore invalid."""
     signature: str
     """Ed25519 in base64, over `assent-receipt/1`, a line feed, and the canonical JSON (RFC 8785) of all other fields.
     """

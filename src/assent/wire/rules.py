@@ -68,11 +68,11 @@ class RuleView(Strict):
     expires_at: str | None = None
     removed_at: str | None = None
     version: int
-    """Number of changes; the ETag is `"v3"`."""
+    """Number of changes. Used as the ETag, such as `"v3"`."""
     problem: str | None = None
     """Why the rule cannot be parsed."""
     warnings: list[str] | None = None
-    """What else an auto-approve rule would approve. Included only in responses with a single rule."""
+    """Warnings about what an auto-approve rule would also approve. Included only in responses with a single rule."""
 
 
 class RulePage(Strict):
@@ -109,7 +109,7 @@ class RuleEventPage(Strict):
 
 
 class CheckRules(Strict):
-    """A breakpoint to check the rules with; it is not created."""
+    """A hypothetical breakpoint to check against the rules; it is not created."""
 
     breakpoint_id: Gate
     """Gate."""

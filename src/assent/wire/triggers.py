@@ -33,7 +33,7 @@ class ChangeSource(Strict):
     settings: dict[str, Any] | None = None
     """Settings to change. To remove a setting, set it to null."""
     enabled: bool | None = None
-    """When a schedule is re-enabled, missed ticks are not run."""
+    """When a schedule is enabled again, the ticks that it missed are skipped."""
 
 
 class SourceView(Strict):
@@ -62,7 +62,7 @@ class SourceView(Strict):
     silent: bool
     """True if no event has arrived within expect_every."""
     silent_at: str | None = None
-    """When an alert is sent if no event arrives."""
+    """Time at which an alert is sent if no event arrives before then."""
     alarm_id: str | None = None
     """ID of the breakpoint created for the alert."""
     next_at: str | None = None
@@ -122,7 +122,7 @@ class HoldBody(Strict):
 
 class BreakerBody(Strict):
     limit: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
-    """Number of firings after which the trigger is suspended and reviewers are asked. Default: 100."""
+    """Number of firings after which the trigger is suspended and reviewers are alerted. Default: 100."""
     within: Length | None = None
     """Time window for `limit`. Default: `1m`."""
     echoes: Annotated[int, Field(ge=0, le=1_000)] | None = None
@@ -209,7 +209,7 @@ class TriggerView(TriggerBody):
 
 
 class TriggerPage(Strict):
-    """Triggers, and in `problems` why the current assent.yaml was not applied."""
+    """Triggers. `problems` explains why the current assent.yaml was not applied."""
 
     items: list[TriggerView]
     problems: list[str] | None = None
@@ -310,9 +310,9 @@ class TriggerEventView(TriggerEventSummary):
     correlation_id: str
     """First event in its chain."""
     envelope: dict[str, Any]
-    """CloudEvents 1.0, with the whole body."""
+    """The event in CloudEvents 1.0 format, with the complete body."""
     headers: dict[str, str]
-    """Stored headers; never credentials or signatures."""
+    """Stored headers. Credentials and signatures are never stored."""
     trace: list[TraceView] | None = None
     """How each trigger evaluated the event."""
     firings: list[FiringView]

@@ -64,7 +64,7 @@ async def test_an_attempt_like_the_last_one_is_called_that(node: Node, clock: Ma
     _, _, page = await second(
         node, clock, same, asked("Go?", text("a.txt", "one\n"), attempt=2, previousFeedback="none")
     )
-    assert "Nothing changed" in page.text
+    assert "No changes since the previous attempt" in page.text
     assert "Changed since" not in page.text
 
 

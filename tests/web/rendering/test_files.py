@@ -119,7 +119,7 @@ async def test_a_page_shows_every_file_with_a_way_to_all_of_it(node: Node) -> No
     for n in range(5):
         assert page.links().count(f"{one}/files/{n}") == 2
     assert "3,000 more lines." in page.text
-    assert "The agent named this file but did not provide it." in page.text
+    assert "The agent listed this file but did not provide it." in page.text
     assert [copy["data-copy"] for copy in page.all("button") if "data-copy" in copy][:5] == [
         f"#file-{n}-source" for n in range(5)
     ]

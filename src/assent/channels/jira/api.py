@@ -16,7 +16,7 @@ from assent.outbound import Outbound, Permanent, Reply, Transient, Undelivered
 _ADVICE = {
     HTTPStatus.UNAUTHORIZED: "unknown user or token. Check the user setting and the secret that contains the token",
     HTTPStatus.FORBIDDEN: "the user does not have permission. Check the user's permissions in the Jira project",
-    HTTPStatus.NOT_FOUND: "not found. Check the url and project settings, and that the user can see the project",
+    HTTPStatus.NOT_FOUND: "not found. Check the url and project settings, and whether the user can see the project",
     HTTPStatus.BAD_REQUEST: (
         "rejected. Check the issueType setting, the statuses, and the Jira project's required fields"
     ),

@@ -117,9 +117,9 @@ class Socket:
         url = str(opened.get("url"))
         place = urlsplit(url)
         if place.scheme not in _PORTS or not place.hostname:
-            raise Transient("Slack did not return an address to connect to.")
+            raise Transient("Slack did not return a URL to connect to.")
         if place.scheme == "ws" and self._api.url.startswith("https:"):
-            raise Permanent("Slack returned an unencrypted address. Assent connects only over TLS.")
+            raise Permanent("Slack returned an unencrypted URL. Assent connects only over TLS.")
         link = await self._api.outbound.dial(place.hostname, place.port or _PORTS[place.scheme])
         secure = place.scheme == "wss"
         try:

@@ -91,7 +91,8 @@ class WebhookChannel:
         link = await self._tools.outbound.dial(host, place.port or _PORTS[place.scheme.lower()])
         link.close()
         answers = f"answers are attributed to {self._answers_as}" if self._answers_as else "answers are not accepted"
-        return f"{host} accepts connections; messages are signed with {len(self._secrets)} secret(s); {answers}."
+        secrets = "one secret" if len(self._secrets) == 1 else "two secrets"
+        return f"{host} accepts connections; messages are signed with {secrets}; {answers}."
 
     def hear(self, incoming: Incoming) -> Sequence[Heard]:
         try:
@@ -101,7 +102,7 @@ class WebhookChannel:
         said = _read(incoming.body)
         wish = Wish.ANSWER if "approved" in said else Wish.COMMENT
         if wish is Wish.COMMENT and not said.get("comment"):
-            raise InvalidRequest.at("/approved", "is required for an answer; to add a comment, send comment alone")
+            raise InvalidRequest.at("/approved", "is required for an answer; to comment, send only the comment field")
         if wish is Wish.ANSWER and "digest" not in said:
             raise InvalidRequest.at("/digest", "is required: send the digest from the message that you are answering")
         if not said.get("deliveryId") and not said.get("breakpointId"):

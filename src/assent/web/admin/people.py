@@ -123,8 +123,8 @@ def _link_page(visit: Visit, name: str, link: str, title: str) -> Response:
     if name != visit.who.name:
         hints.append(
             f"Because you have seen this link, {name}’s decisions are flagged with “access reset by "
-            f"{visit.who.name}”. They do not count in addition to yours until another admin confirms {name}’s access "
-            "under People."
+            f"{visit.who.name}”. Until another admin confirms {name}’s access under People, an answer from {name} and "
+            "an answer from you count as a single vote."
         )
     address = f"{visit.site.sessions.hosts.base_url(visit.request)}/sign-in/{link}"
     return secret_page(visit, title=title, secret=address, hints=hints, back=f"/admin/people/{name}")

@@ -178,7 +178,7 @@ async def policy_form(visit: Visit) -> Response:
                 "Approvals at the same gate count. For tool calls, only approvals with the same arguments and "
                 "directory count."
             ),
-            "Breakpoints assigned to an unknown person or group are rejected."
+            "Breakpoints cannot be assigned to an unknown person or group."
             if asked["unknownExperts"] == "refuse"
             else "Breakpoints assigned to an unknown person or group are accepted with a warning.",
             "The policy applies to breakpoints created from now on.",

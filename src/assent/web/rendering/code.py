@@ -52,7 +52,7 @@ def code(text: str, language: str | None, *, patience: float = PATIENCE) -> Rend
     try:
         return Rendered(_numbered(_pieces(text, language, until=time.monotonic() + patience)))
     except TooSlow:
-        return Rendered(plain(text), ("Shown without highlighting: it would take too long.",), hurried=True)
+        return Rendered(plain(text), ("Shown without highlighting, which would take too long.",), hurried=True)
 
 
 def highlighted(text: str, language: str | None, *, until: float) -> Markup:
@@ -71,9 +71,9 @@ def plain(text: str) -> Markup:
 
 def _why_plain(text: str) -> str | None:
     if len(text) > MAX_HIGHLIGHTED:
-        return f"Shown without highlighting: it is longer than {MAX_HIGHLIGHTED // 1024} KiB."
+        return f"Shown without highlighting because it is longer than {MAX_HIGHLIGHTED // 1024} KiB."
     if _LONG_LINE.search(text):
-        return f"Shown without highlighting: a line has more than {MAX_LINE} characters."
+        return f"Shown without highlighting because a line has more than {MAX_LINE} characters."
     return None
 
 

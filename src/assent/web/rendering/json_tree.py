@@ -60,9 +60,8 @@ class _Tree:
             rows.append(Markup("<li>%s</li>") % self.node(name, inner, depth + 1))
         if len(rows) < len(value):
             self.cut = True
-            rows.append(
-                Markup("<li><strong>… %s more, in the source or the file</strong></li>") % f"{len(value) - len(rows):,}"
-            )
+            left = f"{len(value) - len(rows):,}"
+            rows.append(Markup("<li><strong>… %s more; see the source or the file</strong></li>") % left)
         return Markup("<ul>%s</ul>") % Markup().join(rows)
 
 

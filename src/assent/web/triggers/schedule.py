@@ -28,9 +28,9 @@ LAST = 5
 MOST_MISSED = 1_000
 """Where counting what was missed stops."""
 MEANS = {
-    Missed.LAST: "after downtime, the last missed tick is run",
+    Missed.LAST: "after downtime, only the last missed tick fires",
     Missed.SKIP: "missed ticks are skipped",
-    Missed.ALL: "after downtime, all missed ticks are run",
+    Missed.ALL: "after downtime, all missed ticks fire",
 }
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
