@@ -251,8 +251,8 @@ async def test_an_admin_sees_that_an_invitation_could_not_be_mailed(mailing: Nod
     ada = await signed_in(mailing, "ada", "admin")
     sent = {"name": "bea", "email": "bad@example.org", "role-reviewer": "1"}
     assert (await ada.send("/admin/people", "/admin/people", **sent)).status_code == 303
-    page = await until(lambda: ada.page("/admin/people/bea"), lambda page: "could not be sent" in page.text)
-    assert "through channel mail: " in page.text
+    page = await until(lambda: ada.page("/admin/people/bea"), lambda page: "Could not send a message" in page.text)
+    assert "through channel mail (" in page.text
     assert "550" in page.text
     assert "account-message-failed" in (await ada.page("/admin/audit")).text
 
