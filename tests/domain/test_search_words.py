@@ -32,6 +32,18 @@ def found(q: str, *texts: str) -> bool:
         ("star-re", "confirm.star-repo"),
         ("bot", "deploy_bot"),
         ("v1.2", "release-v1.2.3"),
+        ("v1.2.3", "release-v1.2.3"),
+        ("deploy.77", "acme/deploy.77"),
+        ("deploy-77", "deploy.77"),
+        ("DEPLOY．77", "deploy.77"),
+        ("deploy.7", "deploy.7"),
+        ("agent-4", "agent-4"),
+        ("agent-49", "(agent-49)"),
+        ("77", "deploy.77"),
+        ("deploy.", "deploy.77"),
+        ("über.prod", "Überweisung, über.production"),
+        ("example.com/a", "https://example.com/a/b"),
+        ("v2.本番", "v2 本番"),
         ("4812", "Deploy build 4812"),
         ("48", "Deploy build 4812"),
         ("4", "step 4 of 5"),
@@ -77,6 +89,12 @@ def test_search_finds_what_people_type(q: str, text: str) -> None:
         ("日本語", "日本 本語"),
         ("番v2", "v2"),
         ("prod 本番", "production"),
+        ("deploy.77", "Deploy build 77123"),
+        ("deploy.77", "deploy 77"),
+        ("deploy.7", "deploy.77"),
+        ("v1.2", "v12"),
+        ("v1.3", "v1.2.3"),
+        ("dep.77", "deploy.77"),
     ],
 )
 def test_search_does_not_find_what_is_not_there(q: str, text: str) -> None:
@@ -126,6 +144,13 @@ def test_indexed_words_have_a_blank_around_each(text: str) -> None:
 def test_long_texts_are_cut_before_they_are_indexed() -> None:
     assert len(indexed_words("a " * 10**6)) <= MAX_INDEXED_CHARACTERS + 2
     assert found("last", "x" * 30, "last") and not found("last", "x " * MAX_INDEXED_CHARACTERS, "last")  # noqa: PT018
+
+
+@pytest.mark.parametrize("text", ["a." * 10_000, "a" * 99 + ".b", "-._/:@#" * 3_000, "本.a." * 5_000, "é." * 10_000])
+def test_long_names_do_not_multiply_the_words(text: str) -> None:
+    words = indexed_words(text)
+    assert len(words) <= 3 * MAX_INDEXED_CHARACTERS
+    assert found(text[:80], text) or not words
 
 
 def test_a_long_query_is_bounded() -> None:

@@ -171,19 +171,22 @@ async def test_walking_all_pages_is_filtering_and_sorting(
 
 @pytest.mark.timeout(300)
 @examples(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
-@given(asked=queries, rare=st.sets(st.sampled_from(STATUSES)))
+@given(asked=queries, rare=st.sets(st.sampled_from(STATUSES)), sampled=st.none() | st.integers(-1, SIZE))
 async def test_the_index_of_words_finds_what_walking_finds(
-    node: Node, clock: ManualClock, asked: dict[str, Any], rare: set[str]
+    node: Node, clock: ManualClock, asked: dict[str, Any], rare: set[str], sampled: int | None
 ) -> None:
     if not await everything(node):
         await populate(node, clock)
+    start = min(row["created_at"] for row in await everything(node))
     query = Query(
         project="default", **{"q": "alpha"} | {k: v for k, v in asked.items() if k not in {"after", "before"}}
     )
     database = node.assent.database
     sought = sought_words(query.q or "")
     walk = Plan(labels=tuple(f"t:{tag}" for tag in dict.fromkeys(query.tags)), sought=sought)
-    plans = [walk, replace(walk, rare=frozenset(rare), asked=sought[-1:] if len(rare) % 2 else sought)]
+    sampled_to = None if sampled is None else start + sampled * 250_000
+    index = replace(walk, rare=frozenset(rare), asked=sought[-1:] if len(rare) % 2 else sought, sampled_to=sampled_to)
+    plans = [walk, index]
     walking, indexed = [await database.fetch_page(*page_statement(query, plan, database.dialect)) for plan in plans]
     assert [tuple(row) for row in walking] == [tuple(row) for row in indexed]
     for status in query.statuses:
@@ -209,6 +212,44 @@ async def test_rare_and_frequent_words_are_found_among_many(node: Node, clock: M
     assert sum((await node.assent.inbox.reader.counts(query)).values()) == many
     assert await walked(node, replace(query, q="unicorn", tags=("often",))) == []
     assert await walked(node, replace(query, q="境環")) == []
+
+
+@pytest.mark.timeout(120)
+async def test_a_full_page_of_frequent_hits_does_not_hide_rare_ones(node: Node, clock: ManualClock) -> None:
+    """Where the pending ones are a long list of their own, and hits are rare among them."""
+    reviewer = await person(node, "ann", "reviewer")
+    hits: list[str] = []
+    for n in range(SEARCH_SAMPLE_ROWS + 10):
+        clock.advance(1)
+        pending = await create(node, {"question": "unicorn" if n in {0, SEARCH_SAMPLE_ROWS} else "horse"})
+        if n in {0, SEARCH_SAMPLE_ROWS}:
+            hits.append(pending)
+        if n % 100 == 0:
+            clock.advance(1)
+            hits.append(await create(node, {"question": "unicorn"}))
+            await respond(node, hits[-1], reviewer, approved=True)
+    for limit in (1, 2, 5, 50):
+        query = Query(project="default", q="unicorn", limit=limit)
+        assert await walked(node, query) == hits[::-1]
+        assert await walked(node, replace(query, sort="created")) == hits
+        assert await walked(node, replace(query, statuses=("waiting",))) == [hits[-2], hits[0]]
+
+
+async def test_a_name_is_found_by_its_words_in_order(node: Node, clock: ManualClock) -> None:
+    one = await create(node, {"question": "build 77", "breakpointId": "deploy.77"}, agentId="agent-49")
+    clock.advance(1)
+    other = await create(node, {"question": "deploy build 77001 by agent 49", "breakpointId": "deploy.7"})
+    for q, found in (
+        ("deploy.77", [one]),
+        ("deploy-77", [one]),
+        ("agent-49", [one]),
+        ("deploy.7", [other]),
+        ("deploy", [other, one]),
+        ("77", [other, one]),
+        ("deploy 77", [other, one]),
+        ("agent-49 deploy.7", []),
+    ):
+        assert await walked(node, Query(project="default", q=q)) == found, q
 
 
 async def test_there_is_something_of_everything_to_find(node: Node, clock: ManualClock) -> None:

@@ -3,6 +3,7 @@
 import re
 import unicodedata
 from functools import cache, lru_cache
+from itertools import chain, pairwise
 
 from assent.domain.breakpoint import Breakpoint
 from assent.domain.canonical import Json
@@ -14,7 +15,11 @@ MAX_WORD_CHARACTERS = 100
 """PostgreSQL limits a lexeme to 2 KiB."""
 MAX_SOUGHT_WORDS = 40
 _BETWEEN_EARLIER_WORDS = re.compile(r"[\W_]+")
-_ASCII_WORD = re.compile("[0-9a-z]+")
+_JOINT = "·"
+"""Between the two words of a pair: punctuation, so that no word contains it, but a letter to both databases."""
+_PUNCTUATION = "-._/:@#"
+_JOINTS = re.compile(f"[{_PUNCTUATION}]+")
+_ASCII_NAME = re.compile("[0-9a-z]+(?:[-._/:@#]+[0-9a-z]+)*")
 # An id is one word: as two, its prefix "bp" would match every breakpoint before the rest is looked at.
 _ID = re.compile("(?<![0-9a-z_])bp_(?=[0-9a-z])")
 _ACCENTS = re.compile("[\u0300-\u036f]")
@@ -29,19 +34,20 @@ _HIDDEN = frozenset({"\u034f", *map(chr, range(0xFE00, 0xFE10))})
 def indexed_words(*parts: Json) -> str:
     """Return the words of these texts with a blank around each, as the index holds them; "" without any.
 
-    A run of characters in a script without spaces becomes its pairs, and its last character: 日本語 is 日本 本語 語.
+    A name of several words is followed by its pairs of words: v1.2.3 is v1 2 3 v1·2 2·3. A run of characters in a
+    script without spaces becomes its pairs, and its last character: 日本語 is 日本 本語 語.
     """
     text = "\n".join(part for part in parts if isinstance(part, str) and part)[:MAX_INDEXED_CHARACTERS]
     found: list[str] = []
-    for word in _words(text):
-        if word.isascii():
-            found.append(word[:MAX_WORD_CHARACTERS])
+    for name in _names(text):
+        if name.isalnum() and name.isascii():
+            found.append(name[:MAX_WORD_CHARACTERS])
             continue
-        for run in _runs().findall(word):
-            if _is_unspaced(run):
-                found += [*_pairs(run), run[-1]]
-            else:
-                found.append(run[:MAX_WORD_CHARACTERS])
+        chains = _chains(name)
+        for run in chain.from_iterable(chains):
+            found += [*_pairs(run), run[-1]] if _is_unspaced(run) else [run[:MAX_WORD_CHARACTERS]]
+        for words in chains:
+            found += _joined(words)
     return f" {' '.join(found)} " if found else ""
 
 
@@ -64,15 +70,16 @@ def sought_words(q: str) -> tuple[str, ...]:
     """Return what has to occur in the indexed words, each with its blanks: all of it, in any order.
 
     A word may be the beginning of a longer one, a single letter or digit may not; what is written in a script without
-    spaces may occur anywhere.
+    spaces may occur anywhere. The words of a name have to follow one another in a name.
     """
     found: dict[str, None] = {}
-    for word in _words(q):
-        for run in _runs().findall(word):
-            if _is_unspaced(run):
-                found[f" {' '.join(_pairs(run)) or run}"] = None
-            else:
-                found[f" {run[:MAX_WORD_CHARACTERS]}" + ("" if len(run) > 1 else " ")] = None
+    for words in chain.from_iterable(map(_chains, _names(q))):
+        last = words[-1]
+        if _is_unspaced(last):
+            found[f" {' '.join(_pairs(last)) or last}"] = None
+        else:
+            sought = " ".join(_joined(words)) or last[:MAX_WORD_CHARACTERS]
+            found[f" {sought}" + ("" if len(last) > 1 else " ")] = None
     return tuple(found)[:MAX_SOUGHT_WORDS]
 
 
@@ -81,12 +88,35 @@ def is_found(sought: tuple[str, ...], words: str) -> bool:
     return bool(sought) and all(each in words for each in sought)
 
 
-def _words(text: str) -> list[str]:
+def _names(text: str) -> list[str]:
+    """Split at all but the punctuation that joins the words of a name, such as deploy.production or agent-49."""
     if text.isascii():
-        return _ASCII_WORD.findall(_ID.sub("bp", text.lower()))
+        return _ASCII_NAME.findall(_ID.sub("bp", text.lower()))
     folded = unicodedata.normalize("NFKD", unicodedata.normalize("NFKC", text).casefold())
     folded = unicodedata.normalize("NFKC", _ACCENTS.sub("", folded))
-    return "".join(map(_spelled, _ID.sub("bp", folded))).split()
+    spelled = "".join(map(_spelled, _ID.sub("bp", folded))).split()
+    return [name for each in spelled if (name := each.strip(_PUNCTUATION))]
+
+
+def _chains(name: str) -> list[list[str]]:
+    """Return the words of a name that are joined, in scripts with spaces, and each run of the others on its own."""
+    if name.isascii():
+        return [_JOINTS.split(name)]
+    found: list[list[str]] = []
+    follows = False
+    for word in _JOINTS.split(name):
+        for run in [word] if word.isascii() else _runs().findall(word):
+            if follows and not _is_unspaced(run):
+                found[-1].append(run)
+            else:
+                found.append([run])
+            follows = False
+        follows = not _is_unspaced(found[-1][-1])
+    return found
+
+
+def _joined(words: list[str]) -> list[str]:
+    return [f"{one}{_JOINT}{following}"[:MAX_WORD_CHARACTERS] for one, following in pairwise(words)]
 
 
 @lru_cache(maxsize=4096)
@@ -97,7 +127,7 @@ def _spelled(character: str) -> str:
         return ""
     if kind == "So":
         return f" {character} "  # an emoji is a word of its own
-    return character if kind[0] in "LNM" else " "
+    return character if kind[0] in "LNM" or character in _PUNCTUATION else " "
 
 
 def _pairs(run: str) -> list[str]:

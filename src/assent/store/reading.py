@@ -239,18 +239,20 @@ class Reader:
         statement, params = sample_statement(query, plan, self._database.dialect)
         rows = await self._database.fetch_page(statement, params)
         rare = {
-            status: hits_of_words
-            for status, seen, hits, *hits_of_words in rows
+            status: (last, hits_of_words)
+            for status, seen, last, hits, *hits_of_words in rows
             if seen == SEARCH_SAMPLE_ROWS and INDEX_COST * hits * hits <= query.limit
         }
         if not rare:
             return plan
-        hits = [sum(each) for each in zip(*rare.values(), strict=True)]
+        hits = [sum(each) for each in zip(*(each for _, each in rare.values()), strict=True)]
+        nearest = max if SORTS[query.sort][1] == "DESC" else min
         most = FREQUENT_SHARE * SEARCH_SAMPLE_ROWS * len(rare)
         asked = [word for word, count in zip(plan.sought, hits, strict=True) if count <= most]
         return replace(
             plan,
             rare=frozenset(rare),
+            sampled_to=nearest(last for last, _ in rare.values()),
             asked=tuple(asked) or (plan.sought[min(range(len(hits)), key=hits.__getitem__)],),
         )
 
@@ -273,8 +275,17 @@ INDEXED_WORDS = {
 }
 HITS_POSTGRES = """
     b.ordinal = ANY (ARRAY(
-        SELECT w.ordinal FROM assent_breakpoint_words w
-        WHERE assent_lexemes(w.words) @@ CAST(CAST(:words AS text) AS tsquery) AND {is_hit} > 0))"""
+        WITH hits AS MATERIALIZED (
+            SELECT w.ordinal FROM assent_breakpoint_words w
+            WHERE assent_lexemes(w.words) @@ CAST(CAST(:words AS text) AS tsquery) AND {is_hit} > 0)
+        SELECT h.ordinal FROM hits h{pending}))"""
+# Indexes have the numbers of what is pending, so that hits among what has ended cost no look at their rows. The plus
+# keeps SQLite from asking its index of words for each of these numbers.
+AMONG_PENDING = {
+    "sqlite": "+s.rowid IN ({pending})",
+    "postgresql": " WHERE h.ordinal IN ({pending})",
+}
+PENDING = "SELECT p.ordinal FROM assent_breakpoints p WHERE p.project_id = :project_id AND p.status = 'waiting'"
 WALKED_WORDS = {
     "sqlite": " CROSS JOIN assent_breakpoint_words w ON w.ordinal = b.ordinal",
     "postgresql": " JOIN assent_breakpoint_words w ON w.ordinal = b.ordinal",
@@ -290,6 +301,8 @@ class Plan:
     """The statuses in which that is rare."""
     asked: tuple[str, ...] = ()
     """The words for which the index is asked there."""
+    sampled_to: int | None = None
+    """How far the sample reaches in all of these statuses, in the order of the list."""
 
 
 def index_query(words: Sequence[str], dialect: str) -> str:
@@ -304,34 +317,38 @@ def index_query(words: Sequence[str], dialect: str) -> str:
 
 
 def sample_statement(query: Query, plan: Plan, dialect: str) -> tuple[str, dict[str, Any]]:
-    """Count, per status, the rows that would be walked first, and those of them that are hits."""
+    """Count, per status, the rows that would be walked first and the hits among them, and return where they end."""
     params: dict[str, Any] = {"limit": SEARCH_SAMPLE_ROWS}
     everything, unsought = replace(query, q=None), replace(plan, sought=())
     is_hit = _is_hit(plan.sought, dialect, params)
     per_word = "".join(
         f", coalesce(sum(CASE WHEN {test} THEN 1 ELSE 0 END), 0)" for test in _occurrences(plan.sought, dialect)
     )
+    column, direction = SORTS[query.sort]
+    last = "min" if direction == "DESC" else "max"
     samples: list[str] = []
     for n, status in enumerate(query.statuses):
-        walked = _branch(everything, unsought, (status,), dialect, params, order=SORTS[query.sort])
+        walked = _branch(everything, unsought, (status,), dialect, params, order=(column, direction))
         samples.append(
-            f"SELECT '{status}' AS status, count(*) AS seen, coalesce(sum({is_hit}), 0) AS hits{per_word}"
-            f" FROM ({walked.replace('{columns}', 'b.ordinal')}) AS b{n}"
+            f"SELECT '{status}' AS status, count(*) AS seen, {last}(b{n}.{column}) AS last,"
+            f" coalesce(sum({is_hit}), 0) AS hits{per_word}"
+            f" FROM ({walked.replace('{columns}', f'b.ordinal, b.{column}')}) AS b{n}"
             f" LEFT JOIN assent_breakpoint_words w ON w.ordinal = b{n}.ordinal"
         )
     return " UNION ALL ".join(samples), params
 
 
-def _match(plan: Plan, dialect: str, params: dict[str, Any], *, indexed: bool) -> list[str]:
+def _match(plan: Plan, dialect: str, params: dict[str, Any], *, indexed: bool, pending: bool) -> list[str]:
     if not plan.sought:
         return ["1 = 0"]
     is_hit = _is_hit(plan.sought, dialect, params)
     if not indexed:
         return [f"{is_hit} > 0"]
     params["words"] = index_query(plan.asked, dialect)
+    among = AMONG_PENDING[dialect].format(pending=PENDING) if pending else ""
     if dialect == "postgresql":
-        return [HITS_POSTGRES.format(is_hit=is_hit)]
-    return ["s.assent_search MATCH :words", f"{is_hit} > 0"]
+        return [HITS_POSTGRES.format(is_hit=is_hit, pending=among)]
+    return ["s.assent_search MATCH :words", *([among] if among else []), f"{is_hit} > 0"]
 
 
 def _is_hit(sought: Sequence[str], dialect: str, params: dict[str, Any]) -> str:
@@ -349,26 +366,57 @@ def page_statement(query: Query, plan: Plan, dialect: str) -> tuple[str, dict[st
     """One keyset branch per status, each read in index order, merged and cut; only then the rows themselves."""
     column, direction = SORTS[query.sort]
     params: dict[str, Any] = {"limit": query.limit + 1}
-    branches = [
-        _branch(query, plan, group, dialect, params, order=(column, direction)) for group in _status_groups(query, plan)
-    ]
     columns = ", ".join(f"b.{name}" for name in SUMMARY_COLUMNS)
+    before, branches = "", _branches(query, plan, dialect, params)
     if len(branches) == 1 and not plan.rare:
         return branches[0].replace("{columns}", columns), params
+    if plan.rare and plan.sampled_to is not None and len(branches) > 1:
+        before, branches = _walked_first(query, plan, dialect, params)
+    order = f"k.{column} {direction}, k.id {direction}"
+    join = "CROSS JOIN" if dialect == "sqlite" else "JOIN"
+    chosen = f"SELECT {columns} FROM ({_keys(query, branches)}) AS k {join} assent_breakpoints b ON b.id = k.id"
+    return f"{before}{chosen} ORDER BY {order}", params
+
+
+def _branches(query: Query, plan: Plan, dialect: str, params: dict[str, Any], *, also: str = "") -> list[str]:
+    """One for each status, as the indexes lie; one for all in which rare words drive, looked up once."""
+    rare = tuple(status for status in query.statuses if status in plan.rare)
+    groups = [*([rare] if rare else []), *((status,) for status in query.statuses if status not in plan.rare)]
+    return [_branch(query, plan, group, dialect, params, order=SORTS[query.sort], also=also) for group in groups]
+
+
+def _keys(query: Query, branches: Sequence[str]) -> str:
+    column, direction = SORTS[query.sort]
     keys = " UNION ALL ".join(
         f"SELECT * FROM ({branch.replace('{columns}', f'b.id, b.{column}')}) AS s{n}"
         for n, branch in enumerate(branches)
     )
-    order = f"k.{column} {direction}, k.id {direction}"
-    chosen = f"SELECT k.id, k.{column} FROM ({keys}) AS k ORDER BY {order} LIMIT :limit"
-    join = "CROSS JOIN" if dialect == "sqlite" else "JOIN"
-    return f"SELECT {columns} FROM ({chosen}) AS k {join} assent_breakpoints b ON b.id = k.id ORDER BY {order}", params
+    return f"SELECT k.id, k.{column} FROM ({keys}) AS k ORDER BY k.{column} {direction}, k.id {direction} LIMIT :limit"
 
 
-def _status_groups(query: Query, plan: Plan) -> list[tuple[str, ...]]:
-    """One branch for each status, as the indexes lie; one for all in which rare words drive, looked up once."""
-    rare = tuple(status for status in query.statuses if status in plan.rare)
-    return [*([rare] if rare else []), *((status,) for status in query.statuses if status not in plan.rare)]
+def _walked_first(query: Query, plan: Plan, dialect: str, params: dict[str, Any]) -> tuple[str, list[str]]:
+    """Walk the statuses in which the words are frequent first.
+
+    If these fill the page before the sample of the others ends, the others are walked up to the end of this page only,
+    and the index is not asked.
+    """
+    column, direction = SORTS[query.sort]
+    further, reached = (">", ">=") if direction == "DESC" else ("<", "<=")
+    rare = replace(query, statuses=tuple(status for status in query.statuses if status in plan.rare))
+    frequent = replace(query, statuses=tuple(status for status in query.statuses if status not in plan.rare))
+    walking = replace(plan, rare=frozenset[str]())
+    params |= {"sampled_to": plan.sampled_to, "full": query.limit}
+    before = (
+        f"WITH walked AS MATERIALIZED ({_keys(query, _branches(frequent, plan, dialect, params))}),"
+        f" page_end AS MATERIALIZED (SELECT e.{column} FROM (SELECT k.{column} FROM walked k"
+        f" ORDER BY k.{column} {direction}, k.id {direction} LIMIT 1 OFFSET :full) AS e"
+        f" WHERE e.{column} {further} :sampled_to) "
+    )
+    return before, [
+        "SELECT {columns} FROM walked b",
+        *_branches(rare, plan, dialect, params, also="NOT EXISTS (SELECT 1 FROM page_end)"),
+        *_branches(rare, walking, dialect, params, also=f"{{key}}.{column} {reached} (SELECT {column} FROM page_end)"),
+    ]
 
 
 def count_statement(query: Query, plan: Plan, status: str, dialect: str) -> tuple[str, dict[str, Any]]:
@@ -377,7 +425,7 @@ def count_statement(query: Query, plan: Plan, status: str, dialect: str) -> tupl
     return f"SELECT count(*) FROM ({branch.replace('{columns}', '1')}) AS found", params
 
 
-def _branch(  # the parts of one statement
+def _branch(  # noqa: PLR0913  # the parts of one statement
     query: Query,
     plan: Plan,
     statuses: Sequence[str],
@@ -385,6 +433,7 @@ def _branch(  # the parts of one statement
     params: dict[str, Any],
     *,
     order: tuple[str, str] | None,
+    also: str = "",
 ) -> str:
     params["project_id"] = query.project
     params |= {f"status_{status}": status for status in statuses}
@@ -395,7 +444,7 @@ def _branch(  # the parts of one statement
     driven_by_label = bool(plan.labels) and not is_rare and (order is None or order[0] == "created_at")
     key = "l" if driven_by_label else "b"
     source = "assent_breakpoints b"
-    where = [f"{key}.project_id = :project_id", f"{key}.status {test}"]
+    where = [f"{key}.project_id = :project_id", f"{key}.status {test}", *([also.format(key=key)] if also else [])]
     if driven_by_label:
         source = "assent_labels l JOIN assent_breakpoints b ON b.id = l.id"
         where.append("l.label = :label_0")
@@ -413,7 +462,7 @@ def _branch(  # the parts of one statement
     where += _snooze_filters(query, key, statuses, params)
     if query.q is not None:
         source += "" if is_rare or not plan.sought else WALKED_WORDS[dialect]
-        where += _match(plan, dialect, params, indexed=is_rare)
+        where += _match(plan, dialect, params, indexed=is_rare, pending=tuple(statuses) == ("waiting",))
     tail = "LIMIT :limit"
     if order is not None:
         column, direction = order

@@ -86,6 +86,8 @@ breakpoints = Table(
         "due_at",
         sqlite_where=sa.text("status = 'waiting'"),
         postgresql_where=sa.text("status = 'waiting'"),
+        # So that search knows what is pending without a look at its rows.
+        postgresql_include=["project_id", "ordinal"],
     ),
     # What may be purged some day, oldest end first.
     Index(
