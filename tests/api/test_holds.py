@@ -73,7 +73,7 @@ async def test_the_page_of_a_purged_breakpoint_says_that_its_content_was_removed
     shown = await browser.get(f"/breakpoints/{created['id']}")
     assert shown.status_code == 200
     assert "The content was deleted</strong> on <time" in shown.text
-    assert ">2027-01-17 08:00:00 UTC</time>, as required by" in shown.text
+    assert ">2027-01-17 08:00:00 UTC</time> because its retention period expired" in shown.text
     assert "Tell nobody?" not in shown.text
     assert "I will not." not in shown.text
     assert "answered no" not in shown.text

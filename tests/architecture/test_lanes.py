@@ -1,8 +1,9 @@
 """Test lanes: every test file is in one, and every exception names tests that exist."""
 
-import ast
+import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from tests.support.lanes import BOTH_DATABASES, FULL, Shard
 ROOT = Path(__file__).parents[2]
 SMALL = "tests/mutation"
 """A folder with tests in both lanes that is collected quickly."""
+_TEST = re.compile(r"^(?:async )?def (test_\w+)", re.MULTILINE)
 
 
 def collected(*options: str) -> set[str]:
@@ -21,14 +23,11 @@ def collected(*options: str) -> set[str]:
     return {line for line in found.stdout.splitlines() if "::" in line}
 
 
+@cache
 def declared() -> dict[str, set[str]]:
     """Return the names of the test functions in each file under tests."""
     return {
-        path.relative_to(ROOT).as_posix(): {
-            node.name
-            for node in ast.parse(path.read_text("utf-8")).body
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_")
-        }
+        path.relative_to(ROOT).as_posix(): set(_TEST.findall(path.read_text("utf-8")))
         for path in sorted((ROOT / "tests").rglob("test_*.py"))
     }
 

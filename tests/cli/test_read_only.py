@@ -217,7 +217,9 @@ def test_a_copy_for_which_there_is_no_room_is_refused(copy_with_log: tuple[Setti
     done = looked(copy, "audit verify", *limited)
 
     assert (done.returncode, done.stdout) == (1, "")
-    assert "must be copied before it can be read. The copy failed: File too large. Set TMPDIR" in done.stderr
+    told = " ".join(done.stderr.split())
+    assert f"Error: {copy.sqlite_path} is read-only, so it must be copied before it can be read." in told
+    assert "The copy failed: File too large. Set TMPDIR" in told
 
 
 def test_modes_without_write_bits_bind_root_too(copy: Settings) -> None:

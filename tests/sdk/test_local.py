@@ -290,8 +290,8 @@ def test_an_always_approve_rule_of_an_older_version_asks_and_always_writes_it_an
     assert office.ask_nobody(**CALL).unseen
     assert not office.ask("no", "", **CALL).result.approved
     shown = " ".join(office.people[-1].shown.split())
-    assert "rule-old" in shown
-    assert "does not check the working directory" in shown
+    assert "The rule rule-old does not check the working directory" in shown
+    assert "The rule The rule" not in shown
     assert 'Answer "always" to replace it' in shown
     assert office.ask("yes", "", **CALL).result.approved
     assert set(patterns(office)) == {"rule-old", "rule-older", "rule-mine"}, "a plain yes approves once"

@@ -125,7 +125,7 @@ def _of_local_rules() -> Iterable[Finding]:
     now = time.time_ns() // 1000
     for each in rules:
         if each.in_force(now) and (missing := unnamed(each)):
-            what = f"The rule {sentence(each.id, missing)} It is ignored."
+            what = f"{sentence(each.id, missing)} It is ignored."
             todo = f'Answer "always" the next time you are asked, or run: assent rule remove {each.id} --local'
             yield warning("rule-old", place, what, todo)
 

@@ -1,6 +1,7 @@
 """What commands print: agents' text made harmless, tables for people, JSON for programs, one sentence for an error."""
 
 import json
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -38,6 +39,7 @@ _EXITS = {"unreachable": UNREACHABLE, "unavailable": UNREACHABLE, "still_waiting
 
 WIDE = 120
 LONGEST_CELL = 80
+_POINTER = re.compile(r"^/(?=[\w~/]*: )")
 _WHOLE = frozenset({"id", "status", "asked", "due", "setting"})
 
 out = Console(markup=False, highlight=False, emoji=False)
@@ -68,8 +70,8 @@ def remark(text: str, style: str = "dim") -> None:
 
 def fail(error: AssentError) -> int:
     """Say in a sentence what is wrong and what to do; return the exit code."""
-    # A pointer into the body, such as /option, means nothing to somebody who typed --option.
-    message = visible(error.message).removeprefix("/")
+    # A pointer into the body, such as /option, means nothing to a person who typed --option.
+    message = _POINTER.sub("", visible(error.message))
     sentence = message if message.endswith((".", "?", "!")) else message + "."
     if not sentence.startswith("bp_"):  # an id stays as it is, to be copied
         sentence = sentence[:1].upper() + sentence[1:]

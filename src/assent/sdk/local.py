@@ -168,7 +168,7 @@ def _recommended(rules: LocalRules, wanted: Draft, journal: Journal, *, now: int
         missing = unnamed_in(found.matched, wanted.gate, wanted.payload) if found.recommended and found.matched else ()
         if not missing or found.matched is None:
             return found, _Old(old)
-        old[found.matched.id] = f"The rule {sentence(found.matched.id, missing)}"
+        old[found.matched.id] = sentence(found.matched.id, missing)
 
 
 def _recommended_without(

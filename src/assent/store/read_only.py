@@ -86,7 +86,7 @@ def copied(path: Path) -> Generator[Path, None, None]:
                     shutil.copyfile(each, folder / each.name.replace(real.name, path.name, 1))
         except OSError as error:
             msg = (
-                f"{path} is read-only, so it must be copied together with its write-ahead log. The copy failed: "
+                f"{path} is read-only, so it must be copied before it can be read. The copy failed: "
                 f"{error.strerror}. Set TMPDIR to a directory with enough space."
             )
             raise NotCopied(msg) from error

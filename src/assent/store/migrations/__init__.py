@@ -42,7 +42,9 @@ def upgrade(engine: sa.Engine) -> None:
 def _refuse_newer(connection: sa.Connection) -> None:
     there = _version(connection)
     if there is not None and not known(there):
-        msg = f"The data is at version {there}: a newer Assent has brought it there. Start that one, or a later one."
+        msg = (
+            f"The data is at version {there}, written by a newer version of Assent. Start that version or a later one."
+        )
         raise TooNew(msg)
 
 
