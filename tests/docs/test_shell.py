@@ -147,7 +147,7 @@ def test_the_step_of_ci_runs_only_when_it_was_approved(place: Place, approved: b
     ("lines", "said"),
     [
         ([("yes", "Approve?"), ("2", "Number"), ("", "Comment (optional)")], "Deleting logs and caches."),
-        ([("no", "Approve?"), ("Not today.", "Reason (optional)")], "Left alone: Not today."),
+        ([("no", "Approve?"), ("Not today.", "Reason (optional)")], "Nothing was deleted: Not today."),
     ],
 )
 def test_the_program_asks_in_the_terminal(tmp_path: Path, lines: list[tuple[str, str]], said: str) -> None:
