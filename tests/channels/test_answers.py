@@ -42,13 +42,13 @@ approve
 """
 
 
-def test_a_letter_that_is_attached_says_nothing_for_its_sender(secrets: None) -> None:
+def test_an_attached_email_is_not_an_answer_of_its_sender(secrets: None) -> None:
     del secrets
     heard = hears(letter(ATTACHED, content_type='multipart/mixed; boundary="b"'))
     assert heard.said["approved"] is not True, "an attached letter of somebody else has approved"
 
 
-def test_what_is_quoted_in_the_results_proves_nothing() -> None:
+def test_quoted_strings_in_authentication_results_prove_nothing() -> None:
     forged = (
         'mx.example.com; spf=pass smtp.mailfrom="x; dmarc=pass header.from=example.com; x"@evil.test;'
         " dkim=none header.d=evil.test"
@@ -59,7 +59,7 @@ def test_what_is_quoted_in_the_results_proves_nothing() -> None:
 
 
 @pytest.mark.parametrize("how", ["disable", "remove"])
-async def test_a_channel_that_was_switched_off_meanwhile_decides_nothing(desk: Desk, how: str) -> None:
+async def test_a_channel_disabled_or_removed_meanwhile_cannot_decide(desk: Desk, how: str) -> None:
     breakpoint_id, delivery_id = await desk.asked()
 
     def switch_off(tx: Transaction) -> None:
@@ -73,7 +73,7 @@ async def test_a_channel_that_was_switched_off_meanwhile_decides_nothing(desk: D
     assert await desk.open(breakpoint_id), "listeners and workers hold the channel as it was"
 
 
-async def test_whoever_may_no_longer_answer_for_a_webhook_does_not(desk: Desk) -> None:
+async def test_removing_answersAs_takes_effect_immediately(desk: Desk) -> None:
     hook = await add_channel(desk.node, "hook", "webhook", settings={"answersAs": "ann"})
     breakpoint_id = await create(desk.node)
     delivery_id = await desk.sent(breakpoint_id, on=hook)
@@ -86,7 +86,7 @@ async def test_whoever_may_no_longer_answer_for_a_webhook_does_not(desk: Desk) -
     assert await desk.open(breakpoint_id), "an inline answer counts for up to 25 seconds after answersAs was taken away"
 
 
-async def test_an_admin_who_was_not_asked_overrides_nobody_by_a_click(desk: Desk) -> None:
+async def test_a_click_by_an_admin_who_is_not_eligible_does_not_override(desk: Desk) -> None:
     admin = await person(desk.node, "adm", "admin")
     await person(desk.node, "bob", "reviewer")
     await link(desk.node, desk.channel, "T1:adm", admin)
@@ -95,7 +95,7 @@ async def test_an_admin_who_was_not_asked_overrides_nobody_by_a_click(desk: Desk
     assert await desk.open(breakpoint_id), "one click in a room stood in for two experts"
 
 
-async def test_the_deputy_of_whoever_it_escalates_to_may_answer_in_a_room_too(node: Node, clock: ManualClock) -> None:
+async def test_the_deputy_of_an_escalation_recipient_can_answer(node: Node, clock: ManualClock) -> None:
     _, bob, eve = [await person(node, name, "reviewer") for name in ("ann", "bob", "eve")]
     await channel(node, "room", "email", **EMAIL, addresses=["ops@example.test"])
     await route(node, "room", escalate=[{"after": "1h", "to": ["person:bob"]}])
@@ -126,7 +126,7 @@ async def test_a_digest_that_kills_its_workers_is_given_up(node: Node, clock: Ma
     del last
 
 
-async def test_what_falls_back_after_the_end_is_not_asked(node: Node) -> None:
+async def test_a_fallback_after_the_end_does_not_ask(node: Node) -> None:
     ann = await person(node, "ann", "reviewer")
     await channel(node, "email")
     hook = await channel(node, "hook", "webhook")
@@ -151,7 +151,7 @@ async def near(settings: Settings, clock: ManualClock) -> AsyncIterator[Node]:
         yield node
 
 
-async def test_an_answer_in_jira_is_not_lost_with_the_worker_that_made_the_issue(
+async def test_an_answer_in_jira_survives_the_death_of_the_worker_that_sent_the_issue(
     near: Node, clock: ManualClock, cloud: Jira, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     channel_id = await in_jira(near, cloud, monkeypatch)
@@ -187,7 +187,7 @@ async def test_an_answer_in_jira_is_not_lost_with_the_worker_that_made_the_issue
         "Approved by whom? Not by me.",
     ],
 )
-def test_a_sentence_that_begins_with_the_word_is_no_approval(said: str) -> None:
+def test_a_sentence_that_starts_with_a_verdict_is_not_an_approval(said: str) -> None:
     assert verdict(said)[0] is not True
     issue = {"key": "OPS-1", "fields": {"labels": ["breakpoint", "bp-1"], "summary": "x"}}
     comment = {"id": "1", "author": {"accountId": "u1"}, "body": said}

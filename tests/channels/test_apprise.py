@@ -35,7 +35,7 @@ def urls(receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return ["env:APPRISE_FIRST", "env:APPRISE_SECOND"]
 
 
-async def test_a_message_has_a_title_and_the_link(receiver: Receiver, urls: list[str]) -> None:
+async def test_a_message_has_a_title_and_the_review_link(receiver: Receiver, urls: list[str]) -> None:
     assert (await AppriseChannel({"urls": urls[:1]}, tools()).send(note(PLACE))).trace == {}
     (call,) = receiver.calls
     assert call.json["title"] == "Deploy to production"
@@ -44,7 +44,7 @@ async def test_a_message_has_a_title_and_the_link(receiver: Receiver, urls: list
     assert call.json["message"].count("https://") == 1
 
 
-async def test_no_text_calls_people_or_makes_links(receiver: Receiver, urls: list[str]) -> None:
+async def test_agent_text_never_becomes_a_mention_or_link(receiver: Receiver, urls: list[str]) -> None:
     text = "@everyone <!channel> <@U1> [here](x) \u202eevil"
     await AppriseChannel({"urls": urls[:1]}, tools()).send(
         note(PLACE, Purpose.REMIND, asked={"title": text, "payload": {"question": text}})
@@ -55,7 +55,7 @@ async def test_no_text_calls_people_or_makes_links(receiver: Receiver, urls: lis
     assert "Reminder: agent-1 is still waiting for approval." in said
 
 
-async def test_a_service_that_refuses_is_tried_again(receiver: Receiver, urls: list[str]) -> None:
+async def test_a_refused_message_is_retried(receiver: Receiver, urls: list[str]) -> None:
     receiver.answer("/first", Answer(500), Answer(204))
     channel = AppriseChannel({"urls": urls[:1]}, tools())
     with pytest.raises(Transient, match="No Apprise service accepted"):
@@ -64,21 +64,21 @@ async def test_a_service_that_refuses_is_tried_again(receiver: Receiver, urls: l
     assert len(receiver.calls) == 2
 
 
-async def test_one_service_that_fails_makes_nobody_be_told_twice(receiver: Receiver, urls: list[str]) -> None:
+async def test_one_failing_service_does_not_notify_the_others_twice(receiver: Receiver, urls: list[str]) -> None:
     receiver.answer("/second", Answer(500))
     posted = await AppriseChannel({"urls": urls}, tools()).send(note(PLACE))
     assert posted.trace == {"refused": "urls/1"}
     assert len(receiver.to("/first")) == 1
 
 
-async def test_a_service_that_hangs_is_left(receiver: Receiver, urls: list[str]) -> None:
+async def test_a_hanging_service_times_out(receiver: Receiver, urls: list[str]) -> None:
     receiver.hold("/first")
     with pytest.raises(Transient, match="in time"):
         await AppriseChannel({"urls": urls[:1]}, tools(), patience=0.3).send(note(PLACE))
     receiver.let_go("/first")
 
 
-async def test_many_are_told_in_one_message(receiver: Receiver, urls: list[str]) -> None:
+async def test_a_digest_is_one_message(receiver: Receiver, urls: list[str]) -> None:
     await AppriseChannel({"urls": urls[:1]}, tools()).digest(many(30, PLACE))
     (call,) = receiver.calls
     assert call.json["title"] == "30 approvals pending. 3 ended since the last message."
@@ -86,13 +86,13 @@ async def test_many_are_told_in_one_message(receiver: Receiver, urls: list[str])
     assert call.json["message"].count("https://assent.example.com/breakpoints/") == 20
 
 
-async def test_each_item_of_a_digest_names_its_deadline(receiver: Receiver, urls: list[str]) -> None:
+async def test_each_item_of_a_digest_shows_its_deadline(receiver: Receiver, urls: list[str]) -> None:
     await AppriseChannel({"urls": urls[:1]}, tools()).digest(many(2, PLACE, due_at=AT + 3_600 * SECOND))
     (call,) = receiver.calls
     assert call.json["message"].count("(answer by 2027-01-15 09:00 UTC): https://") == 2
 
 
-async def test_the_end_is_not_told(receiver: Receiver, urls: list[str]) -> None:
+async def test_the_end_sends_no_message(receiver: Receiver, urls: list[str]) -> None:
     channel = AppriseChannel({"urls": urls}, tools())
     assert await channel.close(closing(PLACE)) is None
     assert "Apprise supports all configured URLs: JSON" in await channel.check()
@@ -110,13 +110,13 @@ async def test_the_end_is_not_told(receiver: Receiver, urls: list[str]) -> None:
         ({"urls": ["env:APPRISE_FIRST"], "to": "x"}, "/settings/to"),
     ],
 )
-def test_settings_that_are_wrong_are_named(settings: dict[str, Any], pointer: str, urls: list[str]) -> None:
+def test_invalid_settings_are_reported_by_pointer(settings: dict[str, Any], pointer: str, urls: list[str]) -> None:
     assert urls
     with pytest.raises(InvalidRequest, match=pointer):
         AppriseChannel(settings, tools())
 
 
-async def test_an_address_of_no_service_is_named_and_not_shown(
+async def test_an_unsupported_url_is_reported_without_revealing_it(
     urls: list[str], receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("APPRISE_ODD", "nothing-like-this://hunter2")
@@ -128,7 +128,7 @@ async def test_an_address_of_no_service_is_named_and_not_shown(
     assert receiver.to("/second") == []
 
 
-def test_without_the_extra_it_says_what_to_install(urls: list[str]) -> None:
+def test_without_the_extra_the_error_says_what_to_install(urls: list[str]) -> None:
     program = f"""
 import sys
 sys.modules["apprise"] = None

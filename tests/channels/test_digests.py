@@ -34,7 +34,7 @@ def items(message: Message) -> list[dict[str, Any]]:
     return [block for block in message.blocks if str(block.get("block_id", "")).startswith("digest-")]
 
 
-async def test_items_are_answered_in_slack_and_updated_when_they_are_decided(working: Node) -> None:
+async def test_digest_items_can_be_answered_in_slack_and_are_updated_when_decided(working: Node) -> None:
     async with faking_slack() as slack:
         await in_slack(working, slack, socket=True, paceMessages=1, paceSeconds=2)
         first = await working.create()
@@ -58,7 +58,7 @@ async def test_items_are_answered_in_slack_and_updated_when_they_are_decided(wor
         assert len(slack.messages) == 2
 
 
-async def test_items_are_decided_one_by_one_by_mail_and_closed_in_the_thread(working: Node) -> None:
+async def test_digest_items_decided_elsewhere_are_closed_in_the_email_thread(working: Node) -> None:
     def ann(tx: Transaction) -> None:
         roles = frozenset({Role.REVIEWER})
         working.assent.people.create_person(tx, "ann", project="default", roles=roles, email="ann@example.com")
@@ -90,18 +90,18 @@ async def test_items_are_decided_one_by_one_by_mail_and_closed_in_the_thread(wor
         ({"digest": False}, "/settings/digest"),
     ],
 )
-def test_limits_out_of_range_are_refused(kind: str, settings: dict[str, Any], place: str) -> None:
+def test_pacing_settings_out_of_range_are_rejected(kind: str, settings: dict[str, Any], place: str) -> None:
     with pytest.raises(InvalidRequest, match=place):
         KINDS[kind].make(settings, tools())
 
 
 @pytest.mark.parametrize("kind", [name for name, kind in KINDS.items() if kind.pacing is None])
-def test_channels_to_programs_have_no_limits(kind: str) -> None:
+def test_channels_for_programs_have_no_pacing_settings(kind: str) -> None:
     with pytest.raises(InvalidRequest):
         KINDS[kind].make({"paceMessages": 10}, tools())
 
 
-async def test_a_reminder_below_a_digest_names_its_question() -> None:
+async def test_a_reminder_in_the_thread_of_a_digest_names_its_question() -> None:
     async with speaking() as (slack, channel):
         alone = await channel.send(slack_note())
         for more in ({}, {"digest": "dlv_1"}):

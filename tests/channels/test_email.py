@@ -33,7 +33,7 @@ def channel(server: MailServer, **settings: Any) -> EmailChannel:
     return EmailChannel(given | settings, tools())
 
 
-async def test_a_letter_has_text_and_html_and_one_link(mail: MailServer) -> None:
+async def test_an_email_has_text_and_html_and_a_single_link(mail: MailServer) -> None:
     posted = await channel(mail).send(note())
     (letter,) = mail.letters
     assert letter.sender == "assent@example.com"
@@ -49,7 +49,7 @@ async def test_a_letter_has_text_and_html_and_one_link(mail: MailServer) -> None
     assert posted.trace == {"messageId": letter.message["Message-ID"]}
 
 
-async def test_a_letter_has_the_date_of_its_sending(mail: MailServer) -> None:
+async def test_an_email_has_a_date_header(mail: MailServer) -> None:
     await channel(mail).send(note())
     (letter,) = mail.letters
     assert letter.message["Date"].datetime.tzinfo is not None
@@ -64,7 +64,7 @@ async def test_the_review_link_comes_right_after_the_title(mail: MailServer) -> 
     assert letter.html.index("Deploy to production") < letter.html.index("Review</a>") < letter.html.index("Shall I")
 
 
-def test_markdown_is_laid_out_in_the_html_part() -> None:
+def test_markdown_is_rendered_in_the_html_part() -> None:
     question = "# Plan\n\nShall I **deploy** `7`?\n\n- it passed\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n```\nrm x\n```"
     html = as_html(of_note(note(asked={"payload": {"question": question}})))
     for expected in (
@@ -74,7 +74,7 @@ def test_markdown_is_laid_out_in_the_html_part() -> None:
         assert expected in html
 
 
-def test_links_and_pictures_of_an_agent_are_text() -> None:
+def test_links_and_images_from_an_agent_become_text() -> None:
     question = "[Review](https://evil.example/x) ![logo](https://evil.example/p.png) <https://evil.example> <b>x</b>"
     html = as_html(of_note(note(asked={"payload": {"question": question}})))
     assert links(html) == [REVIEW]
@@ -92,7 +92,7 @@ def test_times_are_in_the_readers_time_zone(zone: str | None) -> None:
     assert expected in as_text(of_note(closing(replace(TO_ANN, zone=zone))))
 
 
-async def test_a_letter_says_that_a_program_wrote_it(mail: MailServer) -> None:
+async def test_an_email_is_marked_as_automated(mail: MailServer) -> None:
     await channel(mail).send(note())
     (letter,) = mail.letters
     assert letter.message["Auto-Submitted"] == "auto-generated"
@@ -111,7 +111,7 @@ async def test_every_attempt_has_the_same_message_id(mail: MailServer) -> None:
 
 
 @pytest.mark.parametrize("purpose", [Purpose.REMIND, Purpose.ESCALATE])
-async def test_what_follows_stands_in_the_thread(mail: MailServer, purpose: Purpose) -> None:
+async def test_reminders_and_escalations_continue_the_thread(mail: MailServer, purpose: Purpose) -> None:
     first = await channel(mail).send(note())
     await channel(mail).send(note(purpose=purpose, id="dlv_2", thread=first.trace))
     letter = mail.letters[-1].message
@@ -120,7 +120,7 @@ async def test_what_follows_stands_in_the_thread(mail: MailServer, purpose: Purp
     assert letter["Subject"] == "Re: [Approval] Deploy to production (bp_1)"
 
 
-async def test_the_end_is_told_in_the_thread(mail: MailServer) -> None:
+async def test_the_end_is_announced_in_the_thread(mail: MailServer) -> None:
     first = await channel(mail).send(note())
     await channel(mail).close(closing(thread=first.trace))
     await channel(mail).close(expiring(thread=first.trace))
@@ -131,7 +131,7 @@ async def test_the_end_is_told_in_the_thread(mail: MailServer) -> None:
     assert "Shall I" not in approved.text
 
 
-async def test_many_are_told_in_one_letter(mail: MailServer) -> None:
+async def test_a_digest_is_one_email(mail: MailServer) -> None:
     await channel(mail).digest(many(137))
     (letter,) = mail.letters
     assert "137 approvals pending" in letter.message["Subject"]
@@ -140,7 +140,7 @@ async def test_many_are_told_in_one_letter(mail: MailServer) -> None:
     assert len(links(letter.html)) == 21
 
 
-async def test_each_item_of_a_digest_names_its_deadline_in_the_readers_time_zone(mail: MailServer) -> None:
+async def test_each_item_of_a_digest_shows_its_deadline_in_the_readers_time_zone(mail: MailServer) -> None:
     await channel(mail).digest(many(2, replace(TO_ANN, zone="Europe/Berlin"), due_at=AT + 3_600 * SECOND))
     await channel(mail).digest(many(2))
     dated, undated = mail.letters
@@ -150,7 +150,7 @@ async def test_each_item_of_a_digest_names_its_deadline_in_the_readers_time_zone
     assert "answer by" not in undated.text
 
 
-async def test_somebody_without_an_address_is_named(mail: MailServer) -> None:
+async def test_a_person_without_an_email_address_is_named_in_the_error(mail: MailServer) -> None:
     with pytest.raises(Permanent, match="ann does not have an email address"):
         await channel(mail).send(note(Addressee(name="ann")))
     assert mail.connections == 0
@@ -159,13 +159,13 @@ async def test_somebody_without_an_address_is_named(mail: MailServer) -> None:
 @pytest.mark.parametrize(
     "address", ["a b@example.com", "x@example.com\r\nRCPT TO:<y@z>", "<x@y.z>", "x@y.z,q@r.s", "@", "x"]
 )
-async def test_an_address_that_is_none_is_never_dialled(mail: MailServer, address: str) -> None:
+async def test_an_invalid_address_is_rejected_before_connecting(mail: MailServer, address: str) -> None:
     with pytest.raises(Permanent):
         await channel(mail).send(note(Addressee(name="ann", email=address)))
     assert mail.connections == 0
 
 
-async def test_one_refused_address_of_a_list_is_named_and_the_rest_is_told(mail: MailServer) -> None:
+async def test_a_refused_address_is_reported_and_the_others_receive_the_email(mail: MailServer) -> None:
     team = channel(mail, addresses=["ops@example.com", "bad@example.com", "later@example.com"])
     posted = await team.send(note(PLACE))
     assert mail.letters[0].recipients == ("ops@example.com",)
@@ -181,7 +181,7 @@ async def test_one_refused_address_of_a_list_is_named_and_the_rest_is_told(mail:
         (["bad@example.com", "later@example.com"], Transient),
     ],
 )
-async def test_a_list_of_which_all_are_refused_is_not_told(
+async def test_sending_fails_if_every_address_is_refused(
     mail: MailServer, addresses: list[str], kind: type[Exception]
 ) -> None:
     with pytest.raises(kind):
@@ -192,7 +192,7 @@ async def test_a_list_of_which_all_are_refused_is_not_told(
 @pytest.mark.parametrize(
     ("answer", "kind"), [("451 Try again later", Transient), ("552 Too big", Permanent), ("554 Spam", Permanent)]
 )
-async def test_what_a_server_says_decides_about_another_try(
+async def test_the_servers_reply_decides_whether_to_retry(
     mail: MailServer, answer: str, kind: type[Permanent | Transient]
 ) -> None:
     mail.answer(answer)
@@ -203,7 +203,7 @@ async def test_what_a_server_says_decides_about_another_try(
     assert len(mail.letters) == 1
 
 
-async def test_no_server_is_worth_another_try() -> None:
+async def test_an_unreachable_server_is_retried() -> None:
     with mail_server() as gone:
         away = channel(gone)
     with pytest.raises(Transient, match="Cannot connect") as failed:
@@ -211,7 +211,7 @@ async def test_no_server_is_worth_another_try() -> None:
     assert failed.value.unsent
 
 
-async def test_a_server_that_takes_its_time_is_left(mail: MailServer) -> None:
+async def test_a_slow_server_times_out(mail: MailServer) -> None:
     mail.hold()
     settings = {"host": "127.0.0.1", "port": mail.port, "tls": "none", "from": "assent@example.com"}
     with pytest.raises(Transient, match="timed out") as failed:
@@ -219,7 +219,7 @@ async def test_a_server_that_takes_its_time_is_left(mail: MailServer) -> None:
     assert not failed.value.unsent
 
 
-async def test_a_password_lets_us_in(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_password_signs_in(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MAIL_PASSWORD", PASSWORD)
     with mail_server(signing_in=True) as server:
         known = channel(server, user=USER, password="env:MAIL_PASSWORD")
@@ -228,7 +228,7 @@ async def test_a_password_lets_us_in(monkeypatch: pytest.MonkeyPatch) -> None:
         assert len(server.letters) == 1
 
 
-async def test_a_wrong_password_is_final_and_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_wrong_password_is_permanent_and_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MAIL_PASSWORD", "close sesame")
     with mail_server(signing_in=True) as server:
         with pytest.raises(Permanent, match=r"rejected the credentials for assent\. Check the user setting") as failed:
@@ -238,12 +238,12 @@ async def test_a_wrong_password_is_final_and_says_what_to_do(monkeypatch: pytest
     assert failed.value.unsent
 
 
-async def test_a_check_tells_nobody_anything(mail: MailServer) -> None:
+async def test_a_check_sends_no_email(mail: MailServer) -> None:
     assert await channel(mail).check() == f"127.0.0.1 accepts connections on port {mail.port} without TLS."
     assert mail.letters == []
 
 
-async def test_letters_are_encrypted_on_their_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_emails_are_encrypted_in_transit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shown = certificate(tmp_path, "localhost")
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "certificate.pem"))
     with mail_server(tls=shown.server) as server:
@@ -252,7 +252,7 @@ async def test_letters_are_encrypted_on_their_way(tmp_path: Path, monkeypatch: p
         assert "with TLS" in await channel(server, host="localhost", tls="starttls").check()
 
 
-async def test_a_certificate_of_nobody_gets_no_letter(tmp_path: Path) -> None:
+async def test_an_untrusted_certificate_prevents_sending(tmp_path: Path) -> None:
     with mail_server(tls=certificate(tmp_path, "localhost").server) as server:
         with pytest.raises(Transient, match="its certificate is not valid") as failed:
             await channel(server, host="localhost", tls="starttls").send(note())
@@ -260,7 +260,7 @@ async def test_a_certificate_of_nobody_gets_no_letter(tmp_path: Path) -> None:
     assert failed.value.unsent
 
 
-async def test_a_server_without_tls_gets_no_letter_unless_told(mail: MailServer) -> None:
+async def test_a_server_without_tls_gets_no_email_unless_tls_is_off(mail: MailServer) -> None:
     with pytest.raises(Permanent, match="STARTTLS"):
         await channel(mail, tls="starttls").send(note())
     assert mail.letters == []
@@ -282,19 +282,19 @@ async def test_a_server_without_tls_gets_no_letter_unless_told(mail: MailServer)
         ({"colour": "red"}, "/settings/colour"),
     ],
 )
-def test_settings_that_are_wrong_are_named(settings: dict[str, Any], pointer: str) -> None:
+def test_invalid_settings_are_reported_by_pointer(settings: dict[str, Any], pointer: str) -> None:
     good = {"host": "mail.example.com", "from": "assent@example.com"}
     with pytest.raises(InvalidRequest, match=pointer) as refused:
         EmailChannel(good | settings, tools())
     assert "hunter2" not in str(refused.value)
 
 
-def test_a_list_of_addresses_is_a_place() -> None:
+def test_a_channel_with_addresses_is_not_personal() -> None:
     assert personal({"addresses": []})
     assert not personal({"addresses": ["ops@example.com"]})
 
 
-async def test_no_title_makes_a_header_or_hides(mail: MailServer) -> None:
+async def test_a_title_cannot_inject_headers_or_hide_text(mail: MailServer) -> None:
     title = "Deploy\r\nBcc: eve@example.com\r\n\r\n<b>\u202egpj.exe " + "x" * 300
     await channel(mail).send(note(asked={"title": title}))
     (letter,) = mail.letters
@@ -307,7 +307,7 @@ async def test_no_title_makes_a_header_or_hides(mail: MailServer) -> None:
 
 
 @given(st.text(max_size=60), st.text(max_size=200))
-def test_nothing_an_agent_writes_becomes_markup(title: str, question: str) -> None:
+def test_agent_text_never_becomes_markup(title: str, question: str) -> None:
     letter = of_note(note(asked={"title": title or None, "payload": {"question": question + "<script>x</script>"}}))
     parser = Tags()
     parser.feed(as_html(letter))
@@ -317,13 +317,13 @@ def test_nothing_an_agent_writes_becomes_markup(title: str, question: str) -> No
     assert "\r" not in as_text(letter)
 
 
-async def test_a_long_question_is_cut_and_says_so(mail: MailServer) -> None:
+async def test_a_long_question_is_truncated_with_a_notice(mail: MailServer) -> None:
     await channel(mail).send(note(asked={"payload": {"question": "word " * 4000}}))
     assert "Open Review to read the full text" in mail.letters[0].text
     assert len(mail.letters[0].text) < 4000
 
 
-async def test_a_letter_is_whole_in_every_script(mail: MailServer) -> None:
+async def test_an_email_keeps_text_in_every_script(mail: MailServer) -> None:
     await channel(mail).send(note(asked={"title": "部署 Größe", "payload": {"question": "ça va? 🚀\n.\n.."}}))
     (letter,) = mail.letters
     assert "部署 Größe" in letter.message["Subject"]
@@ -331,7 +331,7 @@ async def test_a_letter_is_whole_in_every_script(mail: MailServer) -> None:
     assert letter.raw.isascii()
 
 
-def test_options_and_files_are_told_by_name() -> None:
+def test_options_and_files_are_listed_by_name() -> None:
     payload = {"question": "Which?", "options": ["blue", "green"], "context": {"files": [{"path": "plan.md"}]}}
     text = as_text(of_note(note(TO_ANN, asked={"payload": payload, "risk": "high"})))
     assert "Options: blue, green" in text

@@ -61,7 +61,7 @@ async def hand_in(node: Node, channel_id: str, letter: bytes) -> int:
     return (await node.client.post(f"/callbacks/{channel_id}", headers=BEARER, content=letter)).status_code
 
 
-async def test_approved_by_a_reply(working: Node, mail: MailServer) -> None:
+async def test_approval_by_reply_releases_the_breakpoint_and_closes_the_thread(working: Node, mail: MailServer) -> None:
     channel_id = await by_mail(working, mail)
     created = await working.create()
     first = await arrived(mail, 1)
@@ -83,7 +83,7 @@ async def test_approved_by_a_reply(working: Node, mail: MailServer) -> None:
     assert [(each.purpose, each.state) for each in found] == [("ask", "answered"), ("close", "sent")]
 
 
-async def test_answered_elsewhere_the_thread_is_closed(working: Node, mail: MailServer) -> None:
+async def test_a_decision_made_elsewhere_closes_the_thread(working: Node, mail: MailServer) -> None:
     await by_mail(working, mail)
     created = await working.create()
     first = await arrived(mail, 1)
@@ -102,7 +102,9 @@ async def test_answered_elsewhere_the_thread_is_closed(working: Node, mail: Mail
         ("ann@evil.org", "mx.example.com; dmarc=pass header.from=evil.org"),
     ],
 )
-async def test_nobody_else_decides_by_mail(working: Node, mail: MailServer, sender: str, proof: str) -> None:
+async def test_a_reply_from_another_sender_does_not_decide(
+    working: Node, mail: MailServer, sender: str, proof: str
+) -> None:
     channel_id = await by_mail(working, mail)
     created = await working.create()
     first = await arrived(mail, 1)
@@ -110,7 +112,7 @@ async def test_nobody_else_decides_by_mail(working: Node, mail: MailServer, send
     assert (await stored(working, created["id"])).status == "waiting"
 
 
-async def test_high_risk_is_not_decided_by_mail(working: Node, mail: MailServer) -> None:
+async def test_high_risk_cannot_be_decided_by_email(working: Node, mail: MailServer) -> None:
     channel_id = await by_mail(working, mail)
     plain = await working.create()
     usual = await arrived(mail, 1)
@@ -125,7 +127,7 @@ async def test_high_risk_is_not_decided_by_mail(working: Node, mail: MailServer)
     assert (await stored(working, plain["id"])).status == "waiting"
 
 
-async def test_a_letter_that_is_refused_at_first_arrives_later(working: Node, mail: MailServer) -> None:
+async def test_an_email_deferred_by_the_server_is_retried(working: Node, mail: MailServer) -> None:
     mail.answer("451 Try again later")
     await by_mail(working, mail)
     created = await working.create()
@@ -135,7 +137,7 @@ async def test_a_letter_that_is_refused_at_first_arrives_later(working: Node, ma
 
 
 @pytest.mark.parametrize("words", ["Reject: {}", "Approve. {}", "Please explain {}"])
-async def test_a_reply_that_is_too_long_is_told_to_its_sender_and_not_cut(
+async def test_an_overlong_reply_is_refused_with_a_notice_and_not_truncated(
     working: Node, mail: MailServer, words: str
 ) -> None:
     channel_id = await by_mail(working, mail)

@@ -68,7 +68,7 @@ def hears(incoming: Incoming) -> Heard:
     return heard
 
 
-async def test_a_letter_can_be_answered_where_replies_are_on(mail: MailServer) -> None:
+async def test_an_email_can_be_answered_if_replies_are_enabled(mail: MailServer) -> None:
     await channel(mail.port).send(note())
     (sent,) = mail.letters
     assert sent.message["Reply-To"] == TO
@@ -87,7 +87,7 @@ async def test_a_letter_can_be_answered_where_replies_are_on(mail: MailServer) -
     assert (answer.approved, answer.comment, answer.digest) == (True, "well done.", "d" * 64)
 
 
-async def test_high_risk_and_what_has_ended_cannot_be_answered_by_mail(mail: MailServer) -> None:
+async def test_high_risk_and_ended_breakpoints_cannot_be_answered_by_email(mail: MailServer) -> None:
     await channel(mail.port).send(note(asked={"risk": "high"}))
     await channel(mail.port).close(note(purpose=Purpose.CLOSE))
     for sent in mail.letters:
@@ -95,24 +95,24 @@ async def test_high_risk_and_what_has_ended_cannot_be_answered_by_mail(mail: Mai
         assert MARKER not in sent.text
 
 
-async def test_a_choice_is_made_behind_the_link(mail: MailServer) -> None:
+async def test_a_question_with_options_refers_to_the_review_link(mail: MailServer) -> None:
     await channel(mail.port).send(note(asked={"payload": {"question": "Which?", "options": ["blue", "green"]}}))
     assert "To approve, open Review." in mail.letters[0].text
 
 
-def test_an_address_fits_into_a_mailbox_name() -> None:
+def test_a_reply_address_fits_into_a_mailbox_name() -> None:
     local = reply_address("dlv_" + "v" * 26, "in.example.com", SECRET).partition("@")[0]
     assert len(local) <= 64
     assert local == local.lower()
 
 
 @pytest.mark.parametrize("bearer", ["", "Bearer ", "Bearer wrong", INBOUND, BEARER + "x", BEARER.lower()])
-def test_only_our_own_mail_server_is_heard(bearer: str) -> None:
+def test_only_our_own_mail_server_may_submit_replies(bearer: str) -> None:
     with pytest.raises(Unauthenticated):
         channel().hear(Incoming({"authorization": bearer}, letter().body, AT))
 
 
-def test_nothing_is_heard_where_replies_are_off() -> None:
+def test_replies_are_rejected_if_the_channel_does_not_enable_them() -> None:
     off = EmailChannel({"host": "127.0.0.1", "from": "assent@example.com"}, tools())
     with pytest.raises(Unauthenticated):
         off.hear(letter())
@@ -163,7 +163,7 @@ def test_nothing_is_heard_where_replies_are_off() -> None:
         {"content_type": "multipart/mixed; boundary=x"},
     ],
 )
-def test_a_letter_that_proves_too_little_says_nothing(headers: dict[str, str | None]) -> None:
+def test_an_email_with_insufficient_proof_is_ignored(headers: dict[str, str | None]) -> None:
     assert channel().hear(letter("approve", **headers)) == ()
 
 
@@ -175,17 +175,17 @@ def test_a_letter_that_proves_too_little_says_nothing(headers: dict[str, str | N
         r'mx.example.com; spf=fail smtp.mailfrom="a\"; dmarc=fail"@b.test;dmarc=pass(\() header.from=example.com',
     ],
 )
-def test_what_our_mail_server_found_is_read_as_it_is_written(results: str) -> None:
+def test_authentication_results_are_parsed_according_to_their_grammar(results: str) -> None:
     assert hears(letter(authentication_results=results)).said["approved"] is True
 
 
-def test_two_senders_are_none() -> None:
+def test_an_email_with_two_senders_is_ignored() -> None:
     twice = letter()
     body = b"From: eve@evil.org\r\n" + twice.body
     assert channel().hear(Incoming(twice.headers, body, AT)) == ()
 
 
-def test_only_the_topmost_word_of_our_mail_server_counts() -> None:
+def test_only_the_topmost_result_of_our_mail_server_counts() -> None:
     good = letter()
     forged = b"Authentication-Results: mx.example.com; dmarc=fail header.from=example.com\r\n" + good.body
     assert channel().hear(Incoming(good.headers, forged, AT)) == ()
@@ -194,7 +194,7 @@ def test_only_the_topmost_word_of_our_mail_server_counts() -> None:
 
 
 @given(st.integers(0, len(TO.partition("@")[0]) - 1), st.characters(codec="ascii", categories=["Ll", "Nd"]))
-def test_no_changed_address_answers_for_another(place: int, char: str) -> None:
+def test_a_changed_reply_address_is_ignored(place: int, char: str) -> None:
     changed = TO[:place] + char + TO[place + 1 :]
     if changed != TO:
         live = EmailChannel(
@@ -212,12 +212,12 @@ def test_no_changed_address_answers_for_another(place: int, char: str) -> None:
 
 
 @given(st.binary(max_size=400))
-def test_any_bytes_are_read_or_dropped(body: bytes) -> None:
+def test_arbitrary_bytes_cause_no_errors(body: bytes) -> None:
     for head in (b"", letter().body.partition(b"\r\n\r\n")[0] + b"\r\n"):
         channel().hear(Incoming({"authorization": BEARER}, head + body, AT))
 
 
-def test_a_letter_of_boxes_in_boxes_is_dropped() -> None:
+def test_deeply_nested_parts_are_ignored() -> None:
     boxes = "".join(f"Content-Type: multipart/mixed; boundary=b{n}\r\n\r\n--b{n}\r\n" for n in range(2000))
     raw = letter(content_type=None).body.partition(b"\r\n\r\n")[0] + b"\r\n" + boxes.encode()
     assert channel().hear(Incoming({"authorization": BEARER}, raw, AT)) == ()
@@ -260,19 +260,19 @@ def test_the_first_word_decides(said: str, approved: bool | None, comment: str) 
         "Approve\n-- \nAnn Archer\nHead of Operations\n",
     ],
 )
-def test_what_is_quoted_is_not_said(body: str) -> None:
+def test_quoted_text_is_ignored(body: str) -> None:
     heard = hears(letter(body))
     assert heard.said["approved"] is True
     assert heard.comment is None
 
 
-def test_a_letter_in_html_alone_is_read() -> None:
+def test_an_email_with_only_html_is_read() -> None:
     html = "<html><head><title>no</title><style>no{}</style></head><body><div>Approve</div><div>Fine &amp; good</div>"
     heard = hears(letter(html + "<blockquote>reject</blockquote></body></html>", content_type="text/html"))
     assert (heard.said["approved"], heard.comment) == (True, "Fine & good")
 
 
-def test_the_words_are_taken_from_the_text_of_a_letter_with_both() -> None:
+def test_the_plain_text_part_takes_precedence_over_html() -> None:
     both = (
         "--x\r\nContent-Type: text/plain; charset=no-such-thing\r\n\r\nApprove: ok\r\n"
         "--x\r\nContent-Type: text/html\r\n\r\n<p>Reject</p>\r\n--x--\r\n"
@@ -301,44 +301,44 @@ HTML = "Content-Type: text/html\r\n\r\n<p>Reject: read what they wrote</p>"
         "Content-Type: text/plain\r\n\r\napprove",
     ],
 )
-def test_what_comes_with_a_letter_is_not_said(attached: str) -> None:
+def test_attachments_are_ignored(attached: str) -> None:
     heard = hears(letter(parts(HTML, attached), content_type="multipart/mixed; boundary=x"))
     assert (heard.said["approved"], heard.comment) == (False, "read what they wrote")
     if attached != "Content-Type: text/plain\r\n\r\napprove":
         assert channel().hear(letter(parts(attached), content_type="multipart/mixed; boundary=x")) == ()
 
 
-def test_a_letter_that_is_nothing_but_another_says_nothing() -> None:
+def test_an_email_that_only_forwards_another_is_ignored() -> None:
     assert channel().hear(letter("Subject: a\r\n\r\napprove", content_type="message/rfc822")) == ()
 
 
-def test_the_text_stands_before_the_page_wherever_it_lies() -> None:
+def test_plain_text_takes_precedence_at_any_depth() -> None:
     inner = parts("Content-Type: text/plain\r\n\r\nApprove: ok", HTML).replace("--x", "--y")
     body = parts(f"Content-Type: multipart/alternative; boundary=y\r\n\r\n{inner}", LETTER)
     heard = hears(letter(body, content_type="multipart/mixed; boundary=x"))
     assert (heard.said["approved"], heard.comment) == (True, "ok")
 
 
-def test_anything_else_is_a_comment() -> None:
+def test_any_other_text_is_a_comment() -> None:
     heard = hears(letter("Who asked for this?"))
     assert (heard.wish, heard.comment) == (Wish.COMMENT, "Who asked for this?")
 
 
-def test_a_letter_without_words_says_nothing() -> None:
+def test_an_email_with_only_quoted_text_is_ignored() -> None:
     assert channel().hear(letter("> quoted only")) == ()
 
 
-def test_a_rejection_needs_a_reason() -> None:
+def test_a_rejection_requires_a_reason() -> None:
     with pytest.raises(InvalidRequest, match="/comment"):
         channel().answer(hears(letter("reject")), asked()[0])
 
 
-def test_the_same_letter_has_the_same_key() -> None:
+def test_the_same_email_has_the_same_key() -> None:
     assert hears(letter()).key == hears(letter()).key
     assert hears(letter()).key != hears(letter(message_id="<2@example.com>")).key
 
 
-async def test_the_sender_is_told_what_was_not_taken(mail: MailServer) -> None:
+async def test_the_sender_is_notified_of_a_refused_reply(mail: MailServer) -> None:
     heard = hears(letter())
     assert await channel(mail.port).reply(heard, Told(done=True, message="The breakpoint is approved.")) is None
     assert mail.letters == []
@@ -352,7 +352,7 @@ async def test_the_sender_is_told_what_was_not_taken(mail: MailServer) -> None:
     assert "&lt;ended&gt;" in sent.html
 
 
-async def test_a_rejection_without_a_reason_is_answered_with_one_sentence(mail: MailServer) -> None:
+async def test_a_rejection_without_a_reason_gets_a_single_sentence_in_reply(mail: MailServer) -> None:
     refused = InvalidRequest.at("/comment", NO_REASON)
     told = Told(done=False, message=refused.message, problems={"/comment": NO_REASON}, error=refused)
     await channel(mail.port).reply(hears(letter("Reject")), told)
@@ -362,7 +362,7 @@ async def test_a_rejection_without_a_reason_is_answered_with_one_sentence(mail: 
     assert "/comment" not in sent.text
 
 
-async def test_a_word_to_the_sender_that_fails_hurts_nobody() -> None:
+async def test_a_failed_notice_to_the_sender_is_ignored() -> None:
     with mail_server() as gone:
         away = channel(gone.port)
     assert await away.reply(hears(letter()), Told(done=False, message="It has ended.")) is None
@@ -372,9 +372,7 @@ async def test_a_word_to_the_sender_that_fails_hurts_nobody() -> None:
     "settings",
     [{"addresses": ["ops@example.com"]}, {"authserv": None}, {"replyDomain": "a b"}, {"replySecret": "env:SHORT"}],
 )
-def test_replies_are_on_with_all_they_need_or_not_at_all(
-    settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_reply_settings_must_be_complete_and_valid(settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SHORT", "short")
     with pytest.raises(InvalidRequest, match="/settings/reply"):
         channel(**settings)

@@ -266,7 +266,7 @@ def check_words(world: World, ending: Ending) -> None:
 
 
 @pytest.mark.parametrize("ending", ENDINGS, ids=lambda each: each.name)
-async def test_every_channel_is_told_and_closed_exactly_once(world: World, ending: Ending) -> None:
+async def test_every_channel_announces_and_closes_exactly_once(world: World, ending: Ending) -> None:
     more: dict[str, Any] = {"timeout": ending.timeout} if ending.timeout else {}
     await route(world.node, *SIX, "other", project=PROJECT, to=["person:ann"], **more)
     breakpoint_id = await world.create(**ending.body)

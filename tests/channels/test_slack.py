@@ -44,7 +44,7 @@ def approved(current: Breakpoint, *, via: str = "web", **changes: Any) -> Breakp
     return release(current, Decision.APPROVED, actor=ANN, at=now(), result=result)[0]
 
 
-async def test_a_message_says_what_is_asked_by_whom_and_until_when() -> None:
+async def test_a_message_shows_question_agent_and_deadline() -> None:
     files = [{"path": "plan.diff", "format": "code"}, {"path": "notes.md", "format": "markdown"}]
     current = asked(
         payload={"question": "Deploy 1.4.2?", "options": ["eu", "us"], "context": {"files": files}},
@@ -74,7 +74,7 @@ async def test_a_message_says_what_is_asked_by_whom_and_until_when() -> None:
     assert sent.arguments["unfurl_links"] == "false"
 
 
-async def test_a_button_carries_the_delivery_and_nothing_else() -> None:
+async def test_a_button_carries_only_the_delivery_id() -> None:
     async with speaking() as (slack, channel):
         await channel.send(note())
         buttons = (await slack.posted()).buttons
@@ -88,13 +88,13 @@ async def test_a_button_carries_the_delivery_and_nothing_else() -> None:
 
 
 @pytest.mark.parametrize("payload", [{"options": ["eu", "us"]}, {"form": FORM}])
-async def test_what_has_to_be_filled_in_is_approved_in_a_form(payload: dict[str, Any]) -> None:
+async def test_options_and_forms_are_answered_in_a_dialog(payload: dict[str, Any]) -> None:
     async with speaking() as (slack, channel):
         await channel.send(note(asked(payload=payload)))
         assert list((await slack.posted()).buttons) == ["Approve…", "Reject…", "Review"]
 
 
-async def test_high_risk_has_only_the_link_and_says_why() -> None:
+async def test_high_risk_offers_only_the_review_link_and_says_why() -> None:
     async with speaking() as (slack, channel):
         await channel.send(note(asked(risk="high")))
         sent = await slack.posted()
@@ -112,7 +112,7 @@ async def test_high_risk_has_only_the_link_and_says_why() -> None:
         {"form": {"type": "object", "properties": {"a": {"type": "string", "minLength": 3001}}}},
     ],
 )
-async def test_what_does_not_fit_into_slack_is_approved_elsewhere(payload: dict[str, Any]) -> None:
+async def test_options_and_forms_too_large_for_slack_are_approved_elsewhere(payload: dict[str, Any]) -> None:
     async with speaking() as (slack, channel):
         await channel.send(note(asked(payload=payload)))
         sent = await slack.posted()
@@ -121,7 +121,7 @@ async def test_what_does_not_fit_into_slack_is_approved_elsewhere(payload: dict[
     assert "is too large for Slack" in sent.shown
 
 
-async def test_medium_risk_asks_twice() -> None:
+async def test_medium_risk_asks_for_confirmation() -> None:
     async with speaking() as (slack, channel):
         await channel.send(note(asked(risk="medium")))
         assert "confirm" in (await slack.posted()).buttons["Approve"]
@@ -137,7 +137,7 @@ def marked_up(value: object) -> list[str]:
     return here + [text for each in value.values() for text in marked_up(each)]
 
 
-async def test_no_text_of_an_agent_mentions_links_or_formats() -> None:
+async def test_agent_text_never_creates_mentions_links_or_formatting() -> None:
     form = {"type": "object", "title": HOSTILE, "properties": {HOSTILE: {"type": "string", "description": HOSTILE}}}
     current = asked(
         title=HOSTILE,
@@ -173,7 +173,7 @@ texts_of_all_kinds = st.one_of(anything, st.text("&<>", max_size=6000), st.text(
 
 
 @given(texts_of_all_kinds, st.integers(2, 3000))
-def test_a_text_is_cut_to_fit_and_never_brings_markup(text: str, longest: int) -> None:
+def test_truncated_text_fits_and_contains_no_markup(text: str, longest: int) -> None:
     found = escaped(text, longest)
 
     assert len(found) <= longest
@@ -204,9 +204,7 @@ def test_a_text_is_cut_to_fit_and_never_brings_markup(text: str, longest: int) -
         }
     ),
 )
-def test_whatever_is_asked_the_message_keeps_to_the_limits_of_slack(
-    fields: dict[str, Any], payload: dict[str, Any]
-) -> None:
+def test_every_message_stays_within_the_limits_of_slack(fields: dict[str, Any], payload: dict[str, Any]) -> None:
     current = asked(**fields, payload=payload)
     ended = approved(current, comment=payload["question"] or None)
     many = Digest(
@@ -220,7 +218,7 @@ def test_whatever_is_asked_the_message_keeps_to_the_limits_of_slack(
         assert invalid(modal(current, "dl_1", approve=True)["blocks"], most=100) is None
 
 
-async def test_without_a_room_each_linked_person_gets_a_message() -> None:
+async def test_without_a_room_each_linked_person_gets_a_direct_message() -> None:
     async with speaking(PERSONS) as (slack, channel):
         await channel.send(note(to=Addressee("ann", identity=f"{TEAM}:U1")))
         await channel.send(note(to=Addressee("ann", identity=f"{TEAM}:U1"), id="dl_2"))
@@ -229,7 +227,7 @@ async def test_without_a_room_each_linked_person_gets_a_message() -> None:
     assert [method for method, _ in slack.calls].count("conversations.open") == 1
 
 
-async def test_who_is_not_linked_is_found_by_their_address_to_be_written_to() -> None:
+async def test_an_unlinked_person_is_found_by_email_address() -> None:
     async with speaking(PERSONS) as (slack, channel):
         slack.people["ann@example.com"] = "U7"
         await channel.send(note(to=Addressee("ann", email="ann@example.com")))
@@ -244,7 +242,7 @@ async def test_who_is_not_linked_is_found_by_their_address_to_be_written_to() ->
         (Addressee("ann"), "has not linked a Slack account"),
     ],
 )
-async def test_who_cannot_be_found_is_no_reason_to_try_again(to: Addressee, words: str) -> None:
+async def test_a_person_who_cannot_be_found_is_a_permanent_failure(to: Addressee, words: str) -> None:
     async with speaking(PERSONS) as (_, channel):
         with pytest.raises(Permanent, match=words):
             await channel.send(note(to=to))
@@ -265,7 +263,7 @@ async def test_who_cannot_be_found_is_no_reason_to_try_again(to: Addressee, word
         ("not_in_channel", Permanent, None, "/invite"),
     ],
 )
-async def test_what_went_wrong_is_told_with_what_to_do(
+async def test_errors_say_what_to_do_and_whether_to_retry(
     fault: str | int | tuple[int, int], kind: type[Exception], after: int | None, words: str
 ) -> None:
     async with speaking() as (slack, channel):
@@ -276,7 +274,7 @@ async def test_what_went_wrong_is_told_with_what_to_do(
     assert getattr(caught.value, "retry_after", None) == after
 
 
-async def test_a_slow_slack_is_tried_again() -> None:
+async def test_a_slow_slack_is_retried() -> None:
     async with speaking(limits=Limits(connect=5, read=0.1, total=0.2)) as (slack, channel):
         slack.hold("chat.postMessage")
         with pytest.raises(Transient, match="in time"):
@@ -284,7 +282,7 @@ async def test_a_slow_slack_is_tried_again() -> None:
         slack.let_go("chat.postMessage")
 
 
-async def test_a_message_whose_arrival_was_not_noticed_is_not_sent_twice() -> None:
+async def test_a_message_whose_reply_was_lost_is_not_sent_twice() -> None:
     async with speaking() as (slack, channel):
         slack.lose("chat.postMessage")
         with pytest.raises(Transient):
@@ -295,7 +293,7 @@ async def test_a_message_whose_arrival_was_not_noticed_is_not_sent_twice() -> No
     assert posted.trace == {"channel": "C0ROOM", "ts": slack.messages[0].ts, "team": TEAM}
 
 
-async def test_the_earlier_message_is_found_among_many_and_behind_long_ones() -> None:
+async def test_a_retry_finds_the_earlier_message_among_many_long_ones() -> None:
     long = asked(payload={"question": "long " * 600, "options": ["x" * 79] * 12})
     async with speaking() as (slack, channel):
         first = await channel.send(note())
@@ -307,7 +305,7 @@ async def test_the_earlier_message_is_found_among_many_and_behind_long_ones() ->
     assert len(slack.messages) == 21
 
 
-async def test_an_answer_too_long_to_read_is_asked_for_message_by_message() -> None:
+async def test_a_history_too_large_to_read_is_requested_in_smaller_pages() -> None:
     async with speaking(limits=Limits(body=5000)) as (slack, channel):
         first = await channel.send(note())
         for n in range(5):
@@ -318,7 +316,7 @@ async def test_an_answer_too_long_to_read_is_asked_for_message_by_message() -> N
     assert {arguments["limit"] for method, arguments in slack.calls if method.endswith("history")} == {"15", "5", "1"}
 
 
-async def test_an_attempt_that_never_arrived_is_made_again() -> None:
+async def test_an_attempt_that_never_arrived_is_repeated() -> None:
     async with speaking() as (slack, channel):
         slack.fail("chat.postMessage", 500)
         with pytest.raises(Transient):
@@ -338,7 +336,9 @@ async def test_an_attempt_that_never_arrived_is_made_again() -> None:
         ("chat.postMessage", "internal_error", False),
     ],
 )
-async def test_a_failed_attempt_says_whether_a_message_may_be_there(method: str, fault: Any, *, unsent: bool) -> None:
+async def test_a_failed_attempt_says_whether_a_message_may_have_arrived(
+    method: str, fault: Any, *, unsent: bool
+) -> None:
     async with speaking(PERSONS) as (slack, channel):
         slack.fail(method, fault)
         with pytest.raises(Undelivered) as failed:
@@ -348,7 +348,7 @@ async def test_a_failed_attempt_says_whether_a_message_may_be_there(method: str,
     assert slack.messages == []
 
 
-async def test_an_app_that_may_not_look_posts_rather_than_stays_silent() -> None:
+async def test_an_app_that_cannot_read_the_history_posts_again_on_a_retry() -> None:
     async with speaking() as (slack, channel):
         slack.fail("conversations.history", "missing_scope")
         await channel.send(note(attempt=2))
@@ -356,7 +356,7 @@ async def test_an_app_that_may_not_look_posts_rather_than_stays_silent() -> None
     assert len(slack.messages) == 1
 
 
-async def test_an_app_that_is_told_to_slow_down_does_not_post_blindly() -> None:
+async def test_a_rate_limited_history_prevents_a_blind_post() -> None:
     async with speaking() as (slack, channel):
         slack.fail("conversations.history", (429, 7))
         with pytest.raises(Transient):
@@ -365,7 +365,7 @@ async def test_an_app_that_is_told_to_slow_down_does_not_post_blindly() -> None:
     assert slack.messages == []
 
 
-async def test_a_room_named_by_name_is_searched_once_its_id_is_known() -> None:
+async def test_a_room_configured_by_name_is_searched_by_its_id() -> None:
     async with speaking(ROOM | {"room": "#room"}) as (slack, channel):
         first = await channel.send(note())
         again = await channel.send(note(attempt=2))
@@ -374,7 +374,7 @@ async def test_a_room_named_by_name_is_searched_once_its_id_is_known() -> None:
     assert len(slack.messages) == 1
 
 
-async def test_a_reminder_and_an_escalation_follow_in_the_thread() -> None:
+async def test_reminders_and_escalations_follow_in_the_thread() -> None:
     async with speaking() as (slack, channel):
         first = await channel.send(note())
         await channel.send(note(id="dl_2", purpose=Purpose.REMIND, thread=first.trace))
@@ -389,7 +389,7 @@ async def test_a_reminder_and_an_escalation_follow_in_the_thread() -> None:
     assert list(escalation.buttons) == ["Review"]
 
 
-async def test_an_escalation_to_somebody_new_says_everything() -> None:
+async def test_an_escalation_to_a_new_recipient_contains_everything() -> None:
     async with speaking() as (slack, channel):
         await channel.send(note(purpose=Purpose.ESCALATE))
         sent = await slack.posted()
@@ -412,7 +412,7 @@ ENDS: dict[str, Callable[[Breakpoint], Breakpoint]] = {
 
 
 @pytest.mark.parametrize("words", ENDS)
-async def test_the_message_says_how_it_ended_and_has_no_buttons(words: str) -> None:
+async def test_a_closed_message_shows_how_it_ended_and_has_no_buttons(words: str) -> None:
     async with speaking() as (slack, channel):
         first = await channel.send(note())
         posted = await channel.close(note(ENDS[words](asked()), id="dl_2", purpose=Purpose.CLOSE, thread=first.trace))
@@ -427,14 +427,14 @@ async def test_the_message_says_how_it_ended_and_has_no_buttons(words: str) -> N
     assert len(slack.messages) == 1
 
 
-async def test_the_end_is_told_with_its_words() -> None:
+async def test_a_closed_message_shows_the_comment_and_the_option() -> None:
     ended = approved(asked(), comment="Mind the <cache>", option="eu")
 
     assert any("“Mind the &lt;cache&gt;”" in text for text in texts(closed(note(ended))["blocks"]))
     assert "Option: eu" in texts(closed(note(ended))["blocks"])
 
 
-async def test_there_is_nothing_to_close_where_nothing_was_posted_or_it_was_deleted() -> None:
+async def test_closing_does_nothing_if_no_message_exists_or_it_was_deleted() -> None:
     ended = approved(asked())
     async with speaking() as (slack, channel):
         assert await channel.close(note(ended, purpose=Purpose.CLOSE)) is None
@@ -444,7 +444,7 @@ async def test_there_is_nothing_to_close_where_nothing_was_posted_or_it_was_dele
     assert slack.updates == []
 
 
-async def test_a_message_whose_reply_was_lost_is_found_and_closed() -> None:
+async def test_closing_finds_a_message_whose_reply_was_lost() -> None:
     ended = approved(asked())
     async with speaking() as (slack, channel):
         slack.lose("chat.postMessage")
@@ -460,7 +460,7 @@ async def test_a_message_whose_reply_was_lost_is_found_and_closed() -> None:
     assert slack.messages[0].buttons == {}
 
 
-async def test_nothing_is_posted_at_the_end_where_the_lost_message_never_arrived() -> None:
+async def test_closing_posts_nothing_if_the_lost_message_never_arrived() -> None:
     async with speaking() as (slack, channel):
         closing = note(approved(asked()), id="dl_2", purpose=Purpose.CLOSE, unconfirmed=("dl_1",))
         assert await channel.close(closing) is None
@@ -468,7 +468,7 @@ async def test_nothing_is_posted_at_the_end_where_the_lost_message_never_arrived
     assert slack.messages == []
 
 
-async def test_an_app_that_may_not_look_posts_how_a_lost_message_ended() -> None:
+async def test_an_app_that_cannot_read_the_history_posts_how_a_lost_message_ended() -> None:
     async with speaking() as (slack, channel):
         slack.fail("conversations.history", "missing_scope")
         await channel.close(note(approved(asked()), id="dl_2", purpose=Purpose.CLOSE, unconfirmed=("dl_1",)))
@@ -478,7 +478,7 @@ async def test_an_app_that_may_not_look_posts_how_a_lost_message_ended() -> None
     assert said.buttons == {}
 
 
-async def test_a_person_who_lost_the_right_gets_no_new_message_at_the_end() -> None:
+async def test_a_person_who_lost_access_gets_no_new_message_at_the_end() -> None:
     closing = note(approved(asked()), id="dl_2", purpose=Purpose.CLOSE, unconfirmed=("dl_1",), may_be_told=False)
     async with speaking() as (slack, channel):
         slack.fail("conversations.history", "missing_scope")
@@ -491,7 +491,7 @@ async def test_a_person_who_lost_the_right_gets_no_new_message_at_the_end() -> N
     assert len(slack.messages) == 1
 
 
-async def test_a_message_that_cannot_be_changed_any_more_is_answered_in_its_thread() -> None:
+async def test_a_message_that_can_no_longer_be_edited_is_closed_in_its_thread() -> None:
     async with speaking() as (slack, channel):
         first = await channel.send(note())
         slack.fail("chat.update", "edit_window_closed")
@@ -501,13 +501,13 @@ async def test_a_message_that_cannot_be_changed_any_more_is_answered_in_its_thre
     assert "Approved by ann" in slack.messages[1].shown
 
 
-async def test_what_has_ended_meanwhile_is_sent_without_buttons() -> None:
+async def test_an_ended_breakpoint_is_sent_without_buttons() -> None:
     async with speaking() as (slack, channel):
         await channel.send(note(approved(asked())))
         assert (await slack.posted()).buttons == {}
 
 
-async def test_a_digest_names_twenty_and_counts_the_rest() -> None:
+async def test_a_digest_lists_twenty_and_counts_the_rest() -> None:
     waiting = tuple(asked(id=f"bp_{n}", title=f"Question {n}") for n in range(25))
     digest = Digest(
         id="dg_1",
@@ -532,7 +532,7 @@ async def test_a_digest_names_twenty_and_counts_the_rest() -> None:
     assert "4 ended since the last message" in sent.shown
 
 
-async def test_the_check_says_what_it_found_without_telling_anybody() -> None:
+async def test_a_check_reports_its_findings_without_sending_a_message() -> None:
     async with speaking() as (slack, channel):
         found = await channel.check()
         slack.scopes = ",".join(each for each in SCOPES if each != "users:read.email")
@@ -551,14 +551,14 @@ async def test_the_check_says_what_it_found_without_telling_anybody() -> None:
         ("apps.connections.open", "not_allowed_token_type", "xapp-"),
     ],
 )
-async def test_the_check_tells_what_does_not_work(method: str, error: str, words: str) -> None:
+async def test_a_check_reports_what_does_not_work(method: str, error: str, words: str) -> None:
     async with speaking() as (slack, channel):
         slack.fail(method, error)
         with pytest.raises(Permanent, match=words):
             await channel.check()
 
 
-async def test_an_app_that_may_not_write_does_not_pass_the_check() -> None:
+async def test_a_check_fails_without_the_scope_to_write() -> None:
     async with speaking() as (slack, channel):
         slack.scopes = "users:read"
         with pytest.raises(Permanent, match="chat:write"):
@@ -577,14 +577,14 @@ async def test_an_app_that_may_not_write_does_not_pass_the_check() -> None:
         ({"token": "env:A", "apiUrl": "nonsense"}, "/settings/apiUrl"),
     ],
 )
-async def test_settings_that_cannot_be_used_are_named(settings: dict[str, Any], pointer: str) -> None:
+async def test_invalid_settings_are_reported_by_pointer(settings: dict[str, Any], pointer: str) -> None:
     with pytest.raises(InvalidRequest) as caught:
         SlackChannel(settings, tools(FakeSlack(), Outbound(allow=LOOPBACK)))
 
     assert caught.value.details["errors"][0]["pointer"] == pointer  # type: ignore[index]
 
 
-async def test_a_secret_that_cannot_be_read_is_told_by_its_setting() -> None:
+async def test_an_unreadable_secret_is_reported_by_its_setting() -> None:
     async with speaking(ROOM | {"token": "env:NOWHERE"}) as (slack, channel):
         with pytest.raises(Permanent, match="Cannot read the token setting of the Slack channel"):
             await channel.send(note())
@@ -592,7 +592,7 @@ async def test_a_secret_that_cannot_be_read_is_told_by_its_setting() -> None:
     assert slack.calls == []
 
 
-def test_the_kind_is_registered_with_its_secrets() -> None:
+def test_the_slack_kind_is_registered_with_its_secrets() -> None:
     kind = KINDS["slack"]
 
     assert kind.secrets == SECRETS <= SETTINGS
@@ -601,7 +601,7 @@ def test_the_kind_is_registered_with_its_secrets() -> None:
     assert not kind.personal({"token": "env:A", "room": "C0ROOM"})
 
 
-def test_the_manifest_asks_for_what_is_used_and_no_more() -> None:
+def test_the_manifest_requests_exactly_the_scopes_used() -> None:
     socket, http = manifest(f"{BASE}/", socket=True), manifest(f"{BASE}/", socket=False, channel_id="ch_1")
 
     assert socket["oauth_config"]["scopes"]["bot"] == list(SCOPES)
@@ -611,14 +611,14 @@ def test_the_manifest_asks_for_what_is_used_and_no_more() -> None:
     assert not http["settings"]["socket_mode_enabled"]
 
 
-def test_a_message_of_something_that_waits_shows_its_digest_to_whoever_answers() -> None:
+def test_a_message_carries_the_digest_of_what_it_shows() -> None:
     ids = [block.get("block_id") for block in message(note())["blocks"]]
 
     assert f"digest-{DIGEST}" in ids
     assert asked().status is Status.WAITING
 
 
-async def test_a_notice_about_an_account_goes_to_the_person_and_never_to_the_room() -> None:
+async def test_an_account_notice_goes_to_the_person_and_never_to_the_room() -> None:
     about = Notice(
         id="ntc_1",
         to=Addressee("bob", "Bob", identity=f"{TEAM}:U0BOB"),

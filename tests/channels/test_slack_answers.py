@@ -78,7 +78,7 @@ def filled(current: Breakpoint, values: dict[str, str | None], *, approve: bool 
 # ── what is heard ──
 
 
-def test_a_click_names_the_delivery_and_who_clicked() -> None:
+def test_a_click_identifies_the_delivery_and_the_person() -> None:
     slack, channel = made()
     heard = the_one(channel, over_http(slack, slack.clicked("U1", shown(), "Approve")))
 
@@ -88,7 +88,7 @@ def test_a_click_names_the_delivery_and_who_clicked() -> None:
 
 
 @pytest.mark.parametrize("label", ["Approve…", "Reject…"])
-def test_what_needs_words_asks_for_the_form_first(label: str) -> None:
+def test_a_click_that_requires_input_opens_the_form_first(label: str) -> None:
     slack, channel = made()
     current = asked(payload={"options": ["a"]})
     heard = the_one(channel, over_http(slack, slack.clicked("U1", shown(current), label)))
@@ -98,28 +98,28 @@ def test_what_needs_words_asks_for_the_form_first(label: str) -> None:
 
 
 @pytest.mark.parametrize("changes", [{"payload": {"options": ["a"]}}, {"payload": {"form": FORM}}, {"risk": "high"}])
-def test_a_bare_yes_is_no_answer_where_more_is_needed(changes: dict[str, Any]) -> None:
+def test_a_bare_approval_does_not_count_if_input_is_required(changes: dict[str, Any]) -> None:
     slack, channel = made()
     heard = the_one(channel, over_http(slack, slack.clicked("U1", shown(), "Approve")))
 
     assert channel.answer(heard, asked(**changes)) is None
 
 
-def test_opening_the_link_wishes_nothing() -> None:
+def test_opening_the_link_or_closing_a_form_is_ignored() -> None:
     slack, channel = made()
 
     assert channel.hear(over_http(slack, slack.clicked("U1", shown(), "Review"))) == ()
     assert channel.hear(over_http(slack, {"type": "view_closed"})) == ()
 
 
-def test_somebody_of_another_workspace_is_somebody_else() -> None:
+def test_a_person_of_another_workspace_has_a_different_identity() -> None:
     slack, channel = made()
     heard = the_one(channel, over_http(slack, slack.clicked("U1", shown(), "Approve", team="T0OTHER")))
 
     assert heard.identity == "T0OTHER:U1"
 
 
-def test_the_same_click_has_the_same_key_however_it_arrives_and_another_click_another() -> None:
+def test_a_click_has_one_key_on_every_transport_and_differs_from_other_clicks() -> None:
     slack, channel = made()
     payload = slack.clicked("U1", shown(), "Approve")
     body = json.dumps(payload).encode()
@@ -131,7 +131,7 @@ def test_the_same_click_has_the_same_key_however_it_arrives_and_another_click_an
     assert the_one(channel, over_http(slack, slack.clicked("U2", shown(), "Approve"))).key not in keys
 
 
-def test_a_form_sent_again_after_a_correction_counts_anew() -> None:
+def test_a_corrected_form_counts_as_a_new_submission() -> None:
     slack, channel = made()
     view = View("V1", modal(asked(), "dl_1", approve=False), "U1")
     one, same, other = (
@@ -142,7 +142,7 @@ def test_a_form_sent_again_after_a_correction_counts_anew() -> None:
     assert one == same != other
 
 
-def test_a_message_that_does_not_say_what_it_shows_is_not_answered() -> None:
+def test_a_message_without_its_digest_cannot_be_answered() -> None:
     slack, channel = made()
     payload = slack.clicked("U1", shown(), "Approve") | {"message": {"blocks": []}}
 
@@ -150,7 +150,7 @@ def test_a_message_that_does_not_say_what_it_shows_is_not_answered() -> None:
         channel.answer(the_one(channel, over_http(slack, payload)), asked())
 
 
-def test_the_answer_is_about_the_content_that_was_shown() -> None:
+def test_the_answer_refers_to_the_content_that_was_shown() -> None:
     slack, channel = made()
     heard = the_one(channel, over_http(slack, slack.clicked("U1", shown(), "Approve")))
 
@@ -167,7 +167,7 @@ SIGNED_HEADERS = ("x-slack-signature", "x-slack-request-timestamp")
 
 
 @given(st.integers(0, len(GOOD.body) - 1), st.integers(1, 255))
-def test_a_body_with_any_byte_changed_is_refused(place: int, change: int) -> None:
+def test_a_body_with_any_byte_changed_is_rejected(place: int, change: int) -> None:
     body = bytearray(GOOD.body)
     body[place] ^= change
 
@@ -176,7 +176,7 @@ def test_a_body_with_any_byte_changed_is_refused(place: int, change: int) -> Non
 
 
 @given(st.sampled_from(SIGNED_HEADERS), st.data())
-def test_a_header_with_any_character_changed_is_refused(name: str, data: st.DataObject) -> None:
+def test_a_header_with_any_character_changed_is_rejected(name: str, data: st.DataObject) -> None:
     value = GOOD.headers[name]
     place = data.draw(st.integers(0, len(value) - 1))
     other = data.draw(st.characters().filter(lambda char: char != value[place]))
@@ -187,14 +187,14 @@ def test_a_header_with_any_character_changed_is_refused(name: str, data: st.Data
 
 
 @given(st.binary(max_size=200))
-def test_bytes_added_or_cut_off_are_refused(more: bytes) -> None:
+def test_a_body_with_bytes_added_or_removed_is_rejected(more: bytes) -> None:
     for body in (GOOD.body + b"&" + more, more + GOOD.body + b"=", GOOD.body[: -1 - len(more)]):
         with pytest.raises(Unauthenticated):
             CHANNEL.hear(replace(GOOD, body=body))
 
 
 @pytest.mark.parametrize("name", SIGNED_HEADERS)
-def test_a_request_without_its_signature_is_refused(name: str) -> None:
+def test_a_request_without_its_signature_is_rejected(name: str) -> None:
     headers = {key: value for key, value in GOOD.headers.items() if key != name}
 
     with pytest.raises(Unauthenticated):
@@ -202,7 +202,7 @@ def test_a_request_without_its_signature_is_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize(("age", "taken"), [(0, True), (300, True), (-300, True), (301, False), (-301, False)])
-def test_a_request_is_good_for_five_minutes(age: int, *, taken: bool) -> None:
+def test_a_request_is_valid_for_five_minutes(age: int, *, taken: bool) -> None:
     late = replace(GOOD, at=(AT + age) * SECOND)
     if taken:
         assert len(CHANNEL.hear(late)) == 1
@@ -211,7 +211,7 @@ def test_a_request_is_good_for_five_minutes(age: int, *, taken: bool) -> None:
         CHANNEL.hear(late)
 
 
-def test_another_secret_signs_nothing() -> None:
+def test_a_request_signed_with_another_secret_is_rejected() -> None:
     slack, channel = made()
     slack.signing_secret = "another"
     request = over_http(slack, slack.clicked("U1", shown(), "Approve"))
@@ -222,7 +222,7 @@ def test_another_secret_signs_nothing() -> None:
 
 
 @pytest.mark.parametrize("secret", ["", None])
-def test_without_a_signing_secret_nothing_is_heard_over_http(secret: str | None) -> None:
+def test_without_a_signing_secret_every_http_request_is_rejected(secret: str | None) -> None:
     settings = {name: value for name, value in ROOM.items() if name != "signingSecret" or secret is not None}
     slack, channel = made(settings)
     slack.signing_secret = secret or ""  # a MAC under an empty key could be anybody's
@@ -233,7 +233,7 @@ def test_without_a_signing_secret_nothing_is_heard_over_http(secret: str | None)
 
 
 @given(st.text(max_size=80) | st.just("") | st.sampled_from(["0" * 64, "true"]))
-def test_no_caller_passes_for_our_own_connection(mark: str) -> None:
+def test_a_caller_cannot_impersonate_the_socket_connection(mark: str) -> None:
     body = json.dumps(GOOD_SLACK.clicked("U1", shown(), "Approve")).encode()
 
     for incoming in (Incoming({SOCKET: mark}, body, GOOD.at), replace(GOOD, headers={**GOOD.headers, SOCKET: mark})):
@@ -241,7 +241,7 @@ def test_no_caller_passes_for_our_own_connection(mark: str) -> None:
             CHANNEL.hear(incoming)
 
 
-def test_a_mark_is_good_for_its_own_bytes_only() -> None:
+def test_a_mark_is_valid_only_for_its_own_bytes() -> None:
     body = json.dumps(GOOD_SLACK.clicked("U1", shown(), "Approve")).encode()
     mark = CHANNEL._mark(body)
 
@@ -250,7 +250,7 @@ def test_a_mark_is_good_for_its_own_bytes_only() -> None:
         CHANNEL.hear(Incoming({SOCKET: mark}, body.replace(b'"U1"', b'"U2"'), GOOD.at))
 
 
-def test_without_an_app_token_nothing_passes_for_a_connection() -> None:
+def test_without_an_app_token_no_caller_is_the_socket_connection() -> None:
     _, channel = made({"token": "env:SLACK_TOKEN", "signingSecret": "env:SLACK_SIGNING"})
 
     with pytest.raises(Unauthenticated):
@@ -268,7 +268,7 @@ def test_without_an_app_token_nothing_passes_for_a_connection() -> None:
         {"actions": [{"action_id": "assent_approve", "value": {"id": "dl_1"}, "action_ts": "1.1"}]},
     ],
 )
-def test_a_signed_click_of_a_shape_we_do_not_know_is_refused(changes: dict[str, Any]) -> None:
+def test_a_signed_click_with_an_unknown_shape_is_rejected(changes: dict[str, Any]) -> None:
     slack, channel = made()
 
     with pytest.raises(InvalidRequest):
@@ -276,7 +276,7 @@ def test_a_signed_click_of_a_shape_we_do_not_know_is_refused(changes: dict[str, 
 
 
 @pytest.mark.parametrize("body", [b"", b"payload", b"payload=%7B", b"payload=[]", b"payload={}&payload={}", b"a=1"])
-def test_a_signed_body_that_cannot_be_read_is_refused(body: bytes) -> None:
+def test_an_unreadable_signed_body_is_rejected(body: bytes) -> None:
     mac = hmac.new(FakeSlack.signing_secret.encode(), f"v0:{AT}:".encode() + body, hashlib.sha256).hexdigest()
     headers = {"x-slack-signature": f"v0={mac}", "x-slack-request-timestamp": str(AT)}
 
@@ -284,7 +284,7 @@ def test_a_signed_body_that_cannot_be_read_is_refused(body: bytes) -> None:
         CHANNEL.hear(Incoming(headers, body, AT * SECOND))
 
 
-def test_text_that_no_database_keeps_is_refused() -> None:
+def test_text_that_a_database_cannot_store_is_rejected() -> None:
     slack, channel = made()
     view = View("V1", modal(asked(), "dl_1", approve=False), "U1")
 
@@ -295,7 +295,7 @@ def test_text_that_no_database_keeps_is_refused() -> None:
 # ── what was filled in ──
 
 
-def test_a_form_gives_numbers_and_yes_or_no_their_types() -> None:
+def test_form_values_get_their_types() -> None:
     current = asked(payload={"form": FORM, "options": ["eu", "us"]})
     answer = filled(
         current,
@@ -320,7 +320,7 @@ def test_a_form_gives_numbers_and_yes_or_no_their_types() -> None:
     Terms.of(current.gate, current.payload).check(answer)
 
 
-def test_what_was_left_empty_is_left_out() -> None:
+def test_empty_fields_are_omitted() -> None:
     answer = filled(asked(payload={"form": FORM}), {"field-0": "1"})
 
     assert answer is not None
@@ -346,7 +346,7 @@ def test_a_rejection_carries_its_reason() -> None:
         ("١", "whole"),
     ],
 )
-def test_a_number_that_is_none_is_told_at_its_field(typed: str, words: str) -> None:
+def test_an_invalid_number_is_reported_at_its_field(typed: str, words: str) -> None:
     with pytest.raises(InvalidRequest, match=words) as caught:
         filled(asked(payload={"form": FORM}), {"field-0": typed})
 
@@ -371,7 +371,7 @@ def test_the_form_shows_what_it_asks_for() -> None:
 
 
 @pytest.mark.parametrize("typed", [None, "", "  \n"])
-def test_a_rejection_needs_a_reason(typed: str | None) -> None:
+def test_a_rejection_requires_a_reason(typed: str | None) -> None:
     view = modal(asked(), "dl_1", approve=False)
     assert [block["optional"] for block in view["blocks"] if block["type"] == "input"] == [False]
     with pytest.raises(InvalidRequest, match="required when rejecting") as caught:
@@ -379,7 +379,7 @@ def test_a_rejection_needs_a_reason(typed: str | None) -> None:
     assert caught.value.details["errors"][0]["pointer"] == "/comment"  # type: ignore[index]
 
 
-def test_a_default_that_cannot_be_seen_is_nobodys_answer() -> None:
+def test_a_default_with_invisible_characters_is_not_prefilled() -> None:
     form = {"type": "object", "properties": {"a": {"type": "string", "default": "x\u200by"}}}
     view = modal(asked(payload={"form": form}), "dl_1", approve=True)
 
@@ -400,7 +400,7 @@ async def submitted(slack: FakeSlack, channel: SlackChannel, values: dict[str, s
     return the_one(channel, Incoming(headers, body, now()))
 
 
-async def test_the_form_opens_for_whoever_clicked_and_its_answer_closes_it() -> None:
+async def test_a_form_opens_on_click_and_closes_after_its_answer() -> None:
     current = asked(payload={"question": "Where?", "options": ["eu", "us"]})
     async with speaking() as (slack, channel):
         heard = await heard_after(slack, channel, "Approve…", current)
@@ -423,7 +423,7 @@ async def test_a_rejection_opens_a_form_for_the_reason() -> None:
     assert channel.answer(heard, asked()) == Answer(approved=False, comment="No", digest=DIGEST)
 
 
-async def test_what_is_wrong_stands_at_its_field() -> None:
+async def test_errors_are_shown_at_their_fields() -> None:
     current = asked(payload={"form": FORM, "options": ["a"]})
     async with speaking() as (slack, channel):
         heard = await heard_after(slack, channel, "Approve…", current)
@@ -445,7 +445,7 @@ async def test_what_is_wrong_stands_at_its_field() -> None:
         Told(done=True, message="Your approval was recorded. Waiting for other reviewers.", breakpoint=asked()),
     ],
 )
-async def test_a_click_that_changed_nothing_to_see_is_told_to_that_user_only(told: Told) -> None:
+async def test_a_click_without_visible_effect_is_confirmed_privately(told: Told) -> None:
     async with speaking() as (slack, channel):
         heard = await heard_after(slack, channel, "Approve")
         assert await channel.reply(heard, told) is None
@@ -455,7 +455,7 @@ async def test_a_click_that_changed_nothing_to_see_is_told_to_that_user_only(tol
     assert len(slack.messages) == 1
 
 
-async def test_a_decision_needs_no_words_since_the_message_changes() -> None:
+async def test_a_decision_gets_no_reply_because_the_message_changes() -> None:
     ended = asked(status=Status.RELEASED)
     async with speaking() as (slack, channel):
         heard = await heard_after(slack, channel, "Approve")
@@ -466,7 +466,7 @@ async def test_a_decision_needs_no_words_since_the_message_changes() -> None:
     assert slack.ephemerals == []
 
 
-async def test_an_address_of_ours_in_what_is_told_is_a_button() -> None:
+async def test_a_link_to_assent_in_a_reply_becomes_a_button() -> None:
     async with speaking() as (slack, channel):
         heard = await heard_after(slack, channel, "Approve")
         await channel.reply(heard, Told(done=False, message=f"Say who you are: {BASE}/link/astl_1"))
@@ -478,7 +478,7 @@ async def test_an_address_of_ours_in_what_is_told_is_a_button() -> None:
 @pytest.mark.parametrize(
     "told", [Told(done=False, message="Too late."), Told(done=True, message="Too late.", error=Conflict("x"))]
 )
-async def test_whoever_sent_a_form_is_told_in_its_place(told: Told) -> None:
+async def test_a_form_that_cannot_be_accepted_is_replaced_by_the_message(told: Told) -> None:
     async with speaking() as (slack, channel):
         heard = await heard_after(slack, channel, "Reject…")
         await channel.reply(heard, Told(done=True, message="", breakpoint=asked()))
@@ -493,7 +493,7 @@ async def test_whoever_sent_a_form_is_told_in_its_place(told: Told) -> None:
 
 
 @pytest.mark.parametrize("error", [RejectionPending("bob is rejecting this."), TicketRequired("It needs a ticket.")])
-async def test_a_form_that_can_be_sent_again_keeps_what_was_typed(error: AssentError) -> None:
+async def test_a_form_that_can_be_resubmitted_keeps_its_text(error: AssentError) -> None:
     async with speaking() as (slack, channel):
         heard = await heard_after(slack, channel, "Reject…")
         await channel.reply(heard, Told(done=True, message="", breakpoint=asked()))
@@ -507,7 +507,7 @@ async def test_a_form_that_can_be_sent_again_keeps_what_was_typed(error: AssentE
     assert "Try again" in reply["errors"]["comment"]
 
 
-async def test_a_form_that_is_refused_for_good_gives_back_what_was_typed() -> None:
+async def test_a_form_that_is_refused_permanently_returns_its_text() -> None:
     async with speaking() as (slack, channel):
         heard = await heard_after(slack, channel, "Reject…")
         await channel.reply(heard, Told(done=True, message="", breakpoint=asked()))
@@ -519,7 +519,7 @@ async def test_a_form_that_is_refused_for_good_gives_back_what_was_typed() -> No
 
 
 @pytest.mark.parametrize("known", [True, False])
-async def test_a_refused_form_gives_back_its_fields_too(*, known: bool) -> None:
+async def test_a_refused_form_returns_its_fields_too(*, known: bool) -> None:
     fields = {
         "note": {"type": "string", "title": "Release note"},
         "sure": {"type": "boolean"},
@@ -549,20 +549,20 @@ async def test_a_refused_form_gives_back_its_fields_too(*, known: bool) -> None:
 @pytest.mark.parametrize(
     "text", ["Line & more <x> " * 180 + "THE END", "<" * 2_993 + "THE END", "ab" * 9_000 + "THE END"]
 )
-def test_a_refused_form_gives_back_all_of_a_long_text(text: str) -> None:
+def test_a_refused_form_returns_all_of_a_long_text(text: str) -> None:
     view = notice("Too late.", "https://a.example", typed=text)
     assert invalid(view["blocks"], most=100) is None
     given_back = "".join(texts(view["blocks"][1:])).removeprefix("You wrote:")
     assert html.unescape(given_back).replace(" ", "") == text.replace(" ", "")
 
 
-def test_what_is_too_long_for_slack_to_give_back_ends_with_an_ellipsis() -> None:
+def test_text_too_long_for_slack_ends_with_an_ellipsis() -> None:
     view = notice("Too late.", "https://a.example", typed="word " * 100_000)
     assert invalid(view["blocks"], most=100) is None
     assert texts(view["blocks"])[-1].endswith("word…")
 
 
-async def test_high_risk_opens_no_form_whatever_was_clicked() -> None:
+async def test_high_risk_opens_no_form_for_any_click() -> None:
     async with speaking() as (slack, channel):
         heard = await heard_after(slack, channel, "Reject…")
         await channel.reply(heard, Told(done=True, message="", breakpoint=asked(risk="high")))
@@ -572,7 +572,7 @@ async def test_high_risk_opens_no_form_whatever_was_clicked() -> None:
     assert slack.views == []
 
 
-async def test_a_form_that_cannot_be_opened_in_time_is_told() -> None:
+async def test_a_form_that_cannot_be_opened_in_time_is_reported() -> None:
     async with speaking() as (slack, channel):
         heard = await heard_after(slack, channel, "Reject…")
         slack.fail("views.open", "expired_trigger_id")
@@ -582,7 +582,7 @@ async def test_a_form_that_cannot_be_opened_in_time_is_told() -> None:
     assert "Click again" in whispered["text"]
 
 
-async def test_a_click_that_came_twice_opens_one_form_and_says_nothing() -> None:
+async def test_a_duplicate_click_opens_a_single_form() -> None:
     async with speaking() as (slack, channel):
         heard = await heard_after(slack, channel, "Reject…")
         for _ in range(2):
@@ -592,7 +592,7 @@ async def test_a_click_that_came_twice_opens_one_form_and_says_nothing() -> None
     assert slack.ephemerals == []
 
 
-async def test_an_answer_stands_even_if_nobody_can_be_told() -> None:
+async def test_a_failed_reply_does_not_fail_the_answer() -> None:
     async with speaking() as (slack, channel):
         heard = await heard_after(slack, channel, "Approve")
         slack.fail("chat.postEphemeral", "user_not_in_channel")

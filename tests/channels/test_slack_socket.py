@@ -79,7 +79,7 @@ async def clicked(slack: FakeSlack, channel: SlackChannel) -> dict[str, Any]:
     return slack.clicked("U1", slack.messages[-1], "Approve")
 
 
-async def test_a_click_is_heard_and_acknowledged_with_what_it_is_answered_with() -> None:
+async def test_a_click_is_acknowledged_with_its_response() -> None:
     async with connected(answer={"response_action": "clear"}) as (slack, channel, taker):
         ack = await slack.push(await clicked(slack, channel))
 
@@ -87,19 +87,19 @@ async def test_a_click_is_heard_and_acknowledged_with_what_it_is_answered_with()
     assert ack["payload"] == {"response_action": "clear"}
 
 
-async def test_an_answer_without_words_is_acknowledged_without_a_payload() -> None:
+async def test_an_empty_response_is_acknowledged_without_a_payload() -> None:
     async with connected() as (slack, channel, _):
         assert "payload" not in await slack.push(await clicked(slack, channel))
 
 
-async def test_an_envelope_that_comes_twice_is_heard_once_and_acknowledged_twice() -> None:
+async def test_a_duplicate_envelope_is_processed_once_and_acknowledged_twice() -> None:
     async with connected() as (slack, channel, taker):
         await slack.push(await clicked(slack, channel), times=2)
 
     assert len(taker.heard) == 1
 
 
-async def test_an_envelope_that_comes_again_on_the_next_connection_is_heard_once() -> None:
+async def test_an_envelope_repeated_on_the_next_connection_is_processed_once() -> None:
     async with connected() as (slack, channel, taker):
         taker.hold = asyncio.Event()
         payload = await clicked(slack, channel)
@@ -116,7 +116,7 @@ async def test_an_envelope_that_comes_again_on_the_next_connection_is_heard_once
     assert len(taker.heard) == 1
 
 
-async def test_what_is_not_asked_for_is_acknowledged_and_left() -> None:
+async def test_an_unrequested_event_is_acknowledged_and_ignored() -> None:
     async with connected() as (slack, _, taker):
         await slack.envelope({"type": "events_api", "envelope_id": "e1", "payload": {}})
         await slack.until(lambda: bool(slack.acks))
@@ -124,7 +124,7 @@ async def test_what_is_not_asked_for_is_acknowledged_and_left() -> None:
     assert taker.heard == []
 
 
-async def test_a_slow_answer_is_acknowledged_in_time_and_still_given() -> None:
+async def test_a_slow_answer_is_acknowledged_in_time_and_still_processed() -> None:
     async with connected(pace=replace(QUICK, ack=0.05), answer={"response_action": "clear"}) as (slack, channel, taker):
         taker.hold = asyncio.Event()
         ack = await slack.push(await clicked(slack, channel))
@@ -136,7 +136,7 @@ async def test_a_slow_answer_is_acknowledged_in_time_and_still_given() -> None:
     assert len(taker.heard) == 1
 
 
-async def test_a_form_that_is_still_worked_on_does_not_look_taken() -> None:
+async def test_a_form_that_takes_long_shows_that_it_is_still_being_processed() -> None:
     async with connected(pace=replace(QUICK, ack=0.05)) as (slack, _, taker):
         view = View("V1", modal(raised()[0], "dl_1", approve=False), "U1")
         taker.hold = asyncio.Event()
@@ -147,7 +147,7 @@ async def test_a_form_that_is_still_worked_on_does_not_look_taken() -> None:
     assert "longer than usual" in str(ack["payload"]["view"])
 
 
-async def test_an_envelope_whose_handling_was_cut_off_is_heard_when_it_comes_again() -> None:
+async def test_an_envelope_interrupted_by_shutdown_is_processed_when_repeated() -> None:
     async with speaking() as (slack, channel):
         taker = Taker(channel)
         taker.hold = asyncio.Event()
@@ -166,7 +166,7 @@ async def test_an_envelope_whose_handling_was_cut_off_is_heard_when_it_comes_aga
     assert len(taker.heard) == 1
 
 
-async def test_an_envelope_that_could_not_be_handled_is_not_acknowledged_and_heard_when_it_comes_again() -> None:
+async def test_a_failed_envelope_is_not_acknowledged_and_is_processed_when_repeated() -> None:
     async with connected() as (slack, channel, taker):
         taker.failures = 1
         sent = {"type": "interactive", "envelope_id": "e1", "payload": await clicked(slack, channel)}
@@ -183,7 +183,7 @@ async def test_an_envelope_that_could_not_be_handled_is_not_acknowledged_and_hea
 
 
 @pytest.mark.parametrize("text", ["", "nonsense", "[]", '{"type": "unheard of"}', '{"envelope_id": 7}'])
-async def test_nonsense_does_not_end_the_connection(text: str) -> None:
+async def test_invalid_messages_do_not_end_the_connection(text: str) -> None:
     async with connected() as (slack, channel, taker):
         await slack.connections[-1].send(text)
         await slack.push(await clicked(slack, channel))
@@ -192,7 +192,7 @@ async def test_nonsense_does_not_end_the_connection(text: str) -> None:
     assert len(taker.heard) == 1
 
 
-async def test_a_dropped_connection_comes_back() -> None:
+async def test_a_dropped_connection_is_reopened() -> None:
     async with connected() as (slack, channel, taker):
         for n in range(3):
             slack.drop()
@@ -203,14 +203,14 @@ async def test_a_dropped_connection_comes_back() -> None:
 
 
 @pytest.mark.parametrize("fault", ["invalid_auth", 500, (429, 1)])
-async def test_it_comes_back_by_itself_when_slack_has_refused(fault: str | int | tuple[int, int]) -> None:
+async def test_the_connection_is_retried_after_slack_refuses(fault: str | int | tuple[int, int]) -> None:
     async with speaking() as (slack, channel):
         slack.fail("apps.connections.open", fault, fault)
         async with listening(channel, Taker(channel)):
             await slack.until(lambda: bool(slack.connections))
 
 
-async def test_a_connection_without_a_greeting_is_left() -> None:
+async def test_a_connection_without_a_greeting_is_replaced() -> None:
     async with speaking(pace=replace(QUICK, deaf=0.05)) as (slack, channel):
         slack.silent = True
         async with listening(channel, Taker(channel)):
@@ -220,14 +220,14 @@ async def test_a_connection_without_a_greeting_is_left() -> None:
             await slack.until(lambda: bool(slack.connections))
 
 
-async def test_a_connection_that_answers_no_ping_is_left() -> None:
+async def test_a_connection_that_answers_no_ping_is_replaced() -> None:
     async with connected(pace=replace(QUICK, deaf=0.2)) as (slack, _, __):
         first = slack.connections[-1]
         slack.deafen()
         await slack.until(lambda: bool(slack.connections) and slack.connections[-1] is not first)
 
 
-async def test_a_connection_about_to_end_is_replaced_before_it_is_closed() -> None:
+async def test_a_connection_about_to_end_is_replaced_before_it_closes() -> None:
     async with connected(pace=replace(QUICK, overlap=60)) as (slack, channel, taker):
         await slack.refresh()
         await slack.until(lambda: len(slack.connections) == 2)
@@ -241,19 +241,19 @@ async def test_a_connection_about_to_end_is_replaced_before_it_is_closed() -> No
     assert len(taker.heard) == 2
 
 
-async def test_the_old_connection_is_closed_after_a_while() -> None:
+async def test_the_old_connection_is_closed_after_the_overlap() -> None:
     async with connected() as (slack, _, __):
         old = slack.connections[-1]
         await slack.refresh()
         await slack.until(lambda: old not in slack.connections and bool(slack.connections))
 
 
-async def test_a_connection_that_brings_nothing_for_long_is_replaced() -> None:
+async def test_an_idle_connection_is_replaced() -> None:
     async with connected(pace=replace(QUICK, stale=0)) as (slack, _, __):
         await slack.until(lambda: slack.connected >= 3)
 
 
-async def test_a_sign_of_life_is_remembered() -> None:
+async def test_the_time_of_the_last_message_is_recorded() -> None:
     before = time.monotonic_ns() // 1000
     async with connected() as (slack, channel, _):
         await slack.push(await clicked(slack, channel))
@@ -263,7 +263,7 @@ async def test_a_sign_of_life_is_remembered() -> None:
     assert before <= heard <= time.monotonic_ns() // 1000
 
 
-async def test_a_token_that_was_revoked_is_told_though_the_connection_stays() -> None:
+async def test_a_revoked_token_is_logged_while_the_connection_stays_open() -> None:
     with capture_logs() as logs:
         async with connected() as (slack, _, __):
             slack.fail("auth.test", "token_revoked", "token_revoked")
@@ -281,7 +281,7 @@ async def test_a_channel_without_an_app_token_does_not_listen() -> None:
 
 
 @pytest.mark.parametrize("url", ["ws://169.254.169.254", "gopher://127.0.0.1", "ws://"])
-async def test_the_guard_judges_where_the_connection_leads(url: str) -> None:
+async def test_the_outbound_guard_checks_the_socket_url(url: str) -> None:
     async with speaking() as (slack, channel):
         right, slack._socket_url = slack._socket_url, url
         with capture_logs() as logs:
@@ -328,7 +328,7 @@ async def secured(folder: Path, *, names: tuple[str, ...], scheme: str = "wss") 
                 await outbound.close()
 
 
-async def test_the_connection_is_encrypted_and_the_name_is_checked(tmp_path: Path) -> None:
+async def test_the_connection_is_encrypted_and_the_name_is_verified(tmp_path: Path) -> None:
     async with secured(tmp_path, names=("slack.test", "socket.test")) as greeted:
         async with asyncio.timeout(PATIENCE):
             await greeted.wait()
@@ -341,7 +341,7 @@ async def test_the_connection_is_encrypted_and_the_name_is_checked(tmp_path: Pat
         (("slack.test", "socket.test"), "ws", "unencrypted URL"),
     ],
 )
-async def test_a_connection_to_somebody_else_or_in_the_open_is_not_made(
+async def test_a_connection_to_the_wrong_name_or_without_encryption_is_refused(
     tmp_path: Path, names: tuple[str, ...], scheme: str, words: str
 ) -> None:
     told = asyncio.Event()

@@ -112,7 +112,7 @@ def test_a_new_breakpoint_is_announced() -> None:
     }
 
 
-def test_a_decision_comes_with_its_result() -> None:
+def test_a_decision_includes_its_result() -> None:
     current, event = released(responded(raised()[0])[0], comment="Fine.")
 
     body = read(message(DELIVERY, current, event))
@@ -126,7 +126,7 @@ def test_a_decision_comes_with_its_result() -> None:
 
 
 @pytest.mark.parametrize("kind", ["expired", "cancelled"])
-def test_an_end_without_an_answer_is_no_approval(kind: str) -> None:
+def test_an_end_without_an_answer_is_not_an_approval(kind: str) -> None:
     current, event = ENDINGS[kind](raised()[0])
 
     data = read(message(DELIVERY, current, event))["data"]
@@ -143,7 +143,7 @@ def test_a_deadline_that_rejects_is_a_rejection() -> None:
 
 
 @pytest.mark.parametrize("end", ENDINGS.values(), ids=ENDINGS)
-def test_a_message_is_the_same_whenever_it_is_built(end: Callable[[Breakpoint], tuple[Breakpoint, Event]]) -> None:
+def test_a_message_does_not_depend_on_when_it_is_built(end: Callable[[Breakpoint], tuple[Breakpoint, Event]]) -> None:
     first, created = raised()
     second, answer = responded(first)
     last, _ = end(second)
@@ -152,7 +152,7 @@ def test_a_message_is_the_same_whenever_it_is_built(end: Callable[[Breakpoint], 
     assert message(DELIVERY, second, answer) == message(DELIVERY, last, answer)
 
 
-def test_the_types_lead_where_the_lifecycle_does() -> None:
+def test_event_types_match_the_lifecycle() -> None:
     assert {status for status in STATUS_AFTER.values() if status in TERMINAL} == TERMINAL
     assert set(STATUS_AFTER) == {"created", "responded", "released", "expired", "cancelled"}
     for kind, end in ENDINGS.items():
@@ -161,14 +161,14 @@ def test_the_types_lead_where_the_lifecycle_does() -> None:
         assert current.status is STATUS_AFTER[kind]
 
 
-def test_an_event_without_a_type_is_not_sent() -> None:
+def test_an_event_without_a_message_type_is_not_sent() -> None:
     current, event = record(raised()[0], "commented", actor=ANN, at=AT)
     with pytest.raises(KeyError):
         message(DELIVERY, current, event)
 
 
 @pytest.mark.parametrize("kind", ["created", *ENDINGS])
-def test_the_payload_and_who_holds_the_token_stay_home(kind: str) -> None:
+def test_a_message_contains_neither_the_payload_nor_the_token_id(kind: str) -> None:
     current, event = raised()
     if kind in ENDINGS:
         current, event = ENDINGS[kind](current)
@@ -176,7 +176,7 @@ def test_the_payload_and_who_holds_the_token_stay_home(kind: str) -> None:
 
 
 @given(st.integers(0, 30_000))
-def test_a_message_stays_small(size: int) -> None:
+def test_a_message_stays_within_the_size_limit(size: int) -> None:
     current, event = released(raised(title="ü" * 300, gate="ü" * 200, agent_id="ü" * 200)[0], comment="é" * size)
 
     body = message(DELIVERY, current, event).body
@@ -187,7 +187,7 @@ def test_a_message_stays_small(size: int) -> None:
     assert data["decision"] == "approved", "what matters is never left out"
 
 
-def test_a_result_is_kept_while_it_fits() -> None:
+def test_a_result_is_included_if_it_fits() -> None:
     assert "result" in read(message(DELIVERY, *released(raised()[0], comment="a" * 5_000)))["data"]
     assert read(message(DELIVERY, *released(raised()[0], comment="a" * 20_000)))["data"]["resultOmitted"] is True
 
@@ -208,7 +208,9 @@ def encoded(body: Mapping[str, Json]) -> bytes:
 
 
 @given(ids, bodies, secrets)
-def test_the_receivers_library_accepts_a_message(message_id: str, body: dict[str, Any], secret: str) -> None:
+def test_the_standard_library_for_receivers_accepts_a_message(
+    message_id: str, body: dict[str, Any], secret: str
+) -> None:
     headers = signed_headers(message_id, encoded(body), secrets=[secret], at=now())
 
     assert Webhook(secret).verify(encoded(body), headers) == body
@@ -237,7 +239,7 @@ def flipped(content: bytes, bit: int) -> bytes:
     st.sampled_from(["body", "webhook-id", "webhook-timestamp", "webhook-signature"]),
     st.integers(0, 10_000),
 )
-def test_one_flipped_bit_is_noticed(body: dict[str, Any], secret: str, where: str, bit: int) -> None:
+def test_a_single_flipped_bit_is_detected(body: dict[str, Any], secret: str, where: str, bit: int) -> None:
     content = encoded(body)
     headers = signed_headers(DELIVERY, content, secrets=[secret], at=now())
     if where == "body":
@@ -262,7 +264,7 @@ def test_the_timestamp_is_that_of_the_attempt() -> None:
     assert headers["content-type"] == "application/json"
 
 
-def test_the_signature_is_that_of_the_specification() -> None:
+def test_the_signature_matches_the_specifications_example() -> None:
     headers = signed_headers(
         "msg_p5jXN8AQM9LWM0D4loKWxJek",
         b'{"test": 2432232314}',
@@ -272,7 +274,7 @@ def test_the_signature_is_that_of_the_specification() -> None:
     assert headers["webhook-signature"] == "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
 
 
-def test_the_zone_of_the_machine_does_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_machines_time_zone_does_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     secret, at = new_secret(os.urandom), now()
     here = signed_headers(DELIVERY, b"{}", secrets=[secret], at=at)
     monkeypatch.setenv("TZ", "Asia/Kathmandu")
@@ -284,7 +286,7 @@ def test_the_zone_of_the_machine_does_not_matter(monkeypatch: pytest.MonkeyPatch
         time.tzset()
 
 
-def test_nothing_is_sent_unsigned() -> None:
+def test_a_message_without_a_secret_cannot_be_sent() -> None:
     with pytest.raises(ValueError, match="messages are always signed"):
         signed_headers(DELIVERY, b"{}", secrets=[], at=AT)
 
@@ -303,14 +305,14 @@ def test_nothing_is_sent_unsigned() -> None:
         "whsec_ü" + base64.b64encode(bytes(32)).decode(),
     ],
 )
-def test_a_secret_that_is_none_signs_nothing(bad: str) -> None:
+def test_an_invalid_secret_cannot_sign(bad: str) -> None:
     with pytest.raises(ValueError, match="A webhook secret must be whsec_") as refused:
         signed_headers(DELIVERY, b"{}", secrets=[bad], at=AT)
     assert len(bad) < 10 or bad[6:] not in str(refused.value)
 
 
 @given(st.binary(min_size=24, max_size=64))
-def test_a_secret_is_read_with_and_without_padding(key: bytes) -> None:
+def test_a_secret_is_accepted_with_and_without_padding(key: bytes) -> None:
     padded = "whsec_" + base64.b64encode(key).decode()
     one, other = (signed_headers("a", b"{}", secrets=[each], at=AT) for each in (padded, padded.rstrip("=")))
     assert one == other

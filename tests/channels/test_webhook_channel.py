@@ -110,21 +110,21 @@ def hooked(receiver: Receiver, outbound: Outbound, **settings: Any) -> WebhookCh
         ({"colour": "red"}, "/settings/colour"),
     ],
 )
-def test_settings_that_cannot_work_are_refused_with_their_place(settings: dict[str, Any], pointer: str) -> None:
+def test_invalid_settings_are_reported_by_pointer(settings: dict[str, Any], pointer: str) -> None:
     with pytest.raises(InvalidRequest) as refused:
         channel(**settings)
     assert refused.value.details["errors"][0]["pointer"] == pointer  # type: ignore[index]
     assert NEW not in refused.value.message
 
 
-def test_the_kind_is_known_and_names_its_secrets() -> None:
+def test_the_webhook_kind_is_registered_with_its_secrets() -> None:
     kind = KINDS["webhook"]
     made = kind.make({"url": URL, "secrets": ["env:NEW"]}, tools())
     assert isinstance(made, WebhookChannel)
     assert (kind.personal({}), kind.secrets, kind.follows, kind.pacing) == (False, frozenset({"secrets"}), True, None)
 
 
-async def test_a_question_arrives_with_all_that_an_answer_needs(receiver: Receiver, outbound: Outbound) -> None:
+async def test_a_question_includes_everything_needed_to_answer_it(receiver: Receiver, outbound: Outbound) -> None:
     form = {"properties": {"why": {"type": "string"}}}
     payload = {"question": "Deploy?", "options": ["now", "later"], "form": form, "expert": "ops"}
     asked = note(payload=payload, tags=("prod",), risk="low", ttl_seconds=300, due_at=AT + 300_000_000)
@@ -155,7 +155,7 @@ async def test_a_question_arrives_with_all_that_an_answer_needs(receiver: Receiv
     assert told.items() <= call.json["data"].items()
 
 
-async def test_both_secrets_sign_while_one_is_being_replaced(receiver: Receiver, outbound: Outbound) -> None:
+async def test_both_secrets_sign_during_a_rotation(receiver: Receiver, outbound: Outbound) -> None:
     await hooked(receiver, outbound).send(note())
     (call,) = receiver.calls
     call.verify(OLD)
@@ -165,7 +165,7 @@ async def test_both_secrets_sign_while_one_is_being_replaced(receiver: Receiver,
 @pytest.mark.parametrize(
     ("purpose", "kind"), [(Purpose.REMIND, "reminded"), (Purpose.ESCALATE, "escalated"), (Purpose.TELL, "commented")]
 )
-async def test_only_events_that_are_wanted_are_sent(
+async def test_only_subscribed_events_are_sent(
     receiver: Receiver, outbound: Outbound, purpose: Purpose, kind: str
 ) -> None:
     told = record(raised()[0], kind, actor=ANN, at=AT + 1)
@@ -176,7 +176,7 @@ async def test_only_events_that_are_wanted_are_sent(
     assert [call.json["type"] for call in receiver.calls] == ([f"breakpoint.{kind}"] if kind in EVENTS else [])
 
 
-async def test_the_end_is_an_event_without_the_question(receiver: Receiver, outbound: Outbound) -> None:
+async def test_the_final_event_omits_the_question(receiver: Receiver, outbound: Outbound) -> None:
     told = released(raised()[0], comment="Fine.")
     await hooked(receiver, outbound).close(note(Purpose.CLOSE, told))
     (call,) = receiver.calls
@@ -185,7 +185,7 @@ async def test_the_end_is_an_event_without_the_question(receiver: Receiver, outb
     assert await hooked(receiver, outbound, events=["created"]).close(note(Purpose.CLOSE, told)) is None
 
 
-async def test_a_question_that_is_too_long_is_left_out_and_said_to_be(receiver: Receiver, outbound: Outbound) -> None:
+async def test_an_overlong_question_is_omitted_and_marked_as_omitted(receiver: Receiver, outbound: Outbound) -> None:
     await hooked(receiver, outbound).send(note(payload={"question": "?" * LARGEST_BODY}))
     (call,) = receiver.calls
     assert len(call.body) <= LARGEST_BODY
@@ -193,7 +193,7 @@ async def test_a_question_that_is_too_long_is_left_out_and_said_to_be(receiver: 
     assert call.json["data"]["digest"] == "d" * 64
 
 
-async def test_many_are_told_in_one(receiver: Receiver, outbound: Outbound) -> None:
+async def test_a_digest_is_one_request(receiver: Receiver, outbound: Outbound) -> None:
     first, _ = raised()
     urls = {"bp_1": "https://assent.example/breakpoints/bp_1"}
     digest = Digest(
@@ -205,14 +205,14 @@ async def test_many_are_told_in_one(receiver: Receiver, outbound: Outbound) -> N
     assert call.json["data"]["waiting"][0]["reviewUrl"] == urls["bp_1"]
 
 
-async def test_a_receiver_that_wants_no_more_is_gone(receiver: Receiver, outbound: Outbound) -> None:
+async def test_a_receiver_that_returns_410_is_gone(receiver: Receiver, outbound: Outbound) -> None:
     receiver.answer("/hook", Answer(410))
     with pytest.raises(Permanent) as refused:
         await hooked(receiver, outbound).send(note())
     assert refused.value.gone
 
 
-async def test_a_secret_that_cannot_be_read_now_is_read_later(receiver: Receiver, outbound: Outbound) -> None:
+async def test_an_unreadable_secret_is_a_transient_failure(receiver: Receiver, outbound: Outbound) -> None:
     SECRETS["env:PASSING"] = NEW
     made = hooked(receiver, outbound, secrets=["env:PASSING"])
     del SECRETS["env:PASSING"]
@@ -223,7 +223,7 @@ async def test_a_secret_that_cannot_be_read_now_is_read_later(receiver: Receiver
     assert receiver.calls == []
 
 
-async def test_a_check_tells_nobody_anything(receiver: Receiver, outbound: Outbound) -> None:
+async def test_a_check_sends_no_message(receiver: Receiver, outbound: Outbound) -> None:
     said = await hooked(receiver, outbound).check()
     assert "127.0.0.1" in said
     assert "ann" in said
@@ -232,7 +232,7 @@ async def test_a_check_tells_nobody_anything(receiver: Receiver, outbound: Outbo
         await hooked(receiver, outbound, url=f"http://127.0.0.1:{free_port()}/").check()
 
 
-def test_an_answer_is_heard_and_read() -> None:
+def test_an_answer_is_parsed() -> None:
     (heard,) = channel().hear(incoming(ANSWER))
     assert (heard.key, heard.wish, heard.identity, heard.delivery_id) == ("msg_1", Wish.ANSWER, "ann", "dlv_1")
     answer = channel().answer(heard, raised()[0])
@@ -240,7 +240,7 @@ def test_an_answer_is_heard_and_read() -> None:
     assert (answer.approved, answer.comment, answer.digest) == (True, "Fine.", "d" * 64)
 
 
-def test_what_the_library_signs_is_believed() -> None:
+def test_a_signature_from_the_standard_library_is_accepted() -> None:
     body = json.dumps(ANSWER)
     moment = datetime.fromtimestamp(NOW // 1_000_000, tz=UTC)
     signature = Webhook(NEW).sign("msg_e", moment, body)
@@ -248,23 +248,23 @@ def test_what_the_library_signs_is_believed() -> None:
     assert channel().hear(Incoming(headers, body.encode(), NOW))[0].key == "msg_e"
 
 
-def test_a_comment_is_heard_as_such() -> None:
+def test_a_comment_is_parsed_as_a_comment() -> None:
     (heard,) = channel().hear(incoming({"breakpointId": "bp_1", "comment": "Which cluster?"}))
     assert (heard.wish, heard.comment, heard.breakpoint_id) == (Wish.COMMENT, "Which cluster?", "bp_1")
 
 
 @pytest.mark.parametrize("secret", [OLD, NEW], ids=["old", "new"])
-def test_either_secret_is_believed_while_one_is_being_replaced(secret: str) -> None:
+def test_either_secret_is_accepted_during_a_rotation(secret: str) -> None:
     assert channel(secrets=["env:OLD", "env:NEW"]).hear(incoming(ANSWER, secret))
 
 
-def test_the_secret_of_another_channel_is_not_believed() -> None:
+def test_the_secret_of_another_channel_is_rejected() -> None:
     with pytest.raises(Unauthenticated):
         channel().hear(incoming(ANSWER, OTHER))
 
 
 @pytest.mark.parametrize(("seconds", "believed"), [(-301, False), (-300, True), (300, True), (301, False)])
-def test_only_what_was_signed_within_five_minutes_counts(seconds: int, *, believed: bool) -> None:
+def test_signatures_are_valid_for_five_minutes(seconds: int, *, believed: bool) -> None:
     sent = incoming(ANSWER, at=NOW + seconds * 1_000_000)
     if believed:
         assert channel().hear(sent)
@@ -290,7 +290,7 @@ def test_only_what_was_signed_within_five_minutes_counts(seconds: int, *, believ
         {"webhook-signature": "v1a,AAAA"},
     ],
 )
-def test_headers_of_another_shape_are_not_believed(headers: dict[str, str]) -> None:
+def test_malformed_headers_are_rejected(headers: dict[str, str]) -> None:
     good = incoming(ANSWER)
     with pytest.raises(Unauthenticated):
         channel().hear(Incoming({**good.headers, **headers}, good.body, good.at))
@@ -302,7 +302,7 @@ def test_headers_of_another_shape_are_not_believed(headers: dict[str, str]) -> N
 
 
 @given(data=st.data())
-def test_whatever_byte_is_changed_it_is_not_believed(data: st.DataObject) -> None:
+def test_a_request_with_any_changed_byte_is_rejected(data: st.DataObject) -> None:
     good = incoming(ANSWER)
     part = data.draw(st.sampled_from(["body", "webhook-id", "webhook-timestamp", "webhook-signature"]))
     whole = good.body if part == "body" else good.headers[part].encode()
@@ -328,13 +328,13 @@ def test_whatever_byte_is_changed_it_is_not_believed(data: st.DataObject) -> Non
         ({"deliveryId": "dlv_1"}, "/approved"),
     ],
 )
-def test_what_cannot_be_read_is_refused_with_its_place(said: Any, pointer: str) -> None:
+def test_an_invalid_answer_is_reported_by_pointer(said: Any, pointer: str) -> None:
     with pytest.raises(InvalidRequest) as refused:
         channel().hear(incoming(said))
     assert refused.value.details["errors"][0]["pointer"] == pointer  # type: ignore[index]
 
 
-async def test_our_own_message_sent_back_to_us_says_nothing(receiver: Receiver, outbound: Outbound) -> None:
+async def test_our_own_message_sent_back_is_not_an_answer(receiver: Receiver, outbound: Outbound) -> None:
     made = hooked(receiver, outbound)
     await made.send(note())
     (call,) = receiver.calls
@@ -342,7 +342,7 @@ async def test_our_own_message_sent_back_to_us_says_nothing(receiver: Receiver, 
         made.hear(Incoming(call.headers, call.body, time.time_ns() // 1000))
 
 
-async def test_an_answer_in_the_reply_is_handed_on(receiver: Receiver, outbound: Outbound) -> None:
+async def test_an_inline_answer_is_passed_on(receiver: Receiver, outbound: Outbound) -> None:
     said = {"approved": False, "comment": "Not today.", "digest": "d" * 64, "deliveryId": "dlv_of_another"}
     receiver.answer("/hook", Answer(200, body=json.dumps(said).encode()))
     made = hooked(receiver, outbound, answersInline=True)
@@ -367,7 +367,7 @@ async def test_an_answer_in_the_reply_is_handed_on(receiver: Receiver, outbound:
         ({"answersInline": True}, Purpose.CLOSE, 200, b'{"approved":true}'),
     ],
 )
-async def test_any_other_reply_is_no_answer(
+async def test_any_other_reply_is_not_an_answer(
     receiver: Receiver, outbound: Outbound, settings: dict[str, Any], purpose: Purpose, status: int, body: bytes
 ) -> None:
     receiver.answer("/hook", Answer(status, body=body))
@@ -375,7 +375,7 @@ async def test_any_other_reply_is_no_answer(
     assert posted.said is None
 
 
-async def test_a_program_is_answered_with_what_stands_or_with_the_error() -> None:
+async def test_a_program_receives_the_current_state_or_the_error() -> None:
     current, _ = released(raised()[0])
     heard = Heard(key="msg_1", wish=Wish.ANSWER)
     body = await channel().reply(heard, Told(done=True, message="Taken.", breakpoint=current))
@@ -393,9 +393,9 @@ async def test_a_program_is_answered_with_what_stands_or_with_the_error() -> Non
     assert await channel().reply(inline, refused) == {"done": False, "message": "No."}
 
 
-def test_a_null_says_nothing() -> None:
+def test_a_null_verdict_is_a_comment() -> None:
     assert channel().hear(incoming({**ANSWER, "approved": None}))[0].wish is Wish.COMMENT
 
 
-def test_the_events_are_all_that_a_breakpoint_goes_through() -> None:
+def test_the_events_cover_the_lifecycle_of_a_breakpoint() -> None:
     assert EVENTS == ("created", "reminded", "escalated", "responded", "released", "expired", "cancelled")

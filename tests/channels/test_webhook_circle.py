@@ -45,7 +45,7 @@ def signed(message_id: str, body: dict[str, Any], *, secret: str = SECRET) -> di
     return {"headers": headers, "content": encoded.encode()}
 
 
-async def test_created_told_answered_there_woken_and_closed(working: Node, receiver: Receiver) -> None:
+async def test_an_answered_webhook_wakes_the_agent_and_is_closed(working: Node, receiver: Receiver) -> None:
     await working.person("ann", "reviewer")
     hook = await hooked(working, receiver, answersAs="ann")
     created = await working.create()
@@ -73,7 +73,7 @@ async def test_created_told_answered_there_woken_and_closed(working: Node, recei
     assert [each.purpose for each in states] == ["ask", "tell", "close"]
 
 
-async def test_answered_elsewhere_is_told_there(working: Node, receiver: Receiver) -> None:
+async def test_a_decision_made_elsewhere_is_sent_to_the_webhook(working: Node, receiver: Receiver) -> None:
     await hooked(working, receiver)
     created = await working.create()
     await arrived(receiver, 1)

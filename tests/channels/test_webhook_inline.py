@@ -50,7 +50,7 @@ async def view(node: Node, breakpoint_id: str) -> dict[str, Any]:
     return found
 
 
-async def test_an_answer_in_the_reply_decides(working: Node, receiver: Receiver) -> None:
+async def test_an_inline_answer_decides(working: Node, receiver: Receiver) -> None:
     receiver.answer("/hook", await said(working))
     await hooked(working, receiver)
     created = await working.create()
@@ -62,7 +62,7 @@ async def test_an_answer_in_the_reply_decides(working: Node, receiver: Receiver)
     assert len(ended["responses"]) == 1
 
 
-async def test_an_answer_that_comes_with_a_later_attempt_counts_too(working: Node, receiver: Receiver) -> None:
+async def test_an_inline_answer_to_a_later_attempt_counts_too(working: Node, receiver: Receiver) -> None:
     receiver.answer("/hook", Answer(503), await said(working))
     await hooked(working, receiver)
     created = await working.create()
@@ -73,7 +73,7 @@ async def test_an_answer_that_comes_with_a_later_attempt_counts_too(working: Nod
 @pytest.mark.parametrize(
     ("payload", "more"), [({"risk": "high"}, {}), ({}, {"answersInline": False}), ({"expert": "bob"}, {})]
 )
-async def test_a_reply_that_may_not_decide_is_only_a_reply(
+async def test_an_inline_answer_that_may_not_decide_is_ignored(
     working: Node, receiver: Receiver, payload: dict[str, Any], more: dict[str, Any]
 ) -> None:
     await working.person("bob", "reviewer")

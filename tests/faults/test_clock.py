@@ -35,7 +35,7 @@ async def waiting(node: Node, breakpoint_id: str, seconds: float = 30) -> "async
     return asyncio.create_task(node.call("GET", path, await node.token("agent")))
 
 
-async def test_a_jump_ahead_ends_what_is_due_then_and_nothing_else(here: Node, clock: ManualClock) -> None:
+async def test_a_jump_ahead_ends_exactly_what_is_due_then(here: Node, clock: ManualClock) -> None:
     soon, later = await here.create(ttlSeconds=HOUR), await here.create(ttlSeconds=HOUR + 1)
     tasks = [await waiting(here, each["id"]) for each in (soon, later)]
     await parked(here, waiters=2)
@@ -48,7 +48,7 @@ async def test_a_jump_ahead_ends_what_is_due_then_and_nothing_else(here: Node, c
         assert (await tasks[1]).json()["status"] == "expired"
 
 
-async def test_a_jump_back_neither_ends_a_wait_nor_lets_it_hang(here: Node, clock: ManualClock) -> None:
+async def test_a_jump_back_neither_ends_a_wait_nor_makes_it_hang(here: Node, clock: ManualClock) -> None:
     mortal, other = await here.create(ttlSeconds=1), await here.create()
     task = await waiting(here, mortal["id"])
     await parked(here)
@@ -63,7 +63,9 @@ async def test_a_jump_back_neither_ends_a_wait_nor_lets_it_hang(here: Node, cloc
 
 
 @pytest.mark.parametrize("jump", [-HOUR, HOUR])
-async def test_a_wait_ends_with_its_own_time_wherever_the_clock_went(here: Node, clock: ManualClock, jump: int) -> None:
+async def test_a_wait_lasts_as_long_as_requested_when_the_clock_jumps(
+    here: Node, clock: ManualClock, jump: int
+) -> None:
     created = await here.create(ttlSeconds=2 * HOUR)
     task = await waiting(here, created["id"], 1)
     await parked(here)
@@ -73,7 +75,7 @@ async def test_a_wait_ends_with_its_own_time_wherever_the_clock_went(here: Node,
 
 
 @pytest.mark.parametrize("seed", range(3))
-async def test_wherever_the_clock_jumps_each_ends_when_it_first_shows_the_deadline(
+async def test_a_deadline_ends_when_the_jumping_clock_first_reaches_it(
     node: Node, clock: ManualClock, seed: int
 ) -> None:
     chance = random.Random(seed)
@@ -91,7 +93,7 @@ async def test_wherever_the_clock_jumps_each_ends_when_it_first_shows_the_deadli
 
 
 @pytest.mark.parametrize("off", [-HOUR, HOUR])
-async def test_a_node_with_a_wrong_clock_has_postgres_time(postgres_settings: Settings, off: int) -> None:
+async def test_a_node_with_a_wrong_clock_uses_the_time_of_postgresql(postgres_settings: Settings, off: int) -> None:
     clock = DatabaseClock(lambda: time.time_ns() + off * 1_000_000_000)
     async with running_node(postgres_settings, clock=clock) as node:
         now = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"

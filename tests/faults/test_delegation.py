@@ -99,7 +99,7 @@ async def stored_channel(node: Node, channel_id: str) -> StoredChannel:
 
 
 @pytest.mark.parametrize("status", [500, 503, 429, 302, 404])
-async def test_what_may_be_different_later_is_tried_again(
+async def test_a_failure_that_may_be_temporary_is_retried(
     working: Node, receiver: Receiver, clock: ManualClock, status: int
 ) -> None:
     channel_id = await hooked(working, receiver)
@@ -117,14 +117,16 @@ async def test_what_may_be_different_later_is_tried_again(
     assert (await stored_channel(working, channel_id)).last_error is None
 
 
-async def test_a_receiver_says_when_to_come_back(working: Node, receiver: Receiver, clock: ManualClock) -> None:
+async def test_the_retry_after_header_sets_the_next_attempt(
+    working: Node, receiver: Receiver, clock: ManualClock
+) -> None:
     await hooked(working, receiver)
     receiver.answer("/hook", Answer(429, {"retry-after": "900"}))
     [failed] = await attempted(working, await create(working), 1)
     assert failed.next_at - clock.now() == 900_000_000
 
 
-async def test_one_that_is_gone_is_switched_off_and_the_next_channel_is_used(
+async def test_a_receiver_that_returns_410_is_disabled_and_the_fallback_is_used(
     working: Node, receiver: Receiver, mail: MailServer
 ) -> None:
     channel_id = await hooked(working, receiver, fallback=["mail"])
@@ -142,7 +144,7 @@ async def test_one_that_is_gone_is_switched_off_and_the_next_channel_is_used(
     assert (stored.enabled, "410" in (stored.disabled_because or "")) == (False, True)
 
 
-async def test_a_channel_that_fails_too_long_is_helped_out_by_the_next(
+async def test_a_channel_that_fails_too_long_falls_back_to_the_next(
     working: Node, receiver: Receiver, mail: MailServer, clock: ManualClock
 ) -> None:
     await hooked(working, receiver, fallback=["mail"])
@@ -161,7 +163,7 @@ async def test_a_channel_that_fails_too_long_is_helped_out_by_the_next(
     ]
 
 
-async def test_receivers_that_hang_or_hang_up_hold_up_nobody_and_get_it_later(
+async def test_receivers_that_hang_or_disconnect_delay_no_others_and_are_retried(
     working: Node, receiver: Receiver, clock: ManualClock
 ) -> None:
     paths = {"hangs": "/hangs", "drops": "/drops", "well": "/well"}
@@ -190,7 +192,7 @@ async def test_receivers_that_hang_or_hang_up_hold_up_nobody_and_get_it_later(
         assert len({call.id for call in receiver.to(path)}) == 1, "what is sent again is the same message"
 
 
-async def test_people_are_not_sent_again_what_has_arrived(working: Node, mail: MailServer) -> None:
+async def test_a_delivered_message_cannot_be_retried(working: Node, mail: MailServer) -> None:
     await mailed(working, mail)
     await route(working, "mail")
     [sent] = await in_state(working, await create(working), "sent")
@@ -245,7 +247,7 @@ async def test_an_outage_of_an_hour_loses_nothing(
 
 
 @pytest.mark.timeout(600)
-async def test_kill_9_between_the_sending_and_the_note_of_it(
+async def test_kill_9_between_sending_and_recording_loses_no_message(
     settings: Settings, receiver: Receiver, mail: MailServer, jira: Jira, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async with running_node(settings) as node:

@@ -40,7 +40,7 @@ def until(true: Callable[[], bool]) -> bool:
 
 @needs_a_compiler
 @pytest.mark.timeout(600)
-def test_acknowledged_is_stored_whichever_write_or_sync_fails(
+def test_acknowledged_requests_are_stored_whichever_write_or_sync_fails(
     sqlite_settings: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     tokens, report, chance = asyncio.run(tokens_of(sqlite_settings)), Report(), random.Random()
@@ -76,7 +76,7 @@ def test_acknowledged_is_stored_whichever_write_or_sync_fails(
 
 @needs_a_compiler
 @pytest.mark.timeout(PATIENCE)
-def test_a_server_that_cannot_write_says_so_until_it_can_again(sqlite_settings: Settings, tmp_path: Path) -> None:
+def test_a_server_that_cannot_write_reports_it_until_it_recovers(sqlite_settings: Settings, tmp_path: Path) -> None:
     tokens, report = asyncio.run(tokens_of(sqlite_settings)), Report()
     disk = Disk(tmp_path / "disk", sqlite_settings)
     lasting = [fault for fault in FAULTS if fault.times < 0]
@@ -160,7 +160,7 @@ def test_a_full_filesystem_loses_nothing_that_was_acknowledged(
 
 
 @pytest.mark.timeout(PATIENCE)
-def test_a_file_that_may_not_grow_loses_nothing_that_was_acknowledged(
+def test_a_file_size_limit_loses_nothing_that_was_acknowledged(
     sqlite_settings: Settings, capsys: pytest.CaptureFixture[str]
 ) -> None:
     tokens = asyncio.run(tokens_of(sqlite_settings))

@@ -114,7 +114,7 @@ def serving(settings: Settings, port: int, log: Path) -> Process:
 
 
 @pytest.mark.timeout(900)
-async def test_what_was_answered_is_stored_after_kill_9(
+async def test_acknowledged_events_survive_kill_9(
     settings: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     await set_up(settings)
@@ -138,7 +138,7 @@ async def test_what_was_answered_is_stored_after_kill_9(
 
 
 @pytest.mark.timeout(900)
-async def test_while_postgresql_is_dead_senders_are_told_to_send_again_and_nothing_is_lost(
+async def test_while_postgresql_is_down_senders_get_503_and_no_event_is_lost(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with cluster() as own, new_database(own.url) as database:

@@ -14,7 +14,7 @@ COUNTED = scaled(400, __name__)
 
 
 @pytest.mark.timeout(600)
-async def test_of_two_deciders_an_expirer_and_a_canceller_exactly_one_gets_through(
+async def test_of_two_deciders_an_expirer_and_a_canceller_exactly_one_succeeds(
     postgres_settings: Settings, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async with arena(postgres_settings, seed=random.randrange(2**32)) as players:
@@ -27,7 +27,7 @@ async def test_of_two_deciders_an_expirer_and_a_canceller_exactly_one_gets_throu
 
 
 @pytest.mark.timeout(600)
-async def test_votes_that_arrive_together_settle_every_breakpoint_once(
+async def test_simultaneous_votes_settle_every_breakpoint_once(
     postgres_settings: Settings, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async with arena(postgres_settings, seed=random.randrange(2**32)) as players:

@@ -56,7 +56,7 @@ async def attempted(node: Node, breakpoint_id: str, use_case: Any, **options: An
 
 
 @pytest.mark.timeout(600)
-async def test_a_held_answer_that_everybody_races_with_has_one_outcome(
+async def test_a_held_answer_that_everyone_races_with_has_one_outcome(
     postgres_settings: Settings, clock: ManualClock, capsys: pytest.CaptureFixture[str]
 ) -> None:
     chance = random.Random(seed := random.randrange(2**32))
@@ -130,7 +130,7 @@ def judged(answers: dict[str, dict[str, str]], found: Any) -> tuple[list[str], C
 
 
 @pytest.mark.timeout(900)
-async def test_kill_9_leaves_an_answer_held_or_given_never_neither(
+async def test_kill_9_leaves_an_answer_either_held_or_given(
     settings: Settings, capsys: pytest.CaptureFixture[str]
 ) -> None:
     mine = settings.model_copy(update={"undo_seconds": 60})

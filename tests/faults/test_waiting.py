@@ -67,7 +67,7 @@ async def test_a_wait_ends_although_its_notification_is_lost(postgres_settings: 
 
 
 @pytest.mark.timeout(PATIENCE)
-async def test_nodes_talk_to_each_other_again_after_their_connections_were_cut(postgres_settings: Settings) -> None:
+async def test_nodes_notify_each_other_again_after_their_connections_were_cut(postgres_settings: Settings) -> None:
     async with running_node(postgres_settings) as one, running_node(postgres_settings) as other:
         inbox = other.assent.hub.open_inbox("default", "a session")
         await one.create()
@@ -85,7 +85,7 @@ async def test_nodes_talk_to_each_other_again_after_their_connections_were_cut(p
 
 
 @pytest.mark.timeout(PATIENCE)
-async def test_a_node_serves_again_after_postgresql_cut_every_connection(postgres_settings: Settings) -> None:
+async def test_a_node_recovers_after_postgresql_cut_every_connection(postgres_settings: Settings) -> None:
     async with running_node(postgres_settings) as node:
         agent, reviewer = await node.token("agent"), await node.token("reviewer")
         created = await node.create()
@@ -130,7 +130,7 @@ async def test_a_stopping_server_answers_its_waiters_at_once(sqlite_settings: Se
 
 
 @pytest.mark.timeout(300)
-async def test_what_was_acknowledged_survives_a_killed_server(
+async def test_acknowledged_requests_survive_a_killed_server(
     sqlite_settings: Settings, capsys: pytest.CaptureFixture[str]
 ) -> None:
     agents = await ready(sqlite_settings)

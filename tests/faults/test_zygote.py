@@ -12,7 +12,7 @@ from tests.support.nodes import environment_of, start_server
 from tests.support.zygote import zygote
 
 
-def test_forked_servers_live_side_by_side_and_die_alone(postgres_settings: Settings) -> None:
+def test_forked_servers_run_side_by_side_and_die_alone(postgres_settings: Settings) -> None:
     with zygote() as forking:
         one = start_server(postgres_settings, by=forking.start, **secured(postgres_settings))
         other = start_server(postgres_settings, by=forking.start, **secured(postgres_settings))
@@ -23,7 +23,7 @@ def test_forked_servers_live_side_by_side_and_die_alone(postgres_settings: Setti
         assert other.stop() in {0, -signal.SIGTERM}
 
 
-def test_a_zygote_that_goes_takes_its_servers_with_it(sqlite_settings: Settings) -> None:
+def test_a_zygote_that_ends_takes_its_servers_with_it(sqlite_settings: Settings) -> None:
     with zygote() as forking:
         left = start_server(sqlite_settings, by=forking.start)
         assert left.popen.poll() is None
@@ -33,7 +33,7 @@ def test_a_zygote_that_goes_takes_its_servers_with_it(sqlite_settings: Settings)
         httpx2.get(f"{left.url}/readyz", timeout=60)
 
 
-def test_a_forked_command_tells_its_end_and_what_it_said(sqlite_settings: Settings) -> None:
+def test_a_forked_command_returns_its_exit_code_and_output(sqlite_settings: Settings) -> None:
     environment = environment_of(sqlite_settings)
     with zygote() as forking:
         code, said = forking.run(["fsck", "--json"], environment)

@@ -25,7 +25,7 @@ async def changing(inputs, ctx):
         ("task(print)", "Deploy A?", "Step 1 was recorded as the sleep 'sleep', but is now the task 'print'"),
     ],
 )
-async def test_a_changed_process_is_said_clearly_and_can_be_put_back(
+async def test_a_changed_process_is_reported_and_can_be_reverted(
     works: Works, first: str, question: str, said: str
 ) -> None:
     works.write("changing", ASKS.format(first="sleep(0)", question="Deploy A?"))
@@ -42,7 +42,7 @@ async def test_a_changed_process_is_said_clearly_and_can_be_put_back(
     assert "process_changed" in await works.types(run_id)
 
 
-async def test_a_change_after_the_last_step_goes_on_and_is_noted(works: Works) -> None:
+async def test_a_change_after_the_last_step_is_recorded_and_does_not_stop_the_run(works: Works) -> None:
     works.write("changing", ASKS.format(first="sleep(0)", question="Deploy A?"))
     run_id = await works.start("changing")
     (step,) = await works.asked(run_id)
@@ -68,7 +68,7 @@ async def test_a_change_after_the_last_step_goes_on_and_is_noted(works: Works) -
         ("ctx.step_key", "RuntimeError", "inside a task"),
     ],
 )
-async def test_what_a_process_does_wrong_fails_it_with_a_sentence(
+async def test_a_mistake_in_a_process_fails_its_run_with_a_clear_message(
     works: Works, body: str, error: str, said: str
 ) -> None:
     works.write("wrong", f"@process\nasync def wrong(inputs, ctx):\n    {body}\n")
@@ -77,7 +77,7 @@ async def test_what_a_process_does_wrong_fails_it_with_a_sentence(
     assert (failed["error"]["type"], said in failed["error"]["message"]) == (error, True), failed["error"]
 
 
-async def test_files_are_kept_shown_and_travel_to_another_node(works: Works, settings: Settings) -> None:
+async def test_files_are_stored_and_restored_on_another_node(works: Works, settings: Settings) -> None:
     works.write(
         "files",
         """
@@ -114,7 +114,7 @@ async def test_files_are_kept_shown_and_travel_to_another_node(works: Works, set
     assert any("gone.md" in line["data"].get("message", "") for line in await works.journal(run_id))
 
 
-async def test_processes_are_found_and_a_broken_file_spoils_no_other(works: Works) -> None:
+async def test_processes_are_found_and_a_broken_file_affects_no_other(works: Works) -> None:
     works.write("plain", "async def process(inputs, ctx):\n    'Says hello.'\n    return 'hello'\n")
     works.write("broken", "import nowhere_at_all\n")
     works.write("sync", "@process\ndef sync(inputs, ctx): ...\n")
@@ -135,7 +135,7 @@ async def test_processes_are_found_and_a_broken_file_spoils_no_other(works: Work
     assert (await works.ended(await works.start("plain")))["output"] == "hello"
 
 
-async def test_a_run_whose_process_no_node_knows_waits_for_one_that_does(works: Works) -> None:
+async def test_a_run_waits_for_a_node_that_has_its_process(works: Works) -> None:
     works.write("away", "@process\nasync def away(inputs, ctx):\n    return (await ctx.breakpoint('x')).approved\n")
     run_id = await works.start("away")
     (step,) = await works.asked(run_id)
@@ -148,7 +148,7 @@ async def test_a_run_whose_process_no_node_knows_waits_for_one_that_does(works: 
     assert (await works.ended(run_id))["output"] is True
 
 
-async def test_a_run_goes_on_after_its_node_has_stopped(settings: Settings) -> None:
+async def test_a_run_continues_after_its_node_has_stopped(settings: Settings) -> None:
     async with running_node(settings, worker=True) as node:
         works = Works(node, settings, await node.token("agent"), await node.token("reviewer"))
         works.write(
@@ -164,7 +164,7 @@ async def test_a_run_goes_on_after_its_node_has_stopped(settings: Settings) -> N
         assert (await works.ended(run_id))["output"] == [True, False]
 
 
-async def test_starting_is_refused_with_what_there_is_instead(works: Works) -> None:
+async def test_a_refused_start_says_what_is_available(works: Works) -> None:
     works.write("known", "@process\nasync def known(inputs, ctx): ...\n")
     works.write("bad", "raise ValueError('on purpose')\n")
 
@@ -191,7 +191,7 @@ async def test_the_same_key_starts_one_run(works: Works) -> None:
     assert other.status_code == 422
 
 
-async def test_nobody_decides_what_their_own_run_asks_and_agents_see_their_own_runs_only(works: Works) -> None:
+async def test_starters_cannot_decide_for_their_run_and_agents_see_only_their_own_runs(works: Works) -> None:
     works.write("asking", "@process\nasync def asking(inputs, ctx):\n    return (await ctx.breakpoint('x')).approved\n")
     ann, other = await works.node.person("ann", "reviewer"), await works.node.token("agent", name="other")
     works.agent = ann
@@ -209,7 +209,7 @@ async def test_nobody_decides_what_their_own_run_asks_and_agents_see_their_own_r
     assert (await works.ended(run_id))["output"] is True
 
 
-async def test_a_token_starts_only_the_processes_it_carries(works: Works) -> None:
+async def test_a_token_starts_only_the_processes_it_allows(works: Works) -> None:
     for name in ("deploy", "report"):
         works.write(name, f"@process\nasync def {name}(inputs, ctx): ...\n")
 

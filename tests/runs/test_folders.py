@@ -12,7 +12,7 @@ from assent.engine.rundir import MOST_FILES, RunFolder
 GOOD = "from assent import process\n@process\nasync def good(inputs, ctx): ...\n"
 
 
-def test_what_cannot_be_read_spoils_none_of_the_processes_beside_it(tmp_path: Path) -> None:
+def test_an_unreadable_file_affects_no_other_process(tmp_path: Path) -> None:
     (tmp_path / "good.py").write_text(GOOD)
     (tmp_path / ".#good.py").symlink_to("somebody@somewhere.1234")
     (tmp_path / "gone.py").symlink_to("nowhere")
@@ -45,7 +45,7 @@ async def test_a_file_that_became_a_folder_does_not_stop_the_run(tmp_path: Path)
         assert len(folder.take_problems()) == 1
 
 
-async def test_only_what_can_be_kept_is_kept(tmp_path: Path) -> None:
+async def test_only_regular_files_with_valid_names_are_stored(tmp_path: Path) -> None:
     folder = _folder(tmp_path, {})
     await folder.restore()
     (tmp_path / "plain").write_bytes(b"1")
@@ -57,7 +57,7 @@ async def test_only_what_can_be_kept_is_kept(tmp_path: Path) -> None:
     assert await folder.changes() == {}
 
 
-async def test_a_file_that_was_kept_is_kept_again_however_many_there_are(tmp_path: Path) -> None:
+async def test_a_stored_file_is_updated_even_at_the_file_limit(tmp_path: Path) -> None:
     folder = _folder(tmp_path, {}, most=2)
     for name in "abc":
         (tmp_path / name).write_text("first")

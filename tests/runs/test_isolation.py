@@ -11,7 +11,7 @@ async def keeping(inputs, ctx):
 """
 
 
-async def test_another_project_has_no_such_run(works: Works) -> None:
+async def test_a_run_does_not_exist_in_another_project(works: Works) -> None:
     admin = await works.node.token("admin")
     await works.node.call("POST", "/api/projects", admin, json={"id": "other"})
     there = await works.node.person("olga", "admin", project="other")
@@ -30,7 +30,7 @@ async def test_another_project_has_no_such_run(works: Works) -> None:
     assert odd.status_code in {200, 422}
 
 
-async def test_a_run_keeps_the_files_of_its_own_project_only(works: Works) -> None:
+async def test_purging_a_run_keeps_the_files_of_other_projects(works: Works) -> None:
     admin = await works.node.token("admin")
     await works.node.call("POST", "/api/projects", admin, json={"id": "other"})
     works.write("keeping", KEEPING)
@@ -46,7 +46,7 @@ async def test_a_run_keeps_the_files_of_its_own_project_only(works: Works) -> No
     assert await works.node.assent.database.write(use_case) == ["default"]
 
 
-async def test_a_list_is_paged_newest_first_and_tells_no_contents(works: Works) -> None:
+async def test_a_list_is_paged_newest_first_without_contents(works: Works) -> None:
     works.write("keeping", KEEPING)
     runs = [await works.start("keeping", f"number {n}") for n in range(5)]
     found: list[str] = []

@@ -5,7 +5,7 @@ from pathlib import Path
 from tests.runs.conftest import Works
 
 
-async def test_a_run_asks_waits_goes_on_and_ends(works: Works) -> None:
+async def test_a_run_asks_waits_continues_and_ends(works: Works) -> None:
     works.write(
         "deploy",
         """
@@ -36,7 +36,7 @@ async def test_a_run_asks_waits_goes_on_and_ends(works: Works) -> None:
     assert [run["id"] for run in listed["items"]] == [second, first]
 
 
-async def test_what_finished_is_not_done_again_after_a_pause(works: Works, tmp_path: Path) -> None:
+async def test_a_finished_task_is_not_repeated_after_a_pause(works: Works, tmp_path: Path) -> None:
     works.write(
         "counting",
         f"""
@@ -61,7 +61,7 @@ async def test_what_finished_is_not_done_again_after_a_pause(works: Works, tmp_p
     assert (tmp_path / "counted").read_text() == "abc"
 
 
-async def test_tasks_and_breakpoints_side_by_side(works: Works) -> None:
+async def test_tasks_and_breakpoints_run_concurrently(works: Works) -> None:
     works.write(
         "side",
         """
@@ -88,7 +88,7 @@ async def test_tasks_and_breakpoints_side_by_side(works: Works) -> None:
     assert [step["path"] for step in done["steps"]] == ["1.0.1", "1.1.1", "1.1.2", "1.2.1", "1.2.2"]
 
 
-async def test_a_task_is_tried_again_and_fails_in_the_end(works: Works, tmp_path: Path) -> None:
+async def test_a_task_is_retried_and_finally_fails(works: Works, tmp_path: Path) -> None:
     works.write(
         "trying",
         f"""
@@ -116,7 +116,7 @@ async def test_a_task_is_tried_again_and_fails_in_the_end(works: Works, tmp_path
     assert (await works.types(run_id)).count("task_retried") == 2
 
 
-async def test_a_task_that_takes_too_long_fails(works: Works) -> None:
+async def test_a_task_that_exceeds_its_timeout_fails(works: Works) -> None:
     works.write(
         "slow",
         """
@@ -140,7 +140,7 @@ async def test_a_task_that_takes_too_long_fails(works: Works) -> None:
     }
 
 
-async def test_a_failed_run_is_retried_from_the_step_that_failed(works: Works, tmp_path: Path) -> None:
+async def test_a_failed_run_is_retried_from_the_failed_step(works: Works, tmp_path: Path) -> None:
     works.write(
         "mending",
         f"""
@@ -169,7 +169,7 @@ async def test_a_failed_run_is_retried_from_the_step_that_failed(works: Works, t
     assert again.status_code == 409
 
 
-async def test_a_cancelled_run_takes_back_what_it_asked(works: Works) -> None:
+async def test_cancelling_a_run_cancels_its_breakpoints(works: Works) -> None:
     works.write("asking", "@process\nasync def asking(inputs, ctx):\n    await ctx.breakpoint('Well?')\n")
     run_id = await works.start("asking")
     (step,) = await works.asked(run_id)
@@ -205,7 +205,7 @@ async def test_sleep_time_and_log_are_the_same_after_each_pause(works: Works) ->
     assert first["data"]["at"][:19] == done["output"][0][:19]
 
 
-async def test_going_on_after_a_rejection_nobody_looked_at_is_noted(works: Works) -> None:
+async def test_continuing_after_an_unread_rejection_is_recorded(works: Works) -> None:
     works.write(
         "blind",
         """
@@ -227,7 +227,7 @@ async def test_going_on_after_a_rejection_nobody_looked_at_is_noted(works: Works
     assert unseen == ["1"]
 
 
-async def test_require_raises_what_became_of_it(works: Works) -> None:
+async def test_require_raises_an_exception_for_a_rejection(works: Works) -> None:
     works.write(
         "strict",
         """
@@ -245,7 +245,7 @@ async def test_require_raises_what_became_of_it(works: Works) -> None:
     assert (await works.ended(run_id))["output"] == ["Rejected", "No."]
 
 
-async def test_a_deadline_lets_the_run_go_on(works: Works) -> None:
+async def test_a_deadline_lets_the_run_continue(works: Works) -> None:
     works.write(
         "hurried",
         """
@@ -258,7 +258,7 @@ async def test_a_deadline_lets_the_run_go_on(works: Works) -> None:
     assert (await works.ended(await works.start("hurried")))["output"] == [False, "expired"]
 
 
-async def test_a_rule_lets_the_run_go_on_at_once(works: Works) -> None:
+async def test_a_rule_lets_the_run_continue_at_once(works: Works) -> None:
     admin = await works.node.token("admin")
     rule = {"pattern": "confirm.*", "action": "auto-approve"}
     assert (await works.node.call("POST", "/api/rules", admin, json=rule)).status_code == 201
@@ -274,7 +274,7 @@ async def test_a_rule_lets_the_run_go_on_at_once(works: Works) -> None:
     assert (await works.ended(await works.start("routine")))["output"] == [True, True]
 
 
-async def test_an_agent_hears_comments_while_it_waits_and_replies(works: Works) -> None:
+async def test_an_agent_receives_comments_while_it_waits_and_replies(works: Works) -> None:
     works.write(
         "listening",
         """

@@ -57,7 +57,7 @@ async def test_a_gated_function_inside_a_process_asks_about_its_arguments(works:
     assert "Too much." in (await works.ended(refused))["output"]
 
 
-async def test_a_call_that_cannot_wait_is_refused_with_the_one_that_can(works: Works) -> None:
+async def test_a_blocking_call_is_refused_with_its_async_alternative(works: Works) -> None:
     works.write(
         "sync",
         """
@@ -91,7 +91,7 @@ async def test_a_result_in_a_run_is_readable_and_can_be_returned(works: Works) -
     assert shown.startswith("BreakpointResult(approved=True, status='released'")
 
 
-async def test_a_rejection_that_is_only_turned_into_a_dict_was_looked_at(works: Works) -> None:
+async def test_converting_a_rejection_to_a_dict_counts_as_reading_it(works: Works) -> None:
     works.write(
         "returning",
         """

@@ -5,7 +5,7 @@ from pathlib import Path
 from tests.runs.conftest import Works
 
 
-async def test_a_run_says_what_it_writes_once_and_before_it_does(works: Works, tmp_path: Path) -> None:
+async def test_a_run_declares_its_writes_once_and_in_advance(works: Works, tmp_path: Path) -> None:
     works.write(
         "writer",
         """
@@ -38,7 +38,7 @@ async def test_a_run_says_what_it_writes_once_and_before_it_does(works: Works, t
     assert elsewhere == {}
 
 
-async def test_a_process_is_given_an_object_of_the_class_it_names(works: Works) -> None:
+async def test_a_process_receives_an_instance_of_its_annotated_class(works: Works) -> None:
     works.write(
         "typed",
         """

@@ -8,7 +8,7 @@ from tests.runs.conftest import Works, waiting
 MANY = 8
 
 
-async def test_no_answer_is_lost_however_many_come_at_once(works: Works) -> None:
+async def test_no_answer_is_lost_when_many_arrive_at_once(works: Works) -> None:
     works.write(
         "many",
         """
@@ -41,7 +41,7 @@ async def test_no_answer_is_lost_however_many_come_at_once(works: Works) -> None
         assert (types.count("asked"), types.count("answered"), types.count("done")) == (6, 6, 1)
 
 
-async def test_a_run_is_either_cancelled_or_done_and_leaves_nobody_waiting(works: Works) -> None:
+async def test_a_run_is_either_cancelled_or_done_and_leaves_no_breakpoint_waiting(works: Works) -> None:
     works.write(
         "either",
         """
@@ -71,7 +71,7 @@ async def test_a_run_is_either_cancelled_or_done_and_leaves_nobody_waiting(works
         assert asked.json()["status"] in {"released", "cancelled"}
 
 
-async def test_a_failed_run_is_revived_once(works: Works) -> None:
+async def test_a_failed_run_is_retried_once(works: Works) -> None:
     works.write("failing", "@process\nasync def failing(inputs, ctx):\n    await ctx.task(int, 'x')\n")
     run_id = await works.start("failing")
     await works.ended(run_id)
@@ -87,7 +87,7 @@ async def test_a_failed_run_is_revived_once(works: Works) -> None:
     assert types.count("failed") == types.count("retried") + (1 if run["state"] == "failed" else 0)
 
 
-async def test_asyncio_s_own_groups_work_where_all_is_asked_through_ctx(works: Works) -> None:
+async def test_asyncio_groups_work_if_everything_is_awaited_through_ctx(works: Works) -> None:
     works.write(
         "raw",
         """
@@ -108,7 +108,7 @@ async def test_asyncio_s_own_groups_work_where_all_is_asked_through_ctx(works: W
     assert (await works.ended(run_id))["output"] == [[True, "0"], [True, "1"], 2, 3]
 
 
-async def test_a_run_keeps_to_the_limits_of_the_token_that_started_it(works: Works) -> None:
+async def test_a_run_is_limited_by_the_token_that_started_it(works: Works) -> None:
     works.agent = await works.node.token("agent", gates=("safe.*",), processes=("limited",))
     works.write(
         "limited",
@@ -123,7 +123,7 @@ async def test_a_run_keeps_to_the_limits_of_the_token_that_started_it(works: Wor
     await works.asked(await works.start("limited", "safe.one"))
 
 
-async def test_a_file_that_is_not_there_fails_the_run_and_not_the_worker(works: Works) -> None:
+async def test_a_missing_file_fails_the_run_and_not_the_worker(works: Works) -> None:
     works.write(
         "absent",
         """

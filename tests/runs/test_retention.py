@@ -8,7 +8,7 @@ from tests.runs.conftest import Works
 DAY = 24 * 3600 * 1_000_000
 
 
-async def test_an_old_run_goes_with_all_it_kept_unless_it_is_held(works: Works) -> None:
+async def test_an_old_run_is_purged_with_its_files_unless_it_is_on_hold(works: Works) -> None:
     admin = await works.node.token("admin")
     works.write(
         "keeping",

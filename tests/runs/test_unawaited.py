@@ -39,7 +39,7 @@ async def test_a_call_without_await_fails_the_run_and_names_the_line(works: Work
     assert f"Write `await {call.partition('(')[0]}" in run["error"]["message"]
 
 
-async def test_nothing_more_is_done_after_a_question_that_was_not_awaited(works: Works) -> None:
+async def test_nothing_runs_after_a_breakpoint_that_was_not_awaited(works: Works) -> None:
     works.write("forgets", _process('ctx.breakpoint("Deploy?")', "return await ctx.task(deploy)"))
     run_id = await works.start("forgets")
     assert (await works.ended(run_id))["error"]["type"] == "NotAwaited"
@@ -69,7 +69,9 @@ async def test_nothing_more_is_done_after_a_question_that_was_not_awaited(works:
         ('await ctx.breakpoint("")', 'return "DEPLOYED"'),
     ],
 )
-async def test_a_question_that_was_not_asked_never_ends_a_run_as_done(works: Works, lines: tuple[str, ...]) -> None:
+async def test_a_breakpoint_that_was_never_created_never_ends_a_run_as_done(
+    works: Works, lines: tuple[str, ...]
+) -> None:
     works.write("forgets", _process(*lines))
     run = await works.ended(await works.start("forgets"))
     assert (run["state"], run.get("output")) == ("failed", None)
@@ -105,7 +107,7 @@ async def test_calls_that_are_awaited_later_are_not_forgotten(works: Works) -> N
     assert (await works.ended(await works.start("forgets")))["output"] == [1, 1, 1]
 
 
-async def test_a_breakpoint_is_written_as_one_object(works: Works) -> None:
+async def test_a_breakpoint_can_be_written_as_one_object(works: Works) -> None:
     works.write(
         "forgets",
         _process(

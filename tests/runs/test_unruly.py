@@ -29,7 +29,7 @@ WELL = "@process\nasync def well(inputs, ctx):\n    return await ctx.task(len, '
         ("ctx.log('\\udcff', {'a': '\\udcff'}); raise NoText", "NoText"),
     ],
 )
-async def test_a_run_that_ends_badly_fails_and_the_next_one_runs(works: Works, does: str, said: str) -> None:
+async def test_a_run_that_fails_badly_does_not_affect_the_next(works: Works, does: str, said: str) -> None:
     works.write("well", WELL)
     works.write(
         "unruly",
@@ -59,7 +59,7 @@ async def test_a_run_that_ends_badly_fails_and_the_next_one_runs(works: Works, d
     assert (await works.ended(await works.start("well")))["output"] == 3
 
 
-async def test_what_is_left_after_a_pause_cannot_hold_up_the_others(works: Works) -> None:
+async def test_a_process_that_catches_every_exception_does_not_block_others(works: Works) -> None:
     works.write("well", WELL)
     works.write(
         "clinging",
@@ -80,7 +80,7 @@ async def test_what_is_left_after_a_pause_cannot_hold_up_the_others(works: Works
     assert (await works.ended(run_id))["output"] is True
 
 
-async def test_nothing_of_a_run_stays_when_it_pauses(works: Works, tmp_path: Path) -> None:
+async def test_nothing_of_a_run_stays_in_memory_when_it_pauses(works: Works, tmp_path: Path) -> None:
     works.write(
         "strays",
         f"""
@@ -106,7 +106,7 @@ async def test_nothing_of_a_run_stays_when_it_pauses(works: Works, tmp_path: Pat
 
 
 @pytest.mark.parametrize("value", [2**70, -(2**70), 2**63, 1.5, 1e22, {"a": [None, True, {"b": "\x00 ü"}]}])
-async def test_what_a_task_returns_is_the_same_after_a_pause(works: Works, value: Any) -> None:
+async def test_a_task_result_is_the_same_after_a_pause(works: Works, value: Any) -> None:
     works.write(
         "same",
         f"""
@@ -129,7 +129,7 @@ async def test_what_a_task_returns_is_the_same_after_a_pause(works: Works, value
     assert (done["state"], done["output"]) == ("done", [True, value]), done
 
 
-async def test_a_run_goes_on_after_what_was_done_side_by_side(works: Works) -> None:
+async def test_a_run_continues_after_concurrent_steps(works: Works) -> None:
     works.write(
         "after",
         """
@@ -157,7 +157,7 @@ async def test_a_run_goes_on_after_what_was_done_side_by_side(works: Works) -> N
     assert (await works.ended(run_id))["output"] == [12, True, 10]
 
 
-async def test_a_task_is_not_begun_again_because_something_else_was_answered(works: Works, tmp_path: Path) -> None:
+async def test_an_answer_does_not_restart_a_task_that_is_running(works: Works, tmp_path: Path) -> None:
     works.write(
         "beside",
         f"""
@@ -194,7 +194,9 @@ async def _jobs(works: Works, run_id: str) -> int:
     return sum(run_id in job and status in {"ENQUEUED", "PENDING"} for job, status in found)
 
 
-async def test_a_failure_told_in_other_words_can_be_retried(works: Works, tmp_path: Path) -> None:
+async def test_a_run_that_raises_another_exception_for_a_failed_task_can_be_retried(
+    works: Works, tmp_path: Path
+) -> None:
     works.write(
         "worded",
         f"""
@@ -216,7 +218,7 @@ async def test_a_failure_told_in_other_words_can_be_retried(works: Works, tmp_pa
     assert (await works.until(run_id, lambda run: run["state"] == "done"))["output"] == "now"
 
 
-async def test_results_of_branches_are_unseen_only_when_the_whole_goes_on(works: Works) -> None:
+async def test_results_of_branches_are_unread_only_when_the_whole_continues(works: Works) -> None:
     works.write(
         "branches",
         """

@@ -40,7 +40,7 @@ async def _wake_all(works: Works, *, after: int) -> int:
 
 
 @pytest.mark.parametrize("end", ["cancel", "fail", "finish"])
-async def test_nothing_wakes_a_run_that_has_ended(works: Works, end: str) -> None:
+async def test_an_ended_run_is_never_woken(works: Works, end: str) -> None:
     works.write(
         "ending",
         """
@@ -79,7 +79,7 @@ async def test_nothing_wakes_a_run_that_has_ended(works: Works, end: str) -> Non
     assert await _rows(works, SELECT_NEXT_DUE) == []
 
 
-async def test_an_answer_is_not_forgotten_because_a_comment_was_heard(works: Works) -> None:
+async def test_recording_a_comment_does_not_discard_an_answer(works: Works) -> None:
     works.write("asking", ASKING)
     run_id = await works.start("asking")
     (step,) = await works.asked(run_id)
@@ -96,7 +96,7 @@ async def test_an_answer_is_not_forgotten_because_a_comment_was_heard(works: Wor
     assert await works.node.assent.database.write(use_case) is StepState.ANSWERED
 
 
-async def test_a_comment_is_heard_that_came_while_another_was_being_answered(works: Works, tmp_path: Path) -> None:
+async def test_a_comment_that_arrives_during_the_reply_to_another_is_processed(works: Works, tmp_path: Path) -> None:
     works.write(
         "hearing",
         f"""
@@ -130,7 +130,7 @@ async def _appears(path: Path) -> None:
             await asyncio.sleep(0.01)
 
 
-async def test_a_run_that_never_gets_anywhere_is_given_up(works: Works) -> None:
+async def test_a_run_that_never_makes_progress_is_given_up(works: Works) -> None:
     works.write("asking", ASKING)
     run_id = await works.start("asking")
     (step,) = await works.asked(run_id)
@@ -148,7 +148,7 @@ async def test_a_run_that_never_gets_anywhere_is_given_up(works: Works) -> None:
     assert asked.json()["status"] == "cancelled"
 
 
-async def test_only_whoever_took_a_run_up_last_may_write_about_it(works: Works) -> None:
+async def test_only_the_latest_worker_of_a_run_may_write(works: Works) -> None:
     works.write("asking", ASKING)
     run_id = await works.start("asking")
     await works.asked(run_id)
@@ -173,7 +173,7 @@ async def test_only_whoever_took_a_run_up_last_may_write_about_it(works: Works) 
     assert await _rows(works, "SELECT sha256 FROM assent_files") == []
 
 
-async def test_long_tasks_keep_no_other_job_waiting(settings: Settings, tmp_path: Path) -> None:
+async def test_long_tasks_do_not_block_other_jobs(settings: Settings, tmp_path: Path) -> None:
     async with running_node(settings, worker=True) as node:
         works = Works(node, settings, await node.token("agent"), await node.token("reviewer"))
         works.write(

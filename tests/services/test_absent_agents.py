@@ -53,7 +53,7 @@ async def test_a_lost_connection_marks_the_card_and_ends_nothing(node: Node) -> 
     assert status["status"] == "waiting"
 
 
-async def test_the_mark_goes_when_the_agent_waits_again(node: Node) -> None:
+async def test_the_mark_disappears_when_the_agent_waits_again(node: Node) -> None:
     agent = await node.token("agent")
     asked = (await node.create())["id"]
     await lost(node, asked, agent)
@@ -62,7 +62,7 @@ async def test_the_mark_goes_when_the_agent_waits_again(node: Node) -> None:
         assert await shown(node, asked) == (False, False)
 
 
-async def test_the_mark_goes_when_the_agent_polls_again(node: Node) -> None:
+async def test_the_mark_disappears_when_the_agent_polls_again(node: Node) -> None:
     agent = await node.token("agent")
     asked = (await node.create())["id"]
     await lost(node, asked, agent)
@@ -80,7 +80,7 @@ async def test_an_agent_that_polls_within_the_grace_period_is_not_absent(node: N
     assert await shown(node, asked) == (False, False)
 
 
-async def test_a_reviewer_who_stops_watching_marks_nothing(node: Node) -> None:
+async def test_a_reviewer_who_stops_watching_sets_no_mark(node: Node) -> None:
     reviewer = await node.token("reviewer")
     asked = (await node.create())["id"]
     await lost(node, asked, reviewer)
@@ -103,7 +103,7 @@ async def test_an_answer_after_the_mark_is_kept_for_the_agent(node: Node) -> Non
     assert (await node.assent.audit.verify()).findings == []
 
 
-async def test_another_node_takes_the_mark_away(postgres_settings: Settings) -> None:
+async def test_another_node_removes_the_mark(postgres_settings: Settings) -> None:
     async with running_node(postgres_settings) as first, running_node(postgres_settings) as second:
         agent = await first.token("agent")
         asked = (await first.create())["id"]
@@ -126,7 +126,7 @@ async def test_an_agent_that_polls_after_a_restart_is_unmarked(settings: Setting
         assert await shown(node, asked) == (False, False)
 
 
-async def test_a_node_marks_absent_agents_by_itself(node: Node) -> None:
+async def test_a_node_marks_absent_agents_automatically(node: Node) -> None:
     node.assent.agent_grace_seconds = 0
     asked = (await node.create())["id"]
     async with waiting(node, asked, await node.token("agent")):

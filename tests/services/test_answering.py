@@ -25,7 +25,7 @@ async def answers(node: Node, breakpoint_id: str) -> list[tuple[str, str | None]
 
 
 @pytest.mark.parametrize("strategy", ["single", "quorum"])
-async def test_a_colleague_who_is_too_late_is_told_what_stands(node: Node, strategy: str) -> None:
+async def test_a_late_colleague_sees_the_standing_decision(node: Node, strategy: str) -> None:
     ann, bob = await person(node, "ann", "reviewer"), await person(node, "bob", "reviewer")
     await group(node, "ops", ann, bob)
     breakpoint_id = await create(node, {"expert": ["ops"], "strategy": strategy})
@@ -37,7 +37,7 @@ async def test_a_colleague_who_is_too_late_is_told_what_stands(node: Node, strat
     assert (standing["decision"], standing["by"]) == ("rejected", "person:ann")
 
 
-async def test_a_colleague_of_a_group_that_has_answered_is_told_so(node: Node) -> None:
+async def test_a_colleague_of_a_group_that_has_answered_is_refused(node: Node) -> None:
     ann, bob, cid = [await person(node, name, "reviewer") for name in ("ann", "bob", "cid")]
     await group(node, "ops", ann, bob)
     breakpoint_id = await create(node, {"expert": ["ops", "cid"], "strategy": "collect-all"})
@@ -49,7 +49,7 @@ async def test_a_colleague_of_a_group_that_has_answered_is_told_so(node: Node) -
     assert (await stored(node, breakpoint_id)).decision == "approved"
 
 
-async def test_everybody_answers_for_a_seat_of_their_own(node: Node) -> None:
+async def test_each_person_answers_for_a_separate_seat(node: Node) -> None:
     ann, bob = await person(node, "ann", "reviewer"), await person(node, "bob", "reviewer")
     cid = await person(node, "cid", "reviewer")
     await group(node, "ops", ann, bob)
@@ -60,7 +60,7 @@ async def test_everybody_answers_for_a_seat_of_their_own(node: Node) -> None:
     assert sorted(await answers(node, breakpoint_id)) == [("ann", "ops"), ("bob", "legal")]
 
 
-async def test_whoever_left_their_group_does_not_lock_the_others_out(node: Node) -> None:
+async def test_a_person_who_left_a_group_does_not_lock_the_others_out(node: Node) -> None:
     ann, bob, cid, dee = [await person(node, name, "reviewer") for name in ("ann", "bob", "cid", "dee")]
     await group(node, "ops", ann, bob)
     await group(node, "legal", bob, cid)
@@ -74,7 +74,7 @@ async def test_whoever_left_their_group_does_not_lock_the_others_out(node: Node)
 
 
 @pytest.mark.parametrize("strategy", sorted(STRATEGIES))
-async def test_an_admins_override_settles_it_and_is_recorded(node: Node, strategy: str) -> None:
+async def test_an_admins_override_decides_and_is_recorded(node: Node, strategy: str) -> None:
     await person(node, "ann", "reviewer")
     adm = await person(node, "adm", "admin")
     breakpoint_id = await create(node, {"expert": ["ann", "owner"], "strategy": strategy})
@@ -84,7 +84,7 @@ async def test_an_admins_override_settles_it_and_is_recorded(node: Node, strateg
     assert (await stored(node, breakpoint_id)).decision == "approved"
 
 
-async def test_the_owner_answers_in_place_of_an_expert_nobody_carries(node: Node) -> None:
+async def test_the_owner_answers_in_place_of_an_unknown_expert(node: Node) -> None:
     breakpoint_id = await create(node, {"expert": ["ghost"]})
     owner = await node.assent.database.read(lambda tx: tx.people.get_by_name("owner"))
     who = Principal(kind=AGENT.kind.PERSON, id=owner.id, name="owner", project="default", roles=frozenset(Role))
@@ -93,7 +93,7 @@ async def test_the_owner_answers_in_place_of_an_expert_nobody_carries(node: Node
     assert [(each.person, each.in_place_of) for each in responses] == [("owner", ("ghost",))]
 
 
-async def test_a_right_taken_away_is_gone_in_the_deciding_transaction(node: Node) -> None:
+async def test_a_revoked_role_takes_effect_in_the_deciding_transaction(node: Node) -> None:
     ann = await person(node, "ann", "reviewer")
     breakpoint_id = await create(node)
     await node.assent.database.write(lambda tx: tx.people.grant(ann.id, "default", [Role.VIEWER]))
@@ -101,14 +101,14 @@ async def test_a_right_taken_away_is_gone_in_the_deciding_transaction(node: Node
         await respond(node, breakpoint_id, ann)
 
 
-async def test_nobody_decides_what_they_created(node: Node) -> None:
+async def test_creators_cannot_decide_their_own_breakpoint(node: Node) -> None:
     ann = await person(node, "ann", "reviewer", "admin")
     breakpoint_id = await create(node, by=ann)
     with pytest.raises(OwnBreakpoint):
         await respond(node, breakpoint_id, ann)
 
 
-async def test_an_agent_never_decides_whatever_roles_it_claims(node: Node) -> None:
+async def test_an_agent_never_decides_regardless_of_its_claimed_roles(node: Node) -> None:
     breakpoint_id = await create(node)
     claims = Principal(kind=AGENT.kind, id="tok_2", name="x", project="default", roles=frozenset(Role), everywhere=True)
     with pytest.raises(Forbidden):
@@ -123,7 +123,7 @@ async def test_the_sweep_ends_more_than_one_batch(node: Node, clock: ManualClock
     assert {(await stored(node, each)).status for each in ids} == {"expired"}
 
 
-async def test_an_agent_comments_on_its_own_and_sees_no_other(node: Node) -> None:
+async def test_an_agent_comments_on_its_own_breakpoint_and_sees_no_other(node: Node) -> None:
     other = Principal(kind=AGENT.kind, id="tok_2", name="other", project="default")
     breakpoint_id = await create(node)
     comment = partial(node.assent.breakpoints.comment, breakpoint_id=breakpoint_id, comment="Because.", once=None)

@@ -18,7 +18,7 @@ def _asked(content: str) -> dict[str, Any]:
     return {"runId": "r", "payload": {"question": "Go?", "breakpointId": "g", "context": {"files": [file]}}}
 
 
-async def test_the_newest_one_before_it_at_the_same_gate_and_run(node: Node, clock: ManualClock) -> None:
+async def test_the_previous_attempt_is_the_latest_at_the_same_gate_and_run(node: Node, clock: ManualClock) -> None:
     ids: list[str] = []
     for content in "abc":
         ids.append((await node.create(**_asked(content)))["id"])
@@ -32,7 +32,7 @@ async def test_the_newest_one_before_it_at_the_same_gate_and_run(node: Node, clo
     assert (pair.changed, pair.contents) == (True, (b"b", b"c"))
 
 
-async def test_what_did_not_change_is_not_read(node: Node, clock: ManualClock) -> None:
+async def test_unchanged_files_are_not_read(node: Node, clock: ManualClock) -> None:
     await node.create(**_asked("a"))
     clock.advance(1)
     two = await node.create(**_asked("a"))
@@ -41,7 +41,7 @@ async def test_what_did_not_change_is_not_read(node: Node, clock: ManualClock) -
     assert [(pair.changed, pair.contents) for pair in found.pairs] == [(False, None)]
 
 
-async def test_what_people_said_comes_along(node: Node, clock: ManualClock) -> None:
+async def test_the_previous_attempt_includes_its_comments_and_responses(node: Node, clock: ManualClock) -> None:
     one = await node.create(**_asked("a"))
     await node.feedback(one["id"], await node.token("reviewer"), approved=False, comment="Not yet.")
     clock.advance(1)

@@ -162,7 +162,7 @@ async def desk(node: Node, clock: ManualClock) -> Desk:
     return Desk(node, clock, parrot, service, channel, ann)
 
 
-async def test_a_linked_person_answers(desk: Desk) -> None:
+async def test_a_linked_person_can_answer(desk: Desk) -> None:
     breakpoint_id, delivery_id = await desk.asked()
     told = await desk.say(delivery_id=delivery_id, approved=True, comment="Fine.")
     current = await stored(desk.node, breakpoint_id)
@@ -181,7 +181,7 @@ async def test_a_linked_person_answers(desk: Desk) -> None:
     assert told.breakpoint.decision == "approved"
 
 
-async def test_what_is_said_again_counts_once(desk: Desk) -> None:
+async def test_a_repeated_message_counts_once(desk: Desk) -> None:
     breakpoint_id, delivery_id = await desk.asked({"expert": ["ann", "bob"], "strategy": "collect-all"})
     await asyncio.gather(*(desk.say(delivery_id=delivery_id, approved=True) for _ in range(10)))
     told = await desk.say(delivery_id=delivery_id, approved=False)
@@ -192,7 +192,7 @@ async def test_what_is_said_again_counts_once(desk: Desk) -> None:
     assert given.approved
 
 
-async def test_a_key_counts_on_its_own_channel_only(desk: Desk) -> None:
+async def test_message_keys_are_per_channel(desk: Desk) -> None:
     other = await add_channel(desk.node, "other", "slack")
     await link(desk.node, other, "T1:ann", desk.ann)
     first, delivery_id = await desk.asked()
@@ -203,7 +203,7 @@ async def test_a_key_counts_on_its_own_channel_only(desk: Desk) -> None:
     assert [(await stored(desk.node, each)).decision for each in (first, second)] == ["approved", "approved"]
 
 
-async def test_a_stranger_changes_nothing_and_is_offered_a_link(desk: Desk) -> None:
+async def test_an_unlinked_person_changes_nothing_and_is_offered_a_link(desk: Desk) -> None:
     breakpoint_id, delivery_id = await desk.asked()
     told = await desk.say(identity="T1:eve", delivery_id=delivery_id, approved=True, comment="hunter2")
     assert await desk.open(breakpoint_id)
@@ -218,7 +218,7 @@ async def test_a_stranger_changes_nothing_and_is_offered_a_link(desk: Desk) -> N
     )
 
 
-async def test_a_link_is_offered_only_where_nobody_else_reads_it(desk: Desk) -> None:
+async def test_a_link_is_offered_only_in_private_replies(desk: Desk) -> None:
     jira = await add_channel(desk.node, "tickets", "jira")
     breakpoint_id = await create(desk.node)
     await desk.sent(breakpoint_id, on=jira)
@@ -228,7 +228,7 @@ async def test_a_link_is_offered_only_where_nobody_else_reads_it(desk: Desk) -> 
     assert await desk.open(breakpoint_id)
 
 
-async def test_what_was_refused_does_not_count_when_it_is_played_again(desk: Desk) -> None:
+async def test_a_refused_message_does_not_count_when_replayed(desk: Desk) -> None:
     breakpoint_id, delivery_id = await desk.asked()
     await desk.say(identity="T1:eve", delivery_id=delivery_id, approved=True)
     eve = await person(desk.node, "eve", "reviewer")
@@ -240,7 +240,7 @@ async def test_what_was_refused_does_not_count_when_it_is_played_again(desk: Des
     assert (await stored(desk.node, breakpoint_id)).decision == "approved"
 
 
-async def test_a_link_of_another_channel_is_none(desk: Desk) -> None:
+async def test_a_link_on_another_channel_does_not_count(desk: Desk) -> None:
     other = await add_channel(desk.node, "other", "slack")
     breakpoint_id = await create(desk.node)
     delivery_id = await desk.sent(breakpoint_id, on=other)
@@ -259,7 +259,7 @@ async def test_high_risk_is_never_decided_on_a_channel(desk: Desk, wish: Wish, *
     assert f"{BASE}/breakpoints/{breakpoint_id}" in told.message
 
 
-async def test_whoever_is_not_asked_is_told_so(desk: Desk) -> None:
+async def test_an_ineligible_person_is_notified(desk: Desk) -> None:
     await person(desk.node, "bob", "reviewer")
     breakpoint_id, delivery_id = await desk.asked({"expert": "bob"})
     told = await desk.say(delivery_id=delivery_id, approved=True)
@@ -267,7 +267,7 @@ async def test_whoever_is_not_asked_is_told_so(desk: Desk) -> None:
     assert await desk.open(breakpoint_id)
 
 
-async def test_nobody_decides_what_they_raised(desk: Desk) -> None:
+async def test_creators_cannot_decide_their_own_breakpoint(desk: Desk) -> None:
     breakpoint_id = await create(desk.node, by=desk.ann)
     delivery_id = await desk.sent(breakpoint_id)
     told = await desk.say(delivery_id=delivery_id, approved=True)
@@ -276,7 +276,7 @@ async def test_nobody_decides_what_they_raised(desk: Desk) -> None:
     assert await desk.open(breakpoint_id)
 
 
-async def test_a_seat_that_is_taken_stays_so(desk: Desk) -> None:
+async def test_a_seat_that_has_answered_stays_taken(desk: Desk) -> None:
     bob = await person(desk.node, "bob", "reviewer")
     await person(desk.node, "cid", "reviewer")
     await desk.node.assent.database.write(
@@ -290,7 +290,7 @@ async def test_a_seat_that_is_taken_stays_so(desk: Desk) -> None:
     assert (await stored(desk.node, breakpoint_id)).votes == 1
 
 
-async def test_whoever_is_too_late_is_told_who_decided_what_and_when(desk: Desk) -> None:
+async def test_a_late_answer_is_told_who_decided_what_and_when(desk: Desk) -> None:
     bob = await person(desk.node, "bob", "reviewer")
     breakpoint_id, delivery_id = await desk.asked()
     await respond(desk.node, breakpoint_id, bob, approved=False)
@@ -301,7 +301,7 @@ async def test_whoever_is_too_late_is_told_who_decided_what_and_when(desk: Desk)
 
 
 @pytest.mark.parametrize("wish", [Wish.ANSWER, Wish.FORM])
-async def test_after_the_deadline_it_is_too_late(desk: Desk, wish: Wish) -> None:
+async def test_an_answer_after_the_deadline_is_too_late(desk: Desk, wish: Wish) -> None:
     breakpoint_id, delivery_id = await desk.asked(ttlSeconds=5)
     desk.clock.advance(6)
     told = await desk.say(wish=wish, delivery_id=delivery_id, approved=True)
@@ -310,14 +310,14 @@ async def test_after_the_deadline_it_is_too_late(desk: Desk, wish: Wish) -> None
     assert (await stored(desk.node, breakpoint_id)).votes == 0
 
 
-async def test_what_was_shown_must_be_what_is_stored(desk: Desk) -> None:
+async def test_the_digest_shown_must_match_the_stored_one(desk: Desk) -> None:
     breakpoint_id, delivery_id = await desk.asked()
     told = await desk.say(delivery_id=delivery_id, approved=True, digest="0" * 64)
     assert type(told.error) is DigestMismatch
     assert await desk.open(breakpoint_id)
 
 
-async def test_a_form_can_be_put_right_under_the_same_key(desk: Desk) -> None:
+async def test_a_form_can_be_corrected_under_the_same_key(desk: Desk) -> None:
     form = {"properties": {"share": {"type": "number"}}, "required": ["share"]}
     breakpoint_id, delivery_id = await desk.asked({"form": form})
     told = await desk.say(delivery_id=delivery_id, approved=True, answers={"share": "much"})
@@ -328,7 +328,7 @@ async def test_a_form_can_be_put_right_under_the_same_key(desk: Desk) -> None:
     assert (await stored(desk.node, breakpoint_id)).decision == "approved"
 
 
-async def test_what_waits_for_its_ticket_may_be_said_again(desk: Desk) -> None:
+async def test_an_answer_that_waits_for_a_ticket_can_be_repeated(desk: Desk) -> None:
     def wants(tags: list[str]) -> Callable[[Transaction], None]:
         def use_case(tx: Transaction) -> None:
             project = tx.projects.get("default")
@@ -357,7 +357,7 @@ async def test_what_waits_for_its_ticket_may_be_said_again(desk: Desk) -> None:
         ({"edits": {"size": float("nan")}}, "/edits"),
     ],
 )
-async def test_what_no_database_can_keep_is_refused(desk: Desk, answer: dict[str, Any], pointer: str) -> None:
+async def test_text_that_a_database_cannot_store_is_refused(desk: Desk, answer: dict[str, Any], pointer: str) -> None:
     form = {"properties": {"why": {"type": "string"}}}
     breakpoint_id, delivery_id = await desk.asked({"form": form, "editable": ["size"]})
     told = await desk.say(delivery_id=delivery_id, approved=False, **answer)
@@ -365,7 +365,7 @@ async def test_what_no_database_can_keep_is_refused(desk: Desk, answer: dict[str
     assert await desk.open(breakpoint_id)
 
 
-async def test_only_messages_of_this_channel_are_answered(desk: Desk) -> None:
+async def test_a_channel_answers_only_its_own_messages(desk: Desk) -> None:
     other = await add_channel(desk.node, "other", "slack")
     await link(desk.node, other, "T1:ann", desk.ann)
     breakpoint_id, delivery_id = await desk.asked()
@@ -387,7 +387,7 @@ async def test_only_messages_of_this_channel_are_answered(desk: Desk) -> None:
     assert await desk.open(unsent)
 
 
-async def test_a_channel_of_another_project_decides_nothing_here(desk: Desk) -> None:
+async def test_a_channel_of_another_project_cannot_decide(desk: Desk) -> None:
     breakpoint_id, delivery_id = await desk.asked()
     apart = replace(desk.channel, project="apart")
     told = await desk.say(on=apart, delivery_id=delivery_id, approved=True)
@@ -395,7 +395,7 @@ async def test_a_channel_of_another_project_decides_nothing_here(desk: Desk) -> 
     assert await desk.open(breakpoint_id)
 
 
-async def test_a_ticket_that_we_made_is_answered_by_its_breakpoint(desk: Desk) -> None:
+async def test_an_issue_that_we_created_answers_its_breakpoint(desk: Desk) -> None:
     jira = await add_channel(desk.node, "tickets", "jira")
     await link(desk.node, jira, "account-1", desk.ann)
     breakpoint_id = await create(desk.node)
@@ -424,7 +424,7 @@ async def mail(desk: Desk, address: str | None) -> StoredChannel:
         ("", "", "person:ann", False),
     ],
 )
-async def test_a_mail_counts_from_the_recipients_own_address(
+async def test_an_email_counts_only_from_the_recipients_own_address(
     desk: Desk, address: str | None, sender: str, to: str, *, counts: bool
 ) -> None:
     await person(desk.node, "bob", "reviewer")
@@ -436,7 +436,7 @@ async def test_a_mail_counts_from_the_recipients_own_address(
 
 
 @pytest.mark.parametrize(("named", "counts"), [({"answersAs": "ann"}, True), ({}, False), ({"answersAs": "x"}, False)])
-async def test_a_webhook_answers_as_its_settings_say(desk: Desk, named: dict[str, str], *, counts: bool) -> None:
+async def test_a_webhook_answers_as_configured(desk: Desk, named: dict[str, str], *, counts: bool) -> None:
     hook = await add_channel(desk.node, "hook", "webhook", settings=named)
     breakpoint_id = await create(desk.node)
     delivery_id = await desk.sent(breakpoint_id, on=hook)
@@ -446,7 +446,7 @@ async def test_a_webhook_answers_as_its_settings_say(desk: Desk, named: dict[str
 
 @pytest.mark.parametrize("wish", list(Wish))
 @pytest.mark.parametrize("removed", [True, False])
-async def test_a_channel_that_was_switched_off_takes_nothing(desk: Desk, wish: Wish, *, removed: bool) -> None:
+async def test_a_disabled_channel_accepts_nothing(desk: Desk, wish: Wish, *, removed: bool) -> None:
     breakpoint_id, delivery_id = await desk.asked()
 
     def use_case(tx: Transaction) -> None:
@@ -466,7 +466,7 @@ async def test_a_channel_that_was_switched_off_takes_nothing(desk: Desk, wish: W
     assert await desk.node.assent.database.read(lambda tx: tx.breakpoints.comments(breakpoint_id)) == []
 
 
-async def test_what_was_said_while_a_channel_was_off_does_not_count_later(desk: Desk) -> None:
+async def test_messages_to_a_disabled_channel_do_not_count_later(desk: Desk) -> None:
     breakpoint_id, delivery_id = await desk.asked()
     off = await desk.node.assent.database.write(
         lambda tx: tx.channels.save(replace(desk.channel, enabled=False), now=tx.now())
@@ -480,7 +480,7 @@ async def test_what_was_said_while_a_channel_was_off_does_not_count_later(desk: 
     assert (await stored(desk.node, breakpoint_id)).decision == "approved"
 
 
-async def test_a_webhook_answers_as_its_settings_say_at_that_moment(desk: Desk) -> None:
+async def test_a_change_of_answersAs_takes_effect_at_once(desk: Desk) -> None:
     await person(desk.node, "bob", "reviewer")
     hook = await add_channel(desk.node, "hook", "webhook", settings={"answersAs": "ann"})
     breakpoint_id = await create(desk.node)
@@ -493,7 +493,7 @@ async def test_a_webhook_answers_as_its_settings_say_at_that_moment(desk: Desk) 
 
 @pytest.mark.parametrize("wish", [Wish.ANSWER, Wish.FORM])
 @pytest.mark.parametrize("payload", [{"expert": "ann"}, {}])
-async def test_nobody_overrides_on_a_channel(desk: Desk, wish: Wish, payload: dict[str, Any]) -> None:
+async def test_admins_cannot_override_on_a_channel(desk: Desk, wish: Wish, payload: dict[str, Any]) -> None:
     await link(desk.node, desk.channel, "T1:adm", await person(desk.node, "adm", "admin"))
     breakpoint_id, delivery_id = await desk.asked(payload)
     told = await desk.say(wish=wish, identity="T1:adm", delivery_id=delivery_id, approved=True)
@@ -503,7 +503,7 @@ async def test_nobody_overrides_on_a_channel(desk: Desk, wish: Wish, payload: di
     assert await desk.open(breakpoint_id)
 
 
-async def test_an_admin_who_is_asked_answers_as_everybody_does(desk: Desk) -> None:
+async def test_an_admin_who_is_an_expert_answers_like_any_reviewer(desk: Desk) -> None:
     both = await person(desk.node, "adm", "admin", "reviewer")
     await link(desk.node, desk.channel, "T1:adm", both)
     breakpoint_id, delivery_id = await desk.asked({"expert": "adm"})
@@ -514,7 +514,7 @@ async def test_an_admin_who_is_asked_answers_as_everybody_does(desk: Desk) -> No
 
 
 @pytest.mark.parametrize("lost", ["role", "account"])
-async def test_a_right_that_was_taken_away_is_gone_at_once(desk: Desk, lost: str) -> None:
+async def test_a_revoked_role_or_account_takes_effect_at_once(desk: Desk, lost: str) -> None:
     breakpoint_id, delivery_id = await desk.asked()
 
     def use_case(tx: Transaction) -> None:
@@ -527,7 +527,7 @@ async def test_a_right_that_was_taken_away_is_gone_at_once(desk: Desk, lost: str
     assert await desk.open(breakpoint_id)
 
 
-async def test_a_role_in_another_project_does_not_count_here(desk: Desk) -> None:
+async def test_a_role_in_another_project_does_not_count(desk: Desk) -> None:
     breakpoint_id, delivery_id = await desk.asked()
 
     def use_case(tx: Transaction) -> None:
@@ -540,7 +540,7 @@ async def test_a_role_in_another_project_does_not_count_here(desk: Desk) -> None
     assert await desk.open(breakpoint_id)
 
 
-async def test_a_comment_is_kept_once_and_decides_nothing(desk: Desk) -> None:
+async def test_a_comment_is_stored_once_and_does_not_decide(desk: Desk) -> None:
     breakpoint_id, delivery_id = await desk.asked({"risk": "high"})
     for _ in range(2):
         told = await desk.say(wish=Wish.COMMENT, delivery_id=delivery_id, comment=" Which cluster? ")
@@ -552,7 +552,7 @@ async def test_a_comment_is_kept_once_and_decides_nothing(desk: Desk) -> None:
     assert list(told.problems) == ["/comment"]
 
 
-async def test_a_form_is_shown_to_whoever_may_fill_it_in(desk: Desk) -> None:
+async def test_a_form_is_shown_only_to_a_person_who_may_answer(desk: Desk) -> None:
     breakpoint_id, delivery_id = await desk.asked({"options": ["now", "later"]})
     told = await desk.say(wish=Wish.FORM, delivery_id=delivery_id)
     assert told.done
@@ -564,7 +564,7 @@ async def test_a_form_is_shown_to_whoever_may_fill_it_in(desk: Desk) -> None:
     assert (told.done, told.breakpoint) == (False, None)
 
 
-async def test_where_more_is_asked_than_a_channel_can_show_the_page_is_named(desk: Desk) -> None:
+async def test_a_question_that_a_channel_cannot_show_refers_to_the_page(desk: Desk) -> None:
     breakpoint_id, delivery_id = await desk.asked()
     desk.parrot.asks_for_more = True
     told = await desk.say(delivery_id=delivery_id, approved=True)
@@ -573,19 +573,19 @@ async def test_where_more_is_asked_than_a_channel_can_show_the_page_is_named(des
     assert await desk.open(breakpoint_id)
 
 
-async def test_a_greeting_is_only_replied_to(desk: Desk) -> None:
+async def test_a_greeting_only_gets_a_reply(desk: Desk) -> None:
     body = await desk.service.take(desk.channel, Incoming({}, b"squawk", desk.clock.now()))
     assert body == {"key": "squawk", "done": True}
 
 
-async def test_a_decision_stands_though_nobody_can_be_told(desk: Desk) -> None:
+async def test_a_failed_reply_does_not_undo_the_decision(desk: Desk) -> None:
     breakpoint_id, delivery_id = await desk.asked()
     desk.parrot.deaf = True
     await desk.say(delivery_id=delivery_id, approved=True)
     assert (await stored(desk.node, breakpoint_id)).decision == "approved"
 
 
-async def test_what_breaks_is_said_again_and_counts_then(desk: Desk) -> None:
+async def test_an_answer_that_failed_counts_when_it_is_repeated(desk: Desk) -> None:
     breakpoint_id, delivery_id = await desk.asked()
     desk.parrot.broken = True
     with pytest.raises(RuntimeError):
@@ -596,7 +596,7 @@ async def test_what_breaks_is_said_again_and_counts_then(desk: Desk) -> None:
     assert (await stored(desk.node, breakpoint_id)).decision == "approved"
 
 
-async def test_a_forgery_is_logged_without_what_it_says(desk: Desk) -> None:
+async def test_a_forged_message_is_logged_without_its_content(desk: Desk) -> None:
     forged = Incoming({"authorization": "hunter2"}, b"hunter2", desk.clock.now())
     with capture_logs() as logs, pytest.raises(Unauthenticated):
         await desk.service.take(desk.channel, forged)
@@ -608,13 +608,13 @@ async def test_a_forgery_is_logged_without_what_it_says(desk: Desk) -> None:
     assert [each["event"] for each in logs] == ["callback_refused", "inline_answer_refused"]
 
 
-async def test_without_its_secret_a_channel_believes_nothing(desk: Desk) -> None:
+async def test_a_channel_without_its_secret_accepts_nothing(desk: Desk) -> None:
     with pytest.raises(Unavailable) as unusable:
         await desk.service.take(desk.channel, Incoming({}, b"secret lost", desk.clock.now()))
     assert "hunter2" not in unusable.value.message
 
 
-async def test_only_a_channel_that_people_answer_on_is_there(desk: Desk) -> None:
+async def test_only_two_way_channels_can_be_found_by_id(desk: Desk) -> None:
     assert (await desk.service.find(desk.channel.id)).id == desk.channel.id
     disabled = await add_channel(desk.node, "off", "slack", enabled=False)
     one_way = await add_channel(desk.node, "mute", "mute")
@@ -632,7 +632,7 @@ async def test_only_a_channel_that_people_answer_on_is_there(desk: Desk) -> None
     assert "odd" not in unusable.value.message
 
 
-async def test_a_sign_of_life_is_noted_now_and_then(desk: Desk) -> None:
+async def test_the_time_of_the_last_message_is_stored_at_most_every_10_seconds(desk: Desk) -> None:
     async def heard_at() -> int | None:
         return (await desk.node.assent.database.read(lambda tx: tx.channels.get(desk.channel.id))).heard_at
 
@@ -648,7 +648,7 @@ async def test_a_sign_of_life_is_noted_now_and_then(desk: Desk) -> None:
     assert await heard_at() == first + 10 * SECOND
 
 
-async def test_an_agent_is_nobody_on_a_channel(desk: Desk) -> None:
+async def test_an_agent_cannot_answer_on_a_channel(desk: Desk) -> None:
     breakpoint_id, delivery_id = await desk.asked()
     told = await desk.say(identity=AGENT.id, delivery_id=delivery_id, approved=True)
     assert not told.done

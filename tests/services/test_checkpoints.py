@@ -43,7 +43,7 @@ async def holds(node: Node, **options: Any) -> bool:
     return not (await node.assent.audit.verify(**options)).findings
 
 
-async def test_every_event_is_taken_in_once_and_every_checkpoint_continues_the_one_before(node: Node) -> None:
+async def test_every_event_is_covered_once_and_each_checkpoint_extends_the_one_before(node: Node) -> None:
     signed = [await sign(node)]
     assert signed[0] > 0, "the first administrative acts"
     for count in (1, 3, 2):
@@ -71,7 +71,7 @@ async def test_every_event_is_taken_in_once_and_every_checkpoint_continues_the_o
     assert await holds(node)
 
 
-async def test_a_long_backlog_is_taken_in_batch_by_batch_and_proven(node: Node) -> None:
+async def test_a_long_backlog_is_covered_in_batches_and_provable(node: Node) -> None:
     def fill(tx: Transaction) -> None:
         tx.session.write(
             """INSERT INTO assent_rule_events (rule_id, seq, type, actor, at, metadata, previous, hash)
@@ -94,7 +94,7 @@ async def test_a_long_backlog_is_taken_in_batch_by_batch_and_proven(node: Node) 
         assert merkle.includes(entry, event.leaf.position, last.size, event.path, last.root_hash)
 
 
-async def test_whoever_commits_late_is_not_skipped(postgres_settings: Settings) -> None:
+async def test_a_late_commit_is_not_skipped(postgres_settings: Settings) -> None:
     async with running_node(postgres_settings) as node:
         first = await create(node)
         await sign(node)
@@ -113,7 +113,7 @@ async def test_whoever_commits_late_is_not_skipped(postgres_settings: Settings) 
         assert taken == [((await stored(node))[-1].size - 1,)]
 
 
-async def test_one_node_at_a_time_extends_the_log(postgres_settings: Settings) -> None:
+async def test_only_one_node_at_a_time_extends_the_log(postgres_settings: Settings) -> None:
     async with running_node(postgres_settings) as node:
         await create(node)
         with raw(postgres_settings) as other:
@@ -129,7 +129,7 @@ async def test_one_node_at_a_time_extends_the_log(postgres_settings: Settings) -
         assert await holds(node)
 
 
-async def test_a_new_key_signs_from_then_on_and_older_ones_still_vouch(node: Node) -> None:
+async def test_a_new_key_signs_from_then_on_and_older_keys_stay_valid(node: Node) -> None:
     await create(node)
     await sign(node)
     with pytest.raises(Forbidden):
@@ -157,7 +157,7 @@ async def test_without_a_key_nothing_is_signed_and_nothing_fails(postgres_settin
 
 
 @pytest.mark.parametrize("change", ["public_key", "secret"])
-async def test_a_key_that_was_exchanged_in_the_database_does_not_sign(settings: Settings, change: str) -> None:
+async def test_a_key_replaced_in_the_database_does_not_sign(settings: Settings, change: str) -> None:
     async with running_node(settings) as node:
         await create(node)
         await sign(node)
@@ -171,7 +171,7 @@ async def test_a_key_that_was_exchanged_in_the_database_does_not_sign(settings: 
         assert len(await stored(node)) == 1
 
 
-async def test_what_is_not_there_cannot_be_proven(node: Node) -> None:
+async def test_proofs_of_missing_events_and_checkpoints_are_refused(node: Node) -> None:
     service, read = node.assent.checkpoints, node.assent.database.read
     breakpoint_id = await create(node)
     with pytest.raises(NotFound, match="No checkpoint has been signed yet"):
@@ -189,7 +189,9 @@ async def test_what_is_not_there_cannot_be_proven(node: Node) -> None:
         await read(partial(service.consistency, first=2, second=1, by=AUDITOR))
 
 
-async def test_the_loop_signs_by_itself_and_the_file_gets_every_checkpoint(settings: Settings, tmp_path: Path) -> None:
+async def test_the_loop_signs_periodically_and_the_file_gets_every_checkpoint(
+    settings: Settings, tmp_path: Path
+) -> None:
     anchored = with_anchors(settings, tmp_path).model_copy(update={"checkpoint_seconds": 0.05})
     file = AnchorFile(tmp_path / "anchors.jsonl")
 
@@ -208,7 +210,7 @@ async def test_the_loop_signs_by_itself_and_the_file_gets_every_checkpoint(setti
         await until(told_and_stored, lambda both: both[0] == both[1] and len(both[0]) > len(first))
 
 
-async def test_a_file_is_continued_after_half_a_line_and_never_with_another_log(
+async def test_a_torn_file_is_continued_and_a_file_of_another_log_is_refused(
     settings: Settings, tmp_path: Path
 ) -> None:
     anchored = with_anchors(settings, tmp_path)
@@ -238,7 +240,7 @@ def telling(settings: Settings, url: str) -> Settings:
     return settings.model_copy(update={"checkpoint_webhook": url, "outbound_allow": ("127.0.0.0/8",)})
 
 
-async def test_the_webhook_is_told_again_until_it_takes_every_checkpoint(settings: Settings) -> None:
+async def test_the_webhook_is_retried_until_it_has_every_checkpoint(settings: Settings) -> None:
     clock = ManualClock()
     with receiving() as outside:
         outside.answer("/hook", Answer(503), Answer(204))
@@ -261,7 +263,7 @@ async def test_the_webhook_is_told_again_until_it_takes_every_checkpoint(setting
             assert (state.number, state.attempts, state.error) == (2, 0, None)
 
 
-async def test_a_worker_tells_the_webhook_by_itself(settings: Settings) -> None:
+async def test_a_worker_sends_checkpoints_to_the_webhook(settings: Settings) -> None:
     with receiving() as outside:
 
         async def calls() -> list[Call]:
@@ -278,7 +280,7 @@ async def test_a_worker_tells_the_webhook_by_itself(settings: Settings) -> None:
             assert first.id == f"checkpoint-{numbers[-1]}"
 
 
-async def test_an_auditor_gets_proofs_that_hold_over_http(node: Node) -> None:
+async def test_an_auditor_gets_valid_proofs_over_http(node: Node) -> None:
     una = await node.person("una", "auditor")
     breakpoint_id = await create(node)
     await create(node)

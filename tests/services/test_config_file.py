@@ -32,7 +32,7 @@ def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.usefixtures("path")
-def test_the_settings_read_on_as_a_key_too() -> None:
+def test_the_settings_keep_on_as_a_string_key() -> None:
     settings = Settings()
     assert settings.triggers is not None
     assert [each["on"] for each in settings.triggers] == ["github.push", "schedule.tick"]
@@ -40,7 +40,7 @@ def test_the_settings_read_on_as_a_key_too() -> None:
 
 
 @pytest.mark.parametrize("text", ["a: 1\na: 2\n", "- a\n", "triggers: [", "port: *x\n"])
-def test_a_file_that_cannot_be_read_stops_the_settings_too(path: Path, text: str) -> None:
+def test_an_unreadable_file_stops_the_settings_too(path: Path, text: str) -> None:
     path.write_text(text)
     with pytest.raises(Unreadable):
         Settings()
@@ -48,7 +48,7 @@ def test_a_file_that_cannot_be_read_stops_the_settings_too(path: Path, text: str
         read_file(path)
 
 
-def test_there_need_be_no_file(tmp_path: Path) -> None:
+def test_the_file_is_optional(tmp_path: Path) -> None:
     assert read_file(tmp_path / "assent.yaml") is None
 
 
@@ -62,7 +62,7 @@ def test_there_need_be_no_file(tmp_path: Path) -> None:
         ("/routes/0", "routes[0]: is wrong"),
     ],
 )
-def test_a_problem_names_its_line_or_that_of_what_is_around_it(path: Path, pointer: str, said: str) -> None:
+def test_a_problem_names_its_line_or_that_of_its_parent(path: Path, pointer: str, said: str) -> None:
     file = read_file(path)
     assert file is not None
     problems = Problems(Given(file.value, file, frozenset({"triggers"})))
@@ -70,13 +70,13 @@ def test_a_problem_names_its_line_or_that_of_what_is_around_it(path: Path, point
     assert problems.told() == [said]
 
 
-def test_what_was_not_read_from_the_file_has_no_line() -> None:
+def test_a_problem_outside_the_file_has_no_line() -> None:
     problems = Problems(Given({"triggers": []}))
     problems.add("/triggers/0/on", "is wrong")
     assert problems.told() == ["triggers[0]/on: is wrong"]
 
 
-def test_all_problems_are_told_in_the_order_of_the_file(path: Path) -> None:
+def test_problems_are_listed_in_the_order_of_the_file(path: Path) -> None:
     file = read_file(path)
     assert file is not None
     problems = Problems(Given(file.value, file, frozenset({"triggers"})))
@@ -93,7 +93,7 @@ def test_all_problems_are_told_in_the_order_of_the_file(path: Path) -> None:
         (NotFound("Project x not found."), ("/triggers/0", "Project x not found.")),
     ],
 )
-def test_the_place_of_an_error_is_inside_the_thing_that_was_read(
+def test_an_error_pointer_is_placed_within_its_section(
     error: InvalidRequest | NotFound, found: tuple[str, str]
 ) -> None:
     assert in_place("/triggers/0", error) == found
@@ -109,11 +109,11 @@ def test_the_place_of_an_error_is_inside_the_thing_that_was_read(
         ("", ""),
     ],
 )
-def test_a_pointer_is_shown_as_people_read_it(pointer: str, text: str) -> None:
+def test_a_pointer_is_shown_in_readable_form(pointer: str, text: str) -> None:
     assert shown(pointer) == text
 
 
-def test_a_file_that_cannot_be_read_is_told_in_the_same_words(path: Path) -> None:
+def test_an_unreadable_file_is_reported_with_its_path_and_line(path: Path) -> None:
     path.write_text("a: 1\na: 2\n")
     with pytest.raises(Unreadable) as refused:
         read_file(path)

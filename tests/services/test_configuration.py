@@ -48,7 +48,7 @@ async def admin(node: Node, method: str, path: str, body: Any = None) -> Any:
     return await node.call(method, path, await node.token("admin"), json=body)
 
 
-async def test_what_stands_in_the_file_stands_in_the_data_once_a_node_has_started(settings: Settings) -> None:
+async def test_sections_of_the_file_are_stored_when_a_node_starts(settings: Settings) -> None:
     async with running_node(settings):
         pass
     async with running_node(configured(settings), worker=True) as node:
@@ -64,7 +64,7 @@ async def test_a_second_start_changes_nothing(node: Node, settings: Settings) ->
     assert await applied(node, settings) == first
 
 
-async def test_what_is_gone_from_the_file_is_removed_and_the_rest_left_alone(node: Node, settings: Settings) -> None:
+async def test_entries_missing_from_the_file_are_removed_and_others_are_kept(node: Node, settings: Settings) -> None:
     await applied(node, settings)
     own = HOOK | {"name": "own"}
     await admin(node, "POST", "/api/channels", own)
@@ -74,7 +74,7 @@ async def test_what_is_gone_from_the_file_is_removed_and_the_rest_left_alone(nod
     assert [each.id for each in routes] == [made["id"]]
 
 
-async def test_what_changed_in_the_file_changes_in_the_data(node: Node, settings: Settings) -> None:
+async def test_changes_in_the_file_are_applied(node: Node, settings: Settings) -> None:
     (before,), (old,) = await applied(node, settings)
     moved = HOOK | {"settings": HOOK["settings"] | {"url": "https://example.org/new"}}
     second = {"pattern": "*", "channels": ["hook"]}
@@ -85,7 +85,7 @@ async def test_what_changed_in_the_file_changes_in_the_data(node: Node, settings
     assert routes[1].id == old.id
 
 
-async def test_the_routes_of_the_file_are_asked_first(node: Node, settings: Settings) -> None:
+async def test_routes_from_the_file_come_first(node: Node, settings: Settings) -> None:
     await applied(node, settings)
     made = (await admin(node, "POST", "/api/routes", ROUTE | {"pattern": "first.*"})).json()
     _, routes = await applied(node, settings, routes=[ROUTE, ROUTE | {"pattern": "later.*"}])
@@ -93,7 +93,7 @@ async def test_the_routes_of_the_file_are_asked_first(node: Node, settings: Sett
     assert (await admin(node, "PUT", "/api/routes/order", {"ids": [made["id"]]})).status_code == 200
 
 
-async def test_what_stands_in_the_file_is_changed_there_only(node: Node, settings: Settings) -> None:
+async def test_entries_from_the_file_can_only_be_changed_there(node: Node, settings: Settings) -> None:
     (channel,), (route,) = await applied(node, settings)
     for method, path, body in (
         ("PATCH", f"/api/channels/{channel.id}", {"enabled": False}),
@@ -106,9 +106,7 @@ async def test_what_stands_in_the_file_is_changed_there_only(node: Node, setting
         assert "assent.yaml" in answer.json()["detail"]
 
 
-async def test_a_channel_whose_address_is_gone_stays_disabled_until_somebody_says_so(
-    node: Node, settings: Settings
-) -> None:
+async def test_a_disabled_channel_stays_disabled_until_someone_enables_it(node: Node, settings: Settings) -> None:
     (channel,), _ = await applied(node, settings)
     await node.assent.database.write(lambda tx: tx.channels.disable(channel.id, because="410", now=tx.now()))
     (still,), _ = await applied(node, settings)
@@ -117,7 +115,7 @@ async def test_a_channel_whose_address_is_gone_stays_disabled_until_somebody_say
     assert (revived["enabled"], "disabledBecause" in revived) == (True, False)
 
 
-async def test_another_type_under_the_same_name_is_another_channel(node: Node, settings: Settings) -> None:
+async def test_a_new_type_under_the_same_name_is_a_new_channel(node: Node, settings: Settings) -> None:
     other = StoredChannel(id="ch_old", project="default", name="hook", type="pigeon", settings={}, source="file")
     await node.assent.database.write(lambda tx: tx.channels.add(other))
     (channel,), _ = await applied(node, settings)
@@ -143,7 +141,7 @@ async def test_another_type_under_the_same_name_is_another_channel(node: Node, s
         ({"routes": [ROUTE | {"project": 7}]}, "routes[0]/project"),
     ],
 )  # fmt: skip
-def test_a_file_that_cannot_be_used_stops_the_start_and_names_the_place(
+def test_an_invalid_file_stops_the_start_and_names_the_location(
     sqlite_settings: Settings, sections: dict[str, Any], said: str
 ) -> None:
     with pytest.raises(Misplaced) as refused:
@@ -160,7 +158,7 @@ def test_a_file_that_cannot_be_used_stops_the_start_and_names_the_place(
         ({"channels": [HOOK | {"name": "own"}], "routes": []}, "channels[0]/name: a channel named own already exists"),
     ],
 )
-async def test_what_only_the_data_can_tell_stops_the_start_too_and_changes_nothing(
+async def test_conflicts_with_stored_data_stop_the_start_and_change_nothing(
     node: Node, settings: Settings, sections: dict[str, Any], said: str
 ) -> None:
     await admin(node, "POST", "/api/channels", HOOK | {"name": "own"})
@@ -186,10 +184,10 @@ def test_both_sections_are_read_from_the_file(tmp_path: Path, monkeypatch: pytes
     assert (Settings().channels, Settings().routes) == ((HOOK,), (ROUTE,))
 
 
-def test_a_section_that_is_no_list_is_refused(sqlite_settings: Settings) -> None:
+def test_a_section_that_is_not_a_list_is_rejected(sqlite_settings: Settings) -> None:
     with pytest.raises(ValueError, match="routes"):
         Settings(data_dir=sqlite_settings.data_dir, routes={"pattern": "*"})
 
 
-def test_what_is_refused_is_said_in_a_sentence() -> None:
+def test_a_configuration_error_is_a_domain_error() -> None:
     assert issubclass(Misplaced, AssentError)

@@ -40,12 +40,12 @@ async def findings(node: Node) -> list[str]:
     return [str(each) for check in await node.assent.audit.check() for each in check.findings]
 
 
-async def test_without_channels_nothing_is_begun(node: Node) -> None:
+async def test_without_channels_nothing_is_planned(node: Node) -> None:
     await create(node)
     assert await rows(node, "SELECT 1 FROM assent_routings") == []
 
 
-async def test_without_a_route_nobody_is_told(node: Node) -> None:
+async def test_without_a_matching_route_nobody_is_notified(node: Node) -> None:
     await channel(node, "email")
     await route(node, "email", pattern="deploy.*")
     breakpoint_id = await create(node, {"breakpointId": "pay.now"})
@@ -53,7 +53,7 @@ async def test_without_a_route_nobody_is_told(node: Node) -> None:
     assert await rows(node, "SELECT next_at FROM assent_routings") == [(None,)]
 
 
-async def test_experts_are_told_one_by_one_and_a_place_once(node: Node, ann: Principal, bob: Principal) -> None:
+async def test_experts_are_notified_individually_and_a_channel_once(node: Node, ann: Principal, bob: Principal) -> None:
     del ann, bob
     await channel(node, "email")
     await channel(node, "hook", "webhook")
@@ -66,7 +66,7 @@ async def test_experts_are_told_one_by_one_and_a_place_once(node: Node, ann: Pri
     ]
 
 
-async def test_the_first_route_that_matches_counts_and_stays_as_it_was(node: Node, ann: Principal) -> None:
+async def test_the_first_matching_route_applies_and_later_changes_do_not_affect_it(node: Node, ann: Principal) -> None:
     del ann
     await channel(node, "email")
     await channel(node, "hook", "webhook")
@@ -83,7 +83,7 @@ async def test_the_first_route_that_matches_counts_and_stays_as_it_was(node: Nod
     assert kept == [(first, 1)]
 
 
-async def test_whoever_has_not_answered_is_reminded(
+async def test_only_experts_who_have_not_answered_are_reminded(
     node: Node, clock: ManualClock, ann: Principal, bob: Principal
 ) -> None:
     del bob
@@ -104,9 +104,7 @@ async def test_whoever_has_not_answered_is_reminded(
     assert await findings(node) == []
 
 
-async def test_of_reminders_that_were_missed_only_the_last_is_made_up_for(
-    node: Node, clock: ManualClock, ann: Principal
-) -> None:
+async def test_only_the_last_missed_reminder_is_sent(node: Node, clock: ManualClock, ann: Principal) -> None:
     del ann
     await channel(node, "email")
     await route(node, "email", remind=["10m", "20m", "30m"])
@@ -118,7 +116,7 @@ async def test_of_reminders_that_were_missed_only_the_last_is_made_up_for(
     assert [(each.type, each.metadata.get("n")) for each in events[1:]] == [("reminded", 3)]
 
 
-async def test_escalation_opens_the_seat_to_whoever_it_goes_to(
+async def test_an_escalation_recipient_may_answer_for_the_expert(
     node: Node, clock: ManualClock, ann: Principal, bob: Principal
 ) -> None:
     del ann
@@ -158,7 +156,9 @@ async def test_escalation_has_several_levels(node: Node, clock: ManualClock, ann
 
 
 @pytest.mark.parametrize("then", ["expire", "reject"])
-async def test_a_route_can_end_it_and_never_approves(node: Node, clock: ManualClock, ann: Principal, then: str) -> None:
+async def test_a_route_can_end_a_breakpoint_but_never_approve_it(
+    node: Node, clock: ManualClock, ann: Principal, then: str
+) -> None:
     await channel(node, "email")
     await route(node, "email", timeout={"after": "4h", "then": then})
     breakpoint_id = await create(node, {"expert": "ann"})
@@ -178,7 +178,7 @@ async def test_a_route_can_end_it_and_never_approves(node: Node, clock: ManualCl
     assert await findings(node) == []
 
 
-async def test_the_timeout_of_a_route_counts_only_where_the_agent_set_no_deadline(node: Node) -> None:
+async def test_the_timeout_of_a_route_applies_only_without_an_agents_deadline(node: Node) -> None:
     await channel(node, "email")
     await route(node, "email", timeout={"after": "1h", "then": "reject"})
     breakpoint_id = await create(node, ttlSeconds=4 * HOUR)
@@ -186,7 +186,7 @@ async def test_the_timeout_of_a_route_counts_only_where_the_agent_set_no_deadlin
     assert (created.due_at - created.created_at, created.on_timeout) == (4 * HOUR * SECOND, "expire")
 
 
-async def test_a_route_changed_later_moves_no_deadline(node: Node) -> None:
+async def test_changing_a_route_does_not_move_deadlines(node: Node) -> None:
     await channel(node, "email")
     made = await route(node, "email", timeout={"after": "1h", "then": "reject"})
     before = await stored(node, await create(node))
@@ -195,7 +195,7 @@ async def test_a_route_changed_later_moves_no_deadline(node: Node) -> None:
     assert (before.due_at - before.created_at, after.due_at) == (HOUR * SECOND, NEVER)
 
 
-async def test_the_timeout_is_that_of_the_first_route_that_matches(node: Node) -> None:
+async def test_the_timeout_comes_from_the_first_matching_route(node: Node) -> None:
     await channel(node, "email")
     await route(node, "email", pattern="calm.*")
     await route(node, "email", timeout={"after": "1h", "then": "expire"})
@@ -204,7 +204,7 @@ async def test_the_timeout_is_that_of_the_first_route_that_matches(node: Node) -
     assert (calm.due_at, other.due_at - other.created_at) == (NEVER, HOUR * SECOND)
 
 
-async def test_a_route_that_cannot_be_read_sets_no_deadline_and_stops_nothing(node: Node) -> None:
+async def test_an_unreadable_route_sets_no_deadline_and_blocks_nothing(node: Node) -> None:
     await channel(node, "email")
     made = await route(node, "email", timeout={"after": "1h", "then": "expire"})
 
@@ -217,7 +217,7 @@ async def test_a_route_that_cannot_be_read_sets_no_deadline_and_stops_nothing(no
 
 
 @pytest.mark.parametrize("then", ["expire", "reject"])
-async def test_a_timeout_from_before_it_was_a_deadline_closes_what_was_told(
+async def test_a_timeout_stored_by_an_earlier_release_closes_its_messages(
     node: Node, clock: ManualClock, ann: Principal, then: str
 ) -> None:
     del ann
@@ -242,7 +242,7 @@ async def test_a_timeout_from_before_it_was_a_deadline_closes_what_was_told(
     assert await findings(node) == []
 
 
-async def test_what_was_not_sent_when_it_ends_is_never_sent(node: Node, ann: Principal) -> None:
+async def test_unsent_messages_are_dropped_when_the_breakpoint_ends(node: Node, ann: Principal) -> None:
     await channel(node, "email")
     await route(node, "email")
     breakpoint_id = await create(node, {"expert": "ann"})
@@ -251,7 +251,9 @@ async def test_what_was_not_sent_when_it_ends_is_never_sent(node: Node, ann: Pri
     assert await told(node, breakpoint_id) == [("email", "person:ann", "ask", "superseded")]
 
 
-async def test_a_deputy_is_asked_and_may_answer_for_whoever_is_away(node: Node, ann: Principal, bob: Principal) -> None:
+async def test_a_deputy_is_notified_and_may_answer_for_an_absent_expert(
+    node: Node, ann: Principal, bob: Principal
+) -> None:
     await channel(node, "email")
     await route(node, "email")
     await wishes(node, ann.id, away={"deputy": "bob"})
@@ -264,7 +266,7 @@ async def test_a_deputy_is_asked_and_may_answer_for_whoever_is_away(node: Node, 
     assert await findings(node) == []
 
 
-async def test_deputies_of_an_escalation_follow_from_events(
+async def test_deputies_of_an_escalation_are_recorded_in_events(
     node: Node, clock: ManualClock, ann: Principal, bob: Principal
 ) -> None:
     del ann
@@ -317,7 +319,7 @@ async def test_an_audit_accepts_chains_of_deputies_and_changed_routes(
     assert await findings(node) == []
 
 
-async def test_an_audit_accepts_deputies_of_a_removed_project(node: Node, clock: ManualClock, ann: Principal) -> None:
+async def test_an_audit_accepts_deputies_in_a_removed_project(node: Node, clock: ManualClock, ann: Principal) -> None:
     def open_shop(tx: Transaction) -> None:
         tx.projects.add(Project("shop", "Shop", None, {}, tx.now()))
         tx.people.grant(ann.id, "shop", {Role.REVIEWER})
@@ -338,7 +340,7 @@ async def test_an_audit_accepts_deputies_of_a_removed_project(node: Node, clock:
     assert await findings(node) == []
 
 
-async def test_a_deputy_without_a_right_is_not_asked(node: Node, ann: Principal) -> None:
+async def test_a_deputy_without_permission_is_not_asked(node: Node, ann: Principal) -> None:
     await person(node, "vic", "viewer")
     await channel(node, "email")
     await route(node, "email")
@@ -347,7 +349,7 @@ async def test_a_deputy_without_a_right_is_not_asked(node: Node, ann: Principal)
     assert await told(node, breakpoint_id) == [("email", "person:ann", "ask", "pending")]
 
 
-async def test_quiet_hours_are_waited_for_unless_the_route_says_otherwise(
+async def test_quiet_hours_delay_notifications_unless_the_route_disables_them(
     node: Node, clock: ManualClock, ann: Principal
 ) -> None:
     await channel(node, "email")
@@ -362,7 +364,7 @@ async def test_quiet_hours_are_waited_for_unless_the_route_says_otherwise(
     assert soon.next_at <= clock.now()
 
 
-async def test_a_person_is_reached_as_they_wish(node: Node, ann: Principal) -> None:
+async def test_a_persons_preferred_channels_are_used(node: Node, ann: Principal) -> None:
     await channel(node, "email")
     await channel(node, "private", "email", **{"host": "127.0.0.1", "port": 1, "tls": "none", "from": "a@b.test"})
     await route(node, "email", fallback=["email"])
@@ -373,7 +375,7 @@ async def test_a_person_is_reached_as_they_wish(node: Node, ann: Principal) -> N
     assert only.fallback == '["email"]'
 
 
-async def test_too_many_are_told_in_one(node: Node, ann: Principal) -> None:
+async def test_messages_beyond_the_limit_are_combined_in_a_digest(node: Node, ann: Principal) -> None:
     del ann
     await channel(node, "email")
     await route(node, "email")
@@ -386,7 +388,7 @@ async def test_too_many_are_told_in_one(node: Node, ann: Principal) -> None:
     assert planned == [(1,)]
 
 
-async def test_a_single_question_past_the_limit_is_sent_by_itself_when_the_window_allows(
+async def test_a_single_held_question_is_sent_separately_when_the_limit_allows(
     node: Node, clock: ManualClock, ann: Principal
 ) -> None:
     del ann
@@ -404,7 +406,7 @@ async def test_a_single_question_past_the_limit_is_sent_by_itself_when_the_windo
     assert (claim.delivery.id, claim.delivery.purpose) == (held.id, "ask")
 
 
-async def test_without_digests_each_question_is_sent_by_itself_as_the_window_allows(
+async def test_without_digests_questions_are_spread_over_time_windows(
     node: Node, clock: ManualClock, ann: Principal
 ) -> None:
     del ann
@@ -422,7 +424,7 @@ async def test_without_digests_each_question_is_sent_by_itself_as_the_window_all
     assert claim is not None, "its place in the window is reserved"
 
 
-async def test_what_needs_a_ticket_is_not_approved_before_there_is_one(node: Node, ann: Principal) -> None:
+async def test_a_breakpoint_that_needs_a_ticket_cannot_be_approved_without_one(node: Node, ann: Principal) -> None:
     def demand(tx: Transaction) -> None:
         project = tx.projects.get("default")
         tx.projects.save(replace(project, policy={**project.policy, "ticketTags": ["audit"]}))
@@ -437,7 +439,7 @@ async def test_what_needs_a_ticket_is_not_approved_before_there_is_one(node: Nod
     assert (await stored(node, breakpoint_id)).decision is Decision.REJECTED
 
 
-async def test_two_nodes_tell_everybody_once(postgres_settings: Settings) -> None:
+async def test_two_nodes_notify_each_recipient_once(postgres_settings: Settings) -> None:
     async with running_node(postgres_settings) as one, running_node(postgres_settings) as two:
         await person(one, "ann", "reviewer")
         await channel(one, "hook", "webhook")

@@ -6,7 +6,7 @@ from tests.store.making import create, person
 from tests.support.nodes import ManualClock, Node
 
 
-async def test_what_fails_half_way_leaves_nothing_behind(node: Node, clock: ManualClock) -> None:
+async def test_a_failed_step_leaves_nothing_behind(node: Node, clock: ManualClock) -> None:
     ann, _ = [await person(node, name, "reviewer") for name in ("ann", "eve")]
     await channel(node, "email")
     await route(node, "email")

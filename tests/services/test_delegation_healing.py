@@ -13,7 +13,7 @@ def come_to_nothing(tx: Transaction) -> None:
     tx.session.write(f"UPDATE {table} SET status = 'ERROR' WHERE workflow_uuid LIKE 'deliver:%'", [{}])
 
 
-async def test_what_was_healed_in_vain_is_healed_again(node: Node, clock: ManualClock) -> None:
+async def test_a_failed_repair_job_is_queued_again(node: Node, clock: ManualClock) -> None:
     await person(node, "ann", "reviewer")
     await channel(node, "email")
     await route(node, "email")

@@ -47,7 +47,7 @@ async def switch_off(node: Node, channel_id: str) -> None:
     await node.assent.database.write(lambda tx: tx.channels.disable(channel_id, because="410", now=tx.now()))
 
 
-async def test_what_waits_for_the_morning_holds_nothing_urgent_back(
+async def test_messages_held_by_quiet_hours_do_not_delay_urgent_ones(
     node: Node, clock: ManualClock, ann: Principal
 ) -> None:
     await channel(node, "email")
@@ -62,7 +62,7 @@ async def test_what_waits_for_the_morning_holds_nothing_urgent_back(
     assert (found.next_at - clock.now()) // SECOND <= MINUTE, "it waits for the end of the quiet hours"
 
 
-async def test_an_escalation_at_night_is_not_held_back(node: Node, clock: ManualClock, ann: Principal) -> None:
+async def test_an_escalation_in_quiet_hours_is_not_held(node: Node, clock: ManualClock, ann: Principal) -> None:
     await channel(node, "email")
     await route(node, "email", to=["person:ann"], escalate=[{"after": "1h", "to": ["person:ann"]}])
     await wishes(node, ann.id, quiet=NIGHT)
@@ -75,7 +75,7 @@ async def test_an_escalation_at_night_is_not_held_back(node: Node, clock: Manual
     assert all((each.next_at - clock.now()) // SECOND <= MINUTE for each in found)
 
 
-async def test_an_escalation_at_night_does_not_wait_behind_the_question(
+async def test_an_escalation_in_quiet_hours_does_not_wait_behind_the_question(
     node: Node, clock: ManualClock, ann: Principal
 ) -> None:
     await channel(node, "email")
@@ -90,7 +90,9 @@ async def test_an_escalation_at_night_does_not_wait_behind_the_question(
     assert claim is not None, "it stands behind a question that waits for the morning"
 
 
-async def test_a_digest_in_the_night_leaves_the_morning_alone(node: Node, clock: ManualClock, ann: Principal) -> None:
+async def test_a_digest_in_quiet_hours_leaves_out_messages_held_until_they_end(
+    node: Node, clock: ManualClock, ann: Principal
+) -> None:
     await channel(node, "email")
     await route(node, "email", pattern="loud.*", quiet=False)
     await route(node, "email")
@@ -110,7 +112,7 @@ async def test_a_digest_in_the_night_leaves_the_morning_alone(node: Node, clock:
     assert len(claim.taken) == 2, "only what may be told at night"
 
 
-async def test_what_was_told_in_a_digest_is_reminded_too(node: Node, clock: ManualClock, ann: Principal) -> None:
+async def test_breakpoints_announced_in_a_digest_get_reminders(node: Node, clock: ManualClock, ann: Principal) -> None:
     del ann
     await channel(node, "email")
     await route(node, "email", remind=["30m"])
@@ -121,7 +123,7 @@ async def test_what_was_told_in_a_digest_is_reminded_too(node: Node, clock: Manu
     assert [("reminded" in await kinds(node, each)) for each in ids] == [True] * len(ids)
 
 
-async def test_the_deputy_of_whoever_it_escalates_to_may_answer(
+async def test_the_deputy_of_an_escalation_recipient_can_answer(
     node: Node, clock: ManualClock, ann: Principal, bob: Principal
 ) -> None:
     del ann
@@ -149,7 +151,7 @@ async def test_a_reminder_respects_quiet_hours(node: Node, clock: ManualClock, a
     assert reminder.next_at - clock.now() > HOUR * SECOND
 
 
-async def test_a_morning_does_not_begin_with_the_question_and_all_its_reminders(
+async def test_only_the_question_is_sent_after_quiet_hours_and_not_its_reminders(
     node: Node, clock: ManualClock, ann: Principal
 ) -> None:
     await channel(node, "email")
@@ -170,7 +172,7 @@ async def test_a_morning_does_not_begin_with_the_question_and_all_its_reminders(
     assert at_once == 1
 
 
-async def test_quiet_hours_do_not_outlive_the_question(node: Node, clock: ManualClock, ann: Principal) -> None:
+async def test_quiet_hours_end_before_the_deadline(node: Node, clock: ManualClock, ann: Principal) -> None:
     await channel(node, "email")
     await route(node, "email", timeout={"after": "1h", "then": "reject"})
     await wishes(node, ann.id, quiet=NIGHT)
@@ -179,7 +181,7 @@ async def test_quiet_hours_do_not_outlive_the_question(node: Node, clock: Manual
     assert asked.next_at - clock.now() < HOUR * SECOND, "it is rejected before anybody was asked"
 
 
-async def test_an_escalation_falls_back_to_those_it_went_to(
+async def test_an_escalation_falls_back_to_its_own_recipients(
     node: Node, clock: ManualClock, ann: Principal, bob: Principal
 ) -> None:
     del ann, bob
@@ -197,7 +199,7 @@ async def test_an_escalation_falls_back_to_those_it_went_to(
     assert [each[1] for each in found] == ["person:bob"]
 
 
-async def test_a_question_falls_back_to_the_people_the_route_means(node: Node, ann: Principal, bob: Principal) -> None:
+async def test_a_question_falls_back_to_the_recipients_of_the_route(node: Node, ann: Principal, bob: Principal) -> None:
     del ann, bob
     await channel(node, "email")
     await channel(node, "room", "email", **EMAIL, addresses=["ops@example.test"])
@@ -208,7 +210,7 @@ async def test_a_question_falls_back_to_the_people_the_route_means(node: Node, a
     assert [each[:2] for each in await told(node, breakpoint_id) if each[0] == "email"] == [("email", "person:bob")]
 
 
-async def test_a_dear_channel_that_is_off_leaves_those_of_the_route(node: Node, ann: Principal) -> None:
+async def test_a_disabled_preferred_channel_falls_back_to_those_of_the_route(node: Node, ann: Principal) -> None:
     dear = await channel(node, "dear", "email", **EMAIL)
     await channel(node, "email")
     await route(node, "email")
@@ -221,7 +223,7 @@ async def test_a_dear_channel_that_is_off_leaves_those_of_the_route(node: Node, 
     assert any(each[3] in {"pending", "sending"} for each in await told(node, breakpoint_id)), "nobody is asked"
 
 
-async def test_a_reminder_goes_elsewhere_where_its_channel_was_switched_off(
+async def test_a_reminder_falls_back_if_its_channel_was_disabled(
     node: Node, clock: ManualClock, ann: Principal
 ) -> None:
     del ann
@@ -238,9 +240,7 @@ async def test_a_reminder_goes_elsewhere_where_its_channel_was_switched_off(
     assert any(each[0] == "email" for each in await told(node, breakpoint_id)), "the reminder reaches nobody"
 
 
-async def test_the_end_does_not_wait_behind_a_reminder_that_fails(
-    node: Node, clock: ManualClock, ann: Principal
-) -> None:
+async def test_the_end_does_not_wait_behind_a_failing_reminder(node: Node, clock: ManualClock, ann: Principal) -> None:
     await channel(node, "email")
     await route(node, "email", remind=["30m"])
     breakpoint_id = await create(node, {"expert": "ann"})
@@ -256,7 +256,7 @@ async def test_the_end_does_not_wait_behind_a_reminder_that_fails(
     assert claim.delivery.purpose == "close"
 
 
-async def test_what_was_talked_about_a_lot_is_closed_too(node: Node, ann: Principal) -> None:
+async def test_a_breakpoint_with_many_comments_is_closed(node: Node, ann: Principal) -> None:
     await channel(node, "email")
     await route(node, "email")
     breakpoint_id = await create(node, {"expert": "ann"})
@@ -272,7 +272,7 @@ async def test_what_was_talked_about_a_lot_is_closed_too(node: Node, ann: Princi
     assert [each[2] for each in await told(node, breakpoint_id)] == ["ask", "close"]
 
 
-async def test_what_has_no_other_channel_does_not_die_with_a_digest(
+async def test_a_delivery_without_a_fallback_survives_a_failed_digest(
     node: Node, clock: ManualClock, ann: Principal
 ) -> None:
     del ann
@@ -298,7 +298,7 @@ async def test_what_has_no_other_channel_does_not_die_with_a_digest(
     assert left.state == "pending", "it is given up for ever, though it has no other way"
 
 
-async def test_wishes_that_cannot_be_read_keep_nobody_from_being_asked(
+async def test_unreadable_preferences_do_not_prevent_notifications(
     node: Node, clock: ManualClock, ann: Principal, bob: Principal
 ) -> None:
     await person(node, "eve", "reviewer")
@@ -321,7 +321,9 @@ async def test_wishes_that_cannot_be_read_keep_nobody_from_being_asked(
     assert sorted(each[1] for each in await told(node, breakpoint_id)) == ["person:bob", "person:eve"]
 
 
-async def test_a_retried_delivery_whose_workers_died_is_tried(node: Node, clock: ManualClock, ann: Principal) -> None:
+async def test_a_retried_delivery_whose_workers_died_is_attempted(
+    node: Node, clock: ManualClock, ann: Principal
+) -> None:
     await channel(node, "email")
     await route(node, "email")
     breakpoint_id = await create(node, {"expert": "ann"})
@@ -336,7 +338,7 @@ async def test_a_retried_delivery_whose_workers_died_is_tried(node: Node, clock:
     assert await node.assent.database.write(lambda tx: service.claim(tx, asked.line, worker="w")) is not None
 
 
-async def test_a_ticket_is_made_for_what_was_raised_before_there_was_a_channel(node: Node) -> None:
+async def test_a_breakpoint_created_before_its_first_channel_gets_a_ticket(node: Node) -> None:
     def demand(tx: Transaction) -> None:
         project = tx.projects.get("default")
         tx.projects.save(replace(project, policy={**project.policy, "ticketTags": ["audit"]}))
@@ -357,7 +359,7 @@ async def test_a_ticket_is_made_for_what_was_raised_before_there_was_a_channel(n
     ],
     ids=["reply lost", "gateway timeout", "refused"],
 )
-async def test_the_end_is_told_where_the_question_may_have_arrived(
+async def test_the_end_is_sent_where_the_question_may_have_arrived(
     node: Node, clock: ManualClock, ann: Principal, how: dict[str, Any], state: str
 ) -> None:
     await channel(node, "email")
@@ -374,9 +376,7 @@ async def test_the_end_is_told_where_the_question_may_have_arrived(
     assert (claim and claim.note and claim.note.unconfirmed) == ((asked.id,) if state == "pending" else None)
 
 
-async def test_a_question_given_up_after_a_lost_reply_is_closed_where_it_may_be(
-    node: Node, clock: ManualClock, ann: Principal
-) -> None:
+async def test_a_question_given_up_after_a_lost_reply_is_closed(node: Node, clock: ManualClock, ann: Principal) -> None:
     await channel(node, "email")
     await channel(node, "other", "email", **EMAIL)
     await route(node, "email", fallback=["other"])
@@ -390,7 +390,7 @@ async def test_a_question_given_up_after_a_lost_reply_is_closed_where_it_may_be(
     assert ("email", "person:ann", "close", "pending") in await told(node, breakpoint_id)
 
 
-async def test_a_question_refused_for_good_is_not_closed(node: Node, ann: Principal) -> None:
+async def test_a_permanently_refused_question_is_not_closed(node: Node, ann: Principal) -> None:
     await channel(node, "email")
     await route(node, "email")
     breakpoint_id = await create(node, {"expert": "ann"})
@@ -417,7 +417,7 @@ async def test_an_overdue_question_whose_reply_was_lost_is_closed(node: Node, cl
     assert purposes[1][1] in {"pending", "sending"}
 
 
-async def test_a_reviewer_who_lost_the_right_is_not_told_the_end_of_an_unconfirmed_question(
+async def test_an_unconfirmed_question_is_not_closed_for_a_reviewer_without_access(
     node: Node, clock: ManualClock, ann: Principal
 ) -> None:
     await channel(node, "email")

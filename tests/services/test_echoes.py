@@ -39,7 +39,9 @@ async def one_round(node: Node, clock: ManualClock, at: StoredSource, *, lag: fl
         {"kind": "webhook.ci"},
     ],
 )
-async def test_a_loop_is_stopped_whatever_its_source_is(node: Node, clock: ManualClock, about: dict[str, Any]) -> None:
+async def test_a_loop_is_stopped_for_every_kind_of_source(
+    node: Node, clock: ManualClock, about: dict[str, Any]
+) -> None:
     await process(node)
     ci = await source(node)
     await trigger(node)
@@ -55,7 +57,7 @@ async def test_a_loop_is_stopped_whatever_its_source_is(node: Node, clock: Manua
     assert "its own runs" in now.because
 
 
-async def test_people_are_told_and_their_approval_resumes_it(node: Node, clock: ManualClock) -> None:
+async def test_an_approval_of_the_alarm_resumes_the_trigger(node: Node, clock: ManualClock) -> None:
     ann = await person(node, "ann", "reviewer")
     await process(node)
     ci = await source(node)
@@ -81,7 +83,7 @@ QUIET: dict[str, Callable[[int], dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("what", QUIET)
-async def test_events_about_other_things_are_no_echoes(node: Node, clock: ManualClock, what: str) -> None:
+async def test_events_about_other_things_are_not_echoes(node: Node, clock: ManualClock, what: str) -> None:
     await process(node)
     ci = await source(node)
     await trigger(node, breaker={"echoes": 2})
@@ -90,7 +92,7 @@ async def test_events_about_other_things_are_no_echoes(node: Node, clock: Manual
     assert (await stored(node)).state is TriggerState.ENABLED
 
 
-async def test_events_long_after_the_run_are_no_echoes(node: Node, clock: ManualClock) -> None:
+async def test_events_long_after_the_run_are_not_echoes(node: Node, clock: ManualClock) -> None:
     await process(node)
     ci = await source(node)
     await trigger(node, breaker={"echoes": 2})
@@ -99,7 +101,7 @@ async def test_events_long_after_the_run_are_no_echoes(node: Node, clock: Manual
     assert (await stored(node)).state is TriggerState.ENABLED
 
 
-async def test_a_burst_is_no_loop(node: Node) -> None:
+async def test_a_burst_is_not_a_loop(node: Node) -> None:
     await process(node)
     ci = await source(node)
     await trigger(node, breaker={"echoes": 2})
@@ -108,7 +110,7 @@ async def test_a_burst_is_no_loop(node: Node) -> None:
     assert (await stored(node)).state is TriggerState.ENABLED
 
 
-async def test_steady_events_during_long_runs_are_no_echoes(node: Node, clock: ManualClock) -> None:
+async def test_steady_events_during_long_runs_are_not_echoes(node: Node, clock: ManualClock) -> None:
     await process(node)
     ci = await source(node)
     await trigger(node, breaker={"echoes": 2})
@@ -119,7 +121,7 @@ async def test_steady_events_during_long_runs_are_no_echoes(node: Node, clock: M
     assert (await stored(node)).state is TriggerState.ENABLED
 
 
-async def test_it_can_be_switched_off(node: Node, clock: ManualClock) -> None:
+async def test_loop_detection_can_be_switched_off(node: Node, clock: ManualClock) -> None:
     await process(node)
     ci = await source(node)
     await trigger(node, breaker={"echoes": 0})
@@ -145,7 +147,7 @@ async def working(sqlite_settings: Settings) -> AsyncIterator[Node]:
         yield found
 
 
-async def test_a_real_process_that_feeds_its_own_folder_is_stopped(working: Node, tmp_path: Path) -> None:
+async def test_a_real_process_that_writes_to_its_own_folder_is_stopped(working: Node, tmp_path: Path) -> None:
     folder = tmp_path / "watched"
     await asyncio.to_thread(folder.mkdir)
     await asyncio.to_thread((folder / "out.txt").write_text, "a")

@@ -198,7 +198,7 @@ EDITS_OF_PEOPLE: dict[Callable[[Place], None], list[str]] = {
 
 
 @pytest.mark.parametrize(("promise", "breakage"), BREAKAGES, ids=lambda value: getattr(value, "__name__", value))
-def test_a_broken_promise_is_reported_as_that_one_and_no_other(
+def test_a_violated_invariant_is_reported_as_that_one_and_no_other(
     settings: Settings, clock: ManualClock, lived: Lives, promise: str, breakage: Callable[[Place], None]
 ) -> None:
     with unlocked(settings) as opened:
@@ -212,7 +212,7 @@ def test_a_broken_promise_is_reported_as_that_one_and_no_other(
     assert all(each.what for each in checks[promise].findings)
 
 
-def test_what_nobody_touched_keeps_every_promise(settings: Settings, clock: ManualClock, lived: Lives) -> None:
+def test_untouched_data_satisfies_every_invariant(settings: Settings, clock: ManualClock, lived: Lives) -> None:
     with unlocked(settings) as opened:
         somebody_works(Place(opened, lived, clock))
     checks = checked(settings, clock)
@@ -231,7 +231,7 @@ def test_without_a_worker_nothing_is_late(settings: Settings, clock: ManualClock
     assert checks["I10"].nothing == "no worker is running"
 
 
-def test_a_delivery_that_nobody_looks_after_is_reported(settings: Settings, clock: ManualClock, lived: Lives) -> None:
+def test_a_stuck_delivery_is_reported(settings: Settings, clock: ManualClock, lived: Lives) -> None:
     async def cancel() -> None:
         async with resting(settings, clock=clock) as node:
             await node.database.write(lambda tx: node.breakpoints.cancel(tx, lived.ids["called back"], by=AGENT))
@@ -243,7 +243,7 @@ def test_a_delivery_that_nobody_looks_after_is_reported(settings: Settings, cloc
     assert [each.seq for each in checked(settings, clock)["I10"].findings] == [1]
 
 
-def test_a_missing_lock_is_reported(settings: Settings, clock: ManualClock, lived: Lives) -> None:
+def test_a_missing_lock_trigger_is_reported(settings: Settings, clock: ManualClock, lived: Lives) -> None:
     del lived
     off = "ALTER TABLE assent_events DISABLE TRIGGER assent_events_kept"
     with raw(settings) as opened:
@@ -253,7 +253,7 @@ def test_a_missing_lock_is_reported(settings: Settings, clock: ManualClock, live
     assert "assent_events_kept" in checks["locks"].findings[0].what
 
 
-def test_a_reference_to_nothing_is_reported(sqlite_settings: Settings, clock: ManualClock) -> None:
+def test_a_dangling_reference_is_reported(sqlite_settings: Settings, clock: ManualClock) -> None:
     with unlocked(sqlite_settings) as opened:
         opened.run("INSERT INTO assent_grants VALUES ('nobody', 'default', 'viewer')")
     checks = checked(sqlite_settings, clock)
@@ -261,7 +261,7 @@ def test_a_reference_to_nothing_is_reported(sqlite_settings: Settings, clock: Ma
     assert "assent_grants" in checks["file"].findings[0].what
 
 
-def test_what_was_acknowledged_must_be_there(settings: Settings, clock: ManualClock, lived: Lives) -> None:
+def test_everything_acknowledged_must_exist(settings: Settings, clock: ManualClock, lived: Lives) -> None:
     ids = lived.ids
     kept = [
         {"id": ids["approved"], "status": "released", "decision": "approved"},

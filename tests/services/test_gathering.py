@@ -30,7 +30,7 @@ def told(key: str, *, window: int | None = None) -> Arrived:
     return Arrived(type="shop.sold", key=key, data={"key": key}, window=window)
 
 
-async def test_each_is_told_what_became_of_its_own(node: Node) -> None:
+async def test_each_caller_gets_the_result_for_its_own_event(node: Node) -> None:
     gathering = Gathering(node.assent.database)
     one, other = await added(node, "one"), await added(node, "other")
     keys = [(source, f"k-{n % (2 * MOST)}") for n in range(3 * MOST) for source in (one, other)]
@@ -44,7 +44,7 @@ async def test_each_is_told_what_became_of_its_own(node: Node) -> None:
     assert len({each.id for each in first.values()}) == 4 * MOST
 
 
-async def test_one_that_cannot_be_stored_fails_alone(node: Node) -> None:
+async def test_an_event_that_cannot_be_stored_fails_alone(node: Node) -> None:
     gathering = Gathering(node.assent.database)
     good = await added(node, "good")
     gone = StoredSource(id="src_never", project="default", name="gone", kind="webhook", settings={})
@@ -57,7 +57,7 @@ async def test_one_that_cannot_be_stored_fails_alone(node: Node) -> None:
     assert {each.arrived.key for each in stored} == {f"k-{n}" for n in range(10) if n != 5}
 
 
-async def test_whoever_stops_waiting_leaves_the_others_waiting(node: Node) -> None:
+async def test_a_cancelled_caller_does_not_affect_the_others(node: Node) -> None:
     gathering = Gathering(node.assent.database)
     source = await added(node, "one")
     leaving = asyncio.create_task(gathering.keep(source, [told("k-1")]))

@@ -85,7 +85,7 @@ async def test_a_held_answer_is_given_when_its_window_ends(node: Node, clock: Ma
     assert await rows(node, "SELECT 1 FROM assent_held_answers") == []
 
 
-async def test_what_was_said_is_given_as_it_was_said(node: Node, clock: ManualClock) -> None:
+async def test_a_held_answer_is_given_unchanged(node: Node, clock: ManualClock) -> None:
     ann = await person(node, "ann", "reviewer")
     form = {"properties": {"why": {"type": "string"}, "share": {"type": "number"}}}
     payload = {"options": ["now", "later"], "form": form, "editable": ["size"], "risk": "high", "breakpointId": "g.x"}
@@ -107,7 +107,7 @@ async def test_what_was_said_is_given_as_it_was_said(node: Node, clock: ManualCl
     assert found == {name: value for name, value in said.items() if name != "confirm"}
 
 
-async def test_an_answer_that_was_taken_back_is_never_given(node: Node, clock: ManualClock) -> None:
+async def test_an_undone_answer_is_never_given(node: Node, clock: ManualClock) -> None:
     ann = await person(node, "ann", "reviewer")
     breakpoint_id = await create(node)
     await hold(node, breakpoint_id, ann, approved=False, comment="No, wait.")
@@ -119,7 +119,7 @@ async def test_an_answer_that_was_taken_back_is_never_given(node: Node, clock: M
     assert await kinds(node, breakpoint_id) == ["created"]
 
 
-async def test_a_second_answer_takes_the_place_of_the_first(node: Node, clock: ManualClock) -> None:
+async def test_a_second_answer_replaces_the_first(node: Node, clock: ManualClock) -> None:
     ann = await person(node, "ann", "reviewer")
     breakpoint_id = await create(node)
     await hold(node, breakpoint_id, ann)
@@ -133,7 +133,7 @@ async def test_a_second_answer_takes_the_place_of_the_first(node: Node, clock: M
     assert (await stored(node, breakpoint_id)).decision == "rejected"
 
 
-async def test_what_has_been_given_cannot_be_taken_back(node: Node, clock: ManualClock) -> None:
+async def test_a_given_answer_cannot_be_undone(node: Node, clock: ManualClock) -> None:
     ann, bob = await person(node, "ann", "reviewer"), await person(node, "bob", "reviewer")
     single, quorum = await create(node), await create(node, {"expert": ["ann", "bob"], "strategy": "collect-all"})
     for each in (single, quorum):
@@ -150,7 +150,7 @@ async def test_what_has_been_given_cannot_be_taken_back(node: Node, clock: Manua
         await take_back(node, "bp_elsewhere", bob)
 
 
-async def test_a_batch_is_taken_back_as_one_and_only_by_its_person(node: Node, clock: ManualClock) -> None:
+async def test_a_batch_is_undone_at_once_and_only_by_its_author(node: Node, clock: ManualClock) -> None:
     ann, bob = await person(node, "ann", "reviewer"), await person(node, "bob", "reviewer")
     ids = sorted([await create(node) for _ in range(4)])
     for each in ids[:3]:
@@ -168,7 +168,7 @@ async def test_a_batch_is_taken_back_as_one_and_only_by_its_person(node: Node, c
     assert [(await stored(node, each)).status for each in ids] == ["waiting"] * 3 + ["released"]
 
 
-async def test_nobody_else_sees_or_takes_back_a_held_answer(node: Node) -> None:
+async def test_only_its_author_can_see_or_undo_a_held_answer(node: Node) -> None:
     ann, bob = await person(node, "ann", "reviewer"), await person(node, "bob", "reviewer")
     breakpoint_id = await create(node)
     await hold(node, breakpoint_id, ann)
@@ -199,7 +199,7 @@ async def test_a_window_ends_before_the_deadline(node: Node, clock: ManualClock)
     assert (await stored(node, breakpoint_id)).decision == "approved"
 
 
-async def test_a_server_that_was_down_past_the_deadline_approves_nothing(node: Node, clock: ManualClock) -> None:
+async def test_an_answer_held_past_the_deadline_does_not_approve(node: Node, clock: ManualClock) -> None:
     ann = await person(node, "ann", "reviewer")
     breakpoint_id = await create(node, ttlSeconds=60)
     await hold(node, breakpoint_id, ann)
@@ -236,7 +236,7 @@ async def left_group(node: Node, who: Principal) -> None:
     ("happens", "code"),
     [(lost_role, "forbidden"), (closed, "forbidden"), (only_admin, "forbidden"), (left_group, "not_eligible")],
 )
-async def test_whoever_may_not_answer_any_more_answers_nothing_and_it_is_told(
+async def test_an_answer_is_dropped_and_recorded_if_its_author_may_no_longer_answer(
     node: Node, clock: ManualClock, happens: Any, code: str
 ) -> None:
     ann = await person(node, "ann", "reviewer")
@@ -258,7 +258,7 @@ async def test_whoever_may_not_answer_any_more_answers_nothing_and_it_is_told(
     assert await rows(node, "SELECT 1 FROM assent_held_answers") == []
 
 
-async def test_an_answer_given_elsewhere_meanwhile_is_the_one_that_counts(node: Node, clock: ManualClock) -> None:
+async def test_an_answer_given_elsewhere_replaces_the_held_one(node: Node, clock: ManualClock) -> None:
     ann, bob = await person(node, "ann", "reviewer"), await person(node, "bob", "reviewer")
     breakpoint_id = await create(node, {"expert": ["ann", "bob"], "strategy": "collect-all"})
     await hold(node, breakpoint_id, ann)
@@ -271,7 +271,7 @@ async def test_an_answer_given_elsewhere_meanwhile_is_the_one_that_counts(node: 
     assert await kinds(node, breakpoint_id) == ["created", "responded", "answer-dropped", "responded", "released"]
 
 
-async def test_what_ends_otherwise_lapses_its_held_answers(node: Node, clock: ManualClock) -> None:
+async def test_other_endings_drop_held_answers(node: Node, clock: ManualClock) -> None:
     ann, bob = await person(node, "ann", "reviewer"), await person(node, "bob", "reviewer")
     breakpoint_id = await create(node)
     await hold(node, breakpoint_id, ann)
@@ -284,7 +284,7 @@ async def test_what_ends_otherwise_lapses_its_held_answers(node: Node, clock: Ma
     assert await rows(node, "SELECT 1 FROM assent_held_answers") == []
 
 
-async def test_nothing_is_held_that_could_not_be_given(node: Node) -> None:
+async def test_an_invalid_answer_is_not_held(node: Node) -> None:
     ann, vic = await person(node, "ann", "reviewer"), await person(node, "vic", "viewer")
     risky = await create(node, {"risk": "high"})
     with pytest.raises(ConfirmationRequired):
@@ -309,7 +309,7 @@ async def test_nothing_is_held_that_could_not_be_given(node: Node) -> None:
     assert await rows(node, "SELECT 1 FROM assent_held_answers") == []
 
 
-async def test_one_that_cannot_be_written_holds_up_none_of_the_others(node: Node, clock: ManualClock) -> None:
+async def test_an_unreadable_held_answer_does_not_block_the_others(node: Node, clock: ManualClock) -> None:
     ann = await person(node, "ann", "reviewer")
     broken, others = await create(node), [await create(node) for _ in range(3)]
     for each in (broken, *others):
@@ -330,7 +330,7 @@ async def test_one_that_cannot_be_written_holds_up_none_of_the_others(node: Node
     assert len(await rows(node, "SELECT 1 FROM assent_held_answers")) == 1
 
 
-async def test_the_timekeeper_gives_what_is_due_by_itself(node: Node, clock: ManualClock) -> None:
+async def test_the_scheduler_gives_due_answers_automatically(node: Node, clock: ManualClock) -> None:
     ann = await person(node, "ann", "reviewer")
     ids = [await create(node) for _ in range(3)]
     for each in ids:
@@ -343,7 +343,7 @@ async def test_the_timekeeper_gives_what_is_due_by_itself(node: Node, clock: Man
     await until(given, lambda found: set(found) == {"released"})
 
 
-async def test_the_agent_sees_nothing_of_the_window(node: Node, clock: ManualClock) -> None:
+async def test_the_agent_cannot_see_the_undo_window(node: Node, clock: ManualClock) -> None:
     ann, agent = await person(node, "ann", "reviewer"), await node.token("agent")
     created = await node.create(callbackUrl="https://hooks.example/x", ttlSeconds=3600)
     path = f"/api/breakpoints/{created['id']}"
@@ -386,7 +386,7 @@ def _parked(node: Node, breakpoint_id: str) -> Any:
     return count
 
 
-async def test_open_inboxes_are_told_to_look_again_and_waiters_are_not(node: Node) -> None:
+async def test_open_inboxes_are_refreshed_and_waiters_are_not_woken(node: Node) -> None:
     ann = await person(node, "ann", "reviewer")
     breakpoint_id = await create(node)
     inbox = node.assent.hub.open_inbox("default", "tok_x")
@@ -399,7 +399,7 @@ async def test_open_inboxes_are_told_to_look_again_and_waiters_are_not(node: Nod
     node.assent.hub.close_inbox(inbox)
 
 
-async def test_the_inboxes_of_other_nodes_are_told_as_well(postgres_settings: Settings) -> None:
+async def test_inboxes_of_other_nodes_are_refreshed_as_well(postgres_settings: Settings) -> None:
     async with running_node(postgres_settings) as one, running_node(postgres_settings) as two:
         ann = await person(one, "ann", "reviewer")
         inbox = two.assent.hub.open_inbox("default", "tok_x")

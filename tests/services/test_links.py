@@ -30,7 +30,7 @@ async def offered(node: Node) -> str:
     return await node.assent.database.write(lambda tx: node.assent.links.offer(tx, "ch_1", "T01:U02", shown_as="ann.l"))
 
 
-async def test_looking_links_nobody_and_following_links_once(node: Node, ann: Principal) -> None:
+async def test_viewing_a_link_changes_nothing_and_accepting_works_once(node: Node, ann: Principal) -> None:
     plain = await offered(node)
     links, database = node.assent.links, node.assent.database
     for _ in range(3):
@@ -44,7 +44,7 @@ async def test_looking_links_nobody_and_following_links_once(node: Node, ann: Pr
         await database.write(lambda tx: links.accept(tx, plain, by=ann))
 
 
-async def test_a_link_is_good_for_a_short_time(node: Node, ann: Principal, clock: ManualClock) -> None:
+async def test_a_link_expires_after_a_short_time(node: Node, ann: Principal, clock: ManualClock) -> None:
     plain = await offered(node)
     clock.at += OFFER_LIFE
     for method in (node.assent.links.look, node.assent.links.accept):
@@ -53,12 +53,12 @@ async def test_a_link_is_good_for_a_short_time(node: Node, ann: Principal, clock
 
 
 @pytest.mark.parametrize("plain", ["", "astl_x", "../x"])
-async def test_what_is_no_link_is_not_there(node: Node, ann: Principal, plain: str) -> None:
+async def test_an_unknown_link_is_not_found(node: Node, ann: Principal, plain: str) -> None:
     with pytest.raises(NotFound):
         await node.assent.database.read(lambda tx: node.assent.links.look(tx, plain, by=ann))
 
 
-async def test_neither_an_agent_nor_somebody_without_a_role_here_is_linked(node: Node, ann: Principal) -> None:
+async def test_agents_and_people_without_a_role_here_cannot_be_linked(node: Node, ann: Principal) -> None:
     plain = await offered(node)
     agent = Principal(kind=Kind.AGENT, id="tok_1", name="bot", project="default")
     await node.call("POST", "/api/projects", await node.token("admin"), json={"id": "elsewhere"})
@@ -73,7 +73,7 @@ async def test_neither_an_agent_nor_somebody_without_a_role_here_is_linked(node:
     await node.assent.database.write(lambda tx: node.assent.links.accept(tx, plain, by=ann))
 
 
-async def test_who_is_somebody_else_already_stays_so(node: Node, ann: Principal) -> None:
+async def test_an_account_that_is_already_linked_stays_linked(node: Node, ann: Principal) -> None:
     def linked(tx: Transaction) -> None:
         tx.links.link("ch_1", "T01:U02", person_id=tx.people.get_by_name("owner").id, by="person:owner", now=tx.now())
 
@@ -83,7 +83,7 @@ async def test_who_is_somebody_else_already_stays_so(node: Node, ann: Principal)
         await node.assent.database.write(lambda tx: node.assent.links.accept(tx, plain, by=ann))
 
 
-async def test_people_take_back_their_own_link_only(node: Node, ann: Principal) -> None:
+async def test_people_can_remove_only_their_own_links(node: Node, ann: Principal) -> None:
     def use_case(tx: Transaction) -> None:
         owner = tx.people.get_by_name("owner")
         tx.links.link("ch_1", "U1", person_id=ann.id, by="person:owner", now=1)

@@ -111,7 +111,7 @@ async def room(node: Node, clock: ManualClock) -> AsyncIterator[Room]:
     await listeners.stop()
 
 
-async def test_a_channel_listens_and_what_it_hears_is_taken(room: Room) -> None:
+async def test_a_channel_listens_and_its_messages_are_accepted(room: Room) -> None:
     await add_channel(room.node, "radio", "radio")
     await add_channel(room.node, "mute", "mute")
     await add_channel(room.node, "off", "radio", enabled=False)
@@ -123,7 +123,7 @@ async def test_a_channel_listens_and_what_it_hears_is_taken(room: Room) -> None:
     assert [told.done for told in radio.told] == [True]
 
 
-async def test_looking_again_disturbs_nobody(room: Room) -> None:
+async def test_checking_again_does_not_restart_listeners(room: Room) -> None:
     channel = await add_channel(room.node, "radio", "radio")
     await room.listeners.look()
     (radio,) = room.shop.radios
@@ -135,7 +135,7 @@ async def test_looking_again_disturbs_nobody(room: Room) -> None:
     assert len(room.shop.radios) == 1
 
 
-async def test_new_settings_begin_anew(room: Room) -> None:
+async def test_new_settings_restart_the_listener(room: Room) -> None:
     channel = await add_channel(room.node, "radio", "radio")
     await room.listeners.look()
     await room.change(channel, settings={"tune": 2})
@@ -146,7 +146,7 @@ async def test_new_settings_begin_anew(room: Room) -> None:
 
 
 @pytest.mark.parametrize("end", ["disable", "remove"])
-async def test_a_channel_that_goes_is_hung_up(room: Room, end: str) -> None:
+async def test_a_disabled_or_removed_channel_stops_listening(room: Room, end: str) -> None:
     channel = await add_channel(room.node, "radio", "radio")
     await room.listeners.look()
     (radio,) = room.shop.radios
@@ -174,7 +174,7 @@ async def test_channels_of_a_removed_project_stop_listening_after_a_while(room: 
     assert radio.log.get_nowait() == "off"
 
 
-async def test_settings_that_cannot_be_used_are_looked_at_again(room: Room) -> None:
+async def test_invalid_settings_are_checked_again(room: Room) -> None:
     channel = await add_channel(room.node, "radio", "radio", settings={"odd": True})
     await room.listeners.look()
     assert room.shop.radios == []
@@ -183,7 +183,7 @@ async def test_settings_that_cannot_be_used_are_looked_at_again(room: Room) -> N
     assert await room.shop.radios[0].log.get() == "on"
 
 
-async def test_whatever_it_raises_it_comes_back_later_each_time(room: Room) -> None:
+async def test_a_failing_listener_is_restarted_with_growing_delays(room: Room) -> None:
     await add_channel(room.node, "radio", "radio")
     await room.listeners.look()
     (radio,) = room.shop.radios
@@ -199,7 +199,7 @@ async def test_whatever_it_raises_it_comes_back_later_each_time(room: Room) -> N
     assert {each["event"] for each in logs} == {"listening_failed"}
 
 
-async def test_a_channel_that_does_not_want_to_listen_is_left_alone(room: Room) -> None:
+async def test_a_channel_that_stops_listening_is_not_restarted(room: Room) -> None:
     await add_channel(room.node, "radio", "radio")
     await room.listeners.look()
     (radio,) = room.shop.radios
@@ -210,7 +210,7 @@ async def test_a_channel_that_does_not_want_to_listen_is_left_alone(room: Room) 
     assert room.pauses.asked.empty()
 
 
-async def test_a_forgery_over_a_connection_does_not_end_it_for_good(room: Room) -> None:
+async def test_a_forged_message_does_not_end_listening_for_good(room: Room) -> None:
     await add_channel(room.node, "radio", "radio")
     await room.listeners.look()
     (radio,) = room.shop.radios
@@ -221,7 +221,7 @@ async def test_a_forgery_over_a_connection_does_not_end_it_for_good(room: Room) 
     assert await radio.log.get() == "on"
 
 
-async def test_a_sign_of_life_is_noted_now_and_then(room: Room, clock: ManualClock) -> None:
+async def test_the_time_of_the_last_message_is_stored_at_most_every_10_seconds(room: Room, clock: ManualClock) -> None:
     channel = await add_channel(room.node, "radio", "radio")
     await room.listeners.look()
     (radio,) = room.shop.radios
@@ -246,7 +246,7 @@ async def test_a_sign_of_life_is_noted_now_and_then(room: Room, clock: ManualClo
     assert second > first
 
 
-async def test_running_looks_again_and_again_and_stops_cleanly(room: Room) -> None:
+async def test_the_loop_checks_periodically_and_stops_cleanly(room: Room) -> None:
     running = asyncio.create_task(room.listeners.run())
     assert await room.pauses.asked.get() == LOOK_SECONDS
     await add_channel(room.node, "radio", "radio")

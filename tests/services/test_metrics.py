@@ -49,7 +49,7 @@ async def one_of_each(node: Node, clock: ManualClock) -> dict[str, Any]:
     return {"ann": ann, "bob": bob}
 
 
-async def test_each_breakpoint_counts_once_by_how_it_ended(node: Node, clock: ManualClock) -> None:
+async def test_each_breakpoint_counts_once_by_its_outcome(node: Node, clock: ManualClock) -> None:
     await one_of_each(node, clock)
     found = await insights(node)
     assert (found.raised, found.looked_at, found.whole.count) == (8, 8, 8)
@@ -65,7 +65,7 @@ async def test_each_breakpoint_counts_once_by_how_it_ended(node: Node, clock: Ma
     assert [(each.name, each.count) for each in found.gates] == [("deploy", 5), ("late", 2), ("routine.star", 1)]
 
 
-async def test_how_many_waited_is_told_back_from_now(node: Node, clock: ManualClock) -> None:
+async def test_pending_counts_are_computed_back_from_now(node: Node, clock: ManualClock) -> None:
     ann = await person(node, "ann", "reviewer")
     first = [await create(node) for _ in range(3)]
     clock.advance(3600)
@@ -78,7 +78,7 @@ async def test_how_many_waited_is_told_back_from_now(node: Node, clock: ManualCl
     assert not found.waiting_capped
 
 
-async def test_what_was_purged_is_counted_like_the_rest(node: Node, clock: ManualClock) -> None:
+async def test_purged_breakpoints_are_counted_like_the_others(node: Node, clock: ManualClock) -> None:
     admin = Principal(kind=Kind.PERSON, id="per_a", name="adm", project="default", roles=frozenset({Role.ADMIN}))
     ann = await person(node, "ann", "reviewer")
     await node.assent.database.write(partial(node.assent.people.put_policy, policy={"retentionDays": 1}, by=admin))
@@ -90,7 +90,7 @@ async def test_what_was_purged_is_counted_like_the_rest(node: Node, clock: Manua
     assert {each.waiting for each in found.steps} == {0}
 
 
-async def test_a_busy_step_is_looked_at_evenly_and_says_so(node: Node, clock: ManualClock) -> None:
+async def test_a_busy_step_is_sampled_evenly_and_reported_as_sampled(node: Node, clock: ManualClock) -> None:
     for n in range(32):
         await create(node, {"breakpointId": f"minute-{n}"})
         clock.advance(112)
@@ -111,7 +111,7 @@ async def test_other_projects_and_older_times_do_not_count(node: Node, clock: Ma
     assert (found.raised, found.steps[-1].waiting) == (0, 0)
 
 
-async def test_who_may_not_see_people_sees_no_figures_of_them(node: Node) -> None:
+async def test_agents_cannot_see_metrics(node: Node) -> None:
     service = MetricsService(node.assent.database)
     with pytest.raises(Forbidden):
         await service.insights(PERIODS["24h"], by=AGENT)
@@ -119,7 +119,7 @@ async def test_who_may_not_see_people_sees_no_figures_of_them(node: Node) -> Non
         await service.gates(after="", by=AGENT)
 
 
-async def test_every_gate_is_in_the_list_once_and_by_name(node: Node, clock: ManualClock) -> None:
+async def test_every_gate_is_listed_once_in_order_of_name(node: Node, clock: ManualClock) -> None:
     names = [f"gate-{n:03}" for n in range(metrics.GATE_PAGE + 3)]
     for name in reversed(names):
         await create(node, {"breakpointId": name})
@@ -131,7 +131,7 @@ async def test_every_gate_is_in_the_list_once_and_by_name(node: Node, clock: Man
     assert all(each.asked == 1 and each.last_at == clock.now() for each in first.lines)
 
 
-async def test_a_gate_tells_its_shares_its_times_and_approvals_in_a_row(node: Node, clock: ManualClock) -> None:
+async def test_a_gate_shows_shares_times_and_consecutive_approvals(node: Node, clock: ManualClock) -> None:
     await one_of_each(node, clock)
     lines = {each.gate: each for each in (await MetricsService(node.assent.database).gates(after="", by=VIEWER)).lines}
     deploy = lines["deploy"]
@@ -144,14 +144,14 @@ async def test_a_gate_tells_its_shares_its_times_and_approvals_in_a_row(node: No
     assert (later["deploy"].asked, later["deploy"].tally.count) == (0, 0)
 
 
-async def test_of_a_busy_gate_everything_is_counted_though_not_looked_at(node: Node) -> None:
+async def test_a_busy_gate_counts_everything_but_samples_its_times(node: Node) -> None:
     for _ in range(5):
         await create(node, {"breakpointId": "busy"})
     (line,) = (await MetricsService(node.assent.database, gate_looked_at=3).gates(after="", by=VIEWER)).lines
     assert (line.asked, line.tally.count) == (5, 3)
 
 
-def test_a_percentile_is_a_time_that_somebody_took() -> None:
+def test_a_percentile_is_one_of_the_actual_times() -> None:
     assert times([]) is None
     assert times([5.0]) == Times(5, 5, 5, 1)
     assert times([float(n) for n in range(1, 101)]) == Times(50, 90, 99, 100)

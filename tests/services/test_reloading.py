@@ -71,7 +71,7 @@ def result(node: Node, name: str) -> float:
     return node.assent.metrics.registry.get_sample_value("assent_config_reloads_total", {"result": name}) or 0
 
 
-async def test_a_changed_file_is_taken_over_whole(node: Node, path: Path) -> None:
+async def test_a_changed_file_is_applied_completely(node: Node, path: Path) -> None:
     write(path, TEXT.replace("audit", "check") + ROUTE)
     assert await node.assent.reloading.reload()
     channels = await node.assent.database.read(lambda tx: tx.channels.in_project("default"))
@@ -96,7 +96,7 @@ async def test_a_changed_file_is_taken_over_whole(node: Node, path: Path) -> Non
         ("", "assent.yaml is empty; the last valid configuration stays in effect."),
     ],
 )
-async def test_a_bad_file_keeps_the_old_rules_and_is_told_with_its_line(
+async def test_an_invalid_file_keeps_the_old_configuration_and_is_reported_by_line(
     node: Node, path: Path, text: str, said: str
 ) -> None:
     before = await triggers(node)
@@ -108,7 +108,7 @@ async def test_a_bad_file_keeps_the_old_rules_and_is_told_with_its_line(
     assert result(node, "refused") == 1
 
 
-async def test_a_file_that_is_good_again_is_told_of_no_more(node: Node, path: Path) -> None:
+async def test_a_corrected_file_clears_its_problems(node: Node, path: Path) -> None:
     write(path, "triggers: 7\n")
     await node.assent.reloading.reload()
     write(path, TEXT)
@@ -116,7 +116,7 @@ async def test_a_file_that_is_good_again_is_told_of_no_more(node: Node, path: Pa
     assert node.assent.reloading.problems == []
 
 
-async def test_only_an_admin_of_all_projects_is_told_what_is_wrong(node: Node, path: Path) -> None:
+async def test_only_an_admin_of_all_projects_sees_the_details(node: Node, path: Path) -> None:
     reloading = node.assent.reloading
     assert reloading.told_to(person()) == []
     write(path, "triggers: 7\n")
@@ -129,7 +129,7 @@ async def test_only_an_admin_of_all_projects_is_told_what_is_wrong(node: Node, p
     assert ([each["name"] for each in listed["items"]], len(listed["problems"])) == (["audit"], 1)
 
 
-async def test_a_file_that_is_gone_changes_nothing(node: Node, path: Path) -> None:
+async def test_a_missing_file_changes_nothing(node: Node, path: Path) -> None:
     before = await triggers(node)
     remove(path)
     await node.assent.reloading.look()
@@ -137,14 +137,12 @@ async def test_a_file_that_is_gone_changes_nothing(node: Node, path: Path) -> No
     assert await triggers(node) == before
 
 
-async def test_nothing_is_read_again_while_nothing_changed(node: Node) -> None:
+async def test_an_unchanged_file_is_not_reloaded(node: Node) -> None:
     await node.assent.reloading.look()
     assert (result(node, "applied"), result(node, "refused")) == (0, 0)
 
 
-async def test_a_process_that_no_longer_fits_is_told_and_so_is_that_it_fits_again(
-    node: Node, settings: Settings
-) -> None:
+async def test_a_process_that_no_longer_fits_is_reported_until_it_fits_again(node: Node, settings: Settings) -> None:
     process = settings.process_folder / "anything.py"
     good = process.read_text()
     process.unlink()
@@ -155,7 +153,7 @@ async def test_a_process_that_no_longer_fits_is_told_and_so_is_that_it_fits_agai
     assert node.assent.reloading.problems == []
 
 
-async def test_what_a_variable_says_wins_over_the_file(
+async def test_an_environment_variable_takes_precedence_over_the_file(
     settings: Settings, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     processes(settings)
@@ -199,7 +197,7 @@ CHANGES = {"written": write, "replaced": replaced, "linked": linked}
 
 
 @pytest.mark.parametrize("how", sorted(CHANGES))
-async def test_a_node_with_a_worker_sees_the_change_by_itself(sqlite_settings: Settings, path: Path, how: str) -> None:
+async def test_a_node_with_a_worker_detects_the_change(sqlite_settings: Settings, path: Path, how: str) -> None:
     processes(sqlite_settings)
     async with running_node(sqlite_settings):
         pass
@@ -209,7 +207,7 @@ async def test_a_node_with_a_worker_sees_the_change_by_itself(sqlite_settings: S
     assert found[0].origin == "file"
 
 
-async def test_a_file_that_appears_is_taken_over(sqlite_settings: Settings, path: Path) -> None:
+async def test_a_file_that_appears_is_applied(sqlite_settings: Settings, path: Path) -> None:
     remove(path)
     folder = processes(sqlite_settings)
     moved = folder.rename(folder.with_name("later"))

@@ -58,7 +58,7 @@ async def everything(node: Node) -> str:
     return repr(found)
 
 
-async def test_what_people_wrote_is_gone_and_what_happened_stays(node: Node, clock: ManualClock) -> None:
+async def test_texts_are_purged_and_the_history_is_kept(node: Node, clock: ManualClock) -> None:
     lives = await live(node, clock)
     ids = lives.ids
     shown = "id, status, decision, agent_id, gate, tags, digest, created_at, ended_at, ended_by"
@@ -83,7 +83,9 @@ async def test_what_people_wrote_is_gone_and_what_happened_stays(node: Node, clo
     assert (audited.findings, audited.purged) == ([], len(ids) - 3)
 
 
-async def test_the_chain_tells_how_much_was_purged_and_until_where(node: Node, clock: ManualClock) -> None:
+async def test_the_purge_event_records_how_many_events_it_covers_and_the_last_hash(
+    node: Node, clock: ManualClock
+) -> None:
     breakpoint_id = await rejected(node, await person(node, "ann", "reviewer"))
     head = (await rows(node, "SELECT head FROM assent_breakpoints"))[0][0]
     await keep_for(node, 1)
@@ -106,7 +108,7 @@ async def test_nothing_is_purged_before_its_time(
     assert len(await rows(node, "SELECT 1 FROM assent_breakpoints WHERE purged_at IS NOT NULL")) == expected
 
 
-async def test_what_waits_is_never_purged_however_old(node: Node, clock: ManualClock) -> None:
+async def test_a_waiting_breakpoint_is_never_purged(node: Node, clock: ManualClock) -> None:
     await create(node)
     await keep_for(node, 1)
     clock.advance(400 * DAY)
@@ -125,7 +127,7 @@ async def test_purging_again_changes_nothing(node: Node, clock: ManualClock) -> 
     assert await everything(node) == after
 
 
-async def test_a_batch_is_taken_and_then_the_next(node: Node, clock: ManualClock) -> None:
+async def test_purging_works_in_batches(node: Node, clock: ManualClock) -> None:
     for _ in range(PURGE_BATCH + 3):
         breakpoint_id = await create(node)
         await node.assent.database.write(partial(node.assent.breakpoints.cancel, breakpoint_id=breakpoint_id, by=AGENT))
@@ -135,7 +137,7 @@ async def test_a_batch_is_taken_and_then_the_next(node: Node, clock: ManualClock
     assert (await node.assent.audit.verify()).findings == []
 
 
-async def test_projects_keep_things_for_their_own_time(node: Node, clock: ManualClock) -> None:
+async def test_projects_have_separate_retention_periods(node: Node, clock: ManualClock) -> None:
     owner = await node.token("admin")
     await node.call("POST", "/api/projects", owner, json={"id": "second"})
     there = Principal(kind=Kind.AGENT, id="tok_there", name="there", project="second")
@@ -151,7 +153,7 @@ async def test_projects_keep_things_for_their_own_time(node: Node, clock: Manual
     assert [await is_purged(node, each) for each in ended] == [True, False]
 
 
-async def test_a_held_breakpoint_is_not_purged_until_the_hold_is_lifted(node: Node, clock: ManualClock) -> None:
+async def test_a_breakpoint_is_not_purged_until_its_holds_are_lifted(node: Node, clock: ManualClock) -> None:
     ann = await person(node, "ann", "reviewer")
     held, other = await rejected(node, ann), await rejected(node, ann)
     first, second = await hold(node, held), await hold(node, held)
@@ -166,7 +168,7 @@ async def test_a_held_breakpoint_is_not_purged_until_the_hold_is_lifted(node: No
     assert (await node.assent.audit.verify()).findings == []
 
 
-async def test_a_held_project_is_not_purged_at_all(node: Node, clock: ManualClock) -> None:
+async def test_a_project_on_hold_is_not_purged_at_all(node: Node, clock: ManualClock) -> None:
     await rejected(node, await person(node, "ann", "reviewer"))
     placed = await hold(node)
     await keep_for(node, 1)
@@ -176,7 +178,7 @@ async def test_a_held_project_is_not_purged_at_all(node: Node, clock: ManualCloc
     assert await purge(node) == 1
 
 
-async def test_a_hold_of_another_project_holds_nothing_here(node: Node, clock: ManualClock) -> None:
+async def test_a_hold_in_another_project_has_no_effect(node: Node, clock: ManualClock) -> None:
     await node.call("POST", "/api/projects", await node.token("admin"), json={"id": "second"})
     await hold(node, by=Principal(kind=Kind.PERSON, id="x", name="x", project="second", roles=ADMIN.roles))
     await rejected(node, await person(node, "ann", "reviewer"))
@@ -185,7 +187,7 @@ async def test_a_hold_of_another_project_holds_nothing_here(node: Node, clock: M
     assert await purge(node) == 1
 
 
-async def test_a_hold_says_who_placed_and_who_lifted_it(node: Node, clock: ManualClock) -> None:
+async def test_a_hold_records_who_placed_and_lifted_it(node: Node, clock: ManualClock) -> None:
     placed = await hold(node)
     clock.advance(5)
     await lift(node, placed.id)
@@ -198,7 +200,7 @@ async def test_a_hold_says_who_placed_and_who_lifted_it(node: Node, clock: Manua
         await lift(node, "hold_none")
 
 
-async def test_nobody_holds_what_is_not_there(node: Node, clock: ManualClock) -> None:
+async def test_a_missing_or_purged_breakpoint_cannot_be_held(node: Node, clock: ManualClock) -> None:
     ann = await person(node, "ann", "reviewer")
     with pytest.raises(NotFound):
         await hold(node, "bp_none")
@@ -217,7 +219,7 @@ def _fields(principal: Principal) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("role", ["viewer", "reviewer", "rule-admin", "auditor"])
-async def test_only_an_admin_places_and_lifts_holds(node: Node, role: str) -> None:
+async def test_only_an_admin_can_place_and_lift_holds(node: Node, role: str) -> None:
     somebody = await person(node, "sam", role)
     placed = await hold(node)
     with pytest.raises(Forbidden):
@@ -241,7 +243,7 @@ async def kept_files(node: Node) -> set[str]:
     return {row[0] for row in await rows(node, "SELECT sha256 FROM assent_files")}
 
 
-async def test_the_bytes_of_a_file_stay_as_long_as_anybody_needs_them(node: Node, clock: ManualClock) -> None:
+async def test_file_content_is_kept_as_long_as_any_breakpoint_needs_it(node: Node, clock: ManualClock) -> None:
     ann = await person(node, "ann", "reviewer")
     mine, shared = sha256(b"mine"), sha256(b"shared")
     await rejected(node, ann, with_files("mine", "shared", "shared"))
@@ -259,7 +261,7 @@ async def test_the_bytes_of_a_file_stay_as_long_as_anybody_needs_them(node: Node
     assert await kept_files(node) == set()
 
 
-async def test_a_purged_breakpoint_does_not_show_bytes_that_others_need(node: Node, clock: ManualClock) -> None:
+async def test_a_purged_breakpoint_does_not_show_content_that_others_need(node: Node, clock: ManualClock) -> None:
     breakpoint_id = await rejected(node, await person(node, "ann", "reviewer"), with_files("shared"))
     await create(node, with_files("shared"))
     await keep_for(node, 1)
@@ -269,7 +271,7 @@ async def test_a_purged_breakpoint_does_not_show_bytes_that_others_need(node: No
         await node.assent.database.read(lambda tx: tx.files.get_entry(breakpoint_id, 0, project="default"))
 
 
-async def test_another_projects_file_of_the_same_bytes_stays(node: Node, clock: ManualClock) -> None:
+async def test_the_same_content_in_another_project_is_kept(node: Node, clock: ManualClock) -> None:
     await node.call("POST", "/api/projects", await node.token("admin"), json={"id": "second"})
     there = Principal(kind=Kind.AGENT, id="tok_there", name="there", project="second")
     await create(node, with_files("same"), by=there)
@@ -280,7 +282,7 @@ async def test_another_projects_file_of_the_same_bytes_stays(node: Node, clock: 
     assert await rows(node, "SELECT project_id FROM assent_files") == [("second",)]
 
 
-async def test_a_search_finds_a_purged_breakpoint_no_more(node: Node, clock: ManualClock) -> None:
+async def test_a_search_no_longer_finds_a_purged_breakpoint(node: Node, clock: ManualClock) -> None:
     ann = await person(node, "ann", "reviewer")
     await rejected(node, ann, {"question": "zebra crossing"})
     kept = await rejected(node, ann, {"question": "zebra stripes"})
@@ -299,7 +301,7 @@ async def test_a_search_finds_a_purged_breakpoint_no_more(node: Node, clock: Man
     assert await search("crossing") == []
 
 
-async def test_the_full_text_index_is_whole_after_purging(sqlite_settings: Settings, clock: ManualClock) -> None:
+async def test_the_full_text_index_is_consistent_after_purging(sqlite_settings: Settings, clock: ManualClock) -> None:
     async with running_node(sqlite_settings, clock=clock) as node:
         ann = await person(node, "ann", "reviewer")
         for words in ("one", "two words", ""):
@@ -312,7 +314,7 @@ async def test_the_full_text_index_is_whole_after_purging(sqlite_settings: Setti
         await node.assent.database.write(lambda tx: tx.session.write(check, [{}]))
 
 
-async def test_a_purged_breakpoint_can_be_read_and_says_so(node: Node, clock: ManualClock) -> None:
+async def test_a_purged_breakpoint_can_be_read_and_is_marked_as_purged(node: Node, clock: ManualClock) -> None:
     agent = await node.token("agent", expires_in=30 * DAY)
     reviewer = await node.token("reviewer", expires_in=30 * DAY)
     created = await node.create(agent, tags=["prod"])
@@ -338,7 +340,7 @@ async def test_a_purged_breakpoint_can_be_read_and_says_so(node: Node, clock: Ma
     assert (late.status_code, late.json()["code"]) == (409, "already_ended")
 
 
-async def test_purging_wakes_nobody_and_counts_as_no_decision(node: Node, clock: ManualClock) -> None:
+async def test_purging_wakes_no_waiters_and_is_not_a_decision(node: Node, clock: ManualClock) -> None:
     breakpoint_id = await rejected(node, await person(node, "ann", "reviewer"))
     await keep_for(node, 1)
     clock.advance(2 * DAY)
@@ -347,7 +349,7 @@ async def test_purging_wakes_nobody_and_counts_as_no_decision(node: Node, clock:
     assert await is_purged(node, breakpoint_id)
 
 
-async def test_of_a_hold_and_a_purge_at_the_same_moment_one_is_first(
+async def test_a_hold_and_a_purge_at_the_same_moment_are_ordered(
     postgres_settings: Settings, clock: ManualClock
 ) -> None:
     """Whoever was told that the hold stands finds everything; whoever came too late was told so."""
@@ -376,7 +378,7 @@ async def test_of_a_hold_and_a_purge_at_the_same_moment_one_is_first(
         del held
 
 
-async def test_a_file_named_while_its_last_user_is_purged_is_there(
+async def test_a_file_named_while_its_last_user_is_purged_exists(
     postgres_settings: Settings, clock: ManualClock
 ) -> None:
     async with running_node(postgres_settings, clock=clock) as one, running_node(postgres_settings, clock=clock) as two:

@@ -40,7 +40,7 @@ async def add_project(node: Node, name: str) -> None:
     await node.assent.database.write(lambda tx: tx.projects.add(Project(name, name, None, {}, tx.now())))
 
 
-async def test_the_first_secret_is_made_on_first_need_and_stays(node: Node) -> None:
+async def test_the_first_secret_is_created_on_demand_and_kept(node: Node) -> None:
     first, again = await valid(node), await valid(node)
 
     assert first == again
@@ -51,18 +51,18 @@ async def test_the_first_secret_is_made_on_first_need_and_stays(node: Node) -> N
     assert made.value not in repr(made)
 
 
-async def test_projects_have_secrets_of_their_own(node: Node) -> None:
+async def test_projects_have_separate_secrets(node: Node) -> None:
     await add_project(node, "shop")
     assert (await valid(node))[0].value != (await valid(node, "shop"))[0].value
 
 
-async def test_nodes_that_need_the_first_secret_at_once_get_the_same(settings: Settings) -> None:
+async def test_nodes_that_create_the_first_secret_at_once_get_the_same_secret(settings: Settings) -> None:
     async with running_node(settings) as one, running_node(settings) as two:
         found = await asyncio.gather(*(valid(node) for node in (one, two) * 10))
     assert len({secrets[0].value for secrets in found}) == 1
 
 
-async def test_the_old_secret_is_valid_for_a_day_and_no_longer(node: Node, clock: ManualClock) -> None:
+async def test_the_old_secret_is_valid_for_exactly_a_day(node: Node, clock: ManualClock) -> None:
     (old,) = await valid(node)
     new, before = await rotate(node)
 
@@ -75,13 +75,13 @@ async def test_the_old_secret_is_valid_for_a_day_and_no_longer(node: Node, clock
     assert [each.version for each in await valid(node)] == [2]
 
 
-async def test_rotating_twice_ends_the_first_at_once(node: Node) -> None:
+async def test_rotating_twice_ends_the_first_secret_at_once(node: Node) -> None:
     await valid(node)
     await rotate(node)
     assert [each.version for each in await rotate(node)] == [3, 2]
 
 
-async def test_rotations_at_once_leave_one_current_secret_and_no_gap(settings: Settings) -> None:
+async def test_concurrent_rotations_leave_one_current_secret_and_no_gap(settings: Settings) -> None:
     async with running_node(settings) as one, running_node(settings) as two:
         await valid(one)
         found = await asyncio.gather(*(rotate(node) for node in (one, two) * 5), return_exceptions=True)
@@ -93,7 +93,7 @@ async def test_rotations_at_once_leave_one_current_secret_and_no_gap(settings: S
     assert len(current) == 1
 
 
-async def test_only_admins_see_and_rotate(node: Node) -> None:
+async def test_only_admins_can_see_and_rotate_secrets(node: Node) -> None:
     reviewer = Principal(kind=Kind.PERSON, id="p", name="rita", project="default", roles=frozenset({Role.REVIEWER}))
     stranger = Principal(kind=Kind.PERSON, id="q", name="sam", project="shop", roles=frozenset({Role.ADMIN}))
     agent = Principal(kind=Kind.AGENT, id="t", name="bot", project="default")
@@ -112,7 +112,7 @@ SWAP = """
 
 
 @pytest.mark.parametrize(("other", "version"), [("shop", 1), ("default", 2)])
-async def test_a_row_that_was_swapped_for_another_is_not_used(node: Node, other: str, version: int) -> None:
+async def test_a_row_swapped_for_another_is_not_used(node: Node, other: str, version: int) -> None:
     await add_project(node, "shop")
     await valid(node, "shop")
     await valid(node)
@@ -136,7 +136,7 @@ async def test_a_current_secret_that_was_changed_is_not_used(node: Node) -> None
     assert [each.version for each in await rotate(node)] == [2], "rotating is the way out"
 
 
-async def test_postgresql_without_keys_stores_no_secret_and_does_everything_else(postgres_settings: Settings) -> None:
+async def test_postgresql_without_keys_stores_no_secret_but_works_otherwise(postgres_settings: Settings) -> None:
     async with running_node(postgres_settings.model_copy(update={"secret_keys": None})) as node:
         with pytest.raises(Unavailable, match="ASSENT_SECRET_KEYS"):
             await valid(node)
@@ -146,7 +146,9 @@ async def test_postgresql_without_keys_stores_no_secret_and_does_everything_else
         assert (await node.create())["status"] == "waiting"
 
 
-async def test_a_lost_key_is_named_and_a_rotation_goes_on_without_it(tmp_path: Path, sqlite_settings: Settings) -> None:
+async def test_a_missing_key_is_named_and_a_rotation_works_without_it(
+    tmp_path: Path, sqlite_settings: Settings
+) -> None:
     keys = {"secret_keys": (key_reference(tmp_path),)}
     async with running_node(sqlite_settings.model_copy(update=keys)) as node:
         await valid(node)
@@ -172,7 +174,7 @@ async def in_all_batches(node: Node, service: SecretService, stop_after: int = 1
     return done
 
 
-async def test_a_new_key_takes_over_everything_in_batches_and_after_an_interruption(node: Node) -> None:
+async def test_a_new_key_encrypts_everything_in_batches_and_after_an_interruption(node: Node) -> None:
     old, new = new_key(), new_key()
     before, after = with_keys(old), with_keys(new, old)
     projects = [f"p{n:04}" for n in range(BATCH * 2 + 5)]
@@ -195,7 +197,7 @@ async def test_a_new_key_takes_over_everything_in_batches_and_after_an_interrupt
     assert await node.assent.database.write(lambda tx: [only_new.callback_secrets(tx, p) for p in projects]) == plain
 
 
-async def test_what_no_key_opens_is_counted_and_left(node: Node) -> None:
+async def test_secrets_that_no_key_decrypts_are_counted_and_kept(node: Node) -> None:
     lost, old, new = new_key(), new_key(), new_key()
     await add_project(node, "shop")
     await node.assent.database.write(partial(with_keys(lost).callback_secrets, project="default"))
@@ -222,7 +224,9 @@ async def test_the_database_refuses_a_second_current_secret(node: Node) -> None:
         await node.assent.database.write(a_second(row))
 
 
-async def test_no_secret_is_logged_or_counted(node: Node, caplog: pytest.LogCaptureFixture, capfd: Any) -> None:
+async def test_secrets_never_appear_in_logs_or_metrics(
+    node: Node, caplog: pytest.LogCaptureFixture, capfd: Any
+) -> None:
     caplog.set_level(logging.DEBUG)
     admin = await node.token("admin")
     shown = (await node.call("GET", "/api/projects/default/callback-secret", admin)).json()

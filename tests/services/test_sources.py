@@ -51,14 +51,14 @@ async def changed(node: Node, source: str, by: Any = ADMIN, **changes: Any) -> S
     return await node.assent.database.write(lambda tx: node.assent.sources.change(tx, source, changes, by=by))
 
 
-async def test_what_is_made_stands_with_who_made_it(node: Node) -> None:
+async def test_a_new_source_records_its_creator(node: Node) -> None:
     source = await made(node)
     (listed,) = await node.assent.database.read(partial(node.assent.sources.listed, by=ADMIN))
     assert listed == source
     assert (source.created_by, source.updated_by, source.origin) == ("person:ann", "person:ann", "api")
 
 
-async def test_it_is_known_by_its_id_and_by_its_name_in_its_project_only(node: Node) -> None:
+async def test_a_source_is_found_by_id_or_name_only_in_its_project(node: Node) -> None:
     source = await made(node)
 
     def known(tx: Transaction) -> list[StoredSource]:
@@ -70,9 +70,7 @@ async def test_it_is_known_by_its_id_and_by_its_name_in_its_project_only(node: N
         await node.assent.database.read(lambda tx: node.assent.sources.known(tx, source.id, by=stranger))
 
 
-async def test_a_schedule_ticks_first_as_its_line_says_and_not_while_it_is_disabled(
-    node: Node, clock: ManualClock
-) -> None:
+async def test_a_schedule_ticks_on_time_and_not_while_disabled(node: Node, clock: ManualClock) -> None:
     source = await made(node)
     assert source.next_at == first_tick(SCHEDULE, clock.now(), source.id)
     off = await changed(node, source.id, enabled=False)
@@ -82,12 +80,12 @@ async def test_a_schedule_ticks_first_as_its_line_says_and_not_while_it_is_disab
     assert on.next_at == first_tick(SCHEDULE, clock.now(), source.id)
 
 
-async def test_silence_is_told_from_when_it_was_set_up(node: Node, clock: ManualClock) -> None:
+async def test_silence_is_measured_from_when_it_was_configured(node: Node, clock: ManualClock) -> None:
     source = await made(node, settings=SCHEDULE | {"expect_every": "2d"})
     assert source.silent_at == clock.now() + seconds("2d") * SECOND
 
 
-async def test_what_is_changed_is_merged_and_null_takes_it_away(node: Node) -> None:
+async def test_changes_are_merged_and_null_removes_a_setting(node: Node) -> None:
     source = await made(node, settings=SCHEDULE | {"expect_every": "2d"})
     after = await changed(node, source.id, by=person(Role.ADMIN, name="bob"), settings={"expect_every": None})
     assert after.settings == SCHEDULE
@@ -95,19 +93,19 @@ async def test_what_is_changed_is_merged_and_null_takes_it_away(node: Node) -> N
     assert after.updated_at > source.updated_at
 
 
-async def test_a_change_that_changes_nothing_is_none(node: Node) -> None:
+async def test_a_change_without_effect_is_not_stored(node: Node) -> None:
     source = await made(node)
     assert await changed(node, source.id, settings=SCHEDULE, enabled=True) == source
 
 
 @pytest.mark.parametrize("change", [{"kind": "github"}, {"name": "other"}, {"colour": 1}])
-async def test_its_kind_and_its_name_stay(node: Node, change: dict[str, Any]) -> None:
+async def test_kind_and_name_cannot_be_changed(node: Node, change: dict[str, Any]) -> None:
     source = await made(node)
     with pytest.raises(InvalidRequest, match="cannot be changed"):
         await changed(node, source.id, **change)
 
 
-async def test_two_of_one_name_are_one_too_many_until_the_first_is_removed(node: Node) -> None:
+async def test_a_name_can_be_reused_only_after_removal(node: Node) -> None:
     source = await made(node)
     with pytest.raises(Conflict):
         await made(node)
@@ -116,7 +114,7 @@ async def test_two_of_one_name_are_one_too_many_until_the_first_is_removed(node:
     assert again.id != source.id
 
 
-async def test_whoever_removes_one_is_told_which_triggers_name_it(node: Node) -> None:
+async def test_removing_a_source_lists_the_triggers_that_name_it(node: Node) -> None:
     source = await made(node)
     processes(node.assent.settings)
 
@@ -148,7 +146,7 @@ async def test_whoever_removes_one_is_told_which_triggers_name_it(node: Node) ->
     ],
 )
 @pytest.mark.parametrize(("kind", "base"), [("schedule", SCHEDULE), ("github", HOOK), ("files", {"path": "."})])
-def test_what_all_kinds_have_in_common_is_checked_for_all(
+def test_common_settings_are_checked_for_every_kind(
     sqlite_sources: SourceService, kind: str, base: dict[str, Any], settings: dict[str, Any], said: str
 ) -> None:
     with pytest.raises(InvalidRequest) as refused:
@@ -156,23 +154,23 @@ def test_what_all_kinds_have_in_common_is_checked_for_all(
     assert refused.value.message.startswith(said)
 
 
-def test_a_kind_that_there_is_not_is_refused_with_those_there_are(sqlite_sources: SourceService) -> None:
+def test_an_unknown_kind_is_rejected_with_the_known_kinds(sqlite_sources: SourceService) -> None:
     with pytest.raises(InvalidRequest, match=r"/kind: must be one of .*github.*schedule"):
         sqlite_sources.check("pigeon", {})
 
 
-def test_a_secret_itself_is_refused(sqlite_sources: SourceService) -> None:
+def test_a_literal_secret_is_rejected(sqlite_sources: SourceService) -> None:
     with pytest.raises(InvalidRequest, match="/settings/secrets/0: must be a reference, env:NAME or file:PATH"):
         sqlite_sources.check("github", {"secrets": ["a secret that nobody guesses"]})
 
 
 @pytest.mark.parametrize("name", ["", "Nightly", "-a", "a b", "a/b", "x" * 61])
-async def test_a_name_is_one_that_fits_into_an_address(node: Node, name: str) -> None:
+async def test_a_name_must_fit_into_a_url(node: Node, name: str) -> None:
     with pytest.raises(InvalidRequest, match=r"^/name: must start with a lowercase letter"):
         await made(node, name)
 
 
-async def test_an_admin_of_one_project_names_no_secret_that_is_not_theirs(node: Node) -> None:
+async def test_an_admin_of_one_project_cannot_use_other_secrets(node: Node) -> None:
     with pytest.raises(Forbidden, match="HOOK_SECRET"):
         await made(node, "hook", "github", settings=HOOK, by=OF_THE_PROJECT)
     source = await made(node, "hook", "github", settings=HOOK)
@@ -180,7 +178,7 @@ async def test_an_admin_of_one_project_names_no_secret_that_is_not_theirs(node: 
         await changed(node, source.id, by=OF_THE_PROJECT, settings={"secrets": ["env:OTHER_SECRET"]})
 
 
-async def test_only_an_admin_of_all_projects_watches_files(node: Node) -> None:
+async def test_only_an_admin_of_all_projects_can_watch_files(node: Node) -> None:
     with pytest.raises(Forbidden, match="files on this machine"):
         await made(node, "specs", "files", settings={"path": "."}, by=OF_THE_PROJECT)
 
@@ -194,12 +192,14 @@ async def test_only_an_admin_of_all_projects_watches_files(node: Node) -> None:
     ],
 )
 @pytest.mark.parametrize("role", [Role.VIEWER, Role.REVIEWER, Role.RULE_ADMIN, Role.AUDITOR])
-async def test_only_admins_set_up_sources(node: Node, use_case: Callable[..., Any], role: Role) -> None:
+async def test_only_admins_can_create_change_and_remove_sources(
+    node: Node, use_case: Callable[..., Any], role: Role
+) -> None:
     with pytest.raises(Forbidden):
         await node.assent.database.write(lambda tx: use_case(node.assent.sources, tx, person(role)))
 
 
-async def test_what_stands_in_the_file_is_changed_there(node: Node) -> None:
+async def test_a_source_from_the_file_can_only_be_changed_there(node: Node) -> None:
     stored = StoredSource(id="src_1", project="default", name="filed", kind="schedule", settings={}, origin="file")
     await node.assent.database.write(lambda tx: tx.sources.add(stored))
     with pytest.raises(Conflict, match=r"assent\.yaml"):
@@ -208,7 +208,7 @@ async def test_what_stands_in_the_file_is_changed_there(node: Node) -> None:
         await node.assent.database.write(partial(node.assent.sources.remove, source_id="src_1", by=ADMIN))
 
 
-async def test_a_project_has_so_many_sources_at_most(node: Node) -> None:
+async def test_a_project_has_a_maximum_number_of_sources(node: Node) -> None:
     def use_case(tx: Transaction) -> None:
         for n in range(MOST):
             tx.sources.add(
@@ -220,7 +220,7 @@ async def test_a_project_has_so_many_sources_at_most(node: Node) -> None:
         await made(node)
 
 
-def test_a_hook_is_called_by_name_in_the_default_project_and_by_id_elsewhere(sqlite_sources: SourceService) -> None:
+def test_a_hook_url_has_the_name_in_the_default_project_and_the_id_elsewhere(sqlite_sources: SourceService) -> None:
     hook = StoredSource(id="src_1", project="default", name="hook", kind="github", settings=HOOK)
     other = StoredSource(id="src_2", project="team", name="hook", kind="github", settings=HOOK)
     clock = StoredSource(id="src_3", project="default", name="c", kind="schedule", settings=SCHEDULE)
@@ -228,19 +228,21 @@ def test_a_hook_is_called_by_name_in_the_default_project_and_by_id_elsewhere(sql
     assert found == ["https://a.test/hooks/hook", "https://a.test/hooks/src_2", ""]
 
 
-def test_what_keeps_it_from_working_is_told(sqlite_sources: SourceService, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_secret_is_reported_as_a_problem(
+    sqlite_sources: SourceService, monkeypatch: pytest.MonkeyPatch
+) -> None:
     hook = StoredSource(id="src_1", project="default", name="hook", kind="github", settings=HOOK)
     assert sqlite_sources.problem(hook) is None
     monkeypatch.delenv("HOOK_SECRET")
     assert "HOOK_SECRET" in (sqlite_sources.problem(hook) or "")
 
 
-def test_every_kind_that_has_secrets_says_which() -> None:
+def test_kinds_with_secrets_declare_them() -> None:
     assert {each.name for each in KINDS.values() if each.secrets} >= {"github", "gitlab", "webhook"}
 
 
 @pytest.mark.parametrize("name", ["src_1", "trg_0123456789"])
-async def test_a_source_is_not_called_like_an_id(node: Node, name: str) -> None:
+async def test_a_source_name_cannot_look_like_an_id(node: Node, name: str) -> None:
     with pytest.raises(InvalidRequest, match="must not start with src_ or trg_"):
         await node.assent.database.write(
             partial(node.assent.sources.create, name=name, kind="schedule", settings=SCHEDULE, by=ADMIN)

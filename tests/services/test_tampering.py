@@ -112,14 +112,14 @@ KINDS = [
 ]
 
 
-def test_what_nobody_touched_holds_for_both(logged: Logged) -> None:
+def test_an_untouched_log_passes_both_verifiers(logged: Logged) -> None:
     assert logged.found() == []
     assert logged.second_opinion() == []
     assert logged.second_opinion(project="default") == []
 
 
 @pytest.mark.parametrize("tamper", KINDS, ids=lambda each: each.__name__)
-def test_tampering_is_found_by_both_without_anything_outside(logged: Logged, tamper: object) -> None:
+def test_tampering_is_found_by_both_verifiers_without_an_anchor(logged: Logged, tamper: object) -> None:
     assert callable(tamper)
     with unlocked(logged.settings) as opened:
         tamper(opened, logged.ids)
@@ -127,7 +127,7 @@ def test_tampering_is_found_by_both_without_anything_outside(logged: Logged, tam
     assert logged.second_opinion(anchors=False)
 
 
-def test_a_chain_with_all_its_hashes_anew_is_found_by_the_checkpoints_alone(logged: Logged) -> None:
+def test_a_rewritten_chain_is_found_by_the_checkpoints_alone(logged: Logged) -> None:
     with unlocked(logged.settings) as opened:
         rewrite_a_chain(opened, logged.ids)
     findings = logged.found(anchors=False)
@@ -139,7 +139,7 @@ def test_a_chain_with_all_its_hashes_anew_is_found_by_the_checkpoints_alone(logg
     assert [each.what for each in logged.found(anchors=False)] == ["checkpoint 1 does not match the log"]
 
 
-def test_a_breakpoint_that_is_gone_with_everything_of_it_is_found(logged: Logged) -> None:
+def test_a_completely_removed_breakpoint_is_found(logged: Logged) -> None:
     with unlocked(logged.settings) as opened:
         if logged.settings.database_url is None:
             opened.run("PRAGMA foreign_keys = OFF")
@@ -163,14 +163,14 @@ def test_a_removed_checkpoint_is_found_by_the_anchor(logged: Logged) -> None:
     assert logged.second_opinion() == ["checkpoint 3 of the anchor file is missing or differs."]
 
 
-def test_a_checkpoint_that_is_missing_between_others_is_found_without_an_anchor(logged: Logged) -> None:
+def test_a_checkpoint_missing_between_others_is_found_without_an_anchor(logged: Logged) -> None:
     with unlocked(logged.settings) as opened:
         opened.run("DELETE FROM assent_checkpoints WHERE number = 2")
     assert [each.what for each in logged.found(anchors=False)] == ["the checkpoints between 1 and 3 are missing"]
     assert logged.second_opinion(anchors=False)
 
 
-def test_everything_signed_anew_with_another_key_is_found_by_the_anchor_and_by_a_known_key(logged: Logged) -> None:
+def test_a_log_signed_again_with_another_key_is_found_by_anchor_and_known_key(logged: Logged) -> None:
     with unlocked(logged.settings) as opened:
         ((origin, spelt_key),) = opened.all("SELECT origin, public_key FROM assent_checkpoint_keys")
         rewrite_a_chain_and_the_log(opened, logged.ids)
@@ -190,7 +190,7 @@ def _key_of(spelt_key: str, origin: str) -> tuple[str, bytes]:
     return read_verifier_key(verifier_key(origin, base64.b64decode(spelt_key)))
 
 
-def test_what_was_signed_is_not_stored_otherwise(logged: Logged) -> None:
+def test_stored_fields_of_a_checkpoint_must_match_its_signed_content(logged: Logged) -> None:
     with unlocked(logged.settings) as opened:
         write(opened, "assent_checkpoints", {"number": 2}, {"at": 5})
     assert [each.what for each in logged.found()] == [
@@ -199,7 +199,7 @@ def test_what_was_signed_is_not_stored_otherwise(logged: Logged) -> None:
 
 
 @pytest.mark.parametrize("change", ["remove", "change", "cut"])
-def test_an_anchor_that_was_touched_is_found(logged: Logged, change: str) -> None:
+def test_a_modified_anchor_is_found(logged: Logged, change: str) -> None:
     if change == "remove":
         logged.anchors.unlink()
     else:
@@ -209,7 +209,7 @@ def test_an_anchor_that_was_touched_is_found(logged: Logged, change: str) -> Non
     assert [each.part for each in logged.found()] == [Part.LOG]
 
 
-def test_nothing_more_is_signed_once_the_log_was_touched(logged: Logged) -> None:
+def test_signing_stops_once_the_log_was_modified(logged: Logged) -> None:
     with unlocked(logged.settings) as opened:
         rewrite_a_chain_and_the_log(opened, logged.ids)
 
@@ -221,7 +221,7 @@ def test_nothing_more_is_signed_once_the_log_was_touched(logged: Logged) -> None
     asyncio.run(run())
 
 
-def test_a_line_of_an_export_that_was_touched_is_found(logged: Logged) -> None:
+def test_a_modified_line_of_an_export_is_found(logged: Logged) -> None:
     path = logged.exported()
     lines = path.read_bytes().splitlines(keepends=True)
     removed, twice, cut = [*lines[:3], *lines[4:]], [*lines[:4], *lines[3:]], lines[:-1]
@@ -230,7 +230,7 @@ def test_a_line_of_an_export_that_was_touched_is_found(logged: Logged) -> None:
         assert second_opinion(path)
 
 
-def test_the_second_verifier_is_short_and_knows_nothing_of_us() -> None:
+def test_the_independent_verifier_is_short_and_imports_nothing_of_assent() -> None:
     text = VERIFIER.read_text()
     assert len(text.splitlines()) <= 200
     imported = [each for each in text.splitlines() if each.startswith(("import ", "from "))]

@@ -55,7 +55,7 @@ def at(clock: ManualClock, moment: str) -> None:
     clock.at = from_iso(moment)
 
 
-async def test_a_tick_is_an_event_that_says_when_it_was_meant(node: Node, clock: ManualClock) -> None:
+async def test_a_tick_says_when_it_was_scheduled(node: Node, clock: ManualClock) -> None:
     at(clock, "2027-06-01T02:29:50Z")
     source = await schedule(node, "30 2 * * *")
     await look(node)
@@ -74,7 +74,7 @@ async def test_a_tick_is_an_event_that_says_when_it_was_meant(node: Node, clock:
     assert stored.heard_at == clock.at
 
 
-async def test_the_nights_when_the_clocks_change(node: Node, clock: ManualClock) -> None:
+async def test_a_skipped_local_hour_still_ticks_once(node: Node, clock: ManualClock) -> None:
     at(clock, "2027-03-13T12:00:00Z")
     await schedule(node, "30 2 * * *", "spring", timezone=NEW_YORK)
     for moment in ("2027-03-14T06:30:00Z", "2027-03-14T07:00:00Z", "2027-03-14T07:30:00Z", "2027-03-15T06:30:00Z"):
@@ -83,7 +83,7 @@ async def test_the_nights_when_the_clocks_change(node: Node, clock: ManualClock)
     assert told(await events(node)) == ["2027-03-14T07:00", "2027-03-15T06:30"]
 
 
-async def test_the_night_that_has_an_hour_twice(node: Node, clock: ManualClock) -> None:
+async def test_a_repeated_local_hour_ticks_once_for_a_daily_schedule(node: Node, clock: ManualClock) -> None:
     at(clock, "2027-11-07T03:59:00Z")
     await schedule(node, "30 1 * * *", "once", timezone=NEW_YORK)
     await schedule(node, "@hourly", "hourly", timezone=NEW_YORK)
@@ -96,7 +96,7 @@ async def test_the_night_that_has_an_hour_twice(node: Node, clock: ManualClock) 
     assert len([each for each in found if each.source == "hourly"]) == 25
 
 
-async def test_the_node_ticks_by_itself(node: Node, clock: ManualClock) -> None:
+async def test_the_node_ticks_automatically(node: Node, clock: ManualClock) -> None:
     at(clock, "2027-06-01T02:29:50Z")
     await schedule(node, "30 2 * * *")
     at(clock, "2027-06-01T02:30:00Z")
@@ -104,7 +104,7 @@ async def test_the_node_ticks_by_itself(node: Node, clock: ManualClock) -> None:
     assert told(await until(lambda: events(node), bool)) == ["2027-06-01T02:30"]
 
 
-async def test_downtime_is_made_up_for_as_each_schedule_says(node: Node, clock: ManualClock) -> None:
+async def test_downtime_is_made_up_for_as_each_schedule_configures(node: Node, clock: ManualClock) -> None:
     at(clock, "2027-06-01T00:00:00Z")
     for missed in ("skip", "last", "all"):
         await schedule(node, "0 */6 * * *", missed, missed=missed)
@@ -122,7 +122,7 @@ async def test_downtime_is_made_up_for_as_each_schedule_says(node: Node, clock: 
     assert len(await events(node)) == 7 + 3
 
 
-async def test_a_schedule_that_is_enabled_again_makes_up_for_nothing(node: Node, clock: ManualClock) -> None:
+async def test_an_enabled_schedule_makes_up_for_nothing(node: Node, clock: ManualClock) -> None:
     at(clock, "2027-06-01T00:00:00Z")
     source = await schedule(node, "0 * * * *", missed="all")
 
@@ -145,7 +145,7 @@ async def test_a_schedule_that_is_enabled_again_makes_up_for_nothing(node: Node,
     assert told(await events(node)) == ["2027-06-03T11:00"]
 
 
-async def test_one_that_cannot_be_read_says_so_and_keeps_no_other_from_ticking(node: Node, clock: ManualClock) -> None:
+async def test_an_invalid_schedule_is_reported_and_does_not_block_others(node: Node, clock: ManualClock) -> None:
     at(clock, "2027-06-01T00:00:00Z")
     good = await schedule(node, "0 * * * *", "good")
     bad = await schedule(node, "0 * * * *", "bad")
@@ -161,7 +161,7 @@ async def test_one_that_cannot_be_read_says_so_and_keeps_no_other_from_ticking(n
     assert stored.next_at == from_iso("2027-06-01T01:01:00Z")
 
 
-async def test_a_disabled_schedule_wakes_nobody(node: Node, clock: ManualClock) -> None:
+async def test_a_disabled_schedule_does_not_wake_the_scheduler(node: Node, clock: ManualClock) -> None:
     source = await schedule(node, "* * * * *")
     await node.assent.database.write(
         lambda tx: tx.sources.save(replace(tx.sources.get(source.id), enabled=False), now=tx.now())
@@ -187,7 +187,7 @@ async def test_two_nodes_tick_once(settings: Settings, clock: ManualClock) -> No
     assert [each.duplicates for each in found] == [0] * 50
 
 
-async def test_a_tick_that_another_node_told_is_only_counted(node: Node, clock: ManualClock) -> None:
+async def test_a_tick_already_recorded_by_another_node_is_only_counted(node: Node, clock: ManualClock) -> None:
     at(clock, "2027-06-01T00:59:00Z")
     source = await schedule(node, "0 * * * *")
     at(clock, "2027-06-01T01:00:00Z")
@@ -199,6 +199,6 @@ async def test_a_tick_that_another_node_told_is_only_counted(node: Node, clock: 
     assert event.duplicates == 1
 
 
-def test_the_next_instants_of_a_schedule() -> None:
+def test_the_next_instants_of_a_schedule_follow_its_time_zone() -> None:
     found = instants({"cron": "0 9 * * 1-5", "timezone": "Europe/Paris"}, from_iso("2027-03-26T09:00:00Z"), 2)
     assert found == [from_iso("2027-03-29T07:00:00Z"), from_iso("2027-03-30T07:00:00Z")]

@@ -64,7 +64,7 @@ def in_batches(tx: Transaction) -> None:
 
 
 @pytest.mark.parametrize("seed", range(6))
-async def test_a_batch_ends_exactly_what_one_by_one_would(node: Node, seed: int) -> None:
+async def test_a_batch_ends_exactly_what_a_loop_over_single_breakpoints_would(node: Node, seed: int) -> None:
     chance = random.Random(seed)
     ann = await person(node, "ann", "reviewer")
     for _ in range(chance.randint(1, 40)):
@@ -84,7 +84,7 @@ async def test_a_batch_ends_exactly_what_one_by_one_would(node: Node, seed: int)
     assert await tried(node, in_batches, at=at) == await tried(node, one_by_one, at=at)
 
 
-async def test_what_somebody_decided_meanwhile_stays_decided(node: Node, clock: ManualClock) -> None:
+async def test_a_decision_made_meanwhile_is_kept(node: Node, clock: ManualClock) -> None:
     ann = await person(node, "ann", "reviewer")
     ids = [await create(node, ttlSeconds=60, tags=["x"]) for _ in range(3)]
 
@@ -102,7 +102,7 @@ async def test_what_somebody_decided_meanwhile_stays_decided(node: Node, clock: 
     assert events == [("created",), ("responded",), ("released",)]
 
 
-async def test_nothing_ends_before_its_deadline_although_it_was_thought_due(node: Node, clock: ManualClock) -> None:
+async def test_nothing_ends_before_its_deadline(node: Node, clock: ManualClock) -> None:
     breakpoint_id = await create(node, ttlSeconds=60)
 
     def use_case(tx: Transaction) -> int:
@@ -120,7 +120,7 @@ async def held(url: str, breakpoint_id: str) -> "psycopg.AsyncConnection[Any]":
     return connection
 
 
-async def test_a_sweep_passes_by_what_somebody_holds(postgres_settings: Settings, clock: ManualClock) -> None:
+async def test_a_sweep_skips_locked_rows(postgres_settings: Settings, clock: ManualClock) -> None:
     async with running_node(postgres_settings, clock=clock) as node:
         await _passes_by(node, clock)
 
@@ -156,7 +156,7 @@ def patient(job: str) -> Generator[None, None, None]:
         assert job == "broken"
 
 
-async def test_the_next_look_is_at_the_next_deadline(node: Node) -> None:
+async def test_the_next_run_is_at_the_next_deadline(node: Node) -> None:
     clock = ManualClock()
     keeper = Timekeeper(node.assent.database, clock, [], patient=patient)
     job = DueJob("nothing", lambda _: 0, batch=1, every=10, next_due=SELECT_NEXT_DUE)
@@ -178,7 +178,7 @@ async def test_a_full_batch_is_followed_by_the_next_at_once(node: Node) -> None:
     assert [await keeper.work(job) for _ in range(3)] == [0, 0, 10]
 
 
-async def test_neither_a_backlog_nor_a_failure_holds_up_the_other_jobs(node: Node) -> None:
+async def test_neither_a_backlog_nor_a_failure_blocks_the_other_jobs(node: Node) -> None:
     done: list[str] = []
     enough = asyncio.Event()
     loop = asyncio.get_running_loop()

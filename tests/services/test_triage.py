@@ -46,7 +46,7 @@ async def history(node: Node, breakpoint_id: str) -> list[tuple[str, str, dict[s
     return [(each.type, str(each.actor), dict(each.metadata)) for each in found[1:]]
 
 
-async def test_a_claim_names_who_has_it_and_keeps_nobody_from_deciding(node: Node) -> None:
+async def test_a_claim_shows_its_owner_and_does_not_prevent_decisions(node: Node) -> None:
     ann, bob = await person(node, "ann", "reviewer"), await person(node, "bob", "reviewer")
     breakpoint_id = await create(node)
     await claim(node, breakpoint_id, ann)
@@ -64,7 +64,7 @@ async def test_a_claim_names_who_has_it_and_keeps_nobody_from_deciding(node: Nod
         await claim(node, breakpoint_id, bob)
 
 
-async def test_a_claim_is_given_up_and_free_again(node: Node) -> None:
+async def test_an_unclaimed_breakpoint_can_be_claimed_again(node: Node) -> None:
     ann, bob = await person(node, "ann", "reviewer"), await person(node, "bob", "reviewer")
     breakpoint_id = await create(node)
     await unclaim(node, breakpoint_id, ann)
@@ -78,7 +78,7 @@ async def test_a_claim_is_given_up_and_free_again(node: Node) -> None:
     ]
 
 
-async def test_assigning_names_whom_and_from_whom(node: Node) -> None:
+async def test_assigning_records_the_previous_and_new_assignee(node: Node) -> None:
     ann, bob = await person(node, "ann", "reviewer"), await person(node, "bob", "reviewer")
     breakpoint_id = await create(node)
     await assign(node, breakpoint_id, "bob", ann)
@@ -91,7 +91,7 @@ async def test_assigning_names_whom_and_from_whom(node: Node) -> None:
     ]
 
 
-async def test_only_who_can_answer_it_is_given_it(node: Node) -> None:
+async def test_only_a_person_who_can_answer_can_be_assigned(node: Node) -> None:
     ann, maker = await person(node, "ann", "reviewer"), await person(node, "maker", "reviewer")
     for name, role in (("vic", "viewer"), ("adm", "admin"), ("bob", "reviewer")):
         await person(node, name, role)
@@ -105,7 +105,7 @@ async def test_only_who_can_answer_it_is_given_it(node: Node) -> None:
     await assign(node, own, "bob", ann)
 
 
-async def test_a_claim_gives_no_right(node: Node) -> None:
+async def test_a_claim_grants_no_permission(node: Node) -> None:
     ann, bob = await person(node, "ann", "reviewer"), await person(node, "bob", "reviewer")
     breakpoint_id = await create(node, {"expert": "ann"})
     with pytest.raises(Forbidden):
@@ -116,7 +116,7 @@ async def test_a_claim_gives_no_right(node: Node) -> None:
         await respond(node, breakpoint_id, ann)
 
 
-async def test_viewers_agents_and_strangers_mark_nothing(node: Node, clock: ManualClock) -> None:
+async def test_viewers_agents_and_outsiders_cannot_claim_assign_or_snooze(node: Node, clock: ManualClock) -> None:
     await person(node, "ann", "reviewer")
     vic = await person(node, "vic", "viewer")
     gone = await person(node, "gone", "reviewer")
@@ -138,7 +138,7 @@ async def test_viewers_agents_and_strangers_mark_nothing(node: Node, clock: Manu
     assert await history(node, breakpoint_id) == []
 
 
-async def test_a_snooze_is_for_the_snoozer_only_and_ends_by_itself(node: Node, clock: ManualClock) -> None:
+async def test_a_snooze_affects_only_its_owner_and_ends_automatically(node: Node, clock: ManualClock) -> None:
     ann, bob = await person(node, "ann", "reviewer"), await person(node, "bob", "reviewer")
     breakpoint_id = await create(node)
     until = clock.now() + HOUR
@@ -158,7 +158,7 @@ async def test_a_snooze_is_for_the_snoozer_only_and_ends_by_itself(node: Node, c
     assert len(await rows(node, "SELECT 1 FROM assent_snoozes")) == 1, "what is over is forgotten"
 
 
-async def test_nothing_is_snoozed_past_its_deadline_or_for_ever(node: Node, clock: ManualClock) -> None:
+async def test_a_snooze_cannot_exceed_the_deadline_or_a_year(node: Node, clock: ManualClock) -> None:
     ann = await person(node, "ann", "reviewer")
     breakpoint_id, mortal = await create(node), await create(node, ttlSeconds=3600)
     for which, until in (
@@ -189,7 +189,7 @@ async def test_a_list_reads_its_marks_in_three_statements(node: Node, clock: Man
     assert await node.assent.database.read(partial(use_case, breakpoint_ids=[])) == {}
 
 
-async def test_marks_wake_and_notify_no_agent(node: Node, clock: ManualClock) -> None:
+async def test_claims_and_snoozes_neither_wake_nor_notify_agents(node: Node, clock: ManualClock) -> None:
     ann = await person(node, "ann", "reviewer")
     await person(node, "bob", "reviewer")
     breakpoint_id = await create(node, callbackUrl="https://hooks.example/x")
@@ -205,7 +205,7 @@ async def test_marks_wake_and_notify_no_agent(node: Node, clock: ManualClock) ->
     node.assent.hub.close_inbox(inbox)
 
 
-async def test_what_is_purged_leaves_no_marks(node: Node, clock: ManualClock) -> None:
+async def test_purging_deletes_claims_and_snoozes(node: Node, clock: ManualClock) -> None:
     ann = await person(node, "ann", "reviewer")
     breakpoint_id = await create(node)
     await claim(node, breakpoint_id, ann)
@@ -221,7 +221,7 @@ async def test_what_is_purged_leaves_no_marks(node: Node, clock: ManualClock) ->
     )
 
 
-async def test_an_audit_finds_nothing_wrong_with_marks_and_held_answers(node: Node, clock: ManualClock) -> None:
+async def test_an_audit_accepts_claims_and_held_answers(node: Node, clock: ManualClock) -> None:
     ann = await person(node, "ann", "reviewer")
     await person(node, "bob", "reviewer")
     ids = [await create(node) for _ in range(3)]

@@ -45,9 +45,7 @@ async def gone_wild(node: Node, clock: ManualClock) -> Breakpoint:
     return await breakpoint_of(node, alarm)
 
 
-async def test_a_trigger_that_fires_too_often_is_suspended_and_somebody_is_asked(
-    node: Node, clock: ManualClock
-) -> None:
+async def test_a_trigger_that_fires_too_often_is_suspended_and_raises_an_alarm(node: Node, clock: ManualClock) -> None:
     alarm = await gone_wild(node, clock)
     found = await stored(node)
     assert (found.state, found.because) == (
@@ -60,7 +58,9 @@ async def test_a_trigger_that_fires_too_often_is_suspended_and_somebody_is_asked
     assert len(await rows(node, "SELECT 1 FROM assent_breakpoints")) == 1, "told once"
 
 
-async def test_a_person_lets_it_go_on_with_what_has_queued(node: Node, clock: ManualClock, ann: Principal) -> None:
+async def test_an_approval_resumes_the_trigger_with_its_queued_events(
+    node: Node, clock: ManualClock, ann: Principal
+) -> None:
     alarm = await gone_wild(node, clock)
     await respond(node, alarm.id, ann)
     await settle(node)
@@ -70,14 +70,14 @@ async def test_a_person_lets_it_go_on_with_what_has_queued(node: Node, clock: Ma
     assert len(await runs(node)) == 5
 
 
-async def test_no_rule_lets_it_go_on(node: Node, clock: ManualClock) -> None:
+async def test_a_rule_cannot_approve_an_alarm(node: Node, clock: ManualClock) -> None:
     await node.assent.database.write(adding(node, "*"))
     alarm = await gone_wild(node, clock)
     assert alarm.status is Status.WAITING
     assert alarm.auto_approval["recommended"] is False
 
 
-async def test_a_trigger_that_a_person_wants_stopped_stays_so(node: Node, clock: ManualClock, ann: Principal) -> None:
+async def test_a_rejected_alarm_keeps_the_trigger_suspended(node: Node, clock: ManualClock, ann: Principal) -> None:
     alarm = await gone_wild(node, clock)
     await respond(node, alarm.id, ann, approved=False)
     await settle(node)
@@ -86,7 +86,7 @@ async def test_a_trigger_that_a_person_wants_stopped_stays_so(node: Node, clock:
     assert len(await runs(node)) == 3
 
 
-async def test_the_question_is_withdrawn_when_somebody_resumes_it_by_hand(node: Node, clock: ManualClock) -> None:
+async def test_resuming_the_trigger_cancels_its_alarm(node: Node, clock: ManualClock) -> None:
     alarm = await gone_wild(node, clock)
 
     def resume(tx: Transaction) -> None:
@@ -100,7 +100,9 @@ async def test_the_question_is_withdrawn_when_somebody_resumes_it_by_hand(node: 
     assert len(await runs(node)) == 5
 
 
-async def test_once_resumed_it_trips_again_only_by_what_is_new(node: Node, clock: ManualClock, ann: Principal) -> None:
+async def test_a_resumed_trigger_is_suspended_again_only_by_new_events(
+    node: Node, clock: ManualClock, ann: Principal
+) -> None:
     alarm = await gone_wild(node, clock)
     await respond(node, alarm.id, ann)
     await settle(node)
@@ -115,7 +117,7 @@ async def test_once_resumed_it_trips_again_only_by_what_is_new(node: Node, clock
     assert (await stored(node)).state is TriggerState.SUSPENDED
 
 
-async def test_silence_is_told_once_and_over_when_the_source_is_heard(node: Node, clock: ManualClock) -> None:
+async def test_silence_raises_one_alarm_that_ends_with_the_next_event(node: Node, clock: ManualClock) -> None:
     ci = await source(node, expect_every="1h")
     await source(node, "quiet")
     await come(node, ci, arrived())
@@ -139,7 +141,7 @@ async def test_silence_is_told_once_and_over_when_the_source_is_heard(node: Node
     assert len(await rows(node, "SELECT 1 FROM assent_breakpoints")) == 2, "the next silence is told again"
 
 
-async def test_a_source_that_was_never_heard_is_told_of_too(node: Node, clock: ManualClock) -> None:
+async def test_a_source_without_any_events_raises_an_alarm_too(node: Node, clock: ManualClock) -> None:
     await node.assent.database.write(adding(node, "*"))
     await source(node, expect_every="10m")
     clock.advance(601)

@@ -39,7 +39,7 @@ async def applied(node: Node, settings: Settings, **parts: Any) -> Standing:
     return await node.assent.database.write(use_case)
 
 
-async def test_what_stands_in_the_file_stands_in_the_data_once_a_node_has_started(settings: Settings) -> None:
+async def test_sections_of_the_file_are_stored_when_a_node_starts(settings: Settings) -> None:
     processes(settings)
     async with running_node(settings):
         pass
@@ -63,7 +63,7 @@ async def test_a_second_start_changes_nothing(node: Node, settings: Settings, cl
     assert await applied(node, settings, triggers=[whole]) == first
 
 
-async def test_what_is_gone_from_the_file_is_removed_and_the_rest_left_alone(node: Node, settings: Settings) -> None:
+async def test_entries_missing_from_the_file_are_removed_and_others_are_kept(node: Node, settings: Settings) -> None:
     processes(node.assent.settings)
     await applied(node, settings)
 
@@ -76,7 +76,7 @@ async def test_what_is_gone_from_the_file_is_removed_and_the_rest_left_alone(nod
     assert ([each.name for each in sources], [each.name for each in triggers]) == (["own"], ["own"])
 
 
-async def test_what_changed_in_the_file_changes_in_the_data_and_is_a_new_version(
+async def test_a_changed_trigger_in_the_file_becomes_a_new_version(
     node: Node, settings: Settings, clock: ManualClock
 ) -> None:
     (source,), (trigger,) = await applied(node, settings)
@@ -89,24 +89,20 @@ async def test_what_changed_in_the_file_changes_in_the_data_and_is_a_new_version
     assert sources[0].next_at == first_tick(SCHEDULE | {"cron": "0 4 * * *"}, clock.now(), source.id)
 
 
-async def test_a_schedule_that_did_not_change_keeps_its_next_tick(
-    node: Node, settings: Settings, clock: ManualClock
-) -> None:
+async def test_an_unchanged_schedule_keeps_its_next_tick(node: Node, settings: Settings, clock: ManualClock) -> None:
     (source,), _ = await applied(node, settings)
     clock.advance(10 * 86_400)
     (after,), _ = await applied(node, settings, triggers=[TICK | {"note": "New."}])
     assert after == source
 
 
-async def test_another_kind_under_the_same_name_is_another_source(
-    node: Node, settings: Settings, tmp_path: Path
-) -> None:
+async def test_a_new_kind_under_the_same_name_is_a_new_source(node: Node, settings: Settings, tmp_path: Path) -> None:
     (source,), _ = await applied(node, settings)
     (after,), _ = await applied(node, settings, sources={"nightly": {"kind": "files", "path": str(tmp_path)}})
     assert (after.kind, after.id != source.id, after.next_at) == ("files", True, None)
 
 
-async def test_a_source_that_is_disabled_in_the_file_does_not_tick(node: Node, settings: Settings) -> None:
+async def test_a_source_disabled_in_the_file_does_not_tick(node: Node, settings: Settings) -> None:
     (source,), _ = await applied(node, settings, sources={"nightly": NIGHTLY | {"enabled": False}})
     assert (source.enabled, source.next_at) == (False, None)
 
@@ -117,9 +113,7 @@ async def switched(node: Node, state: str) -> StoredTrigger:
     return await node.assent.database.write(lambda tx: switch(tx, "audit", by=ANN))
 
 
-async def test_a_suspension_survives_the_file_as_long_as_that_says_nothing_of_it(
-    node: Node, settings: Settings
-) -> None:
+async def test_a_suspension_survives_reloads_that_do_not_mention_it(node: Node, settings: Settings) -> None:
     await applied(node, settings)
     before = await switched(node, "suspended")
     _, (after,) = await applied(node, settings, sources={})
@@ -133,9 +127,7 @@ async def test_a_suspension_survives_the_file_as_long_as_that_says_nothing_of_it
     assert (on.state, on.because) == (TriggerState.ENABLED, None)
 
 
-async def test_the_file_suspends_and_a_person_resumes_until_the_file_says_something_else(
-    node: Node, settings: Settings
-) -> None:
+async def test_a_resumed_trigger_stays_resumed_until_the_file_changes_its_state(node: Node, settings: Settings) -> None:
     off = TICK | {"enabled": "suspended"}
     _, (first,) = await applied(node, settings, triggers=[off])
     assert (first.state, first.because) == (TriggerState.SUSPENDED, SAYS_SO)
@@ -147,7 +139,7 @@ async def test_the_file_suspends_and_a_person_resumes_until_the_file_says_someth
     assert (on.state, on.because) == (TriggerState.ENABLED, None)
 
 
-async def test_triggers_of_other_projects_stand_there(node: Node, settings: Settings) -> None:
+async def test_triggers_of_other_projects_are_stored_there(node: Node, settings: Settings) -> None:
     await node.call("POST", "/api/projects", await node.token("admin"), json={"id": "team", "name": "Team"})
     _, triggers = await applied(node, settings, triggers=[TICK, TICK | {"project": "team"}])
     theirs = await node.assent.database.read(lambda tx: tx.triggers.in_project("team"))
@@ -173,7 +165,7 @@ async def test_triggers_of_other_projects_stand_there(node: Node, settings: Sett
         ({"triggers": [TICK | {"a/b": 7}]}, "triggers[0]/a/b: is not a known field"),
     ],
 )  # fmt: skip
-def test_a_file_that_cannot_be_used_stops_the_start_and_names_the_place(
+def test_an_invalid_file_stops_the_start_and_names_the_location(
     sqlite_settings: Settings, parts: dict[str, Any], said: str
 ) -> None:
     with pytest.raises(Misplaced) as refused:
@@ -181,7 +173,7 @@ def test_a_file_that_cannot_be_used_stops_the_start_and_names_the_place(
     assert refused.value.message.startswith(said)
 
 
-def test_all_that_is_wrong_is_told_at_once(sqlite_settings: Settings) -> None:
+def test_all_problems_are_reported_at_once(sqlite_settings: Settings) -> None:
     broken = {"id": "a b", "on": "x(", "run": "", "once": "", "max_depth": 99, "colour": 1}
     with pytest.raises(Misplaced) as refused:
         Assent(configured(sqlite_settings, sources={"n": 7}, triggers=[broken, TICK | {"on": ""}]))
@@ -197,7 +189,7 @@ def test_all_that_is_wrong_is_told_at_once(sqlite_settings: Settings) -> None:
         ({"triggers": [TICK | {"project": "none"}]}, "triggers[0]: Project none not found."),
     ],
 )
-async def test_what_only_the_data_can_tell_stops_the_start_too_and_changes_nothing(
+async def test_conflicts_with_stored_data_stop_the_start_and_change_nothing(
     node: Node, settings: Settings, parts: dict[str, Any], said: str
 ) -> None:
     processes(node.assent.settings)
@@ -214,7 +206,7 @@ async def test_what_only_the_data_can_tell_stops_the_start_too_and_changes_nothi
     assert [each.origin for each in sources] == ["api"]
 
 
-async def test_a_start_with_triggers_that_do_not_fit_leaves_those_that_stood_and_tells_of_it(
+async def test_a_start_with_mismatched_triggers_keeps_the_stored_ones_and_reports_it(
     settings: Settings,
 ) -> None:
     processes(settings)

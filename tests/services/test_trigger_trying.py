@@ -47,7 +47,7 @@ async def test_a_draft_says_what_it_would_do(node: Node) -> None:
     )
 
 
-async def test_what_would_go_wrong_is_told(node: Node) -> None:
+async def test_a_dry_run_reports_problems(node: Node) -> None:
     await process(node)
     draft = checked({"id": "draft", "on": "ci.*", "run": "nowhere", "inputs": {"sha": "{{ event.sha }}"}})
     [found] = await tried(node, {"type": "ci.done", "sha": "1", "data": {"n": 1}}, drafts=[draft])
@@ -56,7 +56,7 @@ async def test_what_would_go_wrong_is_told(node: Node) -> None:
     assert (found.inputs["sha"], found.inputs["event"]["data"]) == ("1", {"n": 1})
 
 
-async def test_stored_triggers_say_what_they_would_do_as_things_are(node: Node) -> None:
+async def test_stored_triggers_report_what_they_would_do_in_the_current_state(node: Node) -> None:
     await process(node)
     ci = await source(node)
     await trigger(node, "once", once="{{ event.sha }}")
@@ -80,7 +80,7 @@ async def test_stored_triggers_say_what_they_would_do_as_things_are(node: Node) 
     assert [await rows(node, f"SELECT count(*) FROM {table}") for table in TABLES] == before, "nothing happens"
 
 
-async def test_an_event_is_supposed_from_an_envelope_or_from_what_patterns_see(node: Node) -> None:
+async def test_an_event_can_be_given_as_an_envelope_or_as_its_view(node: Node) -> None:
     ci = await source(node)
     envelope = {
         "specversion": "1.0",
@@ -115,12 +115,12 @@ async def test_an_event_is_supposed_from_an_envelope_or_from_what_patterns_see(n
         ({"type": "a", "subject": 1}, "/event/subject"),
     ],
 )
-async def test_what_cannot_be_an_event_is_refused_with_its_place(node: Node, body: dict[str, Any], place: str) -> None:
+async def test_an_invalid_event_is_rejected_by_pointer(node: Node, body: dict[str, Any], place: str) -> None:
     with pytest.raises(InvalidRequest, match=place):
         await tried(node, body)
 
 
-async def test_a_trigger_made_from_an_event_matches_it(node: Node) -> None:
+async def test_a_trigger_drafted_from_an_event_matches_it(node: Node) -> None:
     await process(node)
     ci = await source(node)
     await trigger(node, "github.push", on="nothing")
@@ -151,7 +151,7 @@ async def test_a_trigger_made_from_an_event_matches_it(node: Node) -> None:
     assert draft.state is TriggerState.ENABLED
 
 
-async def test_agents_neither_read_events_nor_repeat_them(node: Node) -> None:
+async def test_agents_can_neither_read_nor_replay_events(node: Node) -> None:
     ci = await source(node)
     [event_id] = await come(node, ci, arrived())
     await settle(node)

@@ -30,7 +30,7 @@ from tests.services.triggering import (
 from tests.support.nodes import ManualClock, Node
 
 
-async def test_a_matching_event_starts_one_run_that_knows_its_cause(node: Node) -> None:
+async def test_a_matching_event_starts_one_run_that_records_its_cause(node: Node) -> None:
     await process(node)
     ci = await source(node)
     made = await trigger(node, on="ci.done(branch = 'main')", inputs={"sha": "{{ event.sha }}"})
@@ -56,7 +56,7 @@ async def test_a_matching_event_starts_one_run_that_knows_its_cause(node: Node) 
     assert (await stored(node)).fired_at is not None
 
 
-async def test_every_event_tells_why_each_trigger_did_or_did_not_match(node: Node) -> None:
+async def test_every_event_records_why_each_trigger_did_or_did_not_match(node: Node) -> None:
     await process(node)
     ci = await source(node)
     await trigger(node, "a-main", on="ci.done(branch = 'main' AND conclusion = 'failure')")
@@ -79,7 +79,7 @@ async def test_every_event_tells_why_each_trigger_did_or_did_not_match(node: Nod
     assert [each.trigger_name for each in await firings(node)] == ["d-yes"]
 
 
-async def test_an_event_that_nothing_matches_is_kept_and_starts_nothing(node: Node) -> None:
+async def test_an_unmatched_event_is_kept_and_starts_nothing(node: Node) -> None:
     ci = await source(node)
     await trigger(node, on="github.push")
     [event_id] = await come(node, ci, arrived())
@@ -88,7 +88,7 @@ async def test_an_event_that_nothing_matches_is_kept_and_starts_nothing(node: No
     assert (await runs(node), await firings(node)) == ([], [])
 
 
-async def test_all_triggers_that_match_fire(node: Node) -> None:
+async def test_all_matching_triggers_fire(node: Node) -> None:
     await process(node)
     ci = await source(node)
     for name in ("one", "two"):
@@ -108,7 +108,7 @@ async def test_triggers_of_another_project_do_not_see_the_event(node: Node) -> N
     assert (await event(node, event_id)).trace == []
 
 
-async def test_a_second_event_with_the_same_once_key_is_skipped_and_says_so(node: Node) -> None:
+async def test_a_second_event_with_the_same_once_key_is_recorded_as_skipped(node: Node) -> None:
     await process(node)
     ci = await source(node)
     await trigger(node, once="{{ event.repo }}@{{ event.sha }}")
@@ -118,7 +118,7 @@ async def test_a_second_event_with_the_same_once_key_is_skipped_and_says_so(node
     assert [each.once_key for each in await firings(node)] == ["a@1", None, "a@2"]
 
 
-async def test_keys_with_what_no_database_keeps_are_kept_all_the_same(node: Node) -> None:
+async def test_keys_with_characters_that_databases_cannot_store_are_accepted(node: Node) -> None:
     await process(node)
     ci = await source(node)
     await trigger(
@@ -133,7 +133,7 @@ async def test_keys_with_what_no_database_keeps_are_kept_all_the_same(node: Node
     assert await stood(node) == [("held", "debounce")]
 
 
-async def test_what_lies_too_many_runs_deep_is_a_loop(node: Node) -> None:
+async def test_an_event_too_many_runs_deep_is_skipped_as_a_loop(node: Node) -> None:
     await process(node)
     ci = await source(node)
     await trigger(node, max_depth=1)
@@ -153,7 +153,7 @@ async def test_what_lies_too_many_runs_deep_is_a_loop(node: Node) -> None:
     assert found.event.correlation_id == first
 
 
-async def test_a_replay_is_a_new_event_beside_the_old_one(node: Node, clock: ManualClock) -> None:
+async def test_a_replay_is_a_new_event(node: Node, clock: ManualClock) -> None:
     await process(node)
     ci = await source(node)
     await trigger(node, once="{{ event.sha }}")
@@ -179,7 +179,7 @@ async def test_a_replay_is_a_new_event_beside_the_old_one(node: Node, clock: Man
         )
 
 
-async def test_a_replay_for_one_trigger_is_held_against_no_other(node: Node) -> None:
+async def test_a_replay_for_one_trigger_is_not_matched_with_others(node: Node) -> None:
     await process(node)
     ci = await source(node)
     for name in ("one", "two"):
@@ -192,7 +192,7 @@ async def test_a_replay_for_one_trigger_is_held_against_no_other(node: Node) -> 
     assert len(await firings(node)) == 3
 
 
-async def test_an_unknown_process_is_tried_again_and_then_dead(node: Node, clock: ManualClock) -> None:
+async def test_an_unknown_process_is_retried_and_then_given_up(node: Node, clock: ManualClock) -> None:
     ci = await source(node)
     await trigger(node, run="nowhere", once="{{ event.sha }}")
     await come(node, ci, arrived(sha="1"))
@@ -221,7 +221,7 @@ async def test_a_process_that_appears_in_time_is_started(node: Node, clock: Manu
     assert await stood(node) == [("started", None)]
 
 
-async def test_inputs_that_do_not_fit_start_nothing(node: Node) -> None:
+async def test_mismatched_inputs_start_nothing(node: Node) -> None:
     await process(
         node,
         source="""
@@ -245,7 +245,7 @@ async def test_inputs_that_do_not_fit_start_nothing(node: Node) -> None:
     assert "Expected `int`, got `str`" in firing.error
 
 
-async def test_a_dead_or_held_firing_is_let_go_of_once(node: Node) -> None:
+async def test_a_held_firing_can_be_discarded_once(node: Node) -> None:
     ci = await source(node)
     await trigger(node, run="nowhere")
     await come(node, ci, arrived())
@@ -261,7 +261,7 @@ async def test_a_dead_or_held_firing_is_let_go_of_once(node: Node) -> None:
     assert await stood(node) == [("skipped", "discarded")]
 
 
-async def test_events_that_started_nothing_are_forgotten_after_a_month(node: Node, clock: ManualClock) -> None:
+async def test_events_that_started_nothing_are_deleted_after_a_month(node: Node, clock: ManualClock) -> None:
     await process(node)
     ci = await source(node)
     await trigger(node, on="ci.done", once="{{ event.sha }}")
@@ -274,7 +274,7 @@ async def test_events_that_started_nothing_are_forgotten_after_a_month(node: Nod
     assert await stood(node) == [("started", None)]
 
 
-async def test_an_event_goes_after_the_run_that_it_started(node: Node, clock: ManualClock) -> None:
+async def test_an_event_is_deleted_after_the_run_that_it_started(node: Node, clock: ManualClock) -> None:
     await process(node)
     ci = await source(node)
     await trigger(node)
@@ -293,7 +293,7 @@ async def test_an_event_goes_after_the_run_that_it_started(node: Node, clock: Ma
     assert await node.assent.database.read(lambda tx: tx.trigger_events.page("default", {}, before=None, limit=9)) == []
 
 
-async def test_a_stored_trigger_that_cannot_be_read_matches_nothing_and_says_so(node: Node) -> None:
+async def test_an_unreadable_trigger_matches_nothing_and_reports_it(node: Node) -> None:
     await process(node)
     ci = await source(node)
     await trigger(node, "a-bad")
@@ -309,7 +309,7 @@ async def test_a_stored_trigger_that_cannot_be_read_matches_nothing_and_says_so(
     assert [each.started_by for each in await runs(node)] == ["trigger:b-good"]
 
 
-async def test_of_more_than_two_hundred_triggers_those_that_match_are_always_told(node: Node) -> None:
+async def test_a_trace_with_over_two_hundred_triggers_always_includes_the_matches(node: Node) -> None:
     await process(node)
     ci = await source(node)
     for n in range(201):

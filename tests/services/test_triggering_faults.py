@@ -35,7 +35,7 @@ async def policy(node: Node, text: str) -> None:
     )
 
 
-async def test_an_event_that_cannot_be_handled_is_put_off_and_then_failed(node: Node, clock: ManualClock) -> None:
+async def test_an_event_that_fails_is_postponed_and_finally_marked_as_failed(node: Node, clock: ManualClock) -> None:
     await process(node)
     ci = await source(node)
     # Received, but not yet looked at by anybody.
@@ -64,7 +64,7 @@ async def test_an_event_that_cannot_be_handled_is_put_off_and_then_failed(node: 
     assert (await event(node, bad)).state is EventState.MATCHED
 
 
-async def test_a_failed_event_is_handled_again_when_somebody_replays_it(node: Node) -> None:
+async def test_replaying_a_failed_event_handles_it_again(node: Node) -> None:
     ci = await source(node)
     [bad] = await come(node, ci, arrived())
     await settle(node)
@@ -75,7 +75,7 @@ async def test_a_failed_event_is_handled_again_when_somebody_replays_it(node: No
     assert (await event(node, bad)).state is EventState.UNMATCHED
 
 
-async def test_what_breaks_half_way_is_taken_back_and_keeps_no_other_from_being_handled(
+async def test_a_failure_half_way_is_rolled_back_and_does_not_affect_other_events(
     node: Node, clock: ManualClock
 ) -> None:
     await process(node)
@@ -95,7 +95,7 @@ async def test_what_breaks_half_way_is_taken_back_and_keeps_no_other_from_being_
     assert sorted(map(str, await stood(node, state="held"))) == ["('held', 'approval')"] * 2
 
 
-async def test_a_start_that_is_taken_back_leaves_the_firing_held(node: Node, clock: ManualClock) -> None:
+async def test_a_start_that_is_rolled_back_leaves_the_firing_held(node: Node, clock: ManualClock) -> None:
     await process(node)
     ci = await source(node)
     await trigger(node, debounce="1h")
@@ -124,7 +124,7 @@ async def test_a_start_that_is_taken_back_leaves_the_firing_held(node: Node, clo
     assert len(await runs(node)) == 1
 
 
-async def test_a_firing_that_is_discarded_while_it_is_looked_at_starts_nothing(node: Node, clock: ManualClock) -> None:
+async def test_a_firing_discarded_while_it_is_processed_starts_nothing(node: Node, clock: ManualClock) -> None:
     await process(node)
     ci = await source(node)
     await trigger(node, debounce="1s")
@@ -203,7 +203,7 @@ async def test_a_once_key_is_won_by_one_of_twenty_transactions(node: Node) -> No
     assert won.count(True) == 1
 
 
-async def test_a_trigger_decides_nothing(node: Node) -> None:
+async def test_a_trigger_cannot_decide(node: Node) -> None:
     await process(node)
     ci = await source(node)
     made = await trigger(node, hold=True)

@@ -28,7 +28,7 @@ async def die(node: Node, clock: ManualClock) -> None:
         await settle(node)
 
 
-async def test_events_without_what_once_names_are_not_taken_for_the_same(node: Node) -> None:
+async def test_events_without_the_once_fields_are_not_duplicates(node: Node) -> None:
     await process(node)
     ci = await source(node)
     await trigger(node, once="{{ event.repo }}@{{ event.sha }}")
@@ -37,7 +37,7 @@ async def test_events_without_what_once_names_are_not_taken_for_the_same(node: N
     assert await stood(node) == [("started", None), ("started", None)]
 
 
-async def test_long_once_keys_that_differ_at_their_end_are_two(node: Node) -> None:
+async def test_long_once_keys_that_differ_at_the_end_are_different(node: Node) -> None:
     await process(node)
     ci = await source(node)
     await trigger(node, once="{{ event.title }}{{ event.sha }}")
@@ -46,7 +46,7 @@ async def test_long_once_keys_that_differ_at_their_end_are_two(node: Node) -> No
     assert await stood(node) == [("started", None), ("started", None)]
 
 
-async def test_what_was_skipped_because_others_ran_has_not_fired(node: Node) -> None:
+async def test_an_event_skipped_because_others_ran_has_not_fired(node: Node) -> None:
     await process(node)
     ci = await source(node)
     await trigger(node, once="{{ event.sha }}", concurrency={"limit": 1, "when_full": "skip"})
@@ -59,9 +59,7 @@ async def test_what_was_skipped_because_others_ran_has_not_fired(node: Node) -> 
     assert await stood(node) == [("started", None), ("skipped", "busy"), ("started", None)]
 
 
-async def test_a_dead_firing_is_not_tried_again_after_another_has_fired_for_its_key(
-    node: Node, clock: ManualClock
-) -> None:
+async def test_a_dead_firing_cannot_be_retried_after_another_fired_for_its_key(node: Node, clock: ManualClock) -> None:
     ci = await source(node)
     await trigger(node, once="{{ event.sha }}")
     await come(node, ci, arrived(sha="1"))
@@ -77,7 +75,7 @@ async def test_a_dead_firing_is_not_tried_again_after_another_has_fired_for_its_
         await node.assent.database.write(lambda tx: node.assent.triggering.retry(tx, dead.id, by=RITA))
 
 
-async def test_skips_by_once_do_not_count_as_firings_that_break(node: Node, clock: ManualClock) -> None:
+async def test_events_skipped_by_once_do_not_trip_the_breaker(node: Node, clock: ManualClock) -> None:
     await process(node)
     ci = await source(node)
     await trigger(node, once="{{ event.sha }}", breaker={"limit": 3, "within": "1m"})
@@ -90,7 +88,7 @@ async def test_skips_by_once_do_not_count_as_firings_that_break(node: Node, cloc
     assert len(await runs(node)) == 2
 
 
-async def test_gathering_does_not_forget_how_deep_an_event_was(node: Node, clock: ManualClock) -> None:
+async def test_debouncing_keeps_the_depth_of_the_deepest_event(node: Node, clock: ManualClock) -> None:
     await process(node)
     ci = await source(node)
     await trigger(node)
@@ -111,7 +109,7 @@ async def test_gathering_does_not_forget_how_deep_an_event_was(node: Node, clock
     assert run.depth == 2, "it is also the doing of a run"
 
 
-async def test_a_trace_says_where_once_does_not_count(node: Node) -> None:
+async def test_a_trace_says_when_once_is_ignored(node: Node) -> None:
     await process(node)
     ci = await source(node)
     await trigger(node, once="{{ event.repo }}@{{ event.sha }}")
@@ -123,7 +121,7 @@ async def test_a_trace_says_where_once_does_not_count(node: Node) -> None:
     ]
 
 
-async def test_what_is_discarded_or_replaced_has_not_fired(node: Node) -> None:
+async def test_a_discarded_or_replaced_event_has_not_fired(node: Node) -> None:
     await process(node)
     ci = await source(node)
     await trigger(node, once="{{ event.sha }}", concurrency={"limit": 1, "when_full": "replace"})
@@ -135,9 +133,7 @@ async def test_what_is_discarded_or_replaced_has_not_fired(node: Node) -> None:
     assert [each.once_key for each in await firings(node)] == ["1", None, None]
 
 
-async def test_what_was_gathered_into_one_that_came_to_nothing_has_not_fired_either(
-    node: Node, clock: ManualClock
-) -> None:
+async def test_events_merged_into_a_discarded_firing_have_not_fired_either(node: Node, clock: ManualClock) -> None:
     await process(node)
     ci = await source(node)
     await trigger(node, once="{{ event.sha }}", debounce="5s")
@@ -154,7 +150,7 @@ async def test_what_was_gathered_into_one_that_came_to_nothing_has_not_fired_eit
     assert len(await runs(node)) == 1
 
 
-async def test_a_dead_firing_that_is_tried_again_takes_its_key_up_again(node: Node, clock: ManualClock) -> None:
+async def test_retrying_a_dead_firing_claims_its_key_again(node: Node, clock: ManualClock) -> None:
     ci = await source(node)
     await trigger(node, once="{{ event.sha }}")
     await come(node, ci, arrived(sha="1"))
@@ -169,7 +165,7 @@ async def test_a_dead_firing_that_is_tried_again_takes_its_key_up_again(node: No
     assert await stood(node) == [("started", None), ("skipped", "once")]
 
 
-async def test_an_event_that_is_sent_again_has_its_dead_firing_tried_again(node: Node, clock: ManualClock) -> None:
+async def test_a_repeated_event_retries_its_dead_firing(node: Node, clock: ManualClock) -> None:
     ci = await source(node)
     await trigger(node)
     await come(node, ci, arrived(key="delivery-1"))
@@ -185,9 +181,7 @@ async def test_an_event_that_is_sent_again_has_its_dead_firing_tried_again(node:
     assert len(await runs(node)) == 1
 
 
-async def test_an_event_that_is_sent_again_starts_nothing_where_another_has_fired_for_its_key(
-    node: Node, clock: ManualClock
-) -> None:
+async def test_a_repeated_event_starts_nothing_if_another_fired_for_its_key(node: Node, clock: ManualClock) -> None:
     ci = await source(node)
     await trigger(node, once="{{ event.sha }}")
     await come(node, ci, arrived(key="delivery-1", sha="1"))

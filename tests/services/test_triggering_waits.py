@@ -40,7 +40,7 @@ async def switch(node: Node, state: TriggerState, name: str = "fixer") -> None:
 # ── quiet ──
 
 
-async def test_events_of_one_key_are_gathered_until_there_is_quiet(node: Node, clock: ManualClock) -> None:
+async def test_events_of_one_key_are_merged_until_there_is_quiet(node: Node, clock: ManualClock) -> None:
     await process(node)
     ci = await source(node)
     await trigger(node, debounce={"quiet": "30s", "key": "{{ event.branch }}"})
@@ -64,7 +64,7 @@ async def test_events_of_one_key_are_gathered_until_there_is_quiet(node: Node, c
     assert merged.error == f"Merged into event {second} by debouncing."
 
 
-async def test_a_storm_without_end_starts_when_its_longest_wait_is_over(node: Node, clock: ManualClock) -> None:
+async def test_an_endless_stream_of_events_starts_a_run_after_the_maximum_wait(node: Node, clock: ManualClock) -> None:
     await process(node)
     ci = await source(node)
     await trigger(node, debounce={"quiet": "30s", "max": "1m"})
@@ -77,7 +77,7 @@ async def test_a_storm_without_end_starts_when_its_longest_wait_is_over(node: No
     assert len(run.inputs["events"]) in {3, 4}
 
 
-async def test_what_is_gathered_beyond_a_thousand_is_counted(node: Node, clock: ManualClock) -> None:
+async def test_events_merged_beyond_a_thousand_are_only_counted(node: Node, clock: ManualClock) -> None:
     await process(node)
     ci = await source(node)
     await trigger(node, debounce="1s", breaker={"limit": 5})
@@ -101,7 +101,7 @@ async def ann(node: Node) -> Principal:
     return await person(node, "ann", "reviewer")
 
 
-async def test_a_held_run_starts_when_a_person_has_approved(node: Node, ann: Principal) -> None:
+async def test_a_held_run_starts_when_a_person_approves(node: Node, ann: Principal) -> None:
     await process(node)
     ci = await source(node)
     made = await trigger(node, hold=True, inputs={"sha": "{{ event.sha }}"})
@@ -128,7 +128,7 @@ async def test_a_held_run_starts_when_a_person_has_approved(node: Node, ann: Pri
     assert not node.assent.triggering.has_held
 
 
-async def test_what_a_person_rejects_or_nobody_answers_starts_nothing(node: Node, ann: Principal) -> None:
+async def test_a_rejected_or_unanswered_request_starts_nothing(node: Node, ann: Principal) -> None:
     await process(node)
     ci = await source(node)
     made = await trigger(node, hold={"gate": "gate.ci-fix", "question": "Fix {{ event.repo }}?", "expert": "ann"})
@@ -149,7 +149,7 @@ async def test_what_a_person_rejects_or_nobody_answers_starts_nothing(node: Node
     assert await runs(node) == []
 
 
-async def test_only_what_the_hold_is_for_is_held(node: Node) -> None:
+async def test_only_events_that_match_the_hold_condition_are_held(node: Node) -> None:
     await process(node)
     ci = await source(node)
     await trigger(node, hold={"when": "actortype = 'bot'"})
@@ -158,7 +158,7 @@ async def test_only_what_the_hold_is_for_is_held(node: Node) -> None:
     assert await stood(node) == [("started", None), ("held", "approval"), ("held", "approval")]
 
 
-async def test_a_rule_may_answer_a_hold(node: Node) -> None:
+async def test_a_rule_can_approve_a_hold(node: Node) -> None:
     await process(node)
     ci = await source(node)
     await node.assent.database.write(adding(node, "trigger.fixer"))
@@ -168,7 +168,7 @@ async def test_a_rule_may_answer_a_hold(node: Node) -> None:
     assert await stood(node) == [("started", None)]
 
 
-async def test_a_question_that_cannot_be_asked_starts_nothing(node: Node) -> None:
+async def test_a_request_that_cannot_be_created_starts_nothing(node: Node) -> None:
     await process(node)
     ci = await source(node)
     await trigger(node, hold={"expert": ["no\nname"]})
@@ -179,7 +179,7 @@ async def test_a_question_that_cannot_be_asked_starts_nothing(node: Node) -> Non
     assert str(firing.error).startswith("The approval request could not be created: ")
 
 
-async def test_a_held_firing_that_is_discarded_takes_its_question_back(node: Node) -> None:
+async def test_discarding_a_held_firing_cancels_its_request(node: Node) -> None:
     await process(node)
     ci = await source(node)
     await trigger(node, hold=True)
@@ -193,7 +193,7 @@ async def test_a_held_firing_that_is_discarded_takes_its_question_back(node: Nod
 # ── suspended ──
 
 
-async def test_what_a_suspended_trigger_matches_queues_and_goes_on_in_its_order(node: Node) -> None:
+async def test_events_for_a_suspended_trigger_queue_and_continue_in_order(node: Node) -> None:
     await process(node)
     ci = await source(node)
     await trigger(node, enabled="suspended", breaker={"limit": 2})
@@ -207,7 +207,7 @@ async def test_what_a_suspended_trigger_matches_queues_and_goes_on_in_its_order(
     assert (await stored(node)).state is TriggerState.ENABLED, "the backlog does not trip the breaker"
 
 
-async def test_what_is_approved_while_suspended_starts_when_resumed_and_asks_once(node: Node, ann: Principal) -> None:
+async def test_a_firing_approved_while_suspended_starts_when_resumed(node: Node, ann: Principal) -> None:
     await process(node)
     ci = await source(node)
     await trigger(node, hold=True)
@@ -224,7 +224,7 @@ async def test_what_is_approved_while_suspended_starts_when_resumed_and_asks_onc
     assert (started.state.value, started.breakpoint_id) == ("started", firing.breakpoint_id)
 
 
-async def test_a_backlog_of_a_trigger_that_debounces_is_gathered_when_resumed(node: Node, clock: ManualClock) -> None:
+async def test_the_backlog_of_a_debouncing_trigger_is_merged_when_resumed(node: Node, clock: ManualClock) -> None:
     await process(node)
     ci = await source(node)
     await trigger(node, enabled="suspended", debounce="5s")
@@ -239,7 +239,7 @@ async def test_a_backlog_of_a_trigger_that_debounces_is_gathered_when_resumed(no
     assert [each["id"] for each in run.inputs["events"]] == came
 
 
-async def test_what_waits_for_a_trigger_that_is_removed_is_let_go(node: Node) -> None:
+async def test_removing_a_trigger_discards_its_waiting_firings(node: Node) -> None:
     await process(node)
     ci = await source(node)
     made = await trigger(node, enabled="suspended")
@@ -253,7 +253,7 @@ async def test_what_waits_for_a_trigger_that_is_removed_is_let_go(node: Node) ->
 # ── room ──
 
 
-async def test_what_finds_no_room_queues_and_the_oldest_goes_first(node: Node) -> None:
+async def test_events_without_a_free_slot_queue_in_order(node: Node) -> None:
     await process(node)
     ci = await source(node)
     await trigger(node, concurrency={"limit": 1, "key": "{{ event.repo }}"})
@@ -271,7 +271,7 @@ async def test_what_finds_no_room_queues_and_the_oldest_goes_first(node: Node) -
     assert await stood(node, event_id=late[0]) == [("held", "room")]
 
 
-async def test_what_finds_no_room_is_skipped(node: Node) -> None:
+async def test_skip_drops_events_without_a_free_slot(node: Node) -> None:
     await process(node)
     ci = await source(node)
     await trigger(node, concurrency={"limit": 2, "when_full": "skip"})
@@ -280,7 +280,7 @@ async def test_what_finds_no_room_is_skipped(node: Node) -> None:
     assert await stood(node) == [("started", None), ("started", None), ("skipped", "busy")]
 
 
-async def test_the_newest_takes_the_place_of_what_queues(node: Node) -> None:
+async def test_replace_keeps_only_the_newest_waiting_event(node: Node) -> None:
     await process(node)
     ci = await source(node)
     await trigger(node, concurrency={"when_full": "replace"})
@@ -292,7 +292,7 @@ async def test_the_newest_takes_the_place_of_what_queues(node: Node) -> None:
     assert [run.cause.event_id for run in await runs(node) if run.cause] == [came[0], came[2]]
 
 
-async def test_the_newest_starts_and_what_runs_is_cancelled(node: Node) -> None:
+async def test_cancel_starts_the_newest_event_and_cancels_the_active_run(node: Node) -> None:
     await process(node)
     ci = await source(node)
     await trigger(node, concurrency={"when_full": "cancel", "key": "{{ event.repo }}"})
@@ -302,7 +302,7 @@ async def test_the_newest_starts_and_what_runs_is_cancelled(node: Node) -> None:
     assert await stood(node) == [("started", None)] * 3
 
 
-async def test_waiting_for_room_survives_a_suspension(node: Node) -> None:
+async def test_waiting_for_a_slot_survives_a_suspension(node: Node) -> None:
     await process(node)
     ci = await source(node)
     await trigger(node, concurrency=1)

@@ -63,7 +63,7 @@ async def filed(node: Node, **more: Any) -> StoredTrigger:
     return stored
 
 
-async def test_what_is_written_stands_with_who_wrote_it(node: Node) -> None:
+async def test_a_new_trigger_records_its_creator(node: Node) -> None:
     trigger = await made(node)
     (listed,) = await node.assent.database.read(partial(node.assent.triggers.listed, by=ANN))
     assert listed == trigger
@@ -71,7 +71,7 @@ async def test_what_is_written_stands_with_who_wrote_it(node: Node) -> None:
     assert (trigger.state, trigger.origin) == (TriggerState.ENABLED, "api")
 
 
-async def test_it_is_known_by_its_id_and_by_its_name_in_its_project_only(node: Node) -> None:
+async def test_a_trigger_is_found_by_id_or_name_only_in_its_project(node: Node) -> None:
     trigger = await made(node)
 
     def known(tx: Transaction) -> list[StoredTrigger]:
@@ -109,7 +109,7 @@ async def test_it_is_known_by_its_id_and_by_its_name_in_its_project_only(node: N
         ({"enabled": "perhaps"}, "/enabled", "must be true, false or suspended"),
     ],
 )  # fmt: skip
-async def test_what_could_never_work_is_refused_with_its_place(
+async def test_an_invalid_trigger_is_rejected_by_pointer(
     sqlite_node: Node, change: dict[str, Any], pointer: str, said: str
 ) -> None:
     with pytest.raises(InvalidRequest) as refused:
@@ -120,13 +120,13 @@ async def test_what_could_never_work_is_refused_with_its_place(
         sqlite_node.assent.triggers.check(BODY | change)
 
 
-def test_a_path_and_a_name_mean_the_same_process(sqlite_settings: Settings) -> None:
+def test_a_path_and_a_name_refer_to_the_same_process(sqlite_settings: Settings) -> None:
     processes(sqlite_settings)
     service = TriggerService(FolderOfProcesses(sqlite_settings.process_folder))
     assert {service.check(BODY | {"run": run}).run for run in ("fix-ci", "processes/fix_ci.py")} == {"fix-ci"}
 
 
-async def test_a_change_bumps_the_version_and_says_who_made_it(node: Node) -> None:
+async def test_a_change_increases_the_version_and_records_its_author(node: Node) -> None:
     trigger = await made(node)
     after = await changed(node, trigger.id, note="Only main.", once="{{ event.sha }}")
     assert (after.version, after.updated_by, after.created_by) == (2, "person:bob", "person:ann")
@@ -135,24 +135,24 @@ async def test_a_change_bumps_the_version_and_says_who_made_it(node: Node) -> No
     assert (bare.version, bare.trigger.once, bare.trigger.note) == (3, None, "Only main.")
 
 
-async def test_a_change_that_changes_nothing_is_none(node: Node) -> None:
+async def test_a_change_without_effect_is_not_stored(node: Node) -> None:
     trigger = await made(node)
     assert await changed(node, trigger.id, on=BODY["on"]) == trigger
 
 
-async def test_a_change_is_held_against_the_process_too(node: Node) -> None:
+async def test_a_change_is_validated_against_the_process_too(node: Node) -> None:
     trigger = await made(node)
     with pytest.raises(InvalidRequest, match=r"^/inputs: "):
         await changed(node, trigger.id, inputs={"repo": "x"})
 
 
-async def test_its_name_stays(node: Node) -> None:
+async def test_a_name_cannot_be_changed(node: Node) -> None:
     trigger = await made(node)
     with pytest.raises(InvalidRequest, match=r"^/id: cannot be changed"):
         await changed(node, trigger.id, id="other")
 
 
-async def test_a_suspension_and_its_reason_survive_a_change_of_the_text(node: Node) -> None:
+async def test_a_suspension_and_its_reason_survive_other_changes(node: Node) -> None:
     trigger = await made(node)
     await suspended(node, trigger.id, "It fires too often.")
     after = await changed(node, trigger.id, note="Quieter.")
@@ -161,7 +161,7 @@ async def test_a_suspension_and_its_reason_survive_a_change_of_the_text(node: No
     assert (on.state, on.because) == (TriggerState.ENABLED, None)
 
 
-async def test_whoever_suspends_and_resumes_is_recorded(node: Node) -> None:
+async def test_suspending_and_resuming_record_their_author(node: Node) -> None:
     trigger = await made(node)
     off = await suspended(node, trigger.name)
     assert (off.state, off.because, off.updated_by) == (TriggerState.SUSPENDED, "Suspended by bob.", "person:bob")
@@ -172,18 +172,18 @@ async def test_whoever_suspends_and_resumes_is_recorded(node: Node) -> None:
     assert (on.state, on.because, on.version) == (TriggerState.ENABLED, None, 3)
 
 
-async def test_one_that_is_disabled_is_neither_suspended_nor_resumed(node: Node) -> None:
+async def test_a_disabled_trigger_can_be_neither_suspended_nor_resumed(node: Node) -> None:
     trigger = await made(node, enabled=False)
     for switch in (suspended, resumed):
         with pytest.raises(Conflict, match="is disabled"):
             await switch(node, trigger.id)
 
 
-async def test_one_that_is_written_suspended_says_who_did_it(node: Node) -> None:
+async def test_a_trigger_created_as_suspended_records_by_whom(node: Node) -> None:
     assert (await made(node, enabled="suspended")).because == "Suspended by ann."
 
 
-async def test_what_stands_in_the_file_is_suspended_and_resumed_here_and_changed_there(node: Node) -> None:
+async def test_a_trigger_from_the_file_can_be_suspended_but_not_changed_here(node: Node) -> None:
     stored = await filed(node)
     assert (await suspended(node, stored.id)).state is TriggerState.SUSPENDED
     assert (await resumed(node, stored.id)).state is TriggerState.ENABLED
@@ -193,7 +193,7 @@ async def test_what_stands_in_the_file_is_suspended_and_resumed_here_and_changed
         await node.assent.database.write(lambda tx: node.assent.triggers.remove(tx, stored.id, by=ANN))
 
 
-async def test_what_was_removed_is_gone_and_its_name_is_free(node: Node) -> None:
+async def test_removing_a_trigger_frees_its_name(node: Node) -> None:
     trigger = await made(node)
     with pytest.raises(Conflict, match="already exists"):
         await made(node)
@@ -204,7 +204,7 @@ async def test_what_was_removed_is_gone_and_its_name_is_free(node: Node) -> None
     assert (await made(node)).id != trigger.id
 
 
-async def test_a_project_has_so_many_triggers_at_most(sqlite_node: Node) -> None:
+async def test_a_project_has_a_maximum_number_of_triggers(sqlite_node: Node) -> None:
     trigger = sqlite_node.assent.triggers.check(TICK)
 
     def use_case(tx: Transaction) -> None:
@@ -228,14 +228,14 @@ async def test_a_project_has_so_many_triggers_at_most(sqlite_node: Node) -> None
     ],
 )
 @pytest.mark.parametrize("role", [Role.VIEWER, Role.REVIEWER, Role.AUDITOR])
-async def test_only_rule_admins_and_admins_write_triggers(
+async def test_only_rule_admins_and_admins_can_write_triggers(
     sqlite_node: Node, use_case: Callable[..., Any], role: Role
 ) -> None:
     with pytest.raises(Forbidden):
         await sqlite_node.assent.database.write(lambda tx: use_case(sqlite_node.assent.triggers, tx, person(role)))
 
 
-async def test_the_triggers_that_name_a_source_are_found(node: Node) -> None:
+async def test_triggers_that_name_a_source_are_found(node: Node) -> None:
     one = await made(node, TICK)
     two = await made(node, TICK, id="own", on="webhook.nightly")
     three = await made(node, TICK, id="other", on="schedule.tick(source = 'weekly')")

@@ -15,7 +15,9 @@ ADMIN = Principal(kind=Kind.PERSON, id="per_a", name="adm", project="default", r
 
 
 @pytest.mark.parametrize("glob", ["deploy.api", "deploy.*"])
-async def test_the_newest_of_its_gates_explain_a_pattern(node: Node, clock: ManualClock, glob: str) -> None:
+async def test_the_newest_breakpoints_of_matching_gates_explain_a_pattern(
+    node: Node, clock: ManualClock, glob: str
+) -> None:
     raised = []
     for tag in ("prod", "staging", "prod", "staging"):
         raised.append(await create(node, {"breakpointId": "deploy.api"}, tags=[tag]))
@@ -32,7 +34,7 @@ async def test_the_newest_of_its_gates_explain_a_pattern(node: Node, clock: Manu
     ]
 
 
-async def test_what_was_purged_explains_nothing(node: Node, clock: ManualClock) -> None:
+async def test_purged_breakpoints_are_not_used_as_examples(node: Node, clock: ManualClock) -> None:
     await create(node, {"breakpointId": "old"}, ttlSeconds=5)
     clock.advance(6)
     await node.assent.database.write(node.assent.breakpoints.time_out_due)
@@ -43,7 +45,7 @@ async def test_what_was_purged_explains_nothing(node: Node, clock: ManualClock) 
         assert (await explained(node.assent.database, pattern, by=VIEWER)).examples == []
 
 
-async def test_a_bad_pattern_and_an_agent_are_refused(node: Node) -> None:
+async def test_an_invalid_pattern_and_an_agent_are_refused(node: Node) -> None:
     with pytest.raises(PatternError):
         await explained(node.assent.database, "a(tags", by=VIEWER)
     with pytest.raises(Forbidden):

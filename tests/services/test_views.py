@@ -20,7 +20,7 @@ async def listed(node: Node, by: Principal) -> list[tuple[str, str]]:
     return [(each.name, each.query) for each in found]
 
 
-async def test_a_view_is_saved_changed_and_removed_by_its_person(node: Node) -> None:
+async def test_views_can_be_saved_changed_and_removed_by_their_owner(node: Node) -> None:
     ann, vic = await person(node, "ann", "reviewer"), await person(node, "vic", "viewer")
     await save(node, "prod", "?tag=prod", ann)
     await save(node, "Agents", "agent=x", ann)
@@ -36,7 +36,7 @@ async def test_a_view_is_saved_changed_and_removed_by_its_person(node: Node) -> 
     assert await listed(node, vic) == [("prod", "tag=other")]
 
 
-async def test_nobody_keeps_more_views_than_there_is_room_for(node: Node) -> None:
+async def test_a_person_has_a_maximum_number_of_views(node: Node) -> None:
     ann = await person(node, "ann", "reviewer")
     for n in range(MOST):
         await save(node, f"view {n}", "", ann)
@@ -46,7 +46,7 @@ async def test_nobody_keeps_more_views_than_there_is_room_for(node: Node) -> Non
     assert len(await listed(node, ann)) == MOST
 
 
-async def test_only_people_save_views(node: Node) -> None:
+async def test_only_people_can_save_views(node: Node) -> None:
     nobody = await person(node, "nob")
     for each in (AGENT, nobody):
         with pytest.raises(Forbidden):

@@ -108,7 +108,7 @@ async def wood(node: Node, clock: ManualClock) -> AsyncIterator[Wood]:
     await watching.stop()
 
 
-async def test_a_source_is_watched_and_what_it_tells_is_stored(wood: Wood) -> None:
+async def test_a_source_is_watched_and_its_events_are_stored(wood: Wood) -> None:
     source = await wood.add()
     await wood.add("asleep", enabled=False)
     await add(wood.node, "bell", "bell")
@@ -132,7 +132,7 @@ def _owls(wood: Wood) -> Any:
     return look
 
 
-async def test_a_source_of_another_machine_is_left_to_it(wood: Wood) -> None:
+async def test_a_source_of_another_machine_is_not_watched_here(wood: Wood) -> None:
     await wood.add("there", host="there")
     await wood.add("here", host="here")
     await wood.watching.look()
@@ -141,7 +141,7 @@ async def test_a_source_of_another_machine_is_left_to_it(wood: Wood) -> None:
 
 
 @pytest.mark.parametrize("end", ["disable", "remove", "change"])
-async def test_a_source_that_goes_or_changes_is_left(wood: Wood, end: str) -> None:
+async def test_a_removed_disabled_or_changed_source_stops_being_watched(wood: Wood, end: str) -> None:
     source = await wood.add()
     await wood.watching.look()
     (owl,) = await until(_owls(wood), bool)
@@ -157,7 +157,7 @@ async def test_a_source_that_goes_or_changes_is_left(wood: Wood, end: str) -> No
         assert second.settings == {"tune": 2}
 
 
-async def test_what_keeps_it_from_watching_is_noted_and_cleared(wood: Wood) -> None:
+async def test_a_failure_to_watch_is_recorded_and_cleared(wood: Wood) -> None:
     source = await wood.add()
     await wood.watching.look()
     (owl,) = await until(_owls(wood), bool)
@@ -172,14 +172,14 @@ async def test_what_keeps_it_from_watching_is_noted_and_cleared(wood: Wood) -> N
     assert waits == [2, 4, 8, 16, 32, 60, 60]
 
 
-async def test_settings_that_cannot_be_used_are_said(wood: Wood) -> None:
+async def test_invalid_settings_are_recorded_as_a_problem(wood: Wood) -> None:
     source = await wood.add(odd=True)
     await wood.watching.look()
     await wood.pauses.asked.get()
     assert (await wood.stored(source)).problem == "/settings/odd: is odd"
 
 
-async def test_a_fault_of_ours_ends_nothing(wood: Wood) -> None:
+async def test_an_internal_error_is_retried(wood: Wood) -> None:
     source = await wood.add()
     await wood.watching.look()
     (owl,) = await until(_owls(wood), bool)
@@ -194,7 +194,7 @@ async def test_a_fault_of_ours_ends_nothing(wood: Wood) -> None:
     ("given", "neighbour", "noted"),
     [({}, False, True), ({}, True, False), ({"host": "here"}, True, True)],
 )
-async def test_what_another_machine_may_have_is_no_problem_here(
+async def test_a_problem_is_recorded_only_if_no_other_machine_may_have_the_files(
     wood: Wood,
     given: dict[str, Any],
     neighbour: bool,  # noqa: FBT001
@@ -212,7 +212,7 @@ async def test_what_another_machine_may_have_is_no_problem_here(
     assert ((await wood.stored(source)).problem is not None) == noted
 
 
-async def test_what_it_remembers_is_there_after_a_restart(wood: Wood, clock: ManualClock) -> None:
+async def test_a_sources_memory_survives_a_restart(wood: Wood, clock: ManualClock) -> None:
     source = await wood.add()
     desk = WatchingDesk(wood.node.assent.database, source.id, clock)
     assert await desk.memory() is None
@@ -223,7 +223,7 @@ async def test_what_it_remembers_is_there_after_a_restart(wood: Wood, clock: Man
     assert len(await events(wood.node)) == 1
 
 
-async def test_of_two_that_tell_after_the_same_memory_one_is_stored(wood: Wood, clock: ManualClock) -> None:
+async def test_of_several_nodes_with_the_same_memory_only_one_stores_its_events(wood: Wood, clock: ManualClock) -> None:
     source = await wood.add()
     desks = [WatchingDesk(wood.node.assent.database, source.id, clock) for _ in range(4)]
     for _ in range(3):
@@ -235,7 +235,7 @@ async def test_of_two_that_tell_after_the_same_memory_one_is_stored(wood: Wood, 
         assert [each for each in results if isinstance(each, BaseException) and not isinstance(each, Conflict)] == []
 
 
-async def test_a_source_that_is_no_longer_watched_stores_nothing(wood: Wood, clock: ManualClock) -> None:
+async def test_a_disabled_source_stores_nothing(wood: Wood, clock: ManualClock) -> None:
     source = await wood.add()
     desk = WatchingDesk(wood.node.assent.database, source.id, clock)
     await wood.change(source, enabled=False)
@@ -244,7 +244,7 @@ async def test_a_source_that_is_no_longer_watched_stores_nothing(wood: Wood, clo
     assert await events(wood.node) == []
 
 
-async def test_files_that_a_run_said_it_writes_are_known(wood: Wood, clock: ManualClock) -> None:
+async def test_declared_writes_of_a_run_are_found(wood: Wood, clock: ManualClock) -> None:
     source = await wood.add()
 
     def use_case(tx: Transaction) -> str:
@@ -271,7 +271,7 @@ async def test_files_that_a_run_said_it_writes_are_known(wood: Wood, clock: Manu
     assert await desk.written_by(asked) == {"/srv/a.md": run_id}
 
 
-async def test_running_looks_again_and_again_and_stops_cleanly(wood: Wood) -> None:
+async def test_the_loop_checks_periodically_and_stops_cleanly(wood: Wood) -> None:
     running = asyncio.create_task(wood.watching.run())
     assert await wood.pauses.asked.get() == LOOK_SECONDS
     await wood.add()
@@ -285,7 +285,7 @@ async def test_running_looks_again_and_again_and_stops_cleanly(wood: Wood) -> No
     assert owl.log.get_nowait() == "off"
 
 
-async def test_two_nodes_on_one_machine_tell_a_change_once(settings: Settings, tmp_path: Path) -> None:
+async def test_two_nodes_on_one_machine_report_a_change_once(settings: Settings, tmp_path: Path) -> None:
     folder = tmp_path / "specs"
     folder.mkdir()
     async with (
@@ -317,6 +317,6 @@ async def events_after(settings: Settings) -> list[TriggerEvent]:
         return await events(node)
 
 
-def test_every_kind_that_is_watched_can_be_made() -> None:
+def test_every_watched_kind_can_be_created() -> None:
     watched = {name for name, kind in KINDS.items() if kind.way is Way.WATCH}
     assert watched == {"files", "git"}

@@ -62,7 +62,7 @@ def _pair(tmp_path: Path, name: str) -> Pair:
     return Pair(work, remote, colleague, PlainDesk())
 
 
-async def test_a_merge_is_told_with_what_it_brought(pair: Pair) -> None:
+async def test_a_merge_is_reported_with_its_changes(pair: Pair) -> None:
     before = pair.work.head()
     pair.work.git("checkout", "-q", "-b", "topic")
     pair.work.commit("A topic", **{"b-txt": "b", "dir/c-txt": "c"})
@@ -79,7 +79,7 @@ async def test_a_merge_is_told_with_what_it_brought(pair: Pair) -> None:
     assert git_spool.waiting(pair.work.spool) == []
 
 
-async def test_a_fast_forward_is_a_merge_too(pair: Pair) -> None:
+async def test_a_fast_forward_is_a_merge(pair: Pair) -> None:
     before = pair.work.head()
     pair.colleague.commit("Theirs")
     pair.colleague.git("push", "-q", "origin", "main")
@@ -90,7 +90,7 @@ async def test_a_fast_forward_is_a_merge_too(pair: Pair) -> None:
 
 
 @pytest.mark.parametrize("how", [("rebase",), ("pull", "--rebase"), ("rebase", "--rebase-merges")])
-async def test_a_rebase_is_no_merge(pair: Pair, how: tuple[str, ...]) -> None:
+async def test_a_rebase_is_not_a_merge(pair: Pair, how: tuple[str, ...]) -> None:
     pair.colleague.commit("Theirs", **{"theirs-txt": "x"})
     pair.colleague.git("push", "-q", "origin", "main")
     pair.work.git("checkout", "-q", "-b", "side")
@@ -105,7 +105,7 @@ async def test_a_rebase_is_no_merge(pair: Pair, how: tuple[str, ...]) -> None:
     assert await pair.drained() == []
 
 
-async def test_a_squash_that_is_not_committed_is_no_merge(pair: Pair) -> None:
+async def test_an_uncommitted_squash_is_not_a_merge(pair: Pair) -> None:
     pair.work.git("checkout", "-q", "-b", "topic")
     pair.work.commit("A topic")
     pair.work.git("checkout", "-q", "main")
@@ -113,7 +113,7 @@ async def test_a_squash_that_is_not_committed_is_no_merge(pair: Pair) -> None:
     assert await pair.drained() == []
 
 
-async def test_a_push_that_succeeded_is_told(pair: Pair) -> None:
+async def test_a_successful_push_is_reported(pair: Pair) -> None:
     before = pair.work.head()
     sha = pair.work.commit("Ship it", **{"new-txt": "x"})
     pair.work.git("push", "-q", "origin", "main")
@@ -126,7 +126,7 @@ async def test_a_push_that_succeeded_is_told(pair: Pair) -> None:
     ]  # fmt: skip
 
 
-async def test_several_branches_in_one_push_are_told_each(pair: Pair) -> None:
+async def test_each_branch_of_a_push_is_reported(pair: Pair) -> None:
     pair.work.git("branch", "one")
     pair.work.git("branch", "feature/two")
     pair.work.git("push", "-q", "origin", "one", "feature/two")
@@ -135,7 +135,7 @@ async def test_several_branches_in_one_push_are_told_each(pair: Pair) -> None:
     assert all("before" not in each for each in told)
 
 
-async def test_a_push_that_was_rejected_tells_nothing(pair: Pair) -> None:
+async def test_a_rejected_push_is_not_reported(pair: Pair) -> None:
     pair.colleague.commit("Theirs")
     pair.colleague.git("push", "-q", "origin", "main")
     pair.work.commit("Mine")
@@ -148,7 +148,7 @@ async def test_a_push_that_was_rejected_tells_nothing(pair: Pair) -> None:
     assert await pair.drained() == []
 
 
-async def test_a_fetch_tells_nothing(pair: Pair) -> None:
+async def test_a_fetch_is_not_reported(pair: Pair) -> None:
     pair.colleague.commit("Theirs")
     pair.colleague.git("push", "-q", "origin", "main", "main:other")
     pair.work.git("fetch", "-q", "origin")
@@ -156,7 +156,7 @@ async def test_a_fetch_tells_nothing(pair: Pair) -> None:
     assert await pair.drained() == []
 
 
-async def test_a_push_and_a_fetch_to_the_same_commit_are_told_apart(pair: Pair) -> None:
+async def test_a_push_and_a_fetch_of_the_same_commit_are_distinguished(pair: Pair) -> None:
     first = pair.work.head()
     pair.work.commit("Mine")
     pair.work.git("push", "-q", "origin", "main")
@@ -183,7 +183,7 @@ def _an_hour_ago(log: Path) -> None:
     log.write_text("\n".join(lines) + "\n")
 
 
-async def test_local_commits_and_branches_write_nothing_down(pair: Pair) -> None:
+async def test_local_commits_and_branches_write_no_records(pair: Pair) -> None:
     pair.work.commit("Mine")
     pair.work.git("branch", "new")
     pair.work.git("tag", "v1")
@@ -191,7 +191,7 @@ async def test_local_commits_and_branches_write_nothing_down(pair: Pair) -> None
     assert git_spool.waiting(pair.work.spool) == []
 
 
-async def test_what_a_bare_repository_received(pair: Pair) -> None:
+async def test_refs_received_by_a_bare_repository_are_reported(pair: Pair) -> None:
     git_hooks.install(pair.remote.folder)
     before = pair.work.head()
     sha = pair.work.commit("Ship it", **{"new-txt": "x"})
@@ -224,7 +224,7 @@ async def test_a_worktree_shares_the_hooks_and_the_spool(pair: Pair, tmp_path: P
     ]
 
 
-async def test_hooks_are_installed_from_a_worktree(tmp_path: Path) -> None:
+async def test_hooks_can_be_installed_from_a_worktree(tmp_path: Path) -> None:
     work = repository(tmp_path / "work")
     work.commit("first")
     work.git("worktree", "add", "-q", str(tmp_path / "tree"), "-b", "tree")
@@ -233,7 +233,7 @@ async def test_hooks_are_installed_from_a_worktree(tmp_path: Path) -> None:
 
 
 @NAMES
-async def test_odd_names_are_told_as_they_are(tmp_path: Path, folder: str) -> None:
+async def test_odd_names_are_reported_unchanged(tmp_path: Path, folder: str) -> None:
     pair = _pair(tmp_path, folder)
     branch = """it's;"a"$(touch${IFS}pwned)`branch`"""
     pair.work.git("checkout", "-q", "-b", branch)
@@ -250,7 +250,7 @@ async def test_odd_names_are_told_as_they_are(tmp_path: Path, folder: str) -> No
     assert not (pair.work.folder / "pwned").exists()
 
 
-async def test_what_happens_is_told_while_it_is_watched(pair: Pair) -> None:
+async def test_events_are_reported_while_watching(pair: Pair) -> None:
     async with watched(source(pair.work), pair.desk):
         for n in range(3):
             pair.work.commit(f"Number {n}")
@@ -258,7 +258,7 @@ async def test_what_happens_is_told_while_it_is_watched(pair: Pair) -> None:
             assert (await pair.desk.next()).view["title"] == f"Number {n}"
 
 
-async def test_a_record_stays_until_it_is_stored(pair: Pair) -> None:
+async def test_a_record_is_kept_until_its_event_is_stored(pair: Pair) -> None:
     pair.work.commit("Ship it")
     pair.work.git("push", "-q", "origin", "main")
     pair.desk.failing = RuntimeError("the store is down")
@@ -269,7 +269,7 @@ async def test_a_record_stays_until_it_is_stored(pair: Pair) -> None:
     assert len(await pair.drained()) == 1
 
 
-async def test_a_commit_with_the_mark_of_a_run_is_its_doing(pair: Pair) -> None:
+async def test_a_commit_with_a_run_mark_is_attributed_to_that_run(pair: Pair) -> None:
     pair.work.commit("By a run\n\nassent-run:run_0123456789abcdefghijklmnop")
     pair.work.commit("By a person")
     pair.work.git("push", "-q", "origin", "main")
@@ -280,7 +280,7 @@ async def test_a_commit_with_the_mark_of_a_run_is_its_doing(pair: Pair) -> None:
     assert [each["mark"] for each in await pair.drained()] == [None]
 
 
-async def test_only_the_events_that_are_wanted_are_told(pair: Pair) -> None:
+async def test_only_selected_events_are_reported(pair: Pair) -> None:
     pair.work.git("checkout", "-q", "-b", "topic")
     pair.work.commit("A topic")
     pair.work.git("push", "-q", "origin", "topic")
@@ -292,7 +292,7 @@ async def test_only_the_events_that_are_wanted_are_told(pair: Pair) -> None:
     assert git_spool.waiting(pair.work.spool) == []
 
 
-async def test_what_is_told_is_not_trusted_unless_somebody_says_so(pair: Pair) -> None:
+async def test_events_are_untrusted_unless_configured_as_trusted(pair: Pair) -> None:
     for trust in (Trust.UNTRUSTED, Trust.TRUSTED):
         pair.work.commit(f"{trust}")
         pair.work.git("push", "-q", "origin", "main")
@@ -302,13 +302,13 @@ async def test_what_is_told_is_not_trusted_unless_somebody_says_so(pair: Pair) -
         assert (arrived.trust, arrived.verified) == (trust, "local")
 
 
-async def test_two_sources_in_one_repository_are_a_mistake(pair: Pair) -> None:
+async def test_two_sources_in_one_repository_are_an_error(pair: Pair) -> None:
     async with watched(source(pair.work), pair.desk):
         with pytest.raises(OSError, match=r"Another source, src_1"):
             await source(pair.work).watch(PlainDesk(source_id="src_2"))
 
 
-async def test_another_node_of_this_machine_waits_for_its_turn(pair: Pair) -> None:
+async def test_another_node_on_this_machine_waits_for_its_turn(pair: Pair) -> None:
     standby = PlainDesk()
     async with watched(source(pair.work), pair.desk):
         waits = asyncio.create_task(source(pair.work).watch(standby))
@@ -325,7 +325,7 @@ async def test_another_node_of_this_machine_waits_for_its_turn(pair: Pair) -> No
     await asyncio.gather(waits, return_exceptions=True)
 
 
-async def test_files_that_no_hook_wrote_are_put_aside(pair: Pair) -> None:
+async def test_files_that_no_hook_wrote_are_quarantined(pair: Pair) -> None:
     zeros = "0" * 40
     bad = {
         "1-1": "",
@@ -355,7 +355,7 @@ async def test_a_repository_without_hooks_says_what_to_do(tmp_path: Path) -> Non
         await source(Repository(tmp_path / "nowhere")).watch(PlainDesk())
 
 
-async def test_hooks_that_are_taken_out_end_the_watching(pair: Pair) -> None:
+async def test_removing_the_hooks_ends_watching(pair: Pair) -> None:
     async with watched(source(pair.work), pair.desk) as task:
         git_hooks.uninstall(pair.work.folder)
         await task
@@ -363,7 +363,7 @@ async def test_hooks_that_are_taken_out_end_the_watching(pair: Pair) -> None:
         await source(pair.work).watch(pair.desk)
 
 
-def test_nobody_else_reads_the_spool(pair: Pair) -> None:
+def test_the_spool_is_readable_only_by_its_owner(pair: Pair) -> None:
     pair.work.commit("Ship it")
     pair.work.git("push", "-q", "origin", "main")
     assert stat.S_IMODE(pair.work.spool.stat().st_mode) == 0o700
@@ -372,7 +372,7 @@ def test_nobody_else_reads_the_spool(pair: Pair) -> None:
 
 
 @pytest.mark.parametrize("missing", ["assent-spool", "assent-hook"])
-def test_what_is_missing_does_not_stand_in_gits_way(pair: Pair, missing: str) -> None:
+def test_missing_hook_files_do_not_disturb_git(pair: Pair, missing: str) -> None:
     pair.work.git("push", "-q", "origin", "main:other")
     path = pair.work.folder / ".git" / missing
     shutil.rmtree(path) if path.is_dir() else path.unlink()
@@ -382,7 +382,7 @@ def test_what_is_missing_does_not_stand_in_gits_way(pair: Pair, missing: str) ->
     assert pair.work.git("merge", "-q", "main").stderr == ""
 
 
-def test_repositories_that_keep_refs_in_tables_work_the_same(tmp_path: Path) -> None:
+def test_repositories_with_reftable_work_the_same(tmp_path: Path) -> None:
     folder = tmp_path / "tables"
     folder.mkdir()
     made = subprocess.run(
@@ -399,7 +399,7 @@ def test_repositories_that_keep_refs_in_tables_work_the_same(tmp_path: Path) -> 
     ("settings", "said"),
     [({}, "/settings/path"), ({"path": ".", "events": ["rebased"]}, "merged, pushed, received")],
 )
-def test_settings_that_cannot_be_are_refused(settings: dict[str, Any], said: str) -> None:
+def test_invalid_settings_are_rejected(settings: dict[str, Any], said: str) -> None:
     with pytest.raises(InvalidRequest, match=said):
         KINDS["git"].make(settings, tools())
     assert KINDS["git"].way is Way.WATCH

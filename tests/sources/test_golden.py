@@ -19,7 +19,7 @@ UNSPEAKABLE = ("signature", "token", "authorization", "cookie")
 
 
 @pytest.mark.parametrize(("kind", "name"), CASES)
-def test_a_body_is_read_into_the_words_that_all_share(kind: str, name: str) -> None:
+def test_a_body_is_converted_to_the_common_view(kind: str, name: str) -> None:
     case = golden(kind, name)
     arrived, expected = take(kind, case["headers"], case["body"]), case["expected"]
     assert (arrived.type, arrived.subject, dict(arrived.view)) == (
@@ -38,7 +38,7 @@ def test_a_body_is_read_into_the_words_that_all_share(kind: str, name: str) -> N
 
 
 @pytest.mark.parametrize(("kind", "name"), CASES)
-def test_the_view_has_only_names_that_patterns_know_each_of_its_kind(kind: str, name: str) -> None:
+def test_the_view_contains_only_known_attributes_of_the_right_type(kind: str, name: str) -> None:
     case = golden(kind, name)
     view = take(kind, case["headers"], case["body"]).view
     assert set(view) <= set(VIEW)
@@ -47,7 +47,7 @@ def test_the_view_has_only_names_that_patterns_know_each_of_its_kind(kind: str, 
 
 
 @pytest.mark.parametrize(("kind", "name"), CASES)
-def test_no_header_that_proves_anything_is_kept(kind: str, name: str) -> None:
+def test_headers_that_authenticate_are_not_stored(kind: str, name: str) -> None:
     case = golden(kind, name)
     more = {"authorization": "Bearer x", "cookie": "a=b", "x-gitlab-token": "x", "x-forwarded-for": "10.0.0.1"}
     kept = take(kind, {**case["headers"], **more}, case["body"]).headers
@@ -55,7 +55,7 @@ def test_no_header_that_proves_anything_is_kept(kind: str, name: str) -> None:
     assert set(kept) <= set(case["headers"]) | {"webhook-id"}
 
 
-def test_github_may_send_its_json_in_a_form() -> None:
+def test_github_may_send_json_in_a_form() -> None:
     case = golden("github", "push")
     body = f"payload={quote_plus(json.dumps(case['body']))}".encode()
     headers = {**case["headers"], "content-type": "application/x-www-form-urlencoded"}
@@ -63,7 +63,7 @@ def test_github_may_send_its_json_in_a_form() -> None:
     assert (arrived.type, arrived.data) == ("github.push", case["body"])
 
 
-def test_a_gitlab_that_sends_its_secret_as_it_is_is_known_by_its_idempotency_key() -> None:
+def test_a_gitlab_event_with_a_plain_secret_uses_its_idempotency_key() -> None:
     case = golden("gitlab", "push")
     body = json.dumps(case["body"]).encode()
     plain = source("gitlab", {"secrets": ["env:HOOK_SECRET"]})
@@ -72,7 +72,7 @@ def test_a_gitlab_that_sends_its_secret_as_it_is_is_known_by_its_idempotency_key
     assert (arrived.verified, arrived.key) == ("bearer", case["expected"]["key"])
 
 
-def test_what_has_no_name_of_its_own_is_the_same_for_ten_minutes_only() -> None:
+def test_an_event_without_an_id_is_deduplicated_for_ten_minutes() -> None:
     case = golden("jenkins", "completed")
     first, again = (take("jenkins", case["headers"], case["body"]) for _ in range(2))
     other = take("jenkins", case["headers"], {**case["body"], "name": "store"})
@@ -80,7 +80,7 @@ def test_what_has_no_name_of_its_own_is_the_same_for_ten_minutes_only() -> None:
     assert (first.key.partition(":")[0], first.window) == ("sha256", 600_000_000)
 
 
-def test_a_template_names_what_the_sender_does_not() -> None:
+def test_a_dedup_template_identifies_events_without_an_id() -> None:
     case = golden("jenkins", "completed")
     body = json.dumps(case["body"]).encode()
     settings = {"secrets": ["env:HOOK_SECRET"], "dedup": "{{ event.url }} {{ event.action }}"}
@@ -89,7 +89,7 @@ def test_a_template_names_what_the_sender_does_not() -> None:
     assert arrived.window is None
 
 
-def test_the_sender_s_own_name_comes_before_a_template() -> None:
+def test_the_senders_id_takes_precedence_over_a_template() -> None:
     case = golden("github", "push")
     body = json.dumps(case["body"]).encode()
     made = source("github", {"secrets": ["env:HOOK_SECRET"], "dedup": "{{ event.sha }}"})

@@ -21,12 +21,12 @@ def github(event: str, **body: Any) -> tuple[str, ...]:
 
 
 @pytest.mark.parametrize("action", ["opened", "edited"])
-def test_github_what_is_opened_or_edited_counts(action: str) -> None:
+def test_github_text_that_is_opened_or_edited_counts(action: str) -> None:
     assert github("issues", action=action, issue={"body": MARK}) == (RUN,)
     assert github("pull_request", action=action, pull_request={"title": "x", "body": f"{'x' * 9_000}{MARK}"}) == (RUN,)
 
 
-def test_github_what_a_person_does_with_a_runs_issue_or_pull_request_is_not_its_doing() -> None:
+def test_github_actions_by_people_on_a_runs_issue_or_pull_request_do_not_count() -> None:
     assert github("issues", action="labeled", issue={"body": MARK}) == ()
     assert github("pull_request", action="closed", pull_request={"body": MARK, "merged": True}) == ()
     assert github("issue_comment", action="created", issue={"body": MARK}, comment={"body": "Try again."}) == ()
@@ -40,7 +40,7 @@ def test_github_comments_reviews_and_pushed_commits_count() -> None:
     assert github("push", commits=[{"message": "a"}], repository={"description": MARK}) == ()
 
 
-def test_of_other_kinds_of_events_the_whole_body_counts() -> None:
+def test_in_other_kinds_of_events_the_whole_body_counts() -> None:
     assert github("workflow_run", workflow_run={"head_commit": {"message": MARK}}) == (RUN,)
     assert told("jenkins", "", "", name="shop", build={"log": MARK}) == (RUN,)
 
@@ -49,7 +49,7 @@ def gitlab(kind: str, about: dict[str, Any], **more: Any) -> tuple[str, ...]:
     return told("gitlab", "", "", object_kind=kind, object_attributes=about, **more)
 
 
-def test_gitlab_only_what_is_new_counts() -> None:
+def test_gitlab_only_new_text_counts() -> None:
     request = {"description": MARK, "title": "x"}
     assert gitlab("merge_request", {"action": "open", **request}) == (RUN,)
     assert gitlab("merge_request", {"action": "update", **request}, changes={"description": {"current": "x"}}) == (RUN,)
@@ -66,7 +66,7 @@ def bitbucket(event: str, **body: Any) -> tuple[str, ...]:
     return told("bitbucket", "x-event-key", event, **body)
 
 
-def test_bitbucket_only_what_is_new_counts() -> None:
+def test_bitbucket_only_new_text_counts() -> None:
     assert bitbucket("pullrequest:created", pullrequest={"description": MARK}) == (RUN,)
     assert bitbucket("pr:opened", pullRequest={"description": MARK}) == (RUN,)
     assert bitbucket("pullrequest:fulfilled", pullrequest={"description": MARK}) == ()
@@ -80,7 +80,7 @@ def jira(event: str, **body: Any) -> tuple[str, ...]:
     return told("jira", "", "", webhookEvent=event, **body)
 
 
-def test_jira_only_what_is_new_counts() -> None:
+def test_jira_only_new_text_counts() -> None:
     issue = {"fields": {"summary": "x", "description": MARK}}
     assert jira("jira:issue_created", issue=issue) == (RUN,)
     assert jira("jira:issue_updated", issue=issue, changelog={"items": [{"field": "status", "toString": "Done"}]}) == ()
@@ -91,14 +91,14 @@ def test_jira_only_what_is_new_counts() -> None:
     assert jira("comment_created", issue={"fields": {}}, comment={"body": document}) == (RUN,)
 
 
-def test_of_many_marks_the_first_and_the_last_are_known() -> None:
+def test_of_many_marks_the_first_and_the_last_are_kept() -> None:
     runs = [f"run_{n:010}" for n in range(100)]
     found = marks(" ".join(f"assent-run:{each}" for each in [*runs, *runs]))
     assert len(found) == MOST_MARKS
     assert (found[0], found[-1]) == (runs[0], runs[-1])
 
 
-def test_a_body_of_anything_breaks_nothing() -> None:
+def test_arbitrary_bodies_cause_no_errors() -> None:
     for odd in (None, 1, "x", [], [None], {"body": 7}):
         assert github("issue_comment", comment=odd, issue=odd, review=odd) == ()
         assert github("push", commits=odd, head_commit=odd) == ()

@@ -50,7 +50,7 @@ def clean(value: Any) -> bool:
 
 @pytest.mark.parametrize("kind", sorted(EVERY))
 @given(data=st.data())
-def test_anything_in_any_place_is_read_without_an_error(kind: str, data: st.DataObject) -> None:
+def test_arbitrary_values_at_any_place_cause_no_errors(kind: str, data: st.DataObject) -> None:
     case = golden(kind, EVERY[kind])
     path = data.draw(st.sampled_from([each for each in places(case["body"]) if each]))
     body = with_at(case["body"], path, data.draw(JSON.filter(clean)))
@@ -66,7 +66,7 @@ def test_an_empty_body_is_an_event_without_a_view(kind: str) -> None:
     assert set(arrived.view) <= {"action", "tags"}
 
 
-def test_what_is_long_is_cut() -> None:
+def test_long_values_are_truncated() -> None:
     case = golden("github", "push")
     many = [{"added": [f"{n}-{'x' * 5_000}.py" for n in range(m, m + 700)]} for m in (0, 700)]
     view = take("github", case["headers"], {**case["body"], "commits": many, "ref": "refs/heads/" + "b" * 9_000}).view
@@ -91,11 +91,11 @@ def test_what_is_long_is_cut() -> None:
         ([], None),
     ],
 )
-def test_times_are_read_in_all_their_spellings(given_: Any, read: int | None) -> None:
+def test_times_are_parsed_in_all_their_formats(given_: Any, read: int | None) -> None:
     assert moment(given_) == read
 
 
-def test_small_parts_are_read_as_people_mean_them() -> None:
+def test_branches_commits_conclusions_and_words_are_normalized() -> None:
     assert [branch_of(each) for each in ("refs/heads/a/b", "refs/tags/v1", "main", None)] == ["a/b", None, "main", None]
     assert [commit(each) for each in ("0" * 40, "abc", None)] == [None, "abc", None]
     words = ("FAILED", "Canceled", "success", "UNSTABLE", "odd", None)
@@ -111,7 +111,7 @@ def test_small_parts_are_read_as_people_mean_them() -> None:
     "url",
     ["git@host.example:acme/shop.git", "https://host.example/acme/shop", "ssh://git@host.example:22/acme/shop.git"],
 )
-def test_a_repository_is_known_by_any_of_its_addresses(url: str) -> None:
+def test_a_repository_path_is_found_in_any_of_its_urls(url: str) -> None:
     assert path_of(url) == "acme/shop"
 
 
@@ -120,7 +120,7 @@ def test_a_repository_is_known_by_any_of_its_addresses(url: str) -> None:
     ["in_progress", "INPROGRESS", "queued", "pending", "running", "waiting", "requested", "created", "preparing",
      "scheduled", "manual", "on_hold", "blocked", "STARTED"],
 )  # fmt: skip
-def test_a_build_that_goes_on_has_no_conclusion(state: str) -> None:
+def test_an_unfinished_build_has_no_conclusion(state: str) -> None:
     assert conclusion(state) is None
 
 
@@ -137,6 +137,6 @@ BITBUCKET_ACTORS: list[tuple[dict[str, str | int], str]] = [
 
 
 @pytest.mark.parametrize(("actor", "expected"), BITBUCKET_ACTORS)
-def test_the_actor_of_bitbucket_is_what_names_the_account_for_good(actor: dict[str, Any], expected: str) -> None:
+def test_the_bitbucket_actor_is_the_most_stable_account_name(actor: dict[str, Any], expected: str) -> None:
     told = bitbucket.read({"x-event-key": "repo:push"}, {"actor": actor})
     assert told.view["actor"] == expected

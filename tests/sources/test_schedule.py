@@ -48,11 +48,11 @@ SPRING, AUTUMN = "2027-03-14T00:00:00-05:00", "2027-11-07T00:00:00-04:00"
         pytest.param("0 0 29 2 *", SPRING, ["2028-02-29T05:00", "2032-02-29T05:00"], id="leap days"),
     ],
 )
-def test_the_table_of_instants(cron: str, start: str, expected: list[str]) -> None:
+def test_the_next_instants_match_the_table(cron: str, start: str, expected: list[str]) -> None:
     assert after(start, 2, cron, NEW_YORK) == expected
 
 
-def test_an_hourly_schedule_ticks_25_times_on_the_long_day_and_23_times_on_the_short_one() -> None:
+def test_an_hourly_schedule_ticks_25_or_23_times_when_the_clocks_change() -> None:
     schedule = read({"cron": "@hourly", "timezone": NEW_YORK})
     for day, next_day, count in (
         ("2027-11-07T00:00:00-04:00", "2027-11-08T00:00:00-05:00", 25),
@@ -87,12 +87,12 @@ def test_an_hourly_schedule_ticks_25_times_on_the_long_day_and_23_times_on_the_s
         ({"cron": "@daily", "expect_every": "often"}, "/settings/expect_every"),
     ],
 )
-def test_settings_that_cannot_be_are_refused_in_words(settings: dict[str, Any], said: str) -> None:
+def test_invalid_settings_are_rejected(settings: dict[str, Any], said: str) -> None:
     with pytest.raises(InvalidRequest, match=said):
         KINDS["schedule"].make(settings, tools())
 
 
-def test_a_schedule_is_a_source_that_time_brings() -> None:
+def test_the_schedule_kind_is_driven_by_the_clock() -> None:
     assert KINDS["schedule"].way is Way.CLOCK
     assert KINDS["schedule"].make({"cron": "30 2 * * 1-5", "timezone": "Europe/Paris"}, tools()) is None
     assert checked({"id": "a", "on": "schedule.tick(source = 'nightly')", "run": "audit"}).on
@@ -104,7 +104,7 @@ def test_a_schedule_is_a_source_that_time_brings() -> None:
     st.integers(min_value=0, max_value=7200),
     st.integers(min_value=1_790_000_000, max_value=1_830_000_000),
 )
-def test_jitter_keeps_the_order_and_is_the_same_everywhere(cron: str, zone: str, jitter: int, start: int) -> None:
+def test_jitter_keeps_the_order_and_is_deterministic(cron: str, zone: str, jitter: int, start: int) -> None:
     schedule = read({"cron": cron, "timezone": zone, "jitter": f"{jitter}s"})
     found = list(islice(schedule.after(start * SECOND), 20))
     ticks = [tick_at(schedule, each, "src_1") for each in found]
@@ -115,7 +115,7 @@ def test_jitter_keeps_the_order_and_is_the_same_everywhere(cron: str, zone: str,
         assert due(schedule, tick, tick, "src_1").instants == (each,)
 
 
-def test_jitter_spreads_sources_apart() -> None:
+def test_jitter_differs_between_sources() -> None:
     schedule = read({"cron": "@hourly", "jitter": "30m"})
     instant = next(schedule.after(1_800_000_000 * SECOND))
     assert len({tick_at(schedule, instant, f"src_{n}") for n in range(20)}) > 10
@@ -133,7 +133,7 @@ NOW = from_iso("2027-06-10T12:00:30Z")
         ("all", "2027-06-10T09:00:00Z", ["10:00", "11:00", "12:00"]),
     ],
 )
-def test_what_was_missed_is_made_up_for_as_asked(missed: str, down_since: str, expected: list[str]) -> None:
+def test_missed_instants_are_made_up_for_as_configured(missed: str, down_since: str, expected: list[str]) -> None:
     schedule = read({"cron": "@hourly", "missed": missed})
     next_at = first_at(schedule, from_iso(down_since), "src_1")
     assert next_at is not None
@@ -143,13 +143,13 @@ def test_what_was_missed_is_made_up_for_as_asked(missed: str, down_since: str, e
 
 
 @pytest.mark.parametrize(("missed", "count"), [("skip", 0), ("last", 1), ("all", 3)])
-def test_an_instant_of_more_than_a_minute_ago_was_missed(missed: str, count: int) -> None:
+def test_an_instant_over_a_minute_late_counts_as_missed(missed: str, count: int) -> None:
     schedule = read({"cron": "@hourly", "missed": missed})
     late = from_iso("2027-06-10T12:01:01Z")
     assert len(due(schedule, from_iso("2027-06-10T10:00:00Z"), late, "src_1").instants) == count
 
 
-def test_very_many_are_not_made_up_for() -> None:
+def test_the_number_of_ticks_made_up_for_is_limited() -> None:
     schedule = read({"cron": "* * * * *", "missed": "all"})
     a_year_ago = NOW - 365 * 24 * HOUR
     found = due(schedule, first_at(schedule, a_year_ago, "src_1") or 0, NOW, "src_1")
@@ -161,7 +161,7 @@ def test_very_many_are_not_made_up_for() -> None:
     assert [iso(each)[:10] for each in found.instants] == ["2027-06-08", "2027-06-09", "2027-06-10"]
 
 
-def test_a_time_that_is_none_of_the_schedule_begins_anew() -> None:
+def test_a_next_time_that_is_not_an_instant_of_the_schedule_restarts_it() -> None:
     schedule = read({"cron": "@hourly"})
     found = due(schedule, from_iso("2027-06-10T09:13:00Z"), NOW, "src_1")
     assert found.instants == ()
@@ -179,21 +179,21 @@ def late() -> tuple[str, int]:
     return next((each, at) for each, at in ticks if at - AT_TWO > 20 * 60 * SECOND)
 
 
-def test_jitter_does_not_make_an_instant_too_old_to_be_told() -> None:
+def test_jitter_does_not_make_an_instant_too_old() -> None:
     name, at = late()
     for settings in (NIGHTLY, NIGHTLY | {"max_age": "0s"}):
         assert due(read(settings), at, at, name).instants == (AT_TWO,), "it is on time"
         assert due(read(settings), at, at + 30 * SECOND, name).instants == (AT_TWO,)
 
 
-def test_an_instant_is_as_old_as_its_tick() -> None:
+def test_the_age_of_an_instant_is_measured_from_its_tick() -> None:
     name, at = late()
     assert due(read(NIGHTLY), at, at + 600 * SECOND, name).instants == (AT_TWO,)
     found = due(read(NIGHTLY), at, at + 601 * SECOND, name)
     assert (found.instants, found.next_at) == ((), tick_at(read(NIGHTLY), AT_TWO + 86_400 * SECOND, name))
 
 
-def test_what_is_still_to_tick_is_not_lost_where_all_before_it_is_too_old() -> None:
+def test_future_ticks_are_kept_although_all_earlier_ones_are_too_old() -> None:
     name, at = late()
     schedule, before = read(NIGHTLY), AT_TWO - 86_400 * SECOND
     found = due(schedule, tick_at(schedule, before, name), at - SECOND, name)

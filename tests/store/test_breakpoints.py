@@ -31,7 +31,7 @@ RICH: dict[str, Any] = {
 }
 
 
-async def test_what_is_stored_is_what_comes_back(node: Node) -> None:
+async def test_a_stored_breakpoint_is_read_back_unchanged(node: Node) -> None:
     breakpoint_id = await create(
         node, RICH, tags=["x", "y"], ttlSeconds=60, onTimeout="reject", priority="urgent", callbackUrl="https://a.test/"
     )
@@ -48,7 +48,7 @@ async def test_what_is_stored_is_what_comes_back(node: Node) -> None:
     assert len(got.warnings) == 1
 
 
-async def test_another_projects_breakpoint_is_not_there(node: Node) -> None:
+async def test_a_breakpoint_of_another_project_is_not_found(node: Node) -> None:
     breakpoint_id = await create(node)
     with pytest.raises(NotFound):
         await stored(node, breakpoint_id, project="other")
@@ -81,7 +81,7 @@ async def test_the_history_is_gapless_and_its_chain_verifies(node: Node) -> None
     assert (await stored(node, breakpoint_id)).head == head
 
 
-async def test_the_second_of_two_who_read_the_same_version_is_refused(node: Node) -> None:
+async def test_of_two_changes_to_the_same_version_the_second_is_refused(node: Node) -> None:
     breakpoint_id = await create(node)
     seen = await stored(node, breakpoint_id)
 
@@ -124,7 +124,7 @@ async def test_a_comment_between_reading_and_deciding_is_never_overwritten(node:
         (Deadline.ANY, 1, True),
     ],
 )
-async def test_the_deciding_statement_itself_looks_at_the_deadline(
+async def test_the_deciding_statement_itself_checks_the_deadline(
     node: Node,
     clock: ManualClock,
     deadline: Deadline,
@@ -147,7 +147,7 @@ async def test_the_deciding_statement_itself_looks_at_the_deadline(
     assert (await stored(node, breakpoint_id)).status is (Status.EXPIRED if moves else Status.WAITING)
 
 
-async def test_whoever_comes_after_the_deadline_is_told_that_it_is_over(node: Node, clock: ManualClock) -> None:
+async def test_an_answer_after_the_deadline_gets_the_final_state(node: Node, clock: ManualClock) -> None:
     ann = await person(node, "ann", "reviewer")
     for on_timeout, expected in (("expire", ("expired", None)), ("reject", ("released", "rejected"))):
         breakpoint_id = await create(node, ttlSeconds=5, onTimeout=on_timeout)
@@ -169,7 +169,7 @@ async def test_labels_follow_the_status(node: Node) -> None:
     assert await rows(node, labels, id=breakpoint_id) == [("e:ann", "released"), ("t:x", "released")]
 
 
-async def test_a_changed_mind_replaces_the_answer_and_keeps_its_place(node: Node, clock: ManualClock) -> None:
+async def test_a_changed_answer_replaces_the_old_one_and_keeps_its_position(node: Node, clock: ManualClock) -> None:
     ann, bob, cid = [await person(node, name, "reviewer") for name in ("ann", "bob", "cid")]
     breakpoint_id = await create(node, {"expert": ["ann", "bob", "cid"], "strategy": "collect-all"})
     for who, approved in ((ann, True), (bob, True), (ann, False)):
@@ -182,7 +182,7 @@ async def test_a_changed_mind_replaces_the_answer_and_keeps_its_place(node: Node
     assert (await stored(node, breakpoint_id)).decision == "rejected"
 
 
-async def test_the_same_key_gives_the_same_breakpoint_and_nothing_more(node: Node) -> None:
+async def test_the_same_key_returns_the_same_breakpoint(node: Node) -> None:
     once = Once("key-1", "a" * 64)
     first, second = await create(node, once=once), await create(node, once=once)
     assert first == second
@@ -191,13 +191,13 @@ async def test_the_same_key_gives_the_same_breakpoint_and_nothing_more(node: Nod
         await create(node, once=Once("key-1", "b" * 64))
 
 
-async def test_another_principals_key_is_another_key(node: Node) -> None:
+async def test_keys_are_per_principal(node: Node) -> None:
     once = Once("key-1", "a" * 64)
     other = replace(AGENT, id="tok_other")
     assert await create(node, once=once) != await create(node, once=once, by=other)
 
 
-async def test_a_key_is_not_used_up_by_a_request_that_fails(node: Node) -> None:
+async def test_a_failed_request_does_not_use_up_its_key(node: Node) -> None:
     ann = await person(node, "ann", "reviewer")
     breakpoint_id = await create(node, {"options": ["a"]})
     once = Once("key-1", "a" * 64)
@@ -208,7 +208,7 @@ async def test_a_key_is_not_used_up_by_a_request_that_fails(node: Node) -> None:
     assert (await stored(node, breakpoint_id)).decision == "approved"
 
 
-async def test_a_retry_gets_its_breakpoint_although_the_experts_are_gone(node: Node) -> None:
+async def test_a_retry_gets_its_breakpoint_although_the_experts_have_changed(node: Node) -> None:
     ann = await person(node, "ann", "reviewer")
     bob = await person(node, "bob", "reviewer")
     use_case = creation(node, {"expert": ["ann", "team"], "strategy": "quorum"}, once=Once("key-1", "a" * 64))
@@ -218,7 +218,7 @@ async def test_a_retry_gets_its_breakpoint_although_the_experts_are_gone(node: N
     assert await node.assent.database.write(use_case) == (first if isinstance(first, str) else first.id)
 
 
-async def test_a_name_nobody_carries_does_not_make_too_few_people_enough(node: Node) -> None:
+async def test_unknown_experts_do_not_lower_the_number_of_people_required(node: Node) -> None:
     owner_id = (await rows(node, "SELECT id FROM assent_people WHERE name = 'owner'"))[0][0]
     await node.assent.database.write(lambda tx: tx.people.put_group("default", "heads", [owner_id], at=0))
     for experts in (["owner", "heads"], ["owner", "heads", "ghost"]):
@@ -227,7 +227,9 @@ async def test_a_name_nobody_carries_does_not_make_too_few_people_enough(node: N
         assert refused.value.code == "experts_not_distinct"
 
 
-async def test_the_longest_overdue_come_first_and_in_the_order_of_locks(node: Node, clock: ManualClock) -> None:
+async def test_the_longest_overdue_are_selected_first_and_returned_in_lock_order(
+    node: Node, clock: ManualClock
+) -> None:
     ids = [await create(node, ttlSeconds=seconds) for seconds in (30, 10, 20, 60)]
     await create(node)
     due = await node.assent.database.read(lambda tx: tx.breakpoints.due(clock.now() + 30_000_000, limit=10))
@@ -247,7 +249,7 @@ async def test_timing_out_twice_ends_it_once(node: Node, clock: ManualClock) -> 
     assert [event.type for event in events] == ["created", "expired"]
 
 
-async def test_an_end_written_past_the_guard_is_refused_by_the_database(node: Node) -> None:
+async def test_the_database_refuses_a_second_final_event(node: Node) -> None:
     breakpoint_id = await create(node)
 
     def twice(tx: Transaction) -> None:

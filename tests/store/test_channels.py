@@ -19,7 +19,7 @@ def person(name: str) -> Person:
     return Person(f"per_{name}", name, name, None, None, active=True, created_at=0)
 
 
-async def test_of_two_who_change_a_channel_the_second_is_told(node: Node) -> None:
+async def test_of_two_changes_to_a_channel_the_second_is_refused(node: Node) -> None:
     def use_case(tx: Transaction) -> None:
         tx.channels.add(CHANNEL)
         first = tx.channels.get("ch_1")
@@ -32,7 +32,7 @@ async def test_of_two_who_change_a_channel_the_second_is_told(node: Node) -> Non
     await node.assent.database.write(use_case)
 
 
-async def test_a_name_is_taken_once_among_those_that_stand(node: Node) -> None:
+async def test_a_name_is_unique_among_existing_channels(node: Node) -> None:
     def use_case(tx: Transaction) -> None:
         tx.channels.add(CHANNEL)
         with pytest.raises(Conflict):
@@ -50,7 +50,7 @@ async def test_a_name_is_taken_once_among_those_that_stand(node: Node) -> None:
     await node.assent.database.write(use_case)
 
 
-async def test_health_is_kept_beside_the_settings_and_never_goes_back_in_time(node: Node) -> None:
+async def test_health_is_stored_apart_from_the_settings_and_never_moves_back_in_time(node: Node) -> None:
     def use_case(tx: Transaction) -> None:
         tx.channels.add(CHANNEL)
         tx.channels.note_ok("ch_1", 10)
@@ -79,7 +79,7 @@ async def test_a_channel_is_disabled_once_and_that_is_a_change(node: Node) -> No
     await node.assent.database.write(use_case)
 
 
-async def test_who_is_linked_first_stays_linked(node: Node) -> None:
+async def test_an_account_stays_linked_to_the_first_person(node: Node) -> None:
     def use_case(tx: Transaction) -> None:
         tx.channels.add(CHANNEL)
         for name in ("ann", "bo"):
@@ -101,7 +101,7 @@ async def test_who_is_linked_first_stays_linked(node: Node) -> None:
     await node.assent.database.write(use_case)
 
 
-async def test_an_offer_is_taken_once_and_in_time(node: Node) -> None:
+async def test_a_link_offer_is_used_once_and_in_time(node: Node) -> None:
     offer = Offer("ch_1", "U1", "Ann in Slack", 100)
 
     def use_case(tx: Transaction) -> None:
@@ -118,7 +118,7 @@ async def test_an_offer_is_taken_once_and_in_time(node: Node) -> None:
     await node.assent.database.write(use_case)
 
 
-async def test_what_was_heard_counts_once_on_each_channel(node: Node) -> None:
+async def test_a_message_counts_once_per_channel(node: Node) -> None:
     def use_case(tx: Transaction) -> None:
         assert tx.heard.claim("ch_1", "k", at=1)
         assert not tx.heard.claim("ch_1", "k", at=2)
@@ -129,7 +129,7 @@ async def test_what_was_heard_counts_once_on_each_channel(node: Node) -> None:
     await node.assent.database.write(use_case)
 
 
-async def test_preferences_are_found_for_many_at_once(node: Node) -> None:
+async def test_preferences_are_read_for_many_people_at_once(node: Node) -> None:
     def use_case(tx: Transaction) -> None:
         for name in ("ann", "bo"):
             tx.people.add(person(name))

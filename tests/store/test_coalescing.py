@@ -32,7 +32,7 @@ async def settled() -> None:
         await asyncio.sleep(0)
 
 
-async def test_many_who_ask_the_same_at_once_are_two_looks() -> None:
+async def test_concurrent_requests_for_one_key_cause_two_reads() -> None:
     book = Book()
     shared = Shared(book.look)
     asking = [asyncio.create_task(shared.get("a")) for _ in range(20)]
@@ -45,7 +45,7 @@ async def test_many_who_ask_the_same_at_once_are_two_looks() -> None:
     assert await asyncio.gather(*asking) == ["a: old"] * 20
 
 
-async def test_whoever_asks_after_a_change_gets_it() -> None:
+async def test_a_request_after_a_change_gets_the_new_value() -> None:
     book = Book()
     shared = Shared(book.look)
     before = asyncio.create_task(shared.get("a"))
@@ -59,7 +59,7 @@ async def test_whoever_asks_after_a_change_gets_it() -> None:
     assert (await before, await asyncio.gather(*after)) == ("a: old", ["a: new", "a: new"])
 
 
-async def test_a_change_during_the_second_look_is_for_those_who_ask_then() -> None:
+async def test_a_change_during_the_second_read_is_seen_by_later_requests() -> None:
     book = Book()
     shared = Shared(book.look)
     first, second = (asyncio.create_task(shared.get("a")) for _ in range(2))
@@ -75,7 +75,7 @@ async def test_a_change_during_the_second_look_is_for_those_who_ask_then() -> No
     assert [await each for each in (first, second, third)] == ["a: old", "a: old", "a: new"]
 
 
-async def test_other_questions_do_not_wait() -> None:
+async def test_different_keys_do_not_wait_for_each_other() -> None:
     book = Book()
     shared = Shared(book.look)
     one, other = asyncio.create_task(shared.get("a")), asyncio.create_task(shared.get("b"))
@@ -87,7 +87,7 @@ async def test_other_questions_do_not_wait() -> None:
 
 
 @pytest.mark.parametrize("leaving", [0, 1])
-async def test_who_leaves_takes_nothing_from_the_others(leaving: int) -> None:
+async def test_a_cancelled_caller_does_not_affect_the_others(leaving: int) -> None:
     book = Book()
     shared = Shared(book.look)
     asking = [asyncio.create_task(shared.get("a")) for _ in range(3)]
@@ -101,7 +101,7 @@ async def test_who_leaves_takes_nothing_from_the_others(leaving: int) -> None:
     assert [each for n, each in enumerate(found) if n != leaving] == ["a: old"] * 2
 
 
-async def test_what_went_wrong_is_told_to_those_it_concerns_and_forgotten() -> None:
+async def test_an_error_reaches_only_its_own_callers_and_is_not_cached() -> None:
     answers: list[str | Exception] = [OSError("gone"), "back", "back again"]
 
     async def look(_: str) -> str:
@@ -118,7 +118,7 @@ async def test_what_went_wrong_is_told_to_those_it_concerns_and_forgotten() -> N
     assert await shared.get("a") == "back again"
 
 
-async def test_nothing_is_kept_of_what_is_over() -> None:
+async def test_finished_reads_leave_nothing_behind() -> None:
     async def look(key: int) -> int:
         await asyncio.sleep(0)
         return key

@@ -29,7 +29,7 @@ async def restored(node: Node, at: int) -> None:
     await node.assent.database.write(use_case)
 
 
-async def test_a_restore_voids_receipts_sessions_links_and_held_answers(
+async def test_a_restore_invalidates_receipts_sessions_links_and_held_answers(
     settings: Settings, tmp_path: Path, postgres_url: str
 ) -> None:
     clock = ManualClock()

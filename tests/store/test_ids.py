@@ -8,7 +8,7 @@ THREADS = 8
 EACH = 5_000
 
 
-def test_threads_that_ask_together_never_get_the_same_id() -> None:
+def test_concurrent_threads_never_get_the_same_id() -> None:
     ids = TimeOrderedIds()
     with ThreadPoolExecutor(THREADS) as threads:
         made = threads.map(lambda _: [ids.new("bp", 1_000_000) for _ in range(EACH)], range(THREADS))
@@ -16,7 +16,7 @@ def test_threads_that_ask_together_never_get_the_same_id() -> None:
     assert len(set(found)) == THREADS * EACH
 
 
-def test_ids_sort_as_they_were_made() -> None:
+def test_ids_sort_in_the_order_of_their_creation() -> None:
     ids = TimeOrderedIds()
     made = [ids.new("bp", at * 1000) for at in range(1, 10_000, 7)]
     assert made == sorted(made)

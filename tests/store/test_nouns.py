@@ -18,7 +18,7 @@ from tests.support.nodes import ManualClock, Node
 CONTENT = b"\x00\xff any bytes"
 
 
-async def test_the_same_bytes_are_kept_once(node: Node) -> None:
+async def test_equal_content_is_stored_once(node: Node) -> None:
     digest = sha256(CONTENT)
     for _ in range(2):
         await node.assent.database.write(lambda tx: tx.files.put("default", digest, CONTENT, at=1))
@@ -26,7 +26,7 @@ async def test_the_same_bytes_are_kept_once(node: Node) -> None:
     assert await node.assent.database.read(lambda tx: tx.files.size("default", digest)) == len(CONTENT)
 
 
-async def test_another_projects_file_is_not_there(node: Node) -> None:
+async def test_a_file_of_another_project_is_not_found(node: Node) -> None:
     digest = sha256(CONTENT)
     await node.assent.database.write(lambda tx: tx.files.put("default", digest, CONTENT, at=1))
     assert await node.assent.database.read(lambda tx: tx.files.size("other", digest)) is None
@@ -53,7 +53,7 @@ async def test_a_breakpoints_files_are_read_by_number(node: Node) -> None:
             await entry(n, project)
 
 
-async def test_a_digest_nobody_uploaded_is_refused_and_nothing_is_stored(node: Node) -> None:
+async def test_an_unknown_file_digest_is_rejected_and_nothing_is_stored(node: Node) -> None:
     with pytest.raises(InvalidRequest):
         await create(node, {"context": {"files": [{"path": "a", "format": "text", "sha256": "0" * 64}]}})
     assert await rows(node, "SELECT 1 FROM assent_breakpoints") == []
@@ -68,7 +68,7 @@ async def test_a_link_signs_in_once(node: Node) -> None:
         await node.assent.database.write(use_link)
 
 
-async def test_a_link_does_not_outlive_its_time(node: Node, clock: ManualClock) -> None:
+async def test_a_sign_in_link_expires(node: Node, clock: ManualClock) -> None:
     ann = await person(node, "ann", "reviewer")
     link = await node.assent.database.write(partial(node.assent.people.create_link, person_id=ann.id, purpose="start"))
     clock.advance(LINK_LIFE / SECOND)
@@ -82,7 +82,7 @@ async def test_only_the_hash_of_a_link_is_stored(node: Node) -> None:
     assert await rows(node, "SELECT secret_hash FROM assent_sign_in_links") == [(secret_hash(link),)]
 
 
-async def test_a_session_ends_with_its_time_its_person_or_its_removal(node: Node, clock: ManualClock) -> None:
+async def test_a_session_ends_with_its_lifetime_its_account_or_its_removal(node: Node, clock: ManualClock) -> None:
     ann = await person(node, "ann", "reviewer")
 
     async def fresh() -> str:
@@ -136,7 +136,7 @@ async def test_a_token_is_revoked_once_and_only_in_its_project(node: Node, clock
         await revoke("default")
 
 
-async def test_a_persons_token_never_carries_more_than_the_person(node: Node) -> None:
+async def test_a_token_has_at_most_the_roles_of_its_person(node: Node) -> None:
     await person(node, "ann", "viewer")
     for kind, roles in (("reviewer", None), ("admin", frozenset({Role.ADMIN})), ("viewer", frozenset(Role))):
         new = NewToken(kind=kind, name="t", person="ann", roles=roles)
@@ -146,7 +146,7 @@ async def test_a_persons_token_never_carries_more_than_the_person(node: Node) ->
             )
 
 
-async def test_live_roles_end_with_the_grant_the_person_or_the_token(node: Node, clock: ManualClock) -> None:
+async def test_live_roles_end_with_the_grant_the_account_or_the_token(node: Node, clock: ManualClock) -> None:
     ann = await person(node, "ann", "reviewer", "viewer")
     token, _ = await node.assent.database.write(
         partial(
@@ -178,13 +178,13 @@ async def test_live_roles_end_with_the_grant_the_person_or_the_token(node: Node,
     assert await live() == set()
 
 
-async def test_names_are_taken_once(node: Node) -> None:
+async def test_person_names_are_unique(node: Node) -> None:
     await person(node, "ann", "reviewer")
     with pytest.raises(Conflict):
         await person(node, "ann", "viewer")
 
 
-async def test_a_group_is_exactly_its_members_of_the_moment(node: Node) -> None:
+async def test_a_group_has_exactly_its_current_members(node: Node) -> None:
     ann, bob = await person(node, "ann", "reviewer"), await person(node, "bob", "viewer")
 
     async def put(*members: str) -> None:
@@ -207,7 +207,7 @@ async def test_a_group_is_exactly_its_members_of_the_moment(node: Node) -> None:
         await node.assent.database.write(lambda tx: tx.people.remove_group("default", "ops"))
 
 
-async def test_old_keys_are_forgotten(node: Node, clock: ManualClock) -> None:
+async def test_old_idempotency_keys_are_deleted(node: Node, clock: ManualClock) -> None:
     claim = partial(_claim, key="k", now=clock.now())
     assert await node.assent.database.write(partial(claim, breakpoint_id="bp_1")) is None
     assert await node.assent.database.write(partial(claim, breakpoint_id="bp_2")) == "bp_1"

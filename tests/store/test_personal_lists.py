@@ -17,7 +17,7 @@ async def listed(node: Node, **filters: Any) -> list[str]:
 
 
 @pytest.mark.parametrize("sort", ["created", "deadline"])
-async def test_mine_is_what_is_addressed_to_me_or_claimed_by_me(node: Node, clock: ManualClock, sort: str) -> None:
+async def test_mine_lists_what_is_assigned_to_me_or_claimed_by_me(node: Node, clock: ManualClock, sort: str) -> None:
     ann = await person(node, "ann", "reviewer")
     made: list[str] = []
     for payload in ({"expert": "ann"}, {"expert": "owner"}, {}, {}, {"expert": "ann"}):
@@ -36,7 +36,9 @@ async def test_mine_is_what_is_addressed_to_me_or_claimed_by_me(node: Node, cloc
 
 
 @pytest.mark.parametrize("more", [{}, {"tags": ("x",)}, {"q": "go"}, {"sort": "deadline"}])
-async def test_what_i_snoozed_is_hidden_from_me_until_then(node: Node, clock: ManualClock, more: Any) -> None:
+async def test_a_snooze_hides_a_breakpoint_only_from_the_snoozer_until_it_ends(
+    node: Node, clock: ManualClock, more: Any
+) -> None:
     ann, bob = await person(node, "ann", "reviewer"), await person(node, "bob", "reviewer")
     made = sorted([await create(node, tags=["x"]) for _ in range(3)])
     until = clock.now() + 60 * SECOND
@@ -59,7 +61,7 @@ async def test_what_i_snoozed_is_hidden_from_me_until_then(node: Node, clock: Ma
 
 
 @pytest.mark.parametrize("more", [{}, {"q": "go"}])
-async def test_what_has_ended_is_not_put_off_any_more(node: Node, clock: ManualClock, more: Any) -> None:
+async def test_an_ended_breakpoint_is_no_longer_snoozed(node: Node, clock: ManualClock, more: Any) -> None:
     ann = await person(node, "ann", "reviewer")
     breakpoint_id = await create(node)
     await snooze(node, breakpoint_id, clock.now() + 60 * SECOND, ann)

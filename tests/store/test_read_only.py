@@ -16,7 +16,7 @@ def file(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(("folder", "mode"), [(0o555, 0o644), (0o755, 0o444), (0o555, 0o444)])
-def test_a_file_or_a_folder_without_write_bits_is_read_only(file: Path, folder: int, mode: int) -> None:
+def test_a_file_or_folder_without_write_bits_is_read_only(file: Path, folder: int, mode: int) -> None:
     assert not is_read_only(file)
     file.chmod(mode)
     file.parent.chmod(folder)
@@ -25,11 +25,11 @@ def test_a_file_or_a_folder_without_write_bits_is_read_only(file: Path, folder: 
     assert found
 
 
-def test_a_file_that_is_not_there_is_not_read_only(tmp_path: Path) -> None:
+def test_a_missing_file_is_not_read_only(tmp_path: Path) -> None:
     assert not is_read_only(tmp_path / "assent.db")
 
 
-def test_an_empty_log_holds_nothing(file: Path) -> None:
+def test_an_empty_log_contains_no_changes(file: Path) -> None:
     log = file.with_name("assent.db-wal")
     log.touch()
     assert logs(file) == []
@@ -38,7 +38,7 @@ def test_an_empty_log_holds_nothing(file: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["assent.db", "assent.db-wal", "assent.db-journal"])
-def test_a_write_while_a_file_is_read_is_noticed(file: Path, name: str) -> None:
+def test_a_write_while_a_file_is_read_is_detected(file: Path, name: str) -> None:
     with pytest.raises(NotAtRest, match=r"was modified while it was being read"), at_rest(file):
         file.with_name(name).write_bytes(b"something else")
 
@@ -53,12 +53,12 @@ def test_a_write_explains_an_error_while_a_file_is_read(file: Path) -> None:
         read()
 
 
-def test_a_file_at_rest_is_read_without_a_word(file: Path) -> None:
+def test_an_unchanged_file_is_read_without_an_error(file: Path) -> None:
     with at_rest(file):
         assert file.read_bytes() == b"rows"
 
 
-def test_a_copy_has_the_log_and_the_name_that_was_asked_for_and_is_private(file: Path, tmp_path: Path) -> None:
+def test_a_copy_includes_the_log_has_the_requested_name_and_is_private(file: Path, tmp_path: Path) -> None:
     real = file.rename(file.with_name("of-monday.db"))
     real.with_name("of-monday.db-wal").write_bytes(b"changes")
     link = tmp_path / "assent.db"

@@ -34,7 +34,7 @@ async def used(node: Node) -> str:
     return breakpoint_id
 
 
-async def test_nothing_about_keys_and_uses_is_ever_changed(node: Node) -> None:
+async def test_receipt_keys_and_uses_never_change(node: Node) -> None:
     await used(node)
     await rotate(node, revoke=True)
     for column, value in KEY_CHANGES.items():
@@ -48,7 +48,7 @@ async def test_nothing_about_keys_and_uses_is_ever_changed(node: Node) -> None:
 
 
 @pytest.mark.parametrize("table", ["receipt_keys", "receipt_uses"])
-async def test_no_key_and_no_use_is_ever_removed(node: Node, table: str) -> None:
+async def test_receipt_keys_and_uses_are_never_deleted(node: Node, table: str) -> None:
     await used(node)
     before = await rows(node, f"SELECT count(*) FROM assent_{table}")
     await refused(node, f"DELETE FROM assent_{table}")
@@ -59,14 +59,14 @@ async def test_no_key_and_no_use_is_ever_removed(node: Node, table: str) -> None
     assert await rows(node, f"SELECT count(*) FROM assent_{table}") == before == [(1,)]
 
 
-async def test_the_database_refuses_the_use_of_what_was_not_approved_and_a_second_one(node: Node) -> None:
+async def test_the_database_refuses_a_use_without_approval_and_a_second_use(node: Node) -> None:
     breakpoint_id = await used(node)
     await refused(node, USE, id=await create(node), nonce="n")
     await refused(node, USE, id=breakpoint_id, nonce="n")
     await refused(node, USE, id="bp_none", nonce="n")
 
 
-async def test_the_audit_finds_nothing_after_a_use_and_everything_after_a_forgery(node: Node) -> None:
+async def test_an_audit_accepts_a_use_and_finds_a_forged_one(node: Node) -> None:
     breakpoint_id = await used(node)
     checks = await node.assent.audit.check()
     assert [each.findings for each in checks if not each.holds] == []
@@ -89,7 +89,7 @@ async def test_the_audit_finds_nothing_after_a_use_and_everything_after_a_forger
     assert breakpoint_id != waiting
 
 
-async def test_a_restored_place_knows_its_keys_and_what_was_used(
+async def test_a_restored_database_has_its_receipt_keys_and_uses(
     settings: Settings, tmp_path: Path, postgres_url: str
 ) -> None:
     async with running_node(settings) as node:

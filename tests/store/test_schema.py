@@ -54,7 +54,7 @@ def checks(connection: sa.Connection) -> dict[str, set[str | None]]:
     }
 
 
-def test_the_migrations_carry_every_check_and_foreign_key(settings: Settings) -> None:
+def test_the_migrations_create_every_check_and_foreign_key(settings: Settings) -> None:
     with engine_of(settings).connect() as connection:
         found, inspector = checks(connection), sa.inspect(connection)
         for table in metadata.tables.values():
@@ -117,7 +117,7 @@ END = """
         ("approved", None, "person:ann"),
     ],
 )
-async def test_the_database_refuses_a_decision_that_nobody_may_make(
+async def test_the_database_refuses_an_invalid_decision(
     node: Node, status: str, decision: str | None, by: str | None
 ) -> None:
     breakpoint_id = await create(node)
@@ -127,13 +127,13 @@ async def test_the_database_refuses_a_decision_that_nobody_may_make(
 
 
 @pytest.mark.parametrize("decision", ["approved", "rejected"])
-async def test_the_database_refuses_a_decision_by_whoever_raised_it(node: Node, decision: str) -> None:
+async def test_the_database_refuses_a_decision_by_the_creator(node: Node, decision: str) -> None:
     ann = await person(node, "ann", "reviewer")
     breakpoint_id = await create(node, by=ann)
     await refuse(node, END, id=breakpoint_id, status="released", decision=decision, by="person:ann")
 
 
-async def test_the_database_refuses_a_word_that_is_no_decision(node: Node) -> None:
+async def test_the_database_refuses_an_unknown_decision(node: Node) -> None:
     breakpoint_id = await create(node)
     await refuse(node, END, id=breakpoint_id, status="released", decision="maybe", by="person:ann")
 
@@ -144,14 +144,14 @@ EVENT = """
 
 
 @pytest.mark.parametrize("second", ["released", "expired", "cancelled"])
-async def test_the_database_refuses_a_second_end(node: Node, second: str) -> None:
+async def test_the_database_refuses_a_second_final_event(node: Node, second: str) -> None:
     breakpoint_id = await create(node)
     first: dict[str, Any] = {"id": breakpoint_id, "seq": 2, "type": "cancelled", "actor": "person:ann"}
     await node.assent.database.write(lambda tx: tx.session.write(EVENT, [first]))
     await refuse(node, EVENT, id=breakpoint_id, seq=3, type=second, actor="person:ann")
 
 
-async def test_the_database_refuses_two_events_with_one_number(node: Node) -> None:
+async def test_the_database_refuses_two_events_with_the_same_number(node: Node) -> None:
     breakpoint_id = await create(node)
     await refuse(node, EVENT, id=breakpoint_id, seq=1, type="commented", actor="person:ann")
 
@@ -167,7 +167,7 @@ async def test_the_database_refuses_a_response_without_a_person(node: Node, whos
     await refuse(node, RESPONSE, id=breakpoint_id, person=whose)
 
 
-async def test_the_database_refuses_a_response_to_nothing(node: Node) -> None:
+async def test_the_database_refuses_a_response_to_a_missing_breakpoint(node: Node) -> None:
     ann = await person(node, "ann", "reviewer")
     await refuse(node, RESPONSE, id="bp_none", person=ann.id)
 
@@ -189,7 +189,7 @@ TOKEN = """
         ("robot", False, "[]"),
     ],
 )
-async def test_the_database_refuses_a_token_that_carries_too_much(
+async def test_the_database_refuses_a_token_with_too_many_roles(
     node: Node,
     kind: str,
     with_person: bool,  # noqa: FBT001
@@ -199,7 +199,7 @@ async def test_the_database_refuses_a_token_that_carries_too_much(
     await refuse(node, TOKEN, kind=kind, person=ann.id if with_person else None, roles=roles)
 
 
-async def test_the_database_refuses_a_role_that_does_not_exist(node: Node) -> None:
+async def test_the_database_refuses_an_unknown_role(node: Node) -> None:
     ann = await person(node, "ann", "reviewer")
     statement = "INSERT INTO assent_grants (person_id, project_id, role) VALUES (:id, 'default', 'god')"
     await refuse(node, statement, id=ann.id)

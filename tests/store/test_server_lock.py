@@ -58,7 +58,7 @@ def test_a_second_server_is_refused_with_the_pid_and_address_of_the_first(tmp_pa
         assert path.read_bytes() == before
 
 
-def test_the_lock_of_a_killed_server_is_free_and_says_nothing_of_it(tmp_path: Path) -> None:
+def test_the_lock_of_a_killed_server_is_free_without_its_details(tmp_path: Path) -> None:
     path = tmp_path / "assent.server.lock"
     with held_elsewhere(path) as (holder, _):
         holder.kill()
@@ -71,7 +71,7 @@ def test_the_lock_of_a_killed_server_is_free_and_says_nothing_of_it(tmp_path: Pa
     assert holder_of(path) is None
 
 
-def test_a_child_that_a_server_forked_does_not_keep_the_lock(tmp_path: Path) -> None:
+def test_a_forked_child_does_not_keep_the_lock(tmp_path: Path) -> None:
     path = tmp_path / "assent.server.lock"
     with held_elsewhere(path, "forks") as (holder, child):
         os.kill(holder.pid, signal.SIGKILL)
@@ -82,7 +82,7 @@ def test_a_child_that_a_server_forked_does_not_keep_the_lock(tmp_path: Path) -> 
         os.kill(int(child), signal.SIGKILL)
 
 
-def test_a_lock_file_with_other_content_is_held_all_the_same(tmp_path: Path) -> None:
+def test_a_lock_file_with_invalid_content_is_still_locked(tmp_path: Path) -> None:
     path = tmp_path / "assent.server.lock"
     with ServerLock(path):
         path.write_text("not JSON")
@@ -124,7 +124,7 @@ def test_the_database_file_is_locked_too(sqlite_settings: Settings, tmp_path: Pa
         pass
 
 
-def test_the_data_is_not_migrated_under_a_server_of_another_version(tmp_path: Path) -> None:
+def test_data_is_not_migrated_under_a_running_server_of_another_version(tmp_path: Path) -> None:
     settings = Settings(data_dir=tmp_path / "data")
     migrate(settings)
     _at_version(settings, "0011")
@@ -136,7 +136,7 @@ def test_the_data_is_not_migrated_under_a_server_of_another_version(tmp_path: Pa
     assert every_row(settings)["assent_version"] == ["('0011',)"]
 
 
-def test_the_data_of_a_running_server_may_be_brought_to_the_version_it_has(tmp_path: Path) -> None:
+def test_data_can_be_migrated_to_the_version_of_its_running_server(tmp_path: Path) -> None:
     settings = Settings(data_dir=tmp_path / "data")
     migrate(settings)
     with held_elsewhere(settings.server_lock_path):

@@ -184,7 +184,7 @@ def _text(row: dict[str, Any]) -> str:
 
 
 @pytest.mark.parametrize("version", EARLIER)
-def test_data_of_an_earlier_version_is_all_there_after_the_upgrade(
+def test_data_of_an_earlier_version_is_complete_after_the_upgrade(
     place: Settings, living: dict[bool, Rows], version: str
 ) -> None:
     rules = version >= FIRST_WITH_RULES
@@ -242,7 +242,7 @@ def test_an_interrupted_migration_of_the_search_words_can_be_repeated(
     asyncio.run(goes_on(place, breakpoints=len(put["assent_breakpoints"])))
 
 
-def test_breakpoints_that_an_older_node_creates_are_found_after_the_next_start(
+def test_breakpoints_created_by_an_older_node_are_found_after_the_next_start(
     postgres_settings: Settings,
 ) -> None:
     async def created() -> None:
@@ -256,7 +256,7 @@ def test_breakpoints_that_an_older_node_creates_are_found_after_the_next_start(
     asyncio.run(goes_on(postgres_settings, breakpoints=6))
 
 
-def test_data_of_a_newer_version_is_refused_in_a_sentence(settings: Settings) -> None:
+def test_data_of_a_newer_version_is_refused(settings: Settings) -> None:
     with engine_of(settings).begin() as connection:
         connection.execute(sa.text("UPDATE assent_version SET version_num = 'from_the_future'"))
     with pytest.raises(migrations.TooNew, match="from_the_future"):

@@ -55,7 +55,7 @@ FULL = {
     "tests/faults/test_delegation.py::test_an_outage_of_an_hour": "waits for real retries",
     "tests/faults/test_delegation.py::test_kill_9": "kills under load; `make soak` has more",
     "tests/faults/test_delegation.py::test_receivers_that_hang": "waits for real timeouts",
-    "tests/faults/test_delegation.py::test_what_may_be_different_later": "waits for real retries",
+    "tests/faults/test_delegation.py::test_a_failure_that_may_be_temporary": "waits for real retries",
     "tests/faults/test_disk.py": "fails every write and every sync once",
     "tests/faults/test_kills.py": "kills under load; `make soak` has more",
     "tests/faults/test_runs.py": "kills under load; `make soak` has more",

@@ -1,1 +1,1 @@
-"""The command line: one file per group of commands."""
+"""The command line interface: one module per group of commands."""

@@ -1,4 +1,4 @@
-"""The node itself: serve, worker, migrate, check."""
+"""Commands for a node: serve, worker, migrate, check."""
 
 import contextlib
 import difflib
@@ -70,7 +70,7 @@ def serve_command(
     as_json: Json = False,
 ) -> None:
     """Run a node with the API, the web interface and a worker."""
-    # The API and the pages take a second to load, which no other command should wait for.
+    # Importing the API and the pages takes about a second, which other commands should not have to wait for.
     from assent.serving import serve  # noqa: PLC0415
 
     settings = server_settings(data, host=host, port=port)
@@ -83,13 +83,13 @@ def serve_command(
         warn_at_start(settings)
         link, agent_token = on_data(settings, _welcome, reads_file=True)
         welcome = {"url": settings.base_url, "signInLink": sign_in_link(settings, link), "agentToken": agent_token}
-        # uvicorn raises the interrupt again once it has drained; that is a good end.
+        # uvicorn raises KeyboardInterrupt again after it has drained, which is a normal exit.
         with contextlib.suppress(KeyboardInterrupt), damage_explained(settings):
             serve(settings, on_ready=partial(output.emit if as_json else print_welcome, welcome))
 
 
 def warn_at_start(settings: Settings) -> None:
-    """Print what an operator should know; where machines read the log, as lines of the log."""
+    """Print the start warnings, as lines of the log if the log is in JSON."""
     for warning in start_warnings(settings):
         if settings.log_format == "json":
             configure_logging(settings.log_format, settings.log_level)
@@ -99,7 +99,7 @@ def warn_at_start(settings: Settings) -> None:
 
 
 def start_warnings(settings: Settings) -> list[str]:
-    """Return what an operator should know when a node starts: the log scrolls away, and /readyz is read by machines."""
+    """Return warnings to print at start, because the log scrolls away and /readyz is read only by machines."""
     found = [f"Other users on this machine can access {path}. Run: {_chmod(path)}" for path in settings.exposed]
     if settings.keys_missing:
         found.append(f"{KEYLESS_TEXT} Until then /readyz returns 503.")
@@ -111,7 +111,7 @@ def _chmod(path: Path) -> str:
 
 
 def listening(settings: Settings) -> Settings:
-    """Return the settings with the port that can be listened on, or say why none can."""
+    """Return the settings with an available port, or raise an error that says why it cannot be used."""
     try:
         family, kind, protocol, _, where = socket.getaddrinfo(
             settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -134,8 +134,8 @@ def _cannot_listen(settings: Settings, error: OSError) -> str:
 
 
 def _welcome(node: Assent, tx: Transaction) -> tuple[str, str | None]:
-    """Make a link for the owner, and for the very first start an agent's token to try it with."""
-    # The start does this again; here what is wrong with assent.yaml is still told in a sentence.
+    """Create a sign-in link for the owner, and an agent token to try if the project has none."""
+    # The server applies assent.yaml again when it starts; applying it here reports its mistakes as plain sentences.
     setup = node.reloading.setup
     setup.apply(tx, triggers=not setup.unfit(node.processes))
     tx.acting(operator(DEFAULT_PROJECT))
@@ -251,7 +251,7 @@ def _setting(settings: Settings, name: str, *, given: set[str]) -> dict[str, str
 
 
 def _shown(value: object) -> str:
-    """Return a setting as it may be shown: of a secret only where it comes from."""
+    """Return a setting as text; for a secret, only its reference."""
     if value is None:
         return ""
     if is_object(value) and any(map(is_object, value.values())):
@@ -272,7 +272,7 @@ def _source(name: str) -> str:
 
 
 def without_password(value: str) -> str:
-    """Return an address as it may be shown."""
+    """Return a URL with its password masked."""
     if "://" not in value:
         return value
     parts = urlsplit(re.sub(r"(?<=[?&]password=)[^&]*", "***", value))
@@ -282,7 +282,7 @@ def without_password(value: str) -> str:
 
 
 def strangers(variables: Iterable[str]) -> list[tuple[str, str]]:
-    """Return the ASSENT_ variables that nobody reads, with what may have been meant."""
+    """Return the ASSENT_ variables that are not settings, with suggestions."""
     known = {f"ASSENT_{name.upper()}" for name in Settings.model_fields} | CLIENT_VARIABLES
     found: list[tuple[str, str]] = []
     for name in sorted(variables):
@@ -294,7 +294,7 @@ def strangers(variables: Iterable[str]) -> list[tuple[str, str]]:
 
 
 def secret_checks(settings: Settings) -> list[dict[str, Any]]:
-    """Tell whether secrets can be stored here, and which files with secrets others can use."""
+    """Check whether secrets can be stored, and which files with secrets other users can access."""
     found: list[dict[str, Any]] = []
     try:
         keys = keyring_of(settings).load()
@@ -322,7 +322,7 @@ def secret_checks(settings: Settings) -> list[dict[str, Any]]:
 
 
 def _configuration_checks(settings: Settings) -> list[dict[str, Any]]:
-    """Tell whether what assent.yaml sets up can be used, as far as that can be told without the data."""
+    """Check the contents of assent.yaml as far as possible without the data."""
     path = Path(NAME)
     file = read_leniently(path)
     setup = setup_of(settings, given(settings, file, elsewhere(settings, file)), base=path.absolute().parent)

@@ -1,4 +1,4 @@
-"""An agent's commands: ask, and wait for the answer."""
+"""Commands for agents: ask, and wait for the answer."""
 
 import contextlib
 import json
@@ -120,8 +120,8 @@ def ask(  # noqa: PLR0913  # the options of the command
 
 
 def ask_here(body: Mapping[str, Any], *, chosen: bool) -> "Outcome":
-    """Ask in the terminal, and tell why it is asked there."""
-    from assent.sdk import local  # noqa: PLC0415  # with the language of rules, which other commands do without
+    """Ask in the terminal, and print why no server is used."""
+    from assent.sdk import local  # noqa: PLC0415  # loads the rule language, which other commands do not need
 
     desk = local.desk()
     because = "--local is set" if chosen else "no server is configured (ASSENT_URL, ASSENT_TOKEN)"
@@ -135,7 +135,7 @@ def ask_here(body: Mapping[str, Any], *, chosen: bool) -> "Outcome":
 
 
 def here_code(outcome: "Outcome", *, chosen: bool) -> int:
-    """Return 13 where nobody could be asked; that is not an answer."""
+    """Return the exit code; 13 means that the question could not be asked, which is not an answer."""
     if not outcome.unseen:
         return exit_code(outcome.status)
     output.remark(
@@ -163,7 +163,7 @@ def wait(
 
 
 def exit_code(status: Status) -> int:
-    """Only an explicit approval is 0."""
+    """Return 0 only for an explicit approval."""
     if status.approved:
         return output.APPROVED
     return {"expired": output.EXPIRED, "cancelled": output.CANCELLED}.get(status.status, output.REJECTED)
@@ -178,7 +178,7 @@ def announce(asked: Breakpoint, url: str) -> None:
 
 @contextlib.contextmanager
 def left_open(breakpoint_id: str) -> Generator[None, None, None]:
-    """Whoever stops waiting is told how to go on; typer makes an interrupt exit code 130."""
+    """Print how to continue waiting if the wait is interrupted. Typer turns an interrupt into exit code 130."""
     resume = f"To continue waiting, run: assent wait {output.visible(breakpoint_id)}"
     try:
         yield
@@ -198,7 +198,7 @@ def _answer(assent: Assent, breakpoint_id: str, *, timeout: float | None, as_jso
 
 
 def waited(assent: Assent, breakpoint_id: str, *, timeout: float | None) -> Status:
-    """Wait; somebody who looks at a terminal sees that it does."""
+    """Wait for the answer, with a spinner if standard error is a terminal."""
     if not output.err.is_terminal:
         return assent.wait(breakpoint_id, timeout=timeout)
     with output.err.status("Waiting for an answer. Press Ctrl-C to stop."):

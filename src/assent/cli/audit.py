@@ -1,4 +1,4 @@
-"""Looking the data over, and keeping some of it from being purged: audit, fsck, hold."""
+"""Commands that verify data and manage legal holds: audit, fsck, hold."""
 
 import json
 import sys
@@ -39,7 +39,7 @@ Project = Annotated[str, typer.Option(help="Project ID")]
 
 
 class Progress:
-    """A line on the terminal that tells how far it is; nothing where nobody looks."""
+    """A progress line on standard error, shown only in a terminal."""
 
     def __init__(self) -> None:
         self._started = time.monotonic()
@@ -97,7 +97,7 @@ def verify(
 
 
 @audit.command("events")
-def events(  # noqa: PLR0913  # its options
+def events(  # noqa: PLR0913  # the options of the command
     *,
     kind: Annotated[str, typer.Option(help="Kind of event: admin, breakpoint or all")] = ADMIN,
     type_: Annotated[str | None, typer.Option("--type", help="Event type to filter by")] = None,

@@ -1,4 +1,4 @@
-"""What a rule would have done, for people: how far it is, the counts, and what to look at."""
+"""Human-readable output of back-tests: progress, counts and breakpoints to review."""
 
 import contextlib
 from collections.abc import Callable, Generator, Sequence
@@ -21,7 +21,7 @@ _OUTCOMES = {
 
 @contextlib.contextmanager
 def progress_bar() -> Generator[Callable[[int, int], None] | None, None, None]:
-    """Show on a terminal how far it is; give nothing to tell where nobody looks."""
+    """Show a progress bar in a terminal; otherwise yield None."""
     if not output.err.is_terminal:
         yield None
         return

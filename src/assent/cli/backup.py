@@ -1,4 +1,4 @@
-"""Backups of the data and their way back."""
+"""Commands that back up and restore the data."""
 
 import contextlib
 import re
@@ -124,7 +124,7 @@ def _body(manifest: Manifest) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def _progress() -> Generator[Told, None, None]:
-    """Show on a terminal how far it is; say nothing elsewhere."""
+    """Show a progress bar if standard error is a terminal."""
     bar = Progress(
         TextColumn("{task.description}"),
         BarColumn(),

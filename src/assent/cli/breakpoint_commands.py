@@ -1,4 +1,4 @@
-"""The `breakpoint:` commands that users of babysitter know, through the API, with the JSON they print there."""
+"""The `breakpoint:` commands known from babysitter, with the same JSON output, implemented with the API."""
 
 import time
 from collections.abc import Sequence
@@ -54,7 +54,7 @@ def approve_rule(
 
 
 def _plain_live(found: Rule) -> bool:
-    """Whether it does what a new rule would do."""
+    """Return whether a rule has the same effect as a new one: enabled, live and without an expiry."""
     return found.enabled and found.mode == "live" and found.expires_at is None
 
 

@@ -1,4 +1,4 @@
-"""Channels by command, through the API: set up, changed, tried, and who is who on them."""
+"""Commands that manage channels and linked accounts through the API."""
 
 import time
 from collections.abc import Mapping
@@ -50,7 +50,7 @@ def _state(found: Channel) -> str:
 
 
 def _health(found: Channel, now: float) -> str:
-    """Say what was last known of it: what failed after the last success counts."""
+    """Return the problem, the last error if it is newer than the last success, or when it last succeeded."""
     if found.problem:
         return found.problem
     if found.last_error and (found.failed_at or "") > (found.ok_at or ""):
@@ -119,7 +119,7 @@ def channel_add(
 
 
 @channel.command("set")
-def channel_set(  # the options of the command
+def channel_set(
     name: Name,
     *,
     settings: Sets = None,

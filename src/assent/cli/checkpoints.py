@@ -1,4 +1,4 @@
-"""What an auditor takes along: checkpoints, proofs, keys and the export. Commands of `assent audit`."""
+"""Commands of `assent audit` that produce evidence for auditors: checkpoints, proofs, keys and the export."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -24,7 +24,7 @@ Project = Annotated[str, typer.Option(help="Project ID")]
 
 
 def add_to(audit: typer.Typer) -> None:
-    """Put the commands beside `assent audit verify`."""
+    """Add the commands to `assent audit`."""
     audit.command("checkpoint")(checkpoint)
     audit.command("proof")(proof)
     audit.command("consistency")(consistency)
@@ -34,7 +34,7 @@ def add_to(audit: typer.Typer) -> None:
 
 
 def trusted(texts: Sequence[str]) -> Mapping[str, bytes] | None:
-    """Read the public keys that somebody gave; None where none was given."""
+    """Parse the given public keys; return None without keys."""
     try:
         return dict(map(read_verifier_key, texts)) or None
     except BadCheckpoint as error:
@@ -143,7 +143,7 @@ def export_(
 
 
 def _write(tx: Transaction, *, path: Path, project: str | None) -> Exported:
-    """Write beside it first: a file of that name is a whole one."""
+    """Write to a temporary file in the same folder first, so that a file with this name is always complete."""
     if path.exists():
         msg = f"The file {path} already exists. Choose another name."
         raise InvalidRequest(msg)

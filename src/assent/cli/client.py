@@ -1,4 +1,4 @@
-"""A reviewer's commands: inbox, show, approve, reject, comment, cancel."""
+"""Commands for reviewers: inbox, show, approve, reject, comment, cancel."""
 
 import sys
 import time
@@ -104,7 +104,7 @@ def show(breakpoint_id: Id, *, as_json: Json = False) -> None:
 
 
 def _describe(found: Breakpoint, *, console: Console = output.out) -> None:
-    """Print what a decision is about."""
+    """Print what a reviewer decides on."""
     payload = found.payload
     does, _ = action(payload)
     output.fields(
@@ -199,7 +199,7 @@ def approve(  # noqa: PLR0913  # the options of the command
 
 
 def _refuse_unseen(*, yes: bool) -> None:
-    """Nobody reads what a script prints: without a terminal an approval has to be said aloud."""
+    """Require --yes without a terminal, because the output of a script may go unread."""
     if not yes and not sys.stdin.isatty():
         output.remark(
             "Not approved: confirmation requires a terminal. Use --yes to skip the confirmation.", style="red"
@@ -208,7 +208,7 @@ def _refuse_unseen(*, yes: bool) -> None:
 
 
 def _answers(given: Sequence[str] | None, form: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """Read name=value; what the form does not call text is read as JSON."""
+    """Parse NAME=VALUE pairs; values of form fields that are not strings are parsed as JSON if possible."""
     properties: Mapping[str, Any] = (form or {}).get("properties") or {}
 
     def read(name: str, text: str) -> Any:  # noqa: ANN401  # any JSON

@@ -1,4 +1,4 @@
-"""Every command: its heading in the help, its module, and its summary before the module is loaded."""
+"""All commands, with their module, summary and help heading."""
 
 from typing import NamedTuple
 
@@ -8,7 +8,7 @@ SUMMARY = "Approval gates for AI agents."
 class Home(NamedTuple):
     module: str
     told: str
-    """The first line of its help; kept here so that listing the commands does not load all of them."""
+    """The first line of its help, repeated here so that listing the commands does not load all modules."""
     heading: str = ""
 
 

@@ -1,4 +1,4 @@
-"""Work directly on the data, beside a running server or without one, and explain what prevents it."""
+"""Access to the data for commands, with or without a running server, and explanations of what prevents it."""
 
 import asyncio
 import contextlib
@@ -32,19 +32,19 @@ ACTOR = "system:cli"
 
 
 class Misconfigured(AssentError):
-    """A setting, or what it points to, is not usable."""
+    """A setting, or the resource it refers to, is unusable."""
 
     code = "misconfigured"
 
 
 class Damaged(AssentError):
-    """The database lacks something, or cannot be read."""
+    """The database is unreadable or lacks tables."""
 
     code = "damaged"
 
 
 def server_settings(data: Path | None = None, **changes: object) -> Settings:
-    """Return the settings of a server, all of assent.yaml included, with the options of the command line on top."""
+    """Return a server's settings, including all of assent.yaml; command-line options take precedence."""
     try:
         return _settings(Settings, _given(data, changes))
     except (Unreadable, OSError) as error:
@@ -53,9 +53,9 @@ def server_settings(data: Path | None = None, **changes: object) -> Settings:
 
 
 def settings_with(data: Path | None = None, **changes: object) -> Settings:
-    """Return the settings of a command on the data: a mistake in assent.yaml that does not concern it is no obstacle.
+    """Return the settings for a command that uses the data, ignoring mistakes in assent.yaml that do not concern it.
 
-    A file that cannot be read at all is left out, unless it may say where the data is.
+    A file that cannot be read at all is ignored, unless it may define the location of the data.
     """
     given = _given(data, changes)
     try:
@@ -88,7 +88,7 @@ def _settings(kind: type[Settings], given: Mapping[str, object]) -> Settings:
 
 
 def _locating() -> list[str]:
-    """Return the settings that say where the data is, and that a broken assent.yaml may hold."""
+    """Return the data location settings that a broken assent.yaml may define and the environment does not."""
     variables = {name.upper() for name in os.environ}
     try:
         text = Path(NAME).read_text("utf-8", "replace")
@@ -107,7 +107,7 @@ def _refusals(error: ValidationError) -> str:
 
 
 def _named(location: tuple[int | str, ...]) -> str:
-    """Name a setting and its variable; what is wrong with several settings together has no name of its own."""
+    """Return the name of a setting and its variable, or nothing for an error that concerns several settings."""
     return f"{'.'.join(map(str, location))} (ASSENT_{str(location[0]).upper()}): " if location else ""
 
 
@@ -122,19 +122,19 @@ def _first_line(error: BaseException) -> str:
 
 @contextlib.contextmanager
 def explained(settings: Settings) -> Generator[None, None, None]:
-    """Turn what a database or a disk says into a sentence that tells what to do."""
+    """Turn an error of the database or the file system into a sentence that says what to do."""
     try:
         with damage_explained(settings):
             yield
     except AssentError:
         raise
-    except Exception as error:  # drivers share no base class, and their names belong to store
+    except Exception as error:  # drivers share no base class, and only store may name their exceptions
         raise Misconfigured(_explanation(settings, error)) from error
 
 
 @contextlib.contextmanager
 def damage_explained(settings: Settings) -> Generator[None, None, None]:
-    """Say plainly that the database file is damaged, wherever that shows; leave everything else alone."""
+    """Raise Damaged for any error that a damaged database file causes, and leave other errors unchanged."""
     try:
         yield
     except Exception as error:
@@ -153,7 +153,7 @@ def damaged(settings: Settings, said: str) -> str:
 
 
 def _explanation(settings: Settings, error: Exception) -> str:
-    # SQLAlchemy wraps what the driver said and adds the statement and a link.
+    # SQLAlchemy wraps the driver's error and appends the statement and a link.
     said = _first_line(getattr(error, "orig", None) or error).rstrip(".")
     if settings.database_url:
         return f"PostgreSQL cannot be used: {said}. Check ASSENT_DATABASE_URL and make sure the database is running."
@@ -161,7 +161,7 @@ def _explanation(settings: Settings, error: Exception) -> str:
 
 
 def refuse_missing_tables(settings: Settings, *, engine: bool = True, read_only: bool = False) -> None:
-    """Raise if tables are gone that this version of the schema has; `engine` includes those of the job engine."""
+    """Raise if tables of this schema version are missing; `engine` includes those of the job engine."""
     missing = missing_tables(settings, read_only=read_only)
     found = missing.own + (missing.engine if engine else [])
     if found:
@@ -169,7 +169,7 @@ def refuse_missing_tables(settings: Settings, *, engine: bool = True, read_only:
 
 
 def refuse_damage(settings: Settings) -> None:
-    """Raise if SQLite finds its own file damaged; this reads all of it."""
+    """Raise if SQLite finds its file damaged. This reads the entire file."""
     if said := looking_at(settings, lambda node: node.database.read(lambda tx: tx.audit.damage(quickly=True))):
         raise Damaged(damaged(settings, said[0]))
 
@@ -184,7 +184,7 @@ def lacking(tables: Sequence[str]) -> str:
 def on_data(
     settings: Settings, use_case: Callable[[Assent, Transaction], Result], *, reads_file: bool = False
 ) -> Result:
-    """Run a use case in one transaction on data that is brought up to date first."""
+    """Migrate the data if necessary, then run a use case in one transaction."""
 
     async def run() -> Result:
         node = Assent(settings, reads_file=reads_file)
@@ -209,9 +209,9 @@ def _operated(tx: Transaction, *, node: Assent, use_case: Callable[[Assent, Tran
 
 
 def looking_at(settings: Settings, look: Callable[[Assent], Awaitable[Result]]) -> Result:
-    """Look at the data, beside a server at work or without one; change nothing.
+    """Read the data, with or without a running server, without changing anything.
 
-    Where the data may only be read, neither its files nor its folder are touched.
+    If the data is read-only, neither its files nor its folder are touched.
     """
     with explained(settings):
         read_only = not settings.database_url and is_read_only(settings.sqlite_path)
@@ -228,7 +228,7 @@ def looking_at(settings: Settings, look: Callable[[Assent], Awaitable[Result]]) 
 def _looked(
     settings: Settings, look: Callable[[Assent], Awaitable[Result]], *, at: Settings, read_only: bool
 ) -> Result:
-    """Look at the data where it can be read, and speak of it as of that in the settings."""
+    """Read the data at `at`; errors refer to its location in `settings`."""
 
     async def run() -> Result:
         node = Assent(at, reads_file=False, read_only=read_only)
@@ -259,11 +259,11 @@ def _outdated(settings: Settings, current: str | None, newest: str | None, *, co
 
 
 def _refuse_reading_under_server(settings: Settings) -> None:
-    """Whoever cannot write cannot take part in SQLite's locks either, and would read what is half written."""
+    """Raise if a server is running: without write access, SQLite cannot lock the file and could read partial writes."""
     try:
         holder = holder_of(settings.server_lock_path)
     except PermissionError:
-        return  # not ours to read; a file that changes meanwhile is noticed all the same
+        return  # no permission to read the lock file; a change during the read is still detected
     if holder is not None:
         msg = (
             f"A server ({holder}) is using the data in {settings.data_dir}, and you only have read access. Run this"
@@ -287,13 +287,13 @@ def _copy_of(settings: Settings) -> Generator[Settings, None, None]:
 
 
 def operator(project: str) -> Principal:
-    """Whoever can write to the data directory may do everything."""
+    """Return an admin of all projects: write access to the data directory implies every permission."""
     return Principal(
         kind=Kind.SYSTEM, id=ACTOR, name="cli", project=project, roles=frozenset({Role.ADMIN}), everywhere=True
     )
 
 
 def sign_in_link(settings: Settings, secret: str) -> str:
-    """Return a link to the server that runs on this data, or to where one would run."""
+    """Return a sign-in link to the server that runs on this data, or to its configured URL."""
     running = None if settings.database_url or settings.public_url else holder_of(settings.server_lock_path)
     return f"{(running and running.address) or settings.base_url}/sign-in/{secret}"

@@ -1,4 +1,4 @@
-"""Deliveries by command, through the API: list, show, retry."""
+"""Commands that list, show and retry deliveries through the API."""
 
 import time
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""`assent doctor`: are there gates that let something through, and does a question arrive."""
+"""`assent doctor`: checks whether gates fail open and whether a test question arrives."""
 
 import os
 import time
@@ -58,7 +58,7 @@ Files = list[Path] | None
 
 @app.callback()
 def _only() -> None:
-    """Keep the command's name: an app of one command would do without."""
+    """Keep the command's name, which Typer drops if an app has only one command."""
 
 
 @app.command()
@@ -111,8 +111,8 @@ def _of_files(found: Papers, here: Machine) -> Iterable[Finding]:
 
 
 def _of_local_rules() -> Iterable[Finding]:
-    """Name the rules of this machine that are not followed: an older version wrote them, or the file is bad."""
-    from assent.sdk import local, local_rules  # noqa: PLC0415  # with the language of rules, which starting can do without
+    """Report local rules that are ignored because an older version wrote them or the file is invalid."""
+    from assent.sdk import local, local_rules  # noqa: PLC0415  # loads the rule language, which startup does not need
 
     place = Place(str(local.folder() / local_rules.RULES))
     try:
@@ -135,7 +135,7 @@ def _surrounding(found: Papers, here: Machine) -> Machine:
 
 
 def _accesses(found: Papers, here: Machine) -> list[Access]:
-    """Every token that an agent is given here, each once; that of the environment comes first."""
+    """Return every token that agents are given here, without duplicates; the environment's comes first."""
     own = [Access(Place(TOKEN), here.env[TOKEN])] if here.env.get(TOKEN) else []
     given = [*claude_accesses(found.settings, here), *mcp_accesses(found.mcp, _surrounding(found, here))]
     placed = [replace(each, url=_other(each.url, here.server)) for each in given]
@@ -143,13 +143,13 @@ def _accesses(found: Papers, here: Machine) -> list[Access]:
 
 
 def _other(url: str | None, server: str) -> str | None:
-    """Return the server that an address is at, unless it is ours."""
+    """Return the origin of a URL, or None if it is on our server."""
     parts = split(url or "")
     return f"{parts.scheme}://{parts.netloc}" if url and not same_server(url, server) else None
 
 
 def _test(gate: str, agent_id: str, *, wait: float | None) -> Asking:
-    # Only a person may answer it, so that no rule makes it look as if somebody had.
+    # The question is a hard stop, so that an auto-approval cannot look like a reviewer's answer.
     return Asking(
         agent_id=agent_id,
         title=TITLE,
@@ -167,7 +167,7 @@ def _of_server(
         ready, findings = server_findings(url)
     except BadAddress as error:
         return None, [problem("server", Place(URL), error.message, f"Set {URL} to the server's URL.")]
-    # A token goes to the server of the environment only, never to wherever a file in some folder points.
+    # Send tokens only to the server from the environment, never to a URL from a file in some folder.
     ours = [each for each in accesses if each.url is None]
     findings += [_elsewhere(each, url) for each in accesses if each.url is not None]
     usable = [each for each in ours if well_formed(each.token)]
@@ -235,7 +235,7 @@ def _print_table(findings: Sequence[Finding]) -> None:
         rows = [(each.severity.value, each.check, _where(each.place), each.what, each.todo) for each in findings]
         output.table(("severity", "check", "where", "what", "do"), rows, empty="")
         return
-    # A sentence is shown whole, which a cell of the usual tables is not.
+    # Sentences are shown in full, which the cells of our other tables are not.
     shown = Table.grid(padding=(0, 1))
     for each in findings:
         mark, style = MARKS[each.severity]
@@ -250,7 +250,7 @@ def _where(place: Place) -> str:
 
 
 def _short(path: str) -> str:
-    """Return a path as somebody in this folder would say it."""
+    """Return a path relative to the current folder or to ~, if possible."""
     for folder, instead in ((Path.cwd(), ""), (Path.home(), "~/")):
         if Path(path).is_absolute() and Path(path).is_relative_to(folder):
             return f"{instead}{Path(path).relative_to(folder)}"

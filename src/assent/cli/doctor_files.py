@@ -1,4 +1,4 @@
-"""The files that a doctor looks at: where agents' clients keep their settings on this machine; nothing is written."""
+"""Finds and reads the configuration files that `assent doctor` checks, without writing anything."""
 
 import json
 import os
@@ -19,7 +19,7 @@ _MANAGED = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Papers:
-    """What was found: Claude Code's settings, the strongest last, and the configurations of MCP servers."""
+    """The files found: Claude Code settings in ascending precedence, and MCP server configurations."""
 
     settings: Sequence[Document]
     mcp: Sequence[Document]
@@ -30,7 +30,7 @@ class Papers:
 
 
 def papers(settings: Sequence[Path], mcp: Sequence[Path]) -> Papers:
-    """Read what is there, and what was named, which must be there."""
+    """Read the files that exist, and the given files, which must exist."""
     return Papers(
         settings=[
             *(_read(path) for path in _settings() if _is_there(path)),
@@ -47,7 +47,7 @@ def machine() -> Machine:
 
 
 def exposed_data() -> list[Path]:
-    """Return the data directory of a server on this machine, and its database, where other accounts can use them."""
+    """Return the data directory of a server on this machine, and its database, if other users can access them."""
     folder = Path(os.environ.get("ASSENT_DATA_DIR") or "data")
     database = folder / "assent.db"
     if not database.exists() or not _is_open(folder):
@@ -65,7 +65,7 @@ def _is_open(path: Path) -> bool:
 def _runs(program: str) -> bool:
     try:
         return shutil.which(Path(program).expanduser()) is not None
-    except RuntimeError:  # the home of somebody who is not here
+    except RuntimeError:  # the home folder of an unknown user
         return False
 
 
@@ -74,7 +74,7 @@ def _claude_folder(env: Mapping[str, str]) -> Path:
 
 
 def _settings() -> Iterator[Path]:
-    """The later, the stronger."""
+    """Yield the paths in ascending precedence."""
     yield _claude_folder(os.environ) / "settings.json"
     project = Path.cwd() / ".claude"
     if project != _claude_folder(os.environ):
@@ -107,7 +107,7 @@ def _is_there(path: Path) -> bool:
 def _read(path: Path, *, managed: bool = False) -> Document:
     whole = str(path.absolute())
     try:
-        # Opening a pipe would wait for whoever is to write into it.
+        # Opening a pipe would block until another process writes to it.
         if path.exists() and not path.is_file():
             return Document(path=whole, managed=managed, trouble="it is not a regular file")
         content = json.loads(path.read_bytes().decode("utf-8-sig"))
@@ -121,7 +121,7 @@ def _read(path: Path, *, managed: bool = False) -> Document:
 
 
 def _wrong(error: ValueError | RecursionError) -> str:
-    """Say where JSON goes wrong, without what stands there."""
+    """Say where the JSON is invalid without quoting its content."""
     if isinstance(error, json.JSONDecodeError):
         return f"it is not valid JSON: line {error.lineno}, column {error.colno}"
     return "it is nested too deeply" if isinstance(error, RecursionError) else "it is not UTF-8 encoded JSON"

@@ -1,4 +1,4 @@
-"""What a doctor asks the server, and the breakpoint that it raises only to see whether one arrives."""
+"""Checks of `assent doctor` that contact the server, including a test breakpoint that is cancelled afterwards."""
 
 import contextlib
 import time
@@ -25,9 +25,9 @@ from assent.sdk.protocol import Asking, Flow, Lost, Outcome, Reply
 
 PATIENCE = 2.0
 WHOLE_TOOLS = ("Bash", "Edit", "Write", "WebFetch", "mcp__server__tool")
-"""Tools whose calls differ by their arguments only: a rule that knows none of them approves all."""
+"""Tools whose calls differ only in their arguments: a rule that approves them without any approves every call."""
 NOBODY = "nobody"
-"""Sent in place of a token where none is needed."""
+"""Sent as the token where none is required."""
 TAG = "doctor"
 TITLE = "Test breakpoint from assent doctor"
 TTL = 300
@@ -55,7 +55,7 @@ class _OnClaimedIds(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Live:
-    """How a test breakpoint fared, in seconds since the step before."""
+    """The outcome of a test breakpoint; durations are in seconds since the previous step."""
 
     breakpoint_id: str
     status: str
@@ -66,7 +66,7 @@ class Live:
 
 
 def server_findings(url: str) -> tuple[bool, list[Finding]]:
-    """Look at the server without a token; return whether it is worth asking more."""
+    """Check the server without a token, and return whether further checks make sense."""
     with Assent(url, NOBODY, patience=0) as assent:
         seen = _seen(assent, "/readyz")
         first = reached(seen)
@@ -104,7 +104,7 @@ def _version(assent: Assent) -> str | None:
 
 
 def token_findings(url: str, accesses: Iterable[Access]) -> Iterator[Finding]:
-    """Have the server say whether it knows each token."""
+    """Check whether the server accepts each token."""
     for access in accesses:
         try:
             with Assent(url, access.token, patience=PATIENCE) as assent:
@@ -117,7 +117,7 @@ def token_findings(url: str, accesses: Iterable[Access]) -> Iterator[Finding]:
 
 
 def rule_findings(url: str, access: Access, agents: Sequence[str]) -> Iterator[Finding]:
-    """Have the server say whether a rule approves whole tools: a call of which nothing is known but the tool."""
+    """Check whether a rule approves entire tools, by asking about calls without arguments."""
     with Assent(url, access.token, patience=0) as assent:
         for agent in agents:
             approved = {each: rule for each in WHOLE_TOOLS if (rule := _approving(assent, each, agent))}
@@ -140,7 +140,7 @@ def _approving(assent: Assent, tool: str, agent: str) -> str:
 
 
 def claim_findings(url: str, accesses: Iterable[Access]) -> Iterator[Finding]:
-    """Name the rules that approve by an agent id that some token only claims; agents may not read rules."""
+    """Report rules that need an agent ID which some tokens only claim, using the first token that may read them."""
     for access in accesses:
         with Assent(url, access.token, patience=PATIENCE) as assent:
             outcome = assent.perform(_once("/api/rules/claimed"))
@@ -163,7 +163,7 @@ def claim_findings(url: str, accesses: Iterable[Access]) -> Iterator[Finding]:
 
 
 def old_rule_findings(url: str, accesses: Iterable[Access]) -> Iterator[Finding]:
-    """Name the rules that “Always approve” of an older version wrote; agents may not read rules."""
+    """Report rules that an older version's “Always approve” wrote, using the first token that may read rules."""
     for access in accesses:
         try:
             with Assent(url, access.token, patience=PATIENCE) as assent:
@@ -185,7 +185,7 @@ def old_rule_findings(url: str, accesses: Iterable[Access]) -> Iterator[Finding]
 def live_findings(
     access: Access, asking: Asking, *, url: str, wait: float | None
 ) -> tuple[Live | None, Sequence[Finding]]:
-    """Raise a breakpoint, hear of it on the stream, and take it back; or wait for somebody to answer."""
+    """Create a breakpoint, receive it from the stream and cancel it; or wait for an answer if `wait` is given."""
     place = Place(url)
     with stoppable(), Assent(url, access.token, patience=PATIENCE) as assent:
         started = time.monotonic()
@@ -215,7 +215,7 @@ def _since(moment: float) -> float:
 
 @contextlib.contextmanager
 def _taken_back(assent: Assent, breakpoint_id: str) -> Generator[None, None, None]:
-    """Leave no test in anybody's inbox, whatever happens."""
+    """Cancel the test breakpoint in any case, so that it does not stay in an inbox."""
     try:
         yield
     finally:
@@ -274,7 +274,7 @@ def _answered(assent: Assent, made: Live, place: Place, wait: float) -> tuple[Li
     except AssentError as error:
         what = f"Waiting for the answer to the test breakpoint failed: {error.message}"
         return made, [problem("live", place, what, "Fix this first. Agents wait for answers in the same way.")]
-    by = status.result.responded_by if status.result is not None else None  # a rejection is no truth value
+    by = status.result.responded_by if status.result is not None else None  # a rejection is falsy
     ended = Live(
         breakpoint_id=made.breakpoint_id,
         status=status.status,

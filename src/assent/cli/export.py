@@ -1,4 +1,4 @@
-"""A run as files: run.json, journal.jsonl, the files it kept, and a folder with task.json for each step."""
+"""Exports a run to files: run.json, journal.jsonl, the files it saved, and a folder with task.json for each step."""
 
 import json
 from pathlib import Path
@@ -13,7 +13,7 @@ from assent.sdk.values import plain
 
 
 def export(assent: Assent, run_id: str, folder: Path) -> list[str]:
-    """Write everything there is about a run; return the names of what was written."""
+    """Write everything about a run, and return the names of the files written."""
     if folder.exists() and any(folder.iterdir()):
         msg = f"{folder} is not empty. Choose another directory."
         raise typer.BadParameter(msg, param_hint="--output")
@@ -25,7 +25,7 @@ def export(assent: Assent, run_id: str, folder: Path) -> list[str]:
         if step.outcome is not None:
             written[f"{place}/result.json"] = _json(step.outcome)
     for file in run.files:
-        # The names come from whoever wrote the process: they stay below the folder.
+        # The author of the process chose these names, so make sure that they stay inside the folder.
         written[f"files/{relative_path(file.path).as_posix()}"] = assent.run_file(run_id, file.path)
     for name, content in written.items():
         target = folder / name

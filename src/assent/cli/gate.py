@@ -1,4 +1,4 @@
-"""A gate before any command: it runs only when it was approved, as it was shown."""
+"""`assent gate`: runs a command only if it was approved exactly as shown."""
 
 import hashlib
 import os
@@ -61,13 +61,13 @@ app = typer.Typer()
 
 CANNOT_RUN, NOT_FOUND = 126, 127
 DEADLINE_SECONDS = 24 * 3600
-"""The default deadline: a gate that was killed leaves no question without one."""
+"""The default deadline, so that a killed gate does not leave a breakpoint pending forever."""
 _LONGEST_QUESTION = 2000
 _CHUNK = 1024 * 1024
 
 
 class CannotRun(AssentError):
-    """The command cannot be started, or is no longer the one that was shown."""
+    """The command cannot be started, or has changed since it was shown."""
 
     code = "cannot_run"
 
@@ -78,7 +78,7 @@ class NoSuchCommand(CannotRun):
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A command, and the question about it."""
+    """A command and the question about it."""
 
     command: Sequence[str]
     facts: Mapping[str, Any]
@@ -156,10 +156,10 @@ def gate(  # noqa: PLR0913  # the options of the command
 
 
 def _approved_or_exit(assent: Assent, wanted: Wanted, *, timeout: float | None, as_json: bool) -> None:
-    """Ask, wait, and return only if it was approved and its receipt is about this very command, and unused."""
+    """Ask, wait, and return only if the command was approved and its receipt matches it and is unused."""
     budget = Budget(timeout)
-    keys = receipts.pinned(os.environ)  # first: with a key that is none, nothing could be checked later
-    budget.perform(assent, assent.calls.receipt_keys())  # and a server that cannot sign must not ask people in vain
+    keys = receipts.pinned(os.environ)  # first, because an invalid key would make the receipt impossible to verify
+    budget.perform(assent, assent.calls.receipt_keys())  # also first: do not ask reviewers if the server cannot sign
     asked = raised(assent, wanted.question, wanted.files, wanted.asking, budget=budget)
     with taken_back(asked.id):
         announce(asked, assent.url)
@@ -177,7 +177,7 @@ def _approved_or_exit(assent: Assent, wanted: Wanted, *, timeout: float | None, 
 
 
 def _refuse_changed(wanted: Wanted) -> None:
-    """What was shown must be what runs: the command, the program behind it, and the files beside it."""
+    """Refuse to run if the command, its program or an attached file differs from what was shown."""
     if _facts_or_exit(wanted.command) != wanted.facts:
         msg = "The command has changed since it was reviewed. Run it again to request a new approval."
         raise typer.Exit(_failed(CannotRun(msg)))
@@ -191,7 +191,7 @@ def _read(paths: Sequence[str]) -> list[ContextFile]:
 
 
 def _use_receipt(assent: Assent, breakpoint_id: str, wanted: Wanted, keys: receipts.Keys | None) -> None:
-    """Check the receipt against what is about to run, and use it up."""
+    """Check the receipt against the command and consume it."""
     pace, patience = assent.calls.pace, assent.calls.patience
     receipt = assent.perform(receipts.fetching(breakpoint_id, pace=pace, patience=patience))
     digest = receipts.content_digest(wanted.body, wanted.files, project=receipt.approval.project)
@@ -208,7 +208,7 @@ def _use_receipt(assent: Assent, breakpoint_id: str, wanted: Wanted, keys: recei
 
 
 def _tell(breakpoint_id: str, status: Status, *, as_json: bool) -> None:
-    """On standard error: standard output is the command's own."""
+    """Print to standard error, because standard output belongs to the command."""
     if as_json:
         output.emit_beside({"breakpointId": breakpoint_id} | plain(status))
         return
@@ -233,7 +233,7 @@ def _failed(error: CannotRun) -> int:
 
 
 def _facts(command: Sequence[str]) -> dict[str, Any]:
-    """Return what would run, where and as whom: what the reviewer is shown, and what is compared before it runs."""
+    """Return what would run, where and as which user. This is shown to the reviewer and compared before it runs."""
     for word in command:
         if not _sendable(word):
             msg = "The command contains bytes that are not valid text, so reviewers cannot read it."
@@ -258,7 +258,7 @@ def _sendable(word: str) -> bool:
 
 
 def _program(name: str) -> Path:
-    """Find the program as a shell does, before anybody is asked about it."""
+    """Find the program as a shell would, before asking a reviewer."""
     found = shutil.which(name)
     if found is not None:
         return Path(found).absolute()
@@ -271,7 +271,7 @@ def _program(name: str) -> Path:
 
 
 def _digest(program: Path) -> str | None:
-    """Digest the program, so that it cannot be exchanged while people look; None where it may not be read."""
+    """Hash the program, so that it cannot be replaced during the review; return None if it cannot be read."""
     found = hashlib.sha256()
     try:
         if not stat.S_ISREG(program.stat().st_mode):
@@ -285,7 +285,7 @@ def _digest(program: Path) -> str | None:
 
 
 def _gate_of(facts: Mapping[str, Any]) -> str:
-    """One gate for this command in this directory: an approval of `rm a` says nothing about `rm b`."""
+    """Return a gate for this command in this directory: approving `rm a` must not affect `rm b`."""
     name = slug(Path(facts["program"]).name)[:100]
     return f"shell.{name}.{sha256(canonical([facts['command'], facts['directory']]))[:12]}"
 
@@ -303,14 +303,14 @@ def _with(facts: Mapping[str, Any], more: Mapping[str, Any] | None) -> dict[str,
 
 
 def _become(program: str, command: Sequence[str]) -> NoReturn:
-    """Turn into the command: its input, output, signals and exit code are its own."""
+    """Replace this process with the command, so that input, output, signals and exit code are the command's own."""
     sys.stdout.flush()
     sys.stderr.flush()
-    for name in ("SIGPIPE", "SIGXFSZ"):  # Python ignores them, and what it starts would too
+    for name in ("SIGPIPE", "SIGXFSZ"):  # Python ignores them, and the command would inherit that
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), signal.SIG_DFL)
     try:
-        os.execv(program, list(command))  # noqa: S606  # no shell: word by word, as it was shown
+        os.execv(program, list(command))  # noqa: S606  # no shell: the exact words that were shown
     except OSError as error:
         msg = f"{output.visible(program)} cannot be run: {error.strerror}."
         raise typer.Exit(_failed(CannotRun(msg))) from error

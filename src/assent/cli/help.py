@@ -1,4 +1,4 @@
-"""How help shows the values of parameters: TEXT, INTEGER, FILE, [a|b], and nothing for a flag."""
+"""Placeholders for parameter values in help: TEXT, INTEGER, FILE, [a|b], and nothing for a flag."""
 
 from pathlib import Path
 from typing import Any, get_args
@@ -9,7 +9,7 @@ _WORDS = {str: "TEXT", int: "INTEGER", float: "NUMBER", Path: "FILE"}
 
 
 def show_plain_types() -> None:
-    """Replace what typer shows, which is the name of the Python type; it has no setting for this."""
+    """Replace the Python type names that Typer shows, because it has no setting for this."""
     option: dict[str, object] = {"display_type_rich": value_of}
     argument: dict[str, object] = {
         "display_name_raw": property(name_of),
@@ -22,7 +22,7 @@ def show_plain_types() -> None:
 
 
 def value_of(option: TyperOption, ctx: object = None) -> str | None:
-    """Return the placeholder for an option's value; None for a flag."""
+    """Return the placeholder for an option's value, or None for a flag."""
     del ctx
     if option.is_flag or option.count:
         return None
@@ -44,7 +44,7 @@ def _choice(value: object) -> str:
 
 
 def _no_type(argument: TyperArgument, ctx: object) -> None:
-    """The name of an argument is its placeholder already."""
+    """Return nothing, because an argument's name already serves as its placeholder."""
     del argument, ctx
 
 

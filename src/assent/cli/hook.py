@@ -1,4 +1,4 @@
-"""Hooks that agents call, by command: Claude Code's, put into its settings, taken out, and resumed after a deferral."""
+"""The hook that Claude Code calls, and the commands that install and uninstall it and resume deferred sessions."""
 
 import os
 import subprocess
@@ -48,9 +48,9 @@ app.add_typer(hook, name="hook")
 hook.add_typer(claude, name="claude")
 
 PATIENCE = 5.0
-"""Seconds for which the server may be out of reach before anybody was asked; a call should not be held up for long."""
+"""Seconds to retry an unreachable server before a question is asked; short, to avoid delaying tool calls."""
 LONGEST_PATIENCE = 30.0
-"""Twice of it fits into what the client waits beyond the deadline."""
+"""Twice this time fits into what the client waits beyond the deadline."""
 
 Ttl = Annotated[int, typer.Option(min=1, max=LONGEST_TTL, metavar="SECONDS", help="Seconds until the deadline")]
 Defer = Annotated[
@@ -109,7 +109,7 @@ def claude_hook(  # noqa: PLR0913  # the options of the command
     as_json: Json = False,
 ) -> None:
     """Request approval for the tool call that Claude Code writes to standard input. Exit code 2 blocks the call."""
-    del as_json  # what a hook says is JSON in any case
+    del as_json  # the hook's output is always JSON
     if context.invoked_subcommand is not None:
         return
     terms = Terms(agent_id=agent_id or os.environ.get("ASSENT_AGENT_ID") or DOOR, ttl_seconds=ttl)
@@ -119,7 +119,7 @@ def claude_hook(  # noqa: PLR0913  # the options of the command
         terms["expert"] = expert
     if risk:
         terms["risk"] = risk
-    # A session that somebody sits before cannot be deferred: it waits.
+    # A session with a user in attendance cannot be deferred, so the hook waits.
     alone = os.environ.get("CLAUDE_CODE_SESSION_ATTENDED") != "1"
     pins = Pins(
         url=url,
@@ -135,7 +135,7 @@ def claude_hook(  # noqa: PLR0913  # the options of the command
 
 @dataclass(frozen=True, slots=True)
 class _Server:
-    """Which server is asked, for how long it is tried, and whether it was out of reach a moment ago."""
+    """The server to ask, how long to retry, and whether it was unreachable a moment ago."""
 
     pins: Pins
     patience: float
@@ -143,7 +143,7 @@ class _Server:
 
 
 def _hooked(terms: Terms, editable: Sequence[str], *, defer: bool, server: _Server) -> int:
-    """Return 0 when the client was told what to do; whatever goes wrong is 2, which blocks."""
+    """Return 0 if the client was given a decision, and 2, which blocks the call, after any failure."""
     try:
         with stoppable():
             asked = wanted(sys.stdin.buffer.read(), terms, editable=editable, defer=defer)
@@ -185,13 +185,13 @@ def _decided(asking: Wanted, server: _Server) -> dict[str, Any]:
 
 
 def _end_with(reader: int) -> None:
-    """End with the client, without a word: what was asked stays, for whoever resumes the session."""
+    """Exit silently when the client does; the breakpoint stays pending for when the session is resumed."""
     if claude_code.left(reader, within=None):
         os._exit(BLOCKED)
 
 
 def _take_back(asked: Asked, pins: Pins) -> None:
-    """Take the question back; one whose id has not come yet is asked for once more."""
+    """Cancel the breakpoint; if its ID has not arrived yet, send the request again to get it."""
     try:
         if asked.id is None:
             with pins.reached(patience=0) as again:
@@ -241,14 +241,14 @@ def claude_install(  # noqa: PLR0913  # the options of the command
     options += [(name, value) for name, value in (("agent-id", who), ("risk", risk)) if value]
     before = read(path)
     address = url or os.environ.get("ASSENT_URL") or next(iter(pinned(before, "url")), None) or DEFAULT_URL
-    Connection(address, "checked-later")  # what cannot be an address is told now
+    Connection(address, "checked-later")  # raises now if the URL is invalid
     gate = Gate(url=address if http else None, matcher=matcher, ttl=ttl, defer=defer, options=options)
     if not http:
         whole = Path(token_file).expanduser().absolute() if token_file else None
         certificates = Path(ca_file).expanduser().absolute() if ca_file else None
         pins = Pins(url=address, token_env=token_env, token_file=whole, ca_file=certificates, proxy=proxy)
         keys = _keys(pins, receipt_key or (), before) if pin_key else ()
-        # A file that a project shares with everybody cannot name the path of one machine.
+        # A settings file shared by a project cannot contain a path that exists only on one machine.
         shared = not (user or local or settings is not None)
         start, words = (program, ()) if program else ("assent", ()) if shared else isolated()
         trying = [(name, f"{value:g}") for name, value, usual in _times(patience, remember) if value != usual]
@@ -261,7 +261,7 @@ def _times(patience: float, remember: float) -> list[tuple[str, float, float]]:
 
 
 def _keys(pins: Pins, given: Sequence[str], before: Mapping[str, Any]) -> Sequence[str]:
-    """Return the receipt keys to pin: those named, else the server's, else those of the hook that is replaced."""
+    """Return the receipt keys to pin: the given keys, else the server's, else those of the hook being replaced."""
     named = list(given) or os.environ.get("ASSENT_RECEIPT_KEY", "").replace(",", " ").split()
     if named:
         read_keys(" ".join(named))
@@ -347,7 +347,7 @@ def _waiting(session_id: str, *, patience: float) -> list[str]:
 
 def _run(command: Sequence[str]) -> int:
     try:
-        return subprocess.run(command, check=False, stdin=subprocess.DEVNULL).returncode  # noqa: S603  # what was named
+        return subprocess.run(command, check=False, stdin=subprocess.DEVNULL).returncode  # noqa: S603  # as given
     except OSError as error:
         msg = f"{output.visible(command[0])} cannot be run: {error.strerror}."
         raise InvalidRequest(msg) from error

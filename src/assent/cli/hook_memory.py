@@ -1,6 +1,6 @@
-"""A server that was out of reach a moment ago is remembered: the next hooks block at once instead of trying again.
+"""Remembers that a server was unreachable, so that the next hooks block immediately instead of retrying.
 
-What is remembered can only block. It lies in a file of this user alone; anything else in its place is passed over.
+The memory can only block calls. It is a file that belongs to the current user; anything else in its place is ignored.
 """
 
 import contextlib
@@ -20,14 +20,14 @@ _LONGEST_TEXT = 32
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """When a server was last found out of reach."""
+    """The time when a server was last found unreachable."""
 
     url: str
     seconds: float
-    """For how long that counts; 0 remembers nothing."""
+    """How long this is remembered; 0 turns it off."""
 
     def refuse_if_dead(self) -> None:
-        """Raise where the server was out of reach less than `seconds` ago."""
+        """Raise if the server was unreachable less than `seconds` ago."""
         at = _read(self._path) if self.seconds else None
         ago = time.time() - at if at is not None else -1.0
         if 0 <= ago < self.seconds:
@@ -57,7 +57,7 @@ def _folder() -> Path:
 
 
 def _read(path: Path) -> float | None:
-    """Return the moment in the file; None where it is not a plain file that only this user can write."""
+    """Return the time in the file, or None if it is not a regular file that only the current user can write."""
     try:
         opened = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:

@@ -1,4 +1,4 @@
-"""The server that a hook asks: fixed in its arguments at installation, so that no environment can redirect it."""
+"""The server that a hook asks, fixed in its arguments at installation so that the environment cannot redirect it."""
 
 import os
 import stat
@@ -24,7 +24,7 @@ from assent.sdk.receipts import Keys
 TOKEN_ENV = "ASSENT_TOKEN"  # noqa: S105  # the name of a variable
 INSTALL_PATIENCE = 1.0
 PROBE_SECONDS = 60.0
-"""For a start of Python that loads all of Assent from a cold disk; one that hangs is given up."""
+"""Enough for Python to load all of Assent from a cold disk; after that, the process is considered hung."""
 _WHICH = "import os, sys, assent.cli.main, assent; sys.stdout.buffer.write(b'\\n' + os.fsencode(assent.__file__))"
 
 Url = Annotated[
@@ -47,10 +47,10 @@ Proxy = Annotated[str | None, typer.Option(metavar="URL", help="Proxy to use wit
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pins:
-    """Where a hook asks, with which token, and whose receipts it believes."""
+    """The server and token that a hook uses, and the receipt keys it trusts."""
 
     url: str | None = None
-    """None for a hook that was installed before addresses were pinned: it asks the server of ASSENT_URL."""
+    """None for hooks installed before URLs were pinned, which use ASSENT_URL."""
     receipt_keys: Sequence[str] = ()
     token_env: str = TOKEN_ENV
     token_file: Path | None = None
@@ -63,12 +63,12 @@ class Pins:
 
     @property
     def keys(self) -> Keys | None:
-        """The keys that must have signed; a text that is no key is refused."""
+        """The trusted receipt keys; raises if a text is not a key."""
         return receipts.read_keys(" ".join(self.receipt_keys)) if self.receipt_keys else receipts.pinned(os.environ)
 
     @property
     def words(self) -> list[tuple[str, str]]:
-        """The options that a hook is installed with."""
+        """The options that the hook is installed with."""
         found = [("url", self.url), *(("receipt-key", each) for each in self.receipt_keys)]
         found += [("token-file", str(self.token_file))] if self.token_file else [("token-env", self.token_env)]
         found += [("ca-file", str(self.ca_file) if self.ca_file else None), ("proxy", self.proxy)]
@@ -105,7 +105,7 @@ def _token_in(path: Path) -> str:
 
 
 def current_keys(pins: Pins) -> tuple[Sequence[str], str]:
-    """Return the server's current receipt key to pin, or no key and why not."""
+    """Return the server's current receipt key, or no key and the reason."""
     try:
         with pins.reached(patience=INSTALL_PATIENCE) as server:
             found = [each.public_key for each in server.receipt_keys().items if each.state == "current"]
@@ -115,10 +115,10 @@ def current_keys(pins: Pins) -> tuple[Sequence[str], str]:
 
 
 def isolated() -> tuple[str, Sequence[str]]:
-    """Return how to start this very Assent whatever PATH and PYTHONPATH say: the program, and its first words.
+    """Return the program and the first arguments that start this installation regardless of PATH and PYTHONPATH.
 
-    Where Python finds this Assent only by its variables, or in the folder of a user, it is the script that we were
-    started by; a hook that cannot be started at all is not installed.
+    If Python finds this installation only through its environment variables or the user's site directory, return the
+    script that started this process. Raise if that script cannot be executed.
     """
     if _isolated_is_us():
         return sys.executable, ["-I", "-m", "assent"]
@@ -139,9 +139,9 @@ def isolated() -> tuple[str, Sequence[str]]:
 
 
 def _isolated_is_us() -> bool:
-    """Ask our interpreter which Assent it loads when nothing but its own installation has a say."""
+    """Return whether our interpreter loads this installation in isolated mode."""
     try:
-        done = subprocess.run(  # noqa: S603  # ourselves, by the path that we run from
+        done = subprocess.run(  # noqa: S603  # our own interpreter
             [sys.executable, "-I", "-c", _WHICH],
             check=False,
             stdin=subprocess.DEVNULL,

@@ -1,4 +1,4 @@
-"""Assent's hooks in a git repository, by command: put in, looked at, taken out. No server is needed."""
+"""Commands that install, inspect and uninstall Git hooks in a repository, without a server."""
 
 import dataclasses
 from collections.abc import Callable

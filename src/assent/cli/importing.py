@@ -1,4 +1,4 @@
-"""Taking over what the original service knows."""
+"""The command that imports data from the original service."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -26,12 +26,12 @@ from assent.store.original import Original, opened
 app = typer.Typer()
 
 SHOWN = 20
-"""How many of those left behind a person is told of one by one."""
+"""How many of the entries that were not imported are listed individually."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """What is to be imported, and how."""
+    """What to import, and how."""
 
     by: Principal
     rules: Sequence[Entry] | None
@@ -41,7 +41,7 @@ class Wanted:
 
 @dataclass(slots=True)
 class Done:
-    """What was done, or would be."""
+    """The result of the import, or of a dry run."""
 
     carried: list[Carried] = field(default_factory=list[Carried])
     left: list[Left] = field(default_factory=list[Left])
@@ -98,14 +98,14 @@ def _entries(path: Path) -> list[Entry]:
 
 def _import(settings: Settings, original: Original, wanted: Wanted) -> Done:
     if not wanted.dry_run:
-        on_data(settings, lambda _, tx: tx.projects.get(wanted.by.project))  # which brings the data up to date first
+        on_data(settings, lambda _, tx: tx.projects.get(wanted.by.project))  # also migrates the data
     return looking_at(settings, partial(_carried, original=original, wanted=wanted))
 
 
 async def _carried(node: Assent, *, original: Original, wanted: Wanted) -> Done:
-    """Carry over some at a time: whoever is interrupted takes it up where it was by doing it again."""
+    """Import in batches; repeating an interrupted import continues where it stopped."""
     done = Done()
-    if wanted.by.project != DEFAULT_PROJECT:  # which the first write makes
+    if wanted.by.project != DEFAULT_PROJECT:  # the default project is created by the first write
         await node.database.read(lambda tx: tx.projects.get(wanted.by.project))
     run = node.database.read if wanted.dry_run else node.database.write
     step = foresee if wanted.dry_run else carry

@@ -1,4 +1,4 @@
-"""Rules without a server: the rule commands on the rules.json of this machine."""
+"""The rule commands without a server, which use the rules.json of this machine."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Self
@@ -20,10 +20,10 @@ Local = Annotated[bool, typer.Option("--local", help="Use the local rules.json, 
 
 
 def rules_session(*, local: bool) -> "Assent | LocalRulebook":
-    """Return the server, or the rules of this machine where no server is set, and say which file that is."""
+    """Return the server, or the local rules if no server is configured, and print which file they are in."""
     if server_is_set() and not local:
         return session()
-    from assent.sdk import local as asking  # noqa: PLC0415  # with the language of rules, which other commands do without
+    from assent.sdk import local as asking  # noqa: PLC0415  # loads the rule language, which other commands do not need
     from assent.sdk.local_rules import RULES  # noqa: PLC0415  # the same
 
     desk = asking.desk()
@@ -33,7 +33,7 @@ def rules_session(*, local: bool) -> "Assent | LocalRulebook":
 
 
 class LocalRulebook:
-    """The rules of this machine, with the calls of a client that the rule commands make."""
+    """The rules of this machine, with the client methods that the rule commands call."""
 
     def __init__(self, desk: "Desk") -> None:
         self._desk = desk

@@ -1,4 +1,4 @@
-"""The command itself: loads the one that is called, and no other."""
+"""The entry point, which loads only the module of the command that is called."""
 
 import gc
 import os
@@ -18,13 +18,13 @@ from assent.domain.errors import AssentError, Internal
 
 show_plain_types()
 SPACED = "breakpoint"
-"""With a blank instead of the colon; not listed a second time."""
+"""Written with a space instead of the colon, and not listed a second time."""
 
 
 def loaded(name: str) -> TyperCommand | TyperGroup:
     if name == SPACED:
         return get_group(import_module("assent.cli.breakpoint_commands").spaced)
-    # Nothing of what is loaded is thrown away again: to look for it would take a sixth of the time.
+    # Imports create almost no garbage, and collecting it would take a sixth of the time.
     collects = gc.isenabled()
     gc.disable()
     try:
@@ -38,29 +38,29 @@ def loaded(name: str) -> TyperCommand | TyperGroup:
 
 
 class Listed(TyperCommand):
-    """A command as the list tells of it; `resolve_command` puts the real one in its place."""
+    """A command as shown in the list; `resolve_command` replaces it with the real one."""
 
-    def invoke(self, ctx: Any) -> Any:  # noqa: ANN401  # the shape typer calls
+    def invoke(self, ctx: Any) -> Any:  # noqa: ANN401  # Typer's signature
         del ctx
         msg = f"The command {self.name} was invoked but never loaded."
         raise Internal(msg)
 
 
 class LazyCommands(TyperGroup):
-    """Lists every command, and loads the one that is called: the administrator's need the whole server."""
+    """Lists all commands but loads only the one that is called, because admin commands need the entire server."""
 
-    def __init__(self, **given: Any) -> None:  # noqa: ANN401  # what typer gives it
+    def __init__(self, **given: Any) -> None:  # noqa: ANN401  # Typer's arguments
         super().__init__(**given)
         for name, home in HOMES.items():
             self.add_command(Listed(name, help=home.told, rich_help_panel=home.heading))
         self.add_command(Listed(SPACED, hidden=True))
 
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:  # noqa: ANN401  # the shape typer calls
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:  # noqa: ANN401  # Typer's signature
         name, _, rest = super().resolve_command(ctx, args)
         return name, loaded(name) if name else None, rest
 
-    def invoke(self, ctx: Any) -> Any:  # noqa: ANN401  # the shape typer calls
-        """Run the command; what goes wrong becomes a sentence and an exit code."""
+    def invoke(self, ctx: Any) -> Any:  # noqa: ANN401  # Typer's signature
+        """Run the command, and turn an error into a sentence and an exit code."""
         try:
             return super().invoke(ctx)
         except AssentError as error:
@@ -70,7 +70,7 @@ class LazyCommands(TyperGroup):
 app = typer.Typer(cls=LazyCommands, no_args_is_help=True, pretty_exceptions_enable=False, help=SUMMARY)
 
 
-def _print_version(asked: bool) -> None:  # noqa: FBT001  # the shape typer calls
+def _print_version(asked: bool) -> None:  # noqa: FBT001  # Typer's signature
     if asked:
         output.say(f"assent {version('assent')}")
         raise typer.Exit

@@ -1,4 +1,4 @@
-"""The command that lets agents ask over the Model Context Protocol."""
+"""The command that runs the MCP server."""
 
 import contextlib
 import os
@@ -45,7 +45,7 @@ def mcp(  # noqa: PLR0913  # the options of the command
     if transport == "stdio":
         _over_stdio(agent_id, ttl)
         return
-    from assent.mcp.callers import passed_through  # noqa: PLC0415  # the protocol takes its time to load
+    from assent.mcp.callers import passed_through  # noqa: PLC0415  # slow to import
     from assent.mcp.server import PATH, Listening, application, listener, serve  # noqa: PLC0415  # the same
 
     listening = Listening(host=host, port=port, hosts=allow_host or (), origins=allow_origin or ())
@@ -58,13 +58,13 @@ def mcp(  # noqa: PLR0913  # the options of the command
             output.emit({"url": url})
         else:
             output.say(f"MCP server running at {url}. Each agent must send its own token as a bearer token.")
-        # uvicorn raises the interrupt again once it has drained; that is a good end.
+        # uvicorn raises KeyboardInterrupt again after it has drained, which is a normal exit.
         with contextlib.suppress(KeyboardInterrupt):
             serve(asgi, socket)
 
 
 def _over_stdio(agent_id: str | None, ttl: int | None) -> None:
-    from assent.mcp.callers import configured  # noqa: PLC0415  # the protocol takes its time to load
+    from assent.mcp.callers import configured  # noqa: PLC0415  # slow to import
     from assent.mcp.server import built  # noqa: PLC0415  # the same
 
     built(configured(os.environ, agent_id=agent_id, ttl_seconds=ttl)).run("stdio")

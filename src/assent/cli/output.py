@@ -1,4 +1,4 @@
-"""What commands print: agents' text made harmless, tables for people, JSON for programs, one sentence for an error."""
+"""Output of commands: sanitized text from agents, tables for people, JSON for programs, and errors as one sentence."""
 
 import json
 import re
@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from assent.domain.errors import AssentError
-from assent.sdk.visible import visible as visible  # noqa: PLC0414  # commands name it through this module
+from assent.sdk.visible import visible as visible  # noqa: PLC0414  # re-exported for the commands
 
 APPROVED, FAILED, USAGE = 0, 1, 2
 REJECTED, EXPIRED, CANCELLED, UNREACHABLE, STILL_WAITING = 10, 11, 12, 13, 14
@@ -47,33 +47,33 @@ err = Console(stderr=True, markup=False, highlight=False, emoji=False)
 
 
 def emit(value: object) -> None:
-    """Print a line of JSON, in ASCII: a terminal obeys nothing in it."""
+    """Print a line of JSON in ASCII, so that it cannot contain terminal control characters."""
     sys.stdout.write(json.dumps(value, ensure_ascii=True) + "\n")
     sys.stdout.flush()
 
 
 def emit_beside(value: object) -> None:
-    """Print a line of JSON on standard error, where standard output is somebody else's."""
+    """Print a line of JSON to standard error, for when standard output belongs to another program."""
     sys.stderr.write(json.dumps(value, ensure_ascii=True) + "\n")
     sys.stderr.flush()
 
 
 def say(text: str, style: str = "") -> None:
-    """Print a line, never broken: what is copied from it stays whole."""
+    """Print a line without wrapping it, so that it can be copied in one piece."""
     out.print(Text(text, style=style), soft_wrap=True)
 
 
 def remark(text: str, style: str = "dim") -> None:
-    """Tell the person, beside the output."""
+    """Print a message for the user to standard error."""
     err.print(Text(text, style=style), soft_wrap=True)
 
 
 def fail(error: AssentError) -> int:
-    """Say in a sentence what is wrong and what to do; return the exit code."""
-    # A pointer into the body, such as /option, means nothing to a person who typed --option.
+    """Print what is wrong and what to do, and return the exit code."""
+    # A pointer into the body, such as /option, means nothing to a user who typed --option.
     message = _POINTER.sub("", visible(error.message))
     sentence = message if message.endswith((".", "?", "!")) else message + "."
-    if not sentence.startswith("bp_"):  # an id stays as it is, to be copied
+    if not sentence.startswith("bp_"):  # keep an ID unchanged so that it can be copied
         sentence = sentence[:1].upper() + sentence[1:]
     hint = _HINTS.get(error.code, "")
     err.print(Text.assemble(("Error: ", "bold red"), f"{sentence} {hint}".strip()), soft_wrap=True)
@@ -81,12 +81,12 @@ def fail(error: AssentError) -> int:
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, empty: str, wide: Sequence[str] = ()) -> None:
-    """Print a table on a terminal, lines with tabs elsewhere; a narrow terminal goes without the wide columns."""
+    """Print a table in a terminal and tab-separated lines elsewhere; a narrow terminal omits the wide columns."""
     if not rows:
         remark(empty)
         return
     if not out.is_terminal:
-        # Rich would turn the tabs into blanks.
+        # Rich would convert the tabs to spaces.
         lines = ["\t".join(map(visible, row)) for row in ([name.upper() for name in columns], *rows)]
         sys.stdout.write("\n".join(lines) + "\n")
         return
@@ -105,7 +105,7 @@ def _cell(text: str) -> Text:
 
 
 def fields(pairs: Mapping[str, str | None], *, console: Console = out) -> None:
-    """Print names and values, one to a line."""
+    """Print names and values, one pair per line."""
     width = max(map(len, pairs))
     for name, value in pairs.items():
         if value:
@@ -114,7 +114,7 @@ def fields(pairs: Mapping[str, str | None], *, console: Console = out) -> None:
 
 
 def block(text: str, *, console: Console = out) -> None:
-    """Print text of several lines, indented."""
+    """Print multi-line text, indented."""
     indented = "\n".join(f"  {line}".rstrip() for line in visible(text, lines=True).split("\n"))
     console.print(Text(indented), soft_wrap=True)
 

@@ -1,4 +1,4 @@
-"""NAME=VALUE on the command line."""
+"""Parsing of NAME=VALUE options."""
 
 import json
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from assent.cli import output
 
 
 def pairs(given: Sequence[str] | None, option: str) -> dict[str, str]:
-    """Take them apart; the last of two with one name counts."""
+    """Parse NAME=VALUE pairs; if a name is repeated, its last value counts."""
     taken: dict[str, str] = {}
     for pair in given or ():
         name, equals, text = pair.partition("=")
@@ -22,17 +22,17 @@ def pairs(given: Sequence[str] | None, option: str) -> dict[str, str]:
 
 
 def settings_of(given: Sequence[str] | None) -> dict[str, Any]:
-    """Read what --set was given."""
+    """Parse the values of --set."""
     return {name: value(text) for name, text in pairs(given, "--set").items()}
 
 
 def inputs_of(given: Sequence[str] | None) -> dict[str, Any]:
-    """Read what --input was given."""
+    """Parse the values of --input."""
     return {name: _as_written(text) for name, text in pairs(given, "--input").items()}
 
 
 def value(text: str) -> Any:  # noqa: ANN401  # any JSON
-    """Read JSON, and take everything else for a text."""
+    """Parse JSON, or return the text if it is not JSON."""
     try:
         return json.loads(text)
     except ValueError:
@@ -40,6 +40,6 @@ def value(text: str) -> Any:  # noqa: ANN401  # any JSON
 
 
 def _as_written(text: str) -> Any:  # noqa: ANN401  # any JSON
-    """Leave as text what JSON would write otherwise: 1.10 is a version, not 1.1."""
+    """Keep a number as text if JSON would write it differently: 1.10 is a version, not 1.1."""
     read = value(text)
     return text if isinstance(read, int | float) and json.dumps(read) != text else read

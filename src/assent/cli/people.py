@@ -1,4 +1,4 @@
-"""Who may do what, directly on the data: token, user, group."""
+"""Commands that manage tokens, people and groups directly in the data."""
 
 import sys
 from collections.abc import Sequence
@@ -41,8 +41,8 @@ PasswordStdin = Annotated[
 ]
 
 
-def checked(model: type[Model], **given: Any) -> Model:  # noqa: ANN401  # a body as the API would get it
-    """Hold the command line to what the API holds its callers to."""
+def checked(model: type[Model], **given: Any) -> Model:  # noqa: ANN401  # a body as the API receives it
+    """Validate command-line arguments in the same way as the API's requests."""
     try:
         return model.model_validate({name: value for name, value in given.items() if value is not None})
     except ValidationError as error:
@@ -115,7 +115,7 @@ def token_create(  # noqa: PLR0913  # the options of the command
 
 
 def _create_own(kind: str, name: str, days: int | None, unused: Sequence[object], *, as_json: bool) -> None:
-    """Create a token as the person behind ASSENT_TOKEN, over HTTP."""
+    """Create a token through the API for the person who owns ASSENT_TOKEN."""
     if any(each is not None for each in unused):
         msg = "This option creates a token for yourself on the server. Omit --person, --data and the agent limits."
         raise typer.BadParameter(msg, param_hint="--signed-in")
@@ -235,7 +235,7 @@ def user_link(name: Name, *, data: Data = None, as_json: Json = False) -> None:
     settings = settings_with(data)
 
     def use_case(node: Assent, tx: Transaction) -> str:
-        # The owner of a single-user start signs in by such links alone.
+        # The owner of a single-user installation signs in only with such links.
         purpose = "start" if name == OWNER else "reset"
         return node.people.create_link(tx, tx.people.get_by_name(name).id, purpose=purpose)
 

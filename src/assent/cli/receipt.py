@@ -1,4 +1,4 @@
-"""Receipts by command: get one, check it with or without a server, use it, and the keys they are signed with."""
+"""Commands that get, verify and consume receipts and manage the keys that sign them."""
 
 import json
 import os
@@ -92,7 +92,7 @@ def receipt_verify(  # noqa: PLR0913  # the options of the command
 
 
 def _verified(found: Receipt, expected: Expected, trusted: Keys | None, *, consume: bool) -> ReceiptUse | None:
-    """Without a server where the keys are at hand and nothing is to be used up."""
+    """Verify the receipt, without a server if the keys are known and it is not consumed."""
     if trusted is not None and not consume:
         receipts.check(found, trusted, now=time.time(), **expected)
         return None
@@ -104,7 +104,7 @@ def _verified(found: Receipt, expected: Expected, trusted: Keys | None, *, consu
 
 
 def _given_keys(given: Sequence[str] | None, file: Path | None) -> Keys | None:
-    """The keys of the command line, else those of ASSENT_RECEIPT_KEY, else None."""
+    """Return the keys from the command line, else those in ASSENT_RECEIPT_KEY, else None."""
     if not given and file is None:
         return receipts.pinned(os.environ)
     trusted: dict[str, bytes] = {}
@@ -116,7 +116,7 @@ def _given_keys(given: Sequence[str] | None, file: Path | None) -> Keys | None:
 
 
 def _keys_in(text: bytes) -> dict[str, bytes]:
-    """Read what `receipt keys --json` printed, or keys alone."""
+    """Parse the output of `receipt keys --json`, or keys alone."""
     if text.lstrip().startswith(b"{"):
         try:
             return receipts.trusted(msgspec.json.decode(text, type=ReceiptKeys).items)
@@ -223,10 +223,10 @@ def _read(source: str) -> bytes:
 
 
 def _write(target: Path, text: str) -> None:
-    """For its owner only: whoever holds a receipt may use it."""
+    """Write a file that only its owner can read, because anyone who has a receipt can use it."""
     try:
         with os.fdopen(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-            os.fchmod(file.fileno(), 0o600)  # it may have been there, open to others
+            os.fchmod(file.fileno(), 0o600)  # it may have existed with wider permissions
             file.write(text)
     except OSError as error:
         msg = f"{target} cannot be written: {error.strerror}."

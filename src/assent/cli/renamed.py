@@ -1,4 +1,4 @@
-"""Former names of options: still accepted, hidden from help, with a line on standard error."""
+"""Deprecated option names: still accepted, hidden from help, with a warning on standard error."""
 
 from collections.abc import Callable
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""Routes by command, through the API: written, removed, and asked where a breakpoint would go."""
+"""Commands that list, add, remove and test routes through the API."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal

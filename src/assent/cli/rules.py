@@ -1,4 +1,4 @@
-"""Rules by command, through the API: written, changed, asked, and carried in files."""
+"""Commands that manage, test, import and export rules through the API."""
 
 import contextlib
 import json
@@ -43,7 +43,7 @@ NOTHING = "No rules. Every breakpoint requires human approval."
 
 @contextlib.contextmanager
 def pointing_at(pattern: str) -> Generator[None, None, None]:
-    """Show where a pattern goes wrong, under what the server says about it."""
+    """Show the position of an error in a pattern below the error message."""
     try:
         yield
     except PatternError as error:
@@ -272,7 +272,7 @@ def print_verdict(found: RuleCheck) -> None:
 
 
 def _print_trace(found: RuleCheck) -> None:
-    """Print each voice in its turn; under a rule, what each part of its pattern met."""
+    """Print each step of the evaluation and, for a rule, the value that each part of its pattern was compared with."""
     output.fields({"consecutive approvals": str(found.consecutive_approvals)})
     for step in found.trace:
         output.say(f"{_word(step.get('held')):<8} {output.visible(str(step.get('reason')))}")
@@ -396,7 +396,7 @@ def _object(text: str | bytes, where: str) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def _naming_rules(document: Mapping[str, Any]) -> Generator[None, None, None]:
-    """Of a file that is refused, name every rule that is in the way."""
+    """If the file is rejected, print every rule that has an error."""
     try:
         yield
     except InvalidRequest as error:

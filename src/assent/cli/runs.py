@@ -1,4 +1,4 @@
-"""Processes and runs by command, through the API."""
+"""Commands that list processes and manage runs through the API."""
 
 import json
 import time

@@ -1,4 +1,4 @@
-"""Stored secrets, directly on the data: the callback secret of a project, and the keys under which all are kept."""
+"""Commands that manage projects, callback secrets and encryption keys directly in the data."""
 
 import contextlib
 import sys
@@ -30,7 +30,7 @@ app.add_typer(secrets, name="secrets")
 
 @contextlib.contextmanager
 def _keys_needed() -> Generator[None, None, None]:
-    """A key that is missing here is a setting to correct; trying again does not help."""
+    """Report a missing key as a configuration error, because retrying does not help."""
     try:
         yield
     except Unavailable as error:

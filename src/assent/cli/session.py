@@ -1,4 +1,4 @@
-"""A server as a command reaches it: by ASSENT_URL and ASSENT_TOKEN, telling the person when it has to wait for it."""
+"""A command's access to the server: the client, notices about retries, time limits and pagination."""
 
 import time
 from collections.abc import Callable
@@ -11,16 +11,16 @@ from assent.sdk.protocol import Flow, bounded
 Item = TypeVar("Item")
 
 LARGEST_PAGE = 200
-"""How many rows the server gives at most at a time."""
+"""The server's maximum page size."""
 
-# A person sits before the screen: a restart is bridged, a server that is not there is told at once.
+# With a user at the terminal, wait for a restart of the server, but report immediately if it is not running.
 SHORT_PATIENCE = 1.0
 LONG_PATIENCE = 120.0
 PATIENCE_HELP = "How long to retry while the server is unreachable"
 
 
 class _Told:
-    """Trouble is mentioned once, not at every attempt."""
+    """Reports a problem once, not at every attempt."""
 
     def __init__(self) -> None:
         self._told = False
@@ -32,7 +32,7 @@ class _Told:
 
 
 def trouble_teller(*, patience: float) -> Callable[[str], None] | None:
-    """Return what tells the person once that the server is tried again; None where it is not tried for long."""
+    """Return a callback that reports retries to the user once, or None if retries end soon."""
     return _Told() if patience > SHORT_PATIENCE else None
 
 
@@ -41,7 +41,7 @@ def session(*, patience: float = SHORT_PATIENCE) -> Assent:
 
 
 class Budget:
-    """The time that `--timeout` leaves for a whole command, connecting and retries included."""
+    """The time that `--timeout` allows for an entire command, including connecting and retries."""
 
     def __init__(self, seconds: float | None) -> None:
         self._until = None if seconds is None else time.monotonic() + seconds
@@ -51,14 +51,14 @@ class Budget:
         return None if self._until is None else max(0.0, self._until - time.monotonic())
 
     def perform(self, assent: Assent, flow: Flow[Item]) -> Item:
-        """Perform a call within what is left."""
+        """Perform a call within the remaining time."""
         return assent.perform(bounded(flow, pace=assent.calls.pace, seconds=self.left))
 
 
 def gathered(
     read: Callable[[int, str | None], tuple[list[Item], str | None]], limit: int
 ) -> tuple[list[Item], str | None]:
-    """Read as many pages as the limit takes; return the items, and where it goes on if there are more."""
+    """Read pages up to the limit; return the items, and a cursor if there are more."""
     items: list[Item] = []
     cursor: str | None = None
     while True:

@@ -1,4 +1,4 @@
-"""Sources by command, through the API: where events come from, and what was heard of each."""
+"""Commands that manage the sources of trigger events through the API."""
 
 import time
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Stopping a command that waits: Ctrl-C, SIGTERM and SIGHUP take its question back."""
+"""Stopping a command that waits: Ctrl-C, SIGTERM and SIGHUP cancel its breakpoint."""
 
 import contextlib
 import signal
@@ -17,12 +17,12 @@ from assent.sdk.protocol import Asking
 from assent.sdk.values import Breakpoint
 
 LAST_WORDS = 5.0
-"""How long to try to take a question back while the server cannot be reached."""
+"""Seconds to try to cancel a breakpoint while the server is unreachable."""
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Stopped(BaseException):
-    """A signal asked the command to end."""
+    """The command received a signal to terminate."""
 
     def __init__(self, number: int) -> None:
         super().__init__(signal.Signals(number).name)
@@ -30,13 +30,13 @@ class Stopped(BaseException):
 
     @property
     def code(self) -> int:
-        """What a shell calls an end by this signal."""
+        """The exit code that a shell uses for this signal."""
         return 128 + self.number
 
 
 @contextlib.contextmanager
 def stoppable() -> Generator[None, None, None]:
-    """Have the signals raise Stopped; one that whoever started us has silenced stays silent."""
+    """Make the signals raise Stopped, except for those that the parent process set to be ignored."""
 
     def stop(number: int, frame: FrameType | None) -> None:
         del frame
@@ -58,7 +58,7 @@ def stoppable() -> Generator[None, None, None]:
 def raised(
     assent: Assent, question: str, files: Sequence[ContextFile], asking: Asking, *, budget: Budget
 ) -> Breakpoint:
-    """Raise a breakpoint; who is stopped before the answer came asks for it once more, to take it back."""
+    """Create a breakpoint. If stopped before the response arrives, repeat the request to get the ID, and cancel it."""
     key = uuid.uuid4().hex
     try:
         return budget.perform(assent, assent.calls.create(question, files=files, idempotency_key=key, **asking))
@@ -74,7 +74,7 @@ def raised(
 
 @contextlib.contextmanager
 def taken_back(breakpoint_id: str) -> Generator[None, None, None]:
-    """Cancel the question of whoever stops waiting: nobody is left to act on the answer."""
+    """Cancel the breakpoint if the command is stopped, because nothing would act on the answer."""
     try:
         yield
     except Stopped:

@@ -1,4 +1,4 @@
-"""Events from outside by command, through the API: what came, why it did or did not start something, and again."""
+"""Commands that test, list and replay trigger events and manage firings through the API."""
 
 import json
 import time
@@ -83,7 +83,7 @@ def _event(path: Path) -> dict[str, Any]:
 
 
 def draft(path: Path) -> dict[str, Any]:
-    """Read a trigger from a file, as assent.yaml has it; a list of one will do."""
+    """Read a trigger from a file in assent.yaml format; a list with a single trigger is also accepted."""
     try:
         found: Any = read_yaml(path.read_bytes()).value
     except (OSError, Unreadable) as error:
@@ -112,7 +112,7 @@ def _print_trial(each: Trial) -> None:
 
 
 def _without_event(inputs: Any) -> Any:  # noqa: ANN401  # any JSON
-    """The event itself is always there, and large."""
+    """Leave out the event, which is always present and large."""
     if not is_object(inputs):
         return inputs
     return {name: "…" if name in {"event", "events"} else value for name, value in inputs.items()}

@@ -1,4 +1,4 @@
-"""A webhook by hand: a fixture, signed as its provider would sign it, sent to a source."""
+"""The command that sends a test webhook to a source, signed as its provider would sign it."""
 
 import json
 import os
@@ -98,7 +98,7 @@ def _secret(sign: Sign, reference: str | None) -> str:
     if reference is None or not reference.startswith(("env:", "file:")):
         msg = "must be env:NAME or file:PATH, because other users can see command-line arguments"
         raise typer.BadParameter(msg, param_hint="--secret")
-    from assent.settings import resolve  # noqa: PLC0415  # most commands need no settings
+    from assent.settings import resolve  # noqa: PLC0415  # most commands do not need the settings
 
     try:
         return str(resolve(reference)).strip()
@@ -117,7 +117,7 @@ def _signed(sign: Sign, secret: str, call: signing.Call) -> dict[str, str]:
 
 def _posted(url: str, address: str, headers: httpx2.Headers, body: bytes) -> httpx2.Response:
     try:
-        # A proxy meant for the internet cannot reach this machine's own loopback.
+        # A proxy for the internet cannot reach this machine's loopback interface.
         loopback = httpx2.URL(url).host in _LOOPBACK
         with httpx2.Client(base_url=url.rstrip("/"), trust_env=not loopback, timeout=connection.ANSWER_SECONDS) as http:
             return http.post(address, headers=headers, content=body)
@@ -134,7 +134,7 @@ def _print(answer: httpx2.Response, *, as_json: bool) -> None:
         problem = protocol.problem(connection.reply(answer, answer.content))
         if isinstance(problem, Unauthenticated):
             msg = f"{problem.message} Check --sign and --secret."
-            raise InvalidRequest(msg) from problem  # a token would not help
+            raise InvalidRequest(msg) from problem  # the hint about ASSENT_TOKEN would not help
         raise problem
     try:
         said: Any = answer.json()

@@ -1,4 +1,4 @@
-"""Checking assent.yaml without a server: every problem at once, each with its line."""
+"""The command that checks assent.yaml without a server and reports all problems with their lines."""
 
 import difflib
 from collections.abc import Sequence
@@ -42,7 +42,7 @@ def trigger_validate(
 
 
 def _checked(path: Path, data: Path | None) -> "tuple[Sequence[Problem], Setup | None]":
-    # The whole server is loaded for this, which no other command of triggers should wait for.
+    # This imports the entire server, which the other trigger commands should not have to wait for.
     from assent.app import setup_of  # noqa: PLC0415
     from assent.cli.data import Misconfigured, settings_with  # noqa: PLC0415
     from assent.domain.yaml_file import Unreadable  # noqa: PLC0415
@@ -65,7 +65,7 @@ def _checked(path: Path, data: Path | None) -> "tuple[Sequence[Problem], Setup |
 
 
 def _strangers(file: "ConfigFile") -> "list[Problem]":
-    """Return the settings that nobody reads: a misspelt `triggers` would start nothing, and say nothing."""
+    """Return the unknown settings, because a misspelled `triggers` would silently start nothing."""
     from assent.services.config_file import Problem  # noqa: PLC0415
     from assent.settings import Settings  # noqa: PLC0415
 

@@ -1,4 +1,4 @@
-"""Triggers by command, through the API: written, suspended, resumed; and when schedules tick next."""
+"""Commands that manage triggers through the API and show when schedules fire next."""
 
 import json
 import time

@@ -1,1 +1,1 @@
-"""Front doors for agent frameworks: one file each, each behind an extra of its own."""
+"""Integrations with agents and frameworks, one module each."""

@@ -1,4 +1,4 @@
-"""Claude Code's command hook: asks about a tool call, waits or defers, and lets an approval be used once."""
+"""Claude Code's command hook: asks about a tool call, waits or defers, and lets each approval be used only once."""
 
 import select
 import uuid
@@ -29,22 +29,22 @@ from assent.sdk.tool_calls import Terms, refused
 from assent.sdk.values import Breakpoint, Summary
 
 BLOCKED = 2
-"""The exit code that blocks; with any other but 0 the client goes on, unless it was told otherwise."""
+"""The exit code that blocks the call. After other errors, the client continues unless it is configured otherwise."""
 NEWEST = 50
-"""How many questions of a session about one tool are looked through for the one to be taken up."""
+"""How many of a session's questions about a tool are searched for one about the same call."""
 WAITING_PATIENCE = 30.0
-"""Seconds for which the server may be out of reach once the question was asked."""
+"""Seconds to retry an unreachable server after the question has been asked."""
 ATTEMPTS = 10
-"""How often people are asked anew about a call whose approval was used by another one like it."""
+"""How often to ask again about a call if an identical call has used the approval."""
 
 
-class ClientGone(Exception):  # no error: what it asked stays, for whoever resumes the session
-    """Nobody reads what the hook would say."""
+class ClientGone(Exception):  # not an error: the question stays pending for when the session is resumed
+    """The client has exited, so nothing reads the hook's output."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A hook's call, and how people are asked about it."""
+    """A call of the hook, and the terms for asking about it."""
 
     hook: Hook
     terms: Terms
@@ -57,7 +57,7 @@ class Wanted:
 
 
 def wanted(told: bytes, terms: Terms, *, editable: Sequence[str] = (), defer: bool = False) -> Wanted:
-    """Read what the client writes to a hook's standard input."""
+    """Parse what the client writes to the hook's standard input."""
     hook = read_hook(strict_loads(told))
     hook = replace(hook, real_paths=real_paths(hook.arguments, hook.directory))
     call = tool_call(hook, editable=editable, nonce=uuid.uuid4().hex)
@@ -66,24 +66,24 @@ def wanted(told: bytes, terms: Terms, *, editable: Sequence[str] = (), defer: bo
 
 @dataclass(slots=True)
 class Asked:
-    """The question that stands for a call at this moment: what is taken back when the hook is stopped."""
+    """The current question about a call, which is cancelled if the hook is stopped."""
 
     wanted: Wanted
     id: str | None = None
-    """None until the server has said it."""
+    """None until the server has returned it."""
     used: bool = False
-    """Whether an approval of the same call was found that was acted on before, or is too old for it."""
+    """Whether an approval of the same call was found that had been used before or was too old."""
 
 
 def settled(
     calls: Calls, asked: Asked, *, still_there: Callable[[], bool], keys: Keys | None = None
 ) -> Flow[dict[str, Any]]:
-    """Ask, and return what the client is to be told; an approval is used by no more than one call.
+    """Ask, and return the hook's output; each approval is used by at most one call.
 
     With pinned keys, an approval counts only with a receipt that one of them signed.
     """
     hook = asked.wanted.hook
-    # Nobody is kept waiting by a server that is down; a question that was asked outlives its restart.
+    # A server that is down must not delay the call, but a question that has been asked survives a restart.
     patient = replace(calls, patience=max(calls.patience, WAITING_PATIENCE), checks_receipts=False)
     if (yield from _prompted(calls, asked)):
         return {}
@@ -105,7 +105,7 @@ def settled(
 
 
 def _prompted(calls: Calls, asked: Asked) -> Flow[bool]:
-    """Return whether the permission prompt is asking about the same dialog: Claude Code runs it beside the hook."""
+    """Return whether the permission prompt, which Claude Code runs alongside the hook, asks about the same dialog."""
     hook, body = asked.wanted.hook, asked.wanted.body
     if hook.event is not Event.PERMISSION_REQUEST:
         return False
@@ -123,7 +123,7 @@ def _is_own(found: Breakpoint, call: ToolCall) -> bool:
 
 
 def _found(calls: Calls, asked: Asked) -> Flow[Breakpoint]:
-    """Take up the question that this session has asked about the same call, or raise one."""
+    """Return this session's question about the same call, or create one."""
     body = asked.wanted.body
     page = yield from calls.list(
         status=["waiting", "released"],
@@ -146,21 +146,21 @@ def _shows(found: Breakpoint, body: Mapping[str, Any]) -> bool:
 
 
 def _likely(items: Sequence[Summary], asked: Asked, body: Mapping[str, Any]) -> Iterator[Summary]:
-    """What may be the same question, without having read it whole: those that wait, then those that were approved."""
+    """Yield summaries of questions that may be the same: pending ones first, then approved ones."""
     same = [each for each in items if each.question == body["payload"]["question"]]
     yield from (each for each in same if each.status == "waiting")
     if not asked.used:
-        # Once the newest approval turns out to be used, so are those before it, or nobody remembers them.
+        # If the newest approval has been used, ignore older ones: they have been used too, or are outdated.
         yield from (each for each in same if each.decision == "approved")
 
 
 def raised(calls: Calls, wanted: Wanted) -> Flow[Breakpoint]:
-    """Raise the question of a call; the same call gets the one that it has raised before."""
+    """Create the breakpoint for a call; repeating this for the same call returns the same breakpoint."""
     return creating(wanted.body, (), key=wanted.call.key, pace=calls.pace, patience=calls.patience)
 
 
 def _used(calls: Calls, asked: Asked, found: Breakpoint, keys: Keys | None) -> Flow[bool]:
-    """Use an approval up; False when it was used before, or is too old to act on."""
+    """Consume an approval; return False if it has been used before or is too old."""
     body = asked.wanted.body
     shown = {**body, "payload": {**body["payload"], "callId": found.payload.get("callId")}}
     try:
@@ -169,7 +169,7 @@ def _used(calls: Calls, asked: Asked, found: Breakpoint, keys: Keys | None) -> F
             msg = "A receipt key is pinned, but the server does not issue receipts, so the approval cannot be verified."
             raise InvalidReceipt(msg)
         if receipt is None:
-            # No proof that nobody else has acted on it: only the call that it was raised for may.
+            # Without proof that it has not been used, only the call that it was created for may use it.
             return _is_own(found, asked.wanted.call)
         digest = content_digest(shown, project=receipt.approval.project)
         yield from calls.consume_receipt(receipt, keys=keys, gate=asked.wanted.call.gate, digest=digest)
@@ -179,9 +179,9 @@ def _used(calls: Calls, asked: Asked, found: Breakpoint, keys: Keys | None) -> F
 
 
 def left(descriptor: int, *, within: float | None) -> bool:
-    """Whether whoever reads what we write is gone; waits for that as many seconds, for ever with None.
+    """Return whether the process that reads our output has exited, waiting up to `within` seconds (None: no limit).
 
-    The client starts each hook in a session of its own, so a hook outlives a client that was killed.
+    The client starts each hook in its own session, so a hook survives a client that was killed.
     """
     if not hasattr(select, "poll"):
         return False

@@ -1,4 +1,4 @@
-"""Assent's hooks in the settings of Claude Code: put in, taken out, and nothing else touched."""
+"""Adds Assent's hooks to the settings of Claude Code and removes them, without changing anything else."""
 
 import contextlib
 import itertools
@@ -18,9 +18,9 @@ from assent.domain.errors import InvalidRequest
 
 HOOK_PATH = "/api/hooks/claude"
 MARGIN_SECONDS = 120
-"""How much longer the client waits than people have: for a server that restarts meanwhile, and for the answer."""
+"""How much longer the client waits than the deadline, to allow for a server restart and the response."""
 MATCHER = "^(Bash|Edit|MultiEdit|Write|NotebookEdit|WebFetch|AskUserQuestion|mcp__.*)$"
-"""Anchored: Claude Code looks for a pattern anywhere in the name, and would find Write in TodoWrite."""
+"""Anchored, because Claude Code searches for the pattern anywhere in the name and would find Write in TodoWrite."""
 TOKEN = "ASSENT_TOKEN"  # noqa: S105  # the name of a variable
 _OURS = ["hook", "claude"]
 _PROGRAM = re.compile(r"(?:.*[/\\])?assent(?:\.exe)?")
@@ -28,20 +28,20 @@ _PROGRAM = re.compile(r"(?:.*[/\\])?assent(?:\.exe)?")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gate:
-    """Which calls are asked about, and how."""
+    """Which tool calls require approval, and how to request it."""
 
     program: str = "assent"
     before: Sequence[str] = ()
-    """What the program is given before the command, such as -I -m assent."""
+    """The program's arguments before the command, such as -I -m assent."""
     pins: Sequence[tuple[str, str]] = ()
-    """What a command is told of the server: url, receipt-key, token-env …"""
+    """The command's options for the server: url, receipt-key, token-env …"""
     url: str | None = None
-    """The server, where it is itself called by the client."""
+    """The server's URL, if the client calls the server itself."""
     matcher: str = MATCHER
     ttl: int = TTL_SECONDS
     defer: bool = False
     options: Sequence[tuple[str, str]] = ()
-    """What else the hook is told: editable, agent-id, tag, expert, risk."""
+    """Further options of the hook: editable, agent-id, tag, expert, risk."""
 
     @property
     def hook(self) -> dict[str, Json]:
@@ -53,7 +53,7 @@ class Gate:
 
     @property
     def groups(self) -> dict[str, dict[str, Json]]:
-        """What each event is given; a session that is deferred shows no dialogs."""
+        """The hooks for each event; deferred sessions show no dialogs."""
         before: dict[str, dict[str, Json]] = {Event.PRE_TOOL_USE: {"matcher": self.matcher, "hooks": [self.hook]}}
         dialogs: dict[str, dict[str, Json]] = {Event.PERMISSION_REQUEST: {"matcher": "*", "hooks": [self.hook]}}
         return before if self.defer else before | dialogs
@@ -69,7 +69,7 @@ class Gate:
 
 
 def installed(settings: Mapping[str, Json], gate: Gate) -> dict[str, Json]:
-    """Return settings with our hooks in them, once, however often they were put in before."""
+    """Return the settings with our hooks exactly once, even if they were installed before."""
     cleared = uninstalled(settings)
     hooks: dict[str, Json] = dict(cleared.get("hooks") or {})
     for event, group in gate.groups.items():
@@ -78,7 +78,7 @@ def installed(settings: Mapping[str, Json], gate: Gate) -> dict[str, Json]:
 
 
 def uninstalled(settings: Mapping[str, Json]) -> dict[str, Json]:
-    """Return settings without our hooks; what became empty by that goes too, everything else stays as it is."""
+    """Return the settings without our hooks and the entries that become empty; everything else stays unchanged."""
     hooks = _events(settings)
     if not any(_has_ours(groups) for groups in hooks.values()):
         return dict(settings)
@@ -93,7 +93,7 @@ def has_hooks(settings: Mapping[str, Json]) -> bool:
 
 
 def pinned(settings: Mapping[str, Json], option: str) -> list[str]:
-    """Return the values that an option has in our hooks, each once."""
+    """Return the values of an option in our hooks, without duplicates."""
     hooks = [hook for groups in _events(settings).values() for group in groups for hook in _hooks(group)]
     words = [each for hook in hooks if _is_ours(hook) for each in _texts(hook)]
     return list(dict.fromkeys(value for name, value in itertools.pairwise(words) if name == f"--{option}"))
@@ -106,7 +106,7 @@ def _texts(hook: Mapping[str, Json]) -> list[str]:
 
 
 def _events(settings: Mapping[str, Json]) -> dict[str, list[Json]]:
-    """Return the groups of each event; refuse what has another shape, rather than guess what was meant."""
+    """Return the groups of each event; raise if they have a different structure."""
     hooks: Json = settings.get("hooks", {})
     if not is_object(hooks) or not all(isinstance(groups, list) for groups in hooks.values()):
         msg = "The hooks in these settings do not have the structure that Claude Code expects. Fix them first."
@@ -144,7 +144,7 @@ def _is_ours(hook: Json) -> bool:
 
 
 def read(path: Path) -> dict[str, Json]:
-    """Read settings, strictly: what would not come back the same is refused."""
+    """Read settings strictly: raise for content that would not be written back unchanged."""
     try:
         text = path.read_text("utf-8")
     except FileNotFoundError:
@@ -182,7 +182,7 @@ def _finite(digits: str) -> float:
 
 
 def write(path: Path, settings: Mapping[str, Json]) -> None:
-    """Write settings whole or not at all; a link stays a link, and who may read them stays as it is."""
+    """Write settings atomically, keeping a symbolic link and the file's permissions."""
     target = path.resolve()
     new = target.with_name(f".{target.name}.{uuid.uuid4().hex}.new")
     text = json.dumps(settings, ensure_ascii=False, indent=2, allow_nan=False) + "\n"

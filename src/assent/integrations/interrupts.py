@@ -1,4 +1,4 @@
-"""What a LangGraph interrupt asks people, and how their answers read to the graph: values, without any LangGraph."""
+"""LangGraph interrupts as questions, and answers as the values that resume a graph, without importing LangGraph."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -28,7 +28,7 @@ _INBOX_KINDS: Mapping[str, Kind] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ruling:
-    """What came of one review, in the words of the middleware."""
+    """The outcome of a review, in the terms of LangChain's middleware."""
 
     kind: Kind
     reason: str
@@ -39,18 +39,18 @@ class Ruling:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Review:
-    """One thing that people are asked, and which answers the graph takes."""
+    """A single question for reviewers, and the answers that the graph accepts."""
 
     tool: str
     arguments: Mapping[str, Any]
     question: str
     allowed: frozenset[Kind]
     editable: Sequence[str] | None = None
-    """None for all that can be changed."""
+    """None for all values that can be changed."""
     more: Mapping[str, Json] = field(default_factory=dict[str, Json])
     """Options or a form for the reviewer."""
     refusals: Sequence[Kind] = ("reject", "respond")
-    """How the graph may be told that it was not approved, the best first."""
+    """The ways to tell the graph that it was not approved, in order of preference."""
 
     @property
     def shown(self) -> dict[str, Json]:
@@ -65,7 +65,7 @@ class Review:
         names = self.arguments if self.editable is None else self.editable
         changeable = [name for name in names if name in shown and shown[name] == self.arguments[name]]
         editable = changeable if "edit" in self.allowed else []
-        # The digest of a call is silent about the question; in another one the same arguments may mean something else.
+        # The digest of a call does not cover the question, with which the meaning of the arguments can change.
         rest = sha256(canonical([self.question, editable, sorted(self.allowed), self.more]))[:16]
         return ToolCall(
             door=DOOR,
@@ -85,7 +85,7 @@ class Review:
         return self._ruling(kind, why)
 
     def ruling(self, call: ToolCall, status: Status) -> Ruling:
-        """Return how an answer reads in the graph; whatever is no approval that it takes is a refusal."""
+        """Return the graph's view of an answer; anything but an approval that the graph accepts is a refusal."""
         found, result = verdict(call, status), status.result
         if not found.approved or result is None:
             return self.refusal(found.reason)
@@ -114,7 +114,7 @@ class Review:
 
 
 def _disagreement(result: BreakpointResult) -> str:
-    """Say so where those who approved did not say the same beside it."""
+    """Return an error if the reviewers who approved gave different answers."""
     for each in result.all_responses or ():
         said = [each.get("answers") or None, each.get("option")]
         if each.get("approved") is True and canonical(said) != canonical([result.answers or None, result.option]):
@@ -124,18 +124,18 @@ def _disagreement(result: BreakpointResult) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """An interrupt, taken apart."""
+    """A parsed interrupt."""
 
     id: str
     reviews: Sequence[Review]
     told: Callable[[Sequence[Ruling]], Any]
-    """The value that resumes it."""
+    """Returns the value that resumes the graph."""
     may_not_fit: frozenset[Kind] = frozenset()
-    """Answers that LangGraph holds against a type."""
+    """Answers that LangGraph validates against a type."""
 
 
 def question_of(interrupt_id: str, value: Json, *, schema: Json, node: str) -> Question:
-    """Take an interrupt apart; `schema` is what it says about the answer, `node` where it comes from."""
+    """Parse an interrupt; `schema` describes the expected answer, `node` is where it comes from."""
     if is_object(value) and _are_calls(value.get("action_requests")):
         return _batch(interrupt_id, value)
     if is_object(value) and value.get("type") == "tool_approval" and _are_calls([value]):
@@ -170,7 +170,7 @@ def _batch(interrupt_id: str, value: Mapping[str, Json]) -> Question:
 
 
 def _allowed(name: str, configs: Sequence[Json]) -> frozenset[Kind]:
-    """Return what all that is said about a tool allows: nothing where nothing is said."""
+    """Return what all configurations of a tool allow; without a configuration, nothing."""
     found: list[Json] = [each.get("allowed_decisions") or () for each in configs if each.get("action_name") == name]
     return frozenset[Kind](found[0]).intersection(*found) if found else frozenset()
 
@@ -181,7 +181,7 @@ def _per_call(interrupt_id: str, value: Mapping[str, Json], schema: Json) -> Que
 
 
 def _taken(schema: Mapping[str, Json]) -> frozenset[Kind]:
-    """Return the decisions that a schema has a branch for; one of a single decision has no branches."""
+    """Return the decisions that a schema has branches for; a schema with a single decision has no branches."""
     branches: Json = schema.get("discriminator", {}).get("mapping", {})
     return frozenset[Kind](branches or [schema.get("properties", {}).get("type", {}).get("const")])
 
@@ -223,7 +223,7 @@ def _inbox_review(request: Mapping[str, Json]) -> Review:
         question=_text(request.get("description")),
         allowed=allowed,
         more=_answer_form(allowed),
-        # To ignore says nothing; as a response, the reason reaches the model.
+        # An `ignore` carries no text; as a response, the reason reaches the model.
         refusals=("respond", "reject"),
     )
 
@@ -297,7 +297,7 @@ def _plain_form(schema: Json, options: Json) -> Mapping[str, Json]:
 
 
 def _plain_told(ruling: Ruling, schema: Json) -> Json:
-    """Return what the node gets: something true only after an approval, as whoever writes `if interrupt(…)` means."""
+    """Return the value for the node, which is truthy only after an approval, as `if interrupt(…)` expects."""
     typed = is_object(schema) and schema.get("type") != "boolean"
     if ruling.kind != "approve" or ruling.result is None:
         if typed:

@@ -1,7 +1,7 @@
-"""LangGraph and LangChain: an interrupt becomes a breakpoint for each thing it asks, and the answers resume the thread.
+"""LangGraph and LangChain: creates a breakpoint for each question of an interrupt and resumes the thread.
 
-The core is a flow, as in the SDK. What the graph does is told to a listener, `invoke` or `ainvoke`, so that `run` and
-`arun` differ in nothing else.
+The core is a flow, as in the SDK. It calls the graph through listeners that use either `invoke` or `ainvoke`, which is
+the only difference between `run` and `arun`.
 """
 
 import contextlib
@@ -35,12 +35,12 @@ except ImportError as missing:
 __all__ = ["Answer", "Graph", "Progress", "aask", "approval", "aresume", "arun", "ask", "resume", "run"]
 
 STRICT_RESUME = "__pregel_strict_resume"
-"""Makes LangGraph refuse an answer to what is no longer asked, which it would take for one to the next question."""
+"""Makes LangGraph reject an answer to an interrupt that is no longer pending, instead of passing it to the next one."""
 Result = TypeVar("Result")
 
 
 class Graph(Protocol):
-    """What a compiled graph or an agent can do; it needs a checkpointer, which keeps its threads."""
+    """The methods required of a compiled graph or an agent. It needs a checkpointer, which stores its threads."""
 
     def get_state(self, config: RunnableConfig) -> StateSnapshot: ...
     def aget_state(self, config: RunnableConfig) -> Awaitable[StateSnapshot]: ...
@@ -50,12 +50,12 @@ class Graph(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What `approval` returns in a node; true only after an explicit approval of this very call."""
+    """The result of `approval` in a node; true only after an explicit approval of this exact call."""
 
     approved: bool
     reason: str
     arguments: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """What to run with, as the reviewer left it; empty without an approval."""
+    """The arguments to use, including the reviewer's changes; empty without an approval."""
 
     def __bool__(self) -> bool:
         return self.approved is True
@@ -63,21 +63,21 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """How far a thread came without waiting for anybody."""
+    """How far a thread got without waiting for an answer."""
 
     ended: bool
-    """Whether the graph has nothing more to do."""
+    """Whether the graph has finished."""
     output: Any
     """The state of the graph."""
     waiting: Sequence[str] = ()
-    """The breakpoints that nobody has decided yet."""
+    """The breakpoints that are still pending."""
 
 
 def approval(tool: str, arguments: Mapping[str, Any], *, question: str = "", editable: Sequence[str] = ()) -> Answer:
-    """Ask, from inside of a node or a tool, whether it may be run with these arguments.
+    """Ask, from inside a node or a tool, whether the tool may run with these arguments.
 
-    It is an `interrupt()`: the node starts again from its top once there is an answer. An answer to another call, or
-    from somebody who resumes the thread by other means, is no approval.
+    This calls `interrupt()`, so the node restarts from the beginning once there is an answer. An answer to another
+    call, or a value passed by other code that resumes the thread, is not an approval.
     """
     asked = {"type": OWN_TYPE, "tool": tool, "arguments": dict(arguments)}
     review = own_review(asked)
@@ -95,16 +95,16 @@ def approval(tool: str, arguments: Mapping[str, Any], *, question: str = "", edi
 @strict
 def run(
     graph: Graph,
-    given: Any,  # noqa: ANN401  # the graph's own input
+    given: Any,  # noqa: ANN401  # the graph's input type
     config: RunnableConfig,
     *,
     client: Assent | None = None,
-    context: Any = None,  # noqa: ANN401  # the graph's own
+    context: Any = None,  # noqa: ANN401  # the graph's type
     **terms: Unpack[Terms],
-) -> Any:  # noqa: ANN401  # the graph's own
-    """Run a graph to its end, and let people answer whatever it interrupts for; return what `invoke` returns.
+) -> Any:  # noqa: ANN401  # the graph's type
+    """Run a graph to its end, asking reviewers about every interrupt, and return what `invoke` returns.
 
-    `given` starts a new turn. A thread that was left in the middle of one goes on with that instead.
+    `given` starts a new turn. If the thread has an unfinished turn, that turn continues instead.
     """
     thread = _thread(graph, config, context)
     with contextlib.nullcontext(client) if client is not None else Assent(patience=PATIENCE) as assent:
@@ -114,14 +114,14 @@ def run(
 @strict
 async def arun(
     graph: Graph,
-    given: Any,  # noqa: ANN401  # the graph's own input
+    given: Any,  # noqa: ANN401  # the graph's input type
     config: RunnableConfig,
     *,
     client: AsyncAssent | None = None,
-    context: Any = None,  # noqa: ANN401  # the graph's own
+    context: Any = None,  # noqa: ANN401  # the graph's type
     **terms: Unpack[Terms],
-) -> Any:  # noqa: ANN401  # the graph's own
-    """Do what `run` does, without blocking the others."""
+) -> Any:  # noqa: ANN401  # the graph's type
+    """Do the same as `run` without blocking the event loop."""
     thread = _athread(graph, config, context)
     async with contextlib.nullcontext(client) if client is not None else AsyncAssent(patience=PATIENCE) as assent:
         return await assent.perform(_driving(_Desk(assent.calls, thread.id, terms), thread, given))
@@ -131,7 +131,7 @@ async def arun(
 def ask(
     graph: Graph, config: RunnableConfig, *, client: Assent | None = None, **terms: Unpack[Terms]
 ) -> Sequence[Breakpoint]:
-    """Raise a breakpoint for everything the thread is interrupted for, and return them; nobody is waited for."""
+    """Create a breakpoint for each question that the thread is interrupted for, and return them without waiting."""
     thread = _thread(graph, config, None)
     with contextlib.nullcontext(client) if client is not None else Assent() as assent:
         return assent.perform(_asking(_Desk(assent.calls, thread.id, terms), thread))
@@ -141,7 +141,7 @@ def ask(
 async def aask(
     graph: Graph, config: RunnableConfig, *, client: AsyncAssent | None = None, **terms: Unpack[Terms]
 ) -> Sequence[Breakpoint]:
-    """Do what `ask` does, without blocking the others."""
+    """Do the same as `ask` without blocking the event loop."""
     thread = _athread(graph, config, None)
     async with contextlib.nullcontext(client) if client is not None else AsyncAssent() as assent:
         return await assent.perform(_asking(_Desk(assent.calls, thread.id, terms), thread))
@@ -153,10 +153,10 @@ def resume(
     config: RunnableConfig,
     *,
     client: Assent | None = None,
-    context: Any = None,  # noqa: ANN401  # the graph's own
+    context: Any = None,  # noqa: ANN401  # the graph's type
     **terms: Unpack[Terms],
 ) -> Progress:
-    """Go on with a thread if all it is interrupted for is decided; ask what is not yet asked, and wait for nobody."""
+    """Resume a thread if all of its questions are decided; ask those that have not been asked. Does not wait."""
     thread = _thread(graph, config, context)
     with contextlib.nullcontext(client) if client is not None else Assent() as assent:
         return assent.perform(_progressing(_Desk(assent.calls, thread.id, terms), thread))
@@ -168,10 +168,10 @@ async def aresume(
     config: RunnableConfig,
     *,
     client: AsyncAssent | None = None,
-    context: Any = None,  # noqa: ANN401  # the graph's own
+    context: Any = None,  # noqa: ANN401  # the graph's type
     **terms: Unpack[Terms],
 ) -> Progress:
-    """Do what `resume` does, without blocking the others."""
+    """Do the same as `resume` without blocking the event loop."""
     thread = _athread(graph, config, context)
     async with contextlib.nullcontext(client) if client is not None else AsyncAssent() as assent:
         return await assent.perform(_progressing(_Desk(assent.calls, thread.id, terms), thread))
@@ -187,39 +187,39 @@ def _questions(state: StateSnapshot) -> list[Question]:
 
 @dataclass(frozen=True, slots=True)
 class _Unfit:
-    """LangGraph would not take an answer: it is not of the type that was asked for."""
+    """LangGraph rejected an answer that does not have the expected type."""
 
     why: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Thread:
-    """A thread of a graph, and who looks at it and moves it."""
+    """A thread of a graph, and the functions that read and advance it."""
 
     id: str
     look: Callable[[None], object]
     move: Callable[[Any], object]
     stops: bool
-    """Whether the graph stops at nodes without a question."""
+    """Whether the graph stops at nodes without asking a question."""
 
     def read(self) -> Flow[StateSnapshot]:
         said = yield Tell(self.look, None)
         assert isinstance(said, Said)
         return cast("StateSnapshot", said.answer)
 
-    def tried(self, given: Any) -> Flow[Any]:  # noqa: ANN401  # the graph's own
+    def tried(self, given: Any) -> Flow[Any]:  # noqa: ANN401  # the graph's type
         said = yield Tell(self.move, given)
         assert isinstance(said, Said)
         return said.answer
 
-    def moved(self, given: Any) -> Flow[Any]:  # noqa: ANN401  # the graph's own
+    def moved(self, given: Any) -> Flow[Any]:  # noqa: ANN401  # the graph's type
         output = yield from self.tried(given)
         if isinstance(output, _Unfit):
             raise NotApproved(f"The graph rejected the answer: {output.why}.")
         return output
 
-    def begun(self, state: StateSnapshot, given: Any) -> Flow[Any]:  # noqa: ANN401  # the graph's own
-        """Start a turn, or go on with one that was broken off."""
+    def begun(self, state: StateSnapshot, given: Any) -> Flow[Any]:  # noqa: ANN401  # the graph's type
+        """Start a turn, or continue an unfinished one."""
         if state.next and self.stops:
             raise _stopped(state)
         if state.next:
@@ -232,10 +232,10 @@ def _stopped(state: StateSnapshot) -> NotApproved:
     return NotApproved(msg)
 
 
-def _thread(graph: Graph, config: RunnableConfig, context: Any) -> _Thread:  # noqa: ANN401  # the graph's own
+def _thread(graph: Graph, config: RunnableConfig, context: Any) -> _Thread:  # noqa: ANN401  # the graph's type
     thread_id, strictly = _configured(config)
 
-    def move(given: Any) -> object:  # noqa: ANN401  # the graph's own
+    def move(given: Any) -> object:  # noqa: ANN401  # the graph's type
         try:
             return graph.invoke(given, strictly, context=context)
         except ValidationError as error:
@@ -244,10 +244,10 @@ def _thread(graph: Graph, config: RunnableConfig, context: Any) -> _Thread:  # n
     return _Thread(id=thread_id, look=lambda _: graph.get_state(config), move=move, stops=_stops(graph))
 
 
-def _athread(graph: Graph, config: RunnableConfig, context: Any) -> _Thread:  # noqa: ANN401  # the graph's own
+def _athread(graph: Graph, config: RunnableConfig, context: Any) -> _Thread:  # noqa: ANN401  # the graph's type
     thread_id, strictly = _configured(config)
 
-    async def move(given: Any) -> object:  # noqa: ANN401  # the graph's own
+    async def move(given: Any) -> object:  # noqa: ANN401  # the graph's type
         try:
             return await graph.ainvoke(given, strictly, context=context)
         except ValidationError as error:
@@ -267,7 +267,7 @@ def _configured(config: RunnableConfig) -> tuple[str, RunnableConfig]:
     if not inside.get("thread_id"):
         raise InvalidRequest('The config does not specify a thread. Set {"configurable": {"thread_id": …}}.')
     if inside.get("checkpoint_id"):
-        # The interrupts of a past checkpoint were answered; their approvals would be used a second time.
+        # The interrupts of a past checkpoint have been answered, and their approvals must not be used a second time.
         raise InvalidRequest("Remove checkpoint_id from the config: only the current state can be resumed.")
     return str(inside["thread_id"]), {**config, "configurable": {**inside, STRICT_RESUME: True}}
 
@@ -278,7 +278,7 @@ def _stops(graph: Graph) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Put:
-    """A review that was put before people."""
+    """A review, and the breakpoint that was created for it."""
 
     review: Review
     call: ToolCall
@@ -294,7 +294,7 @@ def _each(flows: Iterable[Flow[Result]]) -> Flow[list[Result]]:
 
 @dataclass(frozen=True, slots=True)
 class _Desk:
-    """Where the reviews of one thread are put before people."""
+    """Asks the questions of one thread."""
 
     calls: Calls
     thread: str
@@ -304,7 +304,7 @@ class _Desk:
         return _each(self._put(each, at) for each in questions for at in range(len(each.reviews)))
 
     def decided(self, questions: Sequence[Question]) -> Flow[list[Ruling]]:
-        """Put all of it before people, then wait until all is decided; where nobody can be asked, that is a refusal."""
+        """Ask all questions, then wait for all decisions; a question that cannot be asked is a refusal."""
         tried = yield from _each(self._tried(each, at) for each in questions for at in range(len(each.reviews)))
         return (yield from _each(self._waited(each) for each in tried))
 
@@ -316,7 +316,7 @@ class _Desk:
         try:
             raised = yield from self.calls.create(call.question, idempotency_key=call.key, **said)
         except IdempotencyMismatch:
-            # Asked before on other terms, or by a program of another name. It is the same question.
+            # The same question was asked before with other terms, or by a program with another name.
             raised = yield from self._raised_before(call)
         return _Put(review, call, raised)
 
@@ -347,7 +347,7 @@ class _Desk:
         return put.review.ruling(put.call, status)
 
 
-def _driving(desk: _Desk, thread: _Thread, given: Any) -> Flow[Any]:  # noqa: ANN401  # the graph's own
+def _driving(desk: _Desk, thread: _Thread, given: Any) -> Flow[Any]:  # noqa: ANN401  # the graph's type
     state = yield from thread.read()
     output = state.values
     if not state.interrupts:
@@ -387,7 +387,7 @@ def _progressing(desk: _Desk, thread: _Thread) -> Flow[Progress]:
 
 
 def _refuse_again(questions: Sequence[Question], answered: set[str]) -> None:
-    # Where all questions of a node had one id, as in older versions, the answer to the first would be one to the next.
+    # In older versions, all questions of a node have the same ID, so the answer to one would also be used for the next.
     again = answered.intersection(each.id for each in questions)
     if again:
         raise NotApproved(f"Interrupt {again.pop()} has already been answered, but the graph raised it again.")
@@ -395,9 +395,10 @@ def _refuse_again(questions: Sequence[Question], answered: set[str]) -> None:
 
 
 def _sent(thread: _Thread, questions: Sequence[Question], rulings: Sequence[Ruling]) -> Flow[Any]:
-    """Resume with all answers, in one go where none of them can turn out not to fit.
+    """Resume with all answers, at once unless one of them might not have the expected type.
 
-    LangGraph forgets that the others of a batch have run if one does not fit, so those that may not go first, alone.
+    If LangGraph rejects one answer of a batch, it forgets that the others have run. Answers that might be rejected are
+    therefore sent first, one at a time.
     """
     left = iter(rulings)
     every = [(each, [next(left) for _ in each.reviews]) for each in questions]
@@ -409,7 +410,7 @@ def _sent(thread: _Thread, questions: Sequence[Question], rulings: Sequence[Ruli
     return (yield from thread.moved(Command(resume=values))) if values else output
 
 
-def _sent_alone(thread: _Thread, question: Question, ruling: Ruling, value: Any) -> Flow[Any]:  # noqa: ANN401  # the graph's own
+def _sent_alone(thread: _Thread, question: Question, ruling: Ruling, value: Any) -> Flow[Any]:  # noqa: ANN401  # any
     output = yield from thread.tried(Command(resume={question.id: value}))
     if not isinstance(output, _Unfit):
         return output

@@ -1,7 +1,7 @@
-"""OpenAI Agents SDK: each tool call that needs approval is a question, and the state of the run waits on the server.
+"""OpenAI Agents SDK: asks about each tool call that needs approval, and stores the state of the run on the server.
 
-The state is not signed by the SDK: whoever could alter it could have anything run. So it is kept as a context file of
-the questions, whose digest covers it, and is held against that digest before a run goes on from it.
+The SDK does not sign the state, so anyone able to alter it could have anything run. It is therefore stored as a context
+file of the questions, is covered by their content hash, and is compared with that hash before a run resumes.
 """
 
 import json
@@ -39,14 +39,14 @@ Context = TypeVar("Context")
 @strict_class
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Approvals:
-    """Runs agents; whatever needs approval is asked about, and runs only where somebody has approved it."""
+    """Runs agents, and asks about each tool call that needs approval before it runs."""
 
     client: AsyncAssent
     terms: Terms = field(default_factory=Terms)
     timeout: float | None = None
-    """After how many seconds of waiting StillWaiting is raised; the questions stay, and the run can be resumed."""
+    """Seconds to wait before StillWaiting is raised; the questions stay pending, and the run can be resumed."""
     once: bool = True
-    """An approval is used up by its receipt, so that a run that is resumed twice does nothing twice."""
+    """Whether to consume the receipt of each approval, so that resuming a run twice does not repeat a call."""
 
     def __post_init__(self) -> None:
         refuse_unknown("terms", self.terms, Terms.__annotations__)
@@ -59,9 +59,10 @@ class Approvals:
         thread: str,
         **options: Unpack[RunOptions[Context]],
     ) -> RunResult:
-        """Run an agent to its end, people's answers included; the options are those of Runner.run.
+        """Run an agent to its end, including reviewers' answers; the options are those of Runner.run.
 
-        The thread names this run for good. AssentError is raised where nobody could be asked; nothing has run then.
+        The thread is the permanent name of this run. If a question cannot be asked, AssentError is raised and no call
+        runs.
         """
         result = await Runner.run(agent, prompt, **options)
         return await self._to_the_end(agent, result, thread, options)
@@ -69,7 +70,7 @@ class Approvals:
     async def resume(
         self, agent: Agent[Context], breakpoint_id: str, **options: Unpack[RunOptions[Context]]
     ) -> RunResult:
-        """Go on from a question that another process may have asked; the context has to be given again."""
+        """Continue from a question, possibly asked by another process; the context has to be passed again."""
         kept = await self.client.perform(_fetched(self.client.calls, breakpoint_id))
         context = options.get("context")
         state = await RunState.from_string(agent, kept.state.decode(), context_deserializer=lambda _: context)
@@ -80,7 +81,7 @@ class Approvals:
         return await self._to_the_end(agent, result, kept.thread, options)
 
     async def find(self, thread: str) -> str | None:
-        """Return the newest question of a thread, to resume from; None where it has asked nothing yet."""
+        """Return the ID of a thread's newest question, to resume from, or None if it has not asked any."""
         named = ToolCall(door=DOOR, tool="", arguments={}, thread=thread, call_id="")
         page = await self.client.list(run_id=named.run_id, limit=_NEWEST)
         for each in page.items:
@@ -118,7 +119,7 @@ class Approvals:
 
 @dataclass(frozen=True, slots=True)
 class _Question:
-    """A call that waits in a state."""
+    """A call in a saved state that needs approval."""
 
     call: ToolCall
     item: ToolApprovalItem
@@ -127,7 +128,7 @@ class _Question:
 
     @property
     def key(self) -> str:
-        # A model that counts its calls from one again would find the answer to the call before.
+        # Includes the state, because a model that reuses call IDs would otherwise get the answer to an earlier call.
         return f"{self.call.key}-{self.state[:32]}"
 
     def asking(self, terms: Terms) -> Asking:
@@ -165,12 +166,12 @@ def _call(item: ToolApprovalItem, thread: str) -> ToolCall:
 
 
 def _shown(item: ToolApprovalItem) -> Mapping[str, Json]:
-    """Return what a call that has no arguments would do: the commands of a shell, the operation of a patch."""
+    """Return what a call without arguments would do, such as the commands of a shell or the operation of a patch."""
     return {name: described(value) for name, value in _raw(item).items() if name not in {"id", "call_id", "status"}}
 
 
 def _raw(item: ToolApprovalItem) -> Mapping[str, Any]:
-    """Return the call as JSON has it; it is an object in a run, and sometimes a dict in a state that was kept."""
+    """Return the call as JSON; it is an object in a run, and sometimes a dict in a saved state."""
     raw = item.raw_item
     fields: Json = raw if isinstance(raw, dict) else raw.model_dump(mode="json")
     said: Mapping[str, Any] = _said(fields)
@@ -178,7 +179,7 @@ def _raw(item: ToolApprovalItem) -> Mapping[str, Any]:
 
 
 def _said(value: Json) -> Json:
-    """Return JSON without the fields that are null: the two forms of a call differ in them."""
+    """Return JSON without null fields, in which the two forms of a call differ."""
     if is_object(value):
         return {name: _said(each) for name, each in value.items() if each is not None}
     return [_said(each) for each in value] if is_array(value) else value
@@ -189,9 +190,9 @@ def _content(state: RunState[Any, Agent[Any]]) -> bytes:
 
 
 def _bare(state: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a state without what may be secret: the context, and how hosted servers are signed in to.
+    """Return a state without possible secrets: the context, and the credentials for hosted servers.
 
-    Neither is needed: whoever resumes gives both again, the one as an option and the other in the tools of the agent.
+    Neither is needed to resume: the caller passes both again, as an option and in the agent's tools.
     """
     nothing: dict[str, Any] = {}
     bare: dict[str, Any] = {**state, "context": {**state["context"], "context": nothing}}
@@ -216,7 +217,7 @@ def _bare_request(entry: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _fetched(calls: Calls, breakpoint_id: str) -> Flow[_Kept]:
-    """Fetch the state that is kept with a question; raise unless it is the one people were asked about."""
+    """Fetch the state saved with a question; raise unless it is the state that was reviewed."""
     payload = (yield from calls.get(breakpoint_id)).payload
     thread, digest = payload.get("thread"), _state_of(payload)
     if payload.get("door") != DOOR or not isinstance(thread, str) or digest is None:
@@ -236,7 +237,7 @@ def _state_of(payload: Mapping[str, Any]) -> str | None:
 def _decided(
     calls: Calls, questions: Sequence[_Question], terms: Terms, *, timeout: float | None, once: bool
 ) -> Flow[list[Verdict]]:
-    """Ask everything, then wait for everything; a part of the answers is of no use to the run."""
+    """Ask all questions, then wait for all answers, because the run cannot continue with only some of them."""
     raised: list[Breakpoint] = []
     for each in questions:
         asked = yield from calls.create(each.call.question, idempotency_key=each.key, **each.asking(terms))
@@ -250,10 +251,10 @@ def _decided(
 
 
 def _used(calls: Calls, question: _Question, raised: Breakpoint, terms: Terms, *, given: Verdict) -> Flow[Verdict]:
-    """Hold the receipt of an approval against what is about to run, and use it up."""
+    """Check the receipt of an approval against the call that is about to run, and consume it."""
     if not given.approved:
         return given
-    from assent.sdk.receipts import content_digest  # noqa: PLC0415  # it takes its time to load
+    from assent.sdk.receipts import content_digest  # noqa: PLC0415  # slow to import
 
     try:
         receipt = yield from calls.receipt(raised.id)

@@ -1,4 +1,4 @@
-"""Pydantic AI: tool calls that need approval are questions, after a run or in the middle of it."""
+"""Pydantic AI: asks about tool calls that need approval, after a run or during it."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -31,15 +31,15 @@ Keep = Callable[[Sequence[ModelMessage]], object]
 @strict_class
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Approvals:
-    """How people are asked about the tool calls of one conversation."""
+    """How to ask about the tool calls of one conversation."""
 
     thread: str
-    """Names the conversation for good: whoever comes back to it finds its questions, and no other does."""
+    """The permanent name of the conversation, by which its questions are found again."""
     terms: Terms = field(default_factory=Terms)
     editable: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
-    """Which arguments the reviewer may change, by the name of the tool."""
+    """The arguments that the reviewer can change, by the name of the tool."""
     timeout: float | None = None
-    """After how many seconds of waiting StillWaiting is raised; the questions stay."""
+    """Seconds to wait before StillWaiting is raised; the questions stay pending."""
 
     def __post_init__(self) -> None:
         refuse_unknown("terms", self.terms, Terms.__annotations__)
@@ -47,24 +47,24 @@ class Approvals:
     async def results(
         self, client: AsyncAssent, requests: DeferredToolRequests, messages: Sequence[ModelMessage]
     ) -> DeferredToolResults:
-        """Ask about every call that needs approval, wait for all answers, and return what the next run is given.
+        """Ask about every call that needs approval, wait for all answers, and return the input for the next run.
 
-        The messages are those that the next run goes on from. Calls that are executed elsewhere are left to the
-        caller. AssentError is raised where somebody could not be asked; nothing has run then.
+        `messages` are those from which the next run continues. Calls that are executed elsewhere are left to the
+        caller. If a question cannot be asked, AssentError is raised and no call runs.
         """
         return await client.perform(self._decided(client.calls, requests, messages))
 
     def results_sync(
         self, client: Assent, requests: DeferredToolRequests, messages: Sequence[ModelMessage]
     ) -> DeferredToolResults:
-        """Do what `results` does, for who runs agents with run_sync."""
+        """Do the same as `results`, for agents that run with run_sync."""
         return client.perform(self._decided(client.calls, requests, messages))
 
     def inline(self, client: AsyncAssent, *, keep: Keep | None = None) -> HandleDeferredToolCalls[Any]:
-        """Return the capability of an agent that waits for people in the middle of a run.
+        """Return a capability that makes an agent wait for reviewers during a run.
 
-        Whatever keeps people from being asked is a denial, which the model is told of. `keep` is given the messages
-        before anybody is asked: a run that starts from them comes back to the same questions.
+        If a question cannot be asked, the call is denied and the model is given the reason. `keep` receives the
+        messages before the questions are asked: a run that starts from them finds the same questions again.
         """
 
         async def handler(ctx: RunContext[Any], requests: DeferredToolRequests) -> DeferredToolResults | None:
@@ -116,20 +116,20 @@ def _asking(call: ToolCall, terms: Terms, *, metadata: Mapping[str, Any] | None)
 
 
 def _made(part: ToolCallPart, messages: Sequence[ModelMessage]) -> bool:
-    """Whether the last response makes this very call: what people approve is what the next run will run."""
+    """Return whether the last response contains exactly this call, because the next run executes that response."""
     responses = [each for each in messages if isinstance(each, ModelResponse)]
     return bool(responses) and _named(part) in [_named(each) for each in responses[-1].tool_calls]
 
 
 def _named(part: ToolCallPart) -> tuple[str, str, str]:
-    # As text: in Python, True is 1.
+    # Compare as text, because True equals 1 in Python.
     return part.tool_call_id, part.tool_name, part.args_as_json_str()
 
 
 def _call_id(call_id: str, messages: Sequence[ModelMessage]) -> str:
-    """Return a name for a call that no other call of the conversation has."""
-    # A model that counts its calls from one again would find the answer to the call before. What came before may have
-    # been dropped from the messages since; when it was said stays with what was said.
+    """Return an ID for a call that is unique in the conversation."""
+    # A model that reuses call IDs would otherwise get the answer to an earlier call. Earlier messages may have been
+    # removed since, so counting is not enough; the time of a response does not change.
     responses = [each for each in messages if isinstance(each, ModelResponse)]
     times = sum(call.tool_call_id == call_id for each in responses for call in each.tool_calls)
     return f"{call_id}.{times}.{responses[-1].timestamp.isoformat()}"

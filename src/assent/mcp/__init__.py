@@ -1,1 +1,1 @@
-"""The MCP server: how agents that speak the Model Context Protocol ask people, and never decide themselves."""
+"""The MCP server, with which agents ask reviewers but cannot decide anything."""

@@ -1,4 +1,4 @@
-"""Who calls a tool: whose token it asks with, and whose token an answer given in the client may carry."""
+"""The caller of a tool: the token that it asks with, and the token that answers given in its client use."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ REVIEWER_HEADER = "assent-reviewer-token"
 LONGEST_NAME = 100
 
 Call: TypeAlias = Context[Any, Any]
-"""One call of a tool, as the protocol carries it."""
+"""The context of a tool call, from the MCP library."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,21 +25,21 @@ class Caller:
     token: str
     agent_id: str
     ttl_seconds: int | None = None
-    """How long people have, where the agent does not say."""
+    """Seconds until the deadline, if the agent does not set one."""
     reviewer_token: str | None = None
-    """A person's own token: with it, what that person fills in where the agent runs is a decision."""
+    """A person's token, with which an answer in the agent's client counts as that person's decision."""
 
 
 Callers: TypeAlias = Callable[[Call], Caller]
 
 
 def configured(environment: Mapping[str, str], *, agent_id: str | None, ttl_seconds: int | None = None) -> Callers:
-    """Return who calls over standard input: whoever the environment of this process says, always."""
+    """Return the caller over standard input, which is always defined by this process's environment."""
     token, url = environment.get("ASSENT_TOKEN", ""), environment.get("ASSENT_URL")
     if not token:
         msg = "Set ASSENT_TOKEN to an agent token. Create one with `assent token create --kind agent --name NAME`."
         raise BadAddress(msg)
-    Connection(url, token)  # what cannot be an address is told to the person who starts it
+    Connection(url, token)  # raises now if the URL is invalid
     reviewer = _reviewer(environment.get("ASSENT_REVIEWER_TOKEN"), token)
 
     def caller(call: Call) -> Caller:
@@ -55,7 +55,7 @@ def configured(environment: Mapping[str, str], *, agent_id: str | None, ttl_seco
 
 
 def passed_through(url: str | None, *, agent_id: str | None, ttl_seconds: int | None = None) -> Callers:
-    """Return who calls over HTTP: whoever the request itself says; this process has no token to lend."""
+    """Return the caller over HTTP, which each request defines, because this process has no token to use."""
 
     def caller(call: Call) -> Caller:
         headers = call.headers or {}
@@ -90,6 +90,6 @@ def _reviewer(token: str | None, agents: str) -> str | None:
 
 
 def _client_name(call: Call) -> str:
-    """Return the name that the client gives itself; which names a token may use is the server's to say."""
+    """Return the name that the client reports; the server decides which names a token may use."""
     about = call.session.client_params
     return visible(about.client_info.name).strip()[:LONGEST_NAME] or "mcp" if about else "mcp"

@@ -1,4 +1,4 @@
-"""Asking the person at the agent's own client, in both eras of the protocol, and what their answer counts for."""
+"""Asking the user of the agent's client, in old and new versions of the protocol, and submitting the answer."""
 
 import contextlib
 
@@ -15,12 +15,12 @@ from assent.sdk.errors import AlreadyEnded, AssentError
 from assent.sdk.values import Breakpoint
 
 ROUNDS_SINCE = "2026-07-28"
-"""From here on a server sends no requests: a call ends with its questions and is made again with the answers."""
+"""Since this version, servers send no requests: a call ends with its questions and is repeated with the answers."""
 FIELD = "answer"
 
 
 def can_elicit(call: Call) -> bool:
-    """Whether the client says that it can show a form."""
+    """Return whether the client declares that it can show a form."""
     declared = call.client_capabilities
     elicitation = declared.elicitation if declared else None
     shows = elicitation is not None and (elicitation.form is not None or elicitation.url is None)
@@ -32,18 +32,18 @@ def in_rounds(call: Call) -> bool:
 
 
 def first_round(shown: ElicitRequestFormParams, asked: Breakpoint) -> InputRequiredResult:
-    """End the call with the form; the state says which breakpoint it is about, sealed by the transport."""
+    """End the call with the form; the state identifies the breakpoint and is sealed by the transport."""
     return InputRequiredResult(input_requests={FIELD: ElicitRequest(params=shown)}, request_state=asked.id)
 
 
 def second_round(call: Call) -> Filled:
-    """Return what the client brings back when it makes the call again."""
+    """Return the answer that the client sends when it repeats the call."""
     result = (call.input_responses or {}).get(FIELD)
     return filled(result) if isinstance(result, ElicitResult) else NOTHING
 
 
 async def in_one_call(call: Call, assent: AsyncAssent, shown: ElicitRequestFormParams, asked: Breakpoint) -> Filled:
-    """Show the form while the call waits; when somebody decides in the inbox meanwhile, it is taken away."""
+    """Show the form during the call, and withdraw it if the breakpoint ends in the inbox first."""
     answers: list[Filled] = []
     async with anyio.create_task_group() as group:
 
@@ -52,7 +52,7 @@ async def in_one_call(call: Call, assent: AsyncAssent, shown: ElicitRequestFormP
             group.cancel_scope.cancel()
 
         group.start_soon(elicit)
-        # While the inbox is out of reach the form stays: what is filled in may well arrive.
+        # If the server is unreachable, keep the form open, because its answer may still arrive.
         with contextlib.suppress(AssentError):
             await assent.wait(asked.id)
             group.cancel_scope.cancel()
@@ -63,15 +63,15 @@ async def _elicited(call: Call, shown: ElicitRequestFormParams) -> Filled:
     try:
         result = await call.session.elicit_form(shown.message, shown.requested_schema, call.request_id)
     except (MCPError, ValidationError):
-        # A client that cannot, after all, or answers with something else: the inbox goes on waiting.
+        # The client cannot show the form after all, or sent an invalid response. The breakpoint is still in the inbox.
         return NOTHING
     return filled(result)
 
 
 async def settled(assent: AsyncAssent, caller: Caller, asked: Breakpoint, answer: Filled) -> str:
-    """Let an answer count for what it is worth, and say in a sentence what it counted for.
+    """Submit an answer, and return a sentence about its effect.
 
-    With a person's own token it is that person's decision. Without one nobody knows who answered: it is a comment.
+    With a person's token, the answer is that person's decision. Without one, its author is unknown, so it is a comment.
     """
     if answer.approved is None:
         return ""

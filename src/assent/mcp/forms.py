@@ -1,4 +1,4 @@
-"""A question as a form in the agent's own client, and what somebody filled in there."""
+"""A breakpoint as a form in the agent's client, and the answer entered there."""
 
 import json
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ _SAID_ELSEWHERE = frozenset({"question", "title", "options", "breakpointId", "ta
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filled:
-    """What came back: a yes, a no, or nothing that counts."""
+    """The answer from a form; `approved` is None if it does not count."""
 
     approved: bool | None
     option: str | None = None
@@ -25,7 +25,7 @@ class Filled:
 
     @property
     def words(self) -> str:
-        """As it is written down where it decides nothing."""
+        """The answer as text for a comment."""
         if self.approved is None:
             return ""
         verdict = APPROVE if self.approved else REJECT
@@ -37,7 +37,7 @@ NOTHING = Filled(approved=None)
 
 
 def form(asked: Breakpoint) -> ElicitRequestFormParams | None:
-    """Return the form for a breakpoint; None where nobody could see there all that they decide about."""
+    """Return the form for a breakpoint, or None if the risk is high or the form could not show everything."""
     message = _message(asked)
     context: Mapping[str, Any] = asked.payload.get("context") or {}
     hidden = asked.payload.get("form") or context.get("files") or len(message) > LONGEST_SHOWN
@@ -53,7 +53,7 @@ def form(asked: Breakpoint) -> ElicitRequestFormParams | None:
 
 
 def _message(asked: Breakpoint) -> str:
-    """Show all there is, with nothing hidden in it, and say who wrote it."""
+    """Show all content, without hidden characters, and say that the agent wrote it."""
     more = {name: value for name, value in asked.payload.items() if name not in _SAID_ELSEWHERE}
     parts = [
         f"{asked.agent_id} needs your approval ({asked.gate}):",
@@ -67,7 +67,7 @@ def _message(asked: Breakpoint) -> str:
 
 
 def filled(result: ElicitResult | None) -> Filled:
-    """Read what came back; only the exact words are an answer."""
+    """Parse the client's response; only the exact words are an answer."""
     if result is None or result.action == "cancel":
         return NOTHING
     if result.action == "decline":

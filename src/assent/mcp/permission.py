@@ -1,4 +1,4 @@
-"""Claude Code's permission prompt: people are asked as the hook asks them, and answer the model's own questions."""
+"""Claude Code's permission prompt, which asks reviewers as the hook does and lets them answer the model's questions."""
 
 import uuid
 from collections.abc import Mapping
@@ -19,14 +19,14 @@ from assent.sdk.receipts import Keys, content_digest, pinned
 from assent.sdk.tool_calls import Terms, refused, unasked
 
 LONG_PATIENCE = 120.0
-"""Seconds for which a server may be out of reach while Claude Code waits for a permission."""
+"""Seconds to retry an unreachable server while Claude Code waits for a permission."""
 MOST_EDITABLE = 100
 
 
 async def permission(
     caller: Caller, tool: str, arguments: Mapping[str, Json], tool_use_id: str | None, environment: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Ask people about a call, and return what Claude Code reads."""
+    """Ask reviewers about a call, and return the response that Claude Code expects."""
     hook = _hook(caller, tool, arguments, environment)
     verdict = await _verdict(caller, hook, tool_use_id, environment)
     decision: dict[str, Any] = spoken(hook, verdict)["hookSpecificOutput"]["decision"]
@@ -36,7 +36,7 @@ async def permission(
 def _hook(caller: Caller, tool: str, arguments: Mapping[str, Json], environment: Mapping[str, str]) -> Hook:
     """Return the dialog; only a server that Claude Code itself started knows the session and the folder.
 
-    The folder is the project's; that a session has gone deeper into it since is not told to a server.
+    The folder is the project's, because Claude Code does not report whether the session has moved to another folder.
     """
     folder = environment.get("CLAUDE_PROJECT_DIR", "")
     return Hook(
@@ -51,7 +51,7 @@ def _hook(caller: Caller, tool: str, arguments: Mapping[str, Json], environment:
 
 async def _verdict(caller: Caller, hook: Hook, tool_use_id: str | None, environment: Mapping[str, str]) -> Verdict:
     try:
-        # Some models count their calls from one in every session: no answer of before is one to this call.
+        # Some models restart their call IDs in every session, so an earlier answer must not match this call.
         nonce = f"{tool_use_id or 'call'}.{uuid.uuid4().hex}"
         call = tool_call(hook, editable=tuple(hook.arguments)[:MOST_EDITABLE], nonce=nonce)
         terms = Terms(agent_id=caller.agent_id, ttl_seconds=caller.ttl_seconds or TTL_SECONDS)

@@ -1,4 +1,4 @@
-"""The server itself: the tools under one name, spoken over standard input or streamable HTTP."""
+"""The MCP server, which offers the tools over standard input or streamable HTTP."""
 
 import inspect
 import socket
@@ -26,7 +26,7 @@ from assent.sdk.keywords import refuse_unknown
 
 PATH = "/mcp"
 FORM_SECONDS = 7 * 24 * 3600.0
-"""How long a form may lie open in a client; the breakpoint's own deadline decides about the rest."""
+"""How long a form can stay open in a client; the breakpoint's own deadline also applies."""
 DRAIN_SECONDS = 3
 INSTRUCTIONS = (
     "Request human approval for an action before you perform it. Ask with create_breakpoint and wait with"
@@ -37,9 +37,9 @@ _LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 
 
 class _StrictServer(MCPServer[None]):
-    """Refuses arguments that a tool does not have, which the library would ignore."""
+    """Rejects unknown arguments, which the library would ignore."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401  # the library's own
+    def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401  # the library's signature
         super().__init__(*args, **kwargs)
         self._known: dict[str, frozenset[str]] = {}
 
@@ -58,7 +58,7 @@ class _StrictServer(MCPServer[None]):
 
 
 def built(callers: Callers, *, verifier: "Bearer | None" = None) -> MCPServer[None]:
-    # Tokens are made by Assent, not by an OAuth server; the issuer is asked for and told to nobody.
+    # Tokens come from Assent, not from an OAuth server; the library requires an issuer but does not disclose it.
     auth = AuthSettings(issuer_url=AnyHttpUrl("http://assent.invalid"), resource_server_url=None) if verifier else None
     server = _StrictServer(
         "assent",
@@ -73,7 +73,7 @@ def built(callers: Callers, *, verifier: "Bearer | None" = None) -> MCPServer[No
     tools = Tools(callers)
     reads = ToolAnnotations(read_only_hint=True)
     asks = ToolAnnotations(read_only_hint=False, destructive_hint=False)
-    # Claude Code takes an answer of one block only: no structured output beside the text.
+    # Claude Code accepts only one block, so tools do not return structured output in addition to the text.
     for tool, annotations in (
         (tools.create_breakpoint, asks),
         (tools.get_breakpoint, reads),
@@ -84,31 +84,31 @@ def built(callers: Callers, *, verifier: "Bearer | None" = None) -> MCPServer[No
         (tools.permission_prompt, asks),
     ):
         server.add_tool(tool, annotations=annotations, structured_output=False)
-        if tool != tools.permission_prompt:  # Claude Code calls that one, and newer versions may send more
+        if tool != tools.permission_prompt:  # newer versions of Claude Code may send it more arguments
             server.know(tool)
     return server
 
 
 class Bearer:
-    """Lets in whoever brings a token; what it is worth, the server of Assent says at every call."""
+    """Accepts any token, because the Assent server checks it at every call."""
 
     async def verify_token(self, token: str) -> AccessToken | None:
         if not token.strip():
             return None
-        # A session and a form belong to the token they began with.
+        # Sessions and forms belong to the token that started them.
         return AccessToken(token=token, client_id=sha256(token.encode()), scopes=[])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listening:
-    """Where HTTP is listened on, and under which names: a page could bring along a name of its own."""
+    """The address to listen on, and the allowed host names, which prevent DNS rebinding."""
 
     host: str = "127.0.0.1"
     port: int = 7374
     hosts: Sequence[str] = ()
-    """What else may stand in the Host header, such as the name of a proxy."""
+    """Additional values to accept in the Host header, such as the name of a proxy."""
     origins: Sequence[str] = ()
-    """Pages that may call; none without being named."""
+    """Web origins that may call the server; none by default."""
 
     def security(self, port: int) -> TransportSecuritySettings:
         names = (*_LOOPBACK, f"[{self.host}]" if ":" in self.host else self.host)
@@ -117,7 +117,7 @@ class Listening:
 
 
 def listener(listening: Listening) -> socket.socket:
-    """Return a socket that is listened on already, or say why there is none."""
+    """Return a listening socket, or raise an error that says why it cannot listen."""
     family = socket.AF_INET6 if ":" in listening.host else socket.AF_INET
     try:
         return socket.create_server((listening.host, listening.port), family=family)

@@ -1,4 +1,4 @@
-"""What a model is told of a breakpoint: JSON, with a sentence that says what to do next."""
+"""Tool results for the model: JSON, with a sentence that says what to do next."""
 
 import json
 from typing import Any
@@ -17,7 +17,7 @@ _OUT_OF_REACH = frozenset({"unreachable", "unavailable", "unexpected_answer", "i
 
 
 def standing(found: Breakpoint) -> Status:
-    """Return how a breakpoint stands."""
+    """Return the status of a breakpoint."""
     return Status(
         status=found.status,
         updated_at=found.updated_at,
@@ -28,7 +28,7 @@ def standing(found: Breakpoint) -> Status:
 
 
 def outcome(breakpoint_id: str, status: Status, *, remark: str = "") -> dict[str, Any]:
-    """Return how a breakpoint stands; `approved` is true only after an explicit approval that can be acted on."""
+    """Return a breakpoint's outcome; `approved` is true only after an explicit approval that can be acted on."""
     approved, message, more = _read(status)
     return {
         "breakpointId": breakpoint_id,
@@ -62,7 +62,7 @@ def _comment(said: Feedback) -> dict[str, str]:
 
 
 def whole(found: Breakpoint) -> dict[str, Any]:
-    """Return a breakpoint with everything about it, and how it stands."""
+    """Return all fields of a breakpoint and its outcome."""
     return {**plain(found), **outcome(found.id, standing(found))}
 
 
@@ -71,7 +71,7 @@ def text(value: dict[str, Any]) -> str:
 
 
 def sentence(error: AssentError) -> str:
-    """Say what went wrong so that nobody takes it for a yes."""
+    """Describe an error so that it cannot be mistaken for an approval."""
     if error.code in _OUT_OF_REACH:
         why = error.message.rstrip(".")
         return f"Blocked: Assent is unavailable ({why}). Nothing was approved. Do not continue without an approval."

@@ -1,4 +1,4 @@
-"""The tools: an agent asks, looks, waits, comments, takes back. None of them decides."""
+"""The MCP tools, with which an agent can ask, read, wait, comment and cancel, but not decide."""
 
 import json
 import os
@@ -24,7 +24,7 @@ from assent.sdk.tool_calls import plain_arguments, refused
 from assent.sdk.values import Breakpoint
 
 LONGEST_WAIT = 50
-"""Seconds: many clients give up on a call after 60."""
+"""Seconds; many clients abort a call after 60."""
 
 Id = Annotated[str, Field(description="breakpointId of one of your breakpoints; starts with bp_")]
 Question = Annotated[str, Field(description=BY_NAME["question"].help)]
@@ -55,12 +55,12 @@ Seconds = Annotated[float, Field(ge=0, le=LONGEST_WAIT, description="Maximum num
 
 
 class Tools:
-    """What an agent can do here; each tool answers with one block of JSON."""
+    """The tools for agents; each returns one block of JSON."""
 
     def __init__(self, callers: Callers) -> None:
         self._callers = callers
 
-    async def create_breakpoint(  # noqa: PLR0913  # what may be said of a question
+    async def create_breakpoint(  # noqa: PLR0913  # the arguments of a question
         self,
         call: Call,
         *,
@@ -149,7 +149,7 @@ class Tools:
             found = await assent.cancel(breakpoint_id)
         return told.text(told.outcome(found.id, told.standing(found)))
 
-    async def ask_human(  # noqa: PLR0913  # what may be said of a question
+    async def ask_human(  # noqa: PLR0913  # the arguments of a question
         self,
         call: Call,
         *,
@@ -199,7 +199,7 @@ class Tools:
         self,
         call: Call,
         tool_name: str,
-        input: dict[str, Any],  # noqa: A002  # as Claude Code names it
+        input: dict[str, Any],  # noqa: A002  # Claude Code's name for it
         tool_use_id: str | None = None,
     ) -> str:
         """Ask whether Claude Code may run a tool. Only for --permission-prompt-tool; do not call it yourself."""
@@ -211,7 +211,7 @@ class Tools:
 
 
 async def _closing(assent: AsyncAssent, caller: Caller, asked: Breakpoint, answer: Filled, *, seconds: float) -> str:
-    """Let an answer count, then wait for the inbox: what stands there is what the agent is told."""
+    """Submit the answer, then wait for the breakpoint; the agent is given its status on the server."""
     try:
         remark = await settled(assent, caller, asked, answer)
         status = await waited(assent, asked.id, seconds=seconds)
@@ -222,5 +222,5 @@ async def _closing(assent: AsyncAssent, caller: Caller, asked: Breakpoint, answe
 
 
 def _once(key: str | None) -> str | None:
-    """Return the idempotency key for an agent's own; whatever it says, it fits into a header."""
+    """Return a hash of the agent's key as the idempotency key, so that any text fits in the header."""
     return f"mcp-{sha256(key.encode('utf-8', 'surrogatepass'))}" if key else None

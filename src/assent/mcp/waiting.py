@@ -1,4 +1,4 @@
-"""Reaching the server for one call, and waiting there for no longer than a client waits for a call."""
+"""Connects to the server for one tool call, and waits no longer than clients wait for a call."""
 
 import contextlib
 from collections.abc import AsyncGenerator
@@ -14,7 +14,7 @@ from assent.sdk.values import Feedback, Status
 
 @contextlib.asynccontextmanager
 async def reached(caller: Caller) -> AsyncGenerator[AsyncAssent, None]:
-    """Reach the server as the caller; what goes wrong there is told to the model in a sentence."""
+    """Connect to the server as the caller, and report errors to the model as a sentence."""
     try:
         async with AsyncAssent(caller.url, caller.token) as assent:
             yield assent
@@ -23,11 +23,11 @@ async def reached(caller: Caller) -> AsyncGenerator[AsyncAssent, None]:
 
 
 class _NewComment(Exception):
-    """A person has said something that the agent does not know yet."""
+    """There is a comment by a person that the agent has not seen."""
 
 
 async def waited(assent: AsyncAssent, breakpoint_id: str, *, seconds: float, seen: int | None = None) -> Status:
-    """Return how a breakpoint stands when it has ended, the time is over, or more was said than the agent has seen."""
+    """Return the status when the breakpoint ends, the time is up, or there are comments that the agent has not seen."""
     heard = 0
 
     def on_comment(_: Feedback) -> None:

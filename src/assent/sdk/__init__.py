@@ -1,1 +1,1 @@
-"""What agents and tools use to reach a server: a pure protocol, and a thin client that performs it."""
+"""The Python SDK: a protocol without I/O, and thin clients that perform it."""

@@ -1,4 +1,4 @@
-"""The asynchronous client: the same calls, awaited; a cancelled call closes its request."""
+"""The asynchronous client, which has the same calls; cancelling a call closes its request."""
 
 import contextlib
 import functools
@@ -53,9 +53,9 @@ def _performing(
 
 
 class AsyncAssent:
-    """A server, as an agent or a reviewer sees it; every call of Assent, to be awaited.
+    """An asynchronous client with the same calls as Assent.
 
-    `on_event` and `on_comment` of a wait may be async functions. Cancel a call and its request is closed.
+    `on_event` and `on_comment` of a wait can be async functions. Cancelling a call closes its request.
     """
 
     @strict
@@ -178,9 +178,9 @@ class AsyncAssent:
     async def stream(
         self, breakpoint_id: str, *, after: int = 0, patience: float | None = None
     ) -> AsyncGenerator[Event, None]:
-        """Yield every event with a number above `after`, as it happens, up to the one that ends the breakpoint.
+        """Yield each event with a number above `after` as it happens, up to the event that ends the breakpoint.
 
-        Who stops before the end closes it: `async with contextlib.aclosing(client.stream(id)) as events`.
+        To stop early, close the generator: `async with contextlib.aclosing(client.stream(id)) as events`.
         """
         patience = self.calls.patience if patience is None else patience
         flow = following(breakpoint_id, after=after, pace=self.calls.pace, patience=patience)
@@ -202,7 +202,7 @@ class AsyncAssent:
                     outcome = await self._do(step)
 
     async def perform(self, flow: Flow[Result]) -> Result:
-        """Perform what a flow asks for, step by step, and return what it returns."""
+        """Perform the steps of a flow, and return its result."""
         outcome: Outcome = None
         async with contextlib.AsyncExitStack() as asked:
             while True:
@@ -231,7 +231,7 @@ class AsyncAssent:
             if step.waits_for is None:
                 with anyio.CancelScope(shield=True):
                     await _cancel(self._to, step.flow)
-            # An exception that ends programs: the exit cancels, unless the program goes on and waits again.
+            # If such an exception ends the program, its exit cancels, unless the program continues and waits again.
             questions.leave(key, keep=step.waits_for is not None and isinstance(error, KeyboardInterrupt | SystemExit))
             raise
         else:
@@ -265,7 +265,7 @@ async def _parked() -> None:
 
 
 async def _cancel(to: Connection, flow: Callable[[], Flow[object]]) -> None:
-    """Cancel over a connection of its own, because the client's may be closed."""
+    """Cancel over a separate connection, because the client's may be closed."""
     try:
         async with AsyncAssent(to.url, to.token, patience=LAST_WORDS, fixed=to.fixed) as leaving:
             await leaving.perform(bounded(flow(), pace=to.pace, seconds=LAST_WORDS))
@@ -296,7 +296,7 @@ async def _last_line(response: httpx2.Response, on_line: Callable[[bytes], None]
 
 
 class _Ear:
-    """At most one open stream."""
+    """Holds at most one open stream."""
 
     def __init__(self, http: httpx2.AsyncClient, to: Connection) -> None:
         self._http = http

@@ -1,4 +1,4 @@
-"""The arguments of a call, as a person is shown them: JSON where they are, described where not, secrets hidden."""
+"""The arguments of a call as shown to reviewers: JSON values unchanged, others described, secrets hidden."""
 
 import dataclasses
 import inspect
@@ -22,7 +22,7 @@ _NAMES = re.compile(r"[.\[\]]")
 
 
 def described(value: Any, hide: Sequence[str] = (), *, depth: int = 0) -> Json:  # noqa: ANN401  # any argument
-    """Return a value as JSON; what is none is described by its type and what is in it, or its repr."""
+    """Return a value as JSON; other values are described by their type and content, or their repr."""
     if depth > DEEPEST:
         msg = f"An argument is nested deeper than {DEEPEST} levels or contains itself, so it cannot be shown."
         raise InvalidRequest(msg)
@@ -39,8 +39,8 @@ def _described_fields(value: Mapping[str, Any], hide: Sequence[str], depth: int)
     return {key: HIDDEN if key in hide else described(each, hide, depth=depth + 1) for key, each in value.items()}
 
 
-def _described_inside(value: Any, hide: Sequence[str], depth: int) -> dict[str, Json]:  # noqa: ANN401  # the same
-    # Looked into, rather than taken at its repr, wherever something to be hidden might be inside.
+def _described_inside(value: Any, hide: Sequence[str], depth: int) -> dict[str, Json]:  # noqa: ANN401  # any argument
+    # Inspect the value instead of using its repr if it might contain something to hide.
     if _has(value, "__dataclass_fields__") and not _is_a(value, type):
         fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
         return {"fields": _described_fields(fields, hide, depth)}
@@ -56,7 +56,7 @@ def _described_inside(value: Any, hide: Sequence[str], depth: int) -> dict[str, 
 
 
 def _is_atom(value: object) -> bool:
-    """Whether JSON has it as it is; a subclass may be more than it looks."""
+    """Return whether JSON represents the value exactly; an instance of a subclass might have more content."""
     if value is None or type(value) is bool:
         return True
     if type(value) is str:
@@ -83,12 +83,12 @@ def _exactly(value: object, *kinds: type) -> bool:
 
 
 def _harmless(text: str) -> str:
-    """Return text that both databases take."""
+    """Return text that both databases can store."""
     return text.encode("utf-8", "backslashreplace").decode().replace("\x00", "\\x00")
 
 
 def _has(value: object, name: str) -> bool:
-    # Without running any code of the value.
+    # Static, so that no code of the value runs.
     return inspect.getattr_static(value, name, None) is not None
 
 
@@ -98,26 +98,26 @@ def digest(function: str, arguments: Mapping[str, Json]) -> str:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Call:
-    """One call with all of its arguments, as it stood when it was asked about."""
+    """A call with all of its arguments, as they were when the question was asked."""
 
     bound: inspect.BoundArguments
     shown: Mapping[str, Json]
     editable: tuple[str, ...]
-    """Only what is JSON as it is: anything else a reviewer could not write."""
+    """Only arguments that JSON represents exactly, because a reviewer could not enter any others."""
     _before: bytes
 
     @classmethod
     def of(cls, bound: inspect.BoundArguments, *, hide: Sequence[str], editable: Sequence[str]) -> "Call":
         values = bound.arguments
         shown = {name: HIDDEN if name in hide else described(value, hide) for name, value in values.items()}
-        # Where something inside is hidden, a new value would be without it.
+        # An argument with hidden content is not editable, because the new value would lack it.
         may_change = tuple(
             name for name in editable if _is_json(values[name]) and canonical(shown[name]) == canonical(values[name])
         )
         return cls(bound, shown, may_change, _state(bound))
 
     def released(self, result: BreakpointResult) -> inspect.BoundArguments:
-        """Return the arguments to run with; raise if they are not what was approved."""
+        """Return the arguments to run with; raise if they differ from the approved ones."""
         if _state(self.bound) != self._before:
             msg = "An argument changed during the review, so the approval no longer applies. Call the function again."
             raise ArgumentsRefused(msg, result=result)
@@ -146,7 +146,7 @@ def _state(bound: inspect.BoundArguments) -> bytes:
 
 
 def agreed(result: BreakpointResult) -> Mapping[str, Json]:
-    """Return the edits that all who approved have made; nobody approves a change that they have not seen."""
+    """Return the edits; raise if approvals differ, because reviewers approve only changes that they have seen."""
     approvals = [each for each in result.all_responses or () if each.get("approved") is True]
     said: list[Json] = [each.get("edits") or {} for each in approvals]
     edits = result.edits or {}
@@ -157,7 +157,7 @@ def agreed(result: BreakpointResult) -> Mapping[str, Json]:
 
 
 class Template(Formatter):
-    """A text with arguments in it, such as "Pay {amount} to {to}?"; the names are checked when it is made."""
+    """A text that contains arguments, such as "Pay {amount} to {to}?"; checks the names when it is created."""
 
     def __init__(self, text: str, *, names: Sequence[str], hide: Sequence[str]) -> None:
         self._text = text
@@ -173,14 +173,14 @@ class Template(Formatter):
                 raise ValueError(msg)
 
     def filled(self, call: Call) -> str:
-        # What may hold a secret inside is put in as it is shown.
+        # If values may contain secrets, insert them as they are shown.
         values = {
             name: call.shown[name] if self._hide and not _is_atom(value) else value
             for name, value in call.bound.arguments.items()
         }
         return self.vformat(self._text, (), values)
 
-    def format_field(self, value: Any, format_spec: str) -> str:  # noqa: ANN401  # as the class above has it
-        """Write one argument: on one line, with nothing hidden in it, and cut where it is long."""
+    def format_field(self, value: Any, format_spec: str) -> str:  # noqa: ANN401  # signature of the base class
+        """Format an argument on one line, without hidden characters and truncated."""
         word = visible(_harmless(str(super().format_field(value, format_spec))))
         return word if len(word) <= LONGEST_WORD else word[: LONGEST_WORD - 1] + "…"

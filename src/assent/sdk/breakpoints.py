@@ -1,4 +1,4 @@
-"""One call that asks wherever it is made: inside a run, from a script against a server, or with no server at all."""
+"""Functions that ask a question from anywhere: inside a run, through a server, or in a terminal without a server."""
 
 import os
 import sys
@@ -27,17 +27,17 @@ if TYPE_CHECKING:
     from assent.sdk.local_terminal import Terminal
 
 PATIENCE = 120.0
-"""For how many seconds the server may be out of reach: longer than a restart takes."""
+"""Seconds to retry an unreachable server; longer than a restart takes."""
 _PROVIDED = frozenset({"content", "contentBase64", "sha256"})
 
 
 def server_is_set() -> bool:
-    """Whether the environment names a server; without one, questions are asked in the terminal."""
+    """Return whether the environment specifies a server; if not, questions are asked in the terminal."""
     return bool(os.environ.get("ASSENT_URL") or os.environ.get("ASSENT_TOKEN"))
 
 
 @strict
-def breakpoint(  # noqa: A001  # the word of the product
+def breakpoint(  # noqa: A001  # the product's term
     question: Question = None,
     *,
     files: Sequence[str | ContextFile] = (),
@@ -46,10 +46,10 @@ def breakpoint(  # noqa: A001  # the word of the product
     timeout: float | None = None,
     **asking: Unpack[Asking],
 ) -> BreakpointResult:
-    """Ask, wait, and return how it ended: from the server that ASSENT_URL or ASSENT_TOKEN names, else in the terminal.
+    """Ask, wait, and return the result, through a server if ASSENT_URL or ASSENT_TOKEN is set, else in the terminal.
 
-    Only an explicit approval has `approved`; with `require`, anything else raises NotApproved. Files are read under the
-    current directory. With `timeout`, StillWaiting is raised after so many seconds; a terminal takes it for a deadline.
+    Only an explicit approval sets `approved`; with `require`, anything else raises NotApproved. Files must be in the
+    current directory or below. After `timeout` seconds, StillWaiting is raised; in a terminal, this is the deadline.
     """
     if current.get() is not None:
         msg = "breakpoint() cannot be used inside a run. Use `await ctx.breakpoint(…)` or `await abreakpoint(…)`."
@@ -72,7 +72,7 @@ def abreakpoint(
     timeout: float | None = None,
     **asking: Unpack[Asking],
 ) -> Coroutine[Any, Any, BreakpointResult]:
-    """Do what `breakpoint` does without blocking the event loop; inside a run it is `ctx.breakpoint`."""
+    """Do the same as `breakpoint` without blocking the event loop; inside a run, use `ctx.breakpoint`."""
     run = current.get()
     if run is not None:
         if timeout is not None:
@@ -112,7 +112,7 @@ async def _from_server_async(
     files: Sequence[ContextFile],
     asking: Asking,
     on_comment: Callable[[Feedback], object] | None,
-    timeout: float | None,  # noqa: ASYNC109  # the same
+    timeout: float | None,  # noqa: ASYNC109  # as in the synchronous version
 ) -> BreakpointResult:
     key = uuid.uuid4().hex
     async with AsyncAssent(patience=PATIENCE, on_trouble=Notices()) as assent:
@@ -122,13 +122,13 @@ async def _from_server_async(
 
 def _refuse_unchecked() -> None:
     if os.environ.get("ASSENT_RECEIPT_KEY", "").strip():
-        from assent.sdk import receipts  # noqa: PLC0415  # few need it, and it takes its time to load
+        from assent.sdk import receipts  # noqa: PLC0415  # rarely needed and slow to import
 
         receipts.refuse_unchecked(os.environ)
 
 
 def _from_terminal(body: Mapping[str, Any]) -> BreakpointResult:
-    from assent.sdk import local  # noqa: PLC0415  # with the language of rules, which a client can do without
+    from assent.sdk import local  # noqa: PLC0415  # loads the rule language, which clients do not need
 
     _refuse_unchecked()
     return local.ask(body, local.desk()).asked()
@@ -166,9 +166,9 @@ def _result(ended: Status) -> BreakpointResult:
 def _prepared(
     question: Question, files: Sequence[str | ContextFile], asking: Asking
 ) -> tuple[str | None, list[ContextFile], Asking]:
-    """Take apart what was given, read the files that are only named, and add the agent's name."""
+    """Separate the arguments, read the files of which only the path is given, and add the agent's name."""
     text, given = opened(question, asking)
-    creation(text, given)  # refuses mistakes before a file is read
+    creation(text, given)  # raises for mistakes before reading a file
     said = given.copy()
     said["agent_id"] = given.get("agent_id") or agent_name()
     read = [snapshot(each, root=Path.cwd()) if isinstance(each, str) else each for each in files]
@@ -195,7 +195,7 @@ def _named(entry: Mapping[str, Any]) -> ContextFile:
 
 
 def agent_name() -> str:
-    """Return who asks where nobody says: the program."""
+    """Return the default agent name: ASSENT_AGENT_ID, or the name of the program."""
     name = os.environ.get("ASSENT_AGENT_ID") or Path(sys.argv[0] if sys.argv else "").stem
     return name if name and name.isprintable() else "python"
 
@@ -207,7 +207,7 @@ def _local_body(
 
 
 def local_body(body: Mapping[str, Any], files: Sequence[ContextFile], *, timeout: float | None) -> Mapping[str, Any]:
-    """Return what is asked in a terminal: files go along whole, and who stops waiting ends the question."""
+    """Return the question for a terminal: with complete files, and with the timeout as its deadline."""
     whole = dict(with_files(body, [file.entry() for file in files]))
     if timeout is not None:
         whole["ttlSeconds"] = min(whole.get("ttlSeconds") or sys.maxsize, max(1, round(timeout)))

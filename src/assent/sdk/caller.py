@@ -1,4 +1,4 @@
-"""What every group of calls has: how patient it is, and how a request becomes a flow."""
+"""The base class of all groups of calls."""
 
 from dataclasses import dataclass
 from typing import TypeVar
@@ -11,7 +11,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """`patience` is for how many seconds the server may be out of reach."""
+    """Performs requests, and retries for `patience` seconds while the server is unreachable."""
 
     pace: Pace
     patience: float

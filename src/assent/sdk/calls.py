@@ -1,4 +1,4 @@
-"""Every call a client offers, once, as a flow: the sync and the async client perform these and add nothing."""
+"""All calls of a client, as flows that the synchronous and the asynchronous client perform."""
 
 import os
 import time
@@ -83,7 +83,7 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 MAX_OWN = 10_000
 LOOK_SECONDS = 1.0
-"""How often somebody who waits for a run looks at it."""
+"""Seconds between two requests while waiting for a run."""
 
 
 def _key_is_pinned() -> bool:
@@ -91,7 +91,7 @@ def _key_is_pinned() -> bool:
 
 
 def granted(ended: Status) -> BreakpointResult:
-    """Return the result of an approval; raise after anything else, or where the two do not say the same."""
+    """Return the result of an approval; raise for anything else, or if the status contradicts the result."""
     result = passed(ended.result)
     if not ended.approved:
         raise NotApproved(result=result)
@@ -100,16 +100,16 @@ def granted(ended: Status) -> BreakpointResult:
 
 @dataclass(frozen=True, slots=True)
 class Calls(TriggerCalls):
-    """What can be asked of a server; `patience` is for how many seconds it may be out of reach."""
+    """All calls to a server, which retry for `patience` seconds while it is unreachable."""
 
     now: Callable[[], float] = time.time
-    """What time it is, in seconds: for receipts, which expire."""
+    """Returns the current time in seconds, with which receipts are checked for expiry."""
     created: "dict[str, Mapping[str, Any]]" = field(default_factory=dict[str, "Mapping[str, Any]"])
-    """What was created here, by id, where a receipt key is pinned: the receipt must be about that."""
+    """The bodies of breakpoints created here, by ID, if a receipt key is pinned: a receipt must match them."""
     own: "dict[str, None]" = field(default_factory=dict[str, None])
-    """The newest breakpoints created here without a key of the caller: no later program can find them again."""
+    """The newest breakpoints created here without a key from the caller, which no later program can find again."""
     checks_receipts: bool = True
-    """Whether approvals are held against ASSENT_RECEIPT_KEY; a caller with keys of its own checks them itself."""
+    """Whether to verify approvals with ASSENT_RECEIPT_KEY; a caller with its own keys verifies them itself."""
 
     def create(
         self,
@@ -119,7 +119,7 @@ class Calls(TriggerCalls):
         idempotency_key: str | None = None,
         **asking: Unpack[Asking],
     ) -> Flow[Breakpoint]:
-        """Create a breakpoint, once, however often the request has to be sent."""
+        """Create a breakpoint once, even if the request has to be repeated."""
         body = protocol.creation(question, asking)
         key = idempotency_key or uuid.uuid4().hex
         made = yield from protocol.creating(body, files, key=key, pace=self.pace, patience=self.patience)
@@ -140,7 +140,7 @@ class Calls(TriggerCalls):
         on_comment: Callable[[Feedback], object] | None = None,
         **asking: Unpack[Asking],
     ) -> Flow[BreakpointResult]:
-        """Ask, wait, and return the result of an approval; raise Rejected, Expired or Cancelled after anything else."""
+        """Ask, wait, and return the result of an approval; raise Rejected, Expired or Cancelled otherwise."""
         key = uuid.uuid4().hex
         flow = ask_and_wait(self, key, question, asking, files=files, timeout=timeout, on_comment=on_comment)
         return granted((yield from flow))
@@ -149,7 +149,7 @@ class Calls(TriggerCalls):
         return self._perform(protocol.reading(protocol.address(breakpoint_id)), Breakpoint)
 
     def status(self, breakpoint_id: str) -> Flow[Status]:
-        """Return how it stands. Where ASSENT_RECEIPT_KEY pins a key, an approval without its receipt raises."""
+        """Return the status. If ASSENT_RECEIPT_KEY pins a key, raise for an approval without its receipt."""
         found = yield from self._perform(protocol.asking_status(breakpoint_id), Status)
         yield from check_pinned(self, breakpoint_id, found)
         return found
@@ -163,12 +163,13 @@ class Calls(TriggerCalls):
         on_event: Callable[[Event], object] | None = None,
         on_comment: Callable[[Feedback], object] | None = None,
     ) -> Flow[Status]:
-        """Return how it ended, however long that takes; raise StillWaiting after `timeout` seconds.
+        """Wait for the end of a breakpoint and return its status; raise StillWaiting after `timeout` seconds.
 
-        Restarts and draining nodes go unnoticed; Unreachable is raised after `patience` seconds without any answer.
-        `on_event` is told of every event, `on_comment` of what people say; a text that it returns
-        is the agent's reply. Where ASSENT_RECEIPT_KEY pins a key, an approval without a receipt by that key raises.
-        A program that ends while it waits for a breakpoint it created without an idempotency key cancels it.
+        The wait continues after restarts; Unreachable is raised after `patience` seconds without any response.
+        `on_event` is called with every event, and `on_comment` with every comment by a person; if it returns a string,
+        this is sent as the agent's reply. If ASSENT_RECEIPT_KEY pins a key, an approval without a receipt by that key
+        raises. If the program ends while it waits for a breakpoint that it created without an idempotency key, the
+        breakpoint is cancelled.
         """
         patience = self.patience if patience is None else patience
         wanted = on_event is not None or on_comment is not None
@@ -192,14 +193,14 @@ class Calls(TriggerCalls):
         return self.feedback(breakpoint_id, {"comment": text})
 
     def approve(self, breakpoint_id: str, /, **answer: Unpack[Answering]) -> Flow[Breakpoint]:
-        """Approve; `comment`, `option`, `answers`, `edits`, `confirm` and the `digest` that was shown may go along."""
+        """Approve; optional: `comment`, `option`, `answers`, `edits`, `confirm` and the `digest` that was shown."""
         return self.feedback(breakpoint_id, {"release": True, "approved": True, **answer})
 
     def reject(self, breakpoint_id: str, /, **answer: Unpack[Answering]) -> Flow[Breakpoint]:
         return self.feedback(breakpoint_id, {"release": True, "approved": False, **answer})
 
     def feedback(self, breakpoint_id: str, body: Mapping[str, Any]) -> Flow[Breakpoint]:
-        """Say what the body says, once."""
+        """Submit a feedback body once, even if the request has to be repeated."""
         said = {name: value for name, value in body.items() if value is not None}
         path = protocol.address(breakpoint_id, "feedback")
         return self._perform(protocol.sending(path, said, key=uuid.uuid4().hex), Breakpoint)
@@ -208,27 +209,27 @@ class Calls(TriggerCalls):
         return self._perform(protocol.ending(breakpoint_id), Breakpoint)
 
     def upload(self, content: bytes) -> Flow[UploadedFile]:
-        """Keep bytes, once per project; the `sha256` may then stand in the context files of a breakpoint."""
+        """Store bytes, once per project; the `sha256` can then be used in the context files of a breakpoint."""
         return self._perform(protocol.uploading(content), UploadedFile)
 
     def file(self, breakpoint_id: str, n: int) -> Flow[bytes]:
-        """Return the bytes of a breakpoint's context file, counted from 0."""
+        """Return the content of a breakpoint's context file, where 0 is the first."""
         return self._perform(protocol.reading(protocol.address(breakpoint_id, "files", str(n))), bytes)
 
     def create_token(self, kind: str, name: str, *, expires_in_seconds: int | None = None) -> Flow[CreatedToken]:
-        """Create a token that belongs to the person of this client's own token."""
+        """Create a token for the person who owns this client's token."""
         body = {"kind": kind, "name": name, "expiresInSeconds": expires_in_seconds}
         given = {field: value for field, value in body.items() if value is not None}
         return self._perform(protocol.writing("/api/tokens", given), CreatedToken)
 
     def receipt(self, breakpoint_id: str) -> "Flow[Receipt]":
-        """Fetch the signed receipt of an approval; nothing about it is checked yet."""
-        from assent.sdk import receipts  # noqa: PLC0415  # few need it, and it takes its time to load
+        """Fetch the signed receipt of an approval, without verifying it."""
+        from assent.sdk import receipts  # noqa: PLC0415  # rarely needed and slow to import
 
         return receipts.fetching(breakpoint_id, pace=self.pace, patience=self.patience)
 
     def receipt_keys(self) -> "Flow[ReceiptKeys]":
-        """Return the public keys of the project's receipts, also those that are no longer used."""
+        """Return the public keys of the project's receipts, including those that are no longer used."""
         from assent.sdk import receipts  # noqa: PLC0415  # the same
 
         return receipts.listing_keys(pace=self.pace, patience=self.patience)
@@ -241,9 +242,9 @@ class Calls(TriggerCalls):
         idempotency_key: str | None = None,
         **expected: Unpack[Expected],
     ) -> "Flow[ReceiptUse]":
-        """Check a receipt against what is about to be done, then use it, once; raise if anything is not as it must be.
+        """Check a receipt against the expected values and consume it; raise if anything does not match.
 
-        Trusted are the keys given, else those of ASSENT_RECEIPT_KEY, else those the server says are its own.
+        The trusted keys are `keys`, else those in ASSENT_RECEIPT_KEY, else those that the server lists.
         """
         from assent.sdk import receipts  # noqa: PLC0415  # the same
 
@@ -258,7 +259,7 @@ class Calls(TriggerCalls):
         )
 
     def processes(self) -> Flow[Sequence[ProcessInfo]]:
-        """Return the processes that the server can run, and those that it cannot with the reason."""
+        """List the processes on the server, including those that cannot run, with the reason."""
         return (yield from self._perform(protocol.reading("/api/processes"), ProcessList)).items
 
     def start_run(
@@ -269,7 +270,7 @@ class Calls(TriggerCalls):
         agent_id: str | None = None,
         idempotency_key: str | None = None,
     ) -> Flow[Run]:
-        """Start a run, once, however often the request has to be sent."""
+        """Start a run once, even if the request has to be repeated."""
         body = {"process": process, "inputs": inputs} | ({"agentId": agent_id} if agent_id else {})
         return self._perform(protocol.sending("/api/runs", body, key=idempotency_key or uuid.uuid4().hex), Run)
 
@@ -280,7 +281,7 @@ class Calls(TriggerCalls):
         return self._perform(protocol.reading("/api/runs", protocol.filtered(filters)), RunPage)
 
     def wait_for_run(self, run_id: str, *, timeout: float | None = None) -> Flow[Run]:
-        """Return a run when it has ended; raise StillWaiting after `timeout` seconds."""
+        """Wait for the end of a run and return it; raise StillWaiting after `timeout` seconds."""
         started = self.pace.now()
         while not (found := (yield from self.run(run_id))).ended:
             if timeout is not None and self.pace.now() - started >= timeout:
@@ -290,44 +291,44 @@ class Calls(TriggerCalls):
         return found
 
     def journal(self, run_id: str, *, after: int = 0) -> Flow[Sequence[JournalLine]]:
-        """Return the lines of a run's journal with a number above `after`; 500 at most, so ask again for more."""
+        """List the lines of a run's journal with a number above `after`, at most 500 at a time."""
         path = protocol.run_address(run_id, "journal")
         return (yield from self._perform(protocol.reading(path, [("after", str(after))]), JournalPage)).items
 
     def run_file(self, run_id: str, path: str) -> Flow[bytes]:
-        """Return a file that a run has kept."""
+        """Return a file that a run saved."""
         return self._perform(protocol.reading(protocol.run_address(run_id, "files", path)), bytes)
 
     def cancel_run(self, run_id: str) -> Flow[Run]:
-        """End a run, and take back what it has asked."""
+        """Cancel a run and its pending breakpoints."""
         return self._perform(protocol.writing(protocol.run_address(run_id, "cancel"), {}), Run)
 
     def retry_run(self, run_id: str) -> Flow[Run]:
-        """Go on with a failed run from the step that failed."""
+        """Resume a failed run from the step that failed."""
         return self._perform(protocol.writing(protocol.run_address(run_id, "retry"), {}), Run)
 
     def deliveries(self, **filters: Unpack[DeliveryFilters]) -> Flow[DeliveryPage]:
-        """Return what was sent about the breakpoints this token sees, newest first."""
+        """List the deliveries for breakpoints that this token can see, newest first."""
         return self._perform(protocol.reading("/api/deliveries", protocol.filtered(filters)), DeliveryPage)
 
     def delivery(self, delivery_id: str) -> Flow[DeliveryWithLog]:
-        """Return one, with every attempt."""
+        """Return a delivery with all of its attempts."""
         return self._perform(protocol.reading(protocol.delivery_address(delivery_id)), DeliveryWithLog)
 
     def retry_delivery(self, delivery_id: str) -> Flow[Delivery]:
-        """Try a dead one again, at once; for admins."""
+        """Retry a dead delivery immediately; admins only."""
         return self._perform(protocol.retrying(delivery_id), Delivery)
 
     def history(self, **filters: Unpack[HistoryFilters]) -> Flow[HistoryPage]:
-        """Return what became of past breakpoints, newest first; with a gate, how that gate fares as well."""
+        """List past breakpoints and their outcomes, newest first; with a gate, also return its statistics."""
         return self._perform(protocol.reading("/api/history", protocol.filtered(filters)), HistoryPage)
 
     def rules(self) -> Flow[Sequence[Rule]]:
-        """Return the rules of the project, in the order they are asked."""
+        """List the project's rules in evaluation order."""
         return (yield from self._perform(protocol.reading("/api/rules"), Rules)).items
 
     def rule(self, rule_id: str) -> Flow[Rule]:
-        """Return a rule, also one that was removed."""
+        """Return a rule, even if it has been removed."""
         return self._perform(protocol.reading(protocol.rule_address(rule_id)), Rule)
 
     def rule_events(self, rule_id: str) -> Flow[Sequence[RuleEvent]]:
@@ -338,27 +339,27 @@ class Calls(TriggerCalls):
         return self._perform(protocol.writing("/api/rules", body), Rule)
 
     def change_rule(self, rule_id: str, **changes: Unpack[RuleChanges]) -> Flow[Rule]:
-        """Change what is given and leave the rest."""
+        """Update only the given fields."""
         request = protocol.writing(protocol.rule_address(rule_id), protocol.named(changes), method="PATCH")
         return self._perform(request, Rule)
 
     def remove_rule(self, rule_id: str, *, why: str | None = None) -> Flow[None]:
-        """Remove a rule; what it decided stays explained."""
+        """Remove a rule; its past decisions stay in the history."""
         yield from self._perform(protocol.removing_rule(rule_id, why=why), NoneType)
 
     def check_rules(self, gate: str, **supposed: Unpack[Supposed]) -> Flow[RuleCheck]:
-        """Ask whether a person would have to be asked about such a breakpoint; nothing is raised."""
+        """Check whether such a breakpoint would be auto-approved, without creating it."""
         given = {name: value for name, value in supposed.items() if value is not None}
         return self._perform(protocol.asking_rules({"breakpointId": gate} | protocol.named(given)), RuleCheck)
 
     def export_rules(self) -> Flow[dict[str, Any]]:
-        """Return the rules as a rules.json."""
+        """Return the rules in the format of rules.json."""
         return self._perform(protocol.reading("/api/rules/export"), dict[str, Any])
 
     def import_rules(
         self, document: Mapping[str, Any], *, dry_run: bool = False, replace: bool = False, why: str | None = None
     ) -> Flow[RulesImported]:
-        """Take over a rules.json, all of it or nothing; `replace` removes the rules that are not in it."""
+        """Import the rules of a rules.json, all or nothing; `replace` removes the rules that are not in it."""
         query = [("dryRun", str(dry_run).lower()), ("replace", str(replace).lower())] + ([("why", why)] if why else [])
         return self._perform(protocol.writing("/api/rules/import", document, query=query), RulesImported)
 
@@ -371,7 +372,7 @@ class Calls(TriggerCalls):
         limit: int = 50,
         on_progress: Callable[[int, int], None] | None = None,
     ) -> Flow[Backtest]:
-        """Return what a rule would have done in the last days; `on_progress` is told how many of how many are read."""
+        """Back-test a rule against the last days; `on_progress` is called with the number read and the total."""
         body = {"pattern": pattern, "action": action, "days": days, "limit": limit}
         request = protocol.backtesting(body, on_progress=on_progress)
         if on_progress is None:
@@ -379,19 +380,19 @@ class Calls(TriggerCalls):
         return protocol.tested((yield from self._perform(request, BacktestLine)))
 
     def shadow(self, rule_id: str, *, days: int = 30, limit: int = 50) -> Flow[ShadowReport]:
-        """Return what a rule in shadow said, and what people did."""
+        """Return the results of a rule in shadow mode, and what people decided."""
         query = [("days", str(days)), ("limit", str(limit))]
         return self._perform(protocol.reading(protocol.rule_address(rule_id, "shadow"), query), ShadowReport)
 
     def channels(self) -> Flow[Sequence[Channel]]:
-        """Return the channels of the project."""
+        """List the project's channels."""
         return (yield from self._perform(protocol.reading("/api/channels"), Channels)).items
 
     def channel(self, channel_id: str) -> Flow[Channel]:
         return self._perform(protocol.reading(protocol.channel_address(channel_id)), Channel)
 
     def add_channel(self, name: str, kind: str, settings: Mapping[str, Any], *, enabled: bool = True) -> Flow[Channel]:
-        """Set up a channel; secrets are given as env:NAME or file:PATH, which the server reads."""
+        """Create a channel; specify secrets as env:NAME or file:PATH, which the server resolves."""
         body = {"name": name, "type": kind, "settings": dict(settings), "enabled": enabled}
         return self._perform(protocol.writing("/api/channels", body), Channel)
 
@@ -403,27 +404,27 @@ class Calls(TriggerCalls):
         settings: Mapping[str, Any] | None = None,
         enabled: bool | None = None,
     ) -> Flow[Channel]:
-        """Change what is given; a setting that is None is taken away."""
+        """Update only the given fields; a setting that is None is removed."""
         given = {"name": name, "settings": settings, "enabled": enabled}
         body = {field: value for field, value in given.items() if value is not None}
         return self._perform(protocol.writing(protocol.channel_address(channel_id), body, method="PATCH"), Channel)
 
     def remove_channel(self, channel_id: str) -> Flow[None]:
-        """Remove a channel that no route names."""
+        """Remove a channel that is not used by any route."""
         yield from self._perform(protocol.removing(protocol.channel_address(channel_id)), NoneType)
 
     def test_channel(self, channel_id: str, *, send: bool = False) -> Flow[ChannelTest]:
-        """Try a channel's settings; `send` has it send a message that says it is only a test."""
+        """Test a channel's settings; `send` also sends a test message."""
         request = protocol.writing(protocol.channel_address(channel_id, "test"), {"send": send})
         return self._perform(replace(request, patient_for=protocol.TEST_SECONDS), ChannelTest)
 
     def channel_links(self, channel_id: str) -> Flow[Sequence[ChannelLink]]:
-        """Return who is who on a channel."""
+        """List a channel's linked accounts."""
         request = protocol.reading(protocol.channel_address(channel_id, "links"))
         return (yield from self._perform(request, ChannelLinks)).items
 
     def link(self, channel_id: str, identity: str, person: str) -> Flow[ChannelLink]:
-        """Say who somebody on a channel is."""
+        """Link an account on a channel to a person."""
         body = {"identity": identity, "person": person}
         path = protocol.channel_address(channel_id, "links")
         return self._perform(protocol.writing(path, body, method="PUT"), ChannelLink)
@@ -433,7 +434,7 @@ class Calls(TriggerCalls):
         yield from self._perform(protocol.removing(path, [("identity", identity)]), NoneType)
 
     def routes(self) -> Flow[Sequence[Route]]:
-        """Return the routes of the project, in their order."""
+        """List the project's routes in evaluation order."""
         return (yield from self._perform(protocol.reading("/api/routes"), Routes)).items
 
     def add_route(self, pattern: str, channels: Sequence[str], **fields: Unpack[RouteFields]) -> Flow[Route]:
@@ -441,35 +442,35 @@ class Calls(TriggerCalls):
         return self._perform(protocol.writing("/api/routes", body), Route)
 
     def change_route(self, route_id: str, **changes: Unpack[RouteChanges]) -> Flow[Route]:
-        """Change what is given and leave the rest."""
+        """Update only the given fields."""
         return self._perform(protocol.writing(protocol.route_address(route_id), changes, method="PATCH"), Route)
 
     def remove_route(self, route_id: str) -> Flow[None]:
         yield from self._perform(protocol.removing(protocol.route_address(route_id)), NoneType)
 
     def order_routes(self, route_ids: Sequence[str]) -> Flow[Sequence[Route]]:
-        """Put the routes in another order; all are named, except those of assent.yaml."""
+        """Reorder the routes; `route_ids` lists all of them except those from assent.yaml."""
         request = protocol.writing("/api/routes/order", {"ids": [*route_ids]}, method="PUT")
         return (yield from self._perform(request, Routes)).items
 
     def check_routes(
         self, breakpoint_id: str | None = None, *, supposed: Mapping[str, Any] | None = None
     ) -> Flow[RouteCheck]:
-        """Ask where a breakpoint would go, one that waits or one as it might be raised; nobody is told anything."""
+        """Check where an existing or hypothetical breakpoint would be sent, without sending anything."""
         body = {"breakpointId": breakpoint_id} if breakpoint_id is not None else {"breakpoint": supposed}
         return self._perform(protocol.asking_routes(body), RouteCheck)
 
     def preferences(self, person: str) -> Flow[dict[str, Any]]:
-        """Return how somebody wants to be reached: channels, quiet hours, a deputy."""
+        """Return a person's notification preferences: channels, quiet hours and deputy."""
         return self._perform(protocol.reading(protocol.preferences_address(person)), dict[str, Any])
 
     def set_preferences(self, person: str, preferences: Mapping[str, Any]) -> Flow[dict[str, Any]]:
-        """Say how somebody wants to be reached: all of it."""
+        """Replace a person's notification preferences."""
         request = protocol.writing(protocol.preferences_address(person), preferences, method="PUT")
         return self._perform(request, dict[str, Any])
 
 
-def ask_and_wait(  # noqa: PLR0913  # what a question is made of
+def ask_and_wait(  # noqa: PLR0913  # the parts of a question
     calls: Calls,
     key: str,
     question: Question,
@@ -479,7 +480,7 @@ def ask_and_wait(  # noqa: PLR0913  # what a question is made of
     timeout: float | None = None,
     on_comment: Callable[[Feedback], object] | None = None,
 ) -> Flow[Status]:
-    """Create a breakpoint and wait for its end; `timeout` bounds both, connecting and retries included."""
+    """Create a breakpoint and wait for its end; `timeout` covers both, including connecting and retries."""
 
     def flow() -> Flow[Status]:
         started = calls.pace.now()
@@ -494,7 +495,7 @@ def ask_and_wait(  # noqa: PLR0913  # what a question is made of
 def cancellation(
     calls: Calls, key: str, question: Question, asking: Asking, *, files: Sequence[ContextFile] = ()
 ) -> protocol.Cancellation:
-    """Find a question by its key, because its id may not have arrived yet, and cancel it."""
+    """Return a step that cancels a question, found by its key because its ID may not have arrived yet."""
 
     def flow() -> Flow[Breakpoint]:
         hurried = replace(calls, patience=LAST_WORDS)
@@ -505,7 +506,7 @@ def cancellation(
 
 
 def check_pinned(calls: Calls, breakpoint_id: str, status: Status) -> Flow[None]:
-    """Raise where a key is pinned and an approval has no receipt by it about what was created here."""
+    """Raise if a key is pinned and an approval lacks a receipt signed with it for the content created here."""
     if not status.approved or not calls.checks_receipts or not _key_is_pinned():
         return
     from assent.sdk import receipts  # noqa: PLC0415  # the same
@@ -524,7 +525,7 @@ def check_pinned(calls: Calls, breakpoint_id: str, status: Status) -> Flow[None]
 
 
 def receipt_if_any(calls: Calls, breakpoint_id: str) -> "Flow[Receipt | None]":
-    """Fetch a receipt; None from a server that has none to give, which would be asked again in vain."""
+    """Fetch a receipt; return None, without retrying, if the server does not issue receipts."""
     try:
         return (yield from replace(calls, patience=0.0).receipt(breakpoint_id))
     except (Unavailable, Unreachable, RateLimited) as error:

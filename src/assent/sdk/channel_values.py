@@ -1,4 +1,4 @@
-"""What the server says of channels and routes."""
+"""Channels and routes as returned by the server."""
 
 from typing import Any
 
@@ -18,10 +18,10 @@ class Channel(Value, frozen=True, kw_only=True):
     created_at: str
     updated_at: str
     settings: dict[str, Any] | None = None
-    """Only admins see them; secrets stand there as references."""
+    """Visible to admins only; secrets are shown as references."""
     disabled_because: str | None = None
     problem: str | None = None
-    """Why it cannot work as it is set up, if it cannot."""
+    """Why the channel cannot work with these settings, if it cannot."""
     ok_at: str | None = None
     failed_at: str | None = None
     last_error: str | None = None
@@ -74,7 +74,7 @@ class Routes(Value, frozen=True, kw_only=True):
 class Telling(Value, frozen=True, kw_only=True):
     channel: str
     person: str | None = None
-    """None where the channel has a place of its own."""
+    """None if the channel has its own destination."""
     not_before: str | None = None
 
 
@@ -86,7 +86,7 @@ class RouteStep(Value, frozen=True, kw_only=True):
 
 
 class RouteCheck(Value, frozen=True, kw_only=True):
-    """Where a breakpoint would go: whom it would be told, where and when."""
+    """Where a breakpoint would be sent: channels, recipients and times."""
 
     steps: list[RouteStep]
     warnings: list[str]

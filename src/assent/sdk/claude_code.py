@@ -1,4 +1,4 @@
-"""Claude Code's hooks as questions and verdicts, for whoever asks: the command, or the server for its own callers."""
+"""Converts Claude Code's hooks to questions, and answers to verdicts, for both the command and the server."""
 
 from typing import Any, cast
 
@@ -10,14 +10,14 @@ from assent.sdk.values import Status
 
 
 def question(hook: Hook, call: ToolCall, terms: Terms) -> dict[str, Any]:
-    """Return the body that raises the breakpoint of a hook."""
+    """Return the request body that creates the breakpoint for a hook."""
     said: dict[str, Any] = {**asking(call, terms), **terms_of(hook)}
     said["payload"] = {**call.payload, **shown(hook)}
     return creation(call.question, cast("Asking", said))
 
 
 def judged(hook: Hook, call: ToolCall, status: Status) -> Verdict:
-    """Return what a breakpoint that has ended says about the call: only an explicit approval lets it run."""
+    """Return the verdict on the call from a breakpoint that has ended: only an explicit approval lets it run."""
     result = status.result
     option, answers = (result.option, result.answers) if result is not None else (None, None)
     return answered(hook, verdict(call, status), option=option, answers=answers)

@@ -1,4 +1,4 @@
-"""The synchronous client: performs the calls, and decides nothing itself."""
+"""The synchronous client, a thin layer that performs the calls."""
 
 import contextlib
 import functools
@@ -50,9 +50,9 @@ def _performing(
 
 
 class Assent:
-    """A server, as an agent or a reviewer sees it. What each call does is written down in Calls.
+    """A synchronous client; its calls are defined in Calls.
 
-    `patience` is how many seconds a call goes on trying while the server cannot be reached; `on_trouble` is told of it.
+    `patience` is how many seconds a call retries while the server is unreachable; `on_trouble` receives the reason.
     """
 
     @strict
@@ -171,7 +171,7 @@ class Assent:
 
     @strict
     def stream(self, breakpoint_id: str, *, after: int = 0, patience: float | None = None) -> Iterator[Event]:
-        """Yield every event with a number above `after`, as it happens, up to the one that ends the breakpoint."""
+        """Yield each event with a number above `after` as it happens, up to the event that ends the breakpoint."""
         patience = self.calls.patience if patience is None else patience
         flow = following(breakpoint_id, after=after, pace=self.calls.pace, patience=patience)
         outcome: StreamOutcome = None
@@ -192,7 +192,7 @@ class Assent:
                     outcome = self._do(step)
 
     def perform(self, flow: Flow[Result]) -> Result:
-        """Perform what a flow asks for, step by step, and return what it returns."""
+        """Perform the steps of a flow, and return its result."""
         outcome: Outcome = None
         with contextlib.ExitStack() as asked:
             while True:
@@ -220,7 +220,7 @@ class Assent:
         except BaseException as error:
             if step.waits_for is None:
                 cancel(LAST_WORDS)
-            # An exception that ends programs: the exit cancels, unless the program goes on and waits again.
+            # If such an exception ends the program, its exit cancels, unless the program continues and waits again.
             questions.leave(key, keep=step.waits_for is not None and isinstance(error, KeyboardInterrupt | SystemExit))
             raise
         else:
@@ -248,7 +248,7 @@ class Assent:
 
 
 def cancel_now(to: Connection, flow: Callable[[], Flow[object]], seconds: float) -> None:
-    """Cancel over a connection of its own, because the client's may be in use, or closed."""
+    """Cancel over a separate connection, because the client's may be in use or closed."""
     try:
         with Assent(to.url, to.token, patience=seconds, fixed=to.fixed) as leaving:
             leaving.perform(bounded(flow(), pace=to.pace, seconds=seconds))
@@ -279,7 +279,7 @@ def _last_line(response: httpx2.Response, on_line: Callable[[bytes], None]) -> b
 
 
 class _Ear:
-    """At most one open stream."""
+    """Holds at most one open stream."""
 
     def __init__(self, http: httpx2.Client, to: Connection) -> None:
         self._http = http

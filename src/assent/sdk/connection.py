@@ -1,4 +1,4 @@
-"""What the two clients have in common: where the server is, how long it may take, what a broken connection is."""
+"""Code shared by both clients: the server's URL, timeouts and connection errors."""
 
 import math
 import os
@@ -16,7 +16,7 @@ from assent.sdk.protocol import Lost, Pace, Reply, Request
 DEFAULT_URL = "http://127.0.0.1:7373"
 CONNECT_SECONDS = 5.0
 ANSWER_SECONDS = 30.0
-# Many waits share one client: a limit would let them wait for each other.
+# Many waits share one client, and a limit would make them wait for each other.
 LIMITS = httpx2.Limits(max_connections=None, max_keepalive_connections=20)
 BEFORE_SENDING = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)
 _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
@@ -24,7 +24,7 @@ _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fixed:
-    """A way to the server that was fixed in advance: the environment names no address, proxy or certificates."""
+    """Connection settings fixed in advance, so that the environment cannot set the URL, proxy or certificates."""
 
     proxy: str | None = None
     ca_file: str | None = None
@@ -41,7 +41,7 @@ class Fixed:
 
 
 class Connection:
-    """How to reach a server, checked before anything is sent."""
+    """How to reach a server, validated before anything is sent."""
 
     def __init__(self, url: str | None, token: str | None, fixed: Fixed | None = None) -> None:
         if fixed is not None and not url:
@@ -51,7 +51,7 @@ class Connection:
         self.token = _checked_token(token or os.environ.get("ASSENT_TOKEN"))
         self.fixed = fixed
         self.headers = {"Authorization": f"Bearer {self.token}"}
-        # A proxy meant for the internet cannot reach this machine's own loopback.
+        # A proxy for the internet cannot reach this machine's loopback interface.
         self.trust_env = fixed is None and httpx2.URL(self.url).host not in _LOOPBACK
         self.proxy = fixed.proxy if fixed else None
         self.verify = fixed.verify if fixed else True
@@ -71,7 +71,7 @@ def timeout(request: Request) -> httpx2.Timeout:
 
 
 def silence(request: Request) -> httpx2.Timeout:
-    """How long an open stream may say nothing."""
+    """Return the timeouts for an open stream, including how long it can be silent."""
     return httpx2.Timeout(ANSWER_SECONDS, connect=CONNECT_SECONDS, read=request.patient_for)
 
 
@@ -80,7 +80,7 @@ def reply(response: httpx2.Response, body: bytes) -> Reply:
 
 
 def last_line(lines: list[bytes], on_line: Callable[[bytes], None], before: bytes) -> bytes:
-    """Tell of each line and return the last, which may be one of before."""
+    """Pass each line to `on_line` and return the last one, or `before` if `lines` is empty."""
     for line in lines:
         on_line(line)
     return lines[-1] if lines else before

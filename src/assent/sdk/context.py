@@ -1,4 +1,4 @@
-"""What a process is given: tasks, breakpoints and time that survive whatever happens to the machine."""
+"""The API for processes: tasks, breakpoints and time that survive crashes."""
 
 import functools
 import re
@@ -23,21 +23,21 @@ NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,99}")
 
 
 class TaskFailed(AssentError):
-    """A task raised each time it was tried; `details` has the step, and the type and text of what it raised."""
+    """Every attempt to run a task raised an exception; `details` has the step and the type and text of the error."""
 
     code = "task_failed"
     title = "A task failed"
 
 
 class ProcessChanged(AssentError):
-    """The process does something else now than what its journal says it did."""
+    """The process no longer does what its journal recorded."""
 
     code = "process_changed"
     title = "The process has changed since this step was recorded"
 
 
 class Task(Generic[Args, Made]):
-    """A function with how it is to be run as a step: how often it is tried, for how long, and under which name."""
+    """A function with its options as a step: retries, timeout and name."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class Task(Generic[Args, Made]):
         return self.function(*args, **kwargs)
 
     def pause_after(self, attempt: int) -> float:
-        """Seconds to wait after this attempt has failed: doubled each time, an hour at most."""
+        """Return the seconds to wait after a failed attempt, which double each time, up to an hour."""
         return min(3600.0, self.backoff * 2.0 ** min(attempt - 1, 20))
 
 
@@ -71,7 +71,7 @@ def task(
     *, retries: int = 0, backoff: float = 1.0, timeout: float | None = None, name: str | None = None
 ) -> Callable[[Callable[Args, Made]], Task[Args, Made]]: ...
 def task(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
-    """Say how a function is run as a task: `@task`, or `@task(retries=3, backoff=1.0, timeout=60)`."""
+    """Set how a function runs as a task: `@task`, or `@task(retries=3, backoff=1.0, timeout=60)`."""
     if function is not None and not options:
         return Task(function)
     refuse_unknown("task", options, TASK_OPTIONS)
@@ -79,27 +79,27 @@ def task(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
 
 
 class Context(Protocol):
-    """The `ctx` of a process. What it returns was written down before, and is the same after a crash."""
+    """The `ctx` of a process. Every value that it returns is first recorded, so it is the same after a crash."""
 
     @property
     def run_id(self) -> str: ...
 
     @property
     def run_dir(self) -> Path:
-        """A folder of this run; what tasks leave there is kept, and is there again on whichever node goes on."""
+        """The run's folder; files that tasks save there are kept, even if the run continues on another node."""
         ...
 
     @property
     def mark(self) -> str:
-        """Say who wrote it in whatever the run writes outside: a commit, a comment, a file.
+        """Text to include in anything the run writes outside its folder: a commit, a comment, a file.
 
-        An event that comes of it is then known as this run's own doing, and no trigger goes round in circles.
+        Assent recognizes the resulting events as caused by this run, which prevents loops of triggers.
         """
         ...
 
     @property
     def step_key(self) -> str:
-        """Inside a task: the same at every try of this task, and no other's; for whoever must act only once."""
+        """An idempotency key that is unique to the current task and the same for all of its attempts."""
         ...
 
     @overload
@@ -107,7 +107,7 @@ class Context(Protocol):
         self,
         function: Callable[..., Awaitable[Made]],
         /,
-        *args: Any,  # noqa: ANN401  # whatever the function takes
+        *args: Any,  # noqa: ANN401  # the function's arguments
         **kwargs: Any,  # noqa: ANN401  # the same
     ) -> Coroutine[Any, Any, Made]: ...
     @overload
@@ -115,13 +115,13 @@ class Context(Protocol):
         self,
         function: Callable[..., Made],
         /,
-        *args: Any,  # noqa: ANN401  # whatever the function takes
+        *args: Any,  # noqa: ANN401  # the function's arguments
         **kwargs: Any,  # noqa: ANN401  # the same
     ) -> Coroutine[Any, Any, Made]: ...
     def task(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Coroutine[Any, Any, Any]:
-        """Run a function and keep what it returns, which must be JSON: it is not run again once it has finished.
+        """Run a function and record its result, which must be JSON; once it has finished, it is not run again.
 
-        Plain functions run in a thread. What is raised at the last try is raised here as TaskFailed.
+        Sync functions run in a thread. An exception in the last attempt is raised as TaskFailed.
         """
         ...
 
@@ -134,49 +134,49 @@ class Context(Protocol):
         on_comment: Callable[[Feedback], Any] | None = None,
         **asking: Unpack[Asking],
     ) -> Coroutine[Any, Any, BreakpointResult]:
-        """Ask people and wait, for as long as it takes, without holding any memory meanwhile.
+        """Ask a question and wait for any length of time, without using memory meanwhile.
 
-        A rejection, an expiry, a cancellation are results too; with `require` they raise NotApproved. `on_comment` is
-        called once for each comment while it waits; a text that it returns is the reply.
+        A rejection, expiry or cancellation is also a result; with `require`, it raises NotApproved. `on_comment` is
+        called once for each comment during the wait; if it returns a string, this is sent as the reply.
         """
         ...
 
     def gather(self, *branches: Awaitable[Any]) -> Coroutine[Any, Any, list[Any]]:
-        """Do several things at once; when all have ended, raise what the first of them raised, if any did."""
+        """Run awaitables concurrently; if any of them fail, raise the first error once all of them have ended."""
         ...
 
     def sleep(self, seconds: float) -> Coroutine[Any, Any, None]:
-        """Go on later, however long that is, wherever the run is then."""
+        """Pause the run, which can resume on any node."""
         ...
 
     def now(self) -> datetime:
-        """The time, which is the same when this line is passed again after a pause."""
+        """Return the current time, recorded so that it is the same in a replay."""
         ...
 
     def log(self, message: str, data: Mapping[str, Any] | None = None) -> None:
-        """Write a line into the journal, once."""
+        """Add a line to the journal, which is not repeated in a replay."""
         ...
 
     def save_file(self, path: str, content: str | bytes) -> Coroutine[Any, Any, Path]:
-        """Write a file into the run's folder and keep it; return where it is on this node."""
+        """Write a file to the run's folder and keep it; return its path on this node."""
         ...
 
     def writes(self, path: str | Path, *more: str | Path) -> Coroutine[Any, Any, None]:
-        """Say, before they are written, which files outside its folder the run writes.
+        """Declare files outside the run's folder before the run writes them.
 
-        A change that is seen there is known as this run's own doing.
+        Assent recognizes their changes as caused by this run.
         """
         ...
 
 
 ProcessFunction = Callable[[Any, Context], Awaitable[Any]]
 current: ContextVar[Context | None] = ContextVar("assent_current_run", default=None)
-"""The run that the calling code is part of."""
+"""The run that the calling code belongs to."""
 
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A process as it was registered."""
+    """A registered process."""
 
     name: str
     function: ProcessFunction
@@ -184,7 +184,7 @@ class Process:
 
 
 registered: list[Process] = []
-"""What decorators have registered, in order; whoever loads a file takes its own from here."""
+"""The processes registered by decorators, in order; the code that loads a file removes that file's processes."""
 
 
 @overload
@@ -195,7 +195,7 @@ def process(*, name: str | None = None) -> Callable[[ProcessFunction], ProcessFu
 def process(
     function: ProcessFunction | None = None, /, *, name: str | None = None
 ) -> ProcessFunction | Callable[[ProcessFunction], ProcessFunction]:
-    """Register `async def fn(inputs, ctx)` as a process, under its own name or the one given."""
+    """Register `async def fn(inputs, ctx)` as a process, under its own name or the given one."""
 
     def register(found: ProcessFunction) -> ProcessFunction:
         registered.append(described(found, name))
@@ -205,7 +205,7 @@ def process(
 
 
 def described(function: ProcessFunction, name: str | None = None) -> Process:
-    """Return a function as a process, or say why it cannot be one."""
+    """Return a function as a process, or raise an error that says why it cannot be one."""
     called = name or getattr(function, "__name__", "").replace("_", "-").strip("-")
     if not iscoroutinefunction(function):
         msg = f"Process {called!r} must be an async function with the parameters (inputs, ctx)."

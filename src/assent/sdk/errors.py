@@ -1,51 +1,51 @@
-"""Every way a call can fail: the API's own tree of problem codes, and what only a client can meet.
+"""The errors of a call: one for each of the API's problem codes, and those that only a client can encounter.
 
 AssentError
-├── Unreachable                no answer from the server, for longer than we were patient
-├── StillWaiting               the time to wait is over and nobody has decided
-├── UnexpectedAnswer           whatever answered does not speak our protocol, or a newer one
-├── FileRefused                a context file that may not be, or cannot be, read
-├── BadAddress                 an address or a token that cannot be one
-├── UnknownArgument            a keyword argument that the function does not have
-├── CannotAsk                  no server, and no terminal to ask in
-├── NotAwaited                 a call of ctx, or of the async client, without `await`
-├── NotApproved                there is no approval, so it must not be done
-│   ├── Rejected               somebody said no, or nobody said yes in time
-│   ├── Expired                no one responded in time
-│   ├── Cancelled              it was taken back
-│   └── ArgumentsRefused       approved, but not what it would be run with
-├── Unauthenticated            nobody the server knows is asking
-├── Forbidden                  known, but not allowed
+├── Unreachable                the server did not respond within `patience`
+├── StillWaiting               the timeout expired without a decision
+├── UnexpectedAnswer           the response is not from Assent, or from a newer version
+├── FileRefused                a context file is not allowed or cannot be read
+├── BadAddress                 the URL or token is invalid
+├── UnknownArgument            a keyword argument does not exist
+├── CannotAsk                  there is neither a server nor a terminal
+├── NotAwaited                 a call of ctx or of the async client was not awaited
+├── NotApproved                not approved, so the action must not be performed
+│   ├── Rejected               rejected by a reviewer, or at the deadline
+│   ├── Expired                not answered in time
+│   ├── Cancelled              cancelled before a decision
+│   └── ArgumentsRefused       approved, but with other arguments
+├── Unauthenticated            the token is missing or invalid
+├── Forbidden                  the caller is known, but not allowed
 │   ├── NotEligible            a reviewer, but not for this breakpoint
-│   └── OwnBreakpoint          nobody decides what they created
-├── NotFound                   no such thing in this project
-├── Conflict                   the name is taken
-│   ├── AlreadyEnded           somebody, or the deadline, was first
-│   ├── SeatTaken              the group has been answered for
-│   ├── AnswerStands           too late to take an answer back
-│   ├── TicketRequired         it needs a ticket before it can be approved
+│   └── OwnBreakpoint          the caller created this breakpoint
+├── NotFound                   does not exist in this project
+├── Conflict                   the name is already in use
+│   ├── AlreadyEnded           another answer, or the deadline, was first
+│   ├── SeatTaken              the group has already answered
+│   ├── AnswerStands           too late to undo an answer
+│   ├── TicketRequired         a ticket is required before it can be approved
 │   ├── RejectionPending       another reviewer is rejecting it
-│   ├── AlreadyClaimed         somebody else has put their name on it
-│   ├── ProjectRemoved         the project was removed; it can only be read
+│   ├── AlreadyClaimed         another reviewer has claimed it
+│   ├── ProjectRemoved         the project was removed and is read-only
 │   ├── NoReceipt              only approvals have one, while their content is kept
-│   ├── ReceiptExpired         too old to act on
-│   └── ReceiptUsed            a receipt is good for one time
-├── DigestMismatch             the content shown is not the content stored
-├── PreconditionFailed         it changed since it was read
-├── MalformedJson              not the strict JSON the server reads
+│   ├── ReceiptExpired         too old to use
+│   └── ReceiptUsed            already consumed
+├── DigestMismatch             the content shown differs from the stored content
+├── PreconditionFailed         changed since it was read
+├── MalformedJson              not the strict JSON that the server accepts
 ├── InvalidRequest             well-formed, but not acceptable
-│   ├── PatternError           text that is not a pattern
-│   ├── IdempotencyMismatch    the key was used with another body
-│   ├── ConfirmationRequired   high risk asks for a typed confirmation
-│   ├── ExpertsNotDistinct     the experts are too few people
-│   └── InvalidReceipt         altered, signed by nobody we trust, or no receipt at all
-│       └── ReceiptMismatch    a good receipt, for something else
-├── TooLarge                   past a limit of size
-├── UnsupportedMediaType       a body of a kind the server does not read
-├── MethodNotAllowed           the address exists, the verb does not
-├── RateLimited                too much, too fast
-├── Unavailable                this node cannot serve now
-└── Internal                   the server's fault
+│   ├── PatternError           not a valid pattern
+│   ├── IdempotencyMismatch    the key was used with a different body
+│   ├── ConfirmationRequired   high risk requires a typed confirmation
+│   ├── ExpertsNotDistinct     the experts include too few different people
+│   └── InvalidReceipt         altered, not signed with a trusted key, or not a receipt
+│       └── ReceiptMismatch    a valid receipt, but for something else
+├── TooLarge                   exceeds a size limit
+├── UnsupportedMediaType       the server does not read bodies of this type
+├── MethodNotAllowed           the URL exists, but not with this method
+├── RateLimited                too many requests in a short time
+├── Unavailable                this node cannot serve requests now
+└── Internal                   an error in the server
 """
 
 from collections.abc import Mapping
@@ -159,34 +159,34 @@ class FileRefused(AssentError):
 
 
 class BadAddress(AssentError):
-    """The address or the token cannot be used as they are."""
+    """The URL or token is invalid."""
 
     code = "bad_address"
 
 
 class UnknownArgument(AssentError, TypeError):
-    """A keyword argument that does not exist; `details` has its name. Nothing was sent."""
+    """A keyword argument does not exist; `details` contains its name. Nothing was sent."""
 
     code = "unknown_argument"
     title = "Unknown keyword argument"
 
 
 class CannotAsk(AssentError):
-    """No reviewer can be asked: no server is set and there is no terminal. This is not an answer."""
+    """No reviewer can be asked, because there is neither a server nor a terminal. This is not an answer."""
 
     code = "cannot_ask"
     title = "Cannot ask a reviewer"
 
 
 class NotAwaited(AssentError):
-    """A call was not awaited; `details` has the file and the line."""
+    """A call was not awaited; `details` contains the file and line."""
 
     code = "not_awaited"
     title = "A call was not awaited"
 
 
 class NotApproved(AssentError):
-    """Whatever was asked about must not be done; `result` says how it ended, where it did."""
+    """The action must not be performed; `result` contains the outcome, if there is one."""
 
     code = "not_approved"
     title = "Not approved"
@@ -217,7 +217,7 @@ class ArgumentsRefused(NotApproved):
 
 
 def passed(result: BreakpointResult | None) -> BreakpointResult:
-    """Return the result of an approval; raise what anything else stands for."""
+    """Return the result of an approval, or raise the error for any other result."""
     if result is None:
         raise NotApproved
     explicit = result.approved is True and result.status == "released" and result.decision == "approved"
@@ -229,7 +229,7 @@ def passed(result: BreakpointResult | None) -> BreakpointResult:
 
 
 def _below(kind: type[AssentError]) -> dict[str, type[AssentError]]:
-    # Only what a server sends: what a client makes of it is none of its business.
+    # Only errors that a server can send, not those that the client defines.
     found = {each.code: each for each in kind.__subclasses__() if each.__module__ == AssentError.__module__}
     for each in kind.__subclasses__():
         found |= _below(each)
@@ -240,7 +240,7 @@ BY_CODE = _below(AssentError)
 
 
 def from_problem(problem: Mapping[str, Any], *, status: int) -> AssentError:
-    """Return the error that a problem document stands for."""
+    """Return the error for a problem document."""
     code, detail = str(problem.get("code", "")), str(problem.get("detail") or problem.get("title") or "")
     error = BY_CODE.get(code, UnexpectedAnswer)(detail)
     error.details = {name: value for name, value in problem.items() if name not in {"type", "title", "detail"}}
@@ -249,5 +249,5 @@ def from_problem(problem: Mapping[str, Any], *, status: int) -> AssentError:
 
 
 def has_no_receipts(error: Unavailable) -> bool:
-    """Return whether a server that gives no receipt never does; any other that cannot now is to be asked again."""
+    """Return whether the server never issues receipts; after any other error, it is worth retrying."""
     return error.details.get("missing") == "secretKeys"

@@ -1,4 +1,4 @@
-"""Context files: snapshots taken here, because the server never opens a path that an agent named."""
+"""Context files: snapshots taken by the client, because the server never opens a path that an agent specifies."""
 
 import base64
 import os
@@ -30,7 +30,7 @@ LANGUAGES = {
 @strict_class
 @dataclass(frozen=True, slots=True)
 class ContextFile:
-    """A file as it was when it was read."""
+    """A file's content at the time it was read."""
 
     path: str
     format: str
@@ -38,7 +38,7 @@ class ContextFile:
     language: str | None = None
 
     def entry(self, *, sha256: str | None = None) -> Mapping[str, Any]:
-        """Return the payload's entry: by digest if uploaded, as text where it is text, else as base64."""
+        """Return the payload's entry: the digest if uploaded, otherwise text if possible, otherwise base64."""
         named = {"path": self.path, "format": self.format}
         if self.language:
             named["language"] = self.language
@@ -57,8 +57,8 @@ class ContextFile:
         return None if "\x00" in text else text
 
 
-def snapshot(path: str, *, root: Path, format: str | None = None) -> ContextFile:  # noqa: A002  # the payload's word
-    """Read a file under root; refuse absolute paths, `..` and symlinks that leave it."""
+def snapshot(path: str, *, root: Path, format: str | None = None) -> ContextFile:  # noqa: A002  # the payload's field
+    """Read a file under root; reject absolute paths, `..` and symbolic links that leave it."""
     relative = relative_path(path)
     try:
         found = (root / relative).resolve(strict=True)
@@ -82,7 +82,7 @@ def relative_path(path: str) -> PurePath:
 
 
 def _read(found: Path, path: str) -> bytes:
-    # The link was followed above; a new one in its place is not, and a pipe must not block us.
+    # The link was resolved above, so do not follow a new one in its place, and do not block on a pipe.
     try:
         descriptor = os.open(found, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
     except OSError as error:
@@ -101,7 +101,7 @@ def _read(found: Path, path: str) -> bytes:
 
 
 def guess(path: PurePath) -> tuple[str, str | None]:
-    """Return a format, and for code a language, by the file's ending."""
+    """Return a format, and for code a language, based on the file extension."""
     suffix = PurePosixPath(path.name).suffix.lower()
     if suffix in LANGUAGES:
         return "code", LANGUAGES[suffix]

@@ -1,4 +1,4 @@
-"""`@approve`: a function that runs only when a person, or a rule, has approved this call with these arguments."""
+"""`@approve`: runs a function only if a reviewer or a rule has approved this call with these arguments."""
 
 import contextlib
 import functools
@@ -36,7 +36,7 @@ _FIXED = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 class Terms(TypedDict, total=False):
-    """How people are asked about a call; title may have arguments in it, tags may be a function of them."""
+    """How to ask about a call; `title` can contain arguments, and `tags` can be a function of them."""
 
     title: str
     breakpoint_id: str
@@ -64,8 +64,8 @@ def require_approval(
     timeout: float | None = None,
     **asking: Unpack[Asking],
 ) -> BreakpointResult:
-    """Ask as `breakpoint` does and return the result of an approval; raise NotApproved after anything else."""
-    from assent.sdk import breakpoints  # noqa: PLC0415  # it brings the terminal and the rules along
+    """Ask as `breakpoint` does, and return the result of an approval; raise NotApproved for anything else."""
+    from assent.sdk import breakpoints  # noqa: PLC0415  # imports the terminal and the rules
 
     return passed(breakpoints.breakpoint(question, files=files, on_comment=on_comment, timeout=timeout, **asking))
 
@@ -80,14 +80,15 @@ def approve(
     client: Assent | AsyncAssent | None = None,
     **terms: Unpack[Terms],
 ) -> Callable[[Callable[Given, Made]], Callable[Given, Made]]:
-    """Let a function, sync or async, run only when this call of it was approved.
+    """Run a function, sync or async, only if this call of it is approved.
 
-    The question may name arguments: "Pay {amount} to {to}?". The reviewer may change the arguments in `editable`,
-    within their type. Those in `hide`, and what is called so inside of others, are not shown. With `when`, a function
-    of the same arguments, only calls for which it returns False are run without asking. Whatever else happens, a
-    rejection, a deadline, a server out of reach, raises, and the function is not run.
+    The question can contain arguments: "Pay {amount} to {to}?". The reviewer can change the arguments in `editable` to
+    other values of the same type. Arguments in `hide`, and keys and fields with these names inside other arguments, are
+    not shown. With `when`, a function of the same arguments, only calls for which it returns False run without asking.
+    In all other cases, such as a rejection, the deadline or an unreachable server, this raises and the function does
+    not run.
     """
-    if question is not None and not isinstance(question, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers
+    if question is not None and not isinstance(question, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # untyped
         msg = 'Use @approve() with parentheses, or pass a question: @approve("Delete {path}?").'
         raise TypeError(msg)
 
@@ -139,13 +140,13 @@ def _asynchronous(
 
 
 def _excused(when: Callable[..., object] | None, bound: inspect.BoundArguments) -> bool:
-    """Only an explicit False excuses: a predicate that forgets to return, or returns a coroutine, does not."""
+    """Return True only if the predicate returns exactly False, and not for a missing return or a coroutine."""
     return when is not None and when(*bound.args, **bound.kwargs) is False
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A call, and how it is asked about."""
+    """A call, and how to ask about it."""
 
     call: Call
     question: str
@@ -158,13 +159,13 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """A function with the terms of its approval, checked when it is decorated."""
+    """A function with the terms of its approval, validated when it is decorated."""
 
     name: str
     signature: inspect.Signature
     question: Template | None
     title: Template | None
-    """The developer's own; without them, both are the headline of the call."""
+    """Set by the developer; by default, both are the headline of the call."""
     hide: Sequence[str]
     editable: Sequence[str]
     terms: Terms
@@ -202,7 +203,7 @@ class Gate:
         return bound
 
     def asked(self, bound: inspect.BoundArguments) -> Asked:
-        from assent.sdk.breakpoints import agent_name  # noqa: PLC0415  # only where it is needed
+        from assent.sdk.breakpoints import agent_name  # noqa: PLC0415  # only if needed
 
         call = Call.of(bound, hide=self.hide, editable=self.editable)
         headline = call_headline(self.name.rpartition(".")[2], call.shown)
@@ -244,19 +245,19 @@ def _check_names(signature: inspect.Signature, editable: Sequence[str], hide: Se
 
 
 def gate_of(function: str) -> str:
-    """Return the gate of a function: its module and name, so that a rule for one says nothing of another."""
+    """Return the gate of a function from its module and name, so that a rule for one does not affect another."""
     words = function.replace("<locals>", "local").replace("<lambda>", "lambda").split(".")
     return slug(".".join(["call", *(word.strip("_") or "-" for word in words)]))
 
 
 def _patient(kind: type[Client]) -> Client:
-    from assent.sdk.breakpoints import PATIENCE  # noqa: PLC0415  # it brings the terminal and the rules along
+    from assent.sdk.breakpoints import PATIENCE  # noqa: PLC0415  # imports the terminal and the rules
 
     return kind(patience=PATIENCE, on_trouble=Notices())
 
 
 def _ask(asked: Asked, client: Assent | None) -> inspect.BoundArguments:
-    from assent.sdk import breakpoints  # noqa: PLC0415  # it brings the terminal and the rules along
+    from assent.sdk import breakpoints  # noqa: PLC0415  # imports the terminal and the rules
 
     if client is None and (current.get() is not None or not breakpoints.server_is_set()):
         _refuse_unchecked()
@@ -269,20 +270,20 @@ def _ask(asked: Asked, client: Assent | None) -> inspect.BoundArguments:
 
 
 def _refuse_unchecked() -> None:
-    """Refuse an answer at this terminal where a receipt key is pinned; a run is asked about by the server itself."""
+    """Raise if a receipt key is pinned, because a terminal issues no receipts; in a run, the server itself asks."""
     if current.get() is None:
         refuse_unchecked(os.environ)
 
 
 def _answered(calls: Calls, asked: Asked, key: str) -> Flow[tuple[Breakpoint, Status]]:
-    """Ask and wait; the question of a caller that leaves is cancelled, because the function would not run."""
+    """Ask and wait; if the caller exits, cancel the question, because the function would not run."""
     yield cancellation(calls, key, asked.question, asked.asking)
     raised = yield from calls.create(asked.question, idempotency_key=key, **asked.asking)
     return raised, (yield from calls.wait(raised.id))
 
 
 async def _ask_async(asked: Asked, client: AsyncAssent | None) -> inspect.BoundArguments:
-    from assent.sdk import breakpoints  # noqa: PLC0415  # it brings the terminal and the rules along
+    from assent.sdk import breakpoints  # noqa: PLC0415  # imports the terminal and the rules
 
     if client is None and (current.get() is not None or not breakpoints.server_is_set()):
         _refuse_unchecked()
@@ -295,7 +296,7 @@ async def _ask_async(asked: Asked, client: AsyncAssent | None) -> inspect.BoundA
 
 
 def released(calls: Calls, asked: Asked, raised: Breakpoint, ended: Status) -> Flow[inspect.BoundArguments]:
-    """Return the arguments to run with, once the receipt has been held against them and used."""
+    """Check the arguments against the receipt, consume it, and return the arguments to run with."""
     result = granted(ended)
     bound = asked.call.released(result)
     receipt = yield from calls.receipt(raised.id)
@@ -307,6 +308,6 @@ def released(calls: Calls, asked: Asked, raised: Breakpoint, ended: Status) -> F
         raise DigestMismatch("The question stored on the server differs from the one that was sent. Nothing was run.")
     agent, gate = asked.body["agentId"], asked.body["payload"]["breakpointId"]
     yield from calls.consume_receipt(receipt, digest=expected, agent_id=agent, gate=gate)
-    # It took a moment, in which somebody might have changed them.
+    # Check again, because they could have changed during the request.
     asked.call.released(result)
     return bound

@@ -1,4 +1,4 @@
-"""Keyword arguments of the SDK: unknown ones are refused with a suggestion, before anything is sent."""
+"""Keyword arguments of the SDK: rejects unknown ones with a suggestion, before anything is sent."""
 
 import functools
 import inspect
@@ -14,7 +14,7 @@ _NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONL
 
 
 def keywords_of(function: Callable[..., Any]) -> tuple[str, ...]:
-    """Return the names of the keyword arguments a function takes, those of its `Unpack[TypedDict]` included."""
+    """Return the names of a function's keyword arguments, including those of its `Unpack[TypedDict]`."""
     names: list[str] = []
     for name, each in inspect.signature(function).parameters.items():
         if each.kind in _NAMED and name != "self":
@@ -25,7 +25,7 @@ def keywords_of(function: Callable[..., Any]) -> tuple[str, ...]:
 
 
 def strict(function: Callable[Given, Made], name: str | None = None) -> Callable[Given, Made]:
-    """Refuse unknown keyword arguments of a function with a suggestion."""
+    """Make a function reject unknown keyword arguments with a suggestion."""
     known = frozenset(keywords_of(function))
     called = name or function.__name__
 
@@ -39,7 +39,7 @@ def strict(function: Callable[Given, Made], name: str | None = None) -> Callable
 
 
 def refuse_unknown(called: str, given: Mapping[str, object], known: Iterable[str]) -> None:
-    """Raise UnknownArgument for the first argument that is not known."""
+    """Raise UnknownArgument for the first unknown argument."""
     names = sorted(known)
     unknown = next((each for each in given if each not in names), None)
     if unknown is None:
@@ -54,6 +54,6 @@ def refuse_unknown(called: str, given: Mapping[str, object], known: Iterable[str
 
 
 def strict_class(kind: type[Made]) -> type[Made]:
-    """Refuse unknown keyword arguments where a class is called."""
-    setattr(kind, "__init__", strict(kind.__init__, kind.__name__))  # noqa: B010  # a method is not assignable to mypy
+    """Make a class reject unknown keyword arguments when it is called."""
+    setattr(kind, "__init__", strict(kind.__init__, kind.__name__))  # noqa: B010  # mypy rejects assigning to a method
     return kind

@@ -1,4 +1,4 @@
-"""A program that ends while it waits: its questions are cancelled, and stderr says what it is waiting for."""
+"""Cancels the breakpoints of a program that exits while it waits, and reports retries on standard error."""
 
 import atexit
 import collections
@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Hashable
 
 LAST_WORDS = 5.0
-"""How many seconds a program that ends has for cancelling all of its questions."""
+"""Seconds that an exiting program has to cancel all of its breakpoints."""
 SIGNAL_SECONDS = 1.0
 FIRST_NOTICE_SECONDS = 5.0
 LONGEST_NOTICE_SECONDS = 300.0
@@ -20,12 +20,12 @@ _SIGNALS = tuple(signal.Signals[name] for name in ("SIGTERM", "SIGHUP") if name 
 
 
 class Questions:
-    """What this process waits for, each with the call that cancels it within so many seconds.
+    """The breakpoints that this process waits for, each with a function that cancels it within a number of seconds.
 
-    SIGTERM and SIGHUP are watched while something waits and where they have their default action. Python can handle
-    signals in the main thread only, and a call may wait in any other. So faulthandler, which may be used in every
-    thread, writes to a pipe when the signal arrives. A thread that reads the pipe cancels, then ends the process by
-    that signal. A handler of the program's own is left alone; if it exits, the exit cancels.
+    SIGTERM and SIGHUP are handled during a wait if they have their default action. Python handles signals only in the
+    main thread, but a call can wait in any thread. Therefore faulthandler, which works in every thread, writes to a
+    pipe when the signal arrives. A thread that reads the pipe cancels the breakpoints and then ends the process with
+    that signal. The program's own handlers stay in place; if one of them exits, the exit cancels the breakpoints.
     """
 
     def __init__(self) -> None:
@@ -41,35 +41,35 @@ class Questions:
         self._ending = self._signalled = False
 
     def enter(self, key: Hashable, cancel: Callable[[float], None]) -> None:
-        """Cancel this question should the process end before it leaves."""
+        """Cancel this breakpoint if the process ends before `leave` is called."""
         with self._lock:
             self._cancels[key] = cancel
             self._waits[key] += 1
             self._watch()
 
     def leave(self, key: Hashable, *, keep: bool = False) -> None:
-        """End one wait; the question is forgotten with its last one, unless it is to be cancelled at the exit."""
+        """End one wait. After the last wait for a breakpoint, forget it unless it must still be cancelled at exit."""
         with self._lock:
             self._waits[key] -= 1
             if self._waits[key] <= 0 and not keep:
                 self._cancels.pop(key, None)
-            self._waits += collections.Counter()  # drops what is not above zero
+            self._waits += collections.Counter()  # drops counts that are not above zero
             if not self._cancels:
                 self._unwatch()
 
     @property
     def ending(self) -> bool:
-        """Whether a call must not return to the program: it would act on a question that its own end cancelled."""
+        """Whether a call must not return, because the program would act on a breakpoint that its exit cancelled."""
         return self._signalled or (self._ending and threading.current_thread() is not threading.main_thread())
 
     def park(self) -> None:
-        """Block for ever where the process is ending."""
+        """Block forever if the process is ending."""
         if self.ending:
             threading.Event().wait()
 
     def cancel_all(self) -> None:
-        """Cancel everything; what the server does not confirm in time is told on stderr."""
-        with self._cancelling:  # an exit must not overtake the thread that cancels because of a signal
+        """Cancel everything, and report on standard error what the server does not confirm in time."""
+        with self._cancelling:  # an exit must wait for the thread that cancels after a signal
             with self._lock:
                 self._ending = True
                 cancels = list(self._cancels.values())
@@ -79,18 +79,18 @@ class Questions:
             for cancel in cancels:
                 try:
                     cancel(max(0.0, ends - time.monotonic()))
-                except Exception as error:  # noqa: BLE001  # the last handler: the other questions must be cancelled
+                except Exception as error:  # noqa: BLE001  # the last handler: the others must be cancelled
                     not_cancelled(repr(error))
 
     def before_fork(self) -> None:
-        """Hold signals back: a child that still has the handler would tell its parent of a signal of its own."""
+        """Block signals, because a child that still has the handler would report its own signals to its parent."""
         self._masks.before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
 
     def after_fork_in_parent(self) -> None:
         signal.pthread_sigmask(signal.SIG_SETMASK, self._masks.before)
 
     def after_fork_in_child(self) -> None:
-        """Let a child process wait for nothing of its parent's, and end as if nothing were watched."""
+        """Forget the parent's waits in a child process, and restore its signal handling."""
         self._unwatch()
         for end in (end for pipe in self._pipes.values() for end in pipe):
             os.close(end)
@@ -102,7 +102,7 @@ class Questions:
             return
         for number, (_, writing) in self._pipes.items():
             if signal.getsignal(number) is signal.SIG_DFL:
-                # A handler that the program set and took away meanwhile has replaced ours.
+                # The program may have set and removed its own handler since, which replaced ours.
                 faulthandler.unregister(number)
                 faulthandler.register(number, file=writing, all_threads=False)
 
@@ -113,7 +113,7 @@ class Questions:
         watcher = threading.Thread(target=self._watched, args=(pipes,), name="assent-leaving", daemon=True)
         try:
             watcher.start()
-        except RuntimeError:  # an interpreter that ends starts no threads
+        except RuntimeError:  # an interpreter that is shutting down cannot start threads
             for end in (end for pipe in pipes.values() for end in pipe):
                 os.close(end)
             return False
@@ -136,7 +136,7 @@ class Questions:
         finally:
             faulthandler.unregister(number)
             os.kill(os.getpid(), number)
-            # Still here: the kernel ignores the signal for process 1 of a container, or all threads block it.
+            # Still running: the kernel ignores the signal for process 1 of a container, or all threads block it.
             time.sleep(SIGNAL_SECONDS)
             os._exit(128 + number)
 
@@ -152,13 +152,13 @@ if hasattr(os, "register_at_fork"):
 
 
 def not_cancelled(why: str) -> None:
-    """Say on stderr that a question stays open although its program leaves."""
+    """Report on standard error that a breakpoint may still be pending although its program exits."""
     if not os.environ.get("ASSENT_QUIET"):
         sys.stderr.write(f"assent: could not cancel a breakpoint, so it may still be pending: {why}\n")
 
 
 class Notices:
-    """Says on stderr that a call is being retried: at once, then at growing intervals. ASSENT_QUIET silences it."""
+    """Reports retries on standard error, immediately and then at growing intervals. ASSENT_QUIET turns it off."""
 
     def __init__(self) -> None:
         self._next = 0.0

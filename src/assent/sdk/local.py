@@ -1,4 +1,4 @@
-"""No server at all: rules from a file, a question in the terminal, and a journal of both, by the server's own code."""
+"""Asking without a server: local rules, the terminal and a journal, with the same code as the server."""
 
 import json
 import os
@@ -60,14 +60,14 @@ NO_QUORUM = Actor(Kind.SYSTEM, "one-person")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Desk:
-    """Where a question is asked: the folder, who sits there, the clock, new ids, and how to reach the person."""
+    """The environment of a local question: the folder, user, clock, new IDs, and how to ask the person."""
 
     folder: Path
     user: str
     now: Callable[[], int]
     new_id: Callable[[str], str]
     person: Callable[[int | None], Person | None]
-    """Is given how many seconds there are to answer."""
+    """Takes the number of seconds left to answer."""
 
     @property
     def journal(self) -> Journal:
@@ -84,10 +84,10 @@ class Outcome:
     auto_approval: Mapping[str, Json]
     rule_problem: str | None
     unseen: bool
-    """Rejected because nobody could be asked: no terminal, or a strategy that needs several people."""
+    """Whether it could not be asked, and was rejected: no terminal, or a strategy that requires several people."""
 
     def asked(self) -> values.BreakpointResult:
-        """Return the result; raise CannotAsk where nobody could be asked, so that a retry loop does not spin."""
+        """Return the result; raise CannotAsk if it could not be asked, so that a retry loop does not spin."""
         if self.unseen:
             raise CannotAsk(self.result.feedback or "", result=values.plain(self.result))
         return self.result
@@ -99,13 +99,13 @@ class Outcome:
 
 
 def folder() -> Path:
-    """Where the journal and the rules of this machine are."""
+    """Return the folder with the journal and rules of this machine."""
     chosen = os.environ.get("ASSENT_LOCAL_DIR")
     return Path(chosen).expanduser() if chosen else Path.home() / ".assent"
 
 
 def desk(person: Callable[[int | None], Person | None] = open_terminal) -> Desk:
-    """Return the desk of whoever runs this process."""
+    """Return the desk of the user who runs this process."""
     return Desk(folder=folder(), user=user(), now=_now, new_id=_new_id, person=person)
 
 
@@ -118,7 +118,7 @@ def _new_id(prefix: str) -> str:
 
 
 def ask(body: Mapping[str, Any], at: Desk) -> Outcome:
-    """Raise a breakpoint here, have it answered by a rule or by the person at the terminal, and write it all down."""
+    """Create a local breakpoint, have it answered by a rule or in the terminal, and record everything."""
     wanted = _draft(body)
     journal, rules = at.journal, read_rules(at.folder)
     recommendation, old = _recommended(rules, wanted, journal, now=at.now())
@@ -134,7 +134,7 @@ def ask(body: Mapping[str, Any], at: Desk) -> Outcome:
 
 
 def _draft(body: Mapping[str, Any]) -> Draft:
-    """Read it as strictly as the server does."""
+    """Validate the body as strictly as the server does."""
     try:
         sent = strict_loads(json.dumps(body, allow_nan=False).encode())
         wire.CreateBreakpoint.model_validate(sent)
@@ -151,10 +151,10 @@ def _draft(body: Mapping[str, Any]) -> Draft:
 
 @dataclass(frozen=True, slots=True)
 class _Old:
-    """Rules of an older version that would have approved a call without naming all of it."""
+    """Rules from an older version that would have approved a call without checking all of it."""
 
     rules: Mapping[str, str] = field(default_factory=dict[str, str])
-    """By id, what each does not name."""
+    """By rule ID, a sentence about what the rule does not check."""
 
     @property
     def problem(self) -> str | None:
@@ -204,7 +204,7 @@ def _recommended_without(
 
 
 def _raised(wanted: Draft, recommendation: Recommendation, journal: Journal, at: Desk) -> Breakpoint:
-    """Write the question down before anybody is asked."""
+    """Record the question before asking it."""
     now, ttl = at.now(), wanted.ttl_seconds
     actor = Actor(Kind.AGENT, wanted.agent_id)
     new = Breakpoint(
@@ -279,7 +279,7 @@ def _asked(
 
 
 def _refused(asked: Breakpoint, by: Actor, reason: str, at: Desk) -> tuple[Breakpoint, list[Event]]:
-    """Reject in nobody's name: there is nobody who could say yes."""
+    """Reject on behalf of the system, because no person can approve it."""
     result = unanswered(Status.RELEASED) | {
         "decision": Decision.REJECTED.value,
         "respondedBy": str(by),
@@ -320,13 +320,13 @@ def _answered(asked: Breakpoint, said: Said, at: Desk) -> tuple[Breakpoint, list
 
 
 def _pattern(asked: Breakpoint, rules: LocalRules, recommendation: Recommendation) -> str | None:
-    """Return the rule that "always" would write, where one would be followed."""
+    """Return the pattern of the rule that "always" would add, or None if it would not be applied."""
     unwanted = asked.payload.get("presentAlwaysApprove") is False
     if unwanted or rules.problem is not None or recommendation.source in STOPS:
         return None
     try:
         return propose(subject_of(asked))
-    except InvalidRequest:  # only a rule for a whole tool could be written
+    except InvalidRequest:  # only a rule for an entire tool is possible
         return None
 
 
@@ -348,7 +348,7 @@ def _write_rule(person: Person, pattern: str, at: Desk, *, instead_of: Collectio
 
 
 def _values(payload: Mapping[str, Json]) -> Mapping[str, Json]:
-    """Return the values a reviewer may be shown to edit: the arguments of a call, or the payload's own."""
+    """Return the values that a reviewer may edit: the fields of the payload, and the arguments of a call."""
     arguments: Json = payload.get("arguments")
     return {**payload, **arguments} if is_object(arguments) else payload
 

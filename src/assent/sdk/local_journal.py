@@ -1,4 +1,4 @@
-"""What was asked and answered on this machine: a JSON object a line, only ever added to, each hashed onto the last."""
+"""The local journal: an append-only file with one JSON object per line, each containing the previous line's hash."""
 
 import contextlib
 import fcntl
@@ -19,7 +19,7 @@ _CHUNK = 64 * 1024
 
 
 class JournalUnusable(AssentError):
-    """Nothing is asked, and nothing approved, that cannot be written down."""
+    """Nothing is asked or approved if it cannot be recorded."""
 
     code = "journal_unusable"
     title = "The local journal cannot be used"
@@ -27,7 +27,7 @@ class JournalUnusable(AssentError):
 
 @contextlib.contextmanager
 def sole(folder: Path) -> Generator[None, None, None]:
-    """Make the folder if there is none, and keep every other process of this kind from writing in it."""
+    """Create the folder if necessary, and lock it against other processes that do the same."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -54,7 +54,7 @@ class Journal:
         return self.folder / JOURNAL
 
     def append(self, events: Sequence[Event]) -> None:
-        """Write events down for good: when this returns, a crash does not take them back."""
+        """Append events durably: once this returns, they survive a crash."""
         with sole(self.folder):
             try:
                 is_new = not self.path.exists()
@@ -72,10 +72,10 @@ class Journal:
     def streak(
         self, gate: str, agent_id: str, counts_as: str, *, key: Callable[[Mapping[str, Json]], str]
     ) -> dict[str, Mapping[str, Json]]:
-        """Return what people approved in a row at this gate for this agent that counts as the same, by its id.
+        """Return the consecutive approvals at this gate for this agent that count as the same, by ID.
 
-        What was approved with changes counts neither way: the person approved something else.
-        What cannot be read, or does not fit what stands before it, may have been a rejection: the count starts again.
+        An approval with changes is ignored, because the person approved something else. A line that cannot be read, or
+        that does not match the hash chain, may have been a rejection, so it resets the count.
         """
         asked: dict[str, Mapping[str, Json] | None] = {}
         approved: dict[str, Mapping[str, Json]] = {}
@@ -90,7 +90,7 @@ class Journal:
                 asked[event["breakpointId"]] = (said.get("payload") or {}) if is_mine else None
             elif event["type"] == "released" and not str(event["actor"]).startswith("rule:"):
                 name = event["breakpointId"]
-                # Of a breakpoint that nobody knows any more, only a rejection counts.
+                # Of a breakpoint from before a reset, only a rejection counts.
                 payload = asked.get(name, {})
                 if payload is None:
                     continue
@@ -101,7 +101,7 @@ class Journal:
         return approved
 
     def events(self) -> Iterator[Mapping[str, Any] | None]:
-        """Return every event, oldest first, and None in place of a line that is not one of ours."""
+        """Yield every event, oldest first, and None for a line that is not a valid event."""
         previous = GENESIS
         try:
             with self.path.open("rb") as file:
@@ -115,7 +115,7 @@ class Journal:
 
 
 def _edited(event: Mapping[str, Any] | None) -> set[str]:
-    """Return the id of what a person answered with changes."""
+    """Return the ID of the breakpoint if a person answered it with changes, otherwise nothing."""
     is_edit = event is not None and event["type"] == "responded" and bool(event["metadata"].get("edits"))
     return {event["breakpointId"]} if event is not None and is_edit else set()
 
@@ -134,7 +134,7 @@ def _read(line: bytes, previous: str) -> Mapping[str, Any] | None:
     return event if whole else None
 
 
-def _chained(events: Sequence[Event], previous: str, torn: bool) -> bytes:  # noqa: FBT001  # what _end returns
+def _chained(events: Sequence[Event], previous: str, torn: bool) -> bytes:  # noqa: FBT001  # returned by _end
     lines = [b"\n"] if torn else []
     for event in events:
         line = json.dumps({"previous": previous, **_body(event)}, ensure_ascii=True).encode() + b"\n"
@@ -156,7 +156,7 @@ def _body(event: Event) -> dict[str, Json]:
 
 
 def _end(file: int) -> tuple[str, bool]:
-    """Return the hash of the last line, and whether a crash has left that line without its end."""
+    """Return the hash of the last line, and whether a crash truncated that line."""
     size = os.fstat(file).st_size
     if size == 0:
         return GENESIS, False

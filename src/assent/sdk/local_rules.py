@@ -1,4 +1,4 @@
-"""The rules of this machine: rules.json and policy.json in the local folder, followed by the server's own code."""
+"""The rules of this machine, from rules.json and policy.json, evaluated with the same code as on the server."""
 
 import json
 import os
@@ -26,7 +26,7 @@ _NO_RULES: Mapping[str, Json] = {"schemaVersion": SCHEMA_VERSION, "rules": []}
 
 @dataclass(frozen=True, slots=True)
 class LocalRules:
-    """What to follow; with a problem, nothing is approved without asking."""
+    """The rules to apply; if there is a problem, nothing is auto-approved."""
 
     rules: Sequence[Rule]
     counting: Counting
@@ -38,7 +38,7 @@ class LocalRules:
 
 
 def read_rules(folder: Path) -> LocalRules:
-    """Read both files; one that cannot be read never approves, and says so."""
+    """Read both files; if one cannot be read, nothing is auto-approved and `problem` says why."""
     try:
         policy = _document(folder / POLICY, Policy) or {}
         document = _document(folder / RULES, wire.RulesFile) or _NO_RULES
@@ -49,7 +49,7 @@ def read_rules(folder: Path) -> LocalRules:
 
 
 def add_rule(folder: Path, rule: Rule, *, order: int | None = None, instead_of: Collection[str] = ()) -> Rule:
-    """Add a rule at the end of rules.json and return it as it is read; the others stay as they are written."""
+    """Append a rule to rules.json and return it as read from the file; the other rules stay as written."""
     checked(rule)
     placed = {} if order is None else {"order": order}
 
@@ -61,13 +61,13 @@ def add_rule(folder: Path, rule: Rule, *, order: int | None = None, instead_of: 
 
 
 def listed(folder: Path) -> list[Rule]:
-    """Return the rules of rules.json in the order they are asked; refuse a file that is not followed."""
+    """Return the rules of rules.json in evaluation order; raise if the file would be ignored."""
     rules = _read(_document(folder / RULES, wire.RulesFile) or _NO_RULES)
     return sorted(rules, key=lambda rule: (rule.order, rule.created_at, rule.id))
 
 
 def remove_rule(folder: Path, rule_id: str) -> None:
-    """Take a rule out of rules.json; the others stay as they are written."""
+    """Remove a rule from rules.json; the other rules stay as written."""
 
     def without(bodies: list[Json], rules: Sequence[Rule]) -> list[Json]:
         place = _place(rules, rule_id)
@@ -77,7 +77,7 @@ def remove_rule(folder: Path, rule_id: str) -> None:
 
 
 def change_rule(folder: Path, rule_id: str, changes: Mapping[str, Json]) -> Rule:
-    """Change fields of a rule in rules.json, by their names in the file; None takes a field away."""
+    """Change fields of a rule in rules.json, by their names in the file; None removes a field."""
     place = 0
 
     def with_changes(bodies: list[Json], rules: Sequence[Rule]) -> list[Json]:
@@ -90,7 +90,7 @@ def change_rule(folder: Path, rule_id: str, changes: Mapping[str, Json]) -> Rule
 
 
 def _changed(folder: Path, change: Callable[[list[Json], Sequence[Rule]], list[Json]]) -> list[Rule]:
-    """Write rules.json anew with a change to its rules; neither the old nor the new file may hold a bad rule."""
+    """Rewrite rules.json with a change; raise if the old or the new file contains an invalid rule."""
     path = folder / RULES
     with sole(folder):
         document = _document(path, wire.RulesFile) or _NO_RULES
@@ -113,7 +113,7 @@ def _place(rules: Sequence[Rule], rule_id: str) -> int:
 
 
 def _read(document: Mapping[str, Json]) -> list[Rule]:
-    """Return the rules with what the file says of their origin, in the order they are written."""
+    """Return the rules with their origin from the file, in the order of the file."""
     return [_with_origin(rule, body) for rule, body in zip(_rules(document), document["rules"], strict=True)]
 
 
@@ -129,7 +129,7 @@ def _with_origin(rule: Rule, body: Mapping[str, Json]) -> Rule:
 def _moment(text: str | None) -> int:
     try:
         return from_iso(text) if text else 0
-    except (ValueError, OverflowError):  # it is only shown
+    except (ValueError, OverflowError):  # only shown
         return 0
 
 
@@ -166,7 +166,7 @@ def _replace(path: Path, document: Mapping[str, Json]) -> None:
 
 
 def _document(path: Path, shape: type[BaseModel]) -> dict[str, Any] | None:
-    """Return what stands in a file of ours, or None where there is none; refuse what others may have written."""
+    """Return the content of a local file, or None if it does not exist; raise if others could have written it."""
     try:
         with path.open("rb") as file:
             _refuse_foreign(path, os.fstat(file.fileno()))

@@ -1,4 +1,4 @@
-"""A breakpoint as a terminal shows it: nothing hidden, nothing obeyed, and said where something is left out."""
+"""Shows a breakpoint in a terminal, without hidden or control characters, and marks content that is left out."""
 
 import json
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ _STYLES = {"risk": "bold red", "rules": "yellow"}
 
 
 def show(console: Console, asked: Breakpoint, files: Sequence[FileDraft], *, problem: str | None) -> None:
-    """Print what a decision is about; the question last, where the eye is."""
+    """Print what a reviewer decides on, with the question last."""
     payload = asked.payload
     console.print(Line(Text(visible(asked.title or "Approval needed"), style="bold"), style="dim"))
     attempt = payload.get("attempt")
@@ -62,7 +62,7 @@ def show(console: Console, asked: Breakpoint, files: Sequence[FileDraft], *, pro
 
 
 def _theirs(shown: RenderableType) -> Padding:
-    """Indent what others wrote: only what is ours begins a line, so nobody can draw our lines."""
+    """Indent content from others, so that it cannot imitate our own lines, which are not indented."""
     return Padding(shown, (0, 0, 0, 2))
 
 
@@ -92,7 +92,7 @@ def _text(content: bytes) -> str | None:
 
 
 def _cut(text: str) -> tuple[str, str]:
-    """Return what fits, and how much does not."""
+    """Return the part that fits, and a note on how much does not."""
     lines = text.split("\n")
     kept = "\n".join(lines[:MAX_LINES])
     if len(kept) > MAX_CHARACTERS:
@@ -108,12 +108,12 @@ def _rendered(file: FileDraft, text: str) -> RenderableType:
 
 
 def _source(text: str, lexer: str) -> Syntax:
-    # The colours of the terminal, and its own background.
+    # Use the terminal's own colors and background.
     return Syntax(visible(text, lines=True), lexer, theme="ansi_dark", background_color="default", word_wrap=True)
 
 
 def _markdown(text: str) -> Markdown:
-    """Render it with nothing left out: raw HTML, comments, images and definitions stay as they are written."""
+    """Render Markdown without omissions: raw HTML, comments, images and definitions stay as written."""
     rendered = Markdown(text, hyperlinks=False, code_theme="ansi_dark")
     parser = MarkdownIt("commonmark", {"html": False}).enable(["strikethrough", "table"])
     rendered.parsed = parser.disable(["reference", "image"]).parse(text)

@@ -1,4 +1,4 @@
-"""The conversation with the person at the terminal: only an explicit yes, and all that it needs, is an approval."""
+"""The conversation in the terminal: only an explicit yes, with everything that it requires, is an approval."""
 
 import json
 import math
@@ -28,16 +28,16 @@ _BLANKS = " \t\r"
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What the person wants; `always` asks for a rule as well."""
+    """The person's answer; `always` also asks for a rule."""
 
     answer: Answer
     always: bool = False
 
 
 def talk(person: Person, terms: Terms, values: Mapping[str, Json], *, pattern: str | None) -> Said:
-    """Ask for the decision and for what belongs to it; whatever is not a whole yes is a rejection.
+    """Ask for the decision and everything that belongs to it; anything but a complete yes is a rejection.
 
-    `pattern` is the rule that "always" would write, where it may be offered. Raises Late when the time is over.
+    `pattern` is the rule that "always" would add, if it may be offered. Raises Late when the deadline passes.
     """
     try:
         return _decided(person, terms, values, pattern)
@@ -88,7 +88,7 @@ def _comment(person: Person, prompt: str) -> str | None:
 
 
 def _option(person: Person, options: Sequence[str]) -> str | None:
-    """By number only: a label may be a number too."""
+    """Choose by number only, because a label can itself be a number."""
     if not options:
         return None
     _tell(person, "Options:")
@@ -161,7 +161,7 @@ def _edits(person: Person, editable: Sequence[str], values: Mapping[str, Json]) 
 
 
 def _edited(name: str, current: Json, text: str) -> dict[str, Json]:
-    """Text stays text; anything else is read as JSON, and must be of the kind it was. Nothing changes nothing."""
+    """Return the edit: text stays text, other values are JSON of the same type, and empty input changes nothing."""
     if not text:
         return {}
     if isinstance(current, str):
@@ -186,7 +186,7 @@ def _confirmed(person: Person, terms: Terms) -> str | None:
 
 
 def _asked(person: Person, prompt: str, read: Callable[[str], Read]) -> Read:
-    """Ask until the line can be read, a few times; then it is no answer."""
+    """Repeat the prompt until the line is valid; after a few attempts, raise the error."""
     for left in reversed(range(TRIES)):
         try:
             return read(person.ask(prompt).strip(_BLANKS))
@@ -198,7 +198,7 @@ def _asked(person: Person, prompt: str, read: Callable[[str], Read]) -> Read:
 
 
 def _quote(person: Person, text: str, style: str = "") -> None:
-    """Print what others wrote: indented, also where it is wrapped, so that it cannot pass for a line of ours."""
+    """Print text from others, indented even where it wraps, so that it cannot pass for our own output."""
     person.console.print(Padding(Text(visible(text), style=style), (0, 0, 0, 2)))
 
 

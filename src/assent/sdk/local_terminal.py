@@ -1,4 +1,4 @@
-"""The terminal a person sits at: one line asked for at a time, and nobody where there is none."""
+"""The user's terminal, if there is one, from which one line at a time is read."""
 
 import contextlib
 import os
@@ -17,31 +17,31 @@ LOOK_SECONDS = 0.5
 _INPUT, _OUTPUT, _ERRORS = 0, 1, 2
 
 
-class NoAnswer(Exception):  # what it is, not that something failed
-    """The person gave no answer: the input ended, or the program stopped waiting."""
+class NoAnswer(Exception):  # not an error
+    """The person did not answer: the input ended, or the program stopped waiting."""
 
 
 class Late(NoAnswer):
-    """The deadline came first."""
+    """The deadline passed first."""
 
 
 class Person(Protocol):
-    """Whoever is asked."""
+    """The person who is asked."""
 
     @property
     def console(self) -> Console:
-        """Where they read."""
+        """The console that the person reads."""
         ...
 
     def ask(self, prompt: str) -> str:
-        """Return the line they typed after the prompt; raise NoAnswer."""
+        """Return the line typed after the prompt; raise NoAnswer if the person does not answer."""
         ...
 
     def close(self) -> None: ...
 
 
 class Terminal:
-    """A terminal in the foreground, read without taking more than the line that was asked for."""
+    """A terminal in the foreground, from which only the requested line is read."""
 
     def __init__(self, screen: int, *, ttl_seconds: int | None) -> None:
         self._screen = open(screen, "w", encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115
@@ -53,7 +53,7 @@ class Terminal:
         self.console = Console(file=self._screen, markup=False, highlight=False, emoji=False)
 
     def ask(self, prompt: str) -> str:
-        # What was typed before the question stood there is no answer to it.
+        # Text typed before the question was shown is not an answer to it.
         with contextlib.suppress(termios.error):
             termios.tcflush(_INPUT, termios.TCIFLUSH)
         self.console.print(Text(prompt), end="", soft_wrap=True)
@@ -68,7 +68,7 @@ class Terminal:
             raise
 
     def interrupt(self) -> None:
-        """Make whoever waits for a line stop; may be called from another thread."""
+        """Stop the thread that is waiting for a line; may be called from any thread."""
         with self._closing:
             if self._open:
                 os.write(self._waker, b"!")
@@ -82,14 +82,14 @@ class Terminal:
         self._closed.set()
 
     def left(self) -> None:
-        """Wait until whoever was interrupted has ended their line and is gone: what is written next stands below it."""
+        """Wait until the interrupted reader has ended its line, so that further output starts below it."""
         self._closed.wait(LEAVE_SECONDS)
 
     def _line(self) -> str:
         line = b""
         while not line.endswith(b"\n"):
             left = LOOK_SECONDS if self._ends is None else max(0.0, self._ends - time.monotonic())
-            # A signal that arrives just before select does not interrupt it: Ctrl-C is noticed at the next look.
+            # A signal that arrives just before select does not interrupt it, so Ctrl-C is noticed one iteration later.
             ready, _, _ = select.select([_INPUT, self._wake], [], [], min(left, LOOK_SECONDS))
             if ready:
                 line += self._some(ready)
@@ -104,7 +104,7 @@ class Terminal:
             raise NoAnswer(msg)
         try:
             some = os.read(_INPUT, LONGEST_LINE)
-        except OSError:  # the terminal was taken away
+        except OSError:  # the terminal was closed
             some = b""
         if not some:
             msg = "the input ended unexpectedly"
@@ -113,12 +113,12 @@ class Terminal:
 
 
 def open_terminal(ttl_seconds: int | None) -> Terminal | None:
-    """Return the terminal of this process, if it has one to read from and one to write on, in the foreground."""
+    """Return the terminal of this process, if it is in the foreground and can be read from and written to."""
     screen = next((each for each in (_ERRORS, _OUTPUT) if os.isatty(each)), None)
     if screen is None or not os.isatty(_INPUT):
         return None
     try:
-        # In the background a reader would be stopped, or take what is typed for another program.
+        # In the background, reading would stop the process or take input meant for another program.
         if os.tcgetpgrp(_INPUT) != os.getpgrp():
             return None
     except OSError:

@@ -1,4 +1,4 @@
-"""A call that must be awaited: it cannot be taken for its result, and it reports when it was never awaited."""
+"""Calls that must be awaited: they cannot be mistaken for their result, and report if they are never awaited."""
 
 import asyncio
 import inspect
@@ -15,7 +15,7 @@ _PACKAGE = str(Path(__file__).parent.parent)
 
 
 class Issued:
-    """The record of one call: where it was made, and whether it was started, finished or dropped."""
+    """The record of a call: where it was made, and whether it was started, finished or dropped."""
 
     __slots__ = ("dropped", "finished", "line", "place", "started", "what")
 
@@ -32,7 +32,7 @@ class Issued:
 
 
 def issued(what: str) -> Issued:
-    """Record the line outside of Assent that makes the call."""
+    """Record the line outside Assent that makes the call."""
     frame = inspect.currentframe()
     assert frame is not None, "CPython has frames"
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
@@ -41,12 +41,12 @@ def issued(what: str) -> Issued:
 
 
 def marked(function: Callable[..., Any]) -> None:
-    """Let asyncio know that a function returns something to await, though it is not `async def`."""
-    setattr(function, "_is_coroutine", getattr(asyncio.coroutines, "_is_coroutine", None))  # noqa: B010  # as 3.11 has it
+    """Mark a function for asyncio as returning an awaitable, although it is not `async def`."""
+    setattr(function, "_is_coroutine", getattr(asyncio.coroutines, "_is_coroutine", None))  # noqa: B010  # for 3.11
 
 
 class Pending(Coroutine[Any, Any, Made], Generic[Made]):
-    """A coroutine that is made when it is first awaited; its truth value and its result cannot be read before."""
+    """A coroutine that is created when first awaited; until then, it has no truth value and no attributes."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class Pending(Coroutine[Any, Any, Made], Generic[Made]):
         finally:
             self._record.finished = True
 
-    def send(self, value: Any, /) -> Any:  # noqa: ANN401  # as coroutines have it
+    def send(self, value: Any, /) -> Any:  # noqa: ANN401  # signature of coroutines
         """Run to the next suspension; asyncio calls this for a task."""
         try:
             return self._inner().send(value)
@@ -82,12 +82,12 @@ class Pending(Coroutine[Any, Any, Made], Generic[Made]):
 
     def throw(
         self,
-        kind: Any,  # noqa: ANN401  # as coroutines have it
+        kind: Any,  # noqa: ANN401  # signature of coroutines
         value: Any = None,  # noqa: ANN401  # the same
         traceback: TracebackType | None = None,
         /,
     ) -> Any:  # noqa: ANN401  # the same
-        """Raise an exception inside of it."""
+        """Raise an exception inside the coroutine."""
         error: BaseException = value if isinstance(value, BaseException) else kind() if isinstance(kind, type) else kind
         try:
             return self._inner().throw(error.with_traceback(traceback) if traceback is not None else error)
@@ -96,7 +96,7 @@ class Pending(Coroutine[Any, Any, Made], Generic[Made]):
             raise
 
     def close(self) -> None:
-        """Give it up on purpose."""
+        """Close it deliberately, so that it is not reported."""
         self._record.started = self._record.finished = True
         if self._running is not None:
             self._running.close()
@@ -107,7 +107,7 @@ class Pending(Coroutine[Any, Any, Made], Generic[Made]):
     def __getattr__(self, name: str) -> NoReturn:
         if name.startswith(("_", "cr_", "gi_")):
             raise AttributeError(name)
-        # Not NotAwaited: hasattr() must be able to say no.
+        # Not NotAwaited, because hasattr() must be able to return False.
         raise AttributeError(str(self._record.error(f"has no {name!r} before it is awaited")))
 
     def __del__(self) -> None:

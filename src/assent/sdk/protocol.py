@@ -1,9 +1,9 @@
-"""How to talk to a server, without talking: requests as values, answers parsed, retries decided.
+"""The client's protocol without I/O: requests as values, parsing of responses, and decisions about retries.
 
-A flow is a generator. It yields what is to be done next, a `Request`, a `Pause` or a `Tell`, and is sent what came of
-it: a `Reply` or a `Lost`, nothing, what the listener `Said`. What it returns is the result. A shell performs the
-steps, so that sync and async clients share every decision made here. Time and chance come in through `Pace`. A
-`Cancellation` among the steps is what the shell does should the program leave before the flow has ended.
+A flow is a generator. It yields the next step, a `Request`, a `Pause` or a `Tell`, and is sent the outcome: a `Reply`
+or a `Lost`, nothing, or what the listener `Said`. Its return value is the result. A client performs the steps, so that
+the sync and async clients share every decision made here. Time and randomness come from `Pace`. A `Cancellation` is
+what the client performs if the program exits before the flow has ended.
 """
 
 import contextlib
@@ -58,7 +58,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """One HTTP request; `repeatable` when sending it twice does no more than sending it once."""
+    """An HTTP request; `repeatable` if sending it twice has no more effect than sending it once."""
 
     method: str
     path: str
@@ -67,23 +67,23 @@ class Request:
     body: bytes | None = None
     repeatable: bool = True
     within: float | None = None
-    """Seconds in which it must be answered, connecting included."""
+    """Seconds in which the response must arrive, including connecting."""
     patient_for: float = 0.0
-    """How long the server may take to answer on purpose."""
+    """Seconds for which the server may deliberately delay its response."""
     on_line: Callable[[bytes], None] | None = None
-    """Is told each line as it comes; the reply is then the last one."""
+    """Called with each line as it arrives; the reply then contains only the last one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pause:
     seconds: float
     because: str
-    """The trouble; empty when there is none."""
+    """The problem, if any; otherwise empty."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tell:
-    """Let the caller know, and send back what the listener says to it; an async shell waits for an async listener."""
+    """Call a listener, and send back what it returns; an async client awaits an async listener."""
 
     listener: Callable[[Any], object]
     news: object
@@ -93,13 +93,13 @@ class Tell:
 class Reply:
     status: int
     headers: Mapping[str, str]
-    """With lower-case names."""
+    """With lowercase names."""
     body: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """No answer came; `sent` when the server may have seen the request all the same."""
+    """No response arrived; `sent` if the server may have received the request anyway."""
 
     reason: str
     sent: bool
@@ -107,18 +107,18 @@ class Lost:
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What a listener returned."""
+    """The return value of a listener."""
 
     answer: object
 
 
 @dataclass(frozen=True, slots=True)
 class Cancellation:
-    """How to cancel what the flow asks, if the program leaves it: by a signal, by its exit or by an exception."""
+    """How to cancel the flow's question if the program leaves it because of a signal, its exit or an exception."""
 
     flow: "Callable[[], Flow[object]]"
     waits_for: str | None = None
-    """The breakpoint, where it was created by another call: then only the end of the program cancels it."""
+    """The breakpoint, if another call created it: then it is cancelled only when the program ends."""
 
 
 Deed: TypeAlias = Request | Pause | Tell
@@ -128,7 +128,7 @@ Flow: TypeAlias = Generator[Step, Outcome, Result]
 
 
 class Lines:
-    """Bytes as they come, cut into lines at line feeds only: JSON may hold what else ends a line elsewhere."""
+    """Splits incoming bytes into lines at line feeds only, because JSON can contain other line separators."""
 
     def __init__(self) -> None:
         self._rest = b""
@@ -141,19 +141,19 @@ class Lines:
         return [line.removesuffix(b"\r") for line in lines]
 
     def end(self) -> list[bytes]:
-        """Return what stands after the last line feed."""
+        """Return the bytes after the last line feed."""
         return [self._rest] if self._rest else []
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """The clock and the dice that a flow is given."""
+    """The clock and the source of randomness for a flow."""
 
     now: Callable[[], float]
     chance: Callable[[], float]
 
     def pause(self, failures: int, *, at_least: float = 0.0) -> float:
-        """Return how long to hold back after so many failures: growing, capped, never zero, never in step."""
+        """Return how long to wait after this many failures: increasing, capped, never zero, and randomized."""
         grown: float = min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(failures - 1, 10))
         return max(at_least, grown * (0.5 + self.chance() / 2))
 
@@ -239,24 +239,24 @@ def sending(path: str, body: Mapping[str, Any], *, key: str) -> Request:
 def writing(
     path: str, body: Mapping[str, Any], *, method: str = "POST", query: Sequence[tuple[str, str]] = ()
 ) -> Request:
-    """Write something; a second request might write it twice, or be told of the first, so it is not sent twice."""
+    """Return a write request, which is not repeated, because it could take effect twice or fail the second time."""
     encoded = json.dumps(body, ensure_ascii=False, allow_nan=False).encode()
     headers = {"Content-Type": "application/json"}
     return Request(method=method, path=path, query=query, headers=headers, body=encoded, repeatable=False)
 
 
 def asking_routes(body: Mapping[str, Any]) -> Request:
-    """Ask where a breakpoint would go; changes nothing, so it may be sent again."""
+    """Return a request to check routes, which changes nothing and can be repeated."""
     return replace(writing("/api/routes/check", body), repeatable=True)
 
 
 def asking_rules(body: Mapping[str, Any]) -> Request:
-    """Have the rules asked about a breakpoint that might be raised; changes nothing, so it may be sent again."""
+    """Return a request to check rules against a hypothetical breakpoint, which changes nothing and can be repeated."""
     return replace(writing("/api/rules/check", body), repeatable=True)
 
 
 def backtesting(body: Mapping[str, Any], *, on_progress: Callable[[int, int], None] | None = None) -> Request:
-    """Hold a rule against the past; changes nothing, so it may be sent again."""
+    """Return a request to back-test a rule, which changes nothing and can be repeated."""
     asked = replace(writing("/api/rules/backtest", body), repeatable=True, patient_for=BACKTEST_SECONDS)
     if on_progress is None:
         return asked
@@ -281,7 +281,7 @@ def tested(line: BacktestLine) -> Backtest:
 
 
 def removing(path: str, query: Sequence[tuple[str, str]] = ()) -> Request:
-    """Remove something; a second request would be told that it is not there, so it is not sent twice."""
+    """Return a request to remove something, which is not repeated because the second one would not find it."""
     return Request(method="DELETE", path=path, query=query, repeatable=False)
 
 
@@ -295,12 +295,12 @@ def commenting(breakpoint_id: str, text: str, *, key: str) -> Request:
 
 
 def ending(breakpoint_id: str) -> Request:
-    """Cancel: a second one would be told that it has ended already, so it is not sent twice."""
+    """Return a request to cancel, which is not repeated because the second one would fail: it has already ended."""
     return Request(method="POST", path=address(breakpoint_id, "cancel"), repeatable=False)
 
 
 def retrying(delivery_id: str) -> Request:
-    """Try a dead delivery again; a second request would find it alive, so it is not sent twice."""
+    """Return a request to retry a dead delivery, which is not repeated because it would then no longer be dead."""
     return Request(method="POST", path=delivery_address(delivery_id, "retry"), repeatable=False)
 
 
@@ -315,7 +315,7 @@ def asking_status(breakpoint_id: str, *, wait: float = 0.0) -> Request:
 
 
 class Asking(TypedDict, total=False):
-    """The arguments that create a breakpoint, as `assent.domain.fields` declares them, with their types."""
+    """The arguments that create a breakpoint, as declared in `assent.domain.fields`, with their types."""
 
     agent_id: str
     run_id: str | None
@@ -326,7 +326,7 @@ class Asking(TypedDict, total=False):
     priority: str | None
     callback_url: str | None
     breakpoint_id: str | None
-    """The gate: what this question is called across runs."""
+    """The gate: the name of this question across runs."""
     expert: str | Sequence[str] | None
     strategy: str | None
     options: Sequence[str] | None
@@ -342,13 +342,13 @@ class Asking(TypedDict, total=False):
     present_always_approve: bool | None
     context: Mapping[str, Any] | None
     payload: Mapping[str, Any] | None
-    """Payload fields as JSON spells them, and anything else to show."""
+    """Payload fields with their JSON names, and anything else to show."""
     extra: Mapping[str, Any] | None
-    """Anything else to show; the names of fields are refused here."""
+    """Anything else to show; cannot contain the names of known fields."""
 
 
 class Filters(TypedDict, total=False):
-    """What a list is narrowed to."""
+    """Filters for a list of breakpoints."""
 
     status: str | Sequence[str] | None
     tag: str | Sequence[str] | None
@@ -367,7 +367,7 @@ class Filters(TypedDict, total=False):
 
 
 class DeliveryFilters(TypedDict, total=False):
-    """What a list of deliveries is narrowed to."""
+    """Filters for a list of deliveries."""
 
     breakpoint_id: str | None
     state: str | None
@@ -386,7 +386,7 @@ class RunFilters(TypedDict, total=False):
 
 
 class HistoryFilters(TypedDict, total=False):
-    """What a history is narrowed to."""
+    """Filters for a history."""
 
     gate: str | None
     agent_id: str | None
@@ -395,7 +395,7 @@ class HistoryFilters(TypedDict, total=False):
 
 
 class Expected(TypedDict, total=False):
-    """What a receipt must be about; omitted values are not compared."""
+    """The values expected in a receipt; omitted values are not compared."""
 
     project: str | None
     gate: str | None
@@ -404,7 +404,7 @@ class Expected(TypedDict, total=False):
 
 
 class Answering(TypedDict, total=False):
-    """What a reviewer may send with an answer."""
+    """The fields of a reviewer's answer."""
 
     comment: str | None
     option: str | None
@@ -415,7 +415,7 @@ class Answering(TypedDict, total=False):
 
 
 class RuleFields(TypedDict, total=False):
-    """What a rule is written with, beside its pattern and its action; `why` goes into its history."""
+    """The fields of a rule besides its pattern and action; `why` is recorded in its history."""
 
     note: str | None
     mode: str
@@ -426,7 +426,7 @@ class RuleFields(TypedDict, total=False):
 
 
 class RouteFields(TypedDict, total=False):
-    """What a route may say beside its pattern and channels; lengths of time as in 30m, 2h, 1d."""
+    """The fields of a route besides its pattern and channels; durations are written as 30m, 2h or 1d."""
 
     to: Sequence[str]
     fallback: Sequence[str]
@@ -439,21 +439,21 @@ class RouteFields(TypedDict, total=False):
 
 
 class RouteChanges(RouteFields, total=False):
-    """What can be changed of a route."""
+    """The fields of a route that can be changed."""
 
     pattern: str
     channels: Sequence[str]
 
 
 class RuleChanges(RuleFields, total=False):
-    """What may change; `note` and `expires_at` may be None, which takes them away."""
+    """The fields of a rule that can be changed; None removes `note` or `expires_at`."""
 
     pattern: str
     action: str
 
 
 class Supposed(TypedDict, total=False):
-    """A breakpoint as an agent might raise it."""
+    """A hypothetical breakpoint."""
 
     title: str | None
     tags: Sequence[str] | None
@@ -471,14 +471,14 @@ class Supposed(TypedDict, total=False):
 
 NOT_ASSENT = "The response is not from an Assent server. Check ASSENT_URL."
 Question: TypeAlias = str | Mapping[str, Any] | None
-"""A question, or the whole breakpoint as one object with the field names of the API."""
+"""A question, or an entire breakpoint as an object with the API's field names."""
 
 
 def opened(question: Question, asking: Asking) -> tuple[str | None, Asking]:
-    """Return a question and its arguments; an object with the API's field names is taken apart."""
+    """Return the question and its arguments, which can also be given as an object with the API's field names."""
     if question is None or isinstance(question, str):
         return question, asking
-    if not isinstance(question, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers
+    if not isinstance(question, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  # untyped
         msg = f"The question must be a string, or an object with a question field, not {type(question).__name__}."
         raise InvalidRequest(msg)
     refuse_unknown_fields([*question], BY_WIRE, where="")
@@ -491,7 +491,7 @@ def opened(question: Question, asking: Asking) -> tuple[str | None, Asking]:
 
 
 def creation(question: Question, asking: Asking) -> dict[str, Any]:
-    """Return the body that creates a breakpoint; refuse what the server would misread."""
+    """Return the body that creates a breakpoint; raise for anything that the server would misread."""
     text, arguments = opened(question, asking)
     given: dict[str, Any] = {name: value for name, value in arguments.items() if value is not None}
     refuse_unknown("create", given, BY_NAME)
@@ -538,7 +538,7 @@ def with_files(body: Mapping[str, Any], entries: Sequence[Mapping[str, Any]]) ->
 
 
 def filtered(filters: Mapping[str, object]) -> list[tuple[str, str]]:
-    """Return filters as an address has them; what is None is not one."""
+    """Return filters as query parameters, without those that are None."""
     query: list[tuple[str, str]] = []
     given: dict[str, Any] = {name: value for name, value in filters.items() if value is not None}
     for name, value in given.items():
@@ -548,7 +548,7 @@ def filtered(filters: Mapping[str, object]) -> list[tuple[str, str]]:
 
 
 def named(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return fields as JSON spells them."""
+    """Return fields with their JSON names."""
     return {camel(name): value for name, value in fields.items()}
 
 
@@ -558,7 +558,7 @@ def camel(name: str) -> str:
 
 
 def parsed(reply: Reply, kind: type[Result]) -> Result:
-    """Return the value in a good answer; raise what a bad one stands for."""
+    """Return the value in a successful reply; otherwise, raise the error that the reply describes."""
     if reply.status not in _GOOD:
         raise problem(reply)
     if kind is bytes:
@@ -581,7 +581,7 @@ def problem(reply: Reply) -> AssentError:
 
 
 def performed(request: Request, kind: type[Result], *, pace: Pace, patience: float) -> Flow[Result]:
-    """Send a request until it is answered; give up when nobody has answered for as long as we are patient."""
+    """Send a request until it is answered; give up after `patience` seconds without an answer."""
     started, failures = pace.now(), 0
     while True:
         outcome = yield request
@@ -595,11 +595,11 @@ def performed(request: Request, kind: type[Result], *, pace: Pace, patience: flo
 
 
 LEAST_SECONDS = 1.0
-"""What a call has at least, so that `timeout=0` still asks once and does not wait."""
+"""The minimum for any call, so that `timeout=0` still asks once without waiting."""
 
 
 def bounded(flow: Flow[Result], *, pace: Pace, seconds: float | None) -> Flow[Result]:
-    """Perform a flow within so many seconds, connecting and retries included; raise Unreachable after that."""
+    """Perform a flow within this many seconds, including connecting and retries; then raise Unreachable."""
     if seconds is None:
         return (yield from flow)
     ends, outcome, because = pace.now() + max(seconds, LEAST_SECONDS), None, "no response"
@@ -625,7 +625,7 @@ def bounded(flow: Flow[Result], *, pace: Pace, seconds: float | None) -> Flow[Re
 def creating(
     body: Mapping[str, Any], files: Sequence[ContextFile], *, key: str, pace: Pace, patience: float
 ) -> Flow[Breakpoint]:
-    """Upload the files that are too big to go along, then raise the breakpoint."""
+    """Upload the files that are too large to be included, then create the breakpoint."""
     entries: list[Mapping[str, Any]] = []
     room = INLINE_BYTES
     for file in files:
@@ -655,12 +655,12 @@ def _reason(outcome: Outcome) -> str:
 def _may_repeat(request: Request, outcome: Outcome) -> bool:
     if isinstance(outcome, Lost):
         return request.repeatable or not outcome.sent
-    # Too fast: it was turned away at the door, before anything was done.
+    # The rate limit rejected the request before it had any effect.
     return request.repeatable or (isinstance(outcome, Reply) and outcome.status == HTTPStatus.TOO_MANY_REQUESTS)
 
 
 def retry_after(outcome: Outcome) -> float:
-    """Seconds only: a date would need the server's idea of now."""
+    """Return the header's seconds; a date is ignored because it depends on the server's clock."""
     text = outcome.headers.get("retry-after", "") if isinstance(outcome, Reply) else ""
     return float(text) if text.isascii() and text.isdigit() and len(text) < 6 else 0.0  # noqa: PLR2004  # a day at most
 

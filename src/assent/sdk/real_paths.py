@@ -1,4 +1,4 @@
-"""Where the paths in a tool call lead on this machine, resolved at call time: a symbolic link hides nothing."""
+"""Resolves the paths in a tool call on this machine when it is made, so that symbolic links cannot hide anything."""
 
 import os
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from assent.domain.protected_paths import DIRECTORY, LONGEST_COMMAND, PATHS, is_
 
 
 def real_paths(arguments: Mapping[str, Json], directory: str) -> dict[str, Json]:
-    """Return the resolved path of each argument that names a file, and of what else leads to a protected file."""
+    """Return the real path of each argument that names a file, and the protected files that other arguments lead to."""
     found: dict[str, Json] = {
         name: _resolved(value, directory)
         for name, value in arguments.items()
@@ -24,7 +24,7 @@ def real_paths(arguments: Mapping[str, Json], directory: str) -> dict[str, Json]
 
 
 def _resolved(path: str, directory: str) -> str:
-    """Return the real path; one that cannot be a path stays as it is, and is compared as it is."""
+    """Return the real path; text that cannot be a path is returned unchanged."""
     try:
         return os.path.realpath(Path(directory, Path(path).expanduser()))
     except (OSError, ValueError, RuntimeError):

@@ -1,4 +1,4 @@
-"""Receipts for whoever acts on an approval: read strictly, checked against what is about to run, used once."""
+"""Receipts for programs that act on approvals: parses, checks and consumes them."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -43,7 +43,7 @@ VARIABLE = "ASSENT_RECEIPT_KEY"
 
 
 class ReceiptKey(Value, frozen=True, kw_only=True):
-    """A public key of a project; receipts by a retired one are still good, by a revoked one never."""
+    """A public key of a project; receipts signed with a retired key are still valid, with a revoked key never."""
 
     key_id: str
     public_key: str
@@ -60,7 +60,7 @@ class ReceiptKeys(Value, frozen=True, kw_only=True):
 
 
 class ReceiptUse(Value, frozen=True, kw_only=True):
-    """That a receipt was used now, for the first time."""
+    """Confirms that a receipt was consumed now, for the first time."""
 
     breakpoint_id: str
     nonce: str
@@ -69,21 +69,21 @@ class ReceiptUse(Value, frozen=True, kw_only=True):
 
 
 def check(receipt: Receipt, keys: Keys, *, now: float, **expected: Unpack[Expected]) -> None:
-    """Raise unless one of the keys signed it, it has not expired, and it is about what was expected.
+    """Raise unless one of the keys signed the receipt, it has not expired, and it matches the expected values.
 
-    `now` is in seconds, as `time.time()` tells them. Whether it was used before, only the server knows.
+    `now` is in seconds, like `time.time()`. Only the server knows whether the receipt has been used before.
     """
     domain.check(receipt, keys, now=round(now * SECOND), **expected)
 
 
 def content_digest(body: Mapping[str, Any], files: Sequence[ContextFile] = (), *, project: str) -> str:
-    """Return the digest that the server gives to a breakpoint raised with this body and these files.
+    """Return the content hash that the server computes for a breakpoint with this body and these files.
 
-    Compute it from what is about to run, and compare it with the one in the receipt.
+    Compute it from what is about to run, and compare it with the hash in the receipt.
     """
     entries = [file.entry() for file in files]
     try:
-        # As the server reads it, whatever Python had it as.
+        # Convert to JSON and back, to get the values that the server reads.
         sent = strict_loads(json.dumps(with_files(body, entries), ensure_ascii=False, allow_nan=False).encode())
         return draft(sent).digest(project)
     except (KeyError, TypeError, AttributeError, ValueError, MalformedJson) as error:
@@ -92,20 +92,20 @@ def content_digest(body: Mapping[str, Any], files: Sequence[ContextFile] = (), *
 
 
 def pinned(environment: Mapping[str, str]) -> Keys | None:
-    """Return the keys that ASSENT_RECEIPT_KEY names, or None when it is not set; a text that is no key is refused."""
+    """Return the keys in ASSENT_RECEIPT_KEY, or None if it is not set; raise if it contains anything else."""
     text = environment.get(VARIABLE, "")
     return read_keys(text) if text.strip() else None
 
 
 def refuse_unchecked(environment: Mapping[str, str]) -> None:
-    """Raise where a key is pinned: an answer that was given without a server has no receipt."""
+    """Raise if a key is pinned, because an answer given without a server has no receipt."""
     if pinned(environment) is not None:
         msg = f"{VARIABLE} pins a receipt key, but local answers do not have receipts. Set ASSENT_URL to use a server."
         raise InvalidReceipt(msg)
 
 
 def trusted(keys: Iterable[ReceiptKey]) -> dict[str, bytes]:
-    """Return the public keys by their ids, without those that were revoked."""
+    """Return the public keys by ID, without revoked ones."""
     found: dict[str, bytes] = {}
     for key in keys:
         if key.state != "revoked":
@@ -118,7 +118,7 @@ def trusted(keys: Iterable[ReceiptKey]) -> dict[str, bytes]:
 
 
 def fetching(breakpoint_id: str, *, pace: Pace, patience: float) -> Flow[Receipt]:
-    """Fetch the receipt of an approval; the signature is for `check` to look at."""
+    """Fetch the receipt of an approval; `check` verifies its signature."""
     request = reading(address(breakpoint_id, "receipt"))
     raw = yield from performed(request, msgspec.Raw, pace=pace, patience=patience)
     receipt = loads(bytes(raw))
@@ -133,7 +133,7 @@ def listing_keys(*, pace: Pace, patience: float) -> Flow[ReceiptKeys]:
 
 
 def fetching_keys(*, pace: Pace, patience: float) -> Flow[Keys]:
-    """Fetch the keys of the project, on the server's word; `pinned` ones need no such trust."""
+    """Fetch the project's keys from the server, which has to be trusted; `pinned` keys do not require this."""
     page = yield from listing_keys(pace=pace, patience=patience)
     return trusted(page.items)
 
@@ -144,7 +144,7 @@ def rotating_key(*, revoke: bool, pace: Pace, patience: float) -> Flow[ReceiptKe
 
 
 def consuming(receipt: Receipt, *, key: str, pace: Pace, patience: float) -> Flow[ReceiptUse]:
-    """Use it; the same idempotency key again is the same use, so a lost answer loses nothing."""
+    """Consume a receipt; repeating it with the same idempotency key is the same use, in case a response is lost."""
     request = sending("/api/receipts/consume", {"receipt": receipt.body()}, key=key)
     use = yield from performed(request, ReceiptUse, pace=pace, patience=patience)
     told = (use.breakpoint_id, use.nonce)
@@ -154,7 +154,7 @@ def consuming(receipt: Receipt, *, key: str, pace: Pace, patience: float) -> Flo
     return use
 
 
-def accepting(  # what a flow is given, and what is to be checked
+def accepting(
     receipt: Receipt,
     *,
     keys: Keys | None,
@@ -164,7 +164,7 @@ def accepting(  # what a flow is given, and what is to be checked
     patience: float,
     **expected: Unpack[Expected],
 ) -> Flow[ReceiptUse]:
-    """Check a receipt with these keys, or else the server's, against what is about to be done; then use it."""
+    """Check a receipt with the given keys, or otherwise the server's, against the expected values; then consume it."""
     if keys is None:
         keys = yield from fetching_keys(pace=pace, patience=patience)
     check(receipt, keys, now=now, **expected)

@@ -1,4 +1,4 @@
-"""Runs and processes, as the server tells of them."""
+"""Runs and processes as returned by the server."""
 
 from typing import Any, Literal, TypeAlias
 
@@ -8,7 +8,7 @@ RunStateName: TypeAlias = Literal["queued", "running", "suspended", "done", "fai
 
 
 class Cause(Value, frozen=True, kw_only=True):
-    """The event that started a run, by which trigger, and how many runs lie before it."""
+    """The event and the trigger that started a run, and how many runs precede it."""
 
     event_id: str
     trigger: str
@@ -16,7 +16,7 @@ class Cause(Value, frozen=True, kw_only=True):
 
 
 class RunSummary(Value, frozen=True, kw_only=True):
-    """A run as a list shows it."""
+    """A run as it appears in a list."""
 
     id: str
     process: str
@@ -54,7 +54,7 @@ class RunFile(Value, frozen=True, kw_only=True):
 
 
 class Run(RunSummary, frozen=True, kw_only=True):
-    """A run, whole."""
+    """A run with all fields."""
 
     version: str
     steps: list[RunStep]
@@ -81,7 +81,7 @@ class JournalPage(Value, frozen=True, kw_only=True):
 
 
 class ProcessInfo(Value, frozen=True, kw_only=True):
-    """A process that a server can run, or why it cannot."""
+    """A process that a server can run, or the reason why it cannot."""
 
     name: str
     file: str

@@ -1,4 +1,4 @@
-"""Webhooks signed the way their providers sign them, to try a source out."""
+"""Signs test webhooks in the same way as their providers."""
 
 import base64
 import hmac
@@ -8,23 +8,23 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A webhook that is about to be sent."""
+    """A webhook to send."""
 
     body: bytes
     event: str = ""
-    """What the provider calls it, as in push."""
+    """The provider's event name, such as push."""
     delivery: str = ""
-    """The same when it is sent again."""
+    """The delivery ID, which stays the same for a redelivery."""
     at: int = 0
-    """Seconds since 1970."""
+    """Unix time in seconds."""
     header: str = ""
-    """Where a plain HMAC goes, if not into X-Signature."""
+    """The header for a plain HMAC, if it is not X-Signature."""
     prefix: str = ""
-    """What stands before a plain HMAC, as in sha256="""
+    """The prefix of a plain HMAC, such as sha256="""
 
 
 def signed(kind: str, secret: str, call: Call) -> dict[str, str]:
-    """Return the headers that a provider would send along."""
+    """Return the headers that a provider would send."""
     if not secret:
         msg = "The secret is empty."
         raise ValueError(msg)

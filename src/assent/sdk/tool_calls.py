@@ -1,4 +1,4 @@
-"""Tool calls put before people: asked once however often an agent comes back to them, and what came of it."""
+"""Asks reviewers about tool calls, once per call even if an agent repeats it, and converts answers to verdicts."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -31,7 +31,7 @@ __all__ = [
 
 
 class Terms(TypedDict, total=False):
-    """How people are asked about the tool calls of an agent."""
+    """How to ask about an agent's tool calls."""
 
     agent_id: str
     tags: Sequence[str]
@@ -46,7 +46,7 @@ class Terms(TypedDict, total=False):
 
 
 def asking(call: ToolCall, terms: Terms) -> Asking:
-    """Return what is said when a call is asked about."""
+    """Return the arguments that create the breakpoint for a call."""
     refuse_unknown("terms", terms, Terms.__annotations__)
     return cast(
         "Asking",
@@ -63,7 +63,7 @@ def asking(call: ToolCall, terms: Terms) -> Asking:
 
 
 def plain_arguments(arguments: str | Mapping[str, Any] | None) -> Mapping[str, Json] | None:
-    """Return a model's arguments where everybody reads them alike: an object of strict JSON; None for any other."""
+    """Return a model's arguments if they are an object in strict JSON, which has only one reading; otherwise None."""
     try:
         text = arguments if isinstance(arguments, str) else json.dumps(arguments or {})
         found = strict_loads((text or "{}").encode())
@@ -73,28 +73,28 @@ def plain_arguments(arguments: str | Mapping[str, Any] | None) -> Mapping[str, J
 
 
 def shown_arguments(arguments: str | Mapping[str, Any] | None) -> Mapping[str, Json]:
-    """Return a model's arguments as people are shown them; those that can be read in two ways, as the text they are."""
+    """Return a model's arguments as shown to reviewers; if they can be read in two ways, as their text."""
     plain = plain_arguments(arguments)
     return {"text": described(arguments)} if plain is None else plain
 
 
 def raising(calls: Calls, call: ToolCall, terms: Terms) -> Flow[Breakpoint]:
-    """Raise the breakpoint of a call; the same call finds the one it has raised before."""
+    """Create the breakpoint for a call; repeating this for the same call returns the same breakpoint."""
     return calls.create(call.question, idempotency_key=call.key, **asking(call, terms))
 
 
 def decided(calls: Calls, call: ToolCall, terms: Terms, *, timeout: float | None = None) -> Flow[Verdict]:
-    """Ask about a call, wait for the answer however long it takes, and return what may be done."""
+    """Ask about a call, wait for the answer, and return what may be done."""
     raised = yield from raising(calls, call, terms)
     status = yield from calls.wait(raised.id, timeout=timeout)
     return verdict(call, status)
 
 
 def waited(calls: Calls, breakpoint_ids: Sequence[str], *, timeout: float | None = None) -> Flow[list[Status]]:
-    """Return how each has ended, once all have; raise StillWaiting when `timeout` seconds were not enough for all."""
+    """Return all statuses once every breakpoint has ended; raise StillWaiting after `timeout` seconds in total."""
     ends = None if timeout is None else calls.pace.now() + timeout
     found: list[Status] = []
-    # One after the other is as long as all at once: an answer is kept until somebody asks for it.
+    # Waiting for one after the other takes no longer than all at once, because the server keeps the answers.
     for each in breakpoint_ids:
         left = None if ends is None else max(0.0, ends - calls.pace.now())
         found.append((yield from calls.wait(each, timeout=left)))
@@ -102,7 +102,7 @@ def waited(calls: Calls, breakpoint_ids: Sequence[str], *, timeout: float | None
 
 
 def verdict(call: ToolCall, status: Status) -> Verdict:
-    """Return what may be done after a breakpoint has ended; only an explicit approval lets a call run."""
+    """Return what may be done after a breakpoint has ended; only an explicit approval lets the call run."""
     result = status.result
     if not status.approved or result is None:
         by, said = (result.responded_by, result.feedback) if result is not None else (None, None)
@@ -120,5 +120,5 @@ def verdict(call: ToolCall, status: Status) -> Verdict:
 
 
 def unasked(error: AssentError) -> Verdict:
-    """Return what a call comes to when nobody could be asked."""
+    """Return the verdict on a call if no reviewer could be asked."""
     return refused(f"Could not ask a reviewer: {error.message}")

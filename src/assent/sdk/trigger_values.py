@@ -1,4 +1,4 @@
-"""What the server says of sources, triggers, events from outside, and firings."""
+"""Sources, triggers, trigger events and firings as returned by the server."""
 
 from typing import Any
 
@@ -16,19 +16,19 @@ class Source(Value, frozen=True, kw_only=True):
     origin: str
     refused: int
     silent: bool
-    """It has not been heard for longer than it should be."""
+    """Whether the source has sent nothing for longer than it should."""
     created_by: str
     created_at: str
     updated_by: str
     updated_at: str
     settings: dict[str, Any] | None = None
-    """Only admins see them; secrets stand there as references."""
+    """Visible to admins only; secrets are shown as references."""
     address: str | None = None
-    """Where it calls, if it does."""
+    """The URL that receives its webhooks, if any."""
     problem: str | None = None
     heard_at: str | None = None
     age: int | None = None
-    """Seconds since it was last heard."""
+    """Seconds since its last event."""
     refused_at: str | None = None
     last_refusal: str | None = None
     silent_at: str | None = None
@@ -47,7 +47,7 @@ class Schedule(Value, frozen=True, kw_only=True):
     timezone: str
     enabled: bool
     next: list[str]
-    """When it ticks next, with the offset that its clocks have then."""
+    """The upcoming times, with the UTC offset that applies at each."""
     problem: str | None = None
 
 
@@ -56,7 +56,7 @@ class Schedules(Value, frozen=True, kw_only=True):
 
 
 class TriggerBody(Value, frozen=True, kw_only=True):
-    """A trigger as it is written."""
+    """The definition of a trigger."""
 
     name: str
     on: str
@@ -70,7 +70,7 @@ class TriggerBody(Value, frozen=True, kw_only=True):
     max_depth: int | None = None
     agent_id: str | None = None
     enabled: bool | str = True
-    """True, False, or "suspended": then its events queue."""
+    """True, False, or "suspended", in which case its events are queued."""
     note: str | None = None
 
     @property
@@ -87,7 +87,7 @@ class Trigger(TriggerBody, frozen=True, kw_only=True):
     updated_by: str
     updated_at: str
     because: str | None = None
-    """Why it is suspended."""
+    """Why it was suspended."""
     problem: str | None = None
     fired_at: str | None = None
     alarm_id: str | None = None
@@ -98,7 +98,7 @@ class Triggers(Value, frozen=True, kw_only=True):
 
 
 class Finding(Value, frozen=True, kw_only=True):
-    """A part of a pattern, what the event has there, and whether it holds; None is unknown."""
+    """A part of a pattern, the event's value for it, and whether it matches; None if unknown."""
 
     part: str
     actual: Any = None
@@ -113,12 +113,12 @@ class Trace(Value, frozen=True, kw_only=True):
     matched: bool
     findings: list[Finding]
     note: str | None = None
-    """What came of it, in a word."""
+    """The outcome in a few words."""
     problem: str | None = None
 
 
 class Trial(Value, frozen=True, kw_only=True):
-    """What would become of an event at a trigger."""
+    """The result of testing an event against a trigger."""
 
     trigger: str
     matched: bool
@@ -156,7 +156,7 @@ class TriggerEventPage(Value, frozen=True, kw_only=True):
 
 
 class Firing(Value, frozen=True, kw_only=True):
-    """An event that a trigger matched, on its way to a run."""
+    """An event that a trigger matched, and that may start a run."""
 
     id: str
     event_id: str
@@ -168,7 +168,7 @@ class Firing(Value, frozen=True, kw_only=True):
     created_at: str
     updated_at: str
     gathered: list[str] = msgspec.field(default_factory=list[str])
-    """Earlier events that go with it; `beyond` counts those that are not named."""
+    """Earlier events that are combined with it; `beyond` counts those that are not listed."""
     beyond: int = 0
     because: str | None = None
     breakpoint_id: str | None = None
@@ -186,12 +186,12 @@ class FiringCount(Value, frozen=True, kw_only=True):
 class FiringPage(Value, frozen=True, kw_only=True):
     items: list[Firing]
     counts: list[FiringCount]
-    """How many of the project are held, and why; and how many are dead."""
+    """How many of the project's firings are held, by reason, and how many are dead."""
     next_cursor: str | None = None
 
 
 class TriggerEvent(TriggerEventSummary, frozen=True, kw_only=True):
-    """An event with everything that is known of it."""
+    """An event with all fields."""
 
     attempts: int
     correlation_id: str
@@ -201,5 +201,5 @@ class TriggerEvent(TriggerEventSummary, frozen=True, kw_only=True):
     runs: list[RunSummary]
     chain: list[TriggerEventSummary]
     trace: list[Trace] | None = None
-    """None until it was held against the triggers."""
+    """None until the triggers have been evaluated."""
     causation_id: str | None = None

@@ -1,4 +1,4 @@
-"""Who runs this process, as the system knows them."""
+"""The name of the operating system user who runs this process."""
 
 import getpass
 import os

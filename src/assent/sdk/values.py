@@ -1,4 +1,4 @@
-"""What the server answers, as frozen values; fields that a newer server adds are passed over."""
+"""The server's responses as frozen values; unknown fields from a newer server are ignored."""
 
 from typing import Any, Literal, TypeAlias
 
@@ -13,7 +13,7 @@ class Value(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 class BreakpointResult(Value, frozen=True, kw_only=True):
-    """What an agent acts on; `approved` is true only after an explicit approval."""
+    """The outcome that an agent acts on; `approved` is true only after an explicit approval."""
 
     approved: bool
     status: StatusName
@@ -40,7 +40,7 @@ class BreakpointResult(Value, frozen=True, kw_only=True):
         return f"BreakpointResult({shown})"
 
     def __bool__(self) -> bool:
-        """Whoever writes `if result:` means an approval, and gets nothing else."""
+        """Return whether it was approved, so that `if result:` is true only for an approval."""
         return self.approved is True
 
 
@@ -53,7 +53,7 @@ class Feedback(Value, frozen=True, kw_only=True):
 
 
 class Status(Value, frozen=True, kw_only=True):
-    """How a breakpoint stands."""
+    """The status of a breakpoint."""
 
     status: StatusName
     updated_at: str
@@ -67,13 +67,13 @@ class Status(Value, frozen=True, kw_only=True):
 
     @property
     def approved(self) -> bool:
-        """True only when it was released with an approval: a timeout, a cancellation, anything unclear is not one."""
+        """True only if it was released with an approval, not after a timeout, a cancellation or anything unclear."""
         explicit = self.result is not None and self.result.approved
         return self.status == "released" and self.decision == "approved" and explicit
 
 
 class Summary(Value, frozen=True, kw_only=True):
-    """A breakpoint as a list shows it."""
+    """A breakpoint as it appears in a list."""
 
     id: str
     breakpoint_id: str
@@ -101,7 +101,7 @@ class Summary(Value, frozen=True, kw_only=True):
 
 
 class Breakpoint(Summary, frozen=True, kw_only=True):
-    """A breakpoint, whole."""
+    """A breakpoint with all fields."""
 
     payload: dict[str, Any]
     feedback: list[Feedback]
@@ -113,7 +113,7 @@ class Breakpoint(Summary, frozen=True, kw_only=True):
     warnings: list[str]
     version: int
     agent_id_claimed: bool | None = None
-    """Whether only the agent's word says which agent it is."""
+    """Whether the agent's ID is only claimed by the agent itself."""
     pending_answers: list[dict[str, Any]] | None = None
     """Answers in their undo window."""
     result: BreakpointResult | None = None
@@ -221,9 +221,9 @@ class Rule(Value, frozen=True, kw_only=True):
     expires_at: str | None = None
     removed_at: str | None = None
     problem: str | None = None
-    """Why it cannot be read, if it cannot."""
+    """Why the rule cannot be read, if it cannot."""
     warnings: list[str] | None = None
-    """What it would also approve, where one rule is written or shown."""
+    """Warnings about what else the rule would approve; only present if a single rule is written or shown."""
 
 
 class Rules(Value, frozen=True, kw_only=True):
@@ -245,7 +245,7 @@ class RuleEvents(Value, frozen=True, kw_only=True):
 
 
 class RuleCheck(Value, frozen=True, kw_only=True):
-    """Whether a person would have to be asked, and every voice on the way to that."""
+    """Whether a breakpoint would be auto-approved, and every step of the evaluation."""
 
     recommended: bool
     reason: str
@@ -266,7 +266,7 @@ class ImportedRule(Value, frozen=True, kw_only=True):
 
 
 class RulesImported(Value, frozen=True, kw_only=True):
-    """What an import did, or with `dry_run` would do."""
+    """The result of an import, or of a dry run."""
 
     dry_run: bool
     added: int
@@ -278,7 +278,7 @@ class RulesImported(Value, frozen=True, kw_only=True):
 
 
 class HistoryEntry(Value, frozen=True, kw_only=True):
-    """What became of one breakpoint."""
+    """A past breakpoint and its outcome."""
 
     id: str
     breakpoint_id: str
@@ -303,7 +303,7 @@ class AgentStreak(Value, frozen=True, kw_only=True):
 
 
 class GateSummary(Value, frozen=True, kw_only=True):
-    """How a gate fares; `complete` is false where only its newest `counted_at_most` were counted."""
+    """The statistics of a gate; `complete` is false if only its newest `counted_at_most` were counted."""
 
     gate: str
     asked: int
@@ -329,7 +329,7 @@ class HistoryPage(Value, frozen=True, kw_only=True):
 
 
 class PastBreakpoint(Value, frozen=True, kw_only=True):
-    """A breakpoint as a back-test names it."""
+    """A breakpoint as it appears in a back-test."""
 
     id: str
     gate: str
@@ -343,7 +343,7 @@ class PastBreakpoint(Value, frozen=True, kw_only=True):
 
 
 class Backtest(Value, frozen=True, kw_only=True):
-    """What a rule would have done, and what became of those breakpoints without it."""
+    """The decisions that a rule would have made, and the actual outcomes of those breakpoints."""
 
     pattern: str
     action: str
@@ -368,7 +368,7 @@ class Backtest(Value, frozen=True, kw_only=True):
     waiting_items: list[PastBreakpoint]
     auto_items: list[PastBreakpoint]
     more: dict[str, bool]
-    """Which of the lists are longer than was asked for."""
+    """Which of the lists are truncated."""
 
 
 class Progress(Value, frozen=True, kw_only=True):
@@ -377,7 +377,7 @@ class Progress(Value, frozen=True, kw_only=True):
 
 
 class BacktestLine(Value, frozen=True, kw_only=True):
-    """One line of a back-test that tells how far it got."""
+    """A line of a back-test that reports its progress."""
 
     progress: Progress | None = None
     result: Backtest | None = None
@@ -385,7 +385,7 @@ class BacktestLine(Value, frozen=True, kw_only=True):
 
 
 class ShadowReport(Value, frozen=True, kw_only=True):
-    """What a rule in shadow said since it says what it says now, and what people did."""
+    """The recommendations of a rule in shadow mode since its definition last changed, and people's decisions."""
 
     rule_id: str
     pattern: str
@@ -406,6 +406,6 @@ class ShadowReport(Value, frozen=True, kw_only=True):
     more: bool
 
 
-def plain(value: object) -> Any:  # noqa: ANN401  # JSON, as the server wrote it
-    """Return a value as the JSON it came from."""
+def plain(value: object) -> Any:  # noqa: ANN401  # any JSON
+    """Return a value as JSON, with the field names of the API."""
     return msgspec.to_builtins(value)

@@ -1,4 +1,4 @@
-"""Untrusted text, made harmless for a terminal."""
+"""Makes untrusted text safe to print in a terminal."""
 
 import unicodedata
 
@@ -6,16 +6,16 @@ from assent.domain.visible import revealed
 
 
 def visible(text: str, *, lines: bool = False) -> str:
-    """Return untrusted text with everything that hides, reorders or controls written out as an escape.
+    """Return untrusted text in which characters that hide, reorder or control text are written as escapes.
 
-    With `lines`, line feeds and tabs stay what they are.
+    With `lines`, line feeds and tabs are kept.
     """
     shown = revealed(text, _escape, joiners=False)
     if not lines:
         shown = shown.replace("\n", "\\n").replace("\t", "\\t")
     if shown.isascii():
         return shown
-    # Nobody knows how wide a terminal draws what Unicode has not assigned yet.
+    # The width at which a terminal draws characters that Unicode has not assigned yet is unknown.
     return "".join(_escape(char) if unicodedata.category(char) == "Cn" else char for char in shown)
 
 

@@ -1,4 +1,4 @@
-"""Waiting for an answer: slices of long-poll, or the stream of events; both outlive restarts, neither ever spins."""
+"""Waiting for an answer with long polls or the event stream; both continue after restarts and never spin."""
 
 import contextlib
 from collections.abc import Callable, Generator
@@ -39,19 +39,19 @@ from assent.sdk.values import Breakpoint, Event, Events, Feedback, Status
 
 SLICE_SECONDS = 25.0
 SILENCE_SECONDS = 45.0
-"""A stream that says nothing for so long is dead: there is a sign of life every 15 seconds."""
+"""A stream that is silent for this long is broken, because the server sends a keep-alive every 15 seconds."""
 QUICK_ANSWERS = 20
-"""How much news in a row is believed before holding back."""
+"""How many early responses in a row are accepted as news before pausing."""
 ENDINGS = frozenset({"released", "expired", "cancelled"})
 
 
 @dataclass(slots=True, kw_only=True)
 class Audience:
-    """Who wants to hear what happens during a wait; each thing is told once, from the beginning on."""
+    """The listeners of a wait; each event and each comment is reported once, starting with the first."""
 
     on_event: Callable[[Event], object] | None = None
     on_comment: Callable[[Feedback], object] | None = None
-    """Hears people, not agents, so that nobody answers themselves; a text that it returns is the reply."""
+    """Called only for comments by people, so that an agent does not answer itself; a returned string is the reply."""
     _told: int = 0
     _read: set[str] = field(default_factory=set[str])
 
@@ -62,7 +62,7 @@ class Audience:
             for event in events.items[self._told :]:
                 self._told += 1
                 yield Tell(self.on_event, event)
-        # What is said with the decision is in the result, and too late to be answered.
+        # Comments submitted with the decision are in the result, and it is too late to reply to them.
         comments = () if status.ended else status.feedback or ()
         for comment in comments:
             if self.on_comment is not None and comment.id not in self._read and not _by_agent(comment):
@@ -73,7 +73,7 @@ class Audience:
 
 
 def _replied(to: Feedback, text: str, *, pace: Pace, patience: float) -> Flow[None]:
-    # The key is the comment's: who waits again, after a crash perhaps, does not answer again in other words.
+    # The key comes from the comment, so that waiting again, such as after a crash, does not send a second reply.
     request = commenting(to.breakpoint_id, text, key=f"reply-{to.id}")
     with contextlib.suppress(AlreadyEnded, IdempotencyMismatch, ProjectRemoved):
         yield from performed(request, Breakpoint, pace=pace, patience=patience)
@@ -86,9 +86,9 @@ def _by_agent(comment: Feedback) -> bool:
 def waiting(
     breakpoint_id: str, *, pace: Pace, patience: float, timeout: float | None = None, audience: Audience | None = None
 ) -> Flow[Status]:
-    """Wait until it has ended, whatever happens to the server meanwhile."""
+    """Wait until the breakpoint has ended, even if the server restarts meanwhile."""
     watch = _Watch(pace, patience, ends=None if timeout is None else pace.now() + timeout)
-    # What was said before this wait, or while somebody was being told, would not end a long-poll.
+    # Comments from before this wait, or made while a listener runs, would not end a long poll, so look first.
     look = audience is not None
     while True:
         wait = watch.slice(look=look)
@@ -111,7 +111,7 @@ def waiting(
 
 
 class _Watch:
-    """What a wait remembers from one slice to the next."""
+    """The state of a wait between its requests."""
 
     def __init__(self, pace: Pace, patience: float, *, ends: float | None) -> None:
         self._pace = pace
@@ -132,15 +132,15 @@ class _Watch:
         return status.updated_at != self._seen
 
     def heard(self, status: Status, reply: Reply, *, asked_for: float) -> Pause | None:
-        """Go on at once after a full slice or after news; hold back from whoever answers early with nothing new."""
+        """Continue at once after a full slice or news; pause if the server responds early without news."""
         self._heard = self._pace.now()
-        # A comment or a vote wakes a waiter too. Without a first look there is no telling news from haste.
+        # Comments and votes also end a long poll. Before the first response, news cannot be recognized.
         news = self._seen is not None and self.is_news(status) and "retry-after" not in reply.headers
         self._seen = status.updated_at
         if asked_for and self._heard - self._asked >= asked_for / 2:
             self._failures = self._quick = 0
             return None
-        # So much news at once is none: whatever answers there changes its time at every request.
+        # After too many in a row, it is not news: the server's timestamp changes with every request.
         self._quick += 1
         if (news or not asked_for) and self._quick <= QUICK_ANSWERS:
             return None
@@ -163,19 +163,19 @@ class _Watch:
 
 @dataclass(frozen=True, slots=True)
 class Listen:
-    """Open a stream and leave it open; a good reply, without a body, says that it is."""
+    """Open a stream and leave it open; a successful reply without a body confirms that it is."""
 
     request: Request
 
 
 @dataclass(frozen=True, slots=True)
 class Hear:
-    """Take the next bytes of the open stream."""
+    """Read the next bytes of the open stream."""
 
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """Bytes of the stream; none when it has ended."""
+    """Bytes of the stream; empty when it has ended."""
 
     chunk: bytes
 
@@ -186,7 +186,7 @@ Following: TypeAlias = Generator[StreamStep, StreamOutcome, None]
 
 
 def following(breakpoint_id: str, *, after: int, pace: Pace, patience: float) -> Following:
-    """Yield every event up to the one that ends it; a stream that breaks is taken up where it broke."""
+    """Yield every event up to the one that ends the breakpoint; a broken stream resumes where it stopped."""
     tries, over = _Tries(pace, patience), False
     while True:
         last, why = yield from _listened(breakpoint_id, after, tries)
@@ -194,7 +194,7 @@ def following(breakpoint_id: str, *, after: int, pace: Pace, patience: float) ->
             return
         over = False
         if last == after and why == _QUIET:
-            # A node that stops ends its streams; so does one that has nothing more to tell, ever.
+            # A node that is stopping ends its streams, but so does one that has no more events to send.
             over = yield from _ended(breakpoint_id, tries)
         after = last
         yield tries.pause(why)
@@ -203,7 +203,7 @@ def following(breakpoint_id: str, *, after: int, pace: Pace, patience: float) ->
 def _listened(
     breakpoint_id: str, after: int, tries: "_Tries"
 ) -> Generator[StreamStep, StreamOutcome, tuple[int, Reply | Lost | None]]:
-    """Listen once; return the number of the last event, and why no more came unless it was the one that ends it."""
+    """Read one stream; return the last event's number and why it stopped, or None if the breakpoint has ended."""
     headers = {"Accept": "text/event-stream", "Last-Event-ID": str(after)}
     request = Request(method="GET", path=address(breakpoint_id, "stream"), headers=headers, patient_for=SILENCE_SECONDS)
     outcome = yield Listen(request)
@@ -240,7 +240,7 @@ def _ended(breakpoint_id: str, tries: "_Tries") -> Generator[StreamStep, StreamO
 
 
 class _Tries:
-    """When to listen again, and when to give up."""
+    """Decides when to reconnect and when to give up."""
 
     def __init__(self, pace: Pace, patience: float) -> None:
         self._pace = pace
@@ -253,7 +253,7 @@ class _Tries:
 
     def pause(self, why: Reply | Lost) -> Pause:
         now = self._pace.now()
-        # A stream that lived for a while is no failure in a row.
+        # After a stream that lasted for a while, start counting failures again.
         self._failures = 1 if now - self._paused > 2 * LONGEST_PAUSE else self._failures + 1
         seconds = self._pace.pause(self._failures, at_least=retry_after(why))
         if now + seconds - self._heard > self._patience:
@@ -263,7 +263,7 @@ class _Tries:
 
 
 class _EventLines:
-    """The events in a stream's bytes; signs of life and what else a stream may say are passed over."""
+    """Parses the events in a stream's bytes; keep-alives and unknown fields are ignored."""
 
     def __init__(self) -> None:
         self._lines = Lines()

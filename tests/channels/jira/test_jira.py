@@ -15,7 +15,7 @@ from tests.channels.notes import AT, PLACE, REVIEW, closing, expiring, many, not
 from tests.support.jira import US, Jira
 
 
-async def test_an_issue_says_what_is_asked_and_leads_to_it(channel: Make, jira: Jira) -> None:
+async def test_an_issue_contains_the_question_and_a_review_link(channel: Make, jira: Jira) -> None:
     posted = await channel(jira, labels=["audit"]).send(note(PLACE))
     issue = jira.issues["OPS-1"]
     assert posted.trace == {"key": "OPS-1", "url": f"{jira.url}/browse/OPS-1"}
@@ -35,7 +35,7 @@ async def test_an_issue_says_what_is_asked_and_leads_to_it(channel: Make, jira: 
     ],
     ids=["without a setting", "Europe/Berlin"],
 )
-async def test_times_are_in_the_time_zone_of_the_settings(
+async def test_times_are_shown_in_the_configured_time_zone(
     channel: Make, jira: Jira, settings: dict[str, str], due: str, ended: str
 ) -> None:
     await channel(jira, **settings).send(note(PLACE, asked={"due_at": AT}))
@@ -45,7 +45,7 @@ async def test_times_are_in_the_time_zone_of_the_settings(
     assert ended in jira.texts("OPS-1")[0].replace("\\", "")
 
 
-async def test_a_time_zone_that_does_not_exist_is_refused(channel: Make, jira: Jira) -> None:
+async def test_an_unknown_time_zone_is_rejected(channel: Make, jira: Jira) -> None:
     with pytest.raises(InvalidRequest) as refused:
         channel(jira, timezone="Mars/Olympus")
     assert refused.value.details["errors"] == [
@@ -53,7 +53,7 @@ async def test_a_time_zone_that_does_not_exist_is_refused(channel: Make, jira: J
     ]
 
 
-async def test_an_issue_is_looked_for_before_it_is_made(channel: Make, jira: Jira) -> None:
+async def test_a_retry_searches_for_the_issue_before_creating_one(channel: Make, jira: Jira) -> None:
     await channel(jira).send(note(PLACE))
     posted = await channel(jira).send(note(PLACE, attempt=2))
     assert posted.trace["key"] == "OPS-1"
@@ -61,7 +61,7 @@ async def test_an_issue_is_looked_for_before_it_is_made(channel: Make, jira: Jir
     assert jira.count("POST issue") == 1
 
 
-async def test_an_issue_whose_making_was_not_heard_of_is_found_again(channel: Make, jira: Jira) -> None:
+async def test_a_retry_finds_the_issue_whose_creation_reply_was_lost(channel: Make, jira: Jira) -> None:
     jira.drop()
     with pytest.raises(Transient) as failed:
         await channel(jira).send(note(PLACE))
@@ -71,7 +71,7 @@ async def test_an_issue_whose_making_was_not_heard_of_is_found_again(channel: Ma
     assert len(jira.issues) == 1
 
 
-async def test_an_attempt_that_takes_too_long_comes_back_when_it_can_be_found(channel: Make, cloud: Jira) -> None:
+async def test_a_timed_out_attempt_is_retried_once_search_can_find_the_issue(channel: Make, cloud: Jira) -> None:
     cloud.hold()
     with pytest.raises(Transient, match="in time") as failed:
         await channel(cloud, patience=0.3).send(note(PLACE))
@@ -79,7 +79,7 @@ async def test_an_attempt_that_takes_too_long_comes_back_when_it_can_be_found(ch
     cloud.let_go()
 
 
-async def test_an_error_of_the_server_leaves_open_what_happened(channel: Make, cloud: Jira) -> None:
+async def test_a_server_error_leaves_the_outcome_unknown(channel: Make, cloud: Jira) -> None:
     cloud.fail("POST issue", 502)
     with pytest.raises(Transient) as failed:
         await channel(cloud).send(note(PLACE))
@@ -88,14 +88,14 @@ async def test_an_error_of_the_server_leaves_open_what_happened(channel: Make, c
     assert not failed.value.unsent
 
 
-async def test_a_search_that_fails_leaves_no_issue_behind(channel: Make, cloud: Jira) -> None:
+async def test_a_failed_search_creates_no_issue(channel: Make, cloud: Jira) -> None:
     cloud.fail("GET search", 502)
     with pytest.raises(Transient) as failed:
         await channel(cloud).send(note(PLACE))
     assert failed.value.unsent
 
 
-async def test_too_many_requests_wait_as_long_as_jira_says(channel: Make, cloud: Jira) -> None:
+async def test_rate_limits_wait_as_long_as_jira_requests(channel: Make, cloud: Jira) -> None:
     cloud.fail("POST issue", 429, retry_after="7")
     cloud.fail("GET search", 429, retry_after="9")
     for seconds in (9, 7):
@@ -113,14 +113,16 @@ async def test_too_many_requests_wait_as_long_as_jira_says(channel: Make, cloud:
         (400, "Check the issueType setting"),
     ],
 )
-async def test_what_will_not_change_by_itself_is_final(channel: Make, cloud: Jira, status: int, advice: str) -> None:
+async def test_client_errors_are_permanent_and_say_what_to_check(
+    channel: Make, cloud: Jira, status: int, advice: str
+) -> None:
     cloud.fail("POST issue", status)
     with pytest.raises(Permanent, match=advice):
         await channel(cloud).send(note(PLACE))
     assert cloud.issues == {}
 
 
-async def test_a_wrong_token_is_told_without_showing_it(
+async def test_a_wrong_token_is_reported_without_revealing_it(
     channel: Make, jira: Jira, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("JIRA_TOKEN", "hunter2")
@@ -129,13 +131,15 @@ async def test_a_wrong_token_is_told_without_showing_it(
     assert "hunter2" not in str(failed.value)
 
 
-async def test_a_check_makes_nothing(channel: Make, jira: Jira) -> None:
+async def test_a_check_creates_no_issue(channel: Make, jira: Jira) -> None:
     assert await channel(jira).check() == "Signed in to Jira. Project OPS: Operations."
     assert jira.issues == {}
 
 
 @pytest.mark.parametrize(("purpose", "words"), [(Purpose.REMIND, "Reminder: "), (Purpose.ESCALATE, "Escalated: ")])
-async def test_what_follows_is_a_comment(channel: Make, jira: Jira, purpose: Purpose, words: str) -> None:
+async def test_reminders_and_escalations_are_comments_on_the_issue(
+    channel: Make, jira: Jira, purpose: Purpose, words: str
+) -> None:
     first = await channel(jira).send(note(PLACE))
     posted = await channel(jira).send(note(PLACE, purpose, id="dlv_2", thread=first.trace))
     (said,) = jira.texts("OPS-1")
@@ -144,7 +148,7 @@ async def test_what_follows_is_a_comment(channel: Make, jira: Jira, purpose: Pur
     assert len(jira.issues) == 1
 
 
-async def test_a_comment_that_may_have_arrived_is_looked_for(channel: Make, jira: Jira) -> None:
+async def test_a_retry_searches_for_the_comment_that_may_have_arrived(channel: Make, jira: Jira) -> None:
     first = await channel(jira).send(note(PLACE))
     jira.drop()
     with pytest.raises(Transient):
@@ -153,19 +157,19 @@ async def test_a_comment_that_may_have_arrived_is_looked_for(channel: Make, jira
     assert len(jira.texts("OPS-1")) == 1
 
 
-async def test_a_reminder_of_what_was_never_told_makes_the_issue(channel: Make, jira: Jira) -> None:
+async def test_a_reminder_creates_the_issue_if_none_exists(channel: Make, jira: Jira) -> None:
     await channel(jira).send(note(PLACE, Purpose.REMIND))
     assert len(jira.issues) == 1
 
 
-async def test_the_end_is_said_and_the_issue_moved(channel: Make, jira: Jira) -> None:
+async def test_closing_comments_on_the_issue_and_transitions_it(channel: Make, jira: Jira) -> None:
     first = await channel(jira).send(note(PLACE))
     await channel(jira, closeTransition="Done").close(closing(PLACE, thread=first.trace))
     assert "Assent: Approved by ann (web)" in jira.texts("OPS-1")[0].replace("\\", "")
     assert jira.issues["OPS-1"].status == "Done"
 
 
-async def test_an_issue_that_is_there_already_is_not_moved(channel: Make, jira: Jira) -> None:
+async def test_an_issue_that_is_already_done_is_not_transitioned(channel: Make, jira: Jira) -> None:
     first = await channel(jira).send(note(PLACE))
     jira.move("OPS-1", "Done", by="acc-bob")
     await channel(jira, closeTransition="To Done").close(expiring(PLACE, thread=first.trace))
@@ -173,7 +177,7 @@ async def test_an_issue_that_is_there_already_is_not_moved(channel: Make, jira: 
     assert jira.count("POST issue/OPS-1/transitions") == 0
 
 
-async def test_an_issue_that_was_the_answer_stays_where_it_was_put(channel: Make, jira: Jira) -> None:
+async def test_an_issue_that_carried_the_answer_is_left_where_its_author_moved_it(channel: Make, jira: Jira) -> None:
     first = await channel(jira).send(note(PLACE))
     jira.move("OPS-1", "Approved", by="acc-ann")
     await channel(jira, closeTransition="Done").close(closing(PLACE, via="jira", thread=first.trace))
@@ -181,24 +185,24 @@ async def test_an_issue_that_was_the_answer_stays_where_it_was_put(channel: Make
     assert len(jira.texts("OPS-1")) == 1
 
 
-async def test_a_way_that_is_not_offered_is_noted(channel: Make, jira: Jira) -> None:
+async def test_an_unavailable_transition_is_recorded(channel: Make, jira: Jira) -> None:
     first = await channel(jira).send(note(PLACE))
     posted = await channel(jira, closeTransition="Archive").close(closing(PLACE, thread=first.trace))
     assert posted is not None
     assert posted.trace["transition"] == "the transition Archive is not available for this issue"
 
 
-async def test_what_has_no_issue_is_not_closed(channel: Make, jira: Jira) -> None:
+async def test_closing_without_an_issue_does_nothing(channel: Make, jira: Jira) -> None:
     assert await channel(jira).close(closing(PLACE)) is None
     assert jira.issues == {}
 
 
-async def test_an_issue_is_made_for_each_and_none_for_many(channel: Make, jira: Jira) -> None:
+async def test_digests_are_not_supported(channel: Make, jira: Jira) -> None:
     with pytest.raises(Permanent):
         await channel(jira).digest(many(30, PLACE))
 
 
-async def test_no_text_calls_people_or_becomes_a_macro(channel: Make, jira: Jira) -> None:
+async def test_agent_text_never_becomes_a_mention_or_macro(channel: Make, jira: Jira) -> None:
     text = "[~accountid:x] @all {code} [evil|http://evil.org] \u202eevil"
     await channel(jira).send(note(PLACE, asked={"title": text, "payload": {"question": text}, "risk": "high"}))
     description = jira.issues["OPS-1"].fields["description"]
@@ -230,7 +234,7 @@ async def test_no_text_calls_people_or_becomes_a_macro(channel: Make, jira: Jira
         ({"apiUrl": "x"}, "/settings/apiUrl"),
     ],
 )
-async def test_settings_that_are_wrong_are_named(
+async def test_invalid_settings_are_reported_by_pointer(
     channel: Make, cloud: Jira, settings: dict[str, Any], pointer: str
 ) -> None:
     with pytest.raises(InvalidRequest, match=pointer) as refused:
@@ -238,7 +242,7 @@ async def test_settings_that_are_wrong_are_named(
     assert "hunter2" not in str(refused.value)
 
 
-async def test_what_we_say_ourselves_is_never_an_answer(channel: Make, jira: Jira) -> None:
+async def test_our_own_transitions_and_comments_are_never_answers(channel: Make, jira: Jira) -> None:
     first = await channel(jira).send(note(PLACE))
     await channel(jira, closeTransition="Approved").close(closing(PLACE, thread=first.trace))
     live = channel(jira, commentWords=True)

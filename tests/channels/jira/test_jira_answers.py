@@ -37,7 +37,7 @@ class Taken(list[Incoming]):
         return None
 
 
-async def test_a_move_to_a_status_that_counts_is_an_answer(channel: Make, jira: Jira) -> None:
+async def test_a_move_to_a_configured_status_is_an_answer(channel: Make, jira: Jira) -> None:
     live = channel(jira)
     await live.send(note(PLACE))
     jira.move("OPS-1", "Approved", by="acc-ann")
@@ -49,7 +49,7 @@ async def test_a_move_to_a_status_that_counts_is_an_answer(channel: Make, jira: 
 
 
 @pytest.mark.parametrize("reason", [None, "Too late"])
-async def test_the_reason_is_what_the_person_wrote_or_none(channel: Make, jira: Jira, reason: str | None) -> None:
+async def test_the_comment_made_with_a_move_is_its_reason(channel: Make, jira: Jira, reason: str | None) -> None:
     live = channel(jira)
     await live.send(note(PLACE))
     jira.move("OPS-1", "Declined", by="acc-ann", comment=reason)
@@ -63,14 +63,14 @@ async def test_the_reason_is_what_the_person_wrote_or_none(channel: Make, jira: 
 
 
 @pytest.mark.parametrize("status", ["Done", "To Do"])
-async def test_any_other_move_says_nothing(channel: Make, jira: Jira, status: str) -> None:
+async def test_any_other_move_is_ignored(channel: Make, jira: Jira, status: str) -> None:
     live = channel(jira)
     await live.send(note(PLACE))
     jira.move("OPS-1", status, by="acc-ann")
     assert live.hear(hook(jira)) == []
 
 
-async def test_what_we_find_ourselves_counts_as_the_same(channel: Make, jira: Jira) -> None:
+async def test_polling_and_webhooks_report_the_same_answer(channel: Make, jira: Jira) -> None:
     live, found = channel(jira), Taken()
     await live.send(note(PLACE))
     jira.move("OPS-1", "Approved", by="acc-ann")
@@ -80,7 +80,7 @@ async def test_what_we_find_ourselves_counts_as_the_same(channel: Make, jira: Ji
     assert live.heard_at() is not None
 
 
-async def test_what_we_have_seen_is_not_looked_at_again(channel: Make, jira: Jira) -> None:
+async def test_polling_does_not_report_a_change_twice(channel: Make, jira: Jira) -> None:
     live, found = channel(jira), Taken()
     await live.send(note(PLACE))
     jira.move("OPS-1", "Approved", by="acc-ann")
@@ -94,7 +94,7 @@ async def test_what_we_have_seen_is_not_looked_at_again(channel: Make, jira: Jir
     assert "updated >= -10m" in jira.searches[2]
 
 
-async def test_a_look_that_failed_is_made_up_for(channel: Make, cloud: Jira) -> None:
+async def test_the_next_poll_makes_up_for_a_failed_one(channel: Make, cloud: Jira) -> None:
     live, found = channel(cloud), Taken()
     await live.send(note(PLACE))
     cloud.move("OPS-1", "Approved", by="acc-ann")
@@ -106,7 +106,7 @@ async def test_a_look_that_failed_is_made_up_for(channel: Make, cloud: Jira) -> 
     assert len(found) == 1
 
 
-async def test_what_was_not_taken_is_found_again(channel: Make, cloud: Jira) -> None:
+async def test_a_message_that_was_not_accepted_is_polled_again(channel: Make, cloud: Jira) -> None:
     live, found = channel(cloud), Taken()
     await live.send(note(PLACE))
     cloud.move("OPS-1", "Approved", by="acc-ann")
@@ -120,7 +120,7 @@ async def test_what_was_not_taken_is_found_again(channel: Make, cloud: Jira) -> 
     assert len(found) == 1
 
 
-async def test_a_move_that_was_taken_back_before_we_looked_is_not_said(channel: Make, jira: Jira) -> None:
+async def test_a_move_undone_before_polling_is_not_reported(channel: Make, jira: Jira) -> None:
     live, found = channel(jira, commentWords=True), Taken()
     await live.send(note(PLACE))
     jira.move("OPS-1", "Approved", by="acc-ann")
@@ -129,7 +129,7 @@ async def test_a_move_that_was_taken_back_before_we_looked_is_not_said(channel: 
     assert [heard for each in found for heard in live.hear(each)] == []
 
 
-async def test_a_comment_of_another_hour_is_not_the_reason(channel: Make, jira: Jira) -> None:
+async def test_a_comment_made_before_the_move_is_not_its_reason(channel: Make, jira: Jira) -> None:
     live, found = channel(jira), Taken()
     await live.send(note(PLACE))
     jira.say("OPS-1", "I like it", by="acc-ann")
@@ -138,7 +138,7 @@ async def test_a_comment_of_another_hour_is_not_the_reason(channel: Make, jira: 
     assert [each.comment for each in live.hear(found[0])] == [None]
 
 
-async def test_many_changed_issues_are_all_found(channel: Make, jira: Jira) -> None:
+async def test_polling_finds_every_changed_issue_across_pages(channel: Make, jira: Jira) -> None:
     live, found = channel(jira), Taken()
     for number in range(65):
         await live.send(note(PLACE, asked={"id": f"bp_{number}"}))
@@ -161,7 +161,7 @@ async def test_a_listener_survives_an_outage(channel: Make, cloud: Jira) -> None
 
 
 @pytest.mark.parametrize("settings", [{"pollSeconds": 0}, {"approve": [], "reject": []}])
-async def test_a_listener_with_nothing_to_find_asks_nothing(
+async def test_a_listener_with_nothing_to_find_sends_no_requests(
     channel: Make, cloud: Jira, settings: dict[str, Any]
 ) -> None:
     listening = asyncio.create_task(channel(cloud, **settings).listen(Taken().take))
@@ -182,7 +182,7 @@ async def test_a_listener_with_nothing_to_find_asks_nothing(
         ("Rejected", False, None),
     ],
 )
-async def test_a_comment_that_begins_with_the_word_is_an_answer(
+async def test_a_comment_that_starts_with_a_verdict_is_an_answer(
     channel: Make,
     jira: Jira,
     text: str,
@@ -199,7 +199,7 @@ async def test_a_comment_that_begins_with_the_word_is_an_answer(
     assert channel(jira).hear(hook(jira)) == []
 
 
-async def test_a_rejecting_comment_without_a_reason_is_answered_with_how_to_give_one(channel: Make, jira: Jira) -> None:
+async def test_a_rejecting_comment_without_a_reason_gets_a_reply_asking_for_one(channel: Make, jira: Jira) -> None:
     live = channel(jira, commentWords=True)
     await live.send(note(PLACE))
     jira.say("OPS-1", "Reject!", by="acc-ann")
@@ -218,7 +218,7 @@ TOO_LONG = "x" * 20_001
 
 
 @pytest.mark.parametrize("moved", [True, False])
-async def test_an_approval_with_too_long_a_comment_is_answered_with_what_to_do(
+async def test_an_approval_with_an_overlong_comment_gets_a_reply_with_what_to_do(
     channel: Make, jira: Jira, *, moved: bool
 ) -> None:
     live = channel(jira, commentWords=True)
@@ -239,7 +239,7 @@ async def test_an_approval_with_too_long_a_comment_is_answered_with_what_to_do(
 
 
 @pytest.mark.parametrize("moved", [True, False])
-async def test_a_rejection_with_too_long_a_comment_counts_and_the_issue_says_what_was_stored(
+async def test_a_rejection_with_an_overlong_comment_counts_and_is_truncated(
     channel: Make, jira: Jira, *, moved: bool
 ) -> None:
     live = channel(jira, commentWords=True)
@@ -259,7 +259,7 @@ async def test_a_rejection_with_too_long_a_comment_counts_and_the_issue_says_wha
     assert "only the first 20,000 characters of the comment were stored" in said
 
 
-async def test_a_rejection_with_a_comment_that_fits_is_not_commented_on(channel: Make, jira: Jira) -> None:
+async def test_a_rejection_whose_comment_fits_gets_no_reply(channel: Make, jira: Jira) -> None:
     live = channel(jira)
     await live.send(note(PLACE))
     jira.move("OPS-1", "Declined", by="acc-ann", comment=TOO_LONG[:-1])
@@ -270,14 +270,14 @@ async def test_a_rejection_with_a_comment_that_fits_is_not_commented_on(channel:
 
 
 @pytest.mark.parametrize("text", ["I approve", "approval pending", "Approve what?", "approve?", "", "not approved"])
-async def test_any_other_comment_says_nothing(channel: Make, jira: Jira, text: str) -> None:
+async def test_any_other_comment_is_ignored(channel: Make, jira: Jira, text: str) -> None:
     live = channel(jira, commentWords=True)
     await live.send(note(PLACE))
     jira.say("OPS-1", text, by="acc-ann")
     assert live.hear(hook(jira)) == []
 
 
-async def test_nobody_speaks_for_another_by_changing_their_comment(channel: Make, jira: Jira) -> None:
+async def test_a_comment_edited_by_another_person_is_not_an_answer(channel: Make, jira: Jira) -> None:
     live, found = channel(jira, commentWords=True), Taken()
     await live.send(note(PLACE))
     jira.say("OPS-1", "approve", by="acc-ann", edited_by="acc-eve")
@@ -286,7 +286,7 @@ async def test_nobody_speaks_for_another_by_changing_their_comment(channel: Make
     assert [each for told in found for each in live.hear(told)] == []
 
 
-async def test_of_several_answers_of_one_person_the_last_counts(channel: Make, jira: Jira) -> None:
+async def test_only_the_latest_answer_of_each_person_counts(channel: Make, jira: Jira) -> None:
     live, found = channel(jira, commentWords=True), Taken()
     await live.send(note(PLACE))
     jira.say("OPS-1", "approve", by="acc-ann")
@@ -302,7 +302,7 @@ async def test_of_several_answers_of_one_person_the_last_counts(channel: Make, j
     ]
 
 
-async def test_a_move_counts_instead_of_what_its_author_wrote_before(channel: Make, jira: Jira) -> None:
+async def test_a_later_move_replaces_the_comment_of_the_same_person(channel: Make, jira: Jira) -> None:
     live, found = channel(jira, commentWords=True), Taken()
     await live.send(note(PLACE))
     jira.say("OPS-1", "approve", by="acc-ann")
@@ -311,7 +311,7 @@ async def test_a_move_counts_instead_of_what_its_author_wrote_before(channel: Ma
     assert [each.said["approved"] for told in found for each in live.hear(told)] == [False]
 
 
-async def test_an_answer_that_was_taken_back_brings_no_older_one_back(channel: Make, jira: Jira) -> None:
+async def test_an_undone_answer_does_not_revive_an_older_one(channel: Make, jira: Jira) -> None:
     live, found = channel(jira, commentWords=True), Taken()
     await live.send(note(PLACE))
     jira.say("OPS-1", "approve", by="acc-ann")
@@ -336,24 +336,24 @@ def approvals(comments: list[dict[str, Any]], history: list[dict[str, Any]]) -> 
     return [each.said["approved"] for told in found if (each := meaning.read(told, "f", me=None)) is not None]
 
 
-def test_the_order_in_which_jira_lists_them_does_not_matter() -> None:
+def test_comment_order_in_the_response_does_not_matter() -> None:
     assert approvals(SAID, []) == approvals(SAID[::-1], []) == [True]
 
 
-def test_a_comment_that_is_changed_rejects_from_then_on_and_approves_from_before() -> None:
+def test_an_edited_comment_rejects_from_its_edit_and_approves_from_its_creation() -> None:
     first, last = SAID
     assert approvals([first | {"updated": LATEST}, last], []) == [False]
     unsure = [first | {"body": "approve", "updated": LATEST}, last | {"body": "reject: no"}]
     assert approvals(unsure, []) == [False]
 
 
-def test_a_yes_and_a_no_of_the_same_moment_are_a_no() -> None:
+def test_simultaneous_approval_and_rejection_count_as_a_rejection() -> None:
     move = {"id": "3", "author": ANN, "created": LATE, "items": [{"field": "status", "toString": "Approved"}]}
     assert approvals([SAID[0] | {"created": LATE}], [move]) == [False]
     assert approvals(SAID, [move]) == [True]
 
 
-async def test_only_what_is_signed_is_heard(channel: Make, cloud: Jira) -> None:
+async def test_only_signed_webhooks_are_accepted(channel: Make, cloud: Jira) -> None:
     live = channel(cloud)
     await live.send(note(PLACE))
     cloud.move("OPS-1", "Approved", by="acc-ann")
@@ -370,7 +370,7 @@ async def test_only_what_is_signed_is_heard(channel: Make, cloud: Jira) -> None:
 
 
 @given(st.data())
-def test_no_changed_byte_is_heard(data: st.DataObject) -> None:
+def test_a_webhook_with_any_changed_byte_is_rejected(data: st.DataObject) -> None:
     body = json.dumps({"issue": {"key": "OPS-1"}}).encode()
     place = data.draw(st.integers(0, len(body) - 1))
     changed = body[:place] + bytes([body[place] ^ data.draw(st.integers(1, 255))]) + body[place + 1 :]
@@ -397,7 +397,7 @@ async def test_a_replayed_webhook_has_the_same_key_whatever_its_header_says(chan
 
 
 @pytest.mark.parametrize("labels", [[], ["breakpoint"], ["bp-bp_1"], ["breakpoint", "bp-bp_1", "bp-bp_2"], None, "x"])
-async def test_an_issue_that_is_not_ours_says_nothing(channel: Make, cloud: Jira, labels: object) -> None:
+async def test_an_issue_without_our_labels_is_ignored(channel: Make, cloud: Jira, labels: object) -> None:
     live = channel(cloud)
     await live.send(note(PLACE))
     cloud.move("OPS-1", "Approved", by="acc-ann")
@@ -406,7 +406,7 @@ async def test_an_issue_that_is_not_ours_says_nothing(channel: Make, cloud: Jira
 
 
 @pytest.mark.parametrize("summary", ["Order lunch (bp_1)", "Deploy to production (bp_2)", "", None])
-async def test_an_issue_with_another_name_answers_nothing(channel: Make, jira: Jira, summary: str | None) -> None:
+async def test_an_issue_with_another_summary_cannot_answer(channel: Make, jira: Jira, summary: str | None) -> None:
     live = channel(jira)
     await live.send(note(PLACE))
     jira.issues["OPS-1"].fields["summary"] = summary
@@ -417,7 +417,7 @@ async def test_an_issue_with_another_name_answers_nothing(channel: Make, jira: J
 
 
 @pytest.mark.parametrize("body", [b"{", b"\xff", b"[" * 100_000])
-async def test_what_is_not_json_is_refused(channel: Make, cloud: Jira, body: bytes) -> None:
+async def test_a_body_that_is_not_json_is_rejected(channel: Make, cloud: Jira, body: bytes) -> None:
     with pytest.raises(InvalidRequest):
         channel(cloud).hear(Incoming(signed(body, secret=HOOK), body, AT))
 
@@ -438,7 +438,7 @@ FIELDS = JSON | st.fixed_dictionaries({"labels": JSON})
         },
     )
 )
-def test_any_message_is_read_or_means_nothing(told: dict[str, Any]) -> None:
+def test_arbitrary_messages_are_ignored_without_errors(told: dict[str, Any]) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("JIRA_TOKEN", "x")
         settings = {"url": "https://jira.example.com", "project": "OPS", "bearer": "env:JIRA_TOKEN"}
@@ -446,7 +446,7 @@ def test_any_message_is_read_or_means_nothing(told: dict[str, Any]) -> None:
         assert live.hear(Polled({}, json.dumps(told).encode(), AT)) == []
 
 
-async def test_a_refusal_is_said_once_and_gives_nothing_away(channel: Make, jira: Jira) -> None:
+async def test_a_refusal_is_commented_once_and_reveals_no_link(channel: Make, jira: Jira) -> None:
     live = channel(jira)
     await live.send(note(PLACE))
     heard = Heard(
@@ -465,7 +465,7 @@ async def test_a_refusal_is_said_once_and_gives_nothing_away(channel: Make, jira
     assert "acc-ann" in said
 
 
-async def test_what_was_taken_or_came_too_late_is_not_commented_on(channel: Make, jira: Jira) -> None:
+async def test_accepted_and_late_answers_get_no_comment(channel: Make, jira: Jira) -> None:
     live = channel(jira)
     await live.send(note(PLACE))
     said = {"key": "OPS-1", "approved": True, "mention": "x"}

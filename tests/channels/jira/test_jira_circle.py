@@ -49,7 +49,9 @@ async def hand_in(node: Node, channel_id: str, jira: Jira, key: str = "OPS-1") -
     return await repeated(send, lambda status: status != 503)
 
 
-async def test_approved_by_a_webhook(working: Node, cloud: Jira, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_approval_by_a_webhook_releases_the_breakpoint_and_closes_the_issue(
+    working: Node, cloud: Jira, monkeypatch: pytest.MonkeyPatch
+) -> None:
     channel_id = await in_jira(working, cloud, monkeypatch, closeTransition="Done")
     created = await working.create()
     await until(cloud, lambda issues: "OPS-1" in issues)
@@ -66,7 +68,9 @@ async def test_approved_by_a_webhook(working: Node, cloud: Jira, monkeypatch: py
     assert (await stored(working, created["id"])).votes == 1
 
 
-async def test_rejected_as_we_found_ourselves(working: Node, cloud: Jira, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_rejection_found_by_polling_ends_the_breakpoint(
+    working: Node, cloud: Jira, monkeypatch: pytest.MonkeyPatch
+) -> None:
     await in_jira(working, cloud, monkeypatch, pollSeconds=1, webhookSecret=None)
     created = await working.create()
     await until(cloud, lambda issues: "OPS-1" in issues)
@@ -77,7 +81,7 @@ async def test_rejected_as_we_found_ourselves(working: Node, cloud: Jira, monkey
     assert (ended.result or {})["feedback"] == "Not on a Friday."
 
 
-async def test_a_rejection_with_too_long_a_comment_is_not_lost(
+async def test_a_rejection_with_an_overlong_comment_is_not_lost(
     working: Node, cloud: Jira, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     channel_id = await in_jira(working, cloud, monkeypatch)
@@ -92,7 +96,7 @@ async def test_a_rejection_with_too_long_a_comment_is_not_lost(
     assert sum("characters of the comment were stored." in each for each in cloud.texts("OPS-1")) == 1
 
 
-async def test_answered_elsewhere_the_issue_is_closed(
+async def test_a_decision_made_elsewhere_closes_the_issue(
     working: Node, cloud: Jira, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await in_jira(working, cloud, monkeypatch, closeTransition="Done")
@@ -103,7 +107,7 @@ async def test_answered_elsewhere_the_issue_is_closed(
     assert "Rejected by" in cloud.texts("OPS-1")[0]
 
 
-async def test_somebody_unknown_is_told_so_once_and_decides_nothing(
+async def test_an_unlinked_person_gets_one_reply_and_cannot_decide(
     working: Node, cloud: Jira, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     channel_id = await in_jira(working, cloud, monkeypatch)
@@ -119,7 +123,7 @@ async def test_somebody_unknown_is_told_so_once_and_decides_nothing(
     assert (await stored(working, created["id"])).status == "waiting"
 
 
-async def test_an_issue_that_we_did_not_make_decides_nothing(
+async def test_an_issue_that_we_did_not_create_cannot_decide(
     working: Node, cloud: Jira, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Somebody puts the label of one issue on another, and waits for Ann to move that one."""
@@ -136,7 +140,9 @@ async def test_an_issue_that_we_did_not_make_decides_nothing(
     assert (await stored(working, grave["id"])).status == "waiting"
 
 
-async def test_never_two_issues_for_one(working: Node, cloud: Jira, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_lost_reply_never_creates_a_second_issue(
+    working: Node, cloud: Jira, monkeypatch: pytest.MonkeyPatch
+) -> None:
     cloud.drop()
     await in_jira(working, cloud, monkeypatch)
     created = await working.create()

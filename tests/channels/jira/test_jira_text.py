@@ -54,7 +54,7 @@ def check(node: Node) -> None:
 
 
 @given(MARKDOWN | st.text(max_size=200))
-def test_whatever_is_written_becomes_a_document(text: str) -> None:
+def test_any_text_becomes_a_valid_document(text: str) -> None:
     made = document(Body(lead="An agent asks.", question=text, link=("Review", "https://assent.example.com/x")))
     check(made)
     links = [mark["attrs"] for each in nodes(made) for mark in each.get("marks", []) if mark["type"] == "link"]
@@ -62,7 +62,7 @@ def test_whatever_is_written_becomes_a_document(text: str) -> None:
     assert not any(each["type"] == "mention" for each in nodes(made))
 
 
-def test_the_shape_of_a_text_is_kept() -> None:
+def test_headings_lists_quotes_and_code_keep_their_structure() -> None:
     text = "# Plan\n\nIt is **big** and `new`.\n\n1. one\n2. two\n   - inner\n\n> said\n\n```py\nx = 1\n```\n"
     made = converted(text)
     assert [each["type"] for each in made] == ["paragraph", "paragraph", "orderedList", "blockquote", "codeBlock"]
@@ -71,19 +71,19 @@ def test_the_shape_of_a_text_is_kept() -> None:
     assert words == "Plan It is big and new. one two inner said x = 1"
 
 
-def test_where_a_link_leads_is_shown() -> None:
+def test_link_targets_are_shown_as_text() -> None:
     made = converted("[click](http://evil.org) ![pic](http://evil.org/p.png)")
     assert plain(made[0]) == "click (http://evil.org) pic (http://evil.org/p.png)"
 
 
-def test_somebody_is_called_only_by_us() -> None:
+def test_only_our_own_text_mentions_people() -> None:
     made = document(Body(lead="Hello", mention="acc-1"))
     assert made["content"][0]["content"][0] == {"type": "mention", "attrs": {"id": "acc-1"}}
     assert wiki(Body(lead="Hello", mention="ann]{code}")) == "[~anncode] Hello"
 
 
 @given(st.text(max_size=100))
-def test_nothing_in_wiki_text_is_markup(text: str) -> None:
+def test_wiki_text_contains_no_markup(text: str) -> None:
     escaped = wiki_escaped(text)
     assert not re.search(r"(?<!\\)[{}\[\]|!~@^+]", escaped)
     assert "\\\\" not in escaped
@@ -100,11 +100,11 @@ def test_nothing_in_wiki_text_is_markup(text: str) -> None:
         ([1], ""),
     ],
 )
-def test_a_comment_is_read_in_either_form(body: Any, words: str) -> None:
+def test_a_comment_is_read_as_plain_text_or_as_a_document(body: Any, words: str) -> None:
     assert plain(body) == words
 
 
-def test_a_document_of_boxes_in_boxes_comes_to_an_end() -> None:
+def test_a_deeply_nested_document_is_read_without_overflowing_the_stack() -> None:
     deep: dict[str, Any] = {"type": "text", "text": "x"}
     for _ in range(5000):
         deep = {"type": "paragraph", "content": [deep]}
