@@ -238,7 +238,7 @@ NEEDED_BY_DATA = frozenset(
 class DataYaml(AssentYaml):
     """Reads only the settings that commands on the data need, so that a mistake elsewhere does not block them."""
 
-    def _read_file(self, file_path: Any) -> dict[str, Any]:  # noqa: ANN401  # a path of some kind
+    def _read_file(self, file_path: Any) -> dict[str, Any]:  # noqa: ANN401  # any kind of path
         found = super()._read_file(file_path)
         return {name: value for name, value in found.items() if name in NEEDED_BY_DATA}
 

@@ -87,7 +87,7 @@ class Channels:
         return self.get(channel.id)
 
     def setters(self, channel: StoredChannel) -> frozenset[str]:
-        """Return the people who have ever set a setting of it, as actors such as `person:ann`."""
+        """Return the people who created a channel or ever changed its settings, as actors such as `person:ann`."""
         events = self._log.about(f"channel:{channel.id}", project=channel.project)
         changed = [each.actor for each in events if each.differs("settings")]
         actors = {Actor.parse(channel.created_by), *changed}

@@ -281,7 +281,7 @@ class Deliveries:
         return {row[0]: row[1] for row in self._session.all(SELECT_ITEMS, params)}
 
     def answered(self, delivery_id: str, *, now: int) -> bool:
-        """Mark a delivery as answered; return False if it had not been sent."""
+        """Mark a sent delivery as answered; return False if it is in another state."""
         return self._session.change(ANSWERED, {"id": delivery_id, "now": now}) == 1
 
     def told(self, breakpoint_id: str) -> list[tuple[str, str]]:

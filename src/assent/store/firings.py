@@ -65,7 +65,7 @@ DISCARD = """
 FORGET = """
     DELETE FROM assent_firings WHERE id IN (
         SELECT id FROM assent_firings WHERE state = 'skipped' AND updated_at < :before ORDER BY id LIMIT :limit)"""
-# Events merged into a firing that came to nothing have not fired either.
+# If a firing did not start a run, the events merged into it have not fired either.
 GIVE_UP_KEYS = """
     UPDATE assent_firings SET once_key = NULL
     WHERE trigger_id = :trigger_id AND event_id = :event_id AND state = 'skipped' AND because = 'merged'"""

@@ -144,7 +144,7 @@ class Rules:
         self._record(rule, event, before=None)
 
     def save(self, rule: Rule, event: RuleEvent) -> None:
-        """Save a changed rule, if it has not changed since it was read."""
+        """Save a changed rule, if the stored version is still the one that was read."""
         row = _row(rule) | {"expected": rule.version - 1}
         for fixed in ("source", "created_by", "created_at"):
             del row[fixed]

@@ -1,4 +1,4 @@
-"""The second line of defense: redacts what looks like a secret from any output."""
+"""The second line of defense: redacts anything that looks like a secret from the logs."""
 
 import re
 from functools import lru_cache
