@@ -1,6 +1,6 @@
-"""Assent: agents stop and ask, people answer.
+"""Assent pauses AI agents until a human decides.
 
-`import assent` loads none of the server, and the client only when it is first named.
+`import assent` does not load the server, and loads the client only when one of its names is first used.
 """
 
 from importlib import import_module
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from assent.sdk.aio import AsyncAssent as AsyncAssent
     from assent.sdk.breakpoints import abreakpoint as abreakpoint
-    from assent.sdk.breakpoints import breakpoint as breakpoint  # noqa: A004  # the word of the product
+    from assent.sdk.breakpoints import breakpoint as breakpoint  # noqa: A004  # the product's own term
     from assent.sdk.client import Assent as Assent
     from assent.sdk.context import Context as Context
     from assent.sdk.context import ProcessChanged as ProcessChanged

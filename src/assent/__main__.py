@@ -1,4 +1,4 @@
-"""`python -m assent` is `assent`."""
+"""Runs the `assent` command as `python -m assent`."""
 
 from assent.cli.main import run
 

@@ -1,4 +1,4 @@
-"""The composition root: builds a node, connects its parts, starts and drains them; `front` puts HTTP before it."""
+"""The composition root: builds a node, connects its parts, and starts and stops them; `front` adds HTTP."""
 
 import asyncio
 import contextlib
@@ -103,29 +103,29 @@ from assent.telemetry import Metrics, about, tracing
 UPKEEP_SECONDS = 2.0
 RECHECK_SECONDS = 10.0
 AGENT_GRACE_SECONDS = 20.0
-"""An agent that polls comes back within 10 seconds, one that waits at once."""
+"""A polling agent returns within 10 seconds, and a waiting agent immediately."""
 FORGET_SECONDS = 3600.0
 PURGE_SECONDS = 60.0
 PROCESSES_SECONDS = 1.0
 FIGURES_SECONDS = 5.0
 HEAL_SECONDS = 30.0
 NEVER_FULL = sys.maxsize
-"""The batch of a job that does all there is at once."""
+"""The batch size of a job that does all of its work at once."""
 KEYS_LIFE = 30 * 24 * 3600 * SECOND
 HEARD_LIFE = 31 * 24 * 3600 * SECOND
-"""Longer than any channel says the same thing again: Jira does for 30 days."""
+"""Longer than any channel redelivers a message; Jira does so for 30 days."""
 _log = structlog.get_logger()
 
 
 class MissingTables(NamedTuple):
     own: list[str]
     engine: list[str]
-    """Those of DBOS, which keeps the jobs."""
+    """The tables of DBOS, which stores the jobs."""
 
 
 @contextlib.contextmanager
 def _schema_engine(settings: Settings, *, read_only: bool = False) -> Generator[sa.Engine, None, None]:
-    """Open the data outside the database's own connections; on SQLite, as the only writer."""
+    """Open the data independently of a node's connections; on SQLite, hold the write lock unless `read_only`."""
     if settings.database_url:
         yield sa.create_engine(alchemy_url(settings.database_url), poolclass=sa.NullPool)
         return
@@ -141,12 +141,12 @@ def _schema_engine(settings: Settings, *, read_only: bool = False) -> Generator[
 
 
 def prepare_directory(settings: Settings) -> None:
-    """Create the directory of the SQLite file, for its owner only."""
+    """Create the directory of the SQLite file, accessible only to its owner."""
     settings.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
 
 
 def serving_alone(settings: Settings) -> contextlib.AbstractContextManager[ServerLock | None]:
-    """Take the lock that one server per SQLite directory holds; on PostgreSQL any number of nodes may run."""
+    """Take the lock that allows one server per SQLite directory; on PostgreSQL, any number of nodes may run."""
     if settings.database_url:
         return contextlib.nullcontext()
     prepare_directory(settings)
@@ -155,7 +155,7 @@ def serving_alone(settings: Settings) -> contextlib.AbstractContextManager[Serve
 
 
 def migrate(settings: Settings) -> None:
-    """Bring the data to the newest schema, creating it where there is none."""
+    """Migrate the data to the newest schema, creating it if it does not exist."""
     if not settings.database_url:
         prepare_directory(settings)
         _refuse_migrating_under_server(settings)
@@ -170,7 +170,7 @@ def migrate(settings: Settings) -> None:
 
 
 def schema(settings: Settings, *, read_only: bool = False) -> tuple[str | None, str | None]:
-    """Return the schema's version in the data, and the newest there is; look, but change nothing."""
+    """Return the schema version of the data and the newest version, without changing anything."""
     if not settings.database_url and not settings.sqlite_path.exists():
         return None, migrations.newest()
     with _schema_engine(settings, read_only=read_only) as engine:
@@ -178,7 +178,7 @@ def schema(settings: Settings, *, read_only: bool = False) -> tuple[str | None, 
 
 
 def _refuse_migrating_under_server(settings: Settings) -> None:
-    """A server that was built for the older tables would go on writing to the newer ones."""
+    """Raise if a server is using an older schema: it would keep writing to the migrated tables."""
     holder = holder_of(settings.server_lock_path)
     if holder is None or holder.pid == os.getpid():
         return
@@ -192,7 +192,7 @@ def _refuse_migrating_under_server(settings: Settings) -> None:
 
 
 def missing_tables(settings: Settings, *, read_only: bool = False) -> MissingTables:
-    """Return the tables that the newest schema has and the data has not."""
+    """Return the tables of the newest schema that the data does not have."""
     with _schema_engine(settings, read_only=read_only) as engine, engine.connect() as connection:
         found = sa.inspect(connection)
         own = set(found.get_table_names())
@@ -205,12 +205,12 @@ def key_file(settings: Settings) -> KeyFile:
 
 
 def keyring_of(settings: Settings) -> Keyring:
-    """The keys of stored secrets: those of the settings, or on SQLite those of a file that is made on first need."""
+    """Return the keyring: keys from the settings, or on SQLite from a file that is created when first needed."""
     references = settings.secret_keys
     if references is not None:
         return Keyring(lambda: [(each, resolve(each)) for each in references], secrets.token_bytes)
     if settings.database_url:
-        # Nodes share no disk: a key of their own each would leave them unable to read one another's secrets.
+        # Nodes do not share a disk: if each had its own key, they could not read one another's secrets.
         return Keyring(list, secrets.token_bytes)
     file = key_file(settings)
     return Keyring(file.read, secrets.token_bytes, make=file.make)
@@ -221,7 +221,7 @@ def source_tools(settings: Settings, clock: Clock, base: Path) -> SourceTools:
 
 
 def setup_of(settings: Settings, given: Given, *, base: Path) -> Setup:
-    """Read channels, routes, sources and triggers without a node; what is wrong with them stands in its problems."""
+    """Read channels, routes, sources and triggers without a node; its `problems` list the mistakes in them."""
     outbound = Outbound(allow=settings.outbound_networks)
     clock, reach = SystemClock(), Reach(settings.data_dir)
     tools = Tools(outbound, resolve, clock.now, secrets.token_bytes, settings.base_url)
@@ -230,9 +230,9 @@ def setup_of(settings: Settings, given: Given, *, base: Path) -> Setup:
 
 
 class Assent:
-    """One node: the database, the services over it, and what it does by itself."""
+    """One node: the database, the services that use it, and the background jobs."""
 
-    def __init__(  # noqa: PLR0913, PLR0915  # a line for each part of the node
+    def __init__(  # noqa: PLR0913, PLR0915  # one line per part of the node
         self,
         settings: Settings,
         *,
@@ -264,7 +264,7 @@ class Assent:
         self.checking = CheckingService(self.audit, clock=self.clock, ids=self.ids)
         self.backtests = BacktestService(self.database)
         self.keyring = keyring_of(settings)
-        if not read_only:  # whoever may only look opens no secret, and may not be allowed to read the keys
+        if not read_only:  # a read-only node opens no secrets, and may not be allowed to read the keys
             self.keyring.load()
         self.secrets = SecretService(self.keyring, secrets.token_bytes)
         self.receipts = ReceiptService(self.keyring, secrets.token_bytes, good_for=settings.receipt_seconds)
@@ -345,10 +345,10 @@ class Assent:
             self.readiness.worker_is_well = self.worker.is_well
         self._tasks: list[asyncio.Task[None]] = []
         self.start_error: BaseException | None = None
-        """Why `start` failed, for the process that waits for it in vain."""
+        """Why `start` failed; `serve` raises it."""
 
     def _database(self, ids: Ids, *, read_only: bool) -> tuple[sa.Engine, Database[Transaction]]:
-        """Our own database, and the connections that DBOS gets to the same one."""
+        """Return the engine that DBOS uses, and Assent's own connections to the same database."""
         if self.settings.database_url:
             engine = postgres_engine(self.settings.database_url)
             return engine, PostgresDatabase(
@@ -372,7 +372,7 @@ class Assent:
         )
 
     def _worker(self) -> Worker:
-        """What takes the jobs of this node and of all others."""
+        """Return the worker, which takes jobs of all nodes."""
         worker_id = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
         courier = Courier(
             self.database,
@@ -437,7 +437,7 @@ class Assent:
         await self.traces.stop()
 
     def _due_jobs(self) -> list[DueJob]:
-        """What happens because its time has come, whether anybody looks or not."""
+        """Return the jobs that run at a certain time, independently of requests."""
         jobs = [
             DueJob("sweep", self.breakpoints.time_out_due, batch=SWEEP, next_due=SELECT_NEXT_DUE),
             DueJob("undo", self.holding.commit_due, batch=GIVE_BATCH, next_due=SELECT_NEXT_HELD),
@@ -457,19 +457,19 @@ class Assent:
         return jobs
 
     async def _warm(self) -> None:
-        """Read the rules before anybody waits for them."""
+        """Load the rules before the first request needs them."""
         with self._patient("rules"):
             await self.database.read(self.rules.warm)
 
     async def _look_at_processes(self) -> None:
-        """Load what is new in the folder of processes, in a thread of its own: whoever starts a run finds it loaded."""
+        """Load new processes in a separate thread, so that a run that starts finds its process loaded."""
         while True:
             with self._patient("processes"):
                 await asyncio.to_thread(self.processes.every)
             await asyncio.sleep(PROCESSES_SECONDS)
 
     async def _upkeep(self) -> None:
-        """Note which tokens were used and which agents are gone, and cut what revoked tokens hold open."""
+        """Record used tokens and absent agents, and close the connections of revoked tokens."""
         while True:
             await asyncio.sleep(UPKEEP_SECONDS)
             with self._patient("upkeep"):
@@ -484,7 +484,7 @@ class Assent:
                 await self.note_absent_agents(self.agent_grace_seconds)
 
     async def _recheck(self) -> None:
-        """Cover a node that died between its commit and its notification."""
+        """Wake clients whose breakpoints were ended by a node that died between its commit and its notification."""
         while True:
             await asyncio.sleep(RECHECK_SECONDS)
             with self._patient("recheck"):
@@ -493,7 +493,7 @@ class Assent:
                     self.hub.wake_ids(await self.inbox.reader.ended_among(waited_for[start : start + 1000]))
 
     async def note_absent_agents(self, grace: float = AGENT_GRACE_SECONDS) -> None:
-        """Mark the breakpoints whose agents are gone, and unmark those whose agents are back, on whichever node."""
+        """Mark breakpoints whose agents have left this node, and unmark those whose agents are connected to it."""
         absent = self.hub.take_absent(grace)
         present = sorted(set(self.hub.present()))
         back = await self.database.read(lambda tx: list(tx.absent_agents.since(present))) if present else []
@@ -502,7 +502,7 @@ class Assent:
             await self.database.write(partial(_note_absent_agents, absent=absent, back=back))
 
     async def _watch(self) -> None:
-        """Keep the figures of the metrics fresh; who reads them never waits for the database."""
+        """Refresh the metrics that come from the database, so that reading them never waits for it."""
         while True:
             with self._patient("figures"):
                 await self.measure()
@@ -513,11 +513,11 @@ class Assent:
 
     @contextlib.contextmanager
     def _patient(self, job: str) -> Generator[None, None, None]:
-        """A background job that fails is logged, counted and tried again."""
+        """Log and count the failure of a background job, so that its loop continues."""
         with about(job=job):
             try:
                 yield
-            except Exception:  # noqa: BLE001  # the worker loop
+            except Exception:  # noqa: BLE001  # the loop must continue
                 self.metrics.job_failed(job)
                 _log.exception("background_job_failed")
 
@@ -532,7 +532,7 @@ def _note_absent_agents(tx: Transaction, *, absent: Sequence[str], back: Sequenc
 
 
 def _forget_keys(tx: Transaction) -> int:
-    """Let go of what nobody will repeat any more."""
+    """Delete idempotency keys, link offers and deduplication records that are no longer needed."""
     tx.heard.forget(tx.now() - HEARD_LIFE)
     tx.links.forget_offers(tx.now())
     return tx.idempotency.forget(tx.now() - KEYS_LIFE)

@@ -1,4 +1,4 @@
-"""Time that nobody sets."""
+"""A clock that changes to the system time do not affect."""
 
 import time
 
@@ -6,12 +6,12 @@ _STEADY = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 def steady() -> int:
-    """Microseconds that nobody sets: they go on while the machine sleeps, whatever its own clock says."""
+    """Return microseconds of a clock that cannot be set and that keeps running while the machine sleeps."""
     return time.clock_gettime_ns(_STEADY) // 1000
 
 
 class SystemClock:
-    """The machine's time when the node started, and what has passed since: whoever sets the clock moves no deadline."""
+    """The system time at startup plus the elapsed time, so that setting the system clock does not move deadlines."""
 
     def __init__(self) -> None:
         self._offset = time.time_ns() // 1000 - steady()

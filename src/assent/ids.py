@@ -1,4 +1,4 @@
-"""New ids that sort by time."""
+"""Ids that sort by creation time."""
 
 import contextlib
 import secrets
@@ -8,18 +8,18 @@ _PAIRS = [first + second for first in _DIGITS for second in _DIGITS]
 
 
 class TimeOrderedIds:
-    """48 bits of milliseconds and 80 of chance, in digits and letters that sort as they count."""
+    """48 bits of milliseconds and 80 random bits, in base 32 with digits that preserve the numeric order."""
 
     def __init__(self) -> None:
         self._chance: list[bytes] = []
 
     def new(self, prefix: str, at: int) -> str:
         number = ((at // 1000) << 80) | int.from_bytes(self._ten_bytes())
-        # Two letters at a time: the library's base32 takes ten times as long.
+        # Two digits at a time: the standard library's base32 takes ten times as long.
         return f"{prefix}_{''.join([_PAIRS[(number >> shift) & 1023] for shift in range(120, -1, -10)])}"
 
     def _ten_bytes(self) -> bytes:
-        """Fetched for many ids together: asking the system costs more than all else about an id."""
+        """Return ten random bytes, fetched for 256 ids at once because the system call costs more than the rest."""
         with contextlib.suppress(IndexError):  # another thread may take the last one
             return self._chance.pop()
         fetched = secrets.token_bytes(10 * 256)

@@ -1,6 +1,6 @@
-"""The keys of stored secrets: where they come from, and what is encrypted with them.
+"""The encryption keys of stored secrets, and the encryption itself.
 
-AES-256-GCM, with the place of a secret as associated data: a ciphertext that was moved to another row does not open.
+AES-256-GCM, with the location of a secret as associated data: a ciphertext moved to another row cannot be decrypted.
 """
 
 import base64
@@ -25,12 +25,12 @@ FORMAT = b"\x01"
 _STANDARD = str.maketrans("-_", "+/")
 
 Random: TypeAlias = Callable[[int], bytes]
-# Each text that holds keys, newest first, with the name to use when one of them is no good.
+# Returns the texts that contain keys, newest first, each after a name for error messages.
 Source: TypeAlias = Callable[[], Sequence[tuple[str, str]]]
 
 
 class UnusableKeys(AssentError):
-    """What should hold keys cannot be read, or holds something else."""
+    """A source of keys cannot be read, or contains something other than keys."""
 
     code = "misconfigured"
 
@@ -42,7 +42,7 @@ class Sealed:
 
 
 class Keyring:
-    """The first key encrypts, every key decrypts."""
+    """Encrypts with the first key and decrypts with any key."""
 
     def __init__(self, source: Source, random: Random, *, make: Callable[[], None] | None = None) -> None:
         self._source = source
@@ -68,15 +68,15 @@ class Keyring:
             raise UnusableKeys(msg) from error
 
     def _reload(self) -> list[str]:
-        """Read the keys while others wait for us: what was right at the start may not be any more."""
+        """Load the keys while requests are served: a source that was valid at startup may not be anymore."""
         try:
             return self.load()
         except UnusableKeys as error:
             raise Unavailable(error.message) from error
 
     def newest(self) -> str:
-        """Return the id of the key that encrypts, made now where that is allowed and there is none."""
-        # Read again each time: another process may have put a newer key in front.
+        """Return the id of the encrypting key, creating a key if this node may and none exists."""
+        # Reload each time, because another process may have added a newer key.
         ids = self._reload()
         if not ids and self._make is not None:
             self._make()
@@ -112,7 +112,7 @@ class Keyring:
 
 
 def key_id(key: bytes) -> str:
-    """Name a key without telling anything of it."""
+    """Return an id for a key that reveals nothing about the key."""
     return "key_" + sha256(b"assent-key/1\n" + key)[:12]
 
 
@@ -139,7 +139,7 @@ def _bound(head: bytes, place: Sequence[str | int]) -> bytes:
 
 
 class KeyFile:
-    """Keys in a file that only its owner reads, one to a line, newest first; made on first need."""
+    """A file of keys, one per line, newest first; readable only by its owner, and created when first needed."""
 
     def __init__(self, path: Path, random: Random) -> None:
         self.path = path
@@ -155,18 +155,18 @@ class KeyFile:
             raise UnusableKeys(msg) from error
 
     def make(self) -> None:
-        """Write a first key, unless somebody was faster."""
+        """Write the first key, unless another process was faster."""
         with self._alone():
             if not self.path.exists():
                 self._write([spelt(self._random(KEY_BYTES))])
 
     def add_newest(self) -> None:
-        """Put a new key in front of the others."""
+        """Add a new key before the others."""
         with self._alone():
             self._write([spelt(self._random(KEY_BYTES)), *self._lines()])
 
     def add_older(self, text: str) -> None:
-        """Keep these keys too, for reading what they encrypted."""
+        """Add keys after the others, to decrypt what they encrypted."""
         with self._alone():
             self._write(list(dict.fromkeys([*self._lines(), *text.split()])))
 
@@ -187,7 +187,7 @@ class KeyFile:
 
     @contextlib.contextmanager
     def _alone(self) -> Generator[None, None, None]:
-        """A key lost to a race would take what it encrypted with it."""
+        """Hold an exclusive lock: losing a key in a race would make everything it encrypted unreadable."""
         with _folder(self.path) as folder:
             fcntl.flock(folder, fcntl.LOCK_EX)
             yield

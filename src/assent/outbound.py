@@ -1,8 +1,8 @@
-"""The only HTTP door outwards: which addresses may be reached, how long and how much, and whether to try again.
+"""Outbound HTTP: which addresses may be reached, limits of time and size, and whether to retry.
 
 Undelivered
-├── Permanent    the same message to the same place will fail again
-└── Transient    worth another try, not before `retry_after` seconds if that is given
+├── Permanent    the same message to the same receiver will fail again
+└── Transient    may be retried, after `retry_after` seconds if given
 """
 
 import asyncio
@@ -29,7 +29,7 @@ Network = IPv4Network | IPv6Network
 LONGEST_URL = 2000
 LONGEST_RETRY_AFTER = 24 * 60 * 60
 
-# Python 3.11 calls several of these global: NAT64, 6to4, fec0::/10, 192.88.99.0/24, 3fff::/20.
+# Python 3.11 considers several of these global: NAT64, 6to4, fec0::/10, 192.88.99.0/24, 3fff::/20.
 _SPECIAL: dict[str, tuple[str, ...]] = {
     "an unspecified address": ("0.0.0.0/8", "::/128"),
     "a loopback address": ("127.0.0.0/8", "::1/128"),
@@ -45,7 +45,7 @@ _SPECIAL: dict[str, tuple[str, ...]] = {
         *("::/96", "::ffff:0:0/96", "::ffff:0:0:0/96"),
         *("64:ff9b::/96", "64:ff9b:1::/48", "2002::/16", "2001::/32"),
     ),
-    # 168.63.129.16 looks public, and is where Azure answers its own machines.
+    # 168.63.129.16 looks public, but Azure uses it to serve its own virtual machines.
     "a cloud platform address": ("168.63.129.16/32",),
     "a reserved address": (
         *("192.0.0.0/24", "192.88.99.0/24", "198.18.0.0/15", "240.0.0.0/4"),
@@ -56,11 +56,11 @@ _KINDS = [(ip_network(network), kind) for kind, networks in _SPECIAL.items() for
 _PUBLIC_IPV6 = IPv6Network("2000::/3")
 _ENDS_IN_IPV4 = tuple(map(IPv6Network, ("::/96", "::ffff:0:0:0/96", "64:ff9b::/96", "64:ff9b:1::/48")))
 
-# Services that read lines and carry on after one they do not know: an HTTP request could make them do something.
+# Line-based services that continue after an unknown line: an HTTP request could make them run a command.
 _NOT_HTTP = frozenset({0, 21, 22, 23, 25, 53, 110, 119, 143, 465, 514, 587, 993, 995, 6379, 6667, 9100, 11211})
 _OURS = frozenset({"host", "content-length", "transfer-encoding", "connection", "accept-encoding", "expect", "upgrade"})
 
-# They judge the message itself, so the same bytes will be refused again.
+# These responses reject the message itself, so the same bytes would be rejected again.
 _HOPELESS = frozenset(
     {
         HTTPStatus.BAD_REQUEST,
@@ -72,7 +72,7 @@ _HOPELESS = frozenset(
 )
 
 _UNSENT = (httpcore2.ConnectError, httpcore2.ConnectTimeout, httpcore2.PoolTimeout)
-"""What happens before a request is written: no connection, or no TLS on it."""
+"""Errors that occur before a request is written: no connection, or no TLS."""
 _URL = re.compile(
     r"(?P<scheme>https?)://(?P<host>\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::(?P<port>[0-9]{1,5}))?(?P<target>[/?][!-~]*)?",
     re.ASCII | re.IGNORECASE,
@@ -83,7 +83,7 @@ _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*", re.ASCII)
 
 
 class BadUrl(ValueError):
-    """A URL that nothing will ever be sent to; its text says why."""
+    """A URL to which nothing will ever be sent; the message says why."""
 
 
 class Undelivered(Exception):
@@ -92,13 +92,13 @@ class Undelivered(Exception):
         self.message = message
         self.status = status
         self.unsent = unsent
-        """Whether it is certain that nothing was sent: no address, no connection, no sign-in, a local error."""
+        """Whether it is certain that nothing was sent: no address, no connection, failed sign-in, or a local error."""
 
 
 class Permanent(Undelivered):
     @property
     def gone(self) -> bool:
-        """Whether the receiver asked never to be sent anything again."""
+        """Whether the receiver asked not to be sent anything again."""
         return self.status == HTTPStatus.GONE
 
 
@@ -112,7 +112,7 @@ class Transient(Undelivered):
 
 @contextmanager
 def before_sending() -> Generator[None, None, None]:
-    """Mark what fails in the block: it only prepares, so nothing of the message itself was sent."""
+    """Mark delivery errors in the block as unsent, because the block only prepares the message."""
     try:
         yield
     except Undelivered as error:
@@ -130,7 +130,7 @@ class Reply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Seconds, and bytes of an answer that are kept."""
+    """Timeouts in seconds, and the number of response bytes to keep."""
 
     connect: float = 5
     read: float = 15
@@ -139,13 +139,13 @@ class Limits:
 
 
 class Resolver(Protocol):
-    """Finds the addresses of a name; raises OSError when it cannot."""
+    """Resolves a hostname to addresses; raises OSError if it cannot."""
 
     async def __call__(self, host: str, port: int) -> Sequence[str]: ...
 
 
 class SystemResolver:
-    """Asks the operating system, on threads of its own: a slow name server must not hold up anything else."""
+    """Asks the operating system, in separate threads so that a slow name server does not block anything else."""
 
     def __init__(self) -> None:
         self._threads = ThreadPoolExecutor(8, thread_name_prefix="assent-names")
@@ -157,7 +157,7 @@ class SystemResolver:
 
 
 class Outbound:
-    """Sends requests to where strangers say, without being led into our own network."""
+    """Sends requests to URLs that others choose, without giving them access to private networks."""
 
     def __init__(
         self,
@@ -173,19 +173,19 @@ class Outbound:
         self._tls = tls
 
     def check_url(self, url: str) -> None:
-        """Raise BadUrl for what is sure to be refused; the addresses of a name are judged when it is used."""
+        """Raise BadUrl for a URL that is certain to be refused; a hostname's addresses are checked on connecting."""
         check_url(url, allow=self._allow)
 
     async def post(self, url: str, *, body: bytes, headers: Mapping[str, str]) -> Reply:
-        """Send once and return the answer of a receiver that took it; raise Permanent or Transient otherwise."""
+        """Send once and return a successful response; raise Permanent or Transient otherwise."""
         return await self._send("POST", url, body=body, headers=headers)
 
     async def get(self, url: str, *, headers: Mapping[str, str]) -> Reply:
-        """Read what an address has to say, under the same guard; one that is too long arrives cut short."""
+        """Fetch a URL with the same checks; a body that is too long is truncated."""
         return await self._send("GET", url, body=b"", headers=headers)
 
     async def dial(self, host: str, port: int) -> socket.socket:
-        """Connect to where another protocol is spoken, under the same guard; whoever asks closes the socket."""
+        """Connect for another protocol, with the same checks; the caller closes the socket."""
         guard = _Guard(self._resolver, self._allow)
         failed: OSError | None = None
         for address in await guard.vetted(host, port, self._limits.connect):
@@ -195,7 +195,7 @@ class Outbound:
             try:
                 async with asyncio.timeout(self._limits.connect):
                     await asyncio.get_running_loop().sock_connect(link, (str(address), port))
-            except OSError as error:  # a timeout is one too
+            except OSError as error:  # includes timeouts
                 link.close()
                 failed = error
             except BaseException:
@@ -239,7 +239,7 @@ class Outbound:
             return answer.status, received, await self._kept(answer)
 
     async def _kept(self, answer: httpcore2.Response) -> bytes:
-        """Read up to the limit; leaving early closes the connection, since nobody knows how much is still to come."""
+        """Read up to the limit; stopping early closes the connection, since the size of the rest is unknown."""
         kept = bytearray()
         async with aclosing(answer.aiter_stream()) as chunks:
             async for chunk in chunks:
@@ -250,8 +250,8 @@ class Outbound:
 
     @cached_property
     def _pool(self) -> httpcore2.AsyncConnectionPool:
-        # The pool alone, not a client on top: it follows no redirects, reads no proxies from the environment,
-        # keeps no cookies and unpacks nothing. Made when first needed: reading the certificates takes a while.
+        # Only the pool, not a client: it does not follow redirects, use proxies from the environment, keep cookies or
+        # decompress. Created when first needed, because loading the certificates takes a while.
         return httpcore2.AsyncConnectionPool(
             ssl_context=self._tls or httpcore2.default_ssl_context(),
             max_connections=100,
@@ -262,7 +262,7 @@ class Outbound:
 
 
 class _Guard(httpcore2.AsyncNetworkBackend):
-    """Connects to addresses it has judged, never to a name, which could mean another address a moment later."""
+    """Connects to addresses it has checked, never to a name, which could resolve to another address a moment later."""
 
     def __init__(self, resolver: Resolver, allow: Sequence[Network]) -> None:
         self._resolver = resolver
@@ -273,7 +273,7 @@ class _Guard(httpcore2.AsyncNetworkBackend):
         self,
         host: str,
         port: int,
-        timeout: float | None = None,  # noqa: ASYNC109  # the shape httpcore2 calls
+        timeout: float | None = None,  # noqa: ASYNC109  # the signature that httpcore2 calls
         local_address: str | None = None,
         socket_options: Iterable[httpcore2.SOCKET_OPTION] | None = None,
     ) -> httpcore2.AsyncNetworkStream:
@@ -286,12 +286,12 @@ class _Guard(httpcore2.AsyncNetworkBackend):
         raise failed or Transient(f"The hostname {host} does not resolve to an address.", unsent=True)
 
     async def vetted(self, host: str, port: int, seconds: float | None) -> list[Address]:
-        """Return every address of a host, or refuse it: one bad address among good ones is no accident."""
+        """Return all addresses of a host, or refuse it if one is forbidden, since a mixture is never an accident."""
         found = await self._addresses(host, port, seconds)
         for address in found:
             kind = refused(address, self._allow)
             if kind is not None:
-                # The address itself stays unsaid: whoever chose the name may not know our network.
+                # Do not reveal the address: the person who chose the hostname may not know our network.
                 raise Permanent(_refusal(f"{host} resolves to {kind}"), unsent=True)
         return found
 
@@ -328,7 +328,7 @@ class _Place:
 
 
 def check_url(url: str, *, allow: Sequence[Network] = ()) -> None:
-    """Raise BadUrl for a URL that is malformed, or that spells an address that is refused."""
+    """Raise BadUrl for a URL that is malformed, or whose host is a forbidden address."""
     place = _parsed(url)
     if place.port in _NOT_HTTP:
         raise BadUrl(f"Port {place.port} is blocked because it is not used for HTTP.")
@@ -339,7 +339,7 @@ def check_url(url: str, *, allow: Sequence[Network] = ()) -> None:
 
 
 def refused(address: Address, allow: Sequence[Network] = ()) -> str | None:
-    """Say what kind of address this is if it must not be connected to; None for a public or an allowed one."""
+    """Return the kind of a forbidden address, or None if the address is public or allowed."""
     for each in (address, *_carried(address)):
         kind = _kind(each)
         if kind is not None and not any(each in network for network in allow):
@@ -358,7 +358,7 @@ def _kind(address: Address) -> str | None:
 
 
 def _carried(address: Address) -> list[IPv4Address]:
-    """Return the IPv4 addresses that an IPv6 address would be turned into on its way."""
+    """Return the IPv4 addresses to which an IPv6 address may be translated on its way."""
     if isinstance(address, IPv4Address):
         return []
     inside = [address.ipv4_mapped, address.sixtofour, *(address.teredo or ())]
@@ -384,7 +384,7 @@ def _parsed(url: str) -> _Place:
     if found is None:
         raise BadUrl(_complaint(url))
     port = int(found["port"]) if found["port"] else None
-    if port is not None and port > 65535:  # noqa: PLR2004  # the highest there is
+    if port is not None and port > 65535:  # noqa: PLR2004  # the highest port
         raise BadUrl(f"{port} is not a valid port.")
     target = found["target"] or "/"
     if "#" in target:
@@ -408,7 +408,7 @@ def _complaint(url: str) -> str:
 
 
 def _literal(host: str) -> Address | None:
-    """Return the address that a host spells, None for a name; refuse spellings that programs read differently."""
+    """Return the address in a URL, or None for a hostname; refuse notations that programs interpret differently."""
     if host.startswith("["):
         return _spelt(IPv6Address, host[1:-1], "a valid IPv6 address")
     labels = host.split(".")
@@ -416,7 +416,7 @@ def _literal(host: str) -> Address | None:
         return _spelt(IPv4Address, host, "a valid IPv4 address in dotted decimal notation")
     if not labels[-1]:
         raise BadUrl(f"The hostname {host} must not end with a dot.")
-    if len(host) > 253 or not all(map(_LABEL.fullmatch, labels)):  # noqa: PLR2004  # the longest name in DNS
+    if len(host) > 253 or not all(map(_LABEL.fullmatch, labels)):  # noqa: PLR2004  # the maximum length of a name in DNS
         raise BadUrl(f"{host[:60]} is not a valid hostname.")
     return IPv4Address("127.0.0.1") if labels[-1] == "localhost" else None
 
@@ -440,7 +440,7 @@ def _headers(place: _Place, body: bytes, given: Mapping[str, str]) -> list[tuple
 
 
 def _judge(host: str, status: int, headers: Mapping[str, str]) -> None:
-    """Only 2xx is success; 410 and a refusal of the message itself are final; the rest may be different tomorrow."""
+    """Accept only 2xx; 410 and rejections of the message itself are permanent, everything else is transient."""
     if HTTPStatus.OK <= status < HTTPStatus.MULTIPLE_CHOICES:
         return
     if status == HTTPStatus.GONE:
@@ -454,7 +454,7 @@ def _judge(host: str, status: int, headers: Mapping[str, str]) -> None:
 
 
 def _retry_after(headers: Mapping[str, str]) -> int | None:
-    """Read seconds, or a date against the answer's own date, so that no two clocks need to agree."""
+    """Return seconds; a date is compared with the response's own date, so that the clocks do not need to agree."""
     wanted = headers.get("retry-after", "")
     if wanted.isascii() and wanted.isdigit():
         return int(min(float(wanted), LONGEST_RETRY_AFTER))
@@ -466,7 +466,7 @@ def _retry_after(headers: Mapping[str, str]) -> int | None:
 
 
 def _reason(error: BaseException) -> str:
-    """Return the words of what went wrong first, without addresses."""
+    """Return the message of the original error, without addresses."""
     while (before := error.__cause__ or error.__context__) is not None:
         error = before
     if isinstance(error, ssl.SSLCertVerificationError):

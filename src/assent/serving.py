@@ -1,4 +1,4 @@
-"""A node as a process that serves until it is told to stop."""
+"""A process that serves HTTP until it receives a stop signal."""
 
 import asyncio
 import gc
@@ -17,7 +17,7 @@ from assent.telemetry import configure_logging
 
 
 class DrainingServer(uvicorn.Server):
-    """Answers its waiters as soon as it is told to stop; ASGI's own shutdown comes too late for them."""
+    """Answers waiting clients as soon as a stop signal arrives; the ASGI shutdown event comes too late for that."""
 
     def __init__(
         self, config: uvicorn.Config, hub: Hub, settings: Settings, on_ready: Callable[[], None] = lambda: None
@@ -56,7 +56,7 @@ class DrainingServer(uvicorn.Server):
 
 
 def serve(settings: Settings, *, on_ready: Callable[[], None] = lambda: None) -> None:
-    """Run a node until it is told to stop; say so once it takes requests."""
+    """Run a node until it receives a stop signal; call `on_ready` once it accepts requests."""
     configure_logging(settings.log_format, settings.log_level)
     node = Assent(settings, worker=True)
     config = uvicorn.Config(
@@ -77,7 +77,7 @@ def serve(settings: Settings, *, on_ready: Callable[[], None] = lambda: None) ->
         lifespan="on",
         backlog=4096,
     )
-    # What was built stays: keep the collector from walking it again and again.
+    # Everything created so far lives as long as the process: keep the garbage collector from scanning it repeatedly.
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 50)

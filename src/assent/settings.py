@@ -1,4 +1,4 @@
-"""Settings from ASSENT_* variables and assent.yaml, typed and checked at the start."""
+"""Settings from ASSENT_* variables and assent.yaml, validated at startup."""
 
 import os
 import re
@@ -28,7 +28,7 @@ OTEL_PACKAGES = ("opentelemetry.sdk.trace", "opentelemetry.exporter.otlp.proto.h
 
 
 class Secret(str):
-    """A value that is not to be shown: it prints as the reference it came from."""
+    """A secret value, whose repr is the reference it came from."""
 
     __slots__ = ("reference",)
     reference: str | None
@@ -47,7 +47,7 @@ def is_reference(text: str) -> bool:
 
 
 def resolve(text: str) -> Secret:
-    """Return what `env:NAME` or `file:PATH` stands for; any other text stands for itself."""
+    """Return the value that `env:NAME` or `file:PATH` refers to; any other text is its own value."""
     if not is_reference(text):
         return Secret(text)
     value = _variable(text) if text.startswith(ENV) else _content(text)
@@ -86,7 +86,7 @@ def _content(reference: str) -> str:
 
 
 def open_to_others(path: Path) -> bool:
-    """Tell whether a file or a directory can be used by anybody but its owner."""
+    """Return whether accounts other than its owner can access a file or directory."""
     try:
         return path.stat().st_mode & 0o077 != 0
     except OSError:
@@ -100,7 +100,7 @@ def _postgres(url: str | None) -> str | None:
     if not found.startswith(("postgresql://", "postgres://")):
         msg = "must start with postgresql:// (leave it unset to use SQLite in the data directory)"
         raise ValueError(msg)
-    # What the drivers say about an address they cannot read repeats parts of it, which may be the password.
+    # The drivers' errors about an invalid URL quote parts of it, which may include the password.
     try:
         readable = urlsplit(found).port != 0 and not re.search("%(?![0-9A-Fa-f]{2})", found)
     except ValueError:
@@ -112,14 +112,14 @@ def _postgres(url: str | None) -> str | None:
 
 
 def _listed(value: object) -> object:
-    """Read a list from the one line that an environment variable is."""
+    """Split the value of an environment variable at its commas."""
     if isinstance(value, str):
         return tuple(part for part in map(str.strip, value.split(",")) if part) or None
     return value
 
 
 def _lines(value: object) -> object:
-    """Read regular expressions from a variable: they may hold commas, but no line breaks."""
+    """Split a variable into regular expressions by line, because they may contain commas."""
     if isinstance(value, str):
         return tuple(part for part in map(str.strip, value.splitlines()) if part) or None
     return value
@@ -139,7 +139,7 @@ def _expressions(patterns: tuple[str, ...] | None) -> tuple[str, ...] | None:
 
 
 def _key_references(references: tuple[str, ...] | None) -> tuple[str, ...] | None:
-    """Keep the references and not what they stand for: a rotated key is read again without a restart."""
+    """Keep the references instead of their values, so that a rotated key is read again without a restart."""
     for reference in references or ():
         if not is_reference(reference):
             msg = "must be env:NAME or file:PATH, not the key itself"
@@ -158,7 +158,7 @@ def _reference_patterns(patterns: tuple[str, ...] | None) -> tuple[str, ...] | N
 
 def _networks(listed: tuple[str, ...] | None) -> tuple[str, ...] | None:
     for each in listed or ():
-        ip_network(each)  # says itself what is wrong
+        ip_network(each)  # its own error says what is wrong
     return listed
 
 
@@ -182,7 +182,7 @@ def _installed(package: str) -> bool:
 
 
 def _issuer(url: str | None) -> str | None:
-    """An issuer is compared letter by letter with what the provider says: it is kept as it was written."""
+    """Return the issuer exactly as written, because OIDC compares it with the provider's character by character."""
     if url is None:
         return None
     parts = urlsplit(url)
@@ -197,7 +197,7 @@ def _secret(text: str | None) -> Secret | None:
 
 
 def _mapping(value: object) -> object:
-    """Read group=role pairs from the one line that an environment variable is."""
+    """Parse the group=role pairs of an environment variable."""
     if isinstance(value, str):
         pairs = [part.partition("=") for part in map(str.strip, value.split(",")) if part]
         return {group.strip(): role.strip() for group, _, role in pairs}
@@ -205,10 +205,10 @@ def _mapping(value: object) -> object:
 
 
 class AssentYaml(YamlConfigSettingsSource):
-    """Reads the file the way the rest of us does: `on:` is a key there, and not the word true."""
+    """Reads the file with our own parser, in which `on:` is a key and not the value true."""
 
-    def _read_file(self, file_path: Any) -> dict[str, Any]:  # noqa: ANN401  # a path of some kind
-        from assent.domain.yaml_file import LARGEST, Unreadable, read  # noqa: PLC0415  # only where there is a file
+    def _read_file(self, file_path: Any) -> dict[str, Any]:  # noqa: ANN401  # any kind of path
+        from assent.domain.yaml_file import LARGEST, Unreadable, read  # noqa: PLC0415  # only needed if there is a file
 
         with file_path.open("rb") as file:
             found: Any = read(file.read(LARGEST + 1)).value
@@ -232,13 +232,13 @@ NEEDED_BY_DATA = frozenset(
         "checkpoint_webhook",
     }
 )
-"""What commands on the data take from assent.yaml; the rest concerns a running server."""
+"""Settings that commands on the data read from assent.yaml; the others concern a running server."""
 
 
 class DataYaml(AssentYaml):
     """Reads only the settings that commands on the data need, so that a mistake elsewhere does not block them."""
 
-    def _read_file(self, file_path: Any) -> dict[str, Any]:  # noqa: ANN401  # a path of some kind
+    def _read_file(self, file_path: Any) -> dict[str, Any]:  # noqa: ANN401  # any kind of path
         found = super()._read_file(file_path)
         return {name: value for name, value in found.items() if name in NEEDED_BY_DATA}
 
@@ -247,10 +247,10 @@ Role = Literal["viewer", "reviewer", "rule-admin", "auditor", "admin"]
 
 
 class Settings(BaseSettings):
-    """Everything an operator can set; each field is ASSENT_<NAME> in the environment or <name> in assent.yaml."""
+    """All settings; each field is ASSENT_<NAME> in the environment or <name> in assent.yaml."""
 
     file_source: ClassVar[type[AssentYaml] | None] = AssentYaml
-    """How assent.yaml is read; None leaves it out."""
+    """How assent.yaml is read; None ignores the file."""
     model_config = SettingsConfigDict(
         env_prefix="ASSENT_", yaml_file="assent.yaml", extra="ignore", hide_input_in_errors=True
     )
@@ -416,12 +416,12 @@ class Settings(BaseSettings):
 
     @property
     def keys_missing(self) -> bool:
-        """Nodes on PostgreSQL share no disk, so each must be given the keys; on SQLite a key file is created."""
+        """Whether keys must be set but are not: PostgreSQL nodes share no disk, while SQLite creates a key file."""
         return self.database_url is not None and not self.secret_keys
 
     @property
     def exposed(self) -> list[Path]:
-        """The data directory and the files in it that other accounts of this machine can read or change."""
+        """The data directory and the files in it that other accounts on this machine can access."""
         if self.database_url or not open_to_others(self.data_dir):
             return []
         files = [self.sqlite_path, *(Path(f"{self.sqlite_path}{end}") for end in ("-wal", "-shm"))]
@@ -437,7 +437,7 @@ class Settings(BaseSettings):
 
     @property
     def write_lock_path(self) -> Path:
-        """Beside the real file, so that every spelling of its path and every symbolic link leads to one lock."""
+        """A path next to the resolved file, so that all spellings and symbolic links lead to the same lock."""
         return self.sqlite_path.resolve().with_suffix(".lock")
 
     @property
@@ -446,7 +446,7 @@ class Settings(BaseSettings):
 
     @property
     def key_path(self) -> Path:
-        """The key file of an embedded start, which needs no secret_keys."""
+        """The key file, which SQLite uses if secret_keys is not set."""
         return self.data_dir / "assent.keys"
 
     @property
@@ -464,7 +464,7 @@ class Settings(BaseSettings):
         return (self.public_url or f"http://{shown}:{self.port}").rstrip("/")
 
     @classmethod
-    def settings_customise_sources(  # the shape pydantic-settings calls
+    def settings_customise_sources(  # the signature that pydantic-settings calls
         cls,
         settings_cls: type[BaseSettings],
         init_settings: PydanticBaseSettingsSource,
@@ -478,13 +478,13 @@ class Settings(BaseSettings):
 
 
 class DataSettings(Settings):
-    """The settings of a command that works on the data, beside a server or without one."""
+    """The settings of a command that works on the data, with or without a running server."""
 
     file_source: ClassVar[type[AssentYaml] | None] = DataYaml
 
 
 class EnvironmentSettings(Settings):
-    """The settings without assent.yaml, where that file cannot be read and is not needed."""
+    """The settings without assent.yaml, for use when that file cannot be read and is not needed."""
 
     model_config = SettingsConfigDict(yaml_file=None)
     file_source: ClassVar[type[AssentYaml] | None] = None

@@ -1,4 +1,4 @@
-"""A node as a process that only works: neither the API nor the pages are loaded."""
+"""A worker process, which loads neither the API nor the web pages."""
 
 import asyncio
 import signal
@@ -14,7 +14,7 @@ _log = structlog.get_logger()
 
 
 def work(settings: Settings, *, on_ready: Callable[[str], None] = lambda _: None) -> None:
-    """Run a worker without HTTP until it is told to stop; tell its id once it takes jobs."""
+    """Run a worker without HTTP until it receives a stop signal; call `on_ready` with its id once it accepts jobs."""
     configure_logging(settings.log_format, settings.log_level)
     asyncio.run(_work(settings, on_ready))
 

@@ -1,1 +1,1 @@
-"""The only SQL in the house: tables, migrations, one module a noun, for SQLite and PostgreSQL alike."""
+"""All SQL: tables, migrations and one module per noun, for both SQLite and PostgreSQL."""

@@ -1,4 +1,4 @@
-"""Agents that lost their connection while their breakpoints wait; a mark for reviewers that ends nothing."""
+"""Pending breakpoints whose agents have disconnected: a mark for reviewers, which does not end anything."""
 
 from collections.abc import Sequence
 
@@ -26,21 +26,21 @@ class AbsentAgents:
         self._session = session
 
     def mark(self, breakpoint_ids: Sequence[str], *, now: int) -> list[Hint]:
-        """Mark those that still wait, and return hints for the pages that show them."""
+        """Mark those that are still pending, and return hints for the pages that show them."""
         these, params = among("id", breakpoint_ids, self._session.dialect)
         self._session.write(FORGET, [{}])
         self._session.write(MARK.format(these=these), [params | {"now": now}])
         return [_hint(row) for row in self._rows(breakpoint_ids) if row[3] == now]
 
     def unmark(self, breakpoint_ids: Sequence[str]) -> list[Hint]:
-        """Take the marks away again, and return hints for the pages that show them."""
+        """Remove the marks, and return hints for the pages that show them."""
         marked = self._rows(breakpoint_ids)
         these, params = among("breakpoint_id", [row[0] for row in marked], self._session.dialect)
         self._session.write(UNMARK.format(these=these), [params])
         return [_hint(row) for row in marked]
 
     def since(self, breakpoint_ids: Sequence[str]) -> dict[str, int]:
-        """Return since when the agent of each is gone, for those that are marked."""
+        """Return when each marked breakpoint's agent disconnected."""
         return {row[0]: row[3] for row in self._rows(breakpoint_ids)}
 
     def _rows(self, breakpoint_ids: Sequence[str]) -> Sequence[Row]:

@@ -1,4 +1,4 @@
-"""Administrative events with the state they are about, for those who verify them."""
+"""Admin events and the state that they describe, for verification."""
 
 from collections.abc import Iterator, Sequence
 
@@ -29,7 +29,7 @@ class AdminAudit:
         self._state = AdminState(session)
 
     def chains(self, project: str | None) -> Sequence[Row]:
-        """Return the events of all chains of acts, or of one project's, in their order."""
+        """Return the events of all admin chains, or of one project's, in order."""
         test = " AND chain_id = :chain_id" if project is not None else ""
         return self._session.all(f"{_CHAINS}{test} ORDER BY chain_id, seq", {"chain_id": f"{CHAIN}{project}"})
 
@@ -39,13 +39,13 @@ class AdminAudit:
         return {row[0]: Head(row[1], row[2]) for row in rows}
 
     def states(self, project: str | None) -> Iterator[State]:
-        """Return the present state of everything but receipts, of which there may be millions."""
+        """Return the current state of everything except receipts, of which there may be millions."""
         for kind in KINDS:
             if kind != RECEIPT:
                 yield from (each for each in self._state.of(kind) if project in (None, each.project))
 
     def routes(self) -> Sequence[Row]:
-        """Return the events about routes and about preferences, each subject's in their order."""
+        """Return the events about routes and preferences, in the order of their chains."""
         return self._session.all(_ROUTES, {})
 
     def began_at(self) -> int | None:
@@ -59,13 +59,13 @@ class AdminAudit:
         return began
 
     def uses(self, *, after: str, limit: int, project: str | None) -> Sequence[Row]:
-        """Return the events of used receipts, a batch at a time."""
+        """Return a batch of events about used receipts."""
         test = _ONE_PROJECT if project is not None else ""
         params = {"after": after, "limit": limit, "project": project}
         return self._session.all(f"{_USES}{test} ORDER BY chain_id, seq LIMIT :limit", params)
 
     def used(self, chain_ids: Sequence[str]) -> dict[str, State]:
-        """Return how these receipts are stored as used, by their chains."""
+        """Return the stored state of these used receipts, by chain."""
         ids = [each.removeprefix(USE_CHAIN) for each in chain_ids]
         test, params = among("u.breakpoint_id", ids, self._session.dialect)
         return {each.chain_id: each for each in self._state.of(RECEIPT, test, params)}

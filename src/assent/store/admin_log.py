@@ -1,4 +1,4 @@
-"""The log of administrative acts, written in the transaction of each act."""
+"""The log of admin events, each written in the transaction that it describes."""
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
@@ -37,7 +37,7 @@ SELECT_ABOUT = f"{SELECT} WHERE chain_id = :chain_id AND metadata LIKE :like ORD
 
 
 class AdminLog:
-    """Heads are kept for the life of a transaction: once read, their rows are locked until its end."""
+    """Heads are cached for the duration of a transaction, because reading one locks its row until the end."""
 
     def __init__(self, session: Session, now: Callable[[], int], by: Callable[[], Principal | None]) -> None:
         self._session = session
@@ -47,10 +47,10 @@ class AdminLog:
         self._state = AdminState(session)
 
     def forget(self) -> None:
-        """Read the heads again: a new transaction begins."""
+        """Clear the cached heads, because a new transaction begins."""
         self._heads.clear()
 
-    def record(  # noqa: PLR0913  # what an act is made of
+    def record(  # noqa: PLR0913  # the parts of an event
         self,
         act: str,
         subject: str,
@@ -61,7 +61,7 @@ class AdminLog:
         more: Mapping[str, Json] | None = None,
         chain: str | None = None,
     ) -> None:
-        """Append an event; secrets belong into it only by a fingerprint."""
+        """Append an event; of secrets, include only fingerprints."""
         chain_id = chain_of(project) if chain is None else chain
         head = self._head(chain_id) if chain is None else Head()
         by = self._by()
@@ -80,8 +80,8 @@ class AdminLog:
 
     @contextmanager
     def changes(self, kind: str, key: str, *, project: str, act: str | None = None) -> Generator[None, None, None]:
-        """Record what happens to one subject in between, if anything does."""
-        self._head(chain_of(project))  # first: from here on nobody else changes what this chain is about
+        """Record how the block changes a subject, if it does."""
+        self._head(chain_of(project))  # first: from here on, no other transaction can change the subjects of this chain
         before = self._state.one(kind, key, project=project)
         yield
         after = self._state.one(kind, key, project=project)
@@ -93,12 +93,12 @@ class AdminLog:
         self.record(act or f"{kind}-{verb}", found.subject, project=project, before=_value(before), after=_value(after))
 
     def about(self, subject: str, *, project: str) -> list[AdminEvent]:
-        """Return the events about one subject, the oldest first."""
+        """Return the events about one subject, oldest first."""
         params = {"chain_id": chain_of(project), "like": f'%"subject":{msgspec.json.encode(subject).decode()}%'}
         return [each for each in map(event_of, self._session.all(SELECT_ABOUT, params)) if each.subject == subject]
 
     def receipt_used(self, breakpoint_id: str, *, project: str) -> None:
-        """Record the use of a receipt, in a chain of its own."""
+        """Record the use of a receipt, in a separate chain."""
         used = self._state.one("receipt", breakpoint_id, project=project)
         assert used is not None, "the caller has just stored it"
         self.record(
@@ -106,9 +106,9 @@ class AdminLog:
         )
 
     def baseline(self) -> None:
-        """Record the present state of what this version of Assent covers and the one before did not.
+        """Record the current state of what this version of Assent covers and the previous one did not.
 
-        What an earlier version covered is recorded by its events alone: adopting it here would hide who changed it.
+        What an earlier version covered must be recorded by its events alone: a baseline would hide who changed it.
         """
         self._head(chain_of(INSTALLATION))
         rows = self._session.all(SELECT_BASELINE, {"chain_id": chain_of(INSTALLATION)})
@@ -120,7 +120,7 @@ class AdminLog:
         for state in list(self._state.every()):
             last = recorded.get((state.chain_id, state.subject))
             if last is None and state.subject.partition(":")[0] in covered:
-                continue  # nothing has created it, or it was removed: for the audit to say
+                continue  # never created, or removed: left for the audit to report
             if last is None or state.value.keys() - last.keys():
                 self._baselined(state, last)
         after: dict[str, Json] = {"version": STATE_VERSION, "kinds": sorted(KINDS)}
@@ -135,7 +135,7 @@ class AdminLog:
         self.record(BASELINE, state.subject, project=state.project, before=last, after=after, chain=chain)
 
     def _recorded(self) -> dict[tuple[str, str], Mapping[str, Json] | None]:
-        """Return the last recorded state of every subject; None of what was removed."""
+        """Return the last recorded state of every subject; None for a removed one."""
         found: dict[tuple[str, str], Mapping[str, Json] | None] = {}
         for row in self._session.all(f"{SELECT} ORDER BY chain_id, seq", {}):
             event = event_of(row)
@@ -150,7 +150,7 @@ class AdminLog:
         return known
 
     def version(self, chain_id: str, *, projects: Sequence[str]) -> int:
-        """Return how many events a chain has that these projects see."""
+        """Return how many events of a chain these projects can see."""
         test, params = among("project_id", projects, self._session.dialect)
         statement = f"SELECT count(*) FROM assent_admin_events WHERE chain_id = :chain_id AND {test}"
         return int(self._session.all(statement, params | {"chain_id": chain_id})[0][0])

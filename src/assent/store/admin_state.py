@@ -1,4 +1,4 @@
-"""The state that administrative events are about: read one subject for an event, or all of them for an audit."""
+"""The state that admin events describe: of one subject for an event, or of all subjects for an audit."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -14,21 +14,22 @@ from assent.ports import Session
 from assent.store.sql import Row
 
 STATE_VERSION = 6
-"""Raise it whenever a kind or a field is added: the next start then records a baseline of what was added."""
+"""Increment this when a kind or field is added: the next start then records a baseline of the addition."""
 
 
 @dataclass(frozen=True, slots=True)
 class StateKind:
-    """A table as administrative events describe it; `select` carries `{where}`, filled with `one` or nothing.
+    """A table as admin events describe it.
 
-    The first columns of `select` are the project, and what names the subject within its kind.
+    `select` contains `{where}` or `{and}`, which is replaced by the condition `one` or by nothing. Its first columns
+    are the project and the key of the subject within its kind.
     """
 
     select: str
     one: str
     value: Callable[[Row], Mapping[str, Json] | None]
     many: bool = False
-    """Whether several rows, which the statement returns together, make one state."""
+    """Whether several consecutive rows form one state."""
 
 
 def _plain(*names: str) -> Callable[[Row], Mapping[str, Json]]:
@@ -74,7 +75,7 @@ def _policy(row: Row) -> Mapping[str, Json] | None:
 
 
 def _decoded(*names: str, text: str) -> Callable[[Row], Mapping[str, Json]]:
-    """Read columns of which one holds JSON."""
+    """Read columns, one of which contains JSON."""
     plain = _plain(*names)
 
     def value(row: Row) -> Mapping[str, Json]:

@@ -1,12 +1,12 @@
-"""One of our own connections as SQLAlchemy knows connections, inside our transaction and never ending it."""
+"""Wraps one of our connections as a SQLAlchemy Connection that uses our transaction and never ends it."""
 
 from typing import Any
 
 import sqlalchemy as sa
 
 
-def adopted(connection: Any, url: str) -> sa.Connection:  # noqa: ANN401  # sqlite3's or psycopg's
-    """Take it over before the first transaction: SQLAlchemy asks a new one a few things and rolls back."""
+def adopted(connection: Any, url: str) -> sa.Connection:  # noqa: ANN401  # a connection of sqlite3 or psycopg
+    """Call it before the first transaction, because SQLAlchemy runs queries on a new connection and rolls back."""
     engine = sa.create_engine(url, creator=lambda: connection, poolclass=sa.StaticPool, pool_reset_on_return=None)
     opened = engine.connect()
     opened.execute(sa.text("SELECT 1")).close()

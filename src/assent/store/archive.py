@@ -1,4 +1,4 @@
-"""The one file a backup is: a tar that tells to the last byte whether it is whole."""
+"""The backup archive: a tar file with a checksum over all of its bytes."""
 
 import hashlib
 import io
@@ -18,7 +18,7 @@ MANIFEST = "manifest.json"
 CHECKSUM = "checksum"
 BLOCK = tarfile.BLOCKSIZE
 CHUNK = 1024 * 1024
-# The checksum's header and block, and the two empty blocks that end a tar.
+# The header and block of the checksum, and the two empty blocks that end a tar.
 TAIL = 4 * BLOCK
 LARGEST_MANIFEST = 64 * CHUNK
 
@@ -26,7 +26,7 @@ Progress: TypeAlias = Callable[[str, int, int], None]
 
 
 class Refused(AssentError):
-    """A backup or a restore that was not done; nothing was changed."""
+    """A backup or restore was refused, and nothing was changed."""
 
     code = "refused"
 
@@ -41,7 +41,7 @@ class Member(msgspec.Struct, frozen=True):
 
 
 class Manifest(msgspec.Struct, kw_only=True, rename="camel"):
-    """What an archive holds, and how to tell that it arrived."""
+    """The contents of an archive, with the means to verify them."""
 
     format: int = FORMAT
     assent: str
@@ -49,19 +49,19 @@ class Manifest(msgspec.Struct, kw_only=True, rename="camel"):
     schema: str
     created_at: str
     counts: dict[str, int]
-    # A digest over the newest hash of every breakpoint's chain.
+    # A digest of the newest hash of every breakpoint's chain.
     heads: str
-    # The keys that stored secrets are encrypted with; not the keys themselves.
+    # Ids of the keys that encrypt stored secrets, not the keys themselves.
     key_ids: list[str]
     columns: dict[str, list[str]] = {}
-    # What makes the tables of DBOS, before and after their rows.
+    # Statements that create the tables of DBOS, before and after inserting their rows.
     queue_tables: list[str] = []
     queue_rest: list[str] = []
     members: dict[str, Member] = {}
 
 
 class Writer:
-    """Writes members of a size that is known only at their end."""
+    """Writes members whose size is known only at the end."""
 
     def __init__(self, path: Path) -> None:
         self.folder = path.parent
@@ -102,7 +102,7 @@ class Writer:
 
 
 class Archive:
-    """An archive that was read once from end to end and found whole."""
+    """An archive that has been read completely and verified."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
@@ -139,7 +139,7 @@ class Archive:
             yield chunk
 
     def checked(self, name: str) -> Iterator[bytes]:
-        """Give a member's bytes; raise at its end if they are not those of the manifest."""
+        """Yield a member's bytes; raise at the end if they do not match the manifest."""
         digest, size = hashlib.sha256(), 0
         for chunk in self.chunks(name):
             digest.update(chunk)
@@ -151,7 +151,7 @@ class Archive:
 
 @contextmanager
 def opened(path: Path) -> Generator[Archive, None, None]:
-    """Open an archive and read all of it before anybody acts on any of it."""
+    """Open an archive after reading and verifying all of it."""
     try:
         file = path.open("rb")
     except OSError as error:
@@ -190,7 +190,7 @@ def _tail(digest: str) -> bytes:
 
 
 def _digest(file: IO[bytes], length: int) -> str:
-    """Hash so many bytes from where the file stands."""
+    """Return the SHA-256 of the next `length` bytes of a file."""
     digest = hashlib.sha256()
     while length:
         chunk = file.read(min(CHUNK, length))

@@ -1,11 +1,11 @@
-"""Attempts: what was asked before at the same gate in the same run, and its files without their content."""
+"""Attempts: the previous breakpoint of the same gate and run, and its files without their content."""
 
 from typing import NamedTuple
 
 from assent.ports import Session
 from assent.store.reading import WHOLE_COLUMNS, Whole
 
-# By ix_assent_breakpoints_run: a run asks at a few gates, so the rest of it is soon walked.
+# Uses ix_assent_breakpoints_run: a run has few gates, so filtering its other breakpoints is cheap.
 SELECT_PREVIOUS = f"""
     SELECT {", ".join(WHOLE_COLUMNS)} FROM assent_breakpoints
     WHERE project_id = :project_id AND run_id = :run_id AND gate = :gate AND (created_at, id) < (:created_at, :id)
@@ -15,7 +15,7 @@ SELECT_ENTRIES = """
 
 
 class Named(NamedTuple):
-    """A context file by name."""
+    """A context file without its content."""
 
     n: int
     path: str

@@ -1,4 +1,4 @@
-"""Everything there is about breakpoints, a batch at a time, and the questions whose answers must be empty."""
+"""Complete breakpoints in batches, and queries that must not find anything."""
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
@@ -81,11 +81,11 @@ _HAS_PARENT = "EXISTS (SELECT 1 FROM assent_breakpoints b WHERE b.id = c.{column
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A look for what must not be: how many rows are looked at, and those that break the rule with a sentence."""
+    """An invariant: how many rows are checked, and queries that find those that violate it."""
 
     count: str
     wrong: Sequence[str]
-    """Each answers with a breakpoint, the number of an event or nothing, and what is wrong."""
+    """Each returns a breakpoint, the number of an event or NULL, and what is wrong."""
 
 
 def _none_without(table: str, column: str = "breakpoint_id", seq: str = "NULL") -> str:
@@ -235,7 +235,7 @@ QUESTIONS: Mapping[str, Question] = {
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Some breakpoints, whole; `last` is where the next batch begins, None after the end."""
+    """A batch of complete breakpoints; `last` is where the next batch starts, or None after the last one."""
 
     stored: Sequence[Stored]
     unreadable: Sequence[Finding]
@@ -250,7 +250,7 @@ class Audit:
         self.admin = AdminAudit(session)
 
     def one_moment(self) -> None:
-        """Let everything read in this transaction be of the same moment; SQLite's readers are so anyway."""
+        """Read everything in this transaction from one snapshot; SQLite's readers always do."""
         if self._session.dialect == "postgresql":
             self._session.write("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY", [{}])
 
@@ -273,7 +273,7 @@ class Audit:
     def files(
         self, *, after: tuple[str, str], limit: int, project: str | None = None, breakpoint_id: str | None = None
     ) -> Sequence[Row]:
-        """Return project, digest, size and bytes of some files, each digest only where it belongs."""
+        """Return the project, digest, size and content of a batch of files."""
         tests = " AND f.project_id = :project_id" if project is not None else ""
         tests += _BYTES_OF_ONE if breakpoint_id is not None else ""
         params = {
@@ -320,23 +320,23 @@ class Audit:
         return bool(self._session.all(statement, {"since": since}))
 
     def outcomes(self, ids: list[str]) -> dict[str, tuple[str, str | None]]:
-        """Return the status and the decision of each of these that is there."""
+        """Return the status and decision of those that exist."""
         test, params = among("id", ids, self._session.dialect)
         rows = self._session.all(f"SELECT id, status, decision FROM assent_breakpoints WHERE {test}", params)
         return {row[0]: (row[1], row[2]) for row in rows}
 
     def missing_locks(self) -> list[str]:
-        """Return the triggers that should guard the rows and do not."""
+        """Return the missing triggers that should protect the rows."""
         found = {row[0] for row in self._session.all(_LOCKS_NOW[self._session.dialect], {})}
         return sorted(LOCKS[self._session.dialect] - found)
 
     def missing_tables(self, expected: Collection[str], *, schema: str) -> list[str]:
-        """Return the tables that are not there; `schema` is where PostgreSQL has them."""
+        """Return the missing tables; `schema` is their schema on PostgreSQL."""
         found = {row[0] for row in self._session.all(_TABLES_NOW[self._session.dialect], {"schema": schema})}
         return sorted(set(expected) - found)
 
     def damage(self, *, quickly: bool = False) -> list[str]:
-        """Return what SQLite finds wrong with its file; PostgreSQL checks its pages as it reads them."""
+        """Return the damage that SQLite finds in its file; PostgreSQL checks pages as it reads them."""
         if self._session.dialect != "sqlite":
             return []
         if quickly:
@@ -380,7 +380,7 @@ def _routing(row: Sequence[Any]) -> StoredRouting:
 
 
 def answer_of(row: Sequence[Any]) -> Answer:
-    """Read person_id, the name of that person, first_at, and a response."""
+    """Return an answer from a row of person_id, that person's name, first_at, and a response."""
     person_id, known_as, first_at, *response = row
     _refuse_empty(response[6:8])
     approved, override = response[1], response[-3]
@@ -391,7 +391,7 @@ def answer_of(row: Sequence[Any]) -> Answer:
 
 
 def _refuse_empty(values: Sequence[Any]) -> None:
-    """Nothing is written as NULL; whatever reads an empty text as nothing would let it pass."""
+    """Reject empty strings: a missing value is stored as NULL, and code that treats both alike would not notice."""
     if "" in values:
         msg = "a value is an empty string instead of NULL or JSON"
         raise ValueError(msg)

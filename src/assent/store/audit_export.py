@@ -1,4 +1,4 @@
-"""What goes into an export for auditors: events with what they say, and how everything stands."""
+"""The contents of an auditor's export: events with their details, and the current state."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ _ADMIN = f"""
     JOIN assent_admin_events e ON e.chain_id = l.subject_id AND e.seq = l.seq"""
 _RANGE = " WHERE l.position >= :first AND l.position < :upto"
 _OF_PROJECT = " AND EXISTS (SELECT 1 FROM assent_{table} p WHERE p.id = {subject} AND p.project_id = :project_id)"
-# A chain is exported as a whole: that of the project, and those of its receipts.
+# Chains are exported as a whole: the project's, and those of its receipts.
 _ADMIN_OF_PROJECT = (
     f" AND ({{subject}} = '{CHAIN}' || :project_id"
     f" OR (substr({{subject}}, 1, {len(USE_CHAIN)}) = '{USE_CHAIN}' AND e.project_id = :project_id))"
@@ -46,7 +46,7 @@ _RULE_ROWS = "SELECT id, project_id, pattern, action, version, head FROM assent_
 
 @dataclass(frozen=True, slots=True)
 class LoggedEvent:
-    """An event of a breakpoint or of a rule, or an administrative one, and its place in the log if it has one."""
+    """An event of a breakpoint or rule, or an admin event, with its position in the log (0 if it has none yet)."""
 
     of: str
     position: int
@@ -66,7 +66,7 @@ class LoggedEvent:
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """The use of a receipt, under the id of its breakpoint."""
+    """The use of a receipt, identified by its breakpoint."""
 
     place: str
     state: Mapping[str, Json]
@@ -74,7 +74,7 @@ class Use:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """How a breakpoint stands, and the content that its digest is of, unless it was purged."""
+    """The state of a breakpoint, and the content that its digest covers, unless purged."""
 
     place: int
     id: str
@@ -92,7 +92,7 @@ class AuditExport:
         self._session = session
 
     def logged(self, first: int, end: int, *, project: str | None) -> list[LoggedEvent]:
-        """Return the events of a part of the log, in its order."""
+        """Return the events in a range of the log, in order."""
         params = {"first": first, "upto": end, "project_id": project}
         selects = {"breakpoint": _BREAKPOINTS, "rule": _RULES, "admin": _ADMIN}
         statements = {of: select + _RANGE for of, select in selects.items()}
@@ -100,7 +100,7 @@ class AuditExport:
         return sorted(found, key=lambda each: each.position)
 
     def unsigned(self, after: tuple[str, int], *, limit: int, project: str | None) -> list[LoggedEvent]:
-        """Return events that no checkpoint covers yet, those of one thing after the other."""
+        """Return events that no checkpoint covers yet, ordered by subject."""
         params = {"after_id": after[0], "after_seq": after[1], "limit": limit, "project_id": project}
         end = " ORDER BY u.subject_id, u.seq LIMIT :limit"
         statements = {
@@ -133,13 +133,13 @@ class AuditExport:
         return [dict(zip(_RULE_COLUMNS, row, strict=True)) for row in rows]
 
     def chains(self, *, project: str | None) -> list[dict[str, Any]]:
-        """Return where the chains of administrative events end."""
+        """Return the heads of the chains of admin events."""
         test = "" if project is None else " WHERE id = :id"
         rows = self._session.all(f"{_CHAINS}{test} ORDER BY id", {"id": f"{CHAIN}{project}"})
         return [dict(zip(("id", "version", "head"), row, strict=True)) for row in rows]
 
     def uses(self, after: str, *, limit: int, project: str | None) -> list[Use]:
-        """Return the receipts that were used."""
+        """Return a batch of used receipts."""
         test = "" if project is None else " AND b.project_id = :project_id"
         params = {"after": after, "limit": limit, "project_id": project}
         rows = self._session.all(f"{_USES}{test} ORDER BY u.breakpoint_id LIMIT :limit", params)

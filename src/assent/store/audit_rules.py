@@ -1,4 +1,4 @@
-"""Rules with everything that was recorded about them, a batch at a time, for those who look it over."""
+"""Complete rules with their events and shadow results in batches, for verification."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -29,8 +29,8 @@ _SHADOWS = """
     LEFT JOIN assent_events c ON c.breakpoint_id = s.breakpoint_id AND c.seq = 1
     LEFT JOIN assent_rule_events v ON v.rule_id = s.rule_id AND v.seq = s.rule_version
     WHERE (s.rule_id, s.breakpoint_id) > (:after_rule, :after_breakpoint)"""
-# The tests of ix_assent_breakpoints_streak again. A release may have missed a rejection of that very moment. Releases
-# from before counts_as counted the approvals of every token.
+# Repeats the conditions of ix_assent_breakpoints_streak. An auto-approval may have missed a rejection of the same
+# moment. Those from before counts_as existed counted the approvals of every token.
 _APPROVALS = """
     SELECT decision FROM assent_breakpoints
     WHERE project_id = :project_id AND gate = :gate AND agent_id = :agent_id
@@ -52,7 +52,7 @@ ORPHANS = (
 
 @dataclass(frozen=True, slots=True)
 class RuleBatch:
-    """Some rules, whole; `last` is where the next batch begins, None after the end."""
+    """A batch of complete rules; `last` is where the next batch starts, or None after the last one."""
 
     stored: Sequence[StoredRule]
     unreadable: Sequence[Finding]
@@ -80,7 +80,7 @@ class RuleAudit:
         return RuleBatch(stored, unreadable, counted, rows[-1][0] if len(rows) == limit else None)
 
     def histories(self, ids: list[str]) -> dict[str, Sequence[RuleEvent]]:
-        """Return the events of some rules; those that cannot be read are left out, as if they were not there."""
+        """Return the events of rules, omitting rules with events that cannot be read."""
         found: dict[str, Sequence[RuleEvent]] = {}
         for rule_id, rows in self._events(ids).items():
             try:
@@ -97,7 +97,7 @@ class RuleAudit:
         return found
 
     def approvals(self, raised: Breakpoint, *, limit: int) -> int:
-        """Count how often in a row people had approved when this was raised, at most."""
+        """Count the consecutive approvals by people before this breakpoint was created, up to `limit`."""
         params = {
             "project_id": raised.project,
             "gate": raised.gate,
@@ -112,7 +112,7 @@ class RuleAudit:
         return sum(1 for _ in takewhile(lambda row: row[0] == "approved", rows))
 
     def shadowing(self, told: Mapping[str, Sequence[str]]) -> dict[str, set[str]]:
-        """Return which of the rules that some breakpoints tell of are stored beside them."""
+        """Return which of these rules have a stored shadow result, by breakpoint."""
         dialect = self._session.dialect
         breakpoints, params = among("breakpoint_id", list(told), dialect)
         rules, more = among("rule_id", sorted({name for names in told.values() for name in names}), dialect, name="of")
@@ -164,7 +164,7 @@ def _shadow(row: Row) -> Shadow:
 
 
 def _part(metadata: str | None, name: str) -> Json:
-    """Return a part of an event's metadata; what cannot be read is a finding where that event is looked at."""
+    """Return a part of an event's metadata, or None if it cannot be read, which the check of that event reports."""
     try:
         return msgspec.json.decode(metadata or "{}").get(name)
     except _UNREADABLE:

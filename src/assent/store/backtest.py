@@ -1,6 +1,6 @@
-"""Past breakpoints for back-tests: alike ones counted together, slice by slice of the time they were raised in.
+"""Past breakpoints for back-tests: similar ones are counted in groups, one slice of creation times after another.
 
-SQL leaves out only what a pattern cannot match for sure; what matches is for the domain to say.
+SQL excludes only what a pattern certainly cannot match; the domain decides what matches.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -31,7 +31,7 @@ COLUMN_OF: Mapping[str, str] = {
     "attempt": "attempt",
     "strategy": "strategy",
 }
-"""Where an attribute is told without the content."""
+"""The column of each attribute that is stored outside the content."""
 _FIND = {"sqlite": "instr", "postgresql": "strpos"}
 _OUTCOME = f"""
     CASE WHEN status <> 'released' THEN status
@@ -41,7 +41,7 @@ _OUTCOME = f"""
 _WINDOW = f"""
     project_id = :project_id AND status IN ({", ".join(f"'{each}'" for each in Status)})
     AND created_at >= :since AND created_at < :until"""
-# What a content that asks for a person has in it; that it does is for the domain to say.
+# Content that requires a person contains one of these words; the domain decides whether it really does.
 _LOUD = ('"hardStop"', '"options"', '"form"', '"arguments"', '"command"')
 _NAMES_ONE = {("tags", "contains"), ("expert", "contains"), ("expert", "="), ("expert", "in")}
 _IS_ONE = {("agentId", "="), ("agentId", "in")}
@@ -67,7 +67,7 @@ SELECT_SHADOWS = f"""
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """What a project raised from one moment until before another."""
+    """The breakpoints that a project created from `since` until before `until`."""
 
     project: str
     since: int
@@ -79,19 +79,19 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Sieve:
-    """Which columns tell breakpoints apart, and which breakpoints need no look at all."""
+    """The columns by which breakpoints are grouped, and conditions that exclude those that cannot match."""
 
     columns: tuple[str, ...]
     table: str
     tests: str
     params: Mapping[str, Any]
     stops: bool
-    """Look as well whether the content may ask for a person."""
+    """Whether to look separately at breakpoints whose content may require a person."""
 
 
 @dataclass(frozen=True, slots=True)
 class Alike:
-    """What breakpoints have in common that are judged together."""
+    """The values that all breakpoints of a group have in common."""
 
     values: tuple[Any, ...]
     purged: bool
@@ -103,7 +103,7 @@ class Group:
     outcome: Outcome
     count: int
     loud: str | None
-    """The id of one that stands alone because its content may ask for a person."""
+    """The id of a breakpoint that forms its own group because its content may require a person."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +140,7 @@ class Whole(msgspec.Struct, array_like=True):
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """A breakpoint as a list shows it."""
+    """A breakpoint as shown in a list."""
 
     id: str
     gate: str
@@ -172,9 +172,9 @@ class Backtests:
         self._session = session
 
     def sieve(self, pattern: Pattern, attributes: Collection[str], action: RuleAction) -> Sieve:
-        """Tell apart by these attributes, and leave out what the pattern cannot match.
+        """Group by these attributes, and exclude what the pattern cannot match.
 
-        A rule that stops is read loosely, and SQL cannot tell what it does not match.
+        A never rule also matches in case of doubt, so SQL cannot exclude anything for it.
         """
         dialect = self._session.dialect
         builder = _Tests(_FIND[dialect])
@@ -183,7 +183,7 @@ class Backtests:
         if exact and pattern.expression is not None:
             tests.append(builder.possible(pattern.expression))
         index = "gate" if exact and pattern.glob.literal else "status_created"
-        # Left alone, SQLite walks whichever index is in the order of the groups, through all the years there are.
+        # Without this hint, SQLite scans an index in the order of the groups, through all years.
         hint = f" INDEXED BY ix_assent_breakpoints_{index}" if dialect == "sqlite" else ""
         columns = tuple(column for name, column in COLUMN_OF.items() if name in attributes)
         columns += ("agent_id_claimed",) if "agentId" in attributes else ()
@@ -195,14 +195,14 @@ class Backtests:
         return int(self._session.all(statement, window.params())[0][0])
 
     def start_of_slice(self, window: Window, size: int, steps: dict[Status, int]) -> int:
-        """Return where to begin so that of no status more than this many are left until the window's end.
+        """Return a start from which each status has at most `size` breakpoints until the window's end.
 
-        `steps` keeps from slice to slice how far back so many of each status reach: each is walked along once.
+        `steps` remembers for each status how far back that many reach, so that each is scanned only once across slices.
         """
         for status in Status:
             if steps.get(status, window.until) >= window.until:
                 found = self._session.all(SELECT_STEP, window.params() | {"status": status.value, "size": size})
-                # Of one microsecond there may be more; they are taken together.
+                # A slice is never split within a microsecond, even if it then has more breakpoints.
                 steps[status] = min(found[0][0] + 1, window.until - 1) if found else window.since
         return max(steps.values())
 
@@ -214,7 +214,7 @@ class Backtests:
     def members(
         self, window: Window, sieve: Sieve, wanted: Collection[Alike], *, outcomes: Collection[Outcome]
     ) -> list[Member]:
-        """Return those of these groups that ended so, without those that stand alone; the newest first."""
+        """Return members of these groups with these outcomes, newest first, without those that form their own group."""
         dialect, params = self._session.dialect, window.params() | dict(sieve.params)
         listed = ", ".join(f"'{each.value}'" for each in sorted(outcomes))
         tests = f" AND {_OUTCOME} IN ({listed})"
@@ -235,13 +235,13 @@ class Backtests:
         return [Whole(*row) for row in rows]
 
     def named(self, ids: Sequence[str]) -> list[Named]:
-        """Return these, the newest first."""
+        """Return these breakpoints, newest first."""
         these, params = among("id", ids, self._session.dialect)
         rows = self._session.all(SELECT_NAMED.format(these=these), params) if ids else ()
         return [Named(*row) for row in rows]
 
     def shadows(self, rule_id: str, *, before: str, limit: int) -> list[Shadow]:
-        """Return what was recorded of a shadow rule, the newest breakpoint first."""
+        """Return the recorded results of a shadow rule, newest breakpoint first."""
         rows = self._session.all(SELECT_SHADOWS, {"rule_id": rule_id, "before": before, "limit": limit})
         return [Shadow(each[0], each[1], bool(each[2]), each[3], Outcome(each[4])) for each in rows]
 
@@ -256,7 +256,7 @@ def groups_statement(window: Window, sieve: Sieve, dialect: str) -> tuple[str, d
 
 
 def _told(sieve: Sieve, dialect: str) -> tuple[str, ...]:
-    """The outcome, whether it was purged, the id if it stands alone, and the values."""
+    """Return the outcome, whether it was purged, the id if it forms its own group, and the values."""
     loud = " OR ".join(f"{_FIND[dialect]}(payload, '{word}') > 0" for word in _LOUD)
     alone = f"CASE WHEN {loud} THEN id END" if sieve.stops else "CAST(NULL AS text)"
     return (_OUTCOME, "purged_at IS NOT NULL", alone, *sieve.columns)
@@ -267,7 +267,7 @@ def _alike(row: Row) -> Alike:
 
 
 class _Tests:
-    """Writes tests that everything passes which a pattern matches, or may match."""
+    """Builds conditions that are true for everything that a pattern matches or may match."""
 
     def __init__(self, find: str) -> None:
         self._find = find
@@ -282,7 +282,7 @@ class _Tests:
         return " AND ".join(tests)
 
     def possible(self, expression: Expression) -> str:
-        """Return an empty text where nothing can be left out."""
+        """Return a condition, or an empty string if nothing can be excluded."""
         match expression:
             case And():
                 return " AND ".join(each for each in map(self.possible, expression.operands) if each)
@@ -295,15 +295,15 @@ class _Tests:
                 return ""
 
     def _predicate(self, predicate: Predicate) -> str:
-        """Only of attributes that are always known: there, what is not true is false."""
+        """Test only attributes that are always known: for them, everything that is not true is false."""
         asked = (predicate.path[0], predicate.operator)
         if asked in _NAMES_ONE:
             tests = [self._within(COLUMN_OF[asked[0]], to_json(each.value)) for each in predicate.literals]
             if asked[0] == "expert":
-                # Whether an added owner was asked for as well went with the content.
+                # Whether an added owner had also been requested was purged with the content.
                 tests.append(f"(purged_at IS NOT NULL AND {self._find}(seats, ',true]') > 0)")
         elif asked in _IS_ONE:
-            # A claimed agent id is unknown to a rule, whatever it is.
+            # To a rule, a claimed agent id is always unknown.
             tests = ["agent_id_claimed = 1", *(f"agent_id = {self._value(each.value)}" for each in predicate.literals)]
         else:
             return ""
@@ -312,7 +312,7 @@ class _Tests:
     def _within(self, column: str, text: str) -> str:
         return f"{self._find}({column}, {self._value(text)}) > 0"
 
-    def _value(self, value: Any) -> str:  # noqa: ANN401  # whatever stands in a pattern
+    def _value(self, value: Any) -> str:  # noqa: ANN401  # any value in a pattern
         name = f"v{len(self.params)}"
         self.params[name] = value
         return f":{name}"

@@ -1,4 +1,4 @@
-"""Backups: taken beside a running server, verified before they get their name, restored only into an empty place."""
+"""Backups: taken while a server runs, verified before they get their final name, and restored only into empty data."""
 
 import hashlib
 import os
@@ -19,29 +19,29 @@ KEYS = "assent.keys"
 PURGED = "purged"
 COUNT = "SELECT count(*) FROM {table}"
 SELECT_KEY_IDS = "SELECT DISTINCT key_id FROM assent_secrets ORDER BY key_id"
-# One row for each event, in the order of the chains; a breakpoint without events shows as a row of its own.
+# One row per event, in the order of the chains; a breakpoint without events has one row without an event.
 SELECT_CHAINS = """
     SELECT b.id, b.head, b.version, e.seq, e.type, e.actor, e.at, e.metadata, e.previous, e.hash
     FROM assent_breakpoints b LEFT JOIN assent_events e ON e.breakpoint_id = b.id ORDER BY b.id{collation}, e.seq"""
 
 
 class Kind(Protocol):
-    """What differs between the databases."""
+    """The part of backups that differs between databases."""
 
     def save(self, archive: Writer, *, made_at: str, version: str, progress: Progress) -> Manifest:
-        """Write everything, as of one moment, into the archive."""
+        """Write a snapshot of all data into the archive."""
         ...
 
     def restore(self, archive: Archive, *, force: bool, progress: Progress, epoch: int | None = None) -> Path | None:
-        """Put everything back, or change nothing; return where what was there before has been put.
+        """Restore everything, or change nothing; return the path to which existing data was moved.
 
-        With `epoch`, the moment of the restore, what a backup must not revive is void from the first moment on.
+        With `epoch`, the time of the restore, everything that a backup must not revive is invalid from the start.
         """
         ...
 
 
 def save(kind: Kind, target: Path, *, made_at: str, version: str, keys: bytes | None, progress: Progress) -> Manifest:
-    """Write a backup under a name of its own, read it back, and only then give it the name that was asked for."""
+    """Write a backup under a temporary name, verify it by reading it, and only then rename it to `target`."""
     if target.exists():
         msg = f"{target} already exists. Choose another file name, or specify a directory."
         raise Refused(msg)
@@ -70,7 +70,7 @@ def save(kind: Kind, target: Path, *, made_at: str, version: str, keys: bytes | 
 def restore(
     kind: Kind, source: Path, *, expected: str, force: bool, progress: Progress, epoch: int | None = None
 ) -> tuple[Manifest, Path | None]:
-    """Put a backup back; every byte of it is checked before anything is touched."""
+    """Restore a backup, after verifying every byte of it."""
     progress("checking the archive", 0, 1)
     with opened(source) as archive:
         found = archive.manifest
@@ -87,7 +87,7 @@ def restore(
 
 
 def keys_in(source: Path) -> str | None:
-    """Return the keys that were put into an archive, if they were."""
+    """Return the keys in an archive, or None if it does not contain any."""
     with opened(source) as archive:
         if KEYS not in archive.manifest.members:
             return None
@@ -99,7 +99,7 @@ def _spoken(kind: str) -> str:
 
 
 def verified_heads(rows: Iterable[Sequence[Any]]) -> str:
-    """Recompute the chain of every breakpoint; return one digest over where they all end."""
+    """Recompute the chain of every breakpoint, and return a digest of all their heads."""
     digest = hashlib.sha256()
     for breakpoint_id, events in groupby(rows, key=itemgetter(0)):
         head = _head(breakpoint_id, list(events))
@@ -115,7 +115,7 @@ def _head(breakpoint_id: str, rows: list[Sequence[Any]]) -> str:
         if seq != expected or before != previous:
             raise _broken(breakpoint_id)
         said = msgspec.json.decode(metadata)
-        # Purging takes the content of an event away and leaves its hash, which can only be followed, not computed.
+        # Purging removes an event's content but keeps its hash, which then can be followed but not recomputed.
         previous = stored if set(said) == {PURGED} else link(previous, body | {"metadata": said})
         if stored != previous:
             raise _broken(breakpoint_id)

@@ -1,4 +1,4 @@
-"""The backup of PostgreSQL: every row of our tables and of DBOS's, copied out of one snapshot."""
+"""PostgreSQL backups: every row of our tables and those of DBOS, copied from one snapshot."""
 
 from collections.abc import Iterator, Sequence
 from graphlib import TopologicalSorter
@@ -17,7 +17,7 @@ from assent.store.postgres import alchemy_url
 from assent.store.sql import for_psycopg
 
 QUEUE = "dbos"
-# A large table takes as long as it takes, whatever the server or the role allows to others.
+# Copying a large table may take longer than the server or the role usually allows.
 PATIENT = "SELECT set_config('statement_timeout', '0', true)"
 VERSIONS = ("assent_version", "dbos_migrations")
 SELECT_TABLES = """
@@ -36,7 +36,7 @@ SELECT_REFERENCES = """
 SELECT_FUNCTIONS = """
     SELECT p.oid::regprocedure::text FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
     WHERE n.nspname = %(schema)s AND p.proname LIKE %(like)s"""
-# What DBOS's tables consist of besides their columns, in the order in which it can be made; foreign keys come last.
+# Everything in DBOS's tables besides their columns, in an order in which it can be created.
 SELECT_REST = """
     SELECT 1, pg_get_functiondef(p.oid) FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
     WHERE n.nspname = %(schema)s
@@ -55,7 +55,7 @@ SELECT_REST = """
     JOIN pg_class t ON t.oid = g.tgrelid JOIN pg_namespace n ON n.oid = t.relnamespace
     WHERE n.nspname = %(schema)s AND NOT g.tgisinternal
     ORDER BY 1, 2"""
-# Whatever DBOS may add some day that we would not copy.
+# Objects that a future version of DBOS may add, and that we would not copy.
 SELECT_STRANGE = """
     SELECT c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
     WHERE n.nspname = %(schema)s AND c.relkind NOT IN ('r', 'i')
@@ -84,7 +84,7 @@ class PostgresBackup:
             if (home, "assent_version") not in tables:
                 msg = "This database does not contain Assent data. Check ASSENT_DATABASE_URL."
                 raise Refused(msg)
-            # Nobody changes the shape of a table while it is read.
+            # The locks prevent changes to the structure of a table while it is read.
             for place in tables:
                 connection.execute(sql.SQL("LOCK TABLE {} IN ACCESS SHARE MODE").format(sql.Identifier(*place)))
             manifest = Manifest(
@@ -142,7 +142,7 @@ def _home(connection: Connection) -> str:
 
 
 def _tables(connection: Connection, home: str) -> list[tuple[str, str]]:
-    """Ours and DBOS's, as schema and name."""
+    """Return our tables and those of DBOS, as schema and name."""
     found: list[tuple[str, str]] = []
     for schema, like in ((home, r"assent\_%"), (QUEUE, "%")):
         found += [(schema, name) for (name,) in _rows(connection, SELECT_TABLES, schema=schema, like=like)]
@@ -158,13 +158,13 @@ def _columns(connection: Connection, schema: str, table: str) -> list[tuple[Any,
 
 
 def _copy(schema: str, table: str, columns: Sequence[str]) -> sql.Composed:
-    # The columns come quoted from the database itself.
+    # The database has already quoted the column names.
     listed = sql.SQL(", ".join(columns))  # pyright: ignore[reportArgumentType]
     return sql.SQL("COPY {} ({})").format(sql.Identifier(schema, table), listed)
 
 
 def _copy_out(connection: Connection, archive: Writer, name: str, copy: sql.Composed) -> int:
-    """Write a table's rows and return how many there were: COPY writes each on a line of its own."""
+    """Write a table's rows and return their number; COPY writes one line per row."""
     count = 0
     with archive.member(name) as write, connection.cursor() as cursor, cursor.copy(copy + sql.SQL(" TO STDOUT")) as out:
         for chunk in out:
@@ -174,13 +174,13 @@ def _copy_out(connection: Connection, archive: Writer, name: str, copy: sql.Comp
 
 
 def _queue_ddl(connection: Connection, tables: Sequence[tuple[str, str]]) -> tuple[list[str], list[str]]:
-    """Spell out what makes DBOS's tables: their version is whatever ran here, and DBOS brings it up to date."""
+    """Return the DDL of DBOS's tables in their current version; DBOS migrates them when it starts."""
     strange = [name for (name,) in _rows(connection, SELECT_STRANGE, schema=QUEUE)]
     if strange:
         msg = f"The DBOS tables contain {', '.join(strange)}, which this version of Assent cannot back up. Use pg_dump."
         raise Refused(msg)
     path: str = _rows(connection, "SHOW search_path")[0][0]
-    # With nothing on the path, PostgreSQL writes every name out in full.
+    # With an empty search path, PostgreSQL qualifies every name.
     connection.execute("SELECT set_config('search_path', '', true)")
     made = [
         f"CREATE TABLE {QUEUE}.{name} ({', '.join(_column(*each) for each in _columns(connection, QUEUE, name))})"
@@ -192,7 +192,7 @@ def _queue_ddl(connection: Connection, tables: Sequence[tuple[str, str]]) -> tup
     return made, rest
 
 
-def _column(name: str, kind: str, required: bool, default: str | None) -> str:  # noqa: FBT001  # a row
+def _column(name: str, kind: str, required: bool, default: str | None) -> str:  # noqa: FBT001  # the columns of a row
     return f"{name} {kind}{f' DEFAULT {default}' if default else ''}{' NOT NULL' if required else ''}"
 
 
@@ -214,7 +214,7 @@ def _streamed(connection: Connection, statement: str) -> Iterator[tuple[Any, ...
 
 
 def _clear(connection: Connection, home: str) -> None:
-    """Remove tables that hold nothing, or refuse."""
+    """Remove our tables if all are empty, and refuse otherwise."""
     tables = _tables(connection, home)
     for schema, table in tables:
         place = sql.Identifier(schema, table)
@@ -246,7 +246,7 @@ def _load(connection: Connection, archive: Archive, home: str, progress: Progres
         progress(f"loading {name.partition('/')[2]}", done, len(ordered))
         schema, table = (QUEUE if name.startswith(f"{QUEUE}/") else home), name.partition("/")[2]
         place = sql.Identifier(schema, table)
-        # Our triggers guard what is being lived; this has been.
+        # Our triggers guard live changes; these rows are already history.
         connection.execute(sql.SQL("ALTER TABLE {} DISABLE TRIGGER USER").format(place))
         statement = _copy(schema, table, archive.manifest.columns[name]) + sql.SQL(" FROM STDIN")
         with connection.cursor() as cursor, cursor.copy(statement) as into:
@@ -257,7 +257,7 @@ def _load(connection: Connection, archive: Archive, home: str, progress: Progres
 
 
 def _in_order(connection: Connection, home: str) -> list[str]:
-    """Our tables, each after those it points to."""
+    """Return our tables, each after the tables that it references."""
     order: TopologicalSorter[str] = TopologicalSorter()
     for schema, table in _tables(connection, home):
         if schema == home:

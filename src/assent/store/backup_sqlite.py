@@ -1,4 +1,4 @@
-"""The backup of SQLite: a copy of the file as of one moment, with the tables of DBOS in it."""
+"""SQLite backups: a snapshot of the database file, which includes the tables of DBOS."""
 
 import contextlib
 import os
@@ -22,7 +22,7 @@ SELECT_TABLES = """
 
 
 class SqliteBackup:
-    """`put_aside` names the file that data is moved to which is restored over."""
+    """`put_aside` is the path to which a restore moves existing data."""
 
     def __init__(self, path: Path, *, put_aside: Path) -> None:
         self._path = path
@@ -44,7 +44,7 @@ class SqliteBackup:
         return manifest
 
     def _copy(self, copy: Path, progress: Progress) -> None:
-        """Copy beside the writers: the snapshot is taken under the lock, and kept open while they go on."""
+        """Copy while writers continue: the snapshot is taken under the write lock and then kept open."""
         with _locking(self._path) as lock:
             with lock:
                 source = connect(self._path)
@@ -55,10 +55,10 @@ class SqliteBackup:
                 target = sqlite3.connect(copy)
                 with contextlib.closing(target):
                     source.backup(target, pages=PAGES, progress=_pages(progress), sleep=0)
-                    # On its own the copy is one file and has no log beside it.
+                    # The copy must be a single file, without a write-ahead log next to it.
                     target.execute("PRAGMA journal_mode = DELETE").close()
             finally:
-                with lock:  # the last one to close makes a checkpoint
+                with lock:  # closing the last connection runs a checkpoint
                     source.close()
 
     def restore(self, archive: Archive, *, force: bool, progress: Progress, epoch: int | None = None) -> Path | None:
@@ -102,7 +102,7 @@ class SqliteBackup:
             raise Refused(msg)
 
     def _make_room(self, *, force: bool) -> Path | None:
-        """Move what is there out of the way, whole and in one file; refuse while anybody uses it."""
+        """Move existing data aside, complete and in one file; refuse while it is in use."""
         self._refuse_full(force=force)
         if not self._path.exists():
             return None
@@ -119,7 +119,7 @@ class SqliteBackup:
 
 
 def _described(path: Path, *, made_at: str, version: str) -> Manifest:
-    """Look through a database that nobody else uses; raise if anything about it is wrong."""
+    """Return the manifest of a database that is not in use; raise if anything about it is wrong."""
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:
         try:
             if connection.execute("PRAGMA integrity_check").fetchall() != [("ok",)]:
@@ -181,5 +181,5 @@ def _locking(path: Path) -> Generator[WriteLock, None, None]:
 
 
 def _touch(path: Path) -> None:
-    """Make the file first, for its owner only; whoever fills it leaves it so."""
+    """Create the file before it is filled, so that only its owner can ever read it."""
     os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))

@@ -1,4 +1,4 @@
-"""Breakpoints with their events, responses, comments and labels; every move is one guarded UPDATE."""
+"""Breakpoints with their events, responses, comments and labels; every change is one guarded UPDATE."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ COLUMNS = (
     "head", "comments", "votes", "agent_id_claimed",
 )  # fmt: skip
 INSERT = insert("assent_breakpoints", (*COLUMNS, "question", "attempt", "search", "counts_as"))
-# Each follows the breakpoint directly, and takes the number that it was given.
+# Each statement directly follows the insert of its breakpoint, and uses the ordinal assigned there.
 INSERT_WORDS = {
     "sqlite": (
         "INSERT INTO assent_breakpoint_words (ordinal, words) VALUES (last_insert_rowid(), :words)",
@@ -106,7 +106,7 @@ UPDATE_MANY_LABELS = "UPDATE assent_labels SET status = given.status FROM {given
 
 
 class Deadline(StrEnum):
-    """What the deciding statement demands of the deadline."""
+    """The condition that the deciding statement puts on the deadline."""
 
     AHEAD = "AND due_at > :now"
     PASSED = "AND due_at <= :now"
@@ -123,7 +123,7 @@ def to_json(value: Any) -> str:  # noqa: ANN401  # any JSON value
 
 @dataclass(frozen=True, slots=True)
 class NewRows:
-    """A new breakpoint as rows, which need no transaction to be made."""
+    """The rows of a new breakpoint, which can be built without a transaction."""
 
     row: dict[str, Any]
     events: list[dict[str, Any]]
@@ -169,11 +169,11 @@ class Breakpoints:
             self._routings.begin(new.id, new.project, at=new.created_at)
 
     def get(self, breakpoint_id: str, *, project: str) -> Breakpoint:
-        """Return it, locked until the transaction ends, or raise NotFound."""
+        """Return a breakpoint, locked until the transaction ends, or raise NotFound."""
         return self._find(SELECT + self._lock, breakpoint_id, project)
 
     def look(self, breakpoint_id: str, *, project: str) -> Breakpoint:
-        """Return it as it is, without keeping anybody from changing it."""
+        """Return a breakpoint without locking it, or raise NotFound."""
         return self._find(SELECT, breakpoint_id, project)
 
     def _find(self, statement: str, breakpoint_id: str, project: str) -> Breakpoint:
@@ -184,7 +184,7 @@ class Breakpoints:
         return breakpoint_of(rows[0])
 
     def move(self, changed: Breakpoint, events: Sequence[Event], *, deadline: Deadline, now: int) -> None:
-        """Save what the domain decided, if nobody was faster and the deadline is where it must be."""
+        """Save a decision of the domain if the breakpoint has not changed and the deadline meets the condition."""
         expected = changed.version - len(events)
         params = {
             "id": changed.id,
@@ -258,7 +258,7 @@ class Breakpoints:
         self._session.write(UPSERT_RESPONSE, [row])
 
     def reseat(self, breakpoint_id: str, response: Response) -> None:
-        """Note for which expert an answer counts now."""
+        """Save which expert an answer counts for now."""
         row = {
             "id": breakpoint_id,
             "person": response.person,
@@ -275,7 +275,7 @@ class Breakpoints:
         return [event_of(row) for row in rows]
 
     def waiting_among(self, breakpoint_ids: Sequence[str], *, now: int) -> frozenset[str]:
-        """Return which of these still wait for an answer."""
+        """Return which of these are still pending."""
         test, params = among("id", breakpoint_ids, self._session.dialect)
         rows = self._session.all(
             f"SELECT id FROM assent_breakpoints WHERE status = 'waiting' AND due_at > :now AND {test}",
@@ -284,7 +284,7 @@ class Breakpoints:
         return frozenset(row[0] for row in rows)
 
     def payloads(self, breakpoint_ids: Sequence[str], *, longest: int) -> dict[str, str]:
-        """Return the payloads of these that are not longer, as JSON."""
+        """Return, as JSON, those of these payloads that are at most `longest` characters long."""
         test, params = among("id", breakpoint_ids, self._session.dialect)
         rows = self._session.all(
             f"SELECT id, payload FROM assent_breakpoints WHERE length(payload) <= :longest AND {test}",
@@ -293,19 +293,19 @@ class Breakpoints:
         return {row[0]: row[1] for row in rows}
 
     def due(self, now: int, *, limit: int) -> list[Outline]:
-        """Return what is longest overdue, ordered by id; what somebody else holds is theirs to end."""
+        """Return the most overdue breakpoints, ordered by id; a locked one is left to the transaction that holds it."""
         skip = f"{self._lock} SKIP LOCKED" if self._lock else ""
         rows = self._session.all(SELECT_DUE + skip, {"now": now, "limit": limit})
         return sorted((_outline(row) for row in rows), key=attrgetter("id"))
 
     def left_waiting(self, now: int, *, limit: int) -> list[tuple[str, str]]:
-        """Return id and project of what waits in removed projects; what somebody else holds is there next time."""
+        """Return the id and project of pending breakpoints in removed projects; locked ones are left for next time."""
         skip = " FOR UPDATE OF b SKIP LOCKED" if self._lock else ""
         rows = self._session.all(SELECT_LEFT + skip, {"now": now, "limit": limit})
         return [(row[0], row[1]) for row in rows]
 
     def end_due(self, endings: Sequence[tuple[Outline, Event]], *, now: int) -> list[Outline]:
-        """Save many timeouts at once; return those that moved, which nobody else had ended or changed meanwhile."""
+        """Save many timeouts at once; return the saved ones, excluding breakpoints that changed in the meantime."""
         session = self._session
         rows = [_ending(changed) for changed, _ in endings]
         session.dirty = True

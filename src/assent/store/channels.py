@@ -1,4 +1,4 @@
-"""Ways to reach people, as they are set up, and what is known of their health."""
+"""Channels: their configuration and their health."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -26,10 +26,10 @@ UPDATE = """
         updated_at = :updated_at
     WHERE id = :id AND updated_at = :expected AND removed_at IS NULL"""
 REMOVE = "UPDATE assent_channels SET removed_at = :now, updated_at = :now WHERE id = :id AND removed_at IS NULL"
-# Two changes in the same microsecond must not look like one: whoever keeps a channel made compares this number.
 LISTENING = f"""
     {SELECT} WHERE removed_at IS NULL AND enabled = 1
         AND project_id NOT IN (SELECT id FROM assent_projects WHERE removed_at <= :since) ORDER BY project_id, name"""
+# Two changes within a microsecond must differ in updated_at, because cached channels are compared by it.
 DISABLE = """
     UPDATE assent_channels
     SET enabled = 0, disabled_because = :because, updated_at = CASE WHEN :now > updated_at THEN :now
@@ -75,7 +75,7 @@ class Channels:
                 raise _taken(channel.name)
 
     def save(self, channel: StoredChannel, *, now: int) -> StoredChannel:
-        """Write what can be changed of a channel, if it is still the one that was read; return it as it is now."""
+        """Save the mutable fields of a channel, if it has not changed since it was read; return its new state."""
         if self._session.all(OTHER_OF_NAME, _picked(channel, "project_id", "name", "id")):
             raise _taken(channel.name)
         later = max(now, channel.updated_at + 1)
@@ -87,20 +87,20 @@ class Channels:
         return self.get(channel.id)
 
     def setters(self, channel: StoredChannel) -> frozenset[str]:
-        """Return the people who have ever set a setting of it, as events name them: `person:ann`."""
+        """Return the people who created a channel or ever changed its settings, as actors such as `person:ann`."""
         events = self._log.about(f"channel:{channel.id}", project=channel.project)
         changed = [each.actor for each in events if each.differs("settings")]
         actors = {Actor.parse(channel.created_by), *changed}
         return frozenset(str(actor) for actor in actors if actor.kind is Kind.PERSON)
 
     def remove(self, channel_id: str, *, now: int) -> None:
-        """It stays for its deliveries, but nothing is sent there any more."""
+        """Mark a channel as removed: its deliveries still refer to it, but nothing more is sent through it."""
         with self._log.changes("channel", channel_id, project=self.get(channel_id).project):
             if self._session.change(REMOVE, {"id": channel_id, "now": now}) != 1:
                 raise _missing(channel_id)
 
     def find(self, channel_id: str) -> StoredChannel | None:
-        """Return a channel, also one that was removed."""
+        """Return a channel, even a removed one."""
         rows = self._session.all(f"{SELECT} WHERE id = :id", {"id": channel_id})
         return _channel(rows[0]) if rows else None
 
@@ -111,21 +111,21 @@ class Channels:
         return found
 
     def live(self, channel_id: str) -> StoredChannel | None:
-        """Return a channel as it is at this moment; None for one that is switched off or removed."""
+        """Return the current state of a channel; None if it is disabled or removed."""
         found = self.find(channel_id)
         return found if found is not None and found.enabled and found.removed_at is None else None
 
     def any(self) -> bool:
-        """Whether any project has one."""
+        """Return whether any project has a channel."""
         return bool(self._session.all("SELECT 1 FROM assent_channels WHERE removed_at IS NULL LIMIT 1", {}))
 
     def every(self) -> list[StoredChannel]:
-        """Return what stands, in all projects."""
+        """Return the channels of all projects, except removed ones."""
         rows = self._session.all(f"{SELECT} WHERE removed_at IS NULL ORDER BY project_id, name", {})
         return [_channel(row) for row in rows]
 
     def listening(self, *, since: int) -> list[StoredChannel]:
-        """Return the channels that may listen: enabled, and not of a project that was removed before a moment."""
+        """Return enabled channels, except those of projects that were removed by `since`."""
         return [_channel(row) for row in self._session.all(LISTENING, {"since": since})]
 
     def in_project(self, project: str) -> list[StoredChannel]:
@@ -138,7 +138,7 @@ class Channels:
         return _channel(rows[0]) if rows else None
 
     def disable(self, channel_id: str, *, because: str, now: int) -> bool:
-        """Send nothing there any more, and say why; False if it was so already."""
+        """Disable a channel and record the reason; return False if it is not enabled."""
         params = {"id": channel_id, "because": because[:LONGEST_ERROR], "now": now}
         found = self.find(channel_id)
         if found is None:

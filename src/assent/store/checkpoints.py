@@ -1,4 +1,4 @@
-"""The log of all events: what is in it, what is yet to come in, the checkpoints over it, and where they were told."""
+"""The log of all events: its entries, events not yet in it, its checkpoints, and where those were published."""
 
 import base64
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ from assent.store.admin_log import AdminLog
 from assent.store.sql import Row, given, insert
 
 _LOCK = 7_373_012
-# Events of one breakpoint or rule are committed in their order, and are taken so: the key has them in it.
+# Events of one subject are committed in the order of `seq`, and this order adds them to the log in the same way.
 _UNSIGNED = """
     SELECT u.subject_id, u.seq, coalesce(e.hash, r.hash, a.hash)
     FROM assent_unsigned_events u
@@ -27,7 +27,7 @@ _UNSIGNED = """
     WHERE coalesce(e.hash, r.hash, a.hash) IS NOT NULL
       AND NOT EXISTS (SELECT 1 FROM assent_leaves l WHERE l.subject_id = u.subject_id AND l.seq = u.seq)
     ORDER BY u.subject_id, u.seq LIMIT :limit"""
-# Many rows in one statement: a statement for each is what takes PostgreSQL long.
+# Many rows in one statement, because a statement per row is slow on PostgreSQL.
 _LEAF = {"position": "bigint", "subject_id": "text", "seq": "bigint", "hash": "text"}
 _INSERT_LEAVES = """
     INSERT INTO assent_leaves (position, subject_id, seq, hash) SELECT position, subject_id, seq, hash FROM {given}"""
@@ -54,7 +54,7 @@ _ANCHORED = """
     WHERE place = :place AND number < :number"""
 _NOT_ANCHORED = """
     UPDATE assent_anchors SET attempts = :attempts, next_at = :next_at, error = :error, at = :at WHERE place = :place"""
-# Leaves beside the events they stand for, and events that stand nowhere.
+# Entries with the events that they stand for, and events without an entry.
 LOGGED = """
     SELECT l.position, l.subject_id, l.seq, l.hash, coalesce(e.hash, r.hash, a.hash)
     FROM assent_leaves l
@@ -75,7 +75,7 @@ _GONE = """
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """An event's place in the log."""
+    """The position of an event in the log."""
 
     subject_id: str
     seq: int
@@ -99,7 +99,7 @@ class StoredCheckpoint:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointKey:
-    """A public key; the newest signs, and what older ones signed stays signed."""
+    """A public key; the newest one signs, and signatures of older ones remain valid."""
 
     version: int
     key_id: str
@@ -112,7 +112,7 @@ class CheckpointKey:
 
 @dataclass(frozen=True, slots=True)
 class Anchored:
-    """How far a place outside has been told, and when it is tried again."""
+    """The last checkpoint that an external destination has received, and when to retry."""
 
     number: int = 0
     attempts: int = 0
@@ -126,17 +126,17 @@ class Checkpoints:
         self._log = log
 
     def alone(self) -> bool:
-        """Tell whether this transaction is the only one that extends the log; on SQLite there is one writer anyway."""
+        """Return whether no other transaction extends the log; SQLite has only one writer anyway."""
         if self._session.dialect != "postgresql":
             return True
         return bool(self._session.all(f"SELECT pg_try_advisory_xact_lock({_LOCK})", {})[0][0])
 
     def unsigned(self, *, limit: int) -> Sequence[tuple[str, int, str]]:
-        """Return events that no checkpoint covers yet: what each is about, its number, and its hash."""
+        """Return events that no checkpoint covers yet, as subject, number and hash."""
         return [(row[0], row[1], row[2]) for row in self._session.all(_UNSIGNED, {"limit": limit})]
 
     def extend(self, leaves: Sequence[Leaf], nodes: Sequence[Subtree]) -> None:
-        """Append to the log; what is in it waits no longer."""
+        """Append entries to the log; their events are no longer unsigned."""
         table = given(self._session.dialect, _LEAF)
         rows = {"rows": msgspec.json.encode(leaves).decode()}
         self._session.write(_INSERT_LEAVES.format(given=table), [rows])
@@ -147,7 +147,7 @@ class Checkpoints:
         self._session.write(_SIGNED.format(given=table), [rows])
 
     def kept(self, level: int, first: int, count: int) -> list[bytes]:
-        """Return kept hashes of the tree; those of level 0 are made from the entries."""
+        """Return hashes stored for the tree; those of level 0 are computed from the entries."""
         params = {"first": first, "upto": first + count}
         if level == 0:
             return [leaf(entry(row[0])) for row in self._session.all(_LEAVES, params)]
@@ -169,22 +169,22 @@ class Checkpoints:
         return StoredCheckpoint(*rows[0]) if rows else None
 
     def before(self, number: int, *, limit: int) -> list[StoredCheckpoint]:
-        """Return those with a lower number, newest first."""
+        """Return checkpoints with a lower number, newest first."""
         statement = f"{_SELECT} WHERE number < :number ORDER BY number DESC LIMIT :limit"
         return [StoredCheckpoint(*row) for row in self._session.all(statement, {"number": number, "limit": limit})]
 
     def after(self, number: int, *, limit: int) -> list[StoredCheckpoint]:
-        """Return those with a higher number, oldest first."""
+        """Return checkpoints with a higher number, oldest first."""
         statement = f"{_SELECT} WHERE number > :number ORDER BY number LIMIT :limit"
         return [StoredCheckpoint(*row) for row in self._session.all(statement, {"number": number, "limit": limit})]
 
     def of_sizes(self, above: int, to: int) -> list[StoredCheckpoint]:
-        """Return those over more entries than one size, and up to another, smallest first."""
+        """Return checkpoints over more than `above` and at most `to` entries, smallest first."""
         statement = f"{_SELECT} WHERE size > :above AND size <= :upto ORDER BY size"
         return [StoredCheckpoint(*row) for row in self._session.all(statement, {"above": above, "upto": to})]
 
     def entries(self) -> int:
-        """Return how long the log is."""
+        """Return the number of entries in the log."""
         rows = self._session.all("SELECT max(position) FROM assent_leaves", {})
         return 0 if rows[0][0] is None else int(rows[0][0]) + 1
 
@@ -231,11 +231,11 @@ class Checkpoints:
         self._session.write(_FIRST_ANCHOR, [row])
 
     def logged(self, *, first: int, limit: int) -> Sequence[Row]:
-        """Return position, what it is about, its number, the hash in the log and that of the event, in their order."""
+        """Return position, subject, number, hash in the log and hash of the event, in the order of the log."""
         return self._session.all(LOGGED, {"first": first, "limit": limit})
 
     def nowhere(self) -> list[tuple[str, int]]:
-        """Return events that are neither in the log nor waiting to be."""
+        """Return events that are neither in the log nor waiting to be added."""
         tables = {
             "assent_events": "breakpoint_id",
             "assent_rule_events": "rule_id",
@@ -248,7 +248,7 @@ class Checkpoints:
         ]
 
     def gone(self) -> list[tuple[str, int]]:
-        """Return events that wait to be in the log and are not there any more."""
+        """Return events that wait to be added to the log but no longer exist."""
         return [(row[0], row[1]) for row in self._session.all(_GONE, {})]
 
 

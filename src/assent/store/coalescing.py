@@ -1,4 +1,4 @@
-"""Reads that wait at the same time, done together."""
+"""Combines concurrent reads."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable, Mapping
@@ -10,7 +10,7 @@ Value = TypeVar("Value")
 
 
 class Coalescer(Generic[Value]):
-    """Turns the key reads that wait at the same time into one statement."""
+    """Combines concurrent reads of single keys into one statement."""
 
     def __init__(self, load: Callable[[list[str]], Any]) -> None:
         self._load = load
@@ -20,7 +20,7 @@ class Coalescer(Generic[Value]):
     async def get(self, key: str) -> Value | None:
         future: asyncio.Future[Value | None] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(key, []).append(future)
-        if self._running < 2:  # noqa: PLR2004  # one statement under way, one being collected
+        if self._running < 2:  # noqa: PLR2004  # one statement running, one being collected
             self._running += 1
             task = asyncio.get_running_loop().create_task(self._drain())
             task.add_done_callback(lambda _: None)
@@ -38,7 +38,7 @@ class Coalescer(Generic[Value]):
     async def _answer(self, taken: dict[str, list[asyncio.Future[Value | None]]]) -> None:
         try:
             found: Mapping[str, Value] = await self._load(list(taken))
-        except Exception as error:  # noqa: BLE001  # belongs to every reader in the batch
+        except Exception as error:  # noqa: BLE001  # every reader in the batch receives it
             for futures in taken.values():
                 for future in futures:
                     if not future.done():
@@ -51,9 +51,9 @@ class Coalescer(Generic[Value]):
 
 
 class Shared(Generic[Key, Value]):
-    """Looks once for all who ask the same while another look is under way.
+    """Runs one lookup for all callers that ask for the same key while another lookup is running.
 
-    That look begins after the last of them has asked: whoever has written something, and was told so, finds it.
+    It starts after the last of them has asked, so that callers find what they have just written.
     """
 
     def __init__(self, look: Callable[[Key], Awaitable[Value]]) -> None:
@@ -69,7 +69,7 @@ class Shared(Generic[Key, Value]):
             found = self._following[key]
         else:
             found = self._following[key] = self._task(key, under_way)
-        # Who leaves takes nothing from the others.
+        # Cancelling one caller must not affect the others.
         return await asyncio.shield(found)
 
     def _task(self, key: Key, before: "asyncio.Task[Value] | None") -> "asyncio.Task[Value]":
@@ -86,6 +86,6 @@ class Shared(Generic[Key, Value]):
     def _ended(self, key: Key, task: "asyncio.Task[Value]") -> None:
         if self._under_way.get(key) is task and key not in self._following:
             del self._under_way[key]
-        # Where everybody has left, nobody hears of what went wrong.
+        # If all callers were cancelled, nothing else would retrieve the exception.
         if not task.cancelled():
             task.exception()

@@ -1,4 +1,4 @@
-"""Messages that are to reach somebody: queued with the event they tell of, tried until sent or dead."""
+"""Deliveries: messages that are queued together with their event and retried until they are sent or dead."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -13,7 +13,7 @@ from assent.store.sql import among, insert
 
 CALLBACK = "callback"
 NOTIFIED = frozenset({"created", "responded", "released", "expired", "cancelled"})
-"""The events that whoever gave a callbackUrl hears of."""
+"""The events that are sent to a breakpoint's callbackUrl."""
 STATES = ("pending", "sending", "sent", "answered", "superseded", "dead")
 JOB = "deliver"
 DIGEST = "digest"
@@ -33,7 +33,7 @@ SELECT_HEAD = f"""
 CLAIM = f"""
     UPDATE assent_deliveries SET state = 'sending', attempts = attempts + 1, next_at = :lease, updated_at = :now
     WHERE id = :id AND attempts = :attempts AND next_at <= :now AND {_OPEN}"""
-# Somebody may answer a message before we know that it has arrived.
+# A message can be answered before we know that it has arrived.
 RECORD = """
     UPDATE assent_deliveries
     SET state = CASE WHEN state = 'answered' THEN 'answered' ELSE :state END, next_at = :next_at,
@@ -51,7 +51,7 @@ SUPERSEDE = f"""
 ANSWERED = """
     UPDATE assent_deliveries SET state = 'answered', updated_at = :now
     WHERE id = :id AND state IN ('sent', 'sending')"""
-# What was tried may have arrived, and is closed like what is known to have.
+# Excludes attempted messages: they may have arrived, and are closed like those that are known to have.
 SUPERSEDE_UNSENT = """
     UPDATE assent_deliveries SET state = 'superseded', updated_at = :now
     WHERE breakpoint_id = :breakpoint_id AND channel <> 'callback' AND state = 'pending'
@@ -63,7 +63,7 @@ SUPERSEDE_LINE = """
     UPDATE assent_deliveries SET state = 'superseded', updated_at = :now
     WHERE breakpoint_id = :breakpoint_id AND channel = :channel AND recipient = :recipient AND state = 'pending'
       AND purpose IN ('ask', 'remind') AND attempts = 0 AND next_at > :now"""
-# What is to be told later, when quiet hours are over, needs no reminder before.
+# A recipient whose message is postponed, for example until quiet hours end, needs no reminder before that.
 SELECT_TO_REMIND = """
     SELECT DISTINCT channel, recipient FROM assent_deliveries AS told
     WHERE breakpoint_id = :breakpoint_id AND channel <> 'callback' AND purpose IN ('ask', 'remind', 'escalate')
@@ -75,7 +75,7 @@ SELECT_TO_REMIND = """
 HOLD_BACK = f"""
     UPDATE assent_deliveries SET digested = :digested, next_at = :next_at, updated_at = :now + 1
     WHERE id = :id AND attempts = :attempts AND {_OPEN}"""
-# One that was held back for a digest and is sent by itself after all.
+# Sends a message separately after all that was held back for a digest.
 RELEASE = """
     UPDATE assent_deliveries
     SET digested = 0, state = 'pending', attempts = attempts - 1, next_at = :now, updated_at = :now + 1
@@ -88,17 +88,17 @@ SELECT_ITEMS = """
     SELECT breakpoint_id, min(id) FROM assent_deliveries
     WHERE channel = :channel AND recipient = :recipient AND digested = 1 AND trace = :trace AND purpose <> 'close'
     GROUP BY breakpoint_id ORDER BY min(id) LIMIT :limit"""
-# Of an attempt whose worker died nobody knows; tried again by hand, it counts as one that failed.
+# The outcome of a lost worker's attempt is unknown; a manual retry counts it as failed.
 FORGET_DEATHS = """
     UPDATE assent_attempts SET error = 'Its worker crashed.', milliseconds = 0
     WHERE delivery_id = :id AND milliseconds IS NULL"""
-# Alone or in a digest: both are closed. What was held back and not sent is superseded before.
+# Includes digests, which are closed too; messages that were held back and not sent are superseded before this.
 SELECT_TOLD = """
     SELECT DISTINCT channel, recipient FROM assent_deliveries
     WHERE breakpoint_id = :breakpoint_id AND channel <> 'callback' AND purpose IN ('ask', 'remind', 'escalate')
       AND state NOT IN ('dead', 'superseded')"""
-# What was tried and has left no trace may have arrived, unless the receiver refused it or nothing was sent. One that is
-# dead after its first attempt was refused for good.
+# An attempted message without a trace may have arrived, unless the receiver rejected it or nothing was sent. A delivery
+# that is dead after its first attempt was rejected permanently.
 _UNCONFIRMED = """
     purpose IN ('ask', 'remind', 'escalate') AND digested = 0 AND trace IS NULL AND state <> 'sent'
       AND (state <> 'dead' OR attempts > 1) AND EXISTS (
@@ -152,7 +152,7 @@ COUNT_FAILURES = "SELECT count(*) FROM assent_attempts WHERE delivery_id = :id A
 COUNT_DEAD = """
     SELECT count(*) FROM (
         SELECT 1 FROM assent_deliveries WHERE project_id = :project_id AND state = 'dead' LIMIT :most) AS given_up"""
-# Only the first of each line: those behind it wait for it and are not lost.
+# Only the first delivery of each line: those behind it wait for it, and are not lost.
 SELECT_STUCK = f"""
     {_LISTED} AS stuck WHERE {_OPEN} AND next_at < :before AND NOT EXISTS (
         SELECT 1 FROM assent_deliveries AS earlier
@@ -183,15 +183,15 @@ class Delivery:
     updated_at: int
     purpose: str = Purpose.TELL.value
     trace: str | None = None
-    """What finds the message again where it was sent, in JSON; only its channel reads it."""
+    """Locates the sent message, as JSON that only its channel interprets."""
     fallback: str | None = None
-    """The names of the channels that are left to try when this one is dead, in JSON."""
+    """The names of the channels to try if this delivery dies, as JSON."""
     digested: int = 0
-    """Told together with others, in one message."""
+    """1 if it is sent in one message together with others."""
 
     @property
     def line(self) -> dict[str, str]:
-        """Which deliveries keep their order among each other."""
+        """The key shared by deliveries that are sent in order."""
         return {"breakpoint_id": self.breakpoint_id, "channel": self.channel, "recipient": self.recipient}
 
 
@@ -214,11 +214,11 @@ class Deliveries:
         self._enqueue = enqueue
 
     def tell(self, breakpoint_: Outline, events: Sequence[Event]) -> None:
-        """Queue what the events of a breakpoint ask for; inside their own transaction, so that none is lost."""
+        """Queue the callbacks for a breakpoint's events, in the events' own transaction so that none is lost."""
         if breakpoint_.callback_url is None:
             return
         told = [event for event in events if event.type in NOTIFIED]
-        # In order, because those of one instant differ only by chance, and lists go by id.
+        # Sorted, because ids of the same millisecond differ only in random bits, and lists are ordered by id.
         ids = sorted(self._new_id("dlv") for _ in told)
         for event, new_id in zip(told, ids, strict=True):
             delivery = about(new_id, breakpoint_, event, channel=CALLBACK, recipient=breakpoint_.callback_url)
@@ -226,7 +226,7 @@ class Deliveries:
             self.enqueue(delivery, delay=0)
 
     def add(self, new: Delivery, *, now: int) -> bool:
-        """Queue one message, for when its time has come; False if this event is told there already."""
+        """Queue a message until it is due; return False if this event is already queued for this recipient."""
         if self._session.change(f"{INSERT} ON CONFLICT DO NOTHING", _row(new)) != 1:
             return False
         if not new.digested:
@@ -234,45 +234,45 @@ class Deliveries:
         return True
 
     def plan_digest(self, channel: str, recipient: str, *, at: int, now: int) -> None:
-        """Have a worker tell somebody at that time of all that is held back for them."""
+        """Schedule a digest of all messages that are held back for a recipient."""
         payload = {"channel": channel, "recipient": recipient}
         self._enqueue(DIGEST, key=f"{channel}:{recipient}:{at}", payload=payload, delay=max(0, at - now) / SECOND)
 
     def supersede(self, delivery: Delivery, *, now: int) -> None:
-        """Nobody needs it any more."""
+        """Mark a delivery as no longer needed."""
         self._session.write(SUPERSEDE, [{"id": delivery.id, "attempts": delivery.attempts, "now": now}])
 
     def supersede_unsent(self, breakpoint_id: str, *, following: Sequence[str], now: int) -> None:
-        """It has ended: nobody has to be asked any more, but whoever follows everything is told all the same."""
+        """Supersede unsent requests after the breakpoint has ended, except on channels that follow everything."""
         test, params = among("channel", following, self._session.dialect)
         row = params | {"breakpoint_id": breakpoint_id, "now": now}
         self._session.write(f"{SUPERSEDE_UNSENT} AND NOT {test}", [row])
 
     def supersede_line(self, breakpoint_id: str, channel: str, recipient: str, *, now: int) -> None:
-        """What was to be told there later is told now, in another way."""
+        """Supersede messages that were postponed, because the recipient is notified in another way now."""
         row = {"breakpoint_id": breakpoint_id, "channel": channel, "recipient": recipient, "now": now}
         self._session.write(SUPERSEDE_LINE, [row])
 
     def to_remind(self, breakpoint_id: str, *, now: int) -> list[tuple[str, str]]:
-        """Return the channels and recipients that know of it, alone or with others."""
+        """Return the channels and recipients to remind: those already notified, separately or in a digest."""
         rows = self._session.all(SELECT_TO_REMIND, {"breakpoint_id": breakpoint_id, "now": now})
         return [(row[0], row[1]) for row in rows]
 
     def hold_back(self, held: Delivery, *, now: int) -> None:
-        """Send it later: together with others, or by itself."""
+        """Send a message later, in a digest or separately."""
         row = {"id": held.id, "attempts": held.attempts, "digested": held.digested}
         self._session.write(HOLD_BACK, [row | {"next_at": held.next_at, "now": now}])
         if not held.digested:
             self.enqueue(held, delay=max(0, held.next_at - now) / SECOND, why=f":paced:{held.next_at}")
 
     def release(self, held: Delivery, *, now: int) -> None:
-        """Send one that was taken for a digest by itself, now."""
+        """Send a message separately now, although it was claimed for a digest."""
         row = {"id": held.id, "attempts": held.attempts, "now": now}
         if self._session.change(RELEASE, row) == 1:
             self.enqueue(held, delay=0, why=f":alone:{now}")
 
     def in_digest(self, line: Mapping[str, str]) -> bool:
-        """Whether a digest that holds a message of this line is being sent at this moment."""
+        """Return whether a digest that contains a message of this line is being sent."""
         return bool(self._session.all(SELECT_IN_DIGEST, line))
 
     def items(self, told: Delivery, trace: str, *, limit: int) -> dict[str, str]:
@@ -281,23 +281,23 @@ class Deliveries:
         return {row[0]: row[1] for row in self._session.all(SELECT_ITEMS, params)}
 
     def answered(self, delivery_id: str, *, now: int) -> bool:
-        """Somebody answered this very message."""
+        """Mark a sent delivery as answered; return False if it is in another state."""
         return self._session.change(ANSWERED, {"id": delivery_id, "now": now}) == 1
 
     def told(self, breakpoint_id: str) -> list[tuple[str, str]]:
-        """Return the channels and recipients that were or will be told of it, each on its own."""
+        """Return the channels and recipients that were or will be notified of a breakpoint."""
         return [(row[0], row[1]) for row in self._session.all(SELECT_TOLD, {"breakpoint_id": breakpoint_id})]
 
     def to_close(self, breakpoint_id: str) -> list[tuple[str, str]]:
-        """Return the channels and recipients that were told of it, or may have been."""
+        """Return the channels and recipients that were, or may have been, notified of a breakpoint."""
         return [(row[0], row[1]) for row in self._session.all(SELECT_TO_CLOSE, {"breakpoint_id": breakpoint_id})]
 
     def unconfirmed(self, line: Mapping[str, str]) -> list[str]:
-        """Return the ids of the messages of this line that may have arrived although no reply said so."""
+        """Return the ids of messages of this line that may have arrived although no response confirmed it."""
         return [row[0] for row in self._session.all(SELECT_UNCONFIRMED, line)]
 
     def thread(self, line: Mapping[str, str]) -> str | None:
-        """Return the trace of the first message in this line that arrived."""
+        """Return the trace of the first message of this line that arrived, with separate messages before digests."""
         rows = self._session.all(SELECT_THREAD, line)
         return rows[0][0] if rows else None
 
@@ -305,14 +305,14 @@ class Deliveries:
         return bool(self._session.all(SELECT_TICKET, {"breakpoint_id": breakpoint_id}))
 
     def take_digest(self, channel: str, recipient: str, *, most: int, now: int, lease: int) -> list[Delivery]:
-        """Take what is held back for somebody, for one attempt."""
+        """Claim up to `most` messages that are held back for a recipient, for one attempt."""
         params: dict[str, Any] = {"channel": channel, "recipient": recipient, "lease": lease}
         if not self._session.change(TAKE_DIGEST, params | {"most": most, "now": now}):
             return []
         return [Delivery(*row) for row in self._session.all(SELECT_DIGEST, params)]
 
     def end_digest(self, first: Delivery, *, lease: int, now: int, only: str = "") -> None:
-        """Write the state and the trace of the first over all that were taken with it, or only some of them."""
+        """Copy the state and trace of the first delivery to those claimed with it; `only` can restrict them further."""
         params = {
             "channel": first.channel,
             "recipient": first.recipient,
@@ -330,16 +330,16 @@ class Deliveries:
         return [(row[0], row[1]) for row in rows]
 
     def enqueue(self, delivery: Delivery, *, delay: float, why: str = "") -> None:
-        """Have a worker look after the line of this delivery."""
+        """Queue a job that sends the deliveries of this line."""
         self._enqueue(JOB, key=f"{delivery.id}:{delivery.attempts}{why}", payload=delivery.line, delay=delay)
 
     def head(self, line: Mapping[str, str]) -> Delivery | None:
-        """Return the first of the line that is not done."""
+        """Return the first open delivery of a line."""
         rows = self._session.all(SELECT_HEAD, line)
         return Delivery(*rows[0]) if rows else None
 
     def claim(self, delivery: Delivery, *, worker: str, now: int, lease: int) -> bool:
-        """Take it for one attempt; False when another worker has it or it is not due."""
+        """Claim a delivery for one attempt; return False if another worker has it or it is not due."""
         params = {"id": delivery.id, "attempts": delivery.attempts, "now": now, "lease": lease}
         if self._session.change(CLAIM, params) != 1:
             return False
@@ -356,7 +356,7 @@ class Deliveries:
         return True
 
     def record(self, claimed: Delivery, *, now: int) -> bool:
-        """Write down how its attempt ended; False when the claim had run out and another worker has it."""
+        """Save the result of an attempt; return False if the claim had expired and another worker took over."""
         params = {
             "id": claimed.id,
             "attempts": claimed.attempts,
@@ -384,11 +384,11 @@ class Deliveries:
         self._session.write(GIVE_UP, [params])
 
     def bury(self, delivery: Delivery, *, error: str, now: int) -> None:
-        """Give up everything that is still to go to this recipient."""
+        """Give up all open deliveries of this line."""
         self._session.write(BURY, [delivery.line | {"error": error, "now": now}])
 
     def revive(self, ended: Delivery, *, now: int) -> bool:
-        """Have it sent once more; False if it is not any more as it was."""
+        """Make a delivery pending again; return False if its state has changed in the meantime."""
         params = {"id": ended.id, "project_id": ended.project, "state": ended.state, "now": now}
         if self._session.change(REVIVE, params) != 1:
             return False
@@ -396,7 +396,7 @@ class Deliveries:
         return True
 
     def get(self, delivery_id: str, *, project: str, created_by_id: str | None = None) -> Delivery:
-        """Return it, with a creator only if the breakpoint is theirs, or raise NotFound."""
+        """Return a delivery, if `created_by_id` is given only of a breakpoint created by it, or raise NotFound."""
         mine = _OF_CREATOR if created_by_id is not None else ""
         params = {"id": delivery_id, "project_id": project, "created_by_id": created_by_id}
         rows = self._session.all(f"{_LISTED} WHERE id = :id AND project_id = :project_id{mine}", params)
@@ -410,28 +410,28 @@ class Deliveries:
         return [replace(Attempt(*row), unsent=row[-1] == 1) for row in rows]
 
     def failures(self, delivery_id: str) -> int:
-        """How many attempts are known to have failed; of those whose worker died nobody knows."""
+        """Return how many attempts are known to have failed; the outcome is unknown if the worker died."""
         count: int = self._session.all(COUNT_FAILURES, {"id": delivery_id})[0][0]
         return count
 
     def count_dead(self, project: str, *, most: int) -> int:
-        """How many were given up; counting stops at the most."""
+        """Return the number of dead deliveries, up to `most`."""
         count: int = self._session.all(COUNT_DEAD, {"project_id": project, "most": most})[0][0]
         return count
 
     def titles(self, breakpoint_ids: Sequence[str]) -> dict[str, str]:
-        """Return what stands for each of these breakpoints in a line: its title, else its gate."""
+        """Return the title of each breakpoint, or its gate if it has no title."""
         test, params = among("id", breakpoint_ids, self._session.dialect)
         rows = self._session.all(f"SELECT id, coalesce(title, gate) FROM assent_breakpoints WHERE {test}", params)
         return {row[0]: row[1] for row in rows}
 
     def stuck(self, before: int, *, limit: int) -> list[Delivery]:
-        """Return those that should have been looked after before then and were not."""
+        """Return open deliveries that should have been handled before that time."""
         rows = self._session.all(SELECT_STUCK, {"before": before, "limit": limit})
         return [Delivery(*row) for row in rows]
 
     def page(self, project: str, filters: Mapping[str, str], *, after: str, limit: int) -> list[Delivery]:
-        """Newest first, those before an id; `created_by_id` among the filters is the breakpoint's creator."""
+        """Return deliveries before an id, newest first; the filter `created_by_id` is the breakpoint's creator."""
         wheres = "".join(f" AND {name} = :{name}" for name in ("state", "breakpoint_id", "channel") if name in filters)
         wheres += _OF_CREATOR if "created_by_id" in filters else ""
         before = " AND id < :after" if after else ""
@@ -443,7 +443,7 @@ class Deliveries:
 
 
 def about(new_id: str, breakpoint_: Outline, event: Event, *, channel: str, recipient: str) -> Delivery:
-    """Return a delivery that tells of an event, due at once."""
+    """Return a delivery for an event, due immediately."""
     return Delivery(
         id=new_id,
         project=breakpoint_.project,

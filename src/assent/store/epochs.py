@@ -1,4 +1,4 @@
-"""Epochs: a restore begins one, and voids what a backup must not revive."""
+"""Epochs: a restore begins a new one and invalidates what a backup must not revive."""
 
 from collections.abc import Callable
 
@@ -8,7 +8,7 @@ from assent.store.admin_log import AdminLog
 from assent.store.sql import insert
 
 TABLE = "assent_epochs"
-# The clock of the machine that restores may be behind the one that wrote the data.
+# The clock of the restoring machine may be behind that of the machine that wrote the data.
 LATEST = """
     SELECT coalesce((SELECT max(number) FROM assent_epochs), 0) + 1 AS number, max(moment) AS at FROM (
         SELECT CAST(:now AS bigint) AS moment UNION ALL SELECT max(updated_at) FROM assent_breakpoints) AS moments"""
@@ -18,12 +18,12 @@ VOID = {
     "assent_link_offers": "DELETE FROM assent_link_offers",
     TABLE: f"INSERT INTO assent_epochs (number, at, reason) SELECT number, at, 'restore' FROM ({LATEST}) AS new",
 }
-"""What ends with the old epoch, by table: a backup of an older schema has not all of them."""
+"""Statements that end the previous epoch, by table; a backup with an older schema may lack some of the tables."""
 INSERT = insert(TABLE, ("number", "at", "reason"))
 
 
 def void(tables: frozenset[str], execute: Callable[[str], object]) -> None:
-    """Begin a new epoch in data that nobody uses yet."""
+    """Begin a new epoch in data that is not in use yet."""
     for table, statement in VOID.items():
         if table in tables:
             execute(statement)
@@ -35,12 +35,12 @@ class Epochs:
         self._log = log
 
     def last(self) -> int:
-        """Return when the present epoch began; 0 without a restore."""
+        """Return when the current epoch began, or 0 if the data was never restored."""
         rows = self._session.all("SELECT max(at) FROM assent_epochs", {})
         return int(rows[0][0] or 0)
 
     def restored(self, *, backup: str, now: int) -> None:
-        """Record a restore; where the data had no table of epochs yet, begin the epoch now."""
+        """Record a restore; if the data had no epochs table yet, begin the epoch now."""
         rows = self._session.all("SELECT number, at FROM assent_epochs ORDER BY number DESC LIMIT 1", {})
         if not rows or rows[0][1] < now:
             rows = self._session.all(LATEST, {"now": now})

@@ -1,4 +1,4 @@
-"""Every event of a project in the order of time, those of breakpoints and administrative ones."""
+"""All events of a project in chronological order: those of breakpoints, and admin events."""
 
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -29,7 +29,7 @@ BREAKPOINT, ADMIN = "breakpoint", "admin"
 
 
 class Place(NamedTuple):
-    """Where a page ended, and the next one begins."""
+    """The position where a page ended and the next one begins."""
 
     at: int
     breakpoint_id: str
@@ -38,7 +38,7 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Logged:
-    """An event, and what it is about: a breakpoint, or for an administrative event its chain."""
+    """An event, with its breakpoint, or for an admin event its chain."""
 
     at: int
     breakpoint_id: str
@@ -65,9 +65,9 @@ class Logged:
 class LogQuery:
     project: str
     everywhere: bool = False
-    """Whether acts of the whole installation are shown too."""
+    """Whether to include admin events of the whole installation."""
     kind: str | None = None
-    """`breakpoint` or `admin`; both if None."""
+    """`breakpoint` or `admin`; None includes both."""
     actor: str | None = None
     type: str | None = None
     gate: str | None = None
@@ -80,7 +80,7 @@ class EventLog:
         self._session = session
 
     def page(self, query: LogQuery, *, before: Place | None, limit: int) -> list[Logged]:
-        """Newest first."""
+        """Return a page of events, newest first."""
         found: list[Logged] = []
         if query.kind != ADMIN:
             found += self._page(_SELECT, (_OLDER, _ORDER), query, before, limit)
@@ -109,7 +109,7 @@ class EventLog:
 
 
 def _actors(text: str) -> list[str]:
-    """`person:ann` is somebody; `ann` alone is whoever is called so."""
+    """Return the actors that a text means: `person:ann` is one actor, `ann` alone is any kind of actor of that name."""
     return [text] if text.partition(":")[0] in set(Kind) and ":" in text else [f"{kind}:{text}" for kind in Kind]
 
 

@@ -1,4 +1,4 @@
-"""How things stand, for whoever watches: one cheap query every few seconds, however much there is."""
+"""Values for monitoring, read every few seconds in one query that stays cheap however large the database is."""
 
 from assent.domain.instants import SECOND
 from assent.ports import Database
@@ -6,10 +6,10 @@ from assent.store.transaction import Transaction
 from assent.telemetry import Figures
 
 CAP = 50_000
-"""Where counting stops: past it, what matters is that there are too many."""
+"""Counting stops here, since beyond it the exact number no longer matters."""
 WATCHED = ("pending", "sending", "dead")
-# Every part of it is looked up in an index and stops at the cap. The comparisons with 0 are always true: they are what
-# leads SQLite to the small index of what is open. What has no such index is looked up project by project.
+# Each part uses an index and stops at the cap. The comparisons with 0 are always true, but make SQLite use the small
+# index of open rows. Parts without such an index are looked up project by project.
 FIGURES = """
     SELECT
       (SELECT count(*) FROM (SELECT 1 FROM assent_breakpoints

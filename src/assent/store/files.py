@@ -1,4 +1,4 @@
-"""Context files: bytes kept once per project under their SHA-256, and the entries that point at them."""
+"""Context files: contents stored once per project under their SHA-256, and the entries that refer to them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from assent.ports import Session
 from assent.store.sql import insert
 
 _INSERT = insert("assent_files", ("project_id", "sha256", "size", "content", "created_at"))
-# On PostgreSQL the row is locked, new or old: purging waits until the breakpoint that needs it is there.
+# On PostgreSQL this locks the row, new or not, so that purging waits until the breakpoint that needs it exists.
 INSERT = {
     "sqlite": f"{_INSERT} ON CONFLICT DO NOTHING",
     "postgresql": f"{_INSERT} ON CONFLICT (project_id, sha256) DO UPDATE SET size = excluded.size",

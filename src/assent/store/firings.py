@@ -1,4 +1,4 @@
-"""Firings: an event that a trigger matched, on its way to a run."""
+"""Firings: events that matched a trigger and are to start a run."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -30,8 +30,8 @@ SAVE = """
         updated_at = :updated_at
     WHERE id = :id AND state = 'held'"""
 DUE = f"{SELECT} WHERE next_at <= :now AND state = 'held' ORDER BY next_at, id LIMIT :limit"
-# What waits for a person is looked at here, so that deciding costs nobody anything; and so is what may not be asked
-# any more as it is.
+# Checked here, so that deciding a breakpoint costs nothing extra; also finds firings whose question is outdated
+# because the trigger has changed.
 ANSWERED = f"""
     SELECT {", ".join(f"f.{name}" for name in COLUMNS)}
     FROM assent_firings f JOIN assent_breakpoints b ON b.id = f.breakpoint_id
@@ -65,16 +65,16 @@ DISCARD = """
 FORGET = """
     DELETE FROM assent_firings WHERE id IN (
         SELECT id FROM assent_firings WHERE state = 'skipped' AND updated_at < :before ORDER BY id LIMIT :limit)"""
-# Others that nothing came of, because of the one that they were gathered into, have not fired either.
+# If a firing did not start a run, the events merged into it have not fired either.
 GIVE_UP_KEYS = """
     UPDATE assent_firings SET once_key = NULL
     WHERE trigger_id = :trigger_id AND event_id = :event_id AND state = 'skipped' AND because = 'merged'"""
-# What was gathered into another is counted with it, and what had fired before has not fired again.
+# Events merged into another are counted with it, and those skipped by `once` did not fire again.
 SINCE = """
     SELECT count(*) FROM assent_firings
     WHERE trigger_id = :trigger_id AND created_at > :since AND id > :from_id
         AND (because IS NULL OR because NOT IN ('merged', 'once'))"""
-# Newest first: the runs that a trigger has started, with what tells whether the next event came out of one of them.
+# The newest runs that a trigger started, with what shows whether the next event was caused by one of them.
 STARTED = """
     SELECT e.source_id, e.type, e.subject, e.view, e.received_at, r.created_at, r.ended_at
     FROM assent_firings f JOIN assent_trigger_events e ON e.id = f.event_id JOIN assent_runs r ON r.id = f.run_id
@@ -107,17 +107,17 @@ class Firing:
     debounce_key: str | None = None
     room_key: str | None = None
     first_at: int
-    """When the first of the events came that it stands for."""
+    """When the first of its events arrived."""
     gathered: tuple[str, ...] = ()
-    """Earlier events that wait with it."""
+    """Earlier events that were merged into it."""
     beyond: int = 0
-    """How many more there are than are named."""
+    """How many more events were merged than are listed."""
     depth: int = 0
-    """The greatest depth of all these events."""
+    """The greatest depth of all its events."""
     asks: bool = False
-    """Whether a person must approve for any of them."""
+    """Whether any of its events requires approval by a person."""
     asked: str | None = None
-    """A digest of what its breakpoint asks about."""
+    """A digest of what its breakpoint asks."""
     breakpoint_id: str | None = None
     run_id: str | None = None
     attempts: int = 0
@@ -129,7 +129,7 @@ class Firing:
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """A run that a trigger has started, and the event that it started for."""
+    """A run that a trigger started, and the event that caused it."""
 
     source_id: str
     type: str
@@ -151,11 +151,11 @@ class Firings:
         self._session = session
 
     def add(self, firing: Firing) -> bool:
-        """Store it; False if its trigger has fired for the same `once` key before."""
+        """Store a firing; return False if its trigger has already fired for the same `once` key."""
         return self._session.change(INSERT, _row(firing)) == 1
 
     def save(self, firing: Firing) -> bool:
-        """Write how it stands, if it was still held; False if somebody else has moved it on."""
+        """Save a firing if it is still held; return False if it was changed in the meantime."""
         row = _row(firing)
         fixed = ("project_id", "trigger_id", "trigger_name", "created_at")
         return self._session.change(SAVE, {name: value for name, value in row.items() if name not in fixed}) == 1
@@ -164,7 +164,7 @@ class Firings:
         return [_firing(row) for row in self._session.all(DUE, {"now": now, "limit": limit})]
 
     def answered(self, *, limit: int) -> list[Firing]:
-        """Return those whose breakpoint has ended, or whose trigger is not what it was."""
+        """Return firings whose breakpoint has ended, or whose trigger has changed."""
         return [_firing(row) for row in self._session.all(ANSWERED, {"limit": limit})]
 
     def held_for(self, trigger_id: str, because: Because, *, limit: int) -> list[Firing]:
@@ -172,32 +172,32 @@ class Firings:
         return [_firing(row) for row in self._session.all(HELD_FOR, params)]
 
     def running(self, firing: Firing) -> list[str]:
-        """Return the runs of its trigger and key that have not ended, the oldest first."""
+        """Return the unfinished runs of its trigger and key, oldest first."""
         names = ("trigger_id", "trigger_name", "room_key")
         params = {"project_id": firing.project} | {name: getattr(firing, name) for name in names}
         return [row[0] for row in self._session.all(RUNNING, params)]
 
     def take(self, firing_id: str) -> Firing | None:
-        """Return it as it stands, locked; None if it is not held any more."""
+        """Return a firing and lock it; None if it is no longer held."""
         lock = " FOR UPDATE" if self._session.dialect == "postgresql" else ""
         rows = self._session.all(f"{SELECT} WHERE id = :id AND state = 'held'{lock}", {"id": firing_id})
         return _firing(rows[0]) if rows else None
 
     def resumed(self, *, limit: int) -> list[Firing]:
-        """Return those whose trigger was suspended and is not any more, the oldest first."""
+        """Return firings whose trigger is no longer suspended, oldest first."""
         return [_firing(row) for row in self._session.all(RESUMED, {"limit": limit})]
 
     def full(self) -> list[tuple[str, str]]:
-        """Return the triggers and keys for which somebody waits for room."""
+        """Return the triggers and keys for which firings wait for a free slot."""
         return [(trigger_id, room_key) for trigger_id, room_key in self._session.all(FULL, {})]
 
     def queued(self, trigger_id: str, room_key: str, *, limit: int) -> list[Firing]:
-        """Return those that wait for room, the oldest first."""
+        """Return the firings that wait for a free slot, oldest first."""
         params = {"trigger_id": trigger_id, "room_key": room_key, "limit": limit}
         return [_firing(row) for row in self._session.all(QUEUED, params)]
 
     def gathering(self, trigger_id: str, debounce_key: str) -> Firing | None:
-        """Return the one that waits for quiet under this key."""
+        """Return the firing that is being debounced under this key."""
         rows = self._session.all(GATHERING, {"trigger_id": trigger_id, "debounce_key": debounce_key})
         return _firing(rows[0]) if rows else None
 
@@ -205,35 +205,35 @@ class Firings:
         return bool(self._session.all(USED, {"trigger_id": trigger_id, "once_key": once_key}))
 
     def give_up_keys(self, firing: Firing) -> None:
-        """Let other events fire for the keys of those that were gathered into this one."""
+        """Release the `once` keys of events merged into this firing, so that other events can fire for them."""
         rows = [{"trigger_id": firing.trigger_id, "event_id": each} for each in firing.gathered]
         if rows:
             self._session.write(GIVE_UP_KEYS, rows)
 
     def asks(self) -> bool:
-        """Whether any waits for a person."""
+        """Return whether any firing waits for approval."""
         return bool(self._session.all(ASKS, {}))
 
     def discard(self, firing_id: str, why: str, *, now: int) -> bool:
-        """Let go of one that is held or dead; False if it is neither."""
+        """Discard a firing that is held or dead; return False if it is neither."""
         return self._session.change(DISCARD, {"id": firing_id, "why": why[:LONGEST_ERROR], "now": now}) == 1
 
     def forget(self, before: int, *, limit: int) -> int:
-        """Let go of what was skipped long ago."""
+        """Delete firings that were skipped before that time."""
         return self._session.change(FORGET, {"before": before, "limit": limit})
 
     def count_since(self, trigger_id: str, since: int, *, from_id: str) -> int:
-        """Count how often it has fired since; ids sort by time, so that only the newest are looked at."""
+        """Count firings since that time; ids sort by time, so that `from_id` limits the scan to the newest."""
         params = {"trigger_id": trigger_id, "since": since, "from_id": from_id}
         return int(self._session.all(SINCE, params)[0][0])
 
     def started(self, trigger_id: str, *, since: int, limit: int) -> list[Started]:
-        """Return what it has started since, the newest first."""
+        """Return what a trigger has started since that time, newest first."""
         params = {"trigger_id": trigger_id, "since": since, "limit": limit}
         return [_started(row) for row in self._session.all(STARTED, params)]
 
     def revive(self, firing_id: str, *, now: int) -> bool:
-        """Try a dead one again; False if it is not dead."""
+        """Retry a dead firing; return False if it is not dead."""
         self._session.news = True
         return self._session.change(REVIVE, {"id": firing_id, "now": now}) == 1
 
@@ -246,7 +246,7 @@ class Firings:
         return _firing(rows[0])
 
     def page(self, project: str, filters: Mapping[str, str], *, before: str | None, limit: int) -> list[Firing]:
-        """Newest first; the filters are columns."""
+        """Return firings, newest first; the filters are columns."""
         wheres = "".join(f" AND {name} = :{name}" for name in _FILTERS if name in filters)
         older = " AND id < :before" if before else ""
         params = {"project": project, "limit": limit, **filters, **({"before": before} if before else {})}
@@ -258,7 +258,7 @@ class Firings:
         return [_firing(row) for row in rows]
 
     def of_events(self, event_ids: Sequence[str]) -> dict[str, list[Firing]]:
-        """Return the firings of many events, by event."""
+        """Return the firings of several events, by event."""
         found: dict[str, list[Firing]] = {each: [] for each in event_ids}
         test, params = among("event_id", list(found), self._session.dialect)
         for row in self._session.all(f"{SELECT} WHERE {test} ORDER BY id", params):
@@ -267,12 +267,12 @@ class Firings:
         return found
 
     def counts_by_trigger(self, project: str) -> dict[tuple[str, str], int]:
-        """How many of each trigger are held or dead."""
+        """Return how many firings of each trigger are held or dead."""
         rows = self._session.all(COUNTS_BY_TRIGGER, {"project_id": project})
         return {(trigger_id, state): count for trigger_id, state, count in rows}
 
     def counts(self, project: str) -> dict[tuple[str, str | None], int]:
-        """How many are held, and why; and how many are dead."""
+        """Return how many firings are held, by reason, and how many are dead."""
         rows = self._session.all(COUNTS, {"project_id": project})
         return {(state, because): count for state, because, count in rows}
 

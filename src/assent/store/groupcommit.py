@@ -1,4 +1,4 @@
-"""Run waiting use cases together in one commit, and each alone when one of them spoils it."""
+"""Runs waiting use cases together in one commit, or one by one if one of them spoils the batch."""
 
 import asyncio
 import queue
@@ -19,7 +19,7 @@ TRIES = 5
 
 
 class Connection(Protocol):
-    """A writer's own connection, as the group commit drives it."""
+    """A writer thread's connection."""
 
     def begin(self) -> Transaction: ...
 
@@ -30,7 +30,7 @@ class Connection(Protocol):
     def close(self) -> None: ...
 
     def passing(self, error: Exception) -> bool:
-        """Would the same work succeed if it were tried again? Then nothing of it was kept."""
+        """Return whether the same work might succeed if retried; nothing of it has been stored then."""
         ...
 
 
@@ -42,7 +42,7 @@ class Job(Generic[Result]):
     ) -> None:
         self.locks = locks
         self.use_case = use_case
-        # So that what is logged or queued on a writer's thread knows the request that caused it.
+        # Lets log lines and jobs from a writer thread refer to the request that caused them.
         self.context = copy_context()
         self.future = future
         self.result: Result | None = None
@@ -60,15 +60,15 @@ class Job(Generic[Result]):
 
 
 class Spoiled(Exception):
-    """A use case failed after it had written: its batch must be taken back and run one by one."""
+    """A use case failed after it had written, so its batch must be rolled back and run one by one."""
 
 
 class InDoubt(Exception):
-    """A commit was sent and its answer got lost: the batch may be done, and must not be run again."""
+    """A commit was sent but its response was lost: the batch may be committed, and must not run again."""
 
 
 class GroupCommit:
-    """Writer threads. What waits while one commit is being made durable goes into the next."""
+    """Writer threads: use cases that arrive during a commit are included in the next one."""
 
     def __init__(
         self, connect: Callable[[], Connection], *, threads: int, on_commit: Callable[[Sequence[Hint]], None]
@@ -110,7 +110,7 @@ class GroupCommit:
 
     @staticmethod
     def _in_order(jobs: list[Job[Any]]) -> list[Job[Any]]:
-        """Batches that take the same locks in another order would wait for each other until PostgreSQL shot one."""
+        """Order by locks, because batches that take the same locks in different orders would deadlock on PostgreSQL."""
         return sorted(jobs, key=lambda job: job.locks)
 
     def _waiting(self) -> list[Job[Any]]:
@@ -133,7 +133,7 @@ class GroupCommit:
             connection.rollback()
             for job in jobs:
                 self._fail(job, error)
-        except Exception as error:  # noqa: BLE001  # the worker loop: every failure belongs to some caller
+        except Exception as error:  # noqa: BLE001  # the worker loop: every failure belongs to a caller
             connection.rollback()
             if len(jobs) == 1:
                 if tries > 1 and connection.passing(error):
@@ -161,7 +161,7 @@ class GroupCommit:
             except AssentError as error:
                 if tx.session.dirty:
                     raise Spoiled from error
-                # Refused before anything was written: the others go on.
+                # Refused before anything was written, so the others can continue.
                 job.error = error
         connection.commit()
 

@@ -1,4 +1,4 @@
-"""What was heard on channels, so that it counts once however often it is said."""
+"""Deduplicates inbound channel messages."""
 
 from assent.ports import Session
 from assent.store.sql import insert
@@ -11,7 +11,7 @@ class Heard:
         self._session = session
 
     def claim(self, channel_id: str, key: str, *, at: int) -> bool:
-        """Take what was heard; False if it was taken before."""
+        """Claim a message; return False if it was already claimed."""
         return self._session.change(INSERT, {"channel_id": channel_id, "key": key, "at": at}) == 1
 
     def forget(self, before: int) -> int:

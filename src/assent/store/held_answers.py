@@ -1,4 +1,4 @@
-"""Answers in their undo window; one guarded DELETE removes each, so that it takes effect or is undone exactly once."""
+"""Answers in their undo window; a guarded DELETE removes each, so that it takes effect or is undone exactly once."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -24,7 +24,7 @@ UPSERT = insert(
 _THEIRS = "breakpoint_id = :breakpoint_id AND person_id = :person_id"
 REMOVE = f"DELETE FROM assent_held_answers WHERE {_THEIRS} {_RETURNED}"
 TAKE_DUE = f"DELETE FROM assent_held_answers WHERE {_THEIRS} AND due_at <= :now {_RETURNED}"
-# What is being given at this moment is locked: it is too late for it, and nobody waits.
+# Answers that are just taking effect are locked and skipped: it is too late to undo them, and no reason to wait.
 REMOVE_BATCH = f"""
     DELETE FROM assent_held_answers WHERE person_id = :person_id AND breakpoint_id IN (
         SELECT breakpoint_id FROM assent_held_answers
@@ -53,7 +53,7 @@ SELECT_HELD = """
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What a page shows its reader of their own answer in its undo window."""
+    """A person's own answer in its undo window, as shown on a page."""
 
     breakpoint_id: str
     approved: bool
@@ -63,7 +63,7 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """The position of an answer in the order in which they come due."""
+    """The position of an answer in the order of due times."""
 
     due_at: int = -1
     breakpoint_id: str = ""
@@ -76,7 +76,7 @@ class HeldAnswers:
         self._postgres = session.dialect == "postgresql"
 
     def put(self, held: HeldAnswer) -> None:
-        """Keep it, in place of an earlier one of the same person."""
+        """Store an answer, replacing an earlier one by the same person."""
         row = {
             "breakpoint_id": held.breakpoint_id,
             "person_id": held.person_id,
@@ -91,7 +91,7 @@ class HeldAnswers:
         self._session.write(UPSERT, [row])
 
     def remove(self, breakpoint_id: str, *, person_id: str) -> HeldAnswer | None:
-        """Return the answer that is not to be given any more, or None if there is none."""
+        """Remove and return an answer that should not take effect; None if it does not exist."""
         found = self._take(REMOVE, {"breakpoint_id": breakpoint_id, "person_id": person_id})
         return found[0] if found else None
 
@@ -101,13 +101,13 @@ class HeldAnswers:
         return self._take(REMOVE_BATCH.format(lock=lock), params)
 
     def find_due(self, now: int, *, after: Key) -> Key | None:
-        """Return the next one that is due, its breakpoint locked; what somebody else has locked is passed over."""
+        """Return the next due answer and lock its breakpoint; breakpoints that are already locked are skipped."""
         lock = " FOR UPDATE OF b SKIP LOCKED" if self._postgres else ""
         rows = self._session.all(SELECT_DUE + lock, asdict(after) | {"now": now})
         return Key(*rows[0]) if rows else None
 
     def take_due(self, key: Key, *, now: int) -> HeldAnswer | None:
-        """Take it to give it; None if somebody else did, or it was taken back or put off meanwhile."""
+        """Remove and return an answer to apply it; None if it was applied, undone or postponed in the meantime."""
         params = {"breakpoint_id": key.breakpoint_id, "person_id": key.person_id, "now": now}
         found = self._take(TAKE_DUE, params)
         return found[0] if found else None
@@ -128,7 +128,7 @@ class HeldAnswers:
         return frozenset(row[0] for row in self._session.all(SELECT_AMONG.format(these=these), params))
 
     def pending(self, breakpoint_ids: Sequence[str], *, without: str = "") -> dict[str, tuple[PendingAnswer, ...]]:
-        """Return who is answering these breakpoints, apart from one person."""
+        """Return who is answering these breakpoints, except for one person."""
         these, params = among("h.breakpoint_id", breakpoint_ids, self._session.dialect)
         found: dict[str, tuple[PendingAnswer, ...]] = {}
         for row in self._session.all(SELECT_PENDING.format(these=these), params | {"without": without}):

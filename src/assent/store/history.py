@@ -1,4 +1,4 @@
-"""The history of a gate: what the list of breakpoints leaves out, and the newest of them to count."""
+"""The history of a gate: details that the list of breakpoints omits, and the newest breakpoints for statistics."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -11,7 +11,7 @@ from assent.store.sql import among
 
 SELECT_MORE = "SELECT id, result, auto_approval FROM assent_breakpoints WHERE {test}"
 _COUNTED = "id, agent_id, created_by_id, status, decision, ended_by, created_at, ended_at"
-# One branch per status, as ix_assent_breakpoints_gate lies: each is read from its newest end and no further.
+# One branch per status, matching ix_assent_breakpoints_gate, so that each reads only the newest rows.
 _BRANCH = f"""
     SELECT * FROM (
         SELECT {_COUNTED} FROM assent_breakpoints
@@ -24,7 +24,7 @@ _STATUSES = {status.value: status.value for status in Status}
 
 
 class More(NamedTuple):
-    """What the history tells beyond the list."""
+    """Details that the list of breakpoints omits."""
 
     feedback: str | None
     matched_rule: str | None
@@ -50,7 +50,7 @@ class History:
         return {row[0]: _more(row[1], row[2]) for row in self._session.all(SELECT_MORE.format(test=test), params)}
 
     def newest(self, project: str, gate: str, *, limit: int) -> list[Counted]:
-        """Return the newest breakpoints of a gate, everybody's: of one agent's there might be few in very many."""
+        """Return the newest breakpoints of a gate by all agents, because one agent's might be few among very many."""
         params = {"project_id": project, "gate": gate, "limit": limit}
         return [Counted(*row) for row in self._session.all(SELECT_NEWEST, params | _STATUSES)]
 

@@ -18,7 +18,7 @@ class Idempotency:
         self._session = session
 
     def claim(self, principal_id: str, key: str, *, fingerprint: str, breakpoint_id: str, now: int) -> str | None:
-        """Take the key; return the breakpoint it already stands for, or None if it is ours now."""
+        """Claim a key; return the id that it already belongs to, or None if the key was free."""
         row = {
             "principal_id": principal_id,
             "key": key,
@@ -31,7 +31,7 @@ class Idempotency:
         return self.find(principal_id, key, fingerprint=fingerprint)
 
     def find(self, principal_id: str, key: str, *, fingerprint: str) -> str | None:
-        """Return the breakpoint a key stands for already, if any."""
+        """Return the id that a key already belongs to, if any."""
         rows = self._session.all(SELECT, {"principal_id": principal_id, "key": key})
         if not rows:
             return None

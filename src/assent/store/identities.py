@@ -1,4 +1,4 @@
-"""Who people are at an identity provider."""
+"""People's identities at identity providers."""
 
 from assent.domain.admin_log import INSTALLATION
 from assent.domain.errors import Conflict, NotFound
@@ -24,7 +24,7 @@ class Identities:
         self._log = log
 
     def add(self, issuer: str, subject: str, *, person_id: str, by: str, now: int) -> None:
-        """Link a subject to a person; whoever was linked first stays linked."""
+        """Link a subject to a person; an existing link is never replaced."""
         row = {"issuer": issuer, "subject": subject, "person_id": person_id, "linked_at": now, "linked_by": by}
         with self._log.changes("identity", f"{issuer} {subject}", project=INSTALLATION, act="identity-linked"):
             if self._session.change(INSERT, row) != 1:
@@ -36,7 +36,7 @@ class Identities:
         return rows[0][0] if rows else None
 
     def of(self, person_id: str) -> list[tuple[str, str, int, str]]:
-        """Return issuer, subject, when and by whom it was linked."""
+        """Return the issuer, subject, link time and linking actor of each identity."""
         return [(row[0], row[1], row[2], row[3]) for row in self._session.all(SELECT_OF, {"person_id": person_id})]
 
     def remove(self, issuer: str, subject: str, *, person_id: str) -> None:

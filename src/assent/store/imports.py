@@ -1,4 +1,4 @@
-"""What came from elsewhere: written as it ended, without telling anybody of it."""
+"""Imported breakpoints: written in their final state, without notifying anyone."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -23,7 +23,7 @@ from assent.store.sql import among
 _MOVED = (
     "id", "status", "decision", "updated_at", "ended_at", "ended_by", "result", "version", "head", "comments", "votes",
 )  # fmt: skip
-# Nobody answers before they have an account: the account of an author is as old as the first thing they said.
+# An answer cannot be older than its author's account, so the account becomes as old as its first answer.
 UPDATE_SINCE = "UPDATE assent_people SET created_at = :at WHERE id = :id AND created_at > :at"
 
 
@@ -35,7 +35,7 @@ class Imports:
         self._new_id = new_id
 
     def known(self, ids: Sequence[str]) -> frozenset[str]:
-        """Return which of these are there already."""
+        """Return which of these already exist."""
         test, params = among("id", ids, self._session.dialect)
         return frozenset(row[0] for row in self._session.all(f"SELECT id FROM assent_breakpoints WHERE {test}", params))
 
@@ -44,7 +44,7 @@ class Imports:
             self._session.change(UPDATE_SINCE, {"id": person_id, "at": at})
 
     def add(self, retold: Retold, *, people: Mapping[str, str]) -> None:
-        """Write it as it was raised, then what was said, then its end: an answer to what has ended is refused."""
+        """Write a breakpoint as created, then its answers, then its end, because ended breakpoints refuse answers."""
         session, ended = self._session, retold.ended
         rows = NewRows.of(retold.raised, retold.events)
         session.write(INSERT, [rows.row])

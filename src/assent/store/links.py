@@ -1,4 +1,4 @@
-"""Who people are on a channel, and the offers to say so."""
+"""Accounts on channels that are linked to people, and the offers to link them."""
 
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -39,7 +39,7 @@ class Link:
     channel_id: str
     identity: str
     person: str
-    """By name."""
+    """The person's name."""
     linked_by: str
     linked_at: int
 
@@ -58,17 +58,17 @@ class Links:
         self._log = log
 
     def person_of(self, channel_id: str, identity: str) -> Person | None:
-        """Return who this is with us; nobody if they are not linked, or their account is closed."""
+        """Return the person linked to an identity; None if it is not linked or the person's account is closed."""
         rows = self._session.all(SELECT_PERSON, {"channel_id": channel_id, "identity": identity})
         return person_of(rows[0]) if rows else None
 
     def identity_of(self, channel_id: str, person_id: str) -> str | None:
-        """Return how the channel knows a person; of several, the one that was linked last."""
+        """Return a person's identity on a channel; the most recently linked one if there are several."""
         rows = self._session.all(SELECT_IDENTITY, {"channel_id": channel_id, "person_id": person_id})
         return rows[0][0] if rows else None
 
     def link(self, channel_id: str, identity: str, *, person_id: str, by: str, now: int) -> None:
-        """Link an identity to a person; whoever was linked first stays linked."""
+        """Link an identity to a person; an existing link is never replaced."""
         row = {
             "channel_id": channel_id,
             "identity": identity,
@@ -124,7 +124,7 @@ class Links:
         return Offer(*rows[0]) if rows else None
 
     def take_offer(self, secret_hash: str, *, now: int) -> Offer | None:
-        """Use an offer up; None if there is none, it is too old, or somebody was faster."""
+        """Use an offer; return None if it does not exist, has expired, or was used in the meantime."""
         found = self.find_offer(secret_hash, now=now)
         if found is None or self._session.change(DELETE_OFFER, {"secret_hash": secret_hash, "now": now}) != 1:
             return None

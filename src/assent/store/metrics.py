@@ -1,4 +1,4 @@
-"""Past breakpoints as figures: how many were raised and ended when, the newest of a time, and which gates there are."""
+"""Statistics of past breakpoints: how many were created or ended in a period, the newest of them, and the gates."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -8,7 +8,7 @@ from assent.ports import Session
 
 _RAISED = "id, gate, title, agent_id, status, decision, ended_by, created_at, ended_at, purged_at"
 _STATUSES = {status.value: status.value for status in Status}
-# One branch per status, as ix_assent_breakpoints_status_created lies: each is read from its newest end and no further.
+# One branch per status, matching ix_assent_breakpoints_status_created, so that each reads only the newest rows.
 _BRANCH = f"""
     SELECT * FROM (
         SELECT {_RAISED} FROM assent_breakpoints
@@ -24,12 +24,12 @@ COUNT_RAISED = f"SELECT {' + '.join(_COUNT.format(status=status.value) for statu
 COUNT_WAITING = """
     SELECT count(*) FROM (SELECT 1 FROM assent_breakpoints
                           WHERE project_id = :project_id AND status = 'waiting' LIMIT :cap) AS found"""
-# The tests of ix_assent_breakpoints_unpurged, word by word: else SQLite does not use it.
+# Repeats the conditions of ix_assent_breakpoints_unpurged literally, because SQLite would not use it otherwise.
 COUNT_ENDED = """
     SELECT count(*) FROM assent_breakpoints
     WHERE project_id = :project_id AND ended_at >= :since AND ended_at < :until
       AND ended_at IS NOT NULL AND purged_at IS NULL"""
-# From one gate straight to the next: a million breakpoints of one gate are stepped over.
+# Jumps from one gate to the next, skipping all other breakpoints of a gate.
 SELECT_GATES = """
     WITH RECURSIVE walk(gate, n) AS (
         SELECT (SELECT min(b.gate) FROM assent_breakpoints b WHERE b.project_id = :project_id AND b.gate > :after), 1
@@ -46,7 +46,7 @@ COUNT_GATE = f"SELECT {' + '.join(_COUNT_OF_GATE.format(status=status.value) for
 
 
 class Raised(NamedTuple):
-    """A breakpoint as figures need it."""
+    """The columns of a breakpoint that statistics need."""
 
     id: str
     gate: str
@@ -68,24 +68,24 @@ class Metrics:
         return self._number(COUNT_RAISED, {"project_id": project, "since": since, "until": until} | _STATUSES)
 
     def ended(self, project: str, since: int, until: int) -> int:
-        """Count what ended then, without what was purged since."""
+        """Count breakpoints that ended in a period, except those purged since."""
         return self._number(COUNT_ENDED, {"project_id": project, "since": since, "until": until})
 
     def waiting(self, project: str, *, cap: int) -> int:
         return self._number(COUNT_WAITING, {"project_id": project, "cap": cap})
 
     def newest(self, project: str, since: int, until: int, *, limit: int) -> list[Raised]:
-        """Return the newest that were raised from one moment until before another."""
+        """Return the newest breakpoints created from `since` until before `until`."""
         params = {"project_id": project, "since": since, "until": until, "limit": limit}
         return [Raised(*row) for row in self._session.all(SELECT_NEWEST, params | _STATUSES)]
 
     def gates(self, project: str, *, after: str, limit: int) -> list[str]:
-        """Return the gates after one, in the database's order of names."""
+        """Return the gates after a given one, in the database's order."""
         params = {"project_id": project, "after": after, "limit": limit}
         return [row[0] for row in self._session.all(SELECT_GATES, params)]
 
     def asked(self, project: str, gate: str, *, since: int, cap: int) -> int:
-        """Count what a gate asked since then; of each status at most this many."""
+        """Count the breakpoints of a gate since that time, at most `cap` of each status."""
         params = {"project_id": project, "gate": gate, "since": since, "cap": cap}
         return self._number(COUNT_GATE, params | _STATUSES)
 

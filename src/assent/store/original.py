@@ -1,4 +1,4 @@
-"""The SQLite file of the original service, read and never written."""
+"""Reads the SQLite database of the original service, and never writes to it."""
 
 import contextlib
 import sqlite3
@@ -22,7 +22,7 @@ ENDING = "SELECT breakpoint_id, type, actor, timestamp FROM events WHERE type IN
 
 
 class NotTheOriginals(AssentError):
-    """The file cannot be read, or is not what the original service writes."""
+    """The file cannot be read, or was not written by the original service."""
 
     code = "not_the_originals"
 
@@ -40,7 +40,7 @@ class Ending(NamedTuple):
 
 
 class Found(NamedTuple):
-    """One breakpoint of the file, as its columns are; nothing of it has been checked."""
+    """A breakpoint of the file, with column values that have not been validated."""
 
     row: Mapping[str, Any]
     feedback: Sequence[Feedback]
@@ -52,7 +52,7 @@ class Original:
         self._connection = connection
 
     def batches(self) -> Iterator[list[Found]]:
-        """Return all breakpoints, the oldest first, some at a time."""
+        """Yield all breakpoints in batches, oldest first."""
         columns = WANTED["breakpoints"]
         cursor = self._connection.execute(f"SELECT {', '.join(columns)} FROM breakpoints ORDER BY created_at, id")
         while rows := cursor.fetchmany(BATCH):
@@ -80,7 +80,7 @@ class Original:
         return found
 
     def extensions(self) -> list[str]:
-        """Return the names of what was set up to tell people; not how, for that holds secrets."""
+        """Return the names of configured notification extensions, but not their settings, which contain secrets."""
         if "extensions_config" not in _tables(self._connection):
             return []
         return [str(name) for (name,) in self._connection.execute("SELECT name FROM extensions_config ORDER BY name")]
@@ -88,7 +88,7 @@ class Original:
 
 @contextlib.contextmanager
 def opened(path: Path) -> Generator[Original, None, None]:
-    """Open the file for reading, as of one moment; its service may run."""
+    """Open a snapshot of the file for reading; its service may be running."""
     try:
         connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, isolation_level=None)
     except sqlite3.Error as error:

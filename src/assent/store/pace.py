@@ -1,4 +1,4 @@
-"""How fast somebody is told things: the times of their last messages, and when many are told in one."""
+"""The rate limit and the digest schedule of each recipient."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -7,7 +7,7 @@ import msgspec
 
 from assent.ports import Session
 
-# Changes nothing, and yet takes the row: two nodes that count for the same person do so one after the other.
+# Changes nothing but locks the row, so that nodes that count for the same recipient take turns.
 TAKE = """
     INSERT INTO assent_pace (channel, recipient, times) VALUES (:channel, :recipient, '[]')
     ON CONFLICT (channel, recipient) DO UPDATE SET times = assent_pace.times
@@ -23,21 +23,21 @@ class Pace:
     recipient: str
     times: tuple[int, ...] = ()
     digest_at: int | None = None
-    """When the last message was sent that told of many."""
+    """When the last digest was sent."""
     digest_due: int | None = None
-    """When the next one is planned."""
+    """When the next digest is planned."""
 
     def counted(self, now: int, *, window: int, most: int) -> "Pace | None":
-        """Return it with one more message at this moment; None if that would be too many within the window."""
+        """Return the pace with one more message now, or None if that exceeds the limit for the window."""
         recent = tuple(each for each in self.times if each > now - window)
         return replace(self, times=(*recent, now)) if len(recent) < most else None
 
     def free_at(self, *, window: int, most: int) -> int:
-        """Return when the window has room for one more message, those that are reserved for later included."""
+        """Return when the window has room for one more message, besides those sent and reserved; 0 means now."""
         return sorted(self.times)[-most] + window if len(self.times) >= most else 0
 
     def reserved(self, at: int) -> "Pace":
-        """Return it with a place in the window for a message that is sent at this later time."""
+        """Return the pace with a slot reserved for a message that is sent at this later time."""
         return replace(self, times=(*self.times, at))
 
 
@@ -46,7 +46,7 @@ class Paces:
         self._session = session
 
     def take(self, channel: str, recipient: str) -> Pace:
-        """Return how somebody was told lately, locked until the transaction ends."""
+        """Return the pace of a recipient, locked until the transaction ends."""
         self._session.dirty = True
         rows: Sequence[Sequence[object]] = self._session.all(TAKE, {"channel": channel, "recipient": recipient})
         times, digest_at, digest_due = rows[0]

@@ -1,4 +1,4 @@
-"""People, their roles in projects, and the groups they are in."""
+"""People, their roles in projects, and their groups."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -13,7 +13,7 @@ from assent.store.admin_log import AdminLog
 from assent.store.sql import insert
 
 EVERYWHERE = "*"
-"""The project of a role that holds in all of them."""
+"""The project of roles that apply to all projects."""
 
 COLUMNS = (
     "id", "name", "display_name", "email", "password_hash", "active", "created_at", "home_project", "reset_by",
@@ -30,8 +30,8 @@ UPDATE = """
 INSERT_GRANT = insert("assent_grants", ("person_id", "project_id", "role"), suffix="ON CONFLICT DO NOTHING")
 DELETE_GRANTS = "DELETE FROM assent_grants WHERE person_id = :person_id AND project_id = :project_id"
 SELECT_GRANTS = "SELECT project_id, role FROM assent_grants WHERE person_id = :person_id ORDER BY project_id, role"
-# A revoked or expired token carries no role, also when it was valid as the request came in. Nobody has a role that
-# decides or claims anything in a removed project.
+# A revoked or expired token grants no role, even if it was valid when the request arrived. In a removed project, people
+# have no roles, so they cannot decide or claim anything.
 SELECT_LIVE_ROLES = """
     SELECT DISTINCT g.role, p.reset_by FROM assent_grants g JOIN assent_people p ON p.id = g.person_id
     WHERE p.id = :person_id AND p.active = 1 AND g.project_id IN (:project_id, '*')
@@ -78,13 +78,13 @@ class Person:
     home: str = EVERYWHERE
     """The project whose admins manage the account."""
     reset_by: str | None = None
-    """The admins who set up or reset the access, by name (`ann, bob`), until that is confirmed."""
+    """Names of the admins who set up or reset the access (`ann, bob`), until that is confirmed."""
     reset_at: int | None = None
     reset_way: str | None = None
     theme: str | None = None
     """`light` or `dark`; None follows the browser."""
     time_zone: str | None = None
-    """IANA name of the zone in which they read times; None follows the browser, or UTC where it is not known."""
+    """The IANA name of the time zone for display; None follows the browser, or means UTC if that is unknown."""
 
 
 class People:
@@ -123,7 +123,7 @@ class People:
         return [person_of(row) for row in self._session.all(f"{SELECT} ORDER BY name", {})]
 
     def names(self, project: str, *, reviewers: bool, limit: int) -> list[tuple[str, str]]:
-        """Return the names and full names of active people whom a project knows; of its reviewers, if asked."""
+        """Return the usernames and full names of a project's active people, or only of its reviewers."""
         statement = SELECT_REVIEWERS if reviewers else SELECT_KNOWN
         return [(row[0], row[1]) for row in self._session.all(statement, {"project_id": project, "limit": limit})]
 
@@ -131,7 +131,7 @@ class People:
         return bool(self._session.all("SELECT 1 FROM assent_people LIMIT 1", {}))
 
     def grant(self, person_id: str, project: str, granted: Iterable[Role]) -> None:
-        """Set the roles a person has in a project to exactly these."""
+        """Set a person's roles in a project to exactly these."""
         rows = [{"person_id": person_id, "project_id": project, "role": role.value} for role in sorted(set(granted))]
         with self._log.changes("roles", person_id, project=project, act="roles-changed"):
             self._session.change(DELETE_GRANTS, {"person_id": person_id, "project_id": project})
@@ -145,19 +145,19 @@ class People:
         return {project: roles(names) for project, names in found.items()}
 
     def live_roles(self, person_id: str, *, project: str, token_id: str | None, now: int) -> frozenset[Role]:
-        """Return what a person may do at this moment, as the deciding transaction sees it."""
+        """Return a person's current roles, as seen by the deciding transaction."""
         return self.live_standing(person_id, project=project, token_id=token_id, now=now)[0]
 
     def live_standing(
         self, person_id: str, *, project: str, token_id: str | None, now: int
     ) -> tuple[frozenset[Role], str | None]:
-        """Return the roles a person has at this moment, and who reset their access if that is not confirmed."""
+        """Return a person's current roles, and who reset their access if that has not been confirmed."""
         params = {"person_id": person_id, "project_id": project, "token_id": token_id or "", "now": now}
         rows = self._session.all(SELECT_LIVE_ROLES, params)
         return roles(row[0] for row in rows), rows[0][1] if rows else None
 
     def directory(self, project: str, names: Iterable[str]) -> Directory:
-        """Return who carries these experts' names, and the owner."""
+        """Return the people and groups that these expert names refer to, and the owner."""
         people: set[str] = set()
         groups: dict[str, frozenset[str]] = {}
         owner = self._names(SELECT_OWNER, project)
@@ -178,7 +178,7 @@ class People:
         return frozenset(row[0] for row in self._session.all(statement, params))
 
     def is_group(self, name: str, *, project: str | None) -> bool:
-        """Whether a project has a group of this name; None asks about all projects."""
+        """Return whether a project has a group of this name; None checks all projects."""
         statement = "SELECT 1 FROM assent_groups WHERE name = :name" + (" AND project_id = :project" if project else "")
         return bool(self._session.all(f"{statement} LIMIT 1", {"name": name, "project": project}))
 

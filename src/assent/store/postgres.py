@@ -1,4 +1,4 @@
-"""PostgreSQL: psycopg writes on threads, asyncpg reads and listens on the loop; any number of nodes."""
+"""PostgreSQL: psycopg writes on threads, asyncpg reads and listens on the event loop; any number of nodes."""
 
 import asyncio
 import contextlib
@@ -33,7 +33,7 @@ READERS = 4
 PAGE_CONNECTIONS = 4
 CHANNEL = "assent"
 QUIET_CHANNEL = "assent_quiet"
-"""Hints for inboxes only; a node of an older version does not hear them, and has none of the pages they are for."""
+"""For hints that only inboxes need; nodes of older versions do not listen to it and do not have those pages."""
 MAX_NOTIFY = 7_000
 MEASUREMENTS = 3
 PASSING = (
@@ -46,7 +46,7 @@ UNREACHABLE = (
     asyncpg.PostgresConnectionError,
     asyncpg.InterfaceError,
     asyncpg.exceptions.OperatorInterventionError,
-    # What asyncpg says of a connection that was cut while it was being handed out.
+    # Raised by asyncpg if a connection is cut while it is being acquired.
     asyncpg.InternalClientError,
 )
 SETTINGS = "-c lock_timeout=5s -c statement_timeout=30s -c idle_in_transaction_session_timeout=60s"
@@ -75,7 +75,7 @@ class PostgresSession:
         return self.connection.execute(for_psycopg(statement), params).fetchall()
 
     def change(self, statement: str, params: Mapping[str, Any]) -> int:
-        # Inside a pipeline a cursor knows its row count only from rows that come back.
+        # In a pipeline, a cursor knows its row count only from the rows it returns.
         touched = len(self.connection.execute(for_psycopg(f"{statement} RETURNING 1"), params).fetchall())
         self.dirty = self.dirty or touched > 0
         return touched
@@ -87,13 +87,13 @@ class PostgresSession:
 
     def each(self, statement: str, rows: Sequence[Mapping[str, Any]]) -> Sequence[Sequence[Row]]:
         self.dirty = True
-        # In a pipeline all of them are on their way before the first answer is waited for.
+        # In a pipeline, all statements are sent before the first result is awaited.
         sent = [self.connection.execute(for_psycopg(statement), row) for row in rows]
         return [cursor.fetchall() for cursor in sent]
 
 
 class PostgresWriter:
-    """A connection of a writer thread; reconnects when PostgreSQL went away."""
+    """The connection of a writer thread; it reconnects if PostgreSQL was unavailable."""
 
     def __init__(self, url: str, open_transaction: Callable[[PostgresSession], Transaction]) -> None:
         self._url = url
@@ -107,12 +107,12 @@ class PostgresWriter:
             self._connection = _connect(self._url)
             self._adopted = adopted(self._connection, "postgresql+psycopg://")
             self._connection.rollback()
-        # Statements whose outcome nobody needs are sent without waiting for their answers.
+        # In a pipeline, statements are sent without waiting for results that nothing needs.
         self._pipeline.enter_context(self._connection.pipeline())
         return self._open_transaction(PostgresSession(self._connection, self._alchemy))
 
     def _alchemy(self) -> sa.Connection:
-        """SQLAlchemy looks at each answer at once: from here on, no more pipeline in this transaction."""
+        """End the pipeline for the rest of the transaction, because SQLAlchemy reads each result immediately."""
         assert self._adopted is not None, "call begin first"
         self._pipeline.close()
         return self._adopted
@@ -122,14 +122,14 @@ class PostgresWriter:
         try:
             self._connection.commit()
         except psycopg.OperationalError as error:
-            # With a code, PostgreSQL has said that it took everything back; without one, it said nothing.
+            # With a code, PostgreSQL has reported that it rolled back; without one, the outcome is unknown.
             if error.sqlstate is None:
                 raise InDoubt from error
             raise
         self._pipeline.close()
 
     def rollback(self) -> None:
-        with contextlib.suppress(psycopg.Error):  # what spoiled the pipeline has been raised already
+        with contextlib.suppress(psycopg.Error):  # the error that spoiled the pipeline has already been raised
             self._pipeline.close()
         self._pipeline = contextlib.ExitStack()
         if self._connection is not None:
@@ -147,12 +147,12 @@ class PostgresWriter:
 
 
 def engine(url: str) -> sa.Engine:
-    """What DBOS works with on PostgreSQL: a few connections of its own."""
+    """Return the engine that DBOS uses on PostgreSQL, with a small connection pool."""
     return sa.create_engine(
         alchemy_url(url),
         pool_size=6,
         max_overflow=2,
-        # DBOS has more threads than that: they wait for one another, and none of its jobs fails for it.
+        # DBOS has more threads than connections; they wait for one another, and none of its jobs fails because of that.
         pool_timeout=300,
         pool_pre_ping=True,
         connect_args={"options": SETTINGS, "connect_timeout": 5, "application_name": "assent-worker"},
@@ -173,9 +173,9 @@ def _connect(url: str) -> psycopg.Connection[tuple[Any, ...]]:
 
 
 class DatabaseClock:
-    """PostgreSQL's time on every node: what it last said, and what has passed here since.
+    """The time of PostgreSQL on every node: its last measured time plus the time elapsed since.
 
-    The machine's own clock is only the first guess, until PostgreSQL has been asked: it may be wrong, and may jump.
+    The machine's own clock is used only until PostgreSQL has been asked, because it may be wrong and may jump.
     """
 
     def __init__(self, system: Callable[[], int] = time.time_ns) -> None:
@@ -185,12 +185,12 @@ class DatabaseClock:
         return steady() + self._offset
 
     async def measure(self, connection: "asyncpg.Connection | PoolConnectionProxy") -> None:
-        """Ask a few times, and believe the answer that came soonest: it is the least uncertain."""
+        """Measure several times and use the fastest measurement, which is the most accurate."""
         _, self._offset = min([await _asked(connection) for _ in range(MEASUREMENTS)])
 
 
 async def _asked(connection: "asyncpg.Connection | PoolConnectionProxy") -> tuple[int, int]:
-    """Return how long the question took, and how far PostgreSQL's clock was ahead of ours in the middle of it."""
+    """Return the duration of the query, and how far PostgreSQL's clock was ahead of ours in the middle of it."""
     before = steady()
     there = await connection.fetchval("SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint")
     after = steady()
@@ -198,7 +198,7 @@ async def _asked(connection: "asyncpg.Connection | PoolConnectionProxy") -> tupl
 
 
 class PostgresDatabase:
-    """The scale-out choice: the same use cases, any number of nodes."""
+    """The database for scaling out: the same use cases, with any number of nodes."""
 
     dialect = "postgresql"
     damaged = False
@@ -311,7 +311,7 @@ class PostgresDatabase:
         self._unsent_ready.set()
 
     async def _notify(self, connection: asyncpg.Connection) -> None:
-        """Tell the other nodes, after the commit and many at a time: NOTIFY inside it would halve the throughput."""
+        """Notify other nodes in batches after the commit: NOTIFY in the transaction would halve the throughput."""
         while True:
             while self._unsent:
                 channel = QUIET_CHANNEL if self._unsent[-1].quiet else CHANNEL
@@ -332,12 +332,12 @@ class PostgresDatabase:
 
     def _heard(self, _: object, __: int, channel: str, payload: object) -> None:
         sender, _, hints = str(payload).partition("\n")
-        if sender != self._node:  # we have acted on our own already, when they were committed
+        if sender != self._node:  # our own hints were handled when they were committed
             self._on_hint(_unpack(hints, quiet=channel == QUIET_CHANNEL))
 
 
 async def _or_cut(connection: "PoolConnectionProxy", statement: str, values: list[Any]) -> list[asyncpg.Record]:
-    """Run it; a connection that lost its place in the protocol never goes back to the pool."""
+    """Run a statement; a connection with a broken protocol state is terminated, so that the pool does not reuse it."""
     try:
         return await connection.fetch(statement, *values)
     except asyncpg.InternalClientError:
@@ -347,7 +347,7 @@ async def _or_cut(connection: "PoolConnectionProxy", statement: str, values: lis
 
 async def _pool(url: str, size: int) -> asyncpg.Pool:
     async def keep(_: asyncpg.Connection) -> None:
-        """Reset nothing: our connections carry no state, and the query would cost as much as a read."""
+        """Skip the reset: our connections have no state, and the query would cost as much as a read."""
 
     pool: asyncpg.Pool = await asyncpg.create_pool(
         url, min_size=1, max_size=size, reset=keep, command_timeout=30, server_settings={"application_name": "assent"}
@@ -356,7 +356,7 @@ async def _pool(url: str, size: int) -> asyncpg.Pool:
 
 
 async def _stay_connected(url: str, use: Callable[[asyncpg.Connection], Awaitable[None]]) -> None:
-    """Use a connection, and a new one whenever it broke."""
+    """Use a connection, and open a new one whenever it breaks."""
     while True:
         try:
             connection: asyncpg.Connection = await asyncpg.connect(url, timeout=5)
@@ -370,7 +370,7 @@ async def _stay_connected(url: str, use: Callable[[asyncpg.Connection], Awaitabl
 
 
 def _pack(hints: list[Hint]) -> str:
-    """Take as many hints off the list as one notification holds; the quiet ones go apart."""
+    """Remove as many hints from the list as one notification can contain; quiet hints are sent separately."""
     lines: list[str] = []
     size = 0
     quiet = hints[-1].quiet

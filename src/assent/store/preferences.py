@@ -1,4 +1,4 @@
-"""How people want to be reached."""
+"""People's notification preferences."""
 
 import contextlib
 from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ class PreferenceStore:
         self._log = log
 
     def of(self, person_ids: Sequence[str]) -> Mapping[str, Preferences]:
-        """Return the preferences of those who have any, by person's id; what cannot be read counts as none."""
+        """Return the preferences of people who have any, by person id; unreadable ones are omitted."""
         test, params = among("person_id", person_ids, self._session.dialect)
         rows = self._session.all(f"SELECT person_id, content FROM assent_preferences WHERE {test}", params)
         found: dict[str, Preferences] = {}

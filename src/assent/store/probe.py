@@ -1,4 +1,4 @@
-"""Is the database there, does it take writes, and are its tables the ones this code was written for?"""
+"""Checks that the database is reachable, accepts writes, and has the tables that this code expects."""
 
 import sqlite3
 
@@ -10,8 +10,9 @@ from assent.store import migrations
 from assent.store.sqlite import DAMAGED_TEXT
 from assent.store.transaction import Transaction
 
-# Takes the way of every write and changes nothing. For an UPDATE to the same value SQLite writes nothing, and a full
-# disk would look well; this writes its first page. A PostgreSQL that only reads refuses even an UPDATE of no row.
+# Takes the path of every write, but changes nothing. SQLite does not write anything for an UPDATE to the same value, so
+# a full disk would go unnoticed; the pragma writes the first page. A read-only PostgreSQL rejects even an UPDATE
+# without rows.
 TOUCH = {
     "sqlite": "PRAGMA user_version = 0",
     "postgresql": "UPDATE assent_projects SET name = name WHERE id IS NULL",
@@ -20,7 +21,7 @@ VERSION = "SELECT version_num FROM assent_version"
 
 
 async def usable(database: Database[Transaction]) -> None:
-    """Raise Unavailable, saying what is wrong, unless breakpoints can be written."""
+    """Raise Unavailable with the reason, unless breakpoints can be written."""
     if database.damaged:
         raise Unavailable(DAMAGED_TEXT)
     try:

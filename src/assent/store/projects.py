@@ -1,4 +1,4 @@
-"""Projects, which isolate everything, and their policies."""
+"""Projects, the unit of isolation, and their policies."""
 
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
@@ -49,14 +49,14 @@ class Projects:
         row = _row(project)
         del row["created_at"]
         if self._session.dialect == "postgresql":
-            # Before the lock of the administrative chain, as those who change rules or routes take them.
+            # Lock the project before its admin chain, in the same order as changes to rules and routes do.
             self._session.all(LOCK, {"id": project.id})
         with self._recorded(project):
             if self._session.change(UPDATE, row) != 1:
                 raise removed_project(project.id)
 
     def remove(self, project_id: str, *, now: int) -> None:
-        """Close a project for everything new; what it has stays readable."""
+        """Close a project to new data; its existing data stays readable."""
         with self._log.changes("project", project_id, project=project_id, act="project-removed"):
             if self._session.change(REMOVE, {"id": project_id, "now": now}) != 1:
                 self.get(project_id)
@@ -71,7 +71,7 @@ class Projects:
             yield
 
     def get(self, project_id: str) -> Project:
-        """Return a project, also one that was removed."""
+        """Return a project, even a removed one."""
         rows = self._session.all(f"{SELECT} WHERE id = :id", {"id": project_id})
         if not rows:
             msg = f"Project {project_id} not found."
@@ -79,14 +79,14 @@ class Projects:
         return _project(rows[0])
 
     def get_open(self, project_id: str) -> Project:
-        """Return a project that takes new things; raise ProjectRemoved for one that was removed."""
+        """Return a project that accepts new data; raise ProjectRemoved if it was removed."""
         found = self.get(project_id)
         if found.removed_at is not None:
             raise removed_project(project_id)
         return found
 
     def every(self) -> list[Project]:
-        """Return all projects, also removed ones."""
+        """Return all projects, including removed ones."""
         return [_project(row) for row in self._session.all(f"{SELECT} ORDER BY id", {})]
 
 

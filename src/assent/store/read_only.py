@@ -1,7 +1,7 @@
-"""A SQLite file that may only be read, such as an auditor's copy: how to look at it and leave everything as it is.
+"""Reads SQLite files that must stay unchanged, such as an auditor's copy.
 
-SQLite cannot open a file with a write-ahead log where it cannot create the log's index, unless it is told that the file
-is immutable. Then it does not read the log. So a file with a log that was not moved into it is copied, with the log.
+Where SQLite cannot create the index of a write-ahead log, it can only open the file as immutable, and then it does not
+read the log. So a file with changes that are only in its log is copied, together with the log.
 """
 
 import contextlib
@@ -21,19 +21,19 @@ _LOGS = ("-wal", "-journal")
 
 
 class NotAtRest(AssentError):
-    """Something writes to a file that we may only read."""
+    """A file that we may only read is being written to."""
 
     code = "not_at_rest"
 
 
 class NotCopied(AssentError):
-    """A file that has to be copied cannot be."""
+    """A file that has to be copied cannot be copied."""
 
     code = "not_copied"
 
 
 def is_read_only(path: Path) -> bool:
-    """Return whether the file or its folder takes no writes, or says so in its mode, which root need not obey."""
+    """Return whether the file or its directory is not writable, or is read-only by its mode, which root may ignore."""
     path = path.resolve()
     return path.is_file() and not all(map(_takes_writes, (path, path.parent)))
 
@@ -43,7 +43,7 @@ def _takes_writes(path: Path) -> bool:
 
 
 def logs(path: Path) -> list[Path]:
-    """Return the logs beside the file that may hold changes which are not in the file yet."""
+    """Return the logs next to the file that may contain changes that are not in the file yet."""
     path = path.resolve()
     found = [path.with_name(path.name + end) for end in _LOGS]
     return [each for each in found if each.exists() and each.stat().st_size]
@@ -51,7 +51,7 @@ def logs(path: Path) -> list[Path]:
 
 @contextlib.contextmanager
 def at_rest(path: Path) -> Generator[None, None, None]:
-    """Raise if something wrote to the file meanwhile: what was read of it may belong to different moments."""
+    """Raise if the file was written to in the meantime, since what was read may then be inconsistent."""
     path = path.resolve()
     before = _state(path)
     try:
@@ -76,7 +76,7 @@ def _stamp(path: Path) -> tuple[int, int, int] | None:
 
 @contextlib.contextmanager
 def copied(path: Path) -> Generator[Path, None, None]:
-    """Copy the file with its logs into a new folder of ours alone, which is removed afterwards; return the folder."""
+    """Copy the file and its logs into a new private directory, which is removed afterwards; yield the directory."""
     real = path.resolve()
     with contextlib.ExitStack() as kept:
         try:
@@ -94,7 +94,7 @@ def copied(path: Path) -> Generator[Path, None, None]:
 
 
 def connect_immutable(path: Path) -> sqlite3.Connection:
-    """Open a file that nothing writes to, without a lock and without any file beside it."""
+    """Open a file that nothing writes to, without locking it and without creating any file next to it."""
     return sqlite3.connect(
         f"{path.resolve().as_uri()}?mode=ro&immutable=1",
         uri=True,

@@ -1,4 +1,4 @@
-"""The read path: get, status and list straight from the driver, many key reads in one statement."""
+"""The read path: get, status and list queries straight on the driver, many key reads in one statement."""
 
 import base64
 from collections.abc import Callable, Mapping, Sequence
@@ -59,7 +59,7 @@ class Summary(msgspec.Struct, array_like=True):
 
 
 class Whole(Summary, array_like=True):
-    """Everything about one breakpoint, in the order of WHOLE_COLUMNS."""
+    """All columns of a breakpoint, in the order of WHOLE_COLUMNS."""
 
     payload: str
     result: str | None
@@ -77,7 +77,7 @@ class Whole(Summary, array_like=True):
 
 
 def whole_of(row: Mapping[str, Any]) -> Whole:
-    """Take a row as it was just written for one as it would be read."""
+    """Return a row that has just been written in the form in which it would be read."""
     return Whole(*(row[name] for name in WHOLE_COLUMNS))
 
 
@@ -96,7 +96,7 @@ class StatusRow(msgspec.Struct, array_like=True):
 
 @dataclass(frozen=True, slots=True)
 class Mine:
-    """What is addressed to somebody by one of these names, or carries their claim."""
+    """Selects breakpoints that are assigned to one of these names, or claimed by this person."""
 
     person_id: str
     names: tuple[str, ...]
@@ -104,7 +104,7 @@ class Mine:
 
 @dataclass(frozen=True, slots=True)
 class Snoozer:
-    """Somebody who puts things off, and the moment at which we look."""
+    """A person who snoozes breakpoints, and the current time."""
 
     person_id: str
     now: int
@@ -112,7 +112,7 @@ class Snoozer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query:
-    """Which breakpoints, in which order, from where."""
+    """Which breakpoints a list contains, in which order and from where."""
 
     project: str
     statuses: tuple[str, ...] = ("waiting", "released", "expired", "cancelled")
@@ -127,9 +127,9 @@ class Query:
     q: str | None = None
     mine: "Mine | None" = None
     snoozed_by: "Snoozer | None" = None
-    """Only what waits and this person has put off until later."""
+    """Only pending breakpoints that this person has snoozed."""
     not_snoozed_by: "Snoozer | None" = None
-    """Without what waits and this person has put off until later."""
+    """Without pending breakpoints that this person has snoozed."""
     sort: str = "-created"
     limit: int = 50
     cursor: tuple[int, str] | None = None
@@ -144,13 +144,13 @@ SORTS: dict[str, tuple[str, str]] = {
 COUNT_CAP = 10_000
 SEARCH_SAMPLE_ROWS = 1_000
 INDEX_COST = 3
-"""What a row from the index of words costs, in rows that are walked."""
+"""The cost of reading a row through the word index, in rows that are scanned."""
 FREQUENT_SHARE = 0.05
-"""From here on, the index is not asked for a word: it would read more rows than the other words leave."""
+"""Words with a greater share of hits are not looked up: the index would read more rows than the other words leave."""
 
 
 class Reader:
-    """Answers get, status and list without a thread or an object more than they need."""
+    """Answers get, status and list queries with as few threads and objects as possible."""
 
     def __init__(self, database: Database[Transaction]) -> None:
         self._database = database
@@ -183,14 +183,14 @@ class Reader:
         return await self._database.fetch(SELECT_COMMENTS, {"id": breakpoint_id})
 
     async def ended_among(self, ids: list[str]) -> list[str]:
-        """Return which of these breakpoints wait no more (PostgreSQL)."""
+        """Return which of these breakpoints are no longer pending (PostgreSQL only)."""
         statement = "SELECT id FROM assent_breakpoints WHERE id = ANY(:ids) AND status <> 'waiting'"
         return [row[0] for row in await self._database.fetch_page(statement, {"ids": ids})]
 
     async def page(self, query: Query) -> list[Summary]:
-        """Return up to limit + 1 rows: one more than asked tells that there is a next page.
+        """Return up to limit + 1 rows; the extra one shows that there is a next page.
 
-        Those who ask the same get the same list: nobody may change it.
+        Concurrent calls with the same query return the same list, which must not be modified.
         """
         return await self._pages.get(query)
 
@@ -201,7 +201,7 @@ class Reader:
         return [Summary(*row) for row in await fetch(statement, params)]
 
     def _is_quick(self, query: Query) -> bool:
-        """Whether an index of SQLite has the page in its order: to read it takes less time than a change of threads."""
+        """Return whether SQLite has an index in the page's order: reading it takes less time than switching threads."""
         driving = len(query.tags) + (query.agent_id is not None)
         searching = (
             query.q, query.run_id, query.gate, query.created_by_id, query.mine, query.snoozed_by, query.not_snoozed_by,
@@ -215,7 +215,7 @@ class Reader:
         )
 
     async def _plan(self, query: Query) -> "Plan":
-        """Choose what drives the query: the rarest label, rare words, or the order itself."""
+        """Choose what drives the query: the rarest label, rare words, or the sort order."""
         labels = [f"t:{tag}" for tag in dict.fromkeys(query.tags)]
         if len(labels) > 1:
             counts = [await self._count_label(query, label) for label in labels]
@@ -231,10 +231,10 @@ class Reader:
         return int((await self._database.fetch_page(statement, params))[0][0])
 
     async def _sampled(self, query: Query, plan: "Plan") -> "Plan":
-        """Choose the statuses for which the index of words drives, by a sample of the rows that would be walked.
+        """Choose the statuses for which the word index drives, based on a sample of the rows that would be scanned.
 
-        Of a million rows, a share p of hits costs limit / p rows to walk, and p million rows from the index. A list of
-        fewer rows than the sample is always walked: how many hits there are elsewhere does not matter then.
+        With a share p of hits among a million rows, scanning costs limit / p rows, and the index p million rows. A list
+        with fewer rows than the sample is always scanned: how many hits there are elsewhere does not matter then.
         """
         statement, params = sample_statement(query, plan, self._database.dialect)
         rows = await self._database.fetch_page(statement, params)
@@ -257,7 +257,7 @@ class Reader:
         )
 
     async def counts(self, query: Query) -> dict[str, int]:
-        """Count per status, each capped: nobody reads the difference between 10,000 and a million."""
+        """Count per status up to a cap, because the difference between 10,000 and a million does not matter."""
         found: dict[str, int] = {}
         plan = await self._plan(replace(query, limit=COUNT_CAP))
         for status in query.statuses:
@@ -266,8 +266,8 @@ class Reader:
         return found
 
 
-# The words first: left alone, both databases walk the order and ask for the words at every step. CROSS JOIN and
-# an array are how each is told not to.
+# Look up the words first: by default, both databases scan in the sort order and look up the words for every row.
+# CROSS JOIN and an array prevent this.
 INDEXED_WORDS = {
     "sqlite": "assent_search s CROSS JOIN assent_breakpoint_words w ON w.ordinal = s.rowid"
     " CROSS JOIN assent_breakpoints b ON b.ordinal = s.rowid",
@@ -279,8 +279,8 @@ HITS_POSTGRES = """
             SELECT w.ordinal FROM assent_breakpoint_words w
             WHERE assent_lexemes(w.words) @@ CAST(CAST(:words AS text) AS tsquery) AND {is_hit} > 0)
         SELECT h.ordinal FROM hits h{pending}))"""
-# Indexes have the numbers of what is pending, so that hits among what has ended cost no look at their rows. The plus
-# keeps SQLite from asking its index of words for each of these numbers.
+# Indexes contain the ordinals of pending breakpoints, so that hits among ended ones cost no row lookups. The plus sign
+# keeps SQLite from querying its word index for each of these ordinals.
 AMONG_PENDING = {
     "sqlite": "+s.rowid IN ({pending})",
     "postgresql": " WHERE h.ordinal IN ({pending})",
@@ -296,17 +296,17 @@ WALKED_WORDS = {
 class Plan:
     labels: tuple[str, ...] = ()
     sought: tuple[str, ...] = ()
-    """What has to occur in the words of a breakpoint."""
+    """The texts that must occur in the words of a breakpoint."""
     rare: frozenset[str] = frozenset()
-    """The statuses in which that is rare."""
+    """The statuses in which hits are rare."""
     asked: tuple[str, ...] = ()
-    """The words for which the index is asked there."""
+    """The words that are looked up in the index for these statuses."""
     sampled_to: int | None = None
-    """How far the sample reaches in all of these statuses, in the order of the list."""
+    """Where the sample of these statuses ends, in the order of the list."""
 
 
 def index_query(words: Sequence[str], dialect: str) -> str:
-    """Ask the index for these words, in quotes; it knows neither order nor distance."""
+    """Return the index query for these words, quoted; the index knows neither their order nor their distance."""
     exact, beginning = ("'{}'", "'{}':*") if dialect == "postgresql" else ('"{}"', '"{}" *')
     asked: dict[str, None] = {}
     for each in words:
@@ -317,7 +317,7 @@ def index_query(words: Sequence[str], dialect: str) -> str:
 
 
 def sample_statement(query: Query, plan: Plan, dialect: str) -> tuple[str, dict[str, Any]]:
-    """Count, per status, the rows that would be walked first and the hits among them, and return where they end."""
+    """Count, per status, the rows that would be scanned first and the hits among them, and return where they end."""
     params: dict[str, Any] = {"limit": SEARCH_SAMPLE_ROWS}
     everything, unsought = replace(query, q=None), replace(plan, sought=())
     is_hit = _is_hit(plan.sought, dialect, params)
@@ -352,7 +352,7 @@ def _match(plan: Plan, dialect: str, params: dict[str, Any], *, indexed: bool, p
 
 
 def _is_hit(sought: Sequence[str], dialect: str, params: dict[str, Any]) -> str:
-    """One number, and not a test for each word: PostgreSQL would take many tests for a very rare hit."""
+    """Return one number instead of a test per word: PostgreSQL would estimate that many tests rarely all match."""
     params |= {f"sought_{n}": each for n, each in enumerate(sought)}
     return f"CASE WHEN {' AND '.join(_occurrences(sought, dialect))} THEN 1 ELSE 0 END"
 
@@ -363,7 +363,7 @@ def _occurrences(sought: Sequence[str], dialect: str) -> list[str]:
 
 
 def page_statement(query: Query, plan: Plan, dialect: str) -> tuple[str, dict[str, Any]]:
-    """One keyset branch per status, each read in index order, merged and cut; only then the rows themselves."""
+    """Return one keyset branch per status, read in index order, merged and cut before the full rows are read."""
     column, direction = SORTS[query.sort]
     params: dict[str, Any] = {"limit": query.limit + 1}
     columns = ", ".join(f"b.{name}" for name in SUMMARY_COLUMNS)
@@ -379,7 +379,7 @@ def page_statement(query: Query, plan: Plan, dialect: str) -> tuple[str, dict[st
 
 
 def _branches(query: Query, plan: Plan, dialect: str, params: dict[str, Any], *, also: str = "") -> list[str]:
-    """One for each status, as the indexes lie; one for all in which rare words drive, looked up once."""
+    """Return one branch per status, matching the indexes, and a single one for all statuses with rare words."""
     rare = tuple(status for status in query.statuses if status in plan.rare)
     groups = [*([rare] if rare else []), *((status,) for status in query.statuses if status not in plan.rare)]
     return [_branch(query, plan, group, dialect, params, order=SORTS[query.sort], also=also) for group in groups]
@@ -395,10 +395,10 @@ def _keys(query: Query, branches: Sequence[str]) -> str:
 
 
 def _walked_first(query: Query, plan: Plan, dialect: str, params: dict[str, Any]) -> tuple[str, list[str]]:
-    """Walk the statuses in which the words are frequent first.
+    """Scan the statuses in which the words are frequent first.
 
-    If these fill the page before the sample of the others ends, the others are walked up to the end of this page only,
-    and the index is not asked.
+    If these fill the page before the sample of the others ends, the others are only scanned up to the end of this page,
+    and the index is not used.
     """
     column, direction = SORTS[query.sort]
     further, reached = (">", ">=") if direction == "DESC" else ("<", "<=")
@@ -439,7 +439,7 @@ def _branch(  # noqa: PLR0913  # the parts of one statement
     params |= {f"status_{status}": status for status in statuses}
     wanted = ", ".join(f":status_{status}" for status in statuses)
     test = f"= {wanted}" if len(statuses) == 1 else f"IN ({wanted})"
-    # A tag drives from its own index, where project, label, status and time are the key; rare words are rarer still.
+    # A tag drives through its own index, whose key is project, label, status and time; rare words are even rarer.
     is_rare = bool(plan.sought) and plan.rare.issuperset(statuses)
     driven_by_label = bool(plan.labels) and not is_rare and (order is None or order[0] == "created_at")
     key = "l" if driven_by_label else "b"
@@ -475,14 +475,14 @@ def _branch(  # noqa: PLR0913  # the parts of one statement
 
 
 def _has_labels(key: str, names: Sequence[str]) -> list[str]:
-    """All of them. Counted when they are many: PostgreSQL takes minutes to plan a join for each."""
+    """Return tests for all labels; several are counted, because PostgreSQL takes minutes to plan a join for each."""
     if len(names) > 1:
         return [f"(SELECT count(*) {_labels(key, names)}) = {len(names)}"]
     return [f"EXISTS (SELECT 1 {_labels(key, [name])})" for name in names]
 
 
 def _labels(key: str, names: Sequence[str]) -> str:
-    """A row's labels that are among these; it has each at most once."""
+    """Select which of these labels a row has; it has each at most once."""
     test = f"= {names[0]}" if len(names) == 1 else f"IN ({', '.join(names)})"
     return (
         f"FROM assent_labels x WHERE x.project_id = {key}.project_id AND x.label {test}"
@@ -515,8 +515,8 @@ def _mine(mine: Mine, key: str, status: str, params: dict[str, Any]) -> str:
     claimed = f"EXISTS (SELECT 1 FROM assent_claims c WHERE c.breakpoint_id = {key}.id AND c.person_id = :me)"
     if not mine.names:
         return claimed
-    # Project and status are named, not compared: where PostgreSQL first reads what is addressed to somebody, it leaves
-    # out what ended years ago.
+    # Project and status are parameters and not compared with the row: if PostgreSQL first reads what is assigned to a
+    # person, this excludes breakpoints that ended years ago.
     names = ", ".join(f":mine_{i}" for i in range(len(mine.names)))
     return (
         f"({claimed} OR EXISTS (SELECT 1 FROM assent_labels x"
@@ -526,7 +526,7 @@ def _mine(mine: Mine, key: str, status: str, params: dict[str, Any]) -> str:
 
 
 def _snooze_filters(query: Query, key: str, statuses: Sequence[str], params: dict[str, Any]) -> list[str]:
-    """What has ended is not put off any more."""
+    """Return the tests for snoozed breakpoints; ended ones no longer count as snoozed."""
     where: list[str] = []
     for name, hidden, snoozer in (("snoozed", False, query.snoozed_by), ("not_snoozed", True, query.not_snoozed_by)):
         if snoozer is None or (hidden and "waiting" not in statuses):

@@ -1,4 +1,4 @@
-"""Receipts: the public keys they are checked with, and which of them were used."""
+"""Receipts: the public keys for verifying them, and which receipts have been used."""
 
 import base64
 from collections.abc import Generator, Sequence
@@ -20,7 +20,7 @@ RETIRE = """
 REVOKE = """
     UPDATE assent_receipt_keys SET revoked_at = :now
     WHERE project_id = :project_id AND retired_at IS NOT NULL AND revoked_at IS NULL"""
-# Everything it depends on is in the one statement: of two that use a receipt at once, one inserts.
+# All conditions are in one statement, so that only one of two concurrent uses inserts a row.
 INSERT_USE = """
     INSERT INTO assent_receipt_uses (breakpoint_id, nonce, key_id, used_at, used_by)
     SELECT b.id, :nonce, :key_id, :used_at, :used_by FROM assent_breakpoints b
@@ -33,7 +33,7 @@ SELECT_USE = "SELECT used_at, used_by FROM assent_receipt_uses WHERE breakpoint_
 
 @dataclass(frozen=True, slots=True)
 class StoredKey:
-    """A public key; the newest signs, retired ones still vouch for what they signed, revoked ones for nothing."""
+    """A public key; the newest signs, retired ones still verify what they signed, and revoked ones verify nothing."""
 
     project: str
     version: int
@@ -90,7 +90,7 @@ class Receipts:
             yield
 
     def use(self, approval: Approval, use: Use, *, key_id: str) -> bool:
-        """Note that it was acted on; tell whether it was the first time, of a breakpoint that still says the same."""
+        """Record a use; return whether it is the first one and the breakpoint is still the same."""
         row = {
             "id": approval.breakpoint_id,
             "project_id": approval.project,

@@ -1,4 +1,4 @@
-"""What may not be kept for ever: legal holds, and the purging that they stop."""
+"""Retention: purging content after its time, and the legal holds that prevent it."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -22,8 +22,8 @@ SELECT_HOLDS = f"SELECT {', '.join(_HOLD)} FROM assent_holds WHERE project_id = 
 LIFT = """
     UPDATE assent_holds SET lifted_by = :by, lifted_at = :now
     WHERE id = :id AND project_id = :project_id AND lifted_at IS NULL"""
-# Whoever places a hold and whoever purges meet here: a hold that is placed before the purging is seen by it, and one
-# that comes during it waits, and is told that it came too late.
+# A hold and a purge lock the same project: the purge sees holds that were placed before it, and a hold that is placed
+# during it waits, and is refused if its breakpoint has been purged.
 LOCK_TO_HOLD = "SELECT id FROM assent_projects WHERE id = :project_id FOR NO KEY UPDATE"
 LOCK_TO_PURGE = "SELECT policy FROM assent_projects WHERE id = :project_id FOR SHARE"
 NOT_HELD = """
@@ -37,7 +37,7 @@ SELECT_OLD = f"""
       AND {NOT_HELD}
     ORDER BY b.ended_at LIMIT :limit"""
 _WORDS = "FROM assent_breakpoint_words WHERE ordinal IN (SELECT ordinal FROM assent_breakpoints WHERE {these})"
-# FTS5 forgets a row only if it is told which words it had.
+# FTS5 removes a row only if it is given the words of that row.
 UNINDEX = f"INSERT INTO assent_search (assent_search, rowid, words) SELECT 'delete', ordinal, words {_WORDS}"
 DELETE_WORDS = f"DELETE {_WORDS}"
 PURGED_ROW = {"id": "text", "seq": "bigint", "head": "text", "at": "bigint"}
@@ -70,7 +70,7 @@ BLANK_EVENTS = {
 BLANK_RESPONSES = """
     UPDATE assent_responses SET comment = NULL, option = NULL, answers = NULL, edits = NULL WHERE {these}"""
 BESIDE = ("assent_held_answers", "assent_unsent_answers", "assent_claims", "assent_snoozes", "assent_absent_agents")
-"""What people noted about it for themselves and each other; nothing of it stays."""
+"""Tables of what people noted about a breakpoint, all of which is deleted."""
 BLANK_COMMENTS = "UPDATE assent_comments SET comment = '' WHERE {these}"
 BLANK_ENTRIES = "UPDATE assent_breakpoint_files SET path = '', language = NULL WHERE {these}"
 SELECT_ANSWERS = """
@@ -81,8 +81,8 @@ SELECT_COMMENTS = "SELECT breakpoint_id, id, author, comment, created_at FROM as
 SELECT_ENTRIES = (
     "SELECT breakpoint_id, n, path, format, language, sha256, size FROM assent_breakpoint_files WHERE {these}"
 )
-# Whoever raises a breakpoint with a file locks it as well: either they find it gone and store it again, or their
-# breakpoint is there by the time the next statement asks whether anybody needs the file.
+# Creating a breakpoint with a file locks the file too: either the file is already gone and is stored again, or the
+# breakpoint exists when the next statement checks whether the file is still needed.
 LOCK_FILES = """
     SELECT sha256 FROM assent_files WHERE project_id = :project_id AND {these} ORDER BY sha256 FOR UPDATE"""
 DELETE_FILES = """
@@ -93,7 +93,7 @@ DELETE_FILES = """
         SELECT 1 FROM assent_run_files f JOIN assent_runs r ON r.id = f.run_id
         WHERE f.sha256 = assent_files.sha256 AND r.project_id = assent_files.project_id)"""
 
-# A run goes as a whole, with everything about it but its breakpoints, which have their own time.
+# A run is deleted completely, except for its breakpoints, which have their own retention.
 SELECT_OLD_RUNS = """
     SELECT r.id FROM assent_runs r
     WHERE r.project_id = :project_id AND r.state IN ('done', 'failed', 'cancelled') AND r.ended_at <= :before
@@ -112,7 +112,7 @@ DELETE_OF_RUNS = (
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """While it stands, nothing it covers is purged; without a breakpoint it covers its whole project."""
+    """A legal hold: while in place, it prevents purging of its breakpoint, or without one of its whole project."""
 
     id: str
     project: str
@@ -130,12 +130,12 @@ class Holds:
         self._log = log
 
     def wait_for_purging(self, project: str) -> None:
-        """Wait until whoever purges this project is done, and keep them from beginning again."""
+        """Wait for a running purge of this project, and prevent another one until the transaction ends."""
         if self._session.dialect == "postgresql":
             self._session.all(LOCK_TO_HOLD, {"project_id": project})
 
     def purged_at(self, breakpoint_id: str, *, project: str) -> int | None:
-        """Return when its content was removed, or None; raise if there is no such breakpoint."""
+        """Return when a breakpoint's content was purged, or None; raise NotFound if it does not exist."""
         statement = "SELECT purged_at FROM assent_breakpoints WHERE id = :id AND project_id = :project_id"
         rows = self._session.all(statement, {"id": breakpoint_id, "project_id": project})
         if not rows:
@@ -162,7 +162,7 @@ class Holds:
 
 @dataclass(frozen=True, slots=True)
 class Old:
-    """A breakpoint whose time is over: where its chain ends, and what will stay of it."""
+    """A breakpoint to be purged: the end of its chain, and what will remain of it."""
 
     id: str
     version: int
@@ -180,17 +180,17 @@ class Retention:
         self._postgres = session.dialect == "postgresql"
 
     def days(self) -> dict[str, int]:
-        """Return the projects that keep things for so many days only."""
+        """Return the retention, in days, of each project that has one."""
         rows = self._session.all("SELECT id, policy FROM assent_projects ORDER BY id", {})
         return {row[0]: days for row in rows if (days := _days(row[1]))}
 
     def lock(self, project: str) -> int | None:
-        """Keep holds and policies of a project as they are; return for how many days it keeps things."""
+        """Lock a project's holds and policy, and return its retention in days."""
         statement = LOCK_TO_PURGE if self._postgres else LOCK_TO_PURGE.removesuffix(" FOR SHARE")
         return _days(self._session.all(statement, {"project_id": project})[0][0])
 
     def old(self, project: str, *, before: int, limit: int) -> list[Old]:
-        """Return what ended before then, is not purged and not held; locked."""
+        """Return and lock the breakpoints that ended by that time and are neither purged nor held."""
         lock = " FOR UPDATE OF b SKIP LOCKED" if self._postgres else ""
         rows = self._session.all(SELECT_OLD + lock, {"project_id": project, "before": before, "limit": limit})
         ids = [row[0] for row in rows]
@@ -219,7 +219,7 @@ class Retention:
         return found
 
     def purge(self, project: str, old: Sequence[Old], told: Sequence[Event]) -> None:
-        """Take away what these breakpoints said, unless somebody holds one; record that it was taken."""
+        """Remove the content of these breakpoints, unless one is held, and record the removal."""
         ids = [event.breakpoint_id for event in told]
         if not self._postgres:
             self._on_these(UNINDEX, ids, column="id")
@@ -237,7 +237,7 @@ class Retention:
         self._delete_files(project, sorted({file.sha256 for each in old for file in each.files if file.sha256}))
 
     def old_runs(self, project: str, *, before: int, limit: int) -> list[str]:
-        """Return the runs that ended before then and are not held; locked."""
+        """Return and lock the runs that ended by that time and are not held."""
         lock = " FOR UPDATE OF r SKIP LOCKED" if self._postgres else ""
         rows = self._session.all(SELECT_OLD_RUNS + lock, {"project_id": project, "before": before, "limit": limit})
         return [row[0] for row in rows]
@@ -263,7 +263,7 @@ class Retention:
             self._session.write(BLANK_EVENTS[self._session.dialect], [{"rows": to_json(rows)}])
 
     def _delete_files(self, project: str, digests: list[str]) -> None:
-        """Remove the bytes that no breakpoint refers to any more."""
+        """Delete the contents that are no longer used by any breakpoint or run."""
         if not digests:
             return
         these, params = among("sha256", digests, self._session.dialect)

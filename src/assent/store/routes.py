@@ -1,4 +1,4 @@
-"""Routes in their order."""
+"""Routes, in order."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,8 +25,8 @@ UPDATE = """
     SET position = :position, pattern = :pattern, content = :content, enabled = :enabled, updated_at = :updated_at
     WHERE id = :id AND project_id = :project_id AND updated_at = :expected"""
 MOVE = "UPDATE assent_routes SET position = :position WHERE id = :id AND project_id = :project_id"
-# Whoever changes routes meets here, one after the other, as those who change rules do.
 _ORDER = "ORDER BY CASE WHEN source = 'file' THEN 0 ELSE 1 END, position, created_at, id"
+# Changes to routes take turns by locking the project, as changes to rules do.
 LOCK = "SELECT id FROM assent_projects WHERE id = :project_id FOR NO KEY UPDATE"
 
 
@@ -49,17 +49,17 @@ class Routes:
         self._log = log
 
     def wait_for_others(self, project: str) -> None:
-        """Keep everybody else from changing the routes of this project until the transaction ends."""
+        """Prevent other transactions from changing the routes of this project until this one ends."""
         if self._session.dialect == "postgresql":
             self._session.all(LOCK, {"project_id": project})
 
     def in_project(self, project: str) -> list[StoredRoute]:
-        """Return the routes in their order, also those that are disabled; those of assent.yaml come first."""
+        """Return all routes in order, including disabled ones; those of assent.yaml come first."""
         rows = self._session.all(f"{SELECT} {_ORDER}", {"project_id": project})
         return [_route(row) for row in rows]
 
     def in_force(self, project: str) -> list[Route]:
-        """Return the enabled routes in their order, without any that cannot be read."""
+        """Return the enabled routes in order, except unreadable ones."""
         rows = self._session.all(f"{SELECT} AND enabled = 1 {_ORDER}", {"project_id": project})
         return [route for row in rows if (route := _readable(row)) is not None]
 
@@ -80,7 +80,7 @@ class Routes:
         self._turn_page(route.project)
 
     def save(self, route: StoredRoute, *, now: int) -> StoredRoute:
-        """Write what can be changed of a route, if it is still the one that was read; return it as it is now."""
+        """Save the mutable fields of a route, if it has not changed since it was read; return its new state."""
         row = _row(route) | {"expected": route.updated_at, "updated_at": max(now, route.updated_at + 1)}
         for fixed in ("source", "created_by", "created_at"):
             del row[fixed]
@@ -99,7 +99,7 @@ class Routes:
         self._turn_page(project)
 
     def reorder(self, project: str, route_ids: Sequence[str]) -> None:
-        """Put the routes in this order, from 1 on."""
+        """Set the order of the routes; positions start at 1."""
         for n, each in enumerate(route_ids, start=1):
             with self._log.changes("route", each, project=project, act="route-moved"):
                 self._session.write(MOVE, [{"id": each, "project_id": project, "position": n}])
@@ -107,7 +107,7 @@ class Routes:
             self._turn_page(project)
 
     def _turn_page(self, project: str) -> None:
-        """Invalidate the cached rulebooks: they hold the routes too, because a route's timeout sets deadlines."""
+        """Invalidate the cached rulebooks, which contain the routes because a route's timeout sets deadlines."""
         Rules(self._session, self._log).turn_page(project)
 
 

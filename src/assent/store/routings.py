@@ -1,4 +1,4 @@
-"""Where the telling of each breakpoint stands: begun with it, brought forward when its next step is due."""
+"""The notification state of each breakpoint: created with it, and due when its next step is due."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +11,8 @@ from assent.ports import Session
 from assent.store.sql import among
 
 COLUMNS = ("breakpoint_id", "project_id", "route_id", "route", "done", "seen", "deputies", "next_at")
-# Nothing is begun where there is no channel and no ticket is demanded: whoever uses none pays next to nothing.
+# Nothing is inserted without a channel and without tags that require a ticket, so projects that use neither pay next to
+# nothing.
 BEGIN = """
     INSERT INTO assent_routings (breakpoint_id, project_id, done, seen, deputies, next_at, created_at)
     SELECT :id, :project_id, 0, 0, '[]', :at, :at
@@ -21,7 +22,7 @@ CHANGED = "UPDATE assent_routings SET next_at = :at WHERE (next_at IS NULL OR ne
 SELECT_DUE = """
     SELECT r.breakpoint_id FROM assent_routings r JOIN assent_breakpoints b ON b.id = r.breakpoint_id
     WHERE r.next_at <= :now ORDER BY r.next_at LIMIT :limit"""
-# Two nodes that count the messages of the same people in another order would wait for each other.
+# Two nodes that count messages of the same recipients in different orders would deadlock.
 ALONE = "SELECT pg_try_advisory_xact_lock(7241002)"
 SELECT_NEXT_DUE = """
     SELECT next_at FROM assent_routings WHERE next_at IS NOT NULL ORDER BY next_at LIMIT 1"""
@@ -38,9 +39,9 @@ class Routing:
     project: str
     route_id: str | None
     route: str | None
-    """The route as it was when it was taken, in JSON: what is changed later counts for what comes later."""
+    """The route when it was selected, as JSON; later changes only affect later breakpoints."""
     done: int
-    """How many steps of the route are behind it."""
+    """The number of completed steps of the route."""
     seen: int
     deputies: tuple[Deputy, ...]
     next_at: int | None
@@ -51,11 +52,11 @@ class Routings:
         self._session = session
 
     def begin(self, breakpoint_id: str, project: str, *, at: int) -> None:
-        """In the transaction that raises it, so that nothing is raised and told to nobody."""
+        """Insert the state in the transaction that creates the breakpoint, so that no notification is lost."""
         self._session.write(BEGIN, [{"id": breakpoint_id, "project_id": project, "at": at}])
 
     def changed(self, breakpoint_ids: Sequence[str], *, at: int) -> None:
-        """Have a look at these at once: something happened to them that others are to be told."""
+        """Make these due immediately, because of an event that recipients must learn about."""
         if len(breakpoint_ids) == 1:
             self._session.write(f"{CHANGED} breakpoint_id = :id", [{"id": breakpoint_ids[0], "at": at}])
         elif breakpoint_ids:
@@ -63,10 +64,10 @@ class Routings:
             self._session.write(f"{CHANGED} {test}", [params | {"at": at}])
 
     def take_due(self, now: int, *, limit: int) -> list[Routing]:
-        """Return what is due, its breakpoints locked, ordered by id; what somebody else holds comes later."""
+        """Return what is due, ordered by id, with its breakpoints locked; those already locked are left for later."""
         if self._session.dialect == "postgresql" and not self._session.all(ALONE, {})[0][0]:
             return []
-        # Whoever writes a routing holds the lock of its breakpoint: read again once it is ours.
+        # Writing a routing requires the lock of its breakpoint, so read the rows again once we have that lock.
         lock = " FOR UPDATE OF b SKIP LOCKED" if self._session.dialect == "postgresql" else ""
         ids = [row[0] for row in self._session.all(SELECT_DUE + lock, {"now": now, "limit": limit})]
         if not ids:
@@ -82,7 +83,7 @@ class Routings:
         return _routing(rows[0]) if rows else None
 
     def deputies(self, breakpoint_id: str) -> tuple[Deputy, ...]:
-        """Return who may answer it beside those who were asked."""
+        """Return who may answer in addition to the assigned experts."""
         found = self.find(breakpoint_id)
         return found.deputies if found else ()
 

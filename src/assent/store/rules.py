@@ -1,4 +1,4 @@
-"""Rules with the events of their changes, what shadow rules said, and the counts that rules go by."""
+"""Rules with their change events, the results of shadow rules, and the approval counts that rules use."""
 
 import secrets
 from collections.abc import Mapping, Sequence
@@ -36,13 +36,13 @@ UPDATE = """
 EVENT_COLUMNS = ("rule_id", "seq", "type", "actor", "at", "metadata", "previous", "hash")
 INSERT_EVENT = insert("assent_rule_events", EVENT_COLUMNS)
 SELECT_EVENTS = f"SELECT {', '.join(EVENT_COLUMNS)} FROM assent_rule_events WHERE rule_id = :rule_id ORDER BY seq"
-# Whoever changes rules or policy meets here, one after the other; whoever raises breakpoints only looks.
+# Changes to rules or policy take turns by updating this row; creating a breakpoint only reads it.
 TURN_PAGE = "UPDATE assent_projects SET rulebook = rulebook + :step WHERE id = :project_id AND removed_at IS NULL"
 SELECT_POLICY = "SELECT rulebook, policy FROM assent_projects WHERE id = :project_id"
 INSERT_SHADOW = insert("assent_shadows", ("rule_id", "breakpoint_id", "rule_version", "recommended", "at"))
-# The tests of ix_assent_breakpoints_streak, word by word: else SQLite does not use it. Of an approval and a rejection
-# at the same moment, the rejection counts as the later one. Only names of imported authors have a slash: what they said
-# does not count, because nobody here knows who they are.
+# Repeats the conditions of ix_assent_breakpoints_streak literally, because SQLite would not use it otherwise. Of an
+# approval and a rejection at the same time, the rejection counts as the later one. Only names of imported authors
+# contain a slash; their answers do not count, because their identity is unknown.
 SELECT_IN_A_ROW = """
     SELECT decision FROM assent_breakpoints
     WHERE project_id = :project_id AND gate = :gate AND agent_id = :agent_id
@@ -51,7 +51,7 @@ SELECT_IN_A_ROW = """
     ORDER BY ended_at DESC, decision DESC LIMIT :limit"""
 SELECT_REMOVED = "SELECT 1 FROM assent_projects WHERE id = :project_id AND removed_at IS NOT NULL"
 SELECT_VERSION = "SELECT rulebook FROM assent_projects WHERE id = :project_id"
-# The tests of ix_assent_breakpoints_counted and of ix_assent_breakpoints_rejected, word by word.
+# Repeats the conditions of ix_assent_breakpoints_counted and ix_assent_breakpoints_rejected literally.
 _ASKED = "project_id = :project_id AND gate = :gate AND agent_id = :agent_id{whose}"
 _COUNTED = f"""
     FROM assent_breakpoints
@@ -70,7 +70,7 @@ SELECT_COUNTED = f"SELECT id, payload, result {_COUNTED} ORDER BY ended_at DESC,
 
 @dataclass(frozen=True, slots=True)
 class Pages:
-    """Everything a rulebook is made of, and the count it stands at."""
+    """The contents of a rulebook, and its version."""
 
     version: int
     policy: Mapping[str, Any]
@@ -79,7 +79,7 @@ class Pages:
 
 @dataclass(frozen=True, slots=True)
 class Ground:
-    """The count the rulebook stands at, and how often people approved in a row."""
+    """The version of the rulebook, and the number of consecutive approvals by people."""
 
     version: int
     consecutive: int
@@ -87,7 +87,7 @@ class Ground:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Streak:
-    """Which approvals are counted, and at most how many."""
+    """Which approvals are counted, and the maximum count."""
 
     gate: str
     agent_id: str
@@ -110,15 +110,15 @@ class Rules:
         self._log = log
 
     def pages(self, project: str) -> Pages:
-        # The count first: rules that are changed in between are read again by whoever asks next.
+        # The version first, so that rules that are changed in between will be read again.
         rows = self._session.all(SELECT_POLICY, {"project_id": project})
         if not rows:
             raise _no_project(project)
         return Pages(rows[0][0], msgspec.json.decode(rows[0][1]), self.standing(project))
 
     def turn_page(self, project: str) -> None:
-        """Say that rules or policy change; until this transaction ends, nobody else changes them."""
-        # By chance: what was read in a transaction that was taken back must not pass for what comes in its place.
+        """Change the rulebook's version, and keep others from changing rules or policy until this transaction ends."""
+        # Random, so that a version from a transaction that was rolled back can never equal a later one.
         if self._session.change(TURN_PAGE, {"project_id": project, "step": 1 + secrets.randbelow(2**32)}) != 1:
             raise self._closed(project)
 
@@ -126,7 +126,7 @@ class Rules:
         return [rule_of(row) for row in self._session.all(SELECT_STANDING, {"project_id": project})]
 
     def get(self, rule_id: str, *, project: str) -> Rule:
-        """Return a rule, also one that was removed."""
+        """Return a rule, even a removed one."""
         rows = self._session.all(f"{SELECT} AND id = :id", {"project_id": project, "id": rule_id})
         if not rows:
             msg = f"Rule {rule_id} not found in this project."
@@ -134,7 +134,7 @@ class Rules:
         return rule_of(rows[0])
 
     def room(self, project: str) -> tuple[int, int]:
-        """Return how many rules stand, and the place after the last there ever was."""
+        """Return the number of current rules, and the position after the last one ever used."""
         count, last = self._session.all(SELECT_ROOM, {"project_id": project})[0]
         return count, (last or 0) + 1
 
@@ -144,7 +144,7 @@ class Rules:
         self._record(rule, event, before=None)
 
     def save(self, rule: Rule, event: RuleEvent) -> None:
-        """Write a changed rule if it is still the one that was read."""
+        """Save a changed rule, if the stored version is still the one that was read."""
         row = _row(rule) | {"expected": rule.version - 1}
         for fixed in ("source", "created_by", "created_at"):
             del row[fixed]
@@ -155,7 +155,7 @@ class Rules:
         self._record(rule, event, before=before)
 
     def _record(self, rule: Rule, event: RuleEvent, *, before: dict[str, Json] | None) -> None:
-        """The administrative event names the rule's own event, which holds the rule as it was written."""
+        """Record an admin event that refers to the rule's own event, which contains the rule as it was written."""
         after = content(rule) if event.type != REMOVED else None
         more = {"ruleEvent": {"seq": event.seq, "hash": event.hash}}
         self._log.record(event.type, f"rule:{rule.id}", project=rule.project, before=before, after=after, more=more)
@@ -164,32 +164,32 @@ class Rules:
         return [rule_event_of(row) for row in self._session.all(SELECT_EVENTS, {"rule_id": rule_id})]
 
     def version(self, project: str) -> int:
-        """Return the count that the rulebook stands at."""
+        """Return the version of the rulebook."""
         rows = self._session.all(SELECT_VERSION, {"project_id": project})
         if not rows:
             raise _no_project(project)
         return int(rows[0][0])
 
     def ground(self, project: str, streak: Streak) -> Ground:
-        """Read what a recommendation stands on, in one statement."""
+        """Read the basis of a recommendation, in one statement."""
         rows = self._session.all(*_statement(SELECT_GROUND, project, streak))
         if not rows:
             raise self._closed(project)
         return Ground(*rows[0])
 
     def _closed(self, project: str) -> AssentError:
-        """Say why nothing new is taken: the project was removed, or there is none."""
+        """Return the error for a project that was removed or does not exist."""
         if self._session.all(SELECT_REMOVED, {"project_id": project}):
             return removed_project(project)
         return _no_project(project)
 
     def counted(self, project: str, streak: Streak) -> list[Approval]:
-        """Return the approvals that `ground` counts, the newest first."""
+        """Return the approvals that `ground` counts, newest first."""
         rows = self._session.all(*_statement(SELECT_COUNTED, project, streak))
         return [Approval(row[0], msgspec.json.decode(row[1]), _edited(row[2])) for row in rows]
 
     def in_a_row(self, project: str, gate: str, agent_id: str, *, limit: int) -> int:
-        """Count how often people approved a gate for an agent since they last rejected it, whatever was asked."""
+        """Count the approvals by people of a gate and agent since the last rejection, regardless of their content."""
         params = {"project_id": project, "gate": gate, "agent_id": agent_id, "limit": limit}
         rows = self._session.all(SELECT_IN_A_ROW, params)
         return sum(1 for _ in takewhile(lambda row: row[0] == "approved", rows))

@@ -1,4 +1,4 @@
-"""Runs, their steps, their journal and their files; only whoever has taken a run up last may write about it."""
+"""Runs, their steps, journals and files; only the latest worker that claimed a run may write to it."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,7 +14,7 @@ from assent.store.sql import among, insert
 
 JOB = "advance"
 HEAL = 300_000_000
-"""Microseconds after which somebody looks again at what should be in the queue: that may be long, and loses little."""
+"""Microseconds until something that should be in the queue is checked again; a long interval costs little."""
 COLUMNS = (
     "id", "project_id", "process", "version", "state", "inputs", "output", "error", "agent_id", "started_by",
     "started_by_id", "principal", "turn", "starts", "lines", "created_at", "updated_at", "ended_at",
@@ -26,7 +26,7 @@ STEP_COLUMNS = (
 )  # fmt: skip
 INSERT = insert("assent_runs", COLUMNS)
 _SELECT = f"SELECT {', '.join(COLUMNS)} FROM assent_runs"
-# A list tells neither what went in nor what came out, which may be a mebibyte each.
+# Lists omit inputs and outputs, which may be a mebibyte each.
 _NOT_TOLD = {"inputs": "'null'", "output": "NULL"}
 _SELECT_LISTED = f"SELECT {', '.join(_NOT_TOLD.get(name, name) for name in COLUMNS)} FROM assent_runs"
 SELECT_STEPS = f"SELECT {', '.join(STEP_COLUMNS[1:])} FROM assent_run_steps WHERE run_id = :run_id"
@@ -66,19 +66,19 @@ SELECT_LINES = """
 SELECT_OWN = """
     SELECT seq, at, type, path, data FROM assent_run_journal
     WHERE run_id = :run_id AND type IN ('log', 'now', 'unseen', 'writes')"""
-# The answer marks the step and not the run: whoever decides never waits for whoever runs.
+# Marks the step and not the run, so that deciding never waits for the worker that executes the run.
 ANSWERED = """
     UPDATE assent_run_steps SET state = 'answered', due_at = :due_at
     WHERE state = 'waiting' AND {these} RETURNING run_id, breakpoint_id"""
 COMMENTED = """
     UPDATE assent_run_steps SET due_at = :due_at
     WHERE state = 'waiting' AND breakpoint_id = :breakpoint_id AND heard IS NOT NULL RETURNING run_id"""
-# A comment that came before the run was taken up is heard in this turn; what comes after it marks the step again.
+# Comments from before the claim of the run are read in this turn; later ones mark the step again.
 LISTENING = """
     UPDATE assent_run_steps SET due_at = NULL
     WHERE run_id = :run_id AND state = 'waiting' AND heard IS NOT NULL AND due_at IS NOT NULL"""
 HEARD = "UPDATE assent_run_steps SET heard = :heard WHERE run_id = :run_id AND path = :path"
-# With the name of the job that was queued before, where there was one: while it waits, there is no second one.
+# Includes the key of the job that was queued before, if any, so that no second one is queued while it waits.
 SELECT_DUE = """
     SELECT r.id, r.due_at, '', 'turn:' || CAST(CASE WHEN r.state = 'running' THEN r.turn + 1 ELSE r.turn END AS text)
     FROM assent_runs r WHERE r.due_at <= :now ORDER BY r.due_at LIMIT :limit{of_runs}"""
@@ -92,7 +92,7 @@ SELECT_NEXT_DUE = """
         SELECT min(due_at) AS due_at FROM assent_runs WHERE due_at IS NOT NULL
         UNION ALL SELECT min(due_at) AS due_at FROM assent_run_steps WHERE due_at IS NOT NULL) AS due
     WHERE due_at IS NOT NULL ORDER BY due_at LIMIT 1"""
-# Whoever had it and did not say so in time has lost it: the next turn is another's.
+# A worker that did not renew its lease in time has lost the run; the next turn belongs to another worker.
 LOOK_AGAIN = """
     UPDATE assent_runs
     SET turn = CASE WHEN state = 'running' THEN turn + 1 ELSE turn END, state = 'queued', due_at = :again
@@ -101,7 +101,7 @@ SELECT_LEFT = f"""
     SELECT r.id FROM assent_projects p JOIN assent_runs r ON r.project_id = p.id
     WHERE p.removed_at IS NOT NULL AND r.{_OPEN} ORDER BY r.id LIMIT :limit"""
 ABANDON = "UPDATE assent_runs SET due_at = :now WHERE state = 'running'"
-# Nobody looks after what a run that has ended was waiting for.
+# Steps of a run that has ended are not checked again.
 LOOK_AGAIN_AT_STEP = f"""
     UPDATE assent_run_steps
     SET due_at = CASE WHEN EXISTS (SELECT 1 FROM assent_runs WHERE id = :id AND {_OPEN})
@@ -116,7 +116,7 @@ SELECT_FILES = "SELECT path, sha256, size FROM assent_run_files WHERE run_id = :
 SELECT_CONTENT = """
     SELECT f.content FROM assent_run_files r JOIN assent_files f ON f.sha256 = r.sha256
     WHERE r.run_id = :run_id AND r.path = :path AND f.project_id = :project_id"""
-# The last one to say so is the one whose doing it is.
+# The latest run to declare a path is considered its writer.
 UPSERT_OUTPUT = insert(
     "assent_run_outputs",
     ("path", "run_id", "at"),
@@ -132,7 +132,7 @@ class Runs:
     def __init__(self, session: Session, enqueue: Enqueue) -> None:
         self._session = session
         self._enqueue = enqueue
-        # What somebody holds is being looked after.
+        # Locked rows are already being handled.
         skip = " FOR UPDATE OF {} SKIP LOCKED" if session.dialect == "postgresql" else ""
         self._skip = {"of_runs": skip.format("r"), "of_steps": skip.format("s")}
 
@@ -154,12 +154,12 @@ class Runs:
         return _run(rows[0]) if rows else None
 
     def these(self, run_ids: Sequence[str]) -> list[Run]:
-        """Return those that there are, whosever they are, without what they were given and gave."""
+        """Return those of these runs that exist, in any project, without inputs and outputs."""
         test, params = among("id", run_ids, self._session.dialect)
         return [_run(row) for row in self._session.all(f"{_SELECT_LISTED} WHERE {test} ORDER BY id", params)]
 
     def page(self, project: str, filters: Mapping[str, str], *, before: str | None, limit: int) -> list[Run]:
-        """Newest first; the filters are columns."""
+        """Return runs, newest first; the filters are columns."""
         wheres = "".join(f" AND {name} = :{name}" for name in _FILTERS if name in filters)
         older = " AND id < :before" if before else ""
         params = {"project": project, "limit": limit, **filters, **({"before": before} if before else {})}
@@ -169,21 +169,21 @@ class Runs:
         return [_run(row) for row in rows]
 
     def take(self, run_id: str, *, mine: int, now: int, lease: int) -> Run | None:
-        """Take it up, as the only one who may write about it; None when somebody has it, or it has ended.
+        """Claim a run, so that nothing else may write to it; return None if another worker has it, or it has ended.
 
-        `mine` is the turn that the caller has had and lost sight of: nobody else can be at it in that turn.
+        `mine` is a turn that the caller claimed and lost track of: no other worker can be executing that turn.
         """
         self._session.dirty = True
         rows = self._session.all(TAKE, {"id": run_id, "mine": mine, "now": now, "lease": lease})
         return _run(rows[0]) if rows else None
 
     def hold(self, run: Run, lines: Sequence[Line], *, now: int, lease: int) -> None:
-        """Go on being the one who may write, and write these lines; raise Superseded when that is over."""
+        """Extend the lease and append lines to the journal; raise Superseded if the run was taken over."""
         params = {"id": run.id, "turn": run.turn, "lease": lease, "now": now, "count": len(lines)}
         self._write_lines(run.id, self._session.all(HOLD, params), lines, now)
 
     def leave(self, run: Run, lines: Sequence[Line], *, now: int) -> None:
-        """Write how the run stands, and let go of it."""
+        """Save the state of a run and release it."""
         params = {
             "id": run.id,
             "turn": run.turn,
@@ -197,7 +197,7 @@ class Runs:
             "count": len(lines),
         }
         self._write_lines(run.id, self._session.all(LEAVE, params), lines, now)
-        # A trigger may have waited for the room.
+        # A trigger may be waiting for a free slot.
         self._session.news = self._session.news or (run.ended and run.cause is not None)
 
     def cancel(self, run_id: str, line: Line, *, now: int) -> bool:
@@ -231,25 +231,25 @@ class Runs:
             self._session.write(INSERT_LINE, rows)
 
     def first_line(self, run_id: str, line: Line, *, now: int) -> None:
-        """Begin the journal of a new run, which counts one line already."""
+        """Begin the journal of a new run, whose line count already includes this line."""
         self._write_lines(run_id, [[1]], [line], now)
 
     def steps(self, run_id: str) -> list[Step]:
         return [_step(row) for row in self._session.all(SELECT_STEPS, {"run_id": run_id})]
 
     def open_steps(self, run_id: str) -> list[Step]:
-        """Return those that have not come to an end."""
+        """Return the steps that have not ended."""
         return [_step(row) for row in self._session.all(SELECT_OPEN_STEPS, {"run_id": run_id})]
 
     def put_step(self, run_id: str, step: Step) -> None:
         self._session.write(UPSERT_STEP, [_step_row(run_id, step)])
 
     def listening(self, run_id: str) -> None:
-        """Whoever has taken the run up hears all comments that there are by now."""
+        """Unmark steps with new comments, because the worker that claimed the run reads all of them."""
         self._session.write(LISTENING, [{"run_id": run_id}])
 
     def heard(self, run_id: str, step: Step) -> None:
-        """Note how many comments were heard, and nothing else: the answer may be there by now."""
+        """Save how many comments were read, and nothing else, because an answer may have arrived."""
         self._session.write(HEARD, [{"run_id": run_id, "path": step.path, "heard": step.heard}])
 
     def forget_failure(self, run_id: str, path: str) -> None:
@@ -260,15 +260,15 @@ class Runs:
         return [_written(row) for row in rows]
 
     def own_lines(self, run_id: str) -> list[Written]:
-        """Return the lines that the process itself has caused, and would cause again at every replay."""
+        """Return the lines that the process itself caused, and would cause again in every replay."""
         return [_written(row) for row in self._session.all(SELECT_OWN, {"run_id": run_id})]
 
     def enqueue(self, run_id: str, why: str) -> None:
-        """Have a worker go on with this run; the same reason is queued once."""
+        """Queue a job that continues this run; the same reason is queued only once."""
         self._enqueue(JOB, key=f"{run_id}:{why}", payload={"run_id": run_id})
 
     def answered(self, breakpoint_ids: Sequence[str], *, now: int) -> None:
-        """Let the runs that wait for these go on; inside the transaction that ends them."""
+        """Continue the runs that wait for these breakpoints, in the transaction that ends the breakpoints."""
         if not breakpoint_ids:
             return
         these, params = among("breakpoint_id", breakpoint_ids, self._session.dialect)
@@ -277,13 +277,13 @@ class Runs:
             self.enqueue(run_id, breakpoint_id)
 
     def commented(self, breakpoint_id: str, *, version: int, now: int) -> None:
-        """Let a run that listens to comments hear of one."""
+        """Continue a run that reads comments when there is a new one."""
         found = self._session.all(COMMENTED, {"breakpoint_id": breakpoint_id, "due_at": now + HEAL})
         for (run_id,) in found:
             self.enqueue(run_id, f"{breakpoint_id}:{version}")
 
     def wake_due(self, now: int, *, limit: int) -> int:
-        """Queue what should go on by itself, or has been left lying; return how many were looked at."""
+        """Queue runs that are due or were abandoned; return how many rows were checked."""
         params = {"now": now, "limit": limit}
         looks = [each.format(**self._skip) for each in (SELECT_DUE, SELECT_DUE_STEPS)]
         rows = [row for each in looks for row in self._session.all(each, params)]
@@ -294,7 +294,7 @@ class Runs:
         return len(rows)
 
     def abandon(self, *, now: int) -> int:
-        """Let go of every run that is being run: nobody is left who could be running it."""
+        """Expire the leases of all running runs, because no worker that executed them is left."""
         return self._session.change(ABANDON, {"now": now})
 
     def keep_files(self, run_id: str, files: Sequence[RunFile], *, now: int) -> None:
@@ -305,14 +305,14 @@ class Runs:
             self._session.write(UPSERT_FILE, rows)
 
     def writes(self, run_id: str, paths: Sequence[str], *, now: int) -> None:
-        """Note that a run writes these files, which are not its own."""
-        # In one order, so that two runs never wait for each other.
+        """Record that a run writes these files, which are outside its own folder."""
+        # In a fixed order, so that two runs never deadlock.
         rows = [{"path": path, "run_id": run_id, "at": now} for path in sorted(set(paths))]
         if rows:
             self._session.write(UPSERT_OUTPUT, rows)
 
     def writers(self, paths: Sequence[str], *, project: str, since: int) -> dict[str, str]:
-        """Return which run said last that it writes a file, by path; what has ended before then writes no more."""
+        """Return the latest run that declared each path, except runs that ended before `since`."""
         these, params = among("o.path", list(paths), self._session.dialect)
         statement = (
             "SELECT o.path, o.run_id FROM assent_run_outputs o JOIN assent_runs r ON r.id = o.run_id"
@@ -326,7 +326,7 @@ class Runs:
 
     def content(self, run_id: str, path: str, *, project: str) -> bytes:
         params = {"run_id": run_id, "path": path, "project_id": project}
-        # No file has NUL in its name, and PostgreSQL does not take the question.
+        # No file name contains NUL, and PostgreSQL rejects queries with it.
         rows: Sequence[Sequence[Any]] = self._session.all(SELECT_CONTENT, params) if "\x00" not in path else ()
         if not rows:
             msg = f"File {path!r} of run {run_id} not found."

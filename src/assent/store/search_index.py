@@ -1,4 +1,4 @@
-"""The words of breakpoints that are not indexed: those of versions without such an index."""
+"""Indexes the words of breakpoints that were created by versions without a word index."""
 
 import json
 from typing import Any
@@ -9,7 +9,7 @@ from assent.domain.search_words import indexed_words
 
 BATCH_ROWS = 1_000
 RECENT_ROWS = 50_000
-"""More than an older node creates while newer ones replace it."""
+"""More than an older node creates during a rolling update."""
 _MISSING = sa.text("""
     SELECT b.ordinal, b.id, b.gate, b.agent_id, b.run_id, b.tags, b.title, b.question FROM assent_breakpoints b
     LEFT JOIN assent_breakpoint_words w ON w.ordinal = b.ordinal
@@ -21,12 +21,12 @@ _LAST = sa.text("SELECT coalesce(max(ordinal), 0) FROM assent_breakpoints")
 
 
 def index_all(connection: sa.Connection) -> None:
-    """Write the words of every breakpoint without them; SQLite's index over the words has to be rebuilt after this."""
+    """Store the words of every breakpoint that lacks them; SQLite's word index must be rebuilt afterwards."""
     _index(connection, after=0)
 
 
 def index_recent(connection: sa.Connection) -> None:
-    """Write the words of what a node of an older version has created beside newer ones."""
+    """Store the words of breakpoints that a node of an older version has created during a rolling update."""
     _index(connection, after=connection.execute(_LAST).scalar_one() - RECENT_ROWS)
 
 

@@ -1,4 +1,4 @@
-"""Stored secrets: every version of each, always encrypted."""
+"""Stored secrets: all versions of each, always encrypted."""
 
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
@@ -11,7 +11,7 @@ from assent.store.sql import insert
 
 COLUMNS = ("project_id", "name", "version", "ciphertext", "key_id", "created_at", "created_by", "retired_at")
 SELECT = f"SELECT {', '.join(COLUMNS)} FROM assent_secrets"
-# Whichever index a racing insert meets, the row that is there stays.
+# If inserts race, the existing row stays, regardless of the index on which they conflict.
 INSERT = insert("assent_secrets", COLUMNS, suffix="ON CONFLICT DO NOTHING")
 RETIRE = """
     UPDATE assent_secrets SET retired_at = :now
@@ -46,7 +46,7 @@ class Secrets:
         self._log = log
 
     def add(self, new: StoredSecret) -> bool:
-        """Store it, unless this version exists or another one is current; tell whether it was stored."""
+        """Store a secret unless this version exists or another one is current; return whether it was stored."""
         row = {
             **_key(new),
             "ciphertext": new.ciphertext,

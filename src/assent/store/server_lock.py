@@ -44,7 +44,7 @@ class ServerLock:
     """Held from before a server touches its data until its process ends, however it ends."""
 
     def __init__(self, path: Path, database: Path | None = None) -> None:
-        """Take the lock, or raise DataInUse and leave everything as it is.
+        """Take the lock, or raise DataInUse and change nothing.
 
         The database file is locked too, if it exists: a lock file can be deleted, and a hard link has a different path.
         SQLite's own locks are of another kind (fcntl) and do not conflict with this one (flock).
@@ -126,7 +126,7 @@ def _closing(file: int) -> Generator[None, None, None]:
 
 
 def _leave_to_parent() -> None:
-    """A forked child shares its parent's lock; without this it would keep the lock after the parent was killed."""
+    """Close the parent's lock in a forked child, which would otherwise keep it after the parent was killed."""
     for file in _held:
         os.close(file)
     _held.clear()

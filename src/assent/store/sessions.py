@@ -1,4 +1,4 @@
-"""Signed-in browsers and one-time links."""
+"""Browser sessions and one-time links."""
 
 from dataclasses import dataclass
 
@@ -61,12 +61,12 @@ class Sessions:
         return BrowserSession(*rows[0]) if rows else None
 
     def of(self, person_id: str, *, now: int, limit: int) -> list[BrowserSession]:
-        """Return the live sessions of a person, newest first, without what their forms carry."""
+        """Return a person's active sessions, newest first, without their CSRF tokens."""
         params = {"person_id": person_id, "now": now, "limit": limit}
         return [BrowserSession(*row) for row in self._session.all(SELECT_OF, params)]
 
     def choose(self, id_hash: str, person_id: str, project: str) -> None:
-        """Look at this project from now on."""
+        """Set the session's current project."""
         self._session.change(CHOOSE, {"id_hash": id_hash, "person_id": person_id, "project_id": project})
 
     def remove(self, id_hash: str) -> None:
@@ -93,7 +93,7 @@ class Sessions:
         return rows[0][0] if rows else None
 
     def use_link(self, secret_hash: str, *, now: int) -> tuple[str, str] | None:
-        """Return whose link this was and its purpose, once; None for a used, expired or unknown one."""
+        """Use a link and return its person and purpose; None if it is used, expired or unknown."""
         if self._session.change(USE_LINK, {"secret_hash": secret_hash, "now": now}) != 1:
             return None
         statement = "SELECT person_id, purpose FROM assent_sign_in_links WHERE secret_hash = :secret_hash"
@@ -101,5 +101,5 @@ class Sessions:
         return person_id, purpose
 
     def void_links(self, person_id: str, *, now: int) -> None:
-        """Use up every link of a person that is still open."""
+        """Invalidate all unused links of a person."""
         self._session.change(VOID_LINKS, {"person_id": person_id, "now": now})

@@ -1,4 +1,4 @@
-"""Where events come from, as it is set up, and what is known of each: when it was heard, what it was refused."""
+"""Sources of trigger events: their configuration, when each last received an event, and what was refused."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ COLUMNS = (
     "silent_at", "alarm_id",
 )  # fmt: skip
 INSERT = insert("assent_sources", COLUMNS, suffix="ON CONFLICT (project_id, name) WHERE removed_at IS NULL DO NOTHING")
-# The memory of a local source may be large, and only it wants it.
+# The memory of a local source may be large, and only the source itself needs it.
 _LISTED = ", ".join("NULL" if name == "memory" else name for name in COLUMNS)
 SELECT = f"SELECT {_LISTED} FROM assent_sources"
 UPDATE = """
@@ -31,7 +31,7 @@ REMOVE = """
     UPDATE assent_sources
     SET removed_at = :now, updated_by = :by, updated_at = :now, next_at = NULL, silent_at = NULL
     WHERE id = :id AND removed_at IS NULL"""
-# Once a second is enough for people, and a busy source is one row that everybody writes.
+# Once per second is precise enough, since every event of a busy source writes this row.
 NOTE_HEARD = """
     UPDATE assent_sources SET heard_at = :now, silent_at = :silent_at
     WHERE id = :id AND (heard_at IS NULL OR heard_at < :now - 1000000)"""
@@ -39,10 +39,10 @@ NOTE_REFUSED = """
     UPDATE assent_sources SET refused = refused + :count, refused_at = :now, last_refusal = :why WHERE id = :id"""
 NOTE_PROBLEM = "UPDATE assent_sources SET problem = :problem WHERE id = :id AND removed_at IS NULL"
 REMEMBER = "UPDATE assent_sources SET memory = :memory WHERE id = :id"
-# What two nodes watch is told by whoever remembers it first: the other one's memory is not what it was.
+# If two nodes watch the same source, the first to update its memory reports the change; the other's update fails.
 REMEMBER_FIRST = f"{REMEMBER} AND memory IS NULL"
 REMEMBER_NEXT = f"{REMEMBER} AND substr(memory, 1, :width) = :seen"
-# Whoever moves the tick on has it: two nodes never tick for the same instant.
+# The node that advances `next_at` owns the tick, so that two nodes never tick for the same time.
 TICKED = "UPDATE assent_sources SET next_at = :next_at WHERE id = :id AND next_at = :expected AND removed_at IS NULL"
 ALARMED = "UPDATE assent_sources SET alarm_id = :alarm_id, silent_at = :silent_at WHERE id = :id"
 DUE = f"{SELECT} WHERE next_at <= :now AND enabled = 1 AND removed_at IS NULL ORDER BY next_at LIMIT :limit"
@@ -92,7 +92,7 @@ class Sources:
                 raise Conflict(msg)
 
     def save(self, source: StoredSource, *, now: int) -> StoredSource:
-        """Write settings, enabled and the next times, if it is still the one that was read; return it as it is now."""
+        """Save settings, enabled and due times if the source has not changed since it was read; return the result."""
         row = _row(source)
         picked = {name: row[name] for name in ("id", "settings", "enabled", "next_at", "silent_at", "updated_by")}
         params = picked | {"expected": source.updated_at, "updated_at": max(now, source.updated_at + 1)}
@@ -103,13 +103,13 @@ class Sources:
         return self.get(source.id)
 
     def remove(self, source_id: str, *, now: int, by: str = "system") -> None:
-        """It stays for its events, but nothing is heard from it any more."""
+        """Mark a source as removed: its events still refer to it, but it receives nothing more."""
         with self._log.changes("source", source_id, project=self.get(source_id).project):
             if self._session.change(REMOVE, {"id": source_id, "now": now, "by": by}) != 1:
                 raise _missing(source_id)
 
     def find(self, source_id: str) -> StoredSource | None:
-        """Return a source, also one that was removed; never with its memory."""
+        """Return a source, even a removed one, but never with its memory."""
         rows = self._session.all(f"{SELECT} WHERE id = :id", {"id": source_id})
         return _source(rows[0]) if rows else None
 
@@ -120,7 +120,7 @@ class Sources:
         return found
 
     def every(self) -> list[StoredSource]:
-        """Return what stands, in all projects."""
+        """Return the sources of all projects, except removed ones."""
         rows = self._session.all(f"{SELECT} WHERE removed_at IS NULL ORDER BY project_id, name", {})
         return [_source(row) for row in rows]
 
@@ -134,7 +134,7 @@ class Sources:
         return _source(rows[0]) if rows else None
 
     def due(self, now: int, *, limit: int) -> list[StoredSource]:
-        """Return the schedules whose time has come; `ticked` says whether a tick is ours."""
+        """Return the schedules that are due; `ticked` returns whether the caller owns a tick."""
         return [_source(row) for row in self._session.all(DUE, {"now": now, "limit": limit})]
 
     def ticked(self, source: StoredSource, *, next_at: int | None) -> bool:
@@ -142,11 +142,11 @@ class Sources:
         return self._session.change(TICKED, params) == 1
 
     def silent(self, now: int, *, limit: int) -> list[StoredSource]:
-        """Return those that should have said something by now."""
+        """Return the sources that should have received an event by now."""
         return [_source(row) for row in self._session.all(SILENT, {"now": now, "limit": limit})]
 
     def with_alarm(self) -> list[StoredSource]:
-        """Return those whose silence was told, also removed ones."""
+        """Return the sources with an alert about their silence, including removed ones."""
         return [_source(row) for row in self._session.all(f"{SELECT} WHERE alarm_id IS NOT NULL ORDER BY id", {})]
 
     def alarmed(self, source_id: str, *, alarm_id: str | None, silent_at: int | None) -> None:
@@ -162,8 +162,8 @@ class Sources:
     def note_problem(self, source_id: str, problem: str | None) -> None:
         self._session.write(NOTE_PROBLEM, [{"id": source_id, "problem": problem and problem[:LONGEST_ERROR]}])
 
-    def memory(self, source_id: str) -> Any:  # noqa: ANN401  # whatever the source left there
-        """Return what the source wanted to know after a restart; None if nothing."""
+    def memory(self, source_id: str) -> Any:  # noqa: ANN401  # any JSON value that the source stored
+        """Return what the source stored to be known after a restart, or None."""
         rows = self._session.all("SELECT memory FROM assent_sources WHERE id = :id", {"id": source_id})
         return msgspec.json.decode(rows[0][0]) if rows and rows[0][0] else None
 
@@ -171,7 +171,7 @@ class Sources:
         self._session.write(REMEMBER, [{"id": source_id, "memory": msgspec.json.encode(memory).decode()}])
 
     def remember_next(self, source_id: str, memory: object, *, turn: str, after: str | None) -> bool:
-        """Keep a memory under a turn of its own, if the one before is still there; `memory` returns both."""
+        """Store a memory with its own turn, if the previous turn is still stored; `memory` returns both."""
         params: dict[str, Any] = {"id": source_id, "memory": msgspec.json.encode([turn, memory]).decode()}
         if after is None:
             return self._session.change(REMEMBER_FIRST, params) == 1

@@ -1,4 +1,4 @@
-"""One spelling of SQL for three drivers: statements carry `:name`, each driver gets its own placeholders."""
+"""One notation of SQL for three drivers: statements contain `:name`, and each driver gets its own placeholders."""
 
 import json
 import re
@@ -14,7 +14,7 @@ _NAME = re.compile(r"(?<!:):([a-z_][a-z0-9_]*)")
 
 @lru_cache(maxsize=1024)
 def for_psycopg(statement: str) -> LiteralString:
-    # psycopg wants proof that no value was spelled into a statement; ours come from this folder's constants.
+    # psycopg requires proof that no value is formatted into a statement; ours come from constants in this package.
     return _NAME.sub(r"%(\1)s", statement.replace("%", "%%"))  # pyright: ignore[reportReturnType]
 
 
@@ -39,7 +39,7 @@ def insert(table: str, columns: Sequence[str], *, suffix: str = "") -> str:
 
 
 def given(dialect: str, columns: Mapping[str, str]) -> str:
-    """Return the table `given`, read from one parameter `rows`: many rows for one statement, on both databases."""
+    """Return the table `given`, which reads many rows from the single parameter `rows`, for both databases."""
     if dialect == "postgresql":
         typed = ", ".join(f"{name} {kind}" for name, kind in columns.items())
         return f"json_to_recordset(CAST(:rows AS json)) AS given ({typed})"
@@ -48,6 +48,6 @@ def given(dialect: str, columns: Mapping[str, str]) -> str:
 
 
 def among(column: str, values: Sequence[str], dialect: str, *, name: str = "among") -> tuple[str, dict[str, str]]:
-    """Return a test that a column has one of many values, and its parameter; one statement, however many there are."""
+    """Return a test that a column has one of many values, and its parameter, which is always a single one."""
     listed = f"json_each(:{name})" if dialect == "sqlite" else f"jsonb_array_elements_text(CAST(:{name} AS jsonb))"
     return f"{column} IN (SELECT value FROM {listed})", {name: json.dumps(values)}

@@ -1,7 +1,7 @@
-"""SQLite: one file, one writer thread with group commit, readers beside it.
+"""SQLite: one file, one writer thread with group commit, and separate readers.
 
-SQLite before 3.51.3 can corrupt a WAL when one connection resets it while another writes. So every write and every
-checkpoint, of whichever process, happens under one lock, and automatic checkpoints are off.
+SQLite before 3.51.3 can corrupt a WAL when one connection resets it while another writes. So all writes and
+checkpoints, in any process, happen under one lock, and automatic checkpoints are off.
 """
 
 import asyncio
@@ -40,16 +40,16 @@ DISK = frozenset(
         sqlite3.SQLITE_BUSY,
     }
 )
-"""What SQLite says when the disk is full or broken, or the file is not to be had; every other error is ours."""
+"""Error codes of a full or broken disk, or an inaccessible file; any other error is a bug."""
 DAMAGED = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 DAMAGED_TEXT = "The database file is damaged. The operator must restore a backup; see the server log for details."
 _log = structlog.get_logger()
 
 
 def damage_in(error: BaseException | None) -> str | None:
-    """Return what SQLite said about a damaged file, if that is what an error, or a cause of it, comes from."""
+    """Return SQLite's message about a damaged file, if the error or one of its causes is such a message."""
     while error is not None:
-        driver = getattr(error, "orig", None) or error  # SQLAlchemy wraps what the driver said
+        driver = getattr(error, "orig", None) or error  # SQLAlchemy wraps the driver's error
         if isinstance(driver, sqlite3.Error) and getattr(driver, "sqlite_errorcode", 0) & 0xFF in DAMAGED:
             return str(driver)
         error = error.__cause__
@@ -57,16 +57,16 @@ def damage_in(error: BaseException | None) -> str | None:
 
 
 def create_private(path: Path) -> None:
-    """Create the file for its owner only; SQLite gives the log beside it the same permissions."""
+    """Create the file for its owner only; SQLite gives its log the same permissions."""
     with contextlib.suppress(FileExistsError):
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
 
 
 class WriteLock:
-    """Held by whoever writes to the file: threads of this process by a lock, other processes by a lock on a file."""
+    """Held while writing to the file: a lock between the threads of this process, and a file lock between processes."""
 
     def __init__(self, path: Path | None) -> None:
-        """Without a path, for data that nobody writes to, no other process is kept out."""
+        """Without a path, for data that is never written to, other processes are not locked out."""
         self._threads = threading.Lock()
         self._file = None if path is None else os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
 
@@ -116,10 +116,10 @@ def with_pragmas(connection: sqlite3.Connection) -> None:
         "journal_mode = WAL",
         "synchronous = FULL",
         "wal_autocheckpoint = 0",
-        # A log that starts over is cut to this: what is longer has not been moved yet.
+        # A restarted log is truncated to this size, so a longer one contains changes that were not checkpointed yet.
         f"journal_size_limit = {CHECKPOINT_BYTES}",
         "foreign_keys = ON",
-        # Else INSERT OR REPLACE would remove a row without asking the triggers that keep it.
+        # Without this, INSERT OR REPLACE would remove a row without firing the triggers that protect it.
         "recursive_triggers = ON",
         "busy_timeout = 5000",
         *READING,
@@ -162,7 +162,7 @@ class SqliteSession:
 
 
 class SqliteWriter:
-    """The one connection that writes."""
+    """The only connection that writes."""
 
     def __init__(self, path: Path, lock: WriteLock, open_transaction: Callable[[SqliteSession], Transaction]) -> None:
         self._wal = Path(f"{path}-wal")
@@ -179,7 +179,7 @@ class SqliteWriter:
 
     def commit(self) -> None:
         self._connection.execute("COMMIT")
-        # What is committed stays so: a checkpoint that fails is made up for by the next one.
+        # The commit is final: if the checkpoint fails, the next one catches up.
         with contextlib.suppress(OSError, sqlite3.Error):
             self._checkpoint()
         self._release()
@@ -195,11 +195,11 @@ class SqliteWriter:
 
     def passing(self, error: Exception) -> bool:
         del error
-        return False  # the only writer meets nobody
+        return False  # the only writer has no conflicts
 
     def _checkpoint(self) -> None:
-        # By its size, though its index would say how much is unmoved: whoever opens and closes one of SQLite's files
-        # drops all the locks this process has on it.
+        # By the log's size, although its index would show how much is left: opening and closing one of SQLite's files
+        # drops all locks that this process has on it.
         if self._wal.stat().st_size > CHECKPOINT_BYTES:
             self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)").close()
 
@@ -210,7 +210,7 @@ class SqliteWriter:
 
 
 class LockedConnection(sqlite3.Connection):
-    """A connection of DBOS's, which writes only while it holds the lock that our writer holds."""
+    """A connection of DBOS, which writes only while it holds our write lock."""
 
     lock: WriteLock | None = None
     held = False
@@ -240,7 +240,7 @@ class LockedConnection(sqlite3.Connection):
 
 
 def locked_engine(path: Path, lock: WriteLock) -> sa.Engine:
-    """What DBOS works with on SQLite: our file, our settings, our write lock."""
+    """Return the engine that DBOS uses on SQLite, with our file, our settings and our write lock."""
 
     def open_connection() -> LockedConnection:
         connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, factory=LockedConnection)
@@ -248,7 +248,7 @@ def locked_engine(path: Path, lock: WriteLock) -> sa.Engine:
         connection.lock = lock
         return connection
 
-    # One for each of DBOS's threads and some to spare: none of its jobs may fail for want of a connection.
+    # One per thread of DBOS and some to spare, so that none of its jobs fails for lack of a connection.
     engine = sa.create_engine(
         "sqlite://", creator=open_connection, poolclass=sa.QueuePool, pool_size=4, max_overflow=20, pool_timeout=300
     )
@@ -263,12 +263,12 @@ def locked_engine(path: Path, lock: WriteLock) -> sa.Engine:
 
 
 def schema_engine(path: Path) -> sa.Engine:
-    """What changes the tables, all in one transaction; whoever uses it holds the write lock."""
+    """Return the engine that changes the tables in one transaction; the caller holds the write lock."""
     engine = sa.create_engine(f"sqlite:///{path}", poolclass=sa.NullPool)
 
     @event.listens_for(engine, "connect")
     def leave_transactions_to_us(connection: sqlite3.Connection, _: object) -> None:
-        # Python's own begin before a change of rows and not before one of tables: a kill would leave half of them.
+        # Python would begin a transaction before changing rows but not tables: a kill could leave half of the changes.
         connection.isolation_level = None
 
     @event.listens_for(engine, "begin")
@@ -279,11 +279,11 @@ def schema_engine(path: Path) -> sa.Engine:
 
 
 class SqliteDatabase:
-    """The embedded default."""
+    """The default database, embedded in the node."""
 
     dialect = "sqlite"
 
-    def __init__(  # noqa: PLR0913  # its parts
+    def __init__(  # noqa: PLR0913  # the parts of the database
         self,
         path: Path,
         *,
@@ -308,7 +308,7 @@ class SqliteDatabase:
         self._opened: list[sqlite3.Connection] = []
         self._keys: sqlite3.Connection | None = None
         self.damaged = False
-        """Set when SQLite reports that the file is damaged; only a restart with other data helps."""
+        """Set when SQLite reports that the file is damaged; only a restart with other data resets it."""
 
     def watch(self, on_batch: Callable[[int, float], None], on_news: Callable[[], None] | None = None) -> None:
         self._commits.on_batch = on_batch
@@ -366,7 +366,7 @@ class SqliteDatabase:
             connection.execute("ROLLBACK")
 
     async def fetch(self, statement: str, params: Mapping[str, Any]) -> Sequence[Row]:
-        """On the loop's own thread: a key look-up takes less time than a change of threads."""
+        """Fetch on the event loop's thread, because a key lookup takes less time than switching threads."""
         assert self._keys is not None, "start the database first"
         try:
             return self._keys.execute(statement, params).fetchall()
@@ -386,7 +386,7 @@ class SqliteDatabase:
         return connection.execute(statement, params).fetchall()
 
     def _note_damage(self, error: sqlite3.DatabaseError) -> None:
-        """Turn SQLite's report of a damaged file into an answer that does not look like a fault of the program."""
+        """Turn SQLite's report of a damaged file into an error that does not look like a bug."""
         if damage_in(error) is None:
             return
         if not self.damaged:

@@ -1,4 +1,4 @@
-"""Tokens of agents, people and services; only the hash of a secret is ever stored."""
+"""Tokens of agents, people and services; only the hash of a secret is stored."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ SELECT_LIVE = """
     SELECT id, project_id, created_at, created_by FROM assent_tokens
     WHERE person_id = :person_id AND revoked_at IS NULL ORDER BY id"""
 TOUCH = "UPDATE assent_tokens SET last_used_at = :at WHERE id = :id"
-# Everything a request needs to know its principal: the token, its person's name, and that person's roles.
+# Everything needed to identify a request's principal: the token, its person's name, and that person's roles.
 SELECT_PRINCIPAL = """
     SELECT t.id, t.project_id, t.kind, t.name, t.person_id, t.roles, t.gates, t.agent_ids, t.creates_per_minute,
            t.expires_at, p.name, p.active, g.project_id, g.role, o.policy, t.processes, coalesce(t.agent, t.id),
@@ -60,11 +60,11 @@ class Token:
     revoked_at: int | None = None
     processes: tuple[str, ...] = ()
     agent: str | None = None
-    """The first token of the same agent, where it has several."""
+    """The first token of the same agent, or None for the first token itself."""
 
     @property
     def claims(self) -> bool:
-        """Whether an agent may speak as anybody with it."""
+        """Whether an agent can claim any agent id with it."""
         return self.kind is Kind.AGENT and is_anything(self.agent_ids)
 
     def works(self, now: int) -> bool:
@@ -104,7 +104,7 @@ class Tokens:
         return [_token(row) for row in rows]
 
     def get(self, token_id: str, *, project: str) -> Token:
-        """Return a token, also one that does not work any more."""
+        """Return a token, even one that is no longer valid."""
         params = {"id": token_id, "project_id": project}
         rows = self._session.all(f"{SELECT} WHERE id = :id AND project_id = :project_id", params)
         if not rows:
@@ -124,7 +124,7 @@ class Tokens:
             self.revoke(token_id, project=project, now=now)
 
     def revoke_made(self, person_id: str, *, since: int, by: Collection[str], now: int) -> None:
-        """Revoke the tokens of a person that these have created since then, in all projects."""
+        """Revoke a person's tokens that these actors have created since that time, in all projects."""
         for token_id, project, created_at, created_by in self._session.all(SELECT_LIVE, {"person_id": person_id}):
             if created_at >= since and created_by in by:
                 self.revoke(token_id, project=project, now=now)

@@ -1,4 +1,4 @@
-"""What a use case works with: the nouns of the store over one open transaction."""
+"""The open transaction that a use case works with, and the modules of the store in it."""
 
 from collections.abc import Mapping
 from functools import cached_property
@@ -51,13 +51,13 @@ from assent.store.workers import Workers
 
 
 class Transaction:
-    """Nobody calls commit by hand: the database does when the use case returns."""
+    """Use cases never commit: the database does when the use case returns."""
 
     def __init__(self, session: Session, clock: Clock, ids: Ids, jobs: Jobs) -> None:
         self.session = session
         self.hints: list[Hint] = []
         self.by: Principal | None = None
-        """On whose behalf administrative acts are recorded; nobody's are the system's own."""
+        """The principal that admin events are recorded for; None means the system."""
         self._clock = clock
         self._ids = ids
         self._jobs = jobs
@@ -69,11 +69,11 @@ class Transaction:
         return self._ids.new(prefix, self._clock.now())
 
     def id_at(self, prefix: str, at: int) -> str:
-        """Return an id as it would have been made at that moment: a place in the order of ids."""
+        """Return an id as it would have been created at that time, as a position in the order of ids."""
         return self._ids.new(prefix, at)
 
     def changed(self, breakpoint_: Outline, *, quietly: bool = False) -> None:
-        """After the commit, wake whoever waits for this breakpoint; quietly, only the inboxes that show it."""
+        """After the commit, wake clients that wait for this breakpoint, or `quietly` only inboxes that show it."""
         events, self.session.recorded = self.session.recorded, 0
         self.hints.append(
             Hint(
@@ -88,16 +88,16 @@ class Transaction:
         )
 
     def enqueue(self, job: str, *, key: str, payload: Mapping[str, Any], delay: float = 0) -> None:
-        """After the commit, and only then, a worker does this job; the same key is queued once."""
+        """Queue a job that a worker runs only after the commit; the same key is queued only once."""
         self.session.dirty = True
         self._jobs.put(self.session.alchemy(), job, key=key, payload=payload, delay=delay)
 
     def open_jobs(self, job: str) -> frozenset[str]:
-        """Return the keys of the jobs of this name that somebody still has to finish."""
+        """Return the keys of unfinished jobs of this name."""
         return self._jobs.open(self.session.alchemy(), job)
 
     def acting(self, by: Principal) -> None:
-        """Record the administrative acts of this use case as this principal's."""
+        """Record the admin events of this use case as actions of this principal."""
         self.by = by
 
     @cached_property

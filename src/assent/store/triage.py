@@ -1,4 +1,4 @@
-"""Who looks after what, and what somebody wants to see later; neither gives or takes a right."""
+"""Claims and snoozes; neither grants or restricts any permission."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -45,11 +45,11 @@ class Triage:
         self._session = session
 
     def claim(self, claim: Claim) -> bool:
-        """Put somebody's name on it; False if there is one already."""
+        """Claim a breakpoint for a person; return False if it is already claimed."""
         return self._session.change(CLAIM, _row(claim)) == 1
 
     def assign(self, claim: Claim) -> bool:
-        """Put somebody's name on it, whoever's stood there; False if it was theirs already."""
+        """Claim a breakpoint for a person, replacing any other claim; return False if they had already claimed it."""
         return self._session.change(ASSIGN, _row(claim)) == 1
 
     def unclaim(self, breakpoint_id: str, *, person_id: str) -> bool:

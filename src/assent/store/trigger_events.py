@@ -1,4 +1,4 @@
-"""Events from outside: each stored once for its source, however often it is sent."""
+"""Trigger events, each stored once per source no matter how often it is sent."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,7 +19,7 @@ COLUMNS = (
     "verified", "trust", "headers", "view", "data", "mark", "causation_id", "correlation_id", "depth", "state",
     "duplicates", "occurred_at", "received_at", "handled_at", "attempts", "next_at", "error", "trace",
 )  # fmt: skip
-# Sent again, it is counted; and one that could not be handled is handled again.
+# A repeated event is counted, and handled again if handling it had failed.
 INSERT = insert(
     "assent_trigger_events",
     COLUMNS,
@@ -31,18 +31,18 @@ INSERT = insert(
             ELSE assent_trigger_events.next_at END
     RETURNING id, state""",
 )
-# A run that could not be started is tried again when its event is sent again; its `once` key is taken up again then.
+# A run that could not be started is retried when its event is sent again; the retry also claims its `once` key again.
 REVIVE = """
     UPDATE assent_firings
     SET state = 'held', because = 'retry', attempts = 0, error = NULL, next_at = :now, updated_at = :now
     WHERE event_id = :event_id AND state = 'dead' RETURNING id"""
 INSERT_REPLAY = insert("assent_trigger_events", COLUMNS)
-# Equal bytes are the same event for a while only: after it, the earlier one gives its key up.
+# Equal bytes are considered the same event only for a while; after that, the earlier event releases its key.
 GIVE_UP_KEY = """
     UPDATE assent_trigger_events SET dedup_key = dedup_key || '#' || id
     WHERE source_id = :source_id AND dedup_key = :dedup_key AND replay_of IS NULL AND received_at < :before"""
 SELECT = f"SELECT {', '.join(COLUMNS)} FROM assent_trigger_events"
-# A list tells neither body nor trace, which may be large.
+# Lists omit body, trace and headers, which may be large.
 _NOT_TOLD = {"data": "'null'", "trace": "NULL", "headers": "'{}'"}
 SELECT_LISTED = f"SELECT {', '.join(_NOT_TOLD.get(name, name) for name in COLUMNS)} FROM assent_trigger_events"
 DUE = "SELECT id, length(data) FROM assent_trigger_events WHERE next_at <= :now ORDER BY next_at, id LIMIT :limit"
@@ -61,7 +61,7 @@ PUT_OFF = """
 AGAIN = """
     UPDATE assent_trigger_events SET state = 'received', attempts = 0, next_at = :now
     WHERE id = :id AND state = 'failed'"""
-# One node at a time holds events against triggers, in the order they came.
+# One node at a time matches events with triggers, in the order in which they arrived.
 ALONE = "SELECT pg_try_advisory_xact_lock(7241004)"
 FORGET = """
     DELETE FROM assent_trigger_events WHERE id IN (
@@ -73,12 +73,12 @@ _FILTERS = ("source_id", "state", "type")
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What became of an event that came in."""
+    """The result of storing an event."""
 
     id: str
     duplicate: bool
     again: bool = False
-    """It had come before, and could not be handled or its run not be started: that is tried again."""
+    """Whether it is a repeated event that is retried, because it was not handled or its run was not started."""
 
 
 class TriggerEvents:
@@ -86,7 +86,7 @@ class TriggerEvents:
         self._session = session
 
     def keep(self, events: Sequence[TriggerEvent]) -> list[Kept]:
-        """Store each, or count it if its source has sent it before."""
+        """Store each event, or count it if its source has already sent it."""
         self._session.dirty = self._session.news = True
         given_up = [_too_old(each, each.arrived.window) for each in events if each.arrived.window is not None]
         if given_up:
@@ -96,7 +96,7 @@ class TriggerEvents:
         return self._tried_again(kept, events[0].received_at) if any(each.duplicate for each in kept) else kept
 
     def _tried_again(self, kept: Sequence[Kept], now: int) -> list[Kept]:
-        """Try dead firings again whose event has just been sent again."""
+        """Retry the dead firings of events that have just been sent again."""
         duplicates = sorted({each.id for each in kept if each.duplicate})
         found = self._session.each(REVIVE, [{"event_id": each, "now": now} for each in duplicates])
         revived = {each for each, rows in zip(duplicates, found, strict=True) if rows}
@@ -107,11 +107,11 @@ class TriggerEvents:
         self._session.write(INSERT_REPLAY, [_row(event)])
 
     def alone(self) -> bool:
-        """Whether this transaction is the only one that handles events; always so on SQLite."""
+        """Return whether no other transaction handles events, which is always the case on SQLite."""
         return self._session.dialect == "sqlite" or bool(self._session.all(ALONE, {})[0][0])
 
     def due(self, now: int, *, limit: int, most: int) -> list[TriggerEvent]:
-        """Return those that nobody has handled, the first ones first; no more than so many characters of bodies."""
+        """Return at least one unhandled event, oldest first, with at most `most` characters of bodies in total."""
         picked: list[str] = []
         for event_id, size in self._session.all(DUE, {"now": now, "limit": limit}):
             most -= size
@@ -121,7 +121,7 @@ class TriggerEvents:
         return self.these(picked)
 
     def these(self, event_ids: Sequence[str], *, listed: bool = False) -> list[TriggerEvent]:
-        """Return events in the order that is given, without bodies if listed; what is gone is left out."""
+        """Return events in the given order, without bodies if `listed`; missing ones are omitted."""
         if not event_ids:
             return []
         test, params = among("id", list(event_ids), self._session.dialect)
@@ -130,7 +130,7 @@ class TriggerEvents:
         return [_event(found[each]) for each in event_ids if each in found]
 
     def gathered(self, event_ids: Sequence[str], *, most: int) -> list[TriggerEvent]:
-        """Return events with their bodies, the last ones first to have room; without, where there is none left."""
+        """Return events, with bodies for the latest that fit into `most` characters, and without for the others."""
         if not event_ids:
             return []
         test, params = among("id", list(event_ids), self._session.dialect)
@@ -145,17 +145,17 @@ class TriggerEvents:
         return [full.get(each.id, each) for each in self.these(event_ids, listed=True)]
 
     def handled(self, event_id: str, state: EventState, trace: Json, *, now: int) -> bool:
-        """Write what came of it; False if somebody else has handled it."""
+        """Save the outcome of an event; return False if it has already been handled."""
         params = {"id": event_id, "state": state.value, "trace": msgspec.json.encode(trace).decode(), "now": now}
         return self._session.change(HANDLED, params) == 1
 
     def again(self, event_id: str, *, now: int) -> bool:
-        """Handle one again that could not be handled; False if it was."""
+        """Handle a failed event again; return False if it has not failed."""
         self._session.news = True
         return self._session.change(AGAIN, {"id": event_id, "now": now}) == 1
 
     def put_off(self, event_id: str, error: str, *, next_at: int | None) -> None:
-        """Try it again later; or never by itself, without a time."""
+        """Handle the event again at that time; without a time, mark it as failed."""
         state = EventState.RECEIVED if next_at is not None else EventState.FAILED
         params = {"id": event_id, "error": error[:LONGEST_ERROR], "next_at": next_at, "state": state.value}
         self._session.write(PUT_OFF, [params])
@@ -169,12 +169,12 @@ class TriggerEvents:
         return _event(rows[0])
 
     def first_of(self, event_id: str) -> str | None:
-        """Return the first event of the chain that this one belongs to."""
+        """Return the first event of the chain that this event belongs to."""
         rows = self._session.all("SELECT correlation_id FROM assent_trigger_events WHERE id = :id", {"id": event_id})
         return str(rows[0][0]) if rows else None
 
     def page(self, project: str, filters: Mapping[str, str], *, before: str | None, limit: int) -> list[TriggerEvent]:
-        """Newest first, without bodies and traces; the filters are columns."""
+        """Return events, newest first, without bodies and traces; the filters are columns."""
         wheres = "".join(f" AND {name} = :{name}" for name in _FILTERS if name in filters)
         older = " AND id < :before" if before else ""
         params = {"project": project, "limit": limit, **filters, **({"before": before} if before else {})}
@@ -182,7 +182,7 @@ class TriggerEvents:
         return [_event(row) for row in self._session.all(statement, params)]
 
     def chain(self, correlation_id: str, *, project: str, limit: int) -> list[TriggerEvent]:
-        """Return the events of one chain, the first one first, without bodies."""
+        """Return the events of a chain, oldest first, without bodies."""
         params = {"id": correlation_id, "project": project, "limit": limit}
         where = "(id = :id OR (causation_id IS NOT NULL AND correlation_id = :id)) AND project_id = :project"
         return [
@@ -190,7 +190,7 @@ class TriggerEvents:
         ]
 
     def forget(self, before: int, *, limit: int) -> int:
-        """Let go of what is old and started nothing."""
+        """Delete old events that have no firings."""
         return self._session.change(FORGET, {"before": before, "limit": limit})
 
 
@@ -241,7 +241,7 @@ def _row(event: TriggerEvent) -> dict[str, Any]:
 def _event(row: Sequence[Any]) -> TriggerEvent:
     found = dict(zip(COLUMNS, row, strict=True))
     data, view = (msgspec.json.decode(found[name]) for name in ("data", "view"))
-    if BUILT_IN.suspects(found["data"]):  # stored before secrets were taken out of what comes in
+    if BUILT_IN.suspects(found["data"]):  # stored before secrets were redacted on arrival
         data, view = BUILT_IN(data), BUILT_IN(view)
     arrived = Arrived(
         type=found["type"],

@@ -1,4 +1,4 @@
-"""Triggers as they stand; those that were removed stay, so that what they started can be explained."""
+"""Triggers; removed ones are kept, so that what they started can be explained."""
 
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
@@ -34,7 +34,7 @@ SET_STATE = """
     SET state = :state, because = :because, alarm_id = COALESCE(:alarm_id, alarm_id), version = version + 1,
         updated_by = :by, updated_at = :now
     WHERE id = :id AND state <> :state AND removed_at IS NULL"""
-# A breakpoint that has ended, or that asks about what somebody has settled already.
+# Breakpoints that have ended, or whose question has already been settled in another way.
 ANSWERED = f"""
     SELECT {", ".join(f"t.{name}" for name in COLUMNS)}
     FROM assent_triggers t JOIN assent_breakpoints b ON b.id = t.alarm_id
@@ -44,7 +44,7 @@ VERSIONS = """
     WHERE project_id = :project_id AND removed_at IS NULL ORDER BY name"""
 ALARMED = "UPDATE assent_triggers SET alarm_id = :alarm_id WHERE id = :id"
 NOTE_FIRED = "UPDATE assent_triggers SET fired_at = :now WHERE id = :id"
-# Two people who write the triggers of one project wait for each other.
+# Concurrent changes to the triggers of a project take turns.
 WAIT = "SELECT pg_advisory_xact_lock(hashtextextended(:project_id, 7241003))"
 
 
@@ -54,7 +54,7 @@ class StoredTrigger:
     project: str
     trigger: Trigger
     said: TriggerState = TriggerState.ENABLED
-    """The state that its text asks for; whoever suspended or resumed it since has changed only `state`."""
+    """The state in its definition; suspending or resuming the trigger changes only `state`."""
     because: str | None = None
     version: int = 1
     origin: str = "api"
@@ -72,7 +72,7 @@ class StoredTrigger:
 
     @property
     def edition(self) -> tuple[int, int]:
-        """Differs whenever it says something else; a version alone may have been taken back with its transaction."""
+        """Differs whenever the trigger differs; a version alone may be used again after a rollback."""
         return self.version, self.updated_at
 
     @property
@@ -96,7 +96,7 @@ class Triggers:
                 raise Conflict(msg)
 
     def save(self, stored: StoredTrigger, *, now: int) -> StoredTrigger:
-        """Write what it says and its state, if it is still the version that was read; return it as it is now."""
+        """Save the definition and state, if the version is still the one that was read; return the new state."""
         self._session.news = True
         row = _row(stored)
         params = {name: row[name] for name in ("id", "content", "state", "because", "version", "updated_by")} | {
@@ -118,7 +118,7 @@ class Triggers:
         now: int,
         by: str = "system",
     ) -> bool:
-        """Switch it; False if it was so already. Without a new alarm the one there is stays, until it is over."""
+        """Change the state; return False if it was already set. Without a new alarm, an existing one stays."""
         self._session.news = True
         reason = because and because[:LONGEST_REASON]
         params = {"id": trigger_id, "state": state.value, "because": reason, "alarm_id": alarm_id, "now": now, "by": by}
@@ -137,12 +137,12 @@ class Triggers:
             yield
 
     def find(self, trigger_id: str) -> StoredTrigger | None:
-        """Return a trigger, also one that was removed."""
+        """Return a trigger, even a removed one."""
         rows = self._session.all(f"{SELECT} WHERE id = :id", {"id": trigger_id})
         return _trigger(rows[0]) if rows else None
 
     def current(self, trigger_id: str, known: StoredTrigger | None) -> StoredTrigger | None:
-        """Return a trigger, also one that was removed; its text is read only if it is not the version that is known."""
+        """Return a trigger, even a removed one; its definition is parsed only if it differs from the known one."""
         rows = self._session.all(f"{SELECT} WHERE id = :id", {"id": trigger_id})
         if not rows:
             return None
@@ -152,8 +152,8 @@ class Triggers:
         return replace(known, removed_at=found["removed_at"], alarm_id=found["alarm_id"])
 
     def get(self, trigger_id: str, *, project: str) -> StoredTrigger:
-        """Return one that stands, by its id or its name."""
-        # An id never leads to another trigger that is named so.
+        """Return a current trigger by its id or name."""
+        # The id takes precedence, so that it never finds another trigger with that name.
         statement = (
             f"{SELECT} WHERE (id = :id OR name = :id) AND project_id = :project_id AND removed_at IS NULL"
             " ORDER BY CASE WHEN id = :id THEN 0 ELSE 1 END"
@@ -173,24 +173,24 @@ class Triggers:
         return {row[0] for row in self._session.all(statement, {"origin": origin})}
 
     def versions(self, project: str) -> dict[str, tuple[int, int]]:
-        """Return the ids of what stands, in their order, with the `edition` of each: reading them takes far longer."""
+        """Return the ids of current triggers by name, with the `edition` of each; reading them takes far longer."""
         return {row[0]: (row[1], row[2]) for row in self._session.all(VERSIONS, {"project_id": project})}
 
     def these(self, trigger_ids: Sequence[str]) -> list[StoredTrigger]:
-        """Return triggers by their ids; one that cannot be read any more is there, and matches nothing."""
+        """Return triggers by id; one that can no longer be read is included but matches nothing."""
         test, params = among("id", list(trigger_ids), self._session.dialect)
         return [_readable(row) for row in self._session.all(f"{SELECT} WHERE {test}", params)]
 
     def answered(self, *, limit: int) -> list[StoredTrigger]:
-        """Return those whose alarm is over, one way or another."""
+        """Return the triggers whose alarm is over, for any reason."""
         return [_readable(row) for row in self._session.all(ANSWERED, {"limit": limit})]
 
     def asks(self) -> bool:
-        """Whether any waits for a person."""
+        """Return whether any trigger waits for a person."""
         return bool(self._session.all("SELECT 1 FROM assent_triggers WHERE alarm_id IS NOT NULL LIMIT 1", {}))
 
     def alarmed(self, trigger_id: str, alarm_id: str | None) -> None:
-        """Note which breakpoint asks whether it may go on; none, when that is over."""
+        """Save which breakpoint asks whether the trigger may continue; None when that is over."""
         self._session.write(ALARMED, [{"id": trigger_id, "alarm_id": alarm_id}])
 
     def note_fired(self, trigger_id: str, now: int) -> None:

@@ -31,7 +31,7 @@ class UnsentAnswers:
         return [_unsent_answer(row) for row in rows]
 
     def dismiss(self, unsent_id: str, *, person_id: str) -> bool:
-        """Remove a notice; False if there is no such notice for this person."""
+        """Remove a notice; return False if this person has no such notice."""
         return self._session.change(DELETE, {"id": unsent_id, "person_id": person_id}) == 1
 
 

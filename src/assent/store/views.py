@@ -1,4 +1,4 @@
-"""The lists that people gave a name."""
+"""Saved views: lists that people have named."""
 
 from assent.domain.saved_views import SavedView
 from assent.ports import Session
@@ -16,7 +16,7 @@ COUNT_OTHERS = (
     "SELECT count(*) FROM assent_views WHERE person_id = :person_id AND NOT (project_id = :project_id AND name = :name)"
 )
 DELETE = "DELETE FROM assent_views WHERE person_id = :person_id AND project_id = :project_id AND name = :name"
-# Of several that save at once, none makes one too many.
+# Prevents concurrent saves from exceeding the limit.
 LOCK = "SELECT id FROM assent_people WHERE id = :person_id FOR NO KEY UPDATE"
 
 
@@ -25,7 +25,7 @@ class Views:
         self._session = session
 
     def wait_for_others(self, person_id: str) -> None:
-        """Keep this person's other windows from saving until the transaction ends."""
+        """Prevent this person's other windows from saving until the transaction ends."""
         if self._session.dialect == "postgresql":
             self._session.all(LOCK, {"person_id": person_id})
 
@@ -34,7 +34,7 @@ class Views:
         self._session.write(UPSERT, [row])
 
     def count_others(self, name: str, *, person_id: str, project: str) -> int:
-        """How many this person has, in all projects, beside the one of this name."""
+        """Return how many other views this person has, in all projects."""
         params = {"person_id": person_id, "project_id": project, "name": name}
         return int(self._session.all(COUNT_OTHERS, params)[0][0])
 

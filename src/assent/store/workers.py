@@ -1,4 +1,4 @@
-"""Which workers are alive, by when they were last seen."""
+"""Workers that are alive, with the time they were last seen."""
 
 from assent.ports import Session
 
@@ -19,7 +19,7 @@ class Workers:
         self._session.write(BEAT, [{"id": worker, "host": host, "pid": pid, "now": now}])
 
     def forget(self, before: int) -> int:
-        """Give up those not seen since; return how many."""
+        """Remove workers that have not been seen since that time; return how many."""
         return self._session.change(FORGET, {"before": before})
 
     def leave(self, worker: str) -> None:
@@ -29,5 +29,5 @@ class Workers:
         return [row[0] for row in self._session.all(SELECT, {})]
 
     def hosts(self) -> list[str]:
-        """Return the machines that have a worker."""
+        """Return the hosts that have a worker."""
         return [row[0] for row in self._session.all(SELECT_HOSTS, {})]

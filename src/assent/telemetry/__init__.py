@@ -1,4 +1,4 @@
-"""What an operator sees: logs with correlation ids, the metrics Prometheus reads, and spans if they are asked for."""
+"""Telemetry for operators: logs with correlation ids, Prometheus metrics, and optional spans."""
 
 from assent.telemetry.logs import about, configure_logging, subject
 from assent.telemetry.metrics import Figures, Metrics

@@ -1,4 +1,4 @@
-"""What a request is called in logs, metrics and spans; read from the ASGI scope after it was routed."""
+"""How requests are named in logs, metrics and spans, based on the ASGI scope after routing."""
 
 from collections.abc import Mapping, MutableMapping
 from typing import Any
@@ -7,20 +7,20 @@ LONGEST_ID = 64
 
 
 def route_of(scope: Mapping[str, Any]) -> str:
-    """Return the template of the address, never the address itself: ids would make a metric of each request."""
+    """Return the route's path template, not the URL: with ids in it, every request would become a metric."""
     route: str = getattr(scope.get("route"), "path", None) or scope.get("route_name", "other")
     return route
 
 
 def breakpoint_of(scope: Mapping[str, Any]) -> str | None:
-    """Return which breakpoint it is about; not what somebody made up in place of its id."""
+    """Return the breakpoint id in the path, or None if it cannot be one."""
     params: Mapping[str, str] = scope.get("path_params") or {}
     found = params.get("breakpoint_id", "")
     return found if found.startswith("bp_") and len(found) <= LONGEST_ID else None
 
 
 def facts_of(scope: MutableMapping[str, Any]) -> dict[str, object]:
-    """Return what every line about this request says."""
+    """Return the fields of every log line about this request."""
     principal = getattr(scope.get("principal"), "id", None)
     facts = {
         "request_id": scope.get("request_id"),

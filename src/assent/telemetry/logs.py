@@ -1,4 +1,4 @@
-"""Logs: one line for each event, ours and the libraries' alike, with what it is about and without secrets."""
+"""Logs: one line per event, of Assent and its libraries alike, with correlation ids and without secrets."""
 
 import contextlib
 import logging
@@ -21,10 +21,10 @@ Style: TypeAlias = Literal["text", "json"]
 
 LONGEST = 16_000
 DEEPEST = 6
-# Libraries that print by themselves unless their loggers have our handler already.
+# Libraries that add their own handlers unless their loggers already have ours.
 TAKEN_OVER = ("dbos", "uvicorn", "uvicorn.error", "uvicorn.asgi")
 _FIRST = ("timestamp", "level", "event")
-# What a terminal would act on; a line of the log is one line.
+# Characters that a terminal would interpret; a log line must also stay a single line.
 _CONTROLS = {
     **{code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))},
     **{code: f"\\u{code:04x}" for code in (0x2028, 0x2029, *range(0x202A, 0x202F), *range(0x2066, 0x206A))},
@@ -36,12 +36,12 @@ _CONTROLS_IN_TRACEBACKS = {code: shown for code, shown in _CONTROLS.items() if c
 
 
 class Subject(Protocol):
-    """What is being worked on: asked for its facts only when something is logged."""
+    """What is being worked on; it provides its facts only when something is logged."""
 
     def facts(self) -> Mapping[str, object]: ...
 
 
-# One variable rather than one for each fact: set on every request, read on hardly any.
+# One variable instead of one per fact, because it is set on every request but rarely read.
 subject: ContextVar[Subject | None] = ContextVar("subject", default=None)
 
 
@@ -57,7 +57,7 @@ class _Facts:
 
 @contextlib.contextmanager
 def about(**facts: object) -> Generator[None, None, None]:
-    """Say in every line logged inside what it is about: a job, a breakpoint."""
+    """Add these facts, such as a job or a breakpoint, to every line logged in the block."""
     outer = subject.get()
     known = {**(outer.facts() if outer is not None else {}), **facts}
     token = subject.set(_Facts({name: value for name, value in known.items() if value is not None}))
@@ -68,7 +68,7 @@ def about(**facts: object) -> Generator[None, None, None]:
 
 
 def configure_logging(style: Style, level: str, *, stream: TextIO | None = None) -> None:
-    """Send every line of this process, whoever writes it, to one place in one form."""
+    """Send all log lines of this process, including those of libraries, to one stream in one format."""
     lowest = logging.getLevelNamesMapping()[level.upper()]
     lines = _Lines(stream or sys.stderr)
     common: list[structlog.types.Processor] = [
@@ -78,7 +78,7 @@ def configure_logging(style: Style, level: str, *, stream: TextIO | None = None)
         structlog.processors.TimeStamper(fmt="iso"),
     ]
     last: list[structlog.types.Processor] = [
-        # A traceback without its variables: they would print tokens.
+        # Tracebacks omit local variables, which may contain tokens.
         structlog.processors.format_exc_info,
         partial(_presentable, style=style),
         _renderer(style, colors=(stream or sys.stderr).isatty()),
@@ -106,7 +106,7 @@ def _renderer(style: Style, *, colors: bool) -> structlog.types.Processor:
 
 
 class _Lines:
-    """Where lines go, each whole; a log that cannot be written never breaks what is logged about."""
+    """Writes whole lines; failing to write one never affects the code that logs."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -121,7 +121,7 @@ class _Lines:
 
 
 class _Handler(logging.Handler):
-    """What the libraries log goes the same way; only what they warn of, since the rest may name addresses."""
+    """Logs records of libraries in the same format, but only warnings and errors, since others may contain URLs."""
 
     def __init__(self, lines: _Lines, level: int) -> None:
         super().__init__(level)
@@ -130,10 +130,10 @@ class _Handler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         try:
             self._lines.msg(self.format(record))
-        except Exception:  # noqa: BLE001  # a message with a mistake in it, such as a wrong number of arguments
+        except Exception:  # noqa: BLE001  # an invalid call, such as one with the wrong number of arguments
             self.handleError(record)
 
-    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  # logging's own name
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  # defined by logging
         structlog.get_logger().warning("log_line_lost", logger=record.name, level_name=record.levelname)
 
 
@@ -176,7 +176,7 @@ def _add_facts(_: object, __: str, line: Line) -> Line:
 
 
 def _add_job(_: object, __: str, line: Line) -> Line:
-    """DBOS marks a record with the workflow it is about."""
+    """Add the id of the DBOS workflow that logged the record."""
     workflow = getattr(line.get("_record"), "operationUUID", None)
     if workflow:
         line.setdefault("job_id", workflow)
@@ -184,7 +184,7 @@ def _add_job(_: object, __: str, line: Line) -> Line:
 
 
 def _presentable(_: object, __: str, line: Line, *, style: Style) -> Line:
-    """Put the fixed fields first, take out what looks secret, and leave nothing a terminal would act on."""
+    """Put the fixed fields first, redact secrets, and escape what a terminal would interpret."""
     ordered = {name: line[name] for name in _FIRST if name in line} | dict(line)
     shown = {key: _plain(key, value) for key, value in ordered.items()}
     if style == "text":
@@ -196,20 +196,20 @@ def _visible(key: str, value: object) -> object:
     if not isinstance(value, str) or value.isprintable():
         return value
     if key in {"exception", "stack"}:
-        # Indented: nothing that an error says can pass for a line of its own.
+        # Indented, so that no part of an error can pass for a separate log line.
         return "\n".join(f"    {part}" for part in value.translate(_CONTROLS_IN_TRACEBACKS).split("\n"))
     return value.translate(_CONTROLS)
 
 
 def _plain(key: str, value: object, depth: int = 0) -> object:
-    """Return a value as JSON knows it, its secrets hidden; what it does not know, as Python would show it."""
+    """Return a JSON value with secrets redacted; other types become the text that Python shows for them."""
     if value is None or isinstance(value, bool | int):
         return value
     if isinstance(value, float):
         return value if math.isfinite(value) else str(value)
     if names_a_secret(key):
         return HIDDEN
-    # In this order: most values are texts, and telling a mapping takes long.
+    # In this order, because most values are strings, and checking for a mapping is slow.
     if not isinstance(value, str | bytes) and depth < DEEPEST:
         if isinstance(value, Mapping):
             pairs = cast("Mapping[object, object]", value)
@@ -220,14 +220,14 @@ def _plain(key: str, value: object, depth: int = 0) -> object:
 
 
 def _text(value: object) -> str:
-    """Return what stands for it; a str of a kind of its own may have reasons not to show itself."""
+    """Return the text of a value; a subclass of str is shown by its repr, since it may hide its value."""
     if type(value) is str:
         return value
     return str(value.value) if isinstance(value, Enum) else repr(value)
 
 
 def _short(text: str) -> str:
-    """Cut the middle out of what is too long: an error says at its end what it is."""
+    """Cut the middle out of a text that is too long, because an error often names its cause at the end."""
     if len(text) <= LONGEST:
         return text
     half = LONGEST // 2

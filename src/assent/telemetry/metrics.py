@@ -1,4 +1,4 @@
-"""Every number that Prometheus reads."""
+"""All Prometheus metrics."""
 
 import platform
 import time
@@ -27,7 +27,7 @@ ATTEMPT_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """How things stand in the database, read every few seconds; counts stop at a cap."""
+    """Values read from the database every few seconds; counts stop at a maximum."""
 
     pending: int = 0
     oldest_pending_seconds: float = 0.0
@@ -38,7 +38,7 @@ class Figures:
 
 
 class Spread:
-    """A histogram of plain numbers, for the loop's thread only: the library's locks cost more than a look-up."""
+    """A histogram of plain numbers, for the event loop's thread only: the library's locks cost more than a lookup."""
 
     __slots__ = ("bounds", "counts", "total")
 
@@ -57,10 +57,10 @@ class Spread:
 
 
 class Metrics:
-    """Every number we publish, in a registry of its own.
+    """All metrics, in their own registry.
 
-    What a request or a commit counts is counted on the loop, in plain numbers. Workers run on threads of their own and
-    use the library's counters, which take turns.
+    Requests and commits are counted on the event loop, in plain numbers. Workers run in other threads and use the
+    library's counters, which are thread-safe.
     """
 
     def __init__(self) -> None:
@@ -115,7 +115,7 @@ class Metrics:
         )
 
     def answered(self, method: str, route: str, status: int, seconds: float | None) -> None:
-        """Count an answer; a wait has no time."""
+        """Count a response; a wait has no duration."""
         key = (method, route, status)
         self._counts[key] = self._counts.get(key, 0) + 1
         if seconds is None:
@@ -127,7 +127,7 @@ class Metrics:
         found.total += seconds
 
     def committed(self, hints: Sequence[Hint]) -> None:
-        """Count what a commit of this node has written."""
+        """Count the events and decisions that a commit of this node has written."""
         for hint in hints:
             self._events += hint.events
             if hint.ended is not None:
@@ -145,41 +145,41 @@ class Metrics:
             self._late.add(ended.late / SECOND)
 
     def batch(self, size: int, seconds: float) -> None:
-        """Count one commit, and the use cases that shared it."""
+        """Count one commit, and the use cases it contained."""
         self._batches.add(size)
         self._commits.add(seconds)
 
     def delivery_attempt(self, channel: str, outcome: str, seconds: float) -> None:
-        """Count one attempt; `channel` is a kind, such as slack, never a name that somebody chose."""
+        """Count an attempt; `channel` is a type, such as slack, never a name chosen by a person."""
         self._attempts.labels(channel, outcome).inc()
         self._attempt_seconds.labels(channel).observe(seconds)
 
     def anchored(self, channel: str, outcome: str, checkpoints: int) -> None:
-        """Count checkpoints that were told outside, to the `file` or the `webhook`, or were not."""
+        """Count checkpoints whose publication to the `file` or the `webhook` succeeded or failed."""
         self._anchors.labels(channel, outcome).inc(checkpoints)
 
     def config_reloaded(self, result: str) -> None:
-        """Count that assent.yaml was read again: `applied`, or `refused` because something in it is wrong."""
+        """Count a reload of assent.yaml: `applied`, or `refused` because of a mistake in it."""
         self._reloads.labels(result).inc()
 
     def queue(self, depth: Mapping[str, int], oldest_seconds: float) -> None:
-        """Note how many jobs there are in each state, and how long the oldest that could run has waited."""
+        """Set the number of jobs in each state, and how long the oldest job that is ready to run has waited."""
         self._queue = dict(depth)
         self._queue_lag.set(oldest_seconds)
 
     def job_failed(self, name: str) -> None:
-        """Count a background job that failed; `name` is its kind, not its id."""
+        """Count a failed background job; `name` is its kind, not its id."""
         self._failures.labels(name).inc()
 
     def workers(self, alive: int) -> None:
         self._workers.set(alive)
 
     def figures(self, figures: Figures) -> None:
-        """Note how things stand in the database."""
+        """Set the values read from the database."""
         self._figures, self._figures_at = figures, time.monotonic()
 
     def collect(self) -> Iterator[Metric]:
-        """Give Prometheus what was counted in plain numbers."""
+        """Yield the metrics that are counted in plain numbers, for the registry."""
         yield from self._requests()
         yield from self._endings()
         yield from self._commit_figures()

@@ -1,4 +1,4 @@
-"""The second line of defence: what looks like a secret is not printed, wherever it came from."""
+"""The second line of defense: redacts anything that looks like a secret from the logs."""
 
 import re
 from functools import lru_cache
@@ -9,11 +9,11 @@ HIDDEN = "[redacted]"
 
 _OURS = "|".join(PREFIXES.values())
 _PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = (
-    # Our tokens, links and sessions; webhook secrets; Slack's and GitHub's tokens; JSON web tokens.
+    # Our tokens, links and sessions; webhook secrets; Slack and GitHub tokens; JSON web tokens.
     (re.compile(rf"({_OURS})[0-9A-Za-z]{{20,}}"), rf"\1{HIDDEN}"),
     (re.compile(r"(whsec_|xox[a-z]-|xapp-|gh[pousr]_|github_pat_)[0-9A-Za-z+/=_-]{8,}"), rf"\1{HIDDEN}"),
     (re.compile(r"(?<![0-9A-Za-z_-])eyJ[0-9A-Za-z_-]{8,}\.[0-9A-Za-z_-]{8,}(?:\.[0-9A-Za-z_-]*)?"), HIDDEN),
-    # The value of an Authorization header, as text, as a dict prints it and as ASGI carries it.
+    # The value of an Authorization header, as text, as a printed dict and in ASGI's form.
     (
         re.compile(
             r"(authorization(?:\\?[\"'])?\s{0,4}[:=,]\s{0,4}b?(?:\\?[\"'])?(?:[a-z]{1,20}\s{1,4})?)[^\s\"',;\\]+",
@@ -22,9 +22,9 @@ _PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = (
         rf"\1{HIDDEN}",
     ),
     (re.compile(r"\b(bearer|basic)(\s{1,4}|%20|\+)[0-9a-z._~+/=-]{8,}", re.IGNORECASE), rf"\1\2{HIDDEN}"),
-    # A password in an address; it may hold an @ or a quote, but never the start of another address.
+    # A password in a URL; it may contain an @ or a quote, but not the start of another URL.
     (re.compile(r"(://[^\s/:@]*:)(?:(?!://)\S)*@"), rf"\1{HIDDEN}@"),
-    # A password or token in a connection string, a query, or a dict as Python prints it.
+    # A password or token in a connection string, a query string, or a printed dict.
     (
         re.compile(
             r"\b(\w*(?:password|passwd|secret|token|api_?key)(?:\\?[\"']\s{0,2}[:,]|=)\s{0,2}b?)"
@@ -34,7 +34,7 @@ _PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = (
         rf"\1{HIDDEN}",
     ),
 )
-# A look for plain words tells most texts to be harmless, ten times as fast as the patterns do.
+# Searching for plain words clears most texts ten times as fast as the patterns would.
 _SHORTEST = 8
 _WORDS = (
     *PREFIXES.values(), "whsec_", "xox", "xapp-", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "eyj", "://",
@@ -46,7 +46,7 @@ _NAMES = re.compile(
 
 
 def redacted(text: str) -> str:
-    """Return the text without what looks like a secret."""
+    """Return the text with everything that looks like a secret replaced."""
     if len(text) < _SHORTEST or not _suspect(text.lower()):
         return text
     for pattern, shown in _PATTERNS:
@@ -55,7 +55,7 @@ def redacted(text: str) -> str:
 
 
 def _suspect(text: str) -> bool:
-    for word in _WORDS:  # noqa: SIM110  # a generator for any() takes longer than the look
+    for word in _WORDS:  # noqa: SIM110  # any() with a generator is slower
         if word in text:
             return True
     return False

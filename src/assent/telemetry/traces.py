@@ -1,4 +1,4 @@
-"""Spans for OpenTelemetry, when an endpoint is set; otherwise nothing of it is even imported."""
+"""OpenTelemetry spans if an endpoint is set; otherwise the library is not even imported."""
 
 import asyncio
 import contextlib
@@ -29,37 +29,36 @@ _TRACE_HEADERS = frozenset({b"traceparent", b"tracestate"})
 
 
 class Untraced:
-    """No spans; a job still says in the log what it is about."""
+    """Creates no spans; log lines still contain the facts of their job."""
 
     def around(self, app: App) -> App:
-        """Return the application with a span for each request."""
+        """Return the application wrapped in one span per request."""
         return app
 
     @contextlib.contextmanager
     def job(self, name: str, *, traceparent: str | None = None, **facts: str | None) -> Generator[None, None, None]:
-        """Work on a job: its facts (job_id, breakpoint_id) go into the log and into its span, which continues the
-        trace of whoever queued it."""
+        """Add a job's facts, such as job_id, to its log and its span, which continues the trace that queued the job."""
         del traceparent
         with about(job=name, **facts):
             yield
 
     def traceparent(self) -> str | None:
-        """Return the current span's context, to be kept with a job that is queued in it."""
+        """Return the context of the current span, to be stored with a job that it queues."""
         return None
 
     async def stop(self) -> None:
-        """Send what has not been sent yet."""
+        """Send all spans that have not been sent yet."""
 
 
 class Traced(Untraced):
-    """Spans over OTLP/HTTP, in batches, from a thread of the library's."""
+    """Sends spans over OTLP/HTTP in batches, from a thread of the library."""
 
     def __init__(self, endpoint: str | None) -> None:
         self._endpoint = endpoint
 
     @cached_property
     def _provider(self) -> "TracerProvider":
-        # Ours alone: set for the whole process, DBOS would send its own spans through it.
+        # Not set globally: DBOS would send its own spans through it.
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter  # noqa: PLC0415
         from opentelemetry.sdk.resources import Resource  # noqa: PLC0415
         from opentelemetry.sdk.trace import TracerProvider  # noqa: PLC0415
@@ -69,7 +68,7 @@ class Traced(Untraced):
         if "OTEL_SERVICE_NAME" not in os.environ:
             described["service.name"] = "assent"
         provider = TracerProvider(resource=Resource.create(described), shutdown_on_exit=False)
-        # A node that stops waits no longer than this for a collector that is away.
+        # Limits how long a stopping node waits for a collector that is unreachable.
         patience = None if "OTEL_EXPORTER_OTLP_TIMEOUT" in os.environ else PATIENCE_SECONDS
         exporter = OTLPSpanExporter(endpoint=_traces_address(self._endpoint), timeout=patience)
         provider.add_span_processor(BatchSpanProcessor(exporter))
@@ -107,7 +106,7 @@ class Traced(Untraced):
 
 
 def tracing(endpoint: str | None) -> Untraced:
-    """Return what makes spans, or what makes none if nobody said where to send them."""
+    """Return a tracer, or one without spans if no endpoint is configured."""
     if os.environ.get("OTEL_SDK_DISABLED", "").lower() == "true":
         return Untraced()
     wanted = endpoint or any(os.environ.get(name) for name in STANDARD)
@@ -115,14 +114,14 @@ def tracing(endpoint: str | None) -> Untraced:
 
 
 def _traces_address(endpoint: str | None) -> str | None:
-    """Return where spans go; None leaves it to the standard variables, which the library reads."""
+    """Return the URL for spans; None lets the library read the standard variables."""
     if endpoint is None or endpoint.endswith("/v1/traces"):
         return endpoint
     return f"{endpoint.rstrip('/')}/v1/traces"
 
 
 class _TracedApp:
-    """Around everything: what the layers inside found out stands in the scope when they are done."""
+    """The outermost layer: when it finishes, the inner layers have added their findings to the scope."""
 
     def __init__(self, app: App, tracer: "Tracer") -> None:
         from opentelemetry.trace import SpanKind  # noqa: PLC0415
@@ -159,7 +158,7 @@ def _carried(scope: Scope) -> dict[str, str]:
 
 
 def _describe(span: "Span", scope: Scope, method: str, status: int) -> None:
-    """Name it by its route; the address itself may hold a sign-in link."""
+    """Name the span after its route, since the URL may contain a sign-in link."""
     route = route_of(scope)
     span.update_name(f"{method} {route}")
     attributes: dict[str, str | int] = {
@@ -182,7 +181,7 @@ def _span(tracer: "Tracer", name: str, kind: Any, carried: Mapping[str, str]) ->
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator  # noqa: PLC0415
 
     parent = TraceContextTextMapPropagator().extract(carried)
-    # What an exception says may hold secrets: its kind is enough here, the log has the rest.
+    # Exception messages may contain secrets: the span gets only the type, and the log has the rest.
     with tracer.start_as_current_span(
         name, parent, kind=kind, record_exception=False, set_status_on_exception=False
     ) as span:

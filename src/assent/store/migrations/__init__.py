@@ -1,4 +1,4 @@
-"""How the tables came to be, step by step; `upgrade` runs what is missing."""
+"""The migrations of the schema; `upgrade` runs those that are missing."""
 
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -17,7 +17,7 @@ _ADVISORY_LOCK = 7_373_001
 
 
 class TooNew(AssentError):
-    """The data was brought to a version that this Assent does not know."""
+    """The data has a version that this version of Assent does not know."""
 
     code = "too_new"
 
@@ -29,7 +29,7 @@ def _config() -> Config:
 
 
 def upgrade(engine: sa.Engine) -> None:
-    """Bring the database to the newest version; safe when several nodes start at once."""
+    """Migrate the database to the newest version; safe when several nodes start at once."""
     config = _config()
     with engine.begin() as connection:
         if connection.dialect.name == "postgresql":
@@ -49,7 +49,7 @@ def _refuse_newer(connection: sa.Connection) -> None:
 
 
 def upgrade_inside(connection: sa.Connection, version: str) -> None:
-    """Bring an empty database to one version, within the caller's transaction and with the other nodes kept out."""
+    """Migrate an empty database to one version, within the caller's transaction and excluding other nodes."""
     if connection.dialect.name == "postgresql":
         connection.execute(sa.text(f"SELECT pg_advisory_xact_lock({_ADVISORY_LOCK})"))
     config = _config()
@@ -63,7 +63,7 @@ def known(version: str) -> bool:
 
 @contextmanager
 def alone(engine: sa.Engine) -> Generator[None, None, None]:
-    """Keep the other nodes from migrating meanwhile; on SQLite the caller's write lock does."""
+    """Prevent other nodes from migrating during the block; on SQLite, the caller's write lock does that."""
     with engine.connect() as connection:
         if connection.dialect.name == "postgresql":
             connection.execute(sa.text(f"SELECT pg_advisory_lock({_ADVISORY_LOCK})"))
@@ -85,7 +85,9 @@ def newest() -> str | None:
 
 @lru_cache(maxsize=8)
 def behind(version: str | None) -> bool:
-    """Is this a version from before the newest? One we do not know is from after it: a newer node is being rolled out
-    beside us, and what it added does not keep us from working."""
+    """Return whether a version is older than the newest.
+
+    An unknown version is newer: a newer node is being rolled out, and what it added does not stop this one.
+    """
     known = {each.revision for each in ScriptDirectory.from_config(_config()).walk_revisions()}
     return version is None or (version in known and version != newest())

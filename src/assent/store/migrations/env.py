@@ -1,4 +1,4 @@
-"""Alembic's entry: run on the connection that `upgrade` hands over."""
+"""The entry point of Alembic, which runs on the connection that `upgrade` passes."""
 
 from alembic import context
 

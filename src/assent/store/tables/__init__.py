@@ -1,4 +1,4 @@
-"""Every table, once, for both databases; the migrations must add up to exactly this."""
+"""All tables, defined once for both databases; the migrations must produce exactly this schema."""
 
 from assent.store.tables import audit, breakpoints, delegation, people, policy, runs, triggers
 from assent.store.tables.base import metadata

@@ -1,10 +1,10 @@
-"""Administrative events, the log of all events, and the signed checkpoints over it."""
+"""Admin events, the log of all events, and the signed checkpoints over it."""
 
 from sqlalchemy import BigInteger, Column, Index, Table, Text, UniqueConstraint
 
 from assent.store.tables.base import metadata, number, text
 
-# Administrative acts: a chain for each project, one for the installation, and one for each receipt that was used.
+# Admin events: one chain per project, one for the installation, and one for each used receipt.
 admin_events = Table(
     "assent_admin_events",
     metadata,
@@ -21,7 +21,7 @@ admin_events = Table(
     sqlite_with_rowid=False,
 )
 
-# Where each chain of administrative events ends; the row is locked by the transaction that appends to the chain.
+# The head of each chain of admin events; the row is locked by the transaction that appends to the chain.
 admin_chains = Table(
     "assent_admin_chains",
     metadata,
@@ -31,7 +31,7 @@ admin_chains = Table(
     sqlite_with_rowid=False,
 )
 
-# Each restore of a backup begins one: receipts, sessions and held answers from before it are void.
+# Each restore of a backup begins an epoch: receipts, sessions and held answers from before it are invalid.
 epochs = Table(
     "assent_epochs",
     metadata,
@@ -41,7 +41,7 @@ epochs = Table(
     sqlite_with_rowid=False,
 )
 
-# Events that no checkpoint covers yet. A trigger writes the row with the event: whoever commits late is not skipped.
+# Events that no checkpoint covers yet. A trigger inserts the row with the event, so that late commits are not missed.
 unsigned_events = Table(
     "assent_unsigned_events",
     metadata,
@@ -50,7 +50,7 @@ unsigned_events = Table(
     sqlite_with_rowid=False,
 )
 
-# The log: every event of breakpoints and of rules, in the order in which checkpoints took them in.
+# The log: every event, in the order in which checkpoints included them.
 leaves = Table(
     "assent_leaves",
     metadata,
@@ -62,7 +62,7 @@ leaves = Table(
     sqlite_with_rowid=False,
 )
 
-# Hashes of whole subtrees, of every eighth level: what is between is computed from these.
+# Hashes of complete subtrees at every eighth level, from which the levels in between are computed.
 nodes = Table(
     "assent_nodes",
     metadata,
@@ -84,7 +84,7 @@ checkpoints = Table(
     sqlite_with_rowid=False,
 )
 
-# What checkpoints are signed with is among the secrets; here are the keys they are checked with.
+# The public keys that verify checkpoints; the signing keys are stored secrets.
 checkpoint_keys = Table(
     "assent_checkpoint_keys",
     metadata,
@@ -98,7 +98,7 @@ checkpoint_keys = Table(
     sqlite_with_rowid=False,
 )
 
-# How far each place outside has been told of checkpoints.
+# How far each external destination has received checkpoints.
 anchors = Table(
     "assent_anchors",
     metadata,

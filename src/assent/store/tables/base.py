@@ -1,4 +1,4 @@
-"""What all tables are made of."""
+"""The metadata and column types that all tables use."""
 
 from sqlalchemy import BigInteger, Column, MetaData, Text
 

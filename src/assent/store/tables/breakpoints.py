@@ -1,4 +1,4 @@
-"""Breakpoints, and all that is said and decided about them."""
+"""Breakpoints, and everything that people say and decide about them."""
 
 import sqlalchemy as sa
 from sqlalchemy import BigInteger, CheckConstraint, Column, ForeignKey, Index, Integer, LargeBinary, Table, Text
@@ -8,7 +8,7 @@ from assent.store.tables.base import metadata, number, text
 _COUNTED = "decision = 'approved' AND ended_by NOT LIKE 'rule:%' AND ended_by NOT LIKE 'person:%/%'"
 _REJECTED = "decision = 'rejected' AND ended_by NOT LIKE 'rule:%'"
 
-# SQLite makes an INTEGER PRIMARY KEY the row's own number, which full-text search points at.
+# In SQLite, an INTEGER PRIMARY KEY is the row's own number, which full-text search refers to.
 _Ordinal = BigInteger().with_variant(Integer, "sqlite")
 
 breakpoints = Table(
@@ -49,12 +49,12 @@ breakpoints = Table(
     text("head"),
     number("comments"),
     number("votes"),
-    # The words of older versions, "" in newer rows: see breakpoint_words.
+    # Search words in rows of older versions, "" in newer rows: see breakpoint_words.
     text("search"),
     number("purged_at", null=True),
-    # Approvals of the same gate and agent count together where this is equal.
+    # Approvals of the same gate and agent count together if this is equal.
     text("counts_as", null=True),
-    # Nothing but the agent's own word says that it is this agent.
+    # 1 if only the agent itself says that it is this agent.
     Column("agent_id_claimed", BigInteger, nullable=False, server_default="0"),
     CheckConstraint("status IN ('waiting','released','expired','cancelled')", name="status"),
     CheckConstraint("(status = 'released') = (decision IS NOT NULL)", name="decision"),
@@ -86,10 +86,10 @@ breakpoints = Table(
         "due_at",
         sqlite_where=sa.text("status = 'waiting'"),
         postgresql_where=sa.text("status = 'waiting'"),
-        # So that search knows what is pending without a look at its rows.
+        # Lets search find out what is pending without reading its rows.
         postgresql_include=["project_id", "ordinal"],
     ),
-    # What may be purged some day, oldest end first.
+    # Breakpoints that can be purged, the earliest ended first.
     Index(
         "ix_assent_breakpoints_unpurged",
         "project_id",
@@ -97,7 +97,7 @@ breakpoints = Table(
         sqlite_where=sa.text("ended_at IS NOT NULL AND purged_at IS NULL"),
         postgresql_where=sa.text("ended_at IS NOT NULL AND purged_at IS NULL"),
     ),
-    # How often people approved in a row: what rules decided does not count.
+    # Consecutive approvals by people; decisions of rules do not count.
     Index(
         "ix_assent_breakpoints_streak",
         "project_id",
@@ -109,7 +109,7 @@ breakpoints = Table(
         sqlite_where=sa.text("decision IS NOT NULL AND ended_by NOT LIKE 'rule:%'"),
         postgresql_where=sa.text("decision IS NOT NULL AND ended_by NOT LIKE 'rule:%'"),
     ),
-    # The same for autoApproveAfterN: approvals that count for each other, and the rejection that ended the last row.
+    # The same for autoApproveAfterN: approvals that count together, and the rejection that ended the previous series.
     Index(
         "ix_assent_breakpoints_counted",
         "project_id",
@@ -144,7 +144,7 @@ labels = Table(
     Column("id", Text, ForeignKey("assent_breakpoints.id"), primary_key=True),
     text("agent_id"),
     Index("ix_assent_labels_id", "id"),
-    # A frequent tag with an agent that never carries it: without this, every row of the tag is looked at.
+    # For a frequent tag and an agent that never uses it: without this, every row of the tag is read.
     Index("ix_assent_labels_agent", "project_id", "label", "agent_id", "status", "created_at", "id"),
     sqlite_with_rowid=False,
 )
@@ -153,7 +153,7 @@ responses = Table(
     "assent_responses",
     metadata,
     Column("breakpoint_id", Text, ForeignKey("assent_breakpoints.id"), primary_key=True),
-    # A response belongs to a person: the foreign key is what keeps agents from deciding.
+    # A response belongs to a person: the foreign key prevents agents from deciding.
     Column("person_id", Text, ForeignKey("assent_people.id"), primary_key=True),
     text("person"),
     number("approved"),
@@ -172,7 +172,7 @@ responses = Table(
     sqlite_with_rowid=False,
 )
 
-# What search finds it by; goes when it is purged. Each database indexes it in its own way.
+# The words by which search finds a breakpoint, deleted on purging. Each database indexes them in its own way.
 breakpoint_words = Table(
     "assent_breakpoint_words",
     metadata,
@@ -202,7 +202,7 @@ events = Table(
     text("metadata"),
     text("previous"),
     text("hash"),
-    # The second lock on "decided once": one terminal event per breakpoint, whatever the code does.
+    # The second safeguard of "decided once": one terminal event per breakpoint, regardless of the code.
     Index(
         "uq_assent_events_terminal",
         "breakpoint_id",
@@ -243,7 +243,7 @@ breakpoint_files = Table(
     sqlite_with_rowid=False,
 )
 
-# While a hold stands, nothing it covers is purged: one breakpoint, or without one the whole project.
+# Legal holds: while in place, they prevent purging of one breakpoint, or without one of the whole project.
 holds = Table(
     "assent_holds",
     metadata,
@@ -300,7 +300,7 @@ unsent_answers = Table(
     sqlite_with_rowid=False,
 )
 
-# Who looks after it: a label that gives no right and takes none.
+# Who takes care of a breakpoint; a claim neither grants nor restricts any permission.
 claims = Table(
     "assent_claims",
     metadata,
@@ -331,7 +331,7 @@ absent_agents = Table(
     sqlite_with_rowid=False,
 )
 
-# Named lists: the part of the inbox's address behind the question mark.
+# Saved views: the query string of an inbox URL.
 views = Table(
     "assent_views",
     metadata,

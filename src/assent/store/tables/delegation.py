@@ -1,11 +1,11 @@
-"""Secrets, channels, routes, and every message on its way."""
+"""Secrets, channels, routes, and the delivery of messages."""
 
 import sqlalchemy as sa
 from sqlalchemy import BigInteger, CheckConstraint, Column, ForeignKey, Index, LargeBinary, Table, Text
 
 from assent.store.tables.base import metadata, number, text
 
-# Encrypted; the key of a row is bound to its project, name and version, so that a swapped row does not open.
+# Encrypted with the project, name and version as associated data, so that a swapped row cannot be decrypted.
 secrets = Table(
     "assent_secrets",
     metadata,
@@ -17,7 +17,7 @@ secrets = Table(
     number("created_at"),
     text("created_by"),
     number("retired_at", null=True),
-    # Of several that rotate at once, one wins.
+    # Only one of several concurrent rotations succeeds.
     Index(
         "uq_assent_secrets_current",
         "project_id",
@@ -29,7 +29,7 @@ secrets = Table(
     sqlite_with_rowid=False,
 )
 
-# One message to one recipient about one event; those to the same recipient keep the events' order.
+# One message to one recipient about one event; messages to the same recipient keep the order of the events.
 deliveries = Table(
     "assent_deliveries",
     metadata,
@@ -46,10 +46,10 @@ deliveries = Table(
     text("last_error", null=True),
     number("created_at"),
     number("updated_at"),
-    # Why it is sent, and what it left behind at the receiver's: JSON that only its channel reads.
+    # Why it is sent, and what identifies it at the receiver, as JSON that only its channel interprets.
     Column("purpose", Text, nullable=False, server_default="tell"),
     text("trace", null=True),
-    # The channels that are still left to try when this one is dead.
+    # The channels that are left to try when this delivery is dead.
     text("fallback", null=True),
     Column("digested", BigInteger, nullable=False, server_default="0"),
     CheckConstraint("state IN ('pending','sending','sent','answered','superseded','dead')", name="state"),
@@ -81,12 +81,12 @@ attempts = Table(
     number("milliseconds", null=True),
     number("status", null=True),
     text("error", null=True),
-    # 1 if it failed before anything was sent; not set by earlier versions, whose attempts may have arrived.
+    # 1 if it failed before anything was sent; NULL in earlier versions, whose attempts may have arrived.
     number("unsent", null=True),
     sqlite_with_rowid=False,
 )
 
-# Ways to reach people. Secrets stand in the settings as references only. A removed one stays for its deliveries.
+# Settings contain only references to secrets. A removed channel is kept for its deliveries.
 channels = Table(
     "assent_channels",
     metadata,
@@ -102,7 +102,7 @@ channels = Table(
     number("created_at"),
     number("updated_at"),
     number("removed_at", null=True),
-    # What is known of its health.
+    # The health of the channel.
     number("ok_at", null=True),
     number("failed_at", null=True),
     text("last_error", null=True),
@@ -117,7 +117,7 @@ channels = Table(
     ),
 )
 
-# Which breakpoints are told to whom; the first that matches counts.
+# Who is notified of which breakpoints; the first matching route applies.
 routes = Table(
     "assent_routes",
     metadata,
@@ -135,7 +135,7 @@ routes = Table(
     sqlite_with_rowid=False,
 )
 
-# Where the telling of a breakpoint stands: its route as it was then, how many steps are done, when the next is due.
+# The notification state of a breakpoint: its route at that time, the completed steps, and when the next one is due.
 routings = Table(
     "assent_routings",
     metadata,
@@ -144,9 +144,9 @@ routings = Table(
     text("route_id", null=True),
     text("route", null=True),
     number("done"),
-    # Up to which event everybody who follows it has been told.
+    # The last event that all followers have been notified of.
     number("seen"),
-    # Who may answer beside those who were asked: deputies of people who are away, and whoever it was escalated to.
+    # Who may answer besides the assigned experts: deputies of absent people, and those it was escalated to.
     text("deputies"),
     number("next_at", null=True),
     number("created_at"),
@@ -159,7 +159,7 @@ routings = Table(
     sqlite_with_rowid=False,
 )
 
-# How a person wants to be reached: channels in their order, quiet hours, and who answers while they are away.
+# How a person is notified: channels in order, quiet hours, and who answers while they are absent.
 preferences = Table(
     "assent_preferences",
     metadata,
@@ -169,7 +169,7 @@ preferences = Table(
     sqlite_with_rowid=False,
 )
 
-# Who somebody on a channel is with us; made explicitly, never guessed.
+# Linked accounts: the person behind an identity on a channel, linked explicitly and never guessed.
 links = Table(
     "assent_links",
     metadata,
@@ -182,7 +182,7 @@ links = Table(
     sqlite_with_rowid=False,
 )
 
-# Offered on the channel to somebody who is not linked: whoever opens it signed in may say that it is them.
+# Sent on the channel to an identity that is not linked; the signed-in person who opens it can link it to their account.
 link_offers = Table(
     "assent_link_offers",
     metadata,
@@ -194,7 +194,7 @@ link_offers = Table(
     sqlite_with_rowid=False,
 )
 
-# What was heard on a channel, so that it counts once however often it is said.
+# Deduplicates inbound channel messages.
 heard = Table(
     "assent_heard",
     metadata,
@@ -205,7 +205,7 @@ heard = Table(
     sqlite_with_rowid=False,
 )
 
-# When somebody got their last messages, and when they got and will get many told in one.
+# When a recipient got the last messages, and when the last digest was sent and the next one is planned.
 pace = Table(
     "assent_pace",
     metadata,

@@ -1,4 +1,4 @@
-"""People, tokens, projects, and how they come in."""
+"""People, tokens, projects, and ways to sign in."""
 
 import sqlalchemy as sa
 from sqlalchemy import BigInteger, CheckConstraint, Column, ForeignKey, Index, Table, Text
@@ -13,9 +13,9 @@ projects = Table(
     Column("owner_id", Text, ForeignKey("assent_people.id"), nullable=True),
     text("policy"),
     number("created_at"),
-    # Counts every change of the rules and the policy: whoever keeps them read knows whether they still stand.
+    # Changes whenever the rules or the policy change, so that a cached rulebook can be checked.
     Column("rulebook", BigInteger, nullable=False, server_default="0"),
-    # A removed project keeps its history and takes nothing new.
+    # A removed project keeps its history and accepts nothing new.
     number("removed_at", null=True),
 )
 
@@ -29,13 +29,13 @@ people = Table(
     text("password_hash", null=True),
     number("active"),
     number("created_at"),
-    # The project whose admins manage the account; '*' is the admins of all projects.
+    # The project whose admins manage the account; '*' means the admins of all projects.
     Column("home_project", Text, nullable=False, server_default="*"),
-    # Who set up or reset the access, while it has not been confirmed.
+    # Who set up or reset the access, until that is confirmed.
     text("reset_by", null=True),
     number("reset_at", null=True),
     text("reset_way", null=True),
-    # How pages look to them; null follows the browser.
+    # How pages are displayed; NULL follows the browser.
     text("theme", null=True),
     text("time_zone", null=True),
 )
@@ -89,12 +89,12 @@ tokens = Table(
     number("expires_at", null=True),
     number("last_used_at", null=True),
     number("revoked_at", null=True),
-    # The processes it may start, as patterns.
+    # Patterns of processes that it may start.
     Column("processes", Text, nullable=False, server_default="[]"),
-    # The first token of the same agent; null for that one itself. What one of them raised is every one's.
+    # The first token of the same agent, NULL for that token itself. An agent's breakpoints belong to all of its tokens.
     text("agent", null=True),
     CheckConstraint("kind IN ('agent','person','service')", name="kind"),
-    # An agent token can carry neither a person nor a role: nothing it holds could ever decide.
+    # An agent token cannot have a person or a role, so nothing it holds could ever decide.
     CheckConstraint("(kind = 'person') = (person_id IS NOT NULL)", name="person"),
     CheckConstraint("kind = 'person' OR roles = '[]'", name="roles"),
 )
@@ -113,7 +113,7 @@ sessions = Table(
     Index("ix_assent_sessions_person", "person_id"),
 )
 
-# Who a person is at an identity provider: its own name for them, never their e-mail address.
+# A person's identity at an identity provider: its own id for them, never their email address.
 identities = Table(
     "assent_identities",
     metadata,

@@ -1,10 +1,10 @@
-"""Rules, what they would have done, and receipts of what was approved."""
+"""Rules, their results in shadow mode, and receipts of approvals."""
 
 from sqlalchemy import BigInteger, CheckConstraint, Column, ForeignKey, Index, Table, Text
 
 from assent.store.tables.base import metadata, number, text
 
-# Removed rules stay, so that what they decided can be explained.
+# Removed rules are kept, so that their decisions can be explained.
 rules = Table(
     "assent_rules",
     metadata,
@@ -41,7 +41,7 @@ rule_events = Table(
     sqlite_with_rowid=False,
 )
 
-# What a rule in shadow would have done, beside what people did.
+# What a rule in shadow mode would have done, for comparison with what people did.
 shadows = Table(
     "assent_shadows",
     metadata,
@@ -53,7 +53,7 @@ shadows = Table(
     sqlite_with_rowid=False,
 )
 
-# What receipts are signed with is among the secrets; here are the keys they are checked with, which nobody has to open.
+# The public keys that verify receipts, readable without decryption; the signing keys are stored secrets.
 receipt_keys = Table(
     "assent_receipt_keys",
     metadata,
@@ -69,7 +69,7 @@ receipt_keys = Table(
     sqlite_with_rowid=False,
 )
 
-# One row for each receipt that was acted on: the key is what makes it good for one time.
+# One row for each used receipt: the primary key ensures that a receipt can be used only once.
 receipt_uses = Table(
     "assent_receipt_uses",
     metadata,

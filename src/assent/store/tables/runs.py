@@ -5,7 +5,7 @@ from sqlalchemy import BigInteger, CheckConstraint, Column, ForeignKey, Index, T
 
 from assent.store.tables.base import metadata, number, text
 
-# One durable execution of a process. `turn` counts who has taken it up: only the last one may write.
+# A durable execution of a process. `turn` counts the claims of workers: only the latest one may write.
 runs = Table(
     "assent_runs",
     metadata,
@@ -28,7 +28,7 @@ runs = Table(
     number("updated_at"),
     number("ended_at", null=True),
     number("due_at", null=True),
-    # What started it, where an event did; and how many runs lie between it and the outside world.
+    # The event that started it, if any, and the number of runs between it and the outside world.
     text("event_id", null=True),
     text("trigger_name", null=True),
     Column("depth", BigInteger, nullable=False, server_default="0"),

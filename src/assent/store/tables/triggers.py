@@ -1,4 +1,4 @@
-"""Where events come from, which triggers they fire, and what came of each."""
+"""Sources of events, triggers, and the results of each event."""
 
 import sqlalchemy as sa
 from sqlalchemy import CheckConstraint, Column, ForeignKey, Index, Table, Text
@@ -19,7 +19,7 @@ sources = Table(
     text("kind"),
     text("settings"),
     number("enabled"),
-    # `file` for what stands in assent.yaml, else `api`.
+    # `file` if it is defined in assent.yaml, otherwise `api`.
     text("origin"),
     text("created_by"),
     number("created_at"),
@@ -30,13 +30,13 @@ sources = Table(
     number("refused_at", null=True),
     number("refused"),
     text("last_refusal", null=True),
-    # What keeps a local source from watching, in words.
+    # Why a local source cannot watch, in words.
     text("problem", null=True),
-    # What a local source must know after a restart: the files it has seen, for one that watches files.
+    # The state that a local source needs after a restart, such as the files it has seen.
     text("memory", null=True),
     # When a schedule ticks next.
     number("next_at", null=True),
-    # When its silence is to be told, for one that is expected to say something every so often.
+    # When to alert about silence, for a source that should receive events regularly.
     number("silent_at", null=True),
     text("alarm_id", null=True),
     _partly("uq_assent_sources_name", "project_id", "name", where="removed_at IS NULL", unique=True),
@@ -50,10 +50,10 @@ triggers = Table(
     Column("id", Text, primary_key=True),
     Column("project_id", Text, ForeignKey("assent_projects.id"), nullable=False),
     text("name"),
-    # As it is written; whether it is enabled stands in `state`.
+    # The definition as written; whether it is enabled is stored in `state`.
     text("content"),
     text("state"),
-    # Why it is suspended: the breaker's words, or a person's.
+    # Why it is suspended, as written by the circuit breaker or a person.
     text("because", null=True),
     number("version"),
     text("origin"),
@@ -63,7 +63,7 @@ triggers = Table(
     number("updated_at"),
     number("removed_at", null=True),
     number("fired_at", null=True),
-    # The breakpoint that asks whether it may go on.
+    # The breakpoint that asks whether the trigger may continue.
     text("alarm_id", null=True),
     CheckConstraint("state IN ('enabled','suspended','disabled')", name="state"),
     _partly("uq_assent_triggers_name", "project_id", "name", where="removed_at IS NULL", unique=True),
@@ -81,7 +81,7 @@ trigger_events = Table(
     text("dedup_key"),
     text("delivery_id", null=True),
     text("replay_of", null=True),
-    # The only trigger that a repeated event is held against, where somebody has named one.
+    # The only trigger to match a replayed event with, if one was named.
     text("replay_for", null=True),
     text("verified"),
     text("trust"),
@@ -110,7 +110,7 @@ trigger_events = Table(
     _partly("ix_assent_trigger_events_due", "next_at", where="next_at IS NOT NULL"),
 )
 
-# One event that one trigger matched, on its way to a run.
+# One event that matched a trigger and is to start a run.
 firings = Table(
     "assent_firings",
     metadata,
@@ -126,14 +126,14 @@ firings = Table(
     text("debounce_key", null=True),
     text("room_key", null=True),
     number("first_at"),
-    # The ids of earlier events that wait with it, in JSON.
+    # The ids of earlier events that were merged into it, as JSON.
     text("gathered"),
-    # How many more there are than are named.
+    # How many more events were merged than are listed.
     number("beyond"),
-    # The greatest depth of all its events, and whether a person must approve for any of them.
+    # The greatest depth of all its events, and whether any of them requires approval by a person.
     number("depth"),
     number("asks"),
-    # A digest of what the breakpoint asks about.
+    # A digest of what the breakpoint asks.
     text("asked", null=True),
     text("breakpoint_id", null=True),
     text("run_id", null=True),
@@ -153,7 +153,7 @@ firings = Table(
     _partly("ix_assent_firings_run", "run_id", where="run_id IS NOT NULL"),
 )
 
-# Files outside its own folder that a run said it writes: what is seen there is the run's doing.
+# Files outside its own folder that a run declares to write: changes to them are attributed to the run.
 run_outputs = Table(
     "assent_run_outputs",
     metadata,

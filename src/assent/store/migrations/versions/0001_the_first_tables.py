@@ -321,7 +321,7 @@ def upgrade() -> None:
         sqlite_with_rowid=False,
     )
 
-    # Full text is each database's own: SQLite indexes the column from outside, PostgreSQL an expression over it.
+    # Full-text search differs by database: SQLite has an external index of the column, PostgreSQL an expression index.
     if op.get_bind().dialect.name == "sqlite":
         op.execute(
             "CREATE VIRTUAL TABLE assent_search"

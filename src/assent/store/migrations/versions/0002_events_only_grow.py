@@ -6,7 +6,7 @@ from alembic import op
 revision = "0002"
 down_revision = "0001"
 
-# Said once here for both databases; SQLite spells "the same, or both missing" as IS.
+# Defined once for both databases; SQLite spells "equal, or both NULL" as IS.
 FIXED = (
     "ordinal, id, project_id, agent_id, run_id, gate, tags, seats, strategy, risk, priority, attempt, on_timeout,"
     " ttl_seconds, callback_url, digest, created_at, created_by, created_by_id, due_at, auto_approval, warnings"
@@ -51,8 +51,8 @@ OF_PURGED = "EXISTS (SELECT 1 FROM assent_breakpoints b WHERE b.id = NEW.breakpo
 OF_ENDED = "EXISTS (SELECT 1 FROM assent_breakpoints b WHERE b.id = NEW.breakpoint_id AND b.status <> 'waiting')"
 WAS_OF_ENDED = OF_ENDED.replace("= NEW.breakpoint_id", "IN (OLD.breakpoint_id, NEW.breakpoint_id)")
 
-# Table, what is attempted, when that is refused, and the sentence it is refused with. A test that looks at the parent
-# row comes last: PostgreSQL allows no subquery in a trigger's WHEN, and has it in the function.
+# Table, trigger name, action, conditions under which it is refused, and error message. The second condition is about
+# the parent row: PostgreSQL does not allow a subquery in a trigger's WHEN, so the function tests it.
 REFUSED = (
     ("breakpoints", "fixed", f"UPDATE OF {FIXED}", "", "", "the content of a breakpoint never changes"),
     (
@@ -115,7 +115,7 @@ REFUSED = (
 
 def upgrade() -> None:
     op.add_column("assent_breakpoints", sa.Column("purged_at", sa.BigInteger(), nullable=True))
-    # What may be purged some day, oldest end first.
+    # Breakpoints that can be purged, the earliest ended first.
     op.create_index(
         "ix_assent_breakpoints_unpurged",
         "assent_breakpoints",

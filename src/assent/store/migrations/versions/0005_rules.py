@@ -8,7 +8,7 @@ down_revision = "0004"
 
 STREAK = "decision IS NOT NULL AND ended_by NOT LIKE 'rule:%'"
 
-# Table, what is attempted, when that is refused, and the sentence it is refused with.
+# Table, trigger name, action, condition under which it is refused, and error message.
 REFUSED = (
     ("rules", "fixed", "UPDATE OF id, project_id, source, created_by, created_at", "", "a rule keeps its origin"),
     ("rules", "removed", "UPDATE", "OLD.removed_at IS NOT NULL", "a removed rule never changes"),

@@ -10,7 +10,7 @@ FIXED = "project_id, version, key_id, public_key, created_at, created_by"
 NOT_APPROVED = """
     NOT EXISTS (SELECT 1 FROM assent_breakpoints b WHERE b.id = NEW.breakpoint_id AND b.decision = 'approved')"""
 
-# Table, what is attempted, when that is refused, and the sentence it is refused with.
+# Table, trigger name, action, condition under which it is refused, and error message.
 REFUSED = (
     ("receipt_keys", "fixed", f"UPDATE OF {FIXED}", "", "a key stays what it is"),
     ("receipt_keys", "revoked", "UPDATE", "OLD.revoked_at IS NOT NULL", "a revoked key never changes"),

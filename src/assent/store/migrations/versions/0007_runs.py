@@ -6,7 +6,7 @@ from alembic import op
 revision = "0007"
 down_revision = "0006"
 
-# Table, what is attempted, when that is refused, and the sentence it is refused with.
+# Table, trigger name, action, condition under which it is refused, and error message.
 REFUSED = (
     ("runs", "ended", "UPDATE OF state, output", "OLD.state IN ('done','cancelled')", "what has ended stays so"),
     ("run_journal", "unchanged", "UPDATE", "", "the journal never changes"),

@@ -7,7 +7,7 @@ revision = "0012"
 down_revision = "0011"
 
 KEY = "version, key_id, origin, public_key, created_at, created_by"
-# Table, what is attempted, and the sentence it is refused with.
+# Table, trigger name, refused action, and error message.
 REFUSED = (
     ("leaves", "unchanged", "UPDATE", "the log never changes"),
     ("leaves", "kept", "DELETE", "nothing of the log is ever removed"),
@@ -18,7 +18,7 @@ REFUSED = (
     ("checkpoint_keys", "fixed", f"UPDATE OF {KEY}", "a key stays what it is"),
     ("checkpoint_keys", "kept", "DELETE", "no key is ever removed"),
 )
-# The tables of events, and the column of what an event is about.
+# The tables of events, with the column that identifies the subject of an event.
 NOTED = {"events": "breakpoint_id", "rule_events": "rule_id"}
 
 
@@ -84,7 +84,7 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("place", name=op.f("pk_assent_anchors")),
         sqlite_with_rowid=False,
     )
-    # The triggers first: whatever an older node writes from here on is noted, and what was there before is too.
+    # Create the triggers first: they record what older nodes write from now on, and the statements below what exists.
     if op.get_bind().dialect.name == "sqlite":
         _triggers_sqlite()
     else:
@@ -116,7 +116,7 @@ def _triggers_postgresql() -> None:
             f" INSERT INTO assent_unsigned_events (subject_id, seq) VALUES (NEW.{subject}, NEW.seq);"
             " RETURN NULL; END $$"
         )
-        # Waits for whoever is writing events, and they for us: none of them is written without having been noted.
+        # Waits for transactions that write events, and makes new ones wait, so that no event remains unrecorded.
         op.execute(
             f"CREATE TRIGGER assent_{table}_noted AFTER INSERT ON assent_{table} FOR EACH ROW"
             f" EXECUTE FUNCTION assent_{table}_noted()"

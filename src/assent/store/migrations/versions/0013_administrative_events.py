@@ -6,7 +6,7 @@ from alembic import op
 revision = "0013"
 down_revision = "0012"
 
-# Table, what is attempted, and the sentence it is refused with.
+# Table, trigger name, refused action, and error message.
 REFUSED = (
     ("admin_events", "unchanged", "UPDATE", "an administrative event never changes"),
     ("admin_events", "kept", "DELETE", "no administrative event is ever removed"),

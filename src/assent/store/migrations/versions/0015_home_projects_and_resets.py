@@ -6,8 +6,8 @@ from alembic import op
 revision = "0015"
 down_revision = "0014"
 
-# Roles in all projects stay under the admins of all projects. Everybody else belongs to the oldest project they have
-# a role in, or to the default project.
+# People with roles in all projects are managed by the admins of all projects; others belong to the oldest project in
+# which they have a role, or to the default project.
 HOME = """
     UPDATE assent_people SET home_project = CASE
         WHEN EXISTS (SELECT 1 FROM assent_grants g WHERE g.person_id = assent_people.id AND g.project_id = '*')

@@ -13,7 +13,7 @@ REFUSAL = "the content of a breakpoint never changes"
 
 
 def upgrade() -> None:
-    # An older node that still writes tokens during a rolling update gives them no process.
+    # During a rolling update, older nodes create tokens without any processes.
     op.add_column("assent_tokens", sa.Column("processes", sa.Text(), nullable=False, server_default="[]"))
     op.add_column("assent_tokens", sa.Column("agent", sa.Text(), nullable=True))
     op.execute("""UPDATE assent_tokens SET processes = '["*"]' WHERE kind <> 'agent' OR gates = '["*"]'""")

@@ -8,5 +8,5 @@ down_revision = "0018"
 
 
 def upgrade() -> None:
-    # An older node during a rolling update leaves it empty: its attempts may have arrived.
+    # During a rolling update, older nodes leave it NULL: their attempts may have arrived.
     op.add_column("assent_attempts", sa.Column("unsent", sa.BigInteger(), nullable=True))

@@ -8,8 +8,8 @@ from assent.store.search_index import index_all
 revision = "0021"
 down_revision = "0020"
 
-# Reading a row costs far less than this says: PostgreSQL must never prefer to read all of them to asking the index.
-# Restricted: to start workers for a search takes longer than the search.
+# The cost is far above the actual one, because PostgreSQL must always prefer the index to reading all rows. Restricted,
+# because starting parallel workers takes longer than a search.
 LEXEMES = """
     CREATE FUNCTION assent_lexemes(words text) RETURNS tsvector
     LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL RESTRICTED COST 10000 AS
@@ -17,8 +17,7 @@ LEXEMES = """
 
 
 def upgrade() -> None:
-    # A table of its own: rows of breakpoints that have ended never change, and those that wait change without their
-    # words.
+    # A separate table, because rows of ended breakpoints never change, and pending ones change without their words.
     op.create_table(
         "assent_breakpoint_words",
         sa.Column("ordinal", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), autoincrement=False, nullable=False),
@@ -29,7 +28,7 @@ def upgrade() -> None:
     index_all(connection)
     if connection.dialect.name == "sqlite":
         op.execute("DROP TABLE assent_search")
-        # Words come separated and folded: only the ASCII tokenizer leaves all of their characters in them.
+        # Words are already separated and folded; only the ASCII tokenizer keeps all of their characters.
         op.execute(
             "CREATE VIRTUAL TABLE assent_search USING fts5(words, content='assent_breakpoint_words',"
             " content_rowid='ordinal', tokenize='ascii', detail='none', columnsize=0)"
@@ -46,5 +45,5 @@ def upgrade() -> None:
             "CREATE INDEX ix_assent_breakpoints_waiting_due ON assent_breakpoints (due_at)"
             " INCLUDE (project_id, ordinal) WHERE status = 'waiting'"
         )
-        # Last: from here until the commit, nobody else reads or writes breakpoints.
+        # Last, because from here until the commit no other transaction can read or write breakpoints.
         op.execute("DROP INDEX ix_assent_breakpoints_search")
