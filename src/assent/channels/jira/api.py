@@ -47,7 +47,7 @@ class JiraApi:
         return await self._read(f"{self._address(path)}{asked}")
 
     async def post(self, path: str, body: Mapping[str, Any]) -> Json:
-        """Send a request once. If the outcome is unknown, raise Transient, to retry when a search would find the issue."""
+        """Send a request once. If its outcome is unknown, raise Transient, to retry when a search finds the issue."""
         encoded = json.dumps(body, ensure_ascii=True).encode()
         try:
             reply = await self.outbound.post(self._address(path), body=encoded, headers=self._headers())
