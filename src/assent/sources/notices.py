@@ -34,7 +34,7 @@ class Notices:
         self._bell.set()
 
     async def gathered(self, quiet: float) -> set[str]:
-        """Wait for changes, then until there are none for `quiet` seconds; return nothing if there are none for long."""
+        """Wait for changes, then for `quiet` seconds without any; return nothing if there are none for a long time."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LOOK_SECONDS):
                 await self._bell.wait()
