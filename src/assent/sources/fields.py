@@ -28,7 +28,7 @@ class Secrets:
     tools: SourceTools
 
     def values(self) -> list[str]:
-        """Return the secrets that can be read and are not empty; raise Unavailable if there are none."""
+        """Return the secrets that can be read and are not empty; raise Unavailable if that leaves no secret."""
         found: list[str] = []
         why = "none is set"
         for each in self.references:
@@ -105,7 +105,7 @@ class Fields:
         return dict(value)
 
     def secrets(self, name: str = "secrets") -> Secrets:
-        """Return the required secrets; raise InvalidRequest if there are none or one cannot be read."""
+        """Return the secrets; raise InvalidRequest if the setting is missing or a secret cannot be read."""
         found = self.optional_secrets(name)
         if found is None:
             msg = "is required: without a secret, events cannot be verified"

@@ -102,7 +102,7 @@ class FilesSource:
         return {"of": self._of, "turn": known.turn, "files": known.files}
 
     def _read(self, memory: Any) -> _Known | None:  # noqa: ANN401  # decoded JSON
-        """Return the stored state, unless it is of another folder or other patterns."""
+        """Return the stored state; None if it belongs to a different folder or different patterns."""
         if memory is None or memory["of"] != self._of:
             return None
         return _Known(snapshots.read(memory["files"]), memory["turn"])
@@ -147,7 +147,7 @@ def _identity(root: Path) -> tuple[int, int]:
 
 
 async def _settled_identity(root: Path) -> tuple[int, int]:
-    """Return the folder's identity; if it is missing, wait because it may be being replaced."""
+    """Return the folder's identity; if it is missing, wait once, because another folder may be replacing it."""
     try:
         return await asyncio.to_thread(_identity, root)
     except FileNotFoundError:

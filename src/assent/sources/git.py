@@ -47,7 +47,7 @@ class GitSource:
         self._events = local.texts(settings, "events") or EVENTS
         if not set(self._events) <= set(EVENTS):
             raise InvalidRequest.at("/settings/events", f"may contain only {', '.join(EVENTS)}")
-        # Any committer chooses the names of branches and the messages of commits.
+        # Anyone who commits chooses branch names and messages, so events are not trusted by default.
         self._trust = local.trust(settings, Trust.UNTRUSTED)
 
     async def watch(self, desk: WatchDesk) -> None:

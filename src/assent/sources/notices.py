@@ -34,7 +34,7 @@ class Notices:
         self._bell.set()
 
     async def gathered(self, quiet: float) -> set[str]:
-        """Wait for changes, then for `quiet` seconds without any; return nothing if there are none for a long time."""
+        """Wait for changes, then for `quiet` seconds without any; after a long time without changes, return nothing."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LOOK_SECONDS):
                 await self._bell.wait()
@@ -111,7 +111,7 @@ async def notices(folder: Path, *, poll: bool, recursive: bool = True) -> AsyncG
 
 
 def _words(error: Exception, folder: Path) -> OSError:
-    """Return an error that tells people what to do."""
+    """Return an error whose message says what to do."""
     text = str(error)
     if "watch limit" in text or "No space left" in text or "os error 28" in text:
         msg = (

@@ -66,7 +66,7 @@ class Trouble:
 
 @dataclass(frozen=True, slots=True)
 class Voice:
-    """An expert, the absent people whom they stand in for, and their answer."""
+    """An expert, the absent people they answer for, and their answer."""
 
     expert: str
     stands_in_for: Sequence[str]

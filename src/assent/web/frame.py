@@ -67,9 +67,9 @@ CSP = (
 HEADERS = {"Content-Security-Policy": CSP, "Cache-Control": "no-store", "X-Robots-Tag": "noindex"}
 SEE_OTHER, NO_CONTENT, UNAUTHORIZED = 303, 204, 401
 RESUBMIT = {"Assent-Resubmit": "true"}
-"""Tells the script to submit the form as a normal request, which can show the sign-in page and keep the input."""
+"""Makes the script submit the form as a normal request, which can show the sign-in page and keep the input."""
 NOTICE = "Assent-Notice"
-"""Tells the script to keep the form and show a notice; the value is the ID of its template in `base.html`."""
+"""Makes the script keep the form and show a notice; the value is the ID of its template in `base.html`."""
 REFRESHED = frozenset({"rows", "live", "run-live", "events-live"})
 """Regions that scripts refresh automatically."""
 WORTH_PACKING = 1_400
@@ -162,7 +162,7 @@ def error_page(error: AssentError, visit: "Visit | None" = None) -> Response:
 
 
 def wants_page(request: Request) -> bool:
-    """Whether an error should be a page because a browser requested it, and not an API client."""
+    """Whether to show an error as a page, because the client is a browser that requested a page."""
     return not request.url.path.startswith("/api/") and "text/html" in request.headers.get("accept", "")
 
 

@@ -1,4 +1,4 @@
-"""Keeps the text of a form that was not accepted, to submit it after signing in or show it on the error page."""
+"""Keeps the text of a form that was not accepted, to show it again after signing in or on the error page."""
 
 import re
 from collections.abc import Mapping, Sequence

@@ -125,7 +125,7 @@ class Listing:
     items: list[Item]
     total: str
     waiting: str
-    """Number of pending breakpoints in the whole inbox, for navigation, title and icon; empty if there are none."""
+    """Number of pending breakpoints in the whole inbox, for navigation, title and icon; empty instead of 0."""
     tabs: list[Tab]
     cleared: str
     marks: Mapping[str, Marks]

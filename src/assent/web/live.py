@@ -1,4 +1,4 @@
-"""The event stream that tells a browser's pages which breakpoints changed, so that they refresh."""
+"""The event stream that notifies a browser's pages of changed breakpoints, so that they refresh."""
 
 from starlette.responses import Response
 

@@ -33,7 +33,7 @@ class Said:
 
 @dataclass(frozen=True, slots=True)
 class Meaning:
-    """What counts as an answer: status names by their lowercase form, and whether comments do."""
+    """Defines what counts as an answer: status names by their lowercase form, and whether comments do."""
 
     approve: Mapping[str, str]
     reject: Mapping[str, str]

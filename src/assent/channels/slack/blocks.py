@@ -94,7 +94,7 @@ def _item(digest: Digest, each: Breakpoint, n: int) -> list[Block]:
     if escaped(said, _LONGEST_ITEM).endswith("…") or headline(each).endswith("…"):
         # Truncated text cannot be approved here, because the reviewer has not seen all of it.
         elements = [button for button in elements if button["action_id"] not in {APPROVE, APPROVE_FORM}]
-    # The block's ID tells an answer which content was shown; the number makes it unique among identical items.
+    # The block's ID identifies the content that was shown; the number makes it unique among identical items.
     return [*rows, {"type": "actions", "block_id": f"{DIGEST}{each.digest}{ITEM}{n}", "elements": elements}]
 
 

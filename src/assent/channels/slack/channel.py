@@ -16,7 +16,7 @@ from assent.channels.slack.api import API, APP, Failed, Refused, SlackApi
 from assent.channels.slack.blocks import APPROVE, REJECT
 from assent.channels.slack.hearing import clicked, form_payload, same, signed, submitted
 from assent.channels.slack.manifest import SCOPES
-from assent.channels.slack.manifest import manifest as manifest  # noqa: PLC0414  # pages and commands name it here
+from assent.channels.slack.manifest import manifest as manifest  # noqa: PLC0414  # pages and commands import it from here
 from assent.channels.slack.posting import Unsearchable, find, post, trace
 from assent.channels.slack.socket import Pace, Socket
 from assent.channels.tools import Tools

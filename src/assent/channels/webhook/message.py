@@ -78,7 +78,7 @@ def roundup(digest: Digest) -> Message:
 
 
 def verified(incoming: Incoming, secrets: Sequence[str]) -> str:
-    """Return the message's ID; raise Unauthenticated unless it was signed with a secret at most five minutes ago."""
+    """Return the ID of a message that was signed with a secret within five minutes of now, or raise Unauthenticated."""
     headers = incoming.headers
     message_id, seconds = headers.get("webhook-id", ""), headers.get("webhook-timestamp", "")
     if not _ID.fullmatch(message_id) or not _SECONDS.fullmatch(seconds):

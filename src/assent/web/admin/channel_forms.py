@@ -11,7 +11,7 @@ from assent.web.admin.frame import text
 
 PREFIX = "set-"
 OTHERS = "others"
-"""The JSON field for settings without a field of their own, so that saving does not lose them."""
+"""The JSON field for settings that do not have a separate field, so that saving does not lose them."""
 _LOST = 120
 REFERENCE = "Reference: env:NAME or file:PATH."
 SECRETS_HINT = f"One per line; use two while you rotate secrets. {REFERENCE}"

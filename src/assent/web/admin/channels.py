@@ -57,7 +57,7 @@ class Sign:
 @dataclass(frozen=True, slots=True)
 class Health:
     state: str
-    """well, connected, failing, off, lost or new."""
+    """One of: well, connected, failing, off, lost, new."""
     signs: Sequence[Sign]
     error: str | None = None
 

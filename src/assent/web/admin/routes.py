@@ -94,6 +94,7 @@ class Entry:
     first: bool
     """Whether it is the first of the routes that can be moved."""
     last: bool
+    """Whether it is the last of them."""
 
 
 async def listing(visit: Visit) -> Response:

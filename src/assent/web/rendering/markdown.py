@@ -1,4 +1,4 @@
-"""Markdown as safe HTML: no markup of the agent's own, no pictures from elsewhere, links that say where they lead."""
+"""Renders Markdown as safe HTML, without raw HTML and external images, and with visible link targets."""
 
 import re
 import time

@@ -44,7 +44,7 @@ def routes(site: Site) -> list[Route]:
 @dataclass(frozen=True, slots=True)
 class Health:
     state: str
-    """heard, new, silent, failing or off."""
+    """One of: heard (has sent events), new, silent, failing, off."""
     error: str | None = None
 
 

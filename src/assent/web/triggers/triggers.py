@@ -96,7 +96,7 @@ async def _listing_page(visit: Visit, error: AssentError | None = None) -> Respo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
-    """What the form's page shows in addition to the values."""
+    """The values that the form's page shows in addition to those of the form."""
 
     stored: StoredTrigger | None = None
     error: AssentError | None = None
