@@ -119,7 +119,7 @@ def as_text(letter: Letter) -> str:
 
 
 def as_html(letter: Letter) -> str:
-    """Return the email as HTML with inline styles and without images; mail programs support little else consistently."""
+    """Return the email as HTML with inline styles and no images; mail programs support little else consistently."""
     parts = [
         f'<p style="opacity:.75;font-size:13px">{escape(MARKER)}<br>{escape(letter.hint)}</p>' if letter.hint else "",
         f"<p>{escape(letter.lead)}</p>",
