@@ -1,1 +1,1 @@
-"""Ways out to people and programs: one file each."""
+"""The channels that deliver messages to people and programs, one file or folder per type."""

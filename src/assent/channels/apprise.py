@@ -1,4 +1,4 @@
-"""The Apprise channel: a word with the Review link, to any of the services that the package apprise knows."""
+"""The Apprise channel: short messages with a Review link, to any service that the apprise package supports."""
 
 import asyncio
 import importlib
@@ -18,12 +18,12 @@ from assent.ports import Posted
 
 SECRETS = frozenset({"urls"})
 PATIENCE = 20.0
-"""Seconds for one message to all services; shorter than a delivery's lease."""
+"""Timeout in seconds for sending one message to all services; shorter than a delivery's lease."""
 _LONGEST_QUESTION = 500
-# What calls people or makes links on one service or another; each service has its own markup, and nobody knows all.
+# Replaces characters that create mentions or links on some service; each service has its own markup.
 _HARMLESS = str.maketrans({"@": "＠", "<": "‹", ">": "›", "[": "［", "]": "］"})
 _SHOWN = frozenset({"Gate", "Agent", "Risk", "Answer by"})
-# Threads of its own: it speaks to services in its own way, and one that hangs must not hold up anything else.
+# Apprise does its own blocking network I/O, so a service that hangs must not block threads that other code needs.
 _THREADS = ThreadPoolExecutor(8, thread_name_prefix="assent-apprise")
 
 
@@ -46,7 +46,7 @@ class AppriseChannel:
         return await self._notify(headline(asked), "\n\n".join(each for each in parts if each))
 
     async def close(self, note: Note) -> Posted | None:
-        """Nothing: what was sent cannot be changed, and nobody wants a second alarm."""
+        """Do nothing: sent messages cannot be edited, and a second notification would be noise."""
         del note
         return None
 
@@ -65,7 +65,10 @@ class AppriseChannel:
         )
 
     async def _notify(self, title: str, body: str) -> Posted:
-        """Tell every service; those that fail while others do not are named, and nobody is told twice for them."""
+        """Notify every service. If only some fail, record which ones instead of retrying, which would send duplicates.
+
+        Raises Transient if all fail.
+        """
         loop = asyncio.get_running_loop()
         tell = [
             loop.run_in_executor(_THREADS, partial(self._tell, url, title.translate(_HARMLESS), body))
@@ -88,7 +91,7 @@ class AppriseChannel:
         every.add(service)
         return bool(every.notify(title=title, body=body, body_format=apprise.NotifyFormat.TEXT))
 
-    def _service(self, url: Hidden) -> Any:  # noqa: ANN401  # a type of the extra
+    def _service(self, url: Hidden) -> Any:  # noqa: ANN401  # a type of the optional dependency
         apprise = _package()
         asset = apprise.AppriseAsset(
             app_id="Assent", app_desc="Assent", app_url=self._base_url, storage_mode="memory", async_mode=False
@@ -100,5 +103,5 @@ class AppriseChannel:
         return found
 
 
-def _package() -> Any:  # noqa: ANN401  # an extra that need not be there, and takes a second to read
+def _package() -> Any:  # noqa: ANN401  # an optional dependency, which takes a second to import
     return importlib.import_module("apprise")

@@ -1,4 +1,4 @@
-"""The settings of a channel, read one by one; what is wrong is said with its place."""
+"""Reads and validates the settings of a channel; errors point to the invalid setting."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -33,7 +33,7 @@ class Fields:
         return None if value is None else _text(f"/settings/{name}", value)
 
     def one_of(self, name: str, *choices: str) -> str:
-        """Return one of the choices; the first stands for nothing given."""
+        """Return one of the choices; the first is the default."""
         found = self.optional(name) or choices[0]
         if found not in choices:
             raise InvalidRequest.at(f"/settings/{name}", f"must be one of {', '.join(choices)}")
@@ -84,7 +84,7 @@ class Fields:
 
 
 class Hidden:
-    """A secret that is read whenever it is needed, so that a new one counts at once."""
+    """A reference to a secret, which is read at every use so that a new value takes effect immediately."""
 
     def __init__(self, reference: str, tools: Tools) -> None:
         self._reference = reference

@@ -9,7 +9,7 @@ from assent.domain.instants import SECOND
 
 MESSAGES, SECONDS, DIGEST = "paceMessages", "paceSeconds", "digest"
 SETTINGS = frozenset({MESSAGES, SECONDS, DIGEST})
-"""Settings of every channel that people read; the channel itself does not see them."""
+"""Settings of every channel that people read; they are removed before the channel sees its settings."""
 AUTO, NEVER = "auto", "never"
 MAX_MESSAGES, MAX_SECONDS = 1_000, 3_600
 
@@ -19,7 +19,7 @@ class Pacing:
     messages: int
     seconds: int = 60
     digest: bool = True
-    """Whether messages past the limit are combined; otherwise each is sent by itself when the window allows."""
+    """Whether messages beyond the limit are combined; otherwise, each is sent separately when the window allows."""
 
     @property
     def window(self) -> int:
@@ -28,7 +28,7 @@ class Pacing:
 
 
 def pacing_of(settings: Mapping[str, Any], default: Pacing) -> Pacing:
-    """Read the limits of a channel; raises InvalidRequest for values that are out of range."""
+    """Return the limits in a channel's settings; raise InvalidRequest for values that are out of range."""
     digest = settings.get(DIGEST, AUTO)
     if digest not in {AUTO, NEVER}:
         raise InvalidRequest.at(f"/settings/{DIGEST}", f"must be {AUTO} or {NEVER}")

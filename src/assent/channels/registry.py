@@ -1,4 +1,4 @@
-"""The channels there are: a new one is a file or folder beside this one, and a line here."""
+"""The available channel types: to add one, create a file or folder next to this one and list it here."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -16,29 +16,29 @@ from assent.ports import Channel
 
 @dataclass(frozen=True, slots=True)
 class ChannelKind:
-    """One type of channel, before it has settings."""
+    """A type of channel."""
 
     name: str
     make: Callable[[Mapping[str, Any], Tools], Channel]
-    """Read the settings and return the channel, or raise InvalidRequest.at("/settings/…", …) for what is wrong."""
+    """Creates a channel from its settings, or raises InvalidRequest.at("/settings/…", …) for an invalid one."""
     personal: Callable[[Mapping[str, Any]], bool]
-    """Whether it reaches persons one by one; otherwise it has one place of its own, and messages go there once."""
+    """Whether messages go to each recipient; otherwise each message goes once to the channel's only destination."""
     secrets: frozenset[str]
     """The settings that must be references to secrets."""
     proofs: frozenset[str]
-    """The settings by which it knows whose an answer is: whoever sets them could answer as somebody else."""
+    """The settings that authenticate answers: a person who changes them could answer as someone else."""
     pacing: Pacing | None = None
-    """The default limits where people read the messages; None for programs, which get every message at once."""
+    """The default limits of channels that people read; None for programs, which receive messages without delay."""
     edits: bool = False
-    """Whether closing changes the message that is there, instead of sending another."""
+    """Whether closing edits the existing message instead of sending another one."""
     follows: bool = False
-    """Whether it wants to be told every event, and not only what asks and what ends."""
+    """Whether it receives every event, not only requests for approval and their outcome."""
     by_address: bool = False
-    """Whether it takes answers from everybody's own e-mail address, and not only from those who are linked."""
+    """Whether people are identified by their email address, without a linked account."""
 
 
 def _paced(make: Callable[[Mapping[str, Any], Tools], Channel]) -> Callable[[Mapping[str, Any], Tools], Channel]:
-    """Check the limits and keep them from the channel itself, which knows nothing of other messages."""
+    """Validate the limits, and remove them from the settings before the channel, which does not use them, sees them."""
 
     def made(settings: Mapping[str, Any], tools: Tools) -> Channel:
         pacing_of(settings, Pacing(1))
@@ -87,7 +87,7 @@ KINDS: dict[str, ChannelKind] = {
         WebhookChannel,
         personal=lambda _: False,
         secrets=frozenset({"secrets"}),
-        # It answers as one person, who alone changes it.
+        # It answers as one person, and only that person can change it.
         proofs=frozenset(),
         follows=True,
     ),

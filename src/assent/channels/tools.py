@@ -1,4 +1,4 @@
-"""What every channel is made with."""
+"""The dependencies that every channel receives."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,9 +10,9 @@ from assent.outbound import Outbound
 class Tools:
     outbound: Outbound
     resolve: Callable[[str], str]
-    """Turns `env:NAME` or `file:PATH` into the secret it stands for; raises ValueError, whose text may be shown."""
+    """Returns the secret that `env:NAME` or `file:PATH` refers to; raises ValueError with a message for admins."""
     now: Callable[[], int]
-    """Microseconds since 1970."""
+    """Returns the time in microseconds since 1970."""
     random: Callable[[int], bytes]
     base_url: str
-    """Where this server is reached from outside."""
+    """The server's public URL."""

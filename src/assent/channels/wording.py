@@ -1,4 +1,4 @@
-"""What a message says in words: the same on every channel that has no form of its own."""
+"""The texts of messages, which all channels share."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -15,11 +15,11 @@ from assent.domain.visible import visible
 LONGEST_LINE = 120
 LONGEST_VALUE = 300
 NAMED = 20
-"""How many breakpoints a digest names."""
+"""Number of breakpoints that a digest lists."""
 CONTENT_HASH = "Content hash"
 _MAX_AGENT = 60
 _CHANNELS = {"api": "API", "email": "email", "jira": "Jira", "slack": "Slack"}
-"""How `via` is written where it is not written as it is stored."""
+"""Display names of `via`; other values are shown as stored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Fact:
 
 
 def line(text: str, longest: int = LONGEST_LINE) -> str:
-    """Return a text as one line in which nothing hides, cut where it gets too long."""
+    """Return a text as a single line with hidden characters made visible, truncated to `longest` characters."""
     return cut(" ".join(visible(text).split()), longest)
 
 
@@ -43,7 +43,7 @@ def headline(asked: Breakpoint, longest: int = LONGEST_LINE) -> str:
 
 
 def question(asked: Breakpoint, longest: int) -> str:
-    """Return what the agent wrote, with nothing in it that hides; what is too long ends with a word about it."""
+    """Return the agent's question with hidden characters made visible; if it was truncated, it ends with a note."""
     said: Json = asked.payload.get("question")
     shown = visible(said).strip() if isinstance(said, str) else ""
     if len(shown) <= longest:
@@ -52,7 +52,7 @@ def question(asked: Breakpoint, longest: int) -> str:
 
 
 def lead(note: Note) -> str:
-    """Say in one sentence who needs what; a message to a person says “your”, one to a room or a list does not."""
+    """Return the first sentence of a message; messages to a person say “your approval”, others “approval”."""
     agent = line(note.breakpoint.agent_id, _MAX_AGENT)
     approval = "your approval" if note.to.name else "approval"
     match note.purpose:
@@ -69,7 +69,7 @@ def lead(note: Note) -> str:
 
 
 def facts(asked: Breakpoint, zone: str | None = None) -> list[Fact]:
-    """Return what a reader wants to know at a glance, as label and value; times in the reader's zone."""
+    """Return a summary of the breakpoint, with times in the reader's time zone."""
     found = [
         ("Title", headlines.headline(asked.title, asked.gate, asked.payload).title),
         ("Gate", asked.gate),
@@ -86,14 +86,14 @@ def facts(asked: Breakpoint, zone: str | None = None) -> list[Fact]:
 
 
 def outcome(note: Note) -> str:
-    """Say how it ended: what, by whom, over which channel, and when."""
+    """Return the outcome: the decision or status, the actor, the channel and the time."""
     ended = note.breakpoint
     at = moment(ended.ended_at or note.event.at, note.to.zone)
     return f"{ending(ended, ended.ended_by or note.event.actor)}, {at}."
 
 
 def ending(ended: Breakpoint, actor: Actor | None) -> str:
-    """Say how it ended, without the time: “Approved by ann (email)”."""
+    """Return the outcome without the time: “Approved by ann (email)”."""
     what = (ended.decision.value if ended.decision else ended.status.value).capitalize()
     if actor is None:
         return what
@@ -106,7 +106,7 @@ def ending(ended: Breakpoint, actor: Actor | None) -> str:
 
 
 def short_hash(asked: Breakpoint) -> str:
-    """Return the beginning of the content hash, enough to compare by eye."""
+    """Return the beginning of the content hash, for people to compare."""
     return asked.digest[:12]
 
 
@@ -122,7 +122,7 @@ def who(actor: Actor) -> str:
 
 
 def moment(at: int, zone: str | None = None) -> str:
-    """Write a time in a reader's zone, with the zone; in UTC where none is known."""
+    """Format a time in the given time zone, with its name; UTC if the zone is missing or unknown."""
     try:
         where = ZoneInfo(zone) if zone else UTC
     except (OSError, ValueError, KeyError):
@@ -136,7 +136,7 @@ def totals(digest: Digest) -> str:
 
 
 def listed(digest: Digest) -> list[tuple[str, str]]:
-    """Return the headlines and deadlines that a digest names, each with its Review link."""
+    """Return the headline and deadline of each listed breakpoint, with its Review link."""
     found: list[tuple[str, str]] = []
     for each in digest.waiting[:NAMED]:
         due = f" (answer by {moment(each.due_at, digest.to.zone)})" if each.due_at != NEVER else ""
@@ -145,7 +145,7 @@ def listed(digest: Digest) -> list[tuple[str, str]]:
 
 
 def left_out(digest: Digest) -> str:
-    """Say how many are not named; nothing if all are."""
+    """Say how many breakpoints are not listed; empty if all are."""
     more = unlisted(digest)
     return f"And {more} more." if more else ""
 

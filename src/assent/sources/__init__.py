@@ -1,1 +1,1 @@
-"""Empty until its issue."""
+"""The sources of trigger events: providers that call webhooks, files, git repositories and schedules."""

@@ -1,4 +1,4 @@
-"""Bitbucket: the cloud, and Data Center with names of its own for the same things."""
+"""Bitbucket Cloud, and Bitbucket Data Center, which uses different field names."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -43,7 +43,7 @@ _RUNNING = "INPROGRESS"
 _ACTOR = (
     "username", "name", "account_id", "slug", "uuid", "nickname", "display_name", "displayName", "emailAddress", "id",
 )  # fmt: skip
-"""Data Center gives a user name; the cloud an account id, and no user name that stays."""
+"""Data Center sends a username; Cloud sends an account ID, but no username that never changes."""
 
 
 def make(settings: Mapping[str, Any], tools: SourceTools) -> ProviderHook:
@@ -89,7 +89,7 @@ BITBUCKET = Provider(
 
 
 def _said(event: str, group: str, body: Json) -> tuple[str, ...] | None:
-    """Return what is new with an event: whatever it is about was written by others, and before."""
+    """Return the texts that are new in an event; those of the object it is about may be older and by other people."""
     if at(body, "comment"):
         return said(body, "comment", "content", "raw"), said(body, "comment", "text")
     if group == "push":
@@ -116,7 +116,7 @@ def _repo(body: Json) -> str | None:
 
 
 def _change(body: Json) -> dict[str, Json]:
-    """The first change of a push; a push of several branches is one event."""
+    """Return the first change of a push; a push of several branches is a single event."""
     cloud, center = at(body, "push", "changes", 0), at(body, "changes", 0)
     if cloud is not None:
         where = at(cloud, "new") or at(cloud, "old")
@@ -161,7 +161,7 @@ def _status(body: Json) -> dict[str, Json]:
 
 
 def _actor(body: Json) -> str | None:
-    """Return what names the account for good: a display name or a nickname can be changed to somebody else's."""
+    """Return the most permanent name of the account: users can change display names to those of others."""
     found = (text(body, "actor", name) for name in _ACTOR)
     return next(filter(None, found), None)
 

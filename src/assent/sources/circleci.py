@@ -1,4 +1,4 @@
-"""CircleCI: how workflows and jobs ended."""
+"""CircleCI: completed workflows and jobs."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -64,7 +64,7 @@ CIRCLECI = Provider("circleci", read, kept=("circleci-event-type",))
 
 
 def _repo(body: Json) -> str | None:
-    """Return `owner/name` of a slug such as github/owner/name; newer slugs hold ids only."""
+    """Return `owner/name` of a slug such as github/owner/name; newer slugs contain only IDs."""
     slug = text(body, "project", "slug") or ""
     host, *rest = slug.split("/")
     if len(rest) == _PARTS_OF_SLUG - 1 and host in {"gh", "github", "bb", "bitbucket"}:

@@ -1,4 +1,4 @@
-"""CloudEvents 1.0 over HTTP: one event in headers and body, or whole in the body."""
+"""CloudEvents 1.0 over HTTP, in binary mode (attributes in headers) or structured mode (all in the body)."""
 
 import base64
 from collections.abc import Mapping
@@ -24,11 +24,11 @@ class CloudEvent:
     attributes: Mapping[str, str]
     data: Json
     is_binary: bool = False
-    """Its attributes stood in headers, which a signature over the body does not cover."""
+    """Whether its attributes were in headers, which a signature of the body does not cover."""
 
     @property
     def key(self) -> str:
-        """Two events with the same source and id are the same."""
+        """The deduplication key: events with the same source and ID are the same."""
         return f"ce:{self.attributes['source']} {self.attributes['id']}"
 
     @property
@@ -36,12 +36,12 @@ class CloudEvent:
         return moment(self.attributes.get("time"))
 
     def headers(self) -> dict[str, str]:
-        """Return its attributes as the headers that carry them, however they came."""
+        """Return the attributes as headers, in either mode."""
         return {f"{PREFIX}{name}": self.attributes[name] for name in KEPT if name in self.attributes}
 
 
 def cloud_event(incoming: Incoming, *, binary: bool) -> CloudEvent | None:
-    """Read an event; None if the request is none. Headers count only where they are wanted."""
+    """Return the CloudEvent in a request, or None; binary mode must be enabled with `binary`."""
     kind = incoming.headers.get("content-type", "").lower()
     if kind.startswith(BATCH):
         raise InvalidRequest.at("/", "is a batch of events, which is not supported; send each event separately")

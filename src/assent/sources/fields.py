@@ -1,4 +1,4 @@
-"""The settings of a source that is called, read one by one; what is wrong is said with its place."""
+"""Reads and validates the settings of a source; errors point to the invalid setting."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from assent.settings import is_reference
 from assent.sources.tools import SourceTools
 
 COMMON = frozenset({"trust", "expect_every", "max_bytes", "per_minute", "dedup"})
-"""Settings that every kind of source may have; `expect_every` is a length of time, after which silence is told."""
+"""Settings of every type of source; `expect_every` is a duration without events after which there is an alert."""
 MAX_BYTES, MOST_BYTES = 1024 * 1024, 25 * 1024 * 1024
 PER_MINUTE, MOST_PER_MINUTE = 60_000, 10_000_000
 MOST_SECRETS = 10
@@ -22,13 +22,13 @@ LONGEST = 2_000
 
 @dataclass(frozen=True, slots=True)
 class Secrets:
-    """What the other side signs with: one, or several while one is being replaced. Read whenever they are needed."""
+    """The sender's signing secrets: one, or several during rotation. They are read at every use."""
 
     references: tuple[str, ...]
     tools: SourceTools
 
     def values(self) -> list[str]:
-        """Return those that can be read; none of them is empty."""
+        """Return the secrets that can be read and are not empty; raise Unavailable if that leaves no secret."""
         found: list[str] = []
         why = "none is set"
         for each in self.references:
@@ -68,7 +68,7 @@ class Fields:
         return value.strip()
 
     def one_of(self, name: str, *choices: str) -> str:
-        """Return one of the choices; the first stands for nothing given."""
+        """Return one of the choices; the first is the default."""
         found = self.text(name) or choices[0]
         if found not in choices:
             raise InvalidRequest.at(f"/settings/{name}", f"must be one of {', '.join(choices)}")
@@ -87,7 +87,7 @@ class Fields:
         return value
 
     def length(self, name: str, default: str) -> float:
-        """Return a length of time in seconds."""
+        """Return a duration in seconds."""
         try:
             return seconds(self.text(name) or default)
         except ValueError as error:
@@ -105,7 +105,7 @@ class Fields:
         return dict(value)
 
     def secrets(self, name: str = "secrets") -> Secrets:
-        """Return what must be there; each must be readable now."""
+        """Return the secrets; raise InvalidRequest if the setting is missing or a secret cannot be read."""
         found = self.optional_secrets(name)
         if found is None:
             msg = "is required: without a secret, events cannot be verified"

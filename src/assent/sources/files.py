@@ -1,4 +1,4 @@
-"""Files in a folder of this machine: what was added, changed and removed, told together once there is quiet."""
+"""Watches a local folder, and reports added, changed and removed files in one event when changes have stopped."""
 
 import asyncio
 import os
@@ -23,16 +23,16 @@ KNOWN = frozenset({"path", "include", "exclude", "quiet", "poll", "catchup"})
 QUIET = "2s"
 LONGEST_QUIET = 3600
 AWAY_SECONDS = 1.0
-"""For how long a folder that is put in the place of another may be away."""
+"""How long the folder may be missing while another one replaces it."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """What was told last."""
+    """The last reported state of the folder."""
 
     files: Snapshot
     turn: int
-    """Counts what was told, so that the same change at another time is another event."""
+    """Counts the reports, so that repeating a change creates a different event."""
 
 
 class FilesSource:
@@ -56,7 +56,7 @@ class FilesSource:
                 await self._watch(root, heard, desk)
 
     async def _watch(self, root: Path, heard: Notices, desk: WatchDesk) -> None:
-        """Tell what changes until the folder is another one."""
+        """Report changes until the folder is replaced by another one."""
         identity = await asyncio.to_thread(_identity, root)
         known = await self._caught_up(root, desk)
         await desk.watching()
@@ -67,7 +67,7 @@ class FilesSource:
                 known = await self._told(root, desk, known, after)
 
     async def _caught_up(self, root: Path, desk: WatchDesk) -> _Known:
-        """Tell what changed while nobody was there; the first time there is nothing to compare with."""
+        """Report what changed while no node was watching; the first time, only store the state."""
         while True:
             kept = self._read(await desk.memory())
             after = await asyncio.to_thread(snapshots.scan, root, self._wanted, kept.files if kept else {})
@@ -81,7 +81,7 @@ class FilesSource:
             return begun
 
     async def _told(self, root: Path, desk: WatchDesk, known: _Known, after: Snapshot) -> _Known:
-        """Tell what is different, unless another node has; then what it did not tell."""
+        """Report the differences; after a conflict with another node, only those that it did not report."""
         while True:
             batch = snapshots.difference(known.files, after)
             if not batch.paths:
@@ -91,7 +91,7 @@ class FilesSource:
                 await desk.tell([await self._arrived(root, desk, batch, (known, told))], self._memory(told))
             except Conflict:
                 kept = self._read(await desk.memory())
-                if kept is None:  # its settings are others now: whoever changed them begins anew
+                if kept is None:  # the settings have changed, so the new watcher starts from scratch
                     raise
                 known = kept
                 after = await asyncio.to_thread(snapshots.scan, root, self._wanted, after)
@@ -101,8 +101,8 @@ class FilesSource:
     def _memory(self, known: _Known) -> dict[str, Any]:
         return {"of": self._of, "turn": known.turn, "files": known.files}
 
-    def _read(self, memory: Any) -> _Known | None:  # noqa: ANN401  # what was kept
-        """Return what is remembered of this very folder and choice of files."""
+    def _read(self, memory: Any) -> _Known | None:  # noqa: ANN401  # decoded JSON
+        """Return the stored state; None if it belongs to a different folder or different patterns."""
         if memory is None or memory["of"] != self._of:
             return None
         return _Known(snapshots.read(memory["files"]), memory["turn"])
@@ -147,7 +147,7 @@ def _identity(root: Path) -> tuple[int, int]:
 
 
 async def _settled_identity(root: Path) -> tuple[int, int]:
-    """Which folder it is; where there is none, it may be about to be another one."""
+    """Return the folder's identity; if it is missing, wait once, because another folder may be replacing it."""
     try:
         return await asyncio.to_thread(_identity, root)
     except FileNotFoundError:
@@ -160,13 +160,13 @@ def _key(paths: list[str], before: _Known, after: _Known) -> str:
     return f"fs:{sha256(msgspec.json.encode(content)).hexdigest()}"
 
 
-def _content(known: _Known, path: str) -> Any:  # noqa: ANN401  # anything that can be written down
+def _content(known: _Known, path: str) -> Any:  # noqa: ANN401  # anything that can be encoded as JSON
     entry = known.files.get(path)
     return entry and (entry[0], entry[2] or entry[1])
 
 
 def _told(batch: Batch) -> dict[str, Any]:
-    """Return the paths by what became of them, as many as an event may have."""
+    """Return the added, changed and removed paths, up to the maximum for an event."""
     room = local.MOST_KEPT
     told: dict[str, Any] = {}
     for name in ("added", "changed", "removed"):
@@ -176,7 +176,10 @@ def _told(batch: Batch) -> dict[str, Any]:
 
 
 async def _authors(desk: WatchDesk, paths: list[str]) -> tuple[str, ...]:
-    """Return the runs that said they write these, the newest if there are many; none if nobody said so of one file."""
+    """Return the runs that declared that they write these files, the newest if there are too many.
+
+    Return none if no run declared one of the files.
+    """
     runs = await desk.written_by(paths)
     found = sorted(set(runs.values())) if all(path in runs for path in paths) else []
     return tuple(found[-reading.MOST_MARKS :])

@@ -1,4 +1,4 @@
-"""A git repository on this machine: what was merged, pushed and received there, as its hooks wrote it down."""
+"""Watches a local git repository for merges, pushes and received pushes, which Assent's hooks record."""
 
 import asyncio
 import contextlib
@@ -47,7 +47,7 @@ class GitSource:
         self._events = local.texts(settings, "events") or EVENTS
         if not set(self._events) <= set(EVENTS):
             raise InvalidRequest.at("/settings/events", f"may contain only {', '.join(EVENTS)}")
-        # Branches are named and commits are worded by whoever makes them.
+        # Anyone who commits chooses branch names and messages, so events are not trusted by default.
         self._trust = local.trust(settings, Trust.UNTRUSTED)
 
     async def watch(self, desk: WatchDesk) -> None:
@@ -63,7 +63,7 @@ class GitSource:
                 await self._drain(found, desk)
 
     async def _drain(self, found: Place, desk: WatchDesk) -> None:
-        """Tell what was written down; a file goes when what it says is stored."""
+        """Report the recorded events; delete each file when its events have been stored."""
         for path in await asyncio.to_thread(_waiting, found.spool):
             arrived = await asyncio.to_thread(self._read, found, path)
             for start in range(0, len(arrived), AT_ONCE):
@@ -89,7 +89,7 @@ class GitSource:
 
 @contextlib.asynccontextmanager
 async def _alone(spool: Path, source_id: str) -> AsyncGenerator[None]:
-    """Wait until no other node of this machine reads the spool; another source that does is a mistake."""
+    """Wait until no other node on this machine reads the spool; raise OSError if another source does."""
     with os.fdopen(_lock_file(spool / ".lock"), "r+") as lock:
         while not _locked(lock.fileno()):
             lock.seek(0)
@@ -106,7 +106,7 @@ async def _alone(spool: Path, source_id: str) -> AsyncGenerator[None]:
 
 
 def _lock_file(path: Path) -> int:
-    """Open the file that says who reads the spool: a file of its own, never what a link leads to."""
+    """Open the lock file, which contains the source that reads the spool; refuse links and other people's files."""
     msg = f"{path} was not created by Assent. Move or remove it, then try again."
     try:
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
@@ -137,10 +137,10 @@ def _waiting(spool: Path) -> list[Path]:
 
 @dataclass(frozen=True, slots=True)
 class _Told:
-    """What happened to a ref, before it is an event."""
+    """A change of a ref, from which an event is created."""
 
     ref: str
-    """Empty where no branch was checked out."""
+    """Empty if no branch was checked out."""
     before: str | None
     sha: str | None
     action: str | None = None
@@ -163,7 +163,7 @@ def _received(_: Place, __: Record, move: Move) -> Iterator[_Told]:
 
 
 def _pushed(found: Place, record: Record, move: Move) -> Iterator[_Told]:
-    """Tell a remote branch that a push has moved: a fetch moves it too, and only the reflog says which it was."""
+    """Yield a remote branch that was updated by a push; only the reflog distinguishes this from a fetch."""
     if not move.ref.startswith(REMOTES) or move.new is None:
         return
     remote, branch = _split(found, move.ref.removeprefix(REMOTES))
@@ -180,7 +180,7 @@ def _pushed(found: Place, record: Record, move: Move) -> Iterator[_Told]:
 
 
 def _reflog(found: Place, ref: str) -> list[tuple[str, str, int]]:
-    """Return the commits that a ref has had, newest first, each with why and when it moved there."""
+    """Return a ref's previous commits, newest first, each with the reason and time (in seconds) of the update."""
     said = git(found.folder, "log", "-g", "-n", "1000", "--format=%H%x00%gs%x00%gd", "--date=unix", ref, "--") or ""
     entries: list[tuple[str, str, int]] = []
     for line in said.splitlines():
@@ -191,7 +191,7 @@ def _reflog(found: Place, ref: str) -> list[tuple[str, str, int]]:
 
 
 def _split(found: Place, rest: str) -> tuple[str, str]:
-    """Return remote and branch; both may have slashes in their names."""
+    """Return the remote and the branch, whose names may both contain slashes."""
     names = (git(found.folder, "remote") or "").splitlines()
     remote = max((each for each in names if rest.startswith(f"{each}/")), key=len, default=rest.partition("/")[0])
     return remote, rest.removeprefix(f"{remote}/")
@@ -227,7 +227,7 @@ def _counted(paths: list[str]) -> dict[str, Json]:
 
 
 def _facts(found: Place, sha: str | None) -> dict[str, Json]:
-    """Return what the newest commit says, as its authors wrote it."""
+    """Return the committer and the subject of a commit."""
     said = git(found.folder, "log", "-1", "--format=%cn%x00%s", sha, "--") if sha else None
     actor, _, title = (said or "").strip("\n").partition("\0")
     return {name: text[: reading.LONGEST] for name, text in {"actor": actor, "title": title}.items() if text}

@@ -1,4 +1,4 @@
-"""Running git on somebody's repository: a clean environment, no hooks, no pager, no network, and never for long."""
+"""Runs git in untrusted repositories: with a clean environment and a timeout, without hooks, pager or network."""
 
 import os
 import subprocess
@@ -11,7 +11,7 @@ _QUIETLY = (
     "--no-pager", "-c", "core.pager=cat", "-c", "core.fsmonitor=false", "-c", "log.showSignature=false",
     "-c", "gpg.program=false", "-c", "protocol.allow=never",
 )  # fmt: skip
-"""A repository names programs in its configuration; none of them is run."""
+"""Options that prevent git from running programs that the repository's configuration specifies."""
 _WITHOUT_HOOKS = ("-c", "core.hooksPath=/dev/null")
 _KEPT = ("PATH", "HOME", "XDG_CONFIG_HOME", "SYSTEMROOT")
 
@@ -22,7 +22,7 @@ class Place:
 
     folder: Path
     common: Path
-    """The folder that all its worktrees share."""
+    """The git directory that all worktrees share."""
     is_bare: bool
 
     @property
@@ -40,7 +40,7 @@ class Place:
 
 
 def place(folder: Path) -> Place:
-    """Find the repository of a folder; raises OSError, whose text says what to do."""
+    """Find the repository of a folder; raise OSError with a message for users."""
     if not folder.is_dir():
         msg = f"Folder not found: {folder}."
         raise FileNotFoundError(msg)
@@ -54,13 +54,13 @@ def place(folder: Path) -> Place:
 
 
 def git(folder: Path, *arguments: str) -> str | None:
-    """Return what a command prints, None if it fails; raises OSError if it does not end."""
+    """Return the output of a command, or None if it fails; raise OSError if it times out."""
     done = _run(folder, [*_WITHOUT_HOOKS, *arguments])
     return None if done.returncode else done.stdout[:LARGEST].decode(errors="backslashreplace")
 
 
 def plainly(folder: Path, *arguments: str) -> str | None:
-    """The same where the hooks of the repository stay where they are, for whoever asks about them."""
+    """Like `git`, but with the repository's `core.hooksPath`, for commands about its hooks."""
     done = _run(folder, [*arguments])
     return None if done.returncode else os.fsdecode(done.stdout)
 
@@ -81,8 +81,8 @@ def _run(folder: Path, arguments: list[str]) -> subprocess.CompletedProcess[byte
         "GIT_PAGER": "cat",
     }
     try:
-        return subprocess.run(  # noqa: S603  # no shell; refs and commits are checked by whoever reads them
-            ["git", "-C", str(folder), *_QUIETLY, *arguments],  # noqa: S607  # the git that its user has
+        return subprocess.run(  # noqa: S603  # no shell, and callers validate refs and commits
+            ["git", "-C", str(folder), *_QUIETLY, *arguments],  # noqa: S607  # the git on the PATH
             env=environment,
             stdin=subprocess.DEVNULL,
             capture_output=True,

@@ -1,4 +1,4 @@
-"""Assent's hooks in a repository: put in beside what is there, and taken out without a trace."""
+"""Installs Assent's hooks in a repository next to existing ones, and uninstalls them without a trace."""
 
 import os
 import re
@@ -13,7 +13,7 @@ from assent.sources import git_spool
 from assent.sources.git_commands import Place, place, plainly, version
 
 CONFIGURED = (2, 54)
-"""From this git on hooks can stand in its configuration, and no file of anybody is touched."""
+"""The first git version that supports hooks in its configuration, which leaves all hook files unchanged."""
 BEGIN, END = b"# >>> assent >>>", b"# <<< assent <<<"
 BARE, WITH_FILES = ("post-receive",), ("post-merge", "reference-transaction")
 MANAGERS = (b"husky", b"lefthook", b"pre-commit", b"overcommit", b"captainhook", b"simple-git-hooks")
@@ -57,7 +57,7 @@ else assent_hook=$(git rev-parse --git-common-dir 2>/dev/null)/assent-hook; fi
 """
 _QUIETLY = ">/dev/null 2>&1 || :"
 _PLAIN = _FIND + f'sh "$assent_hook" post-merge "$@" </dev/null {_QUIETLY}\n'
-# Whoever comes after this block reads the same lines once more.
+# The rest of the hook must still be able to read the same input.
 _WITH_INPUT = (
     "assent_in=$(cat; echo .)\n"
     "assent_in=${assent_in%%.}\n"
@@ -83,20 +83,20 @@ class State(StrEnum):
     INSTALLED = "installed"
     MISSING = "missing"
     FOREIGN = "foreign"
-    """Somebody else's hook is there, and ours is not in it."""
+    """There is another hook that does not contain ours, or ours cannot be added."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hook:
-    """How one hook of a repository stands."""
+    """The state of one hook of a repository."""
 
     name: str
     state: State
     path: str
     note: str = ""
-    """Why ours is not there, in words."""
+    """The reason why ours cannot be installed; empty if it can."""
     line: str = ""
-    """What to add by hand."""
+    """The line to add manually."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ class Report:
     is_bare: bool
     spool: str
     waiting: int
-    """What has happened and was not told yet."""
+    """Number of recorded events that have not been reported yet."""
     hooks: tuple[Hook, ...]
 
     @property
@@ -118,7 +118,7 @@ def block(hook: str, *, note: bytes = b"") -> bytes:
 
 
 def line_for(hook: str) -> str:
-    """Return what calls our script from anybody's hook."""
+    """Return the line that calls our script from another hook."""
     call = f'sh "$(git rev-parse --git-common-dir)/assent-hook" {hook} "$@" {_QUIETLY}'
     return f'[ "$1" != committed ] || {call}' if hook == "reference-transaction" else call
 
@@ -148,7 +148,7 @@ def status(folder: Path) -> Report:
 
 
 def uninstall(folder: Path) -> Report:
-    """Take out what we put in, and nothing else; what was not told yet stays until it is."""
+    """Remove only what `install` added; keep the spool while it contains events that have not been reported."""
     found = place(folder)
     for name in (*BARE, *WITH_FILES):
         if _is_configured(found, name):
@@ -172,9 +172,6 @@ def _names(found: Place) -> tuple[str, ...]:
     return BARE if found.is_bare else WITH_FILES
 
 
-# ── in the configuration ──
-
-
 def _configures(found: Place) -> bool:
     return version(found.folder) >= CONFIGURED
 
@@ -184,7 +181,7 @@ def _section(name: str) -> str:
 
 
 def _configure(found: Place, name: str) -> bool:
-    """Put a hook into the repository's configuration; False if this git does not take it up."""
+    """Add a hook to the repository's configuration; return False if git does not support it."""
     section = f"hook.{_section(name)}"
     command = f"sh {shlex.quote(str(found.script))} {name}"
     plainly(found.folder, "config", "--local", "--replace-all", f"{section}.command", command)
@@ -197,9 +194,6 @@ def _configure(found: Place, name: str) -> bool:
 
 def _is_configured(found: Place, name: str) -> bool:
     return bool(plainly(found.folder, "config", "--local", "--get-all", f"hook.{_section(name)}.command"))
-
-
-# ── in files ──
 
 
 def _hook_file(found: Place, name: str) -> Path:
@@ -229,7 +223,7 @@ def _whole(name: str) -> bytes:
 
 
 def _hindrance(path: Path) -> str:
-    """Say why a hook of somebody else is left as it is; empty if ours can go into it."""
+    """Return the reason why ours cannot be added to a hook file; empty if it can."""
     if any(part.startswith(".husky") for part in path.parts):
         return "husky manages this repository's hooks"
     if path.is_symlink():
@@ -262,7 +256,7 @@ def _status(found: Place, name: str) -> Hook:
 
 
 def _calls_ours(path: Path, name: str) -> bool:
-    """Whether our block is in a hook, or the line that was added by hand; husky keeps those beside its own."""
+    """Whether a hook file contains our block, or the line that was added manually."""
     content = path.read_bytes() if path.is_file() and os.access(path, os.R_OK) else b""
     by_hand = f'/assent-hook" {name} '.encode() in content
     return by_hand or (BEGIN in content and os.access(path, os.X_OK))
@@ -281,7 +275,7 @@ def _uninstall_file(path: Path, name: str) -> None:
 
 
 def _without(content: bytes) -> bytes:
-    """Return a hook as it was before ours went in."""
+    """Return a hook's content without our block, as it was before installation."""
 
     def gone(found: re.Match[bytes]) -> bytes:
         return b"" if found["note"] == _ADDED else found["extra"] or b""
@@ -290,7 +284,7 @@ def _without(content: bytes) -> bytes:
 
 
 def _write(path: Path, content: bytes, mode: int) -> None:
-    """Write a file so that whoever runs it meanwhile sees the old one or the new one."""
+    """Replace a file atomically, so that a hook that runs meanwhile sees the old or the new content."""
     beside = path.with_name(f".{path.name}.assent")
     beside.write_bytes(content)
     beside.chmod(mode)

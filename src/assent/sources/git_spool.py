@@ -1,4 +1,4 @@
-"""What the hooks wrote down: one small file for each time that something happened in a repository."""
+"""Reads the files in which Assent's git hooks record events, one file per event."""
 
 import re
 from collections.abc import Iterator
@@ -17,12 +17,12 @@ _NAME = re.compile(r"(\d{1,12})-\d+(?:-[0-9a-f]{1,40})?")
 
 
 class BadRecord(ValueError):
-    """Nobody's hook writes such a thing."""
+    """A file that Assent's hooks did not write."""
 
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A ref that went from one commit to another; None where there was or is none."""
+    """A ref that moved from one commit to another; None if it was created or deleted."""
 
     ref: str
     old: str | None
@@ -32,7 +32,7 @@ class Move:
 @dataclass(frozen=True, slots=True)
 class Record:
     name: str
-    """The name of its file: the same whoever reads it."""
+    """The name of the file, which identifies the record."""
     event: str
     moves: tuple[Move, ...]
     at: int | None
@@ -41,14 +41,14 @@ class Record:
 
 
 def waiting(spool: Path) -> list[Path]:
-    """Return the files to be read, in the order in which they were written."""
+    """Return the recorded files in the order in which they were written."""
     names = [each for each in spool.iterdir() if not each.name.startswith(".")]
     files = [each for each in names if each.is_file() and not each.is_symlink()]
     return sorted(files, key=lambda each: (each.stat().st_mtime_ns, each.name))
 
 
 def read(path: Path) -> Record:
-    """Read one file; raises BadRecord."""
+    """Parse one file; raise BadRecord if it is invalid."""
     if path.stat().st_size > LARGEST:
         msg = "too large"
         raise BadRecord(msg)
@@ -73,7 +73,7 @@ def _moves(lines: list[str]) -> Iterator[Move]:
     for line in lines:
         old, _, rest = line.partition(" ")
         new, _, ref = rest.partition(" ")
-        # A symbolic ref that moves is told with the names of refs in place of commits.
+        # For symbolic refs, git writes names of refs instead of commits.
         if not ref.startswith("refs/") or old.startswith("ref:") or new.startswith("ref:"):
             continue
         yield Move(_checked(ref), _commit(old), _commit(new))

@@ -1,4 +1,4 @@
-"""Gitea and Forgejo: bodies like GitHub's, headers and signatures of their own."""
+"""Gitea and Forgejo, which send the same payloads as GitHub with different headers and signatures."""
 
 from collections.abc import Mapping
 from functools import partial

@@ -1,4 +1,4 @@
-"""GitHub, and those that speak like it: Gitea and Forgejo."""
+"""GitHub, and the payloads of Gitea and Forgejo, which have the same format."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -33,7 +33,7 @@ from assent.sources.tools import SourceTools
 
 SECRETS = frozenset({"secrets"})
 ENDS = frozenset({"workflow_run", "check_suite"})
-"""The events that tell how a whole build ended; its jobs and checks tell of their own."""
+"""The events about the result of a whole build; others are about single jobs or checks."""
 _WRITTEN = {"issues": "issue", "pull_request": "pull_request", "discussion": "discussion"}
 _WRITES = frozenset({"opened", "created", "edited"})
 _ABOUT = ("pull_request", "workflow_run", "workflow_job", "check_suite", "check_run", "release", "deployment_status")
@@ -87,7 +87,7 @@ def _action(event: str, body: Json) -> str | None:
 
 
 def _about(event: str, body: Json) -> Json:
-    """Return the part that the event is about: it has the address and the time."""
+    """Return the object that the event is about, which contains the URL and the time."""
     for name in ("comment", "review") if event.endswith(("_comment", "_review")) else ():
         if at(body, name):
             return at(body, name)
@@ -95,7 +95,7 @@ def _about(event: str, body: Json) -> Json:
 
 
 def _said(event: str, body: Json) -> tuple[str, ...] | None:
-    """Return what is new with an event: whatever it is about was written by others, and before."""
+    """Return the texts that are new in an event; those of the object it is about may be older and by other people."""
     if event == "push":
         return (*messages(body, "commits"), said(body, "head_commit", "message"))
     if event.endswith("_comment") and at(body, "comment"):
@@ -121,7 +121,7 @@ def _push(body: Json) -> dict[str, Json]:
 
 
 def _pull_request(body: Json) -> dict[str, Json]:
-    """The branch is the one that it goes into, and the ref the one that it comes from."""
+    """Return the target branch as `branch`, and the source branch as `ref`."""
     pull = at(body, "pull_request")
     merged = at(pull, "merged") is True
     return {
@@ -169,7 +169,7 @@ def _ref(body: Json) -> dict[str, Json]:
 
 
 def _action_run(body: Json) -> dict[str, Json]:
-    """Forgejo's own builds."""
+    """Return the fields of a Forgejo Actions run."""
     run = at(body, "run")
     return {
         "branch": branch_of(text(run, "prettyref")),

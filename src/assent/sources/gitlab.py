@@ -1,4 +1,4 @@
-"""GitLab: signing tokens, or the older secret that is sent as it is."""
+"""GitLab, authenticated by signing tokens or by the older secret token, which is sent in plain text."""
 
 import re
 from collections.abc import Mapping
@@ -105,7 +105,7 @@ def _action(kind: str, body: Json) -> str | None:
 
 
 def _said(kind: str, body: Json) -> tuple[str, ...] | None:
-    """Return what is new with an event: whatever it is about was written by others, and before."""
+    """Return the texts that are new in an event; those of the object it is about may be older and by other people."""
     about = at(body, "object_attributes")
     if kind in {"push", "tag_push"}:
         return (*messages(body, "commits"), said(body, "message"))
@@ -131,7 +131,7 @@ def _push(body: Json) -> dict[str, Json]:
 
 
 def _merge_request(body: Json) -> dict[str, Json]:
-    """The branch is the one that it goes into, and the ref the one that it comes from."""
+    """Return the target branch as `branch`, and the source branch as `ref`."""
     about = at(body, "object_attributes")
     merged = text(about, "action") == "merge"
     landed = commit(about, "merge_commit_sha") or commit(about, "squash_commit_sha") if merged else None

@@ -1,4 +1,4 @@
-"""A source that calls us: verified over the raw bytes, then read, then put into the words that all sources share."""
+"""Sources that send webhooks: verifies the raw body, parses it and creates an event with common field names."""
 
 import hashlib
 from collections.abc import Callable, Mapping
@@ -27,19 +27,19 @@ Reader: TypeAlias = Callable[[Headers, Json], Told]
 
 @dataclass(frozen=True, slots=True)
 class Provider:
-    """What is the same for all sources of one kind."""
+    """The format of one provider's webhooks."""
 
     name: str
     read: Reader
     ids: tuple[str, ...] = ()
-    """The headers that name a delivery, the same when it is sent again; the first that is there counts."""
+    """The headers that identify a delivery and stay the same when it is retried; the first one present is used."""
     kept: tuple[str, ...] = ()
-    """The headers that are stored, beside its kind of body and who says to have sent it."""
+    """The headers that are stored, in addition to Content-Type and User-Agent."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """How an event came: its bytes, and what its sender calls it."""
+    """How an event was received: its proof, body and headers, and the sender's IDs."""
 
     proof: Proof
     body: bytes
@@ -70,7 +70,7 @@ class ProviderHook:
 
 
 def arrived(told: Told, data: Json, sent: Sent, fields: Fields) -> Arrived:
-    """Put an event together. Without a name of its own, equal bytes are the same event for a while."""
+    """Create an event. Without a deduplication key, requests with equal bodies within a time window count once."""
     own = sent.key or _filled(told, data, sent, fields)
     found = Arrived(
         type=told.type,
@@ -84,14 +84,14 @@ def arrived(told: Told, data: Json, sent: Sent, fields: Fields) -> Arrived:
         delivery_id=_printable(sent.delivery or told.id),
         headers=sent.headers,
         marks=marks(*told.said) if told.said is not None else marks(sent.body.decode("latin-1")),
-        # What may be said again for longer, as its signed time may be early or late, is known for as long.
+        # A signed time is accepted before and after it, so a replay must be detected for twice the tolerance.
         window=None if own else max(WINDOW, 2 * sent.proof.tolerance * SECOND),
     )
     return fields.tools.redacted(found)
 
 
 def json_of(incoming: Incoming) -> bytes:
-    """Return the JSON of a body; GitHub and its likes may send it inside a form."""
+    """Return the JSON body; GitHub and compatible providers can send it in a form field."""
     if not incoming.headers.get("content-type", "").startswith(FORM):
         return incoming.body
     try:
@@ -116,7 +116,7 @@ def _filled(told: Told, data: Json, sent: Sent, fields: Fields) -> str | None:
         return None
     seen = {
         **told.view,
-        # Keys count for one source, and nobody knows yet how deep an event is.
+        # Keys are per source, and the depth is not known yet.
         "source": "-",
         "depth": 0,
         "type": told.type,
@@ -125,16 +125,16 @@ def _filled(told: Told, data: Json, sent: Sent, fields: Fields) -> str | None:
         "verified": sent.proof.how,
         "data": data,
     }
-    # Events that lack what tells them apart are not all the same one.
+    # Events without a value for the template must not be treated as duplicates of each other.
     if gaps(fields.dedup, seen):
         return None
     filled = fill(fields.dedup, seen)
-    # A key is shown; two secrets must still be two keys.
+    # Keys are displayed, so one that contains a secret is hashed; redacting it could make different keys equal.
     return f"dedup:{filled}" if fields.tools.redact.text(filled) == filled else f"dedup#{_digest(filled)}"
 
 
 def _short(key: str) -> str:
-    """A sender may name its events at any length; an index may not."""
+    """Shorten a key with a hash if it is too long for an index or not printable."""
     fits = len(key) <= LONGEST_KEY and key.isprintable()
     return key if fits else f"{key[:100] if key.isascii() and key.isprintable() else 'id'}#{_digest(key)}"
 

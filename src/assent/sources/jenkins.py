@@ -1,4 +1,4 @@
-"""Jenkins with its Notification plugin, which signs nothing: a secret in the address, or a bearer token."""
+"""Jenkins with its Notification plugin, which cannot sign, authenticated by a secret URL or a bearer token."""
 
 from collections.abc import Mapping
 from typing import Any

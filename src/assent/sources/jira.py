@@ -1,4 +1,4 @@
-"""Jira: what happens to issues, comments, sprints and versions."""
+"""Jira events about issues, comments, sprints and versions."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -52,7 +52,7 @@ JIRA = Provider(
 
 
 def _said(thing: str, action: str, body: Json) -> tuple[str, ...] | None:
-    """Return what is new with an event: whatever it is about was written by others, and before."""
+    """Return the texts that are new in an event; those of the object it is about may be older and by other people."""
     if at(body, "comment"):
         return (said(body, "comment", "body"),)
     if thing != "issue":
@@ -63,7 +63,7 @@ def _said(thing: str, action: str, body: Json) -> tuple[str, ...] | None:
 
 
 def _address(issue: Json, key: str | None) -> str | None:
-    """Return where people see the issue; the body has only where programs do."""
+    """Return the URL of the issue's page; the body contains only its API URL."""
     own = text(issue, "self")
     if own is None or key is None:
         return None

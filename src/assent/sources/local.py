@@ -1,4 +1,4 @@
-"""Settings that the sources of this machine share."""
+"""Settings that all local sources share."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,14 +11,14 @@ from assent.sources.fields import Fields
 from assent.sources.tools import SourceTools
 
 HOST = "host"
-"""The machine that watches; unless it is named, every node that has the path may."""
+"""The setting for the machine that watches; by default, any node on which the path exists."""
 VERIFIED = "local"
 MOST_TEXTS = 100
 LONGEST = 1_000
 MOST_SHOWN = 1_000
-"""How many paths patterns and templates see."""
+"""Maximum number of paths that patterns and templates can use."""
 MOST_KEPT = 10_000
-"""How many paths an event tells in full; the rest is counted."""
+"""Maximum number of paths in an event; more are only counted."""
 
 
 def fields(settings: Mapping[str, Any], tools: SourceTools, *, known: frozenset[str]) -> Fields:
@@ -28,18 +28,18 @@ def fields(settings: Mapping[str, Any], tools: SourceTools, *, known: frozenset[
 
 
 def trust(settings: Mapping[str, Any], default: Trust) -> Trust:
-    """Return how far its events are trusted; that it is one of the choices has been checked."""
+    """Return the trust setting, which has already been validated."""
     return Trust(settings.get("trust", default))
 
 
 def folder(found: Fields, tools: SourceTools) -> Path:
-    """Return the path that is watched, which need not be there yet."""
+    """Return the path to watch, which does not have to exist yet."""
     given = found.text("path")
     if given is None:
         raise InvalidRequest.at("/settings/path", "is required: a folder on this machine")
     try:
         return (tools.base / Path(given).expanduser()).absolute()
-    except RuntimeError as error:  # the home of somebody who has none
+    except RuntimeError as error:  # ~ cannot be expanded: the user has no home directory
         raise InvalidRequest.at("/settings/path", str(error)) from error
 
 

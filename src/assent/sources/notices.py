@@ -1,4 +1,4 @@
-"""What changes in a folder, as the system tells it: gathered until there is quiet."""
+"""Collects the operating system's notifications about changes in a folder until they stop."""
 
 import asyncio
 import contextlib
@@ -9,16 +9,16 @@ from pathlib import Path
 from watchfiles import watch
 
 STEP = 50
-"""Milliseconds between two looks at what the system has told."""
+"""Interval in milliseconds between checks for notifications."""
 BREATH = 200
 LONGEST_NOISE = 30.0
-"""Seconds after which a change is told although there is still no quiet."""
+"""Seconds after which changes are returned even if they have not stopped."""
 LOOK_SECONDS = 30.0
-"""Without any change, somebody looks after so many seconds whether the folder is still the same."""
+"""Seconds without a change after which `gathered` returns, so that callers can check the folder's identity."""
 
 
 class Notices:
-    """The paths that the system says have changed; `gathered` waits for them."""
+    """The changed paths; `gathered` waits for them."""
 
     def __init__(self) -> None:
         self._paths: set[str] = set()
@@ -34,7 +34,7 @@ class Notices:
         self._bell.set()
 
     async def gathered(self, quiet: float) -> set[str]:
-        """Wait until something has changed and nothing more does; nothing is returned after a long silence."""
+        """Wait for changes, then for `quiet` seconds without any; after a long time without changes, return nothing."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LOOK_SECONDS):
                 await self._bell.wait()
@@ -63,9 +63,9 @@ class Notices:
 
 @contextlib.asynccontextmanager
 async def notices(folder: Path, *, poll: bool, recursive: bool = True) -> AsyncGenerator[Notices]:
-    """Watch a folder in a thread of its own; when this is entered, no change is missed any more.
+    """Watch a folder in a separate thread; no change is missed after this has been entered.
 
-    Raises OSError where the system cannot watch.
+    Raises OSError if the folder cannot be watched.
     """
     loop = asyncio.get_running_loop()
     found, begun, stopped = Notices(), asyncio.Event(), threading.Event()
@@ -96,8 +96,8 @@ async def notices(folder: Path, *, poll: bool, recursive: bool = True) -> AsyncG
                 if stopped.is_set():
                     return
                 loop.call_soon_threadsafe(tell, {path for _, path in batch})
-        except Exception as error:  # noqa: BLE001  # raised again where somebody waits for it
-            with contextlib.suppress(RuntimeError):  # the loop may be gone
+        except Exception as error:  # noqa: BLE001  # raised again in the waiting task
+            with contextlib.suppress(RuntimeError):  # the event loop may be closed
                 loop.call_soon_threadsafe(failed, _words(error, folder))
 
     thread = threading.Thread(target=run, name="watching", daemon=True)
@@ -111,7 +111,7 @@ async def notices(folder: Path, *, poll: bool, recursive: bool = True) -> AsyncG
 
 
 def _words(error: Exception, folder: Path) -> OSError:
-    """Say what a person can do about it."""
+    """Return an error whose message says what to do."""
     text = str(error)
     if "watch limit" in text or "No space left" in text or "os error 28" in text:
         msg = (

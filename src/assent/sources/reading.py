@@ -1,4 +1,4 @@
-"""Reading what others wrote: whatever is odd or missing is left out, and nothing here ever raises."""
+"""Reads fields of untrusted payloads: invalid or missing values are omitted, and nothing raises."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -11,9 +11,9 @@ from assent.domain.instants import SECOND, from_iso
 from assent.domain.trigger_events import MARK, VIEW
 
 LONGEST = 4_000
-"""Characters of one text in the view."""
+"""Maximum length of a text in the view, in characters."""
 MOST = 1_000
-"""Entries of one list in the view."""
+"""Maximum number of entries of a list in the view."""
 LONGEST_SUBJECT = 500
 LONGEST_TYPE = 200
 MOST_MARKS = 20
@@ -30,7 +30,7 @@ _ENDINGS = frozenset(
         "startup_failure", "unstable", "not_built", "unauthorized", "warning",
     }
 )  # fmt: skip
-"""How a build can end. Whatever else a provider calls its state (queued, running, in_progress) is not an ending."""
+"""The possible results of a build. Other states (queued, running, in_progress) mean that it has not ended."""
 _CONCLUSIONS = {
     "successful": "success",
     "passed": "success",
@@ -45,21 +45,21 @@ _CONCLUSIONS = {
     "not_run": "skipped",
     "infrastructure_fail": "failure",
 }
-"""One word for one thing, whoever ends a build; the words are GitHub's."""
+"""Translates other providers' results to GitHub's names."""
 
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What a provider's body says, in the words that are the same for all."""
+    """A provider's event with common field names."""
 
     type: str
     view: Mapping[str, Json] = field(default_factory=dict[str, Json])
     subject: str | None = None
     occurred_at: int | None = None
     id: str | None = None
-    """The body's own name for the event."""
+    """The event's ID in the body."""
     said: tuple[str, ...] | None = None
-    """The texts that are new with it, in which marks of runs count; None is the whole body."""
+    """The new texts, which are searched for the marks of runs; None means the whole body."""
 
 
 def at(value: Json, *path: str | int) -> Json:
@@ -72,7 +72,7 @@ def at(value: Json, *path: str | int) -> Json:
 
 
 def text(value: Json, *path: str | int) -> str | None:
-    """Return a text that is not empty; a number is spelt."""
+    """Return a text that is not empty, or an integer as text."""
     found = at(value, *path)
     if isinstance(found, bool) or not isinstance(found, str | int):
         return None
@@ -91,7 +91,7 @@ def items(value: Json, *path: str | int) -> list[Json]:
 
 
 def texts(values: Iterable[Json]) -> list[str]:
-    """Return each text once, as many as a list may have."""
+    """Return the distinct texts, up to the maximum for a list."""
     found: dict[str, None] = {}
     for each in values:
         spelt = text(each)
@@ -103,23 +103,23 @@ def texts(values: Iterable[Json]) -> list[str]:
 
 
 def named(value: Json, name: str, *path: str | int) -> list[str]:
-    """Return what each object of a list is called."""
+    """Return the field `name` of each object in a list."""
     return texts(at(each, name) for each in items(value, *path))
 
 
 def said(value: Json, *path: str | int) -> str:
-    """Return what somebody wrote, in full: the mark of a run mostly stands at its end."""
+    """Return a text without truncation, because the mark of a run is usually at the end."""
     found = at(value, *path)
     return found if isinstance(found, str) else "" if found is None else msgspec.json.encode(found).decode()
 
 
 def messages(value: Json, *path: str | int) -> tuple[str, ...]:
-    """Return what commits say."""
+    """Return the messages of commits."""
     return tuple(said(each, "message") for each in items(value, *path))
 
 
 def marks(*written: str) -> tuple[str, ...]:
-    """Return the runs whose marks stand in texts, each once; of very many the first and the last ones."""
+    """Return the distinct runs whose marks the texts contain; if there are too many, the first and last ones."""
     found = list(dict.fromkeys(run for each in written for run in _RUN.findall(each)))
     half = MOST_MARKS // 2
     return tuple(found if len(found) <= MOST_MARKS else [*found[:half], *found[-half:]])
@@ -145,20 +145,20 @@ def moment(value: Json, *path: str | int) -> int | None:
 
 
 def branch_of(ref: str | None) -> str | None:
-    """Return the branch that a ref names; a tag is none."""
+    """Return the branch of a ref, or None for a tag."""
     if ref is None or not ref.startswith("refs/"):
         return ref
     return ref.removeprefix("refs/heads/") if ref.startswith("refs/heads/") else None
 
 
 def commit(value: Json, *path: str | int) -> str | None:
-    """Return the hash of a commit; noughts stand for none."""
+    """Return the hash of a commit; None if it is missing or consists of zeros."""
     found = text(value, *path)
     return None if found is None or _NO_COMMIT.fullmatch(found) else found
 
 
 def conclusion(value: Json, *path: str | int) -> str | None:
-    """Return how something ended; None while it has not."""
+    """Return the result of a build under GitHub's name; None if it has not ended."""
     found = (text(value, *path) or "").lower()
     ended = _CONCLUSIONS.get(found, found)
     return ended if ended in _ENDINGS else None
@@ -169,22 +169,22 @@ def changed_paths(commits: Iterable[Json]) -> list[str]:
 
 
 def word(value: Json) -> str:
-    """Return a part of a type: small letters, digits, dots, and hyphens for everything else."""
+    """Return a part of a type in lowercase, with all characters but letters, digits and dots replaced by hyphens."""
     return _UNUSUAL.sub("-", (text(value) or "").lower()).strip("-.")[:100]
 
 
 def named_type(*parts: Json) -> str:
-    """Join the parts of a type that are there."""
+    """Join the parts of a type that are not empty."""
     return ".".join(found for found in map(word, parts) if found)[:LONGEST_TYPE]
 
 
 def view(**names: Json) -> dict[str, Json]:
-    """Return what there is, under the names that everybody has."""
+    """Return the known fields that are not empty."""
     return {name: names[name] for name in VIEW if name in names and names[name] not in (None, "", [])}
 
 
 def path_of(url: str | None) -> str | None:
-    """Return `owner/name` of the address of a repository: https, ssh or scp-like."""
+    """Return `owner/name` of a repository's URL: https, ssh or scp-like."""
     if url is None:
         return None
     rest = re.sub(r"^[a-z+]+://[^/]+/|^[^/@]+@[^:/]+:", "", url.strip(), flags=re.IGNORECASE)
@@ -192,7 +192,7 @@ def path_of(url: str | None) -> str | None:
 
 
 def place(repo: str | None, *parts: str | None) -> str | None:
-    """Return what an event is about: the repository, and the first further part that is known."""
+    """Return an event's subject: the repository and the first part that is not empty."""
     detail = next((each for each in parts if each), "")
     found = f"{repo or ''}{detail}"
     return found[:LONGEST_SUBJECT] or None

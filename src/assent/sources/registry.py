@@ -1,4 +1,4 @@
-"""The sources there are: a new one is a file beside this one, and a line here."""
+"""The available types of sources: to add one, create a file next to this one and list it here."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -14,26 +14,26 @@ __all__ = ["COMMON", "KINDS", "SourceKind", "Way"]
 
 
 class Way(StrEnum):
-    """How its events come."""
+    """How a source's events arrive."""
 
     HOOK = "hook"
-    """It calls /hooks/{source}."""
+    """The sender calls /hooks/{source}."""
     WATCH = "watch"
-    """It is on this machine and watched by one node."""
+    """One node watches it on its machine."""
     CLOCK = "clock"
-    """Time itself."""
+    """The scheduler creates them."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceKind:
-    """One kind of source, before it has settings."""
+    """A type of source."""
 
     name: str
     way: Way
     make: Callable[[Mapping[str, Any], SourceTools], Hook | Watcher | None]
-    """Read the settings and return the source, or raise InvalidRequest.at("/settings/…", …) for what is wrong.
+    """Creates a source from its settings, or raises InvalidRequest.at("/settings/…", …) for an invalid one.
 
-    Nothing is returned for a schedule, whose settings are only checked.
+    Returns None for a schedule, whose settings are only validated.
     """
     secrets: frozenset[str] = frozenset()
     """The settings that must be references to secrets."""

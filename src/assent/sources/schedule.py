@@ -1,4 +1,4 @@
-"""A schedule: time itself is the source, and every instant of its line of cron is an event."""
+"""Schedules, which create an event at every time that matches a cron expression."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,6 +11,6 @@ KIND = "schedule"
 
 
 def make(settings: Mapping[str, Any], tools: SourceTools) -> None:
-    """Check the settings; the ticks are made by services/ticking."""
+    """Validate the settings; the scheduler creates the events."""
     Fields(settings, tools, known=schedules.NAMES)
     schedules.read(settings)

@@ -1,7 +1,7 @@
-"""How it is made sure that a source sent something: signatures over the raw bytes, tokens, and secret paths.
+"""Authenticates the senders of webhooks by signatures of the raw body, tokens or secret paths.
 
-Every check returns what it proved or raises Unauthenticated, whose text is for the people of this side only. All
-secrets are compared with all that was sent, each in constant time; an empty signature is never right.
+Every check returns a Proof or raises Unauthenticated, whose message must not be shown to the sender. All secrets are
+compared with all sent values in constant time; an empty signature is never valid.
 """
 
 import base64
@@ -18,7 +18,7 @@ from assent.sources.fields import Secrets
 
 HMAC, STANDARD, BEARER, PATH, NONE = "hmac-sha256", "standard-webhooks", "bearer", "path", "none"
 TOLERANCE = 300
-"""Seconds that a signed time may be away from ours."""
+"""Maximum difference in seconds between a signed time and the server time."""
 PREFIX = "whsec_"
 _SHORTEST_KEY, _LONGEST_KEY = 24, 64
 _ID = re.compile(r"[!-~]{1,200}")
@@ -29,17 +29,17 @@ _SECONDS = re.compile(r"[0-9]{1,12}", re.ASCII)
 class Proof:
     how: str
     id: str | None = None
-    """The sender's own name for the event, where it is signed too."""
+    """The sender's ID of the event, if the signature covers it."""
     tolerance: int = 0
-    """Seconds before and after its signed time in which it may be said again."""
+    """Seconds before and after the signed time in which the request can be replayed."""
 
 
 Check: TypeAlias = Callable[[Incoming, str | None], Proof]
-"""Looks at the request and at the last part of its address."""
+"""Checks a request and the last part of its path."""
 
 
 def hub(header: str, secrets: Secrets, *, prefix: str = "sha256=") -> Check:
-    """Check an HMAC-SHA256 of the body in hex, as most providers send it."""
+    """Check a hexadecimal HMAC-SHA256 of the body, which most providers send."""
     return signed(header, secrets, prefix=prefix)
 
 
@@ -66,7 +66,7 @@ def signed(
 
 @dataclass(frozen=True, slots=True)
 class Stamp:
-    """A time that is signed with the body: `{timestamp}.{body}`."""
+    """A timestamp that is signed together with the body, such as `{timestamp}.{body}`."""
 
     header: str
     before: str
@@ -81,7 +81,7 @@ class Stamp:
 
 
 def circleci(secrets: Secrets) -> Check:
-    """Check `v1=<hex>,v2=…`: only the version that we know."""
+    """Check the `v1` signatures in `v1=<hex>,v2=…`, and ignore other versions."""
 
     def check(incoming: Incoming, _: str | None) -> Proof:
         parts = incoming.headers.get("circleci-signature", "").split(",")
@@ -121,7 +121,7 @@ def standard_webhooks(secrets: Secrets, *, setting: str = "secrets", tolerance: 
 
 
 def token(header: str, secrets: Secrets) -> Check:
-    """Check a secret that is sent as it is; it says nothing about the body."""
+    """Check a secret that is sent in plain text, which does not authenticate the body."""
 
     def check(incoming: Incoming, _: str | None) -> Proof:
         if not _one_of([incoming.headers.get(header, "")], secrets.values()):
@@ -157,7 +157,7 @@ def nothing() -> Check:
 
 
 def any_of(checks: Sequence[Check]) -> Check:
-    """Take what one of them proves; say why the last one did not."""
+    """Return the first check's proof that succeeds, or raise the error of the last check."""
 
     def check(incoming: Incoming, key: str | None) -> Proof:
         refusal = _refused("The event cannot be verified.")
@@ -172,7 +172,7 @@ def any_of(checks: Sequence[Check]) -> Check:
 
 
 def _one_of(given: Sequence[str], right: Sequence[str]) -> bool:
-    # Every pair is compared: how long it takes tells nothing.
+    # Compare every pair, so that the duration does not reveal which one matched.
     pairs = [
         (mine.encode(), theirs.encode("utf-8", "replace")) for mine in right for theirs in given if mine and theirs
     ]

@@ -1,4 +1,4 @@
-"""A folder as it was: which files it had, and what tells whether one has changed."""
+"""Snapshots of a folder's files, with sizes, times and hashes to detect changes."""
 
 import os
 import stat
@@ -11,31 +11,31 @@ from typing import Any, TypeAlias
 from pathspec import GitIgnoreSpec
 
 LARGE = 20 * 1024 * 1024
-"""What is larger is not read: its size and time tell whether it has changed."""
+"""Larger files are not hashed: only their size and time are compared."""
 MOST_FILES = 200_000
 STORM = 1_000
-"""So many changes at once are found by a look at everything: the system may have dropped some."""
+"""More changes than this cause a full scan, because the operating system may have dropped some notifications."""
 BLOCK = 256 * 1024
 LEFT_OUT = (
     ".git/", ".hg/", ".svn/", "node_modules/", "__pycache__/", ".venv/", "*.swp", "*.swx", "*~", ".#*", "4913",
     ".DS_Store",
 )  # fmt: skip
-"""What other programs keep beside the files that people mean; `exclude: ["!node_modules/"]` takes one of them in."""
+"""Files of other programs, which are excluded by default; `exclude: ["!node_modules/"]` includes one of them."""
 _LOSSY = "\N{REPLACEMENT CHARACTER}"
 
 Entry: TypeAlias = tuple[int, int, str]
-"""Size, time of the last change in nanoseconds, and the hash of the content, which is empty where it was not read."""
+"""Size, modification time in nanoseconds, and hash of the content, which is empty if it was not read."""
 Snapshot: TypeAlias = dict[str, Entry]
 
 
 class Wanted:
-    """Which files of a folder count, as patterns of .gitignore say it."""
+    """Selects files of a folder with .gitignore patterns."""
 
     def __init__(self, include: Sequence[str], exclude: Sequence[str]) -> None:
-        """Raise ValueError for a pattern that cannot be read."""
+        """Raises ValueError for an invalid pattern."""
         self._include = GitIgnoreSpec.from_lines(include) if include else None
         self._exclude = GitIgnoreSpec.from_lines([*LEFT_OUT, *exclude])
-        # What is taken in again may lie in a folder that is left out.
+        # A file that is included again may be in an excluded folder.
         self._prunes = not any(each.startswith("!") for each in exclude)
 
     def file(self, path: str) -> bool:
@@ -47,7 +47,7 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What is different between two snapshots, each list in order."""
+    """The differences between two snapshots, as sorted lists."""
 
     added: list[str]
     changed: list[str]
@@ -73,12 +73,12 @@ def _differs(before: Entry, after: Entry) -> bool:
 
 
 def scan(root: Path, wanted: Wanted, known: Mapping[str, Entry]) -> Snapshot:
-    """Look at all there is; what has the size and time that are known is not read again."""
+    """Scan the whole folder; files whose size and time are unchanged are not read again."""
     return _complete(_found(root, "", wanted, known))
 
 
 def rescan(root: Path, wanted: Wanted, known: Snapshot, paths: Collection[str]) -> Snapshot:
-    """Return what is known, with these paths looked at anew: a folder with all that is in it."""
+    """Return the known snapshot with these paths updated, folders recursively."""
     places = _places(root, paths) if len(paths) <= STORM else None
     if places is None:
         return scan(root, wanted, known)
@@ -101,14 +101,14 @@ def rescan(root: Path, wanted: Wanted, known: Snapshot, paths: Collection[str]) 
 
 
 def _places(root: Path, paths: Iterable[str]) -> list[str] | None:
-    """Return the paths relative to the folder; None if only a look at everything can tell."""
+    """Return the paths relative to the folder; None if a full scan is necessary."""
     prefix = f"{root}{os.sep}"
     found: set[str] = set()
     for path in paths:
         if _LOSSY in path or not path.startswith(prefix):
             return None
-        # The system follows links out of the folder; what is behind them is not in it.
-        if os.path.realpath(os.path.dirname(path)) == os.path.dirname(path):  # noqa: PTH120  # many paths
+        # The operating system reports changes behind symbolic links, which do not belong to the folder.
+        if os.path.realpath(os.path.dirname(path)) == os.path.dirname(path):  # noqa: PTH120  # pathlib is slow for many paths
             found.add(path.removeprefix(prefix))
     return sorted(found)
 
@@ -133,7 +133,7 @@ def _complete(found: Iterable[tuple[str, Entry]]) -> Snapshot:
 
 
 def _found(root: Path, place: str, wanted: Wanted, known: Mapping[str, Entry]) -> Iterator[tuple[str, Entry]]:
-    """Yield the files of a folder and of those in it; links are not followed."""
+    """Yield the files of a folder recursively, without following links."""
     waiting = [place]
     while waiting:
         at = waiting.pop()
@@ -156,14 +156,14 @@ def _listed(folder: Path, *, is_root: bool) -> list[os.DirEntry[str]]:
         if is_root:
             msg = f"Folder not found: {folder}."
             raise FileNotFoundError(msg) from None
-        return []  # gone since it was seen
+        return []  # deleted since it was listed
     except PermissionError as error:
         msg = f"Permission denied: the user that runs Assent cannot read {folder}."
         raise PermissionError(msg) from error
 
 
 def _entry(path: Path, known: Entry | None = None) -> Entry | None:
-    """Look at one file; None if it is gone, or is no file."""
+    """Return the entry of a file or symbolic link; None if it does not exist or is something else."""
     try:
         found = path.lstat()
         if not stat.S_ISREG(found.st_mode) and not stat.S_ISLNK(found.st_mode):
@@ -176,7 +176,7 @@ def _entry(path: Path, known: Entry | None = None) -> Entry | None:
 
 
 def _content(path: Path, found: os.stat_result) -> str:
-    """Return the hash of a file's content, or of where a link leads; empty where it is too large or may not be read."""
+    """Return the hash of a file's content or of a link's target; empty if it is too large or cannot be read."""
     if stat.S_ISLNK(found.st_mode):
         return _hash([os.fsencode(path.readlink())])
     try:
@@ -199,7 +199,7 @@ def _hash(blocks: Iterable[bytes]) -> str:
 
 
 def _shown(path: str) -> str:
-    """Return a path that can be written down, also where its bytes are no text."""
+    """Return a path that can be stored as text, with undecodable bytes escaped."""
     return path if path.isprintable() else os.fsencode(path).decode(errors="backslashreplace")
 
 

@@ -1,4 +1,4 @@
-"""What every source is made with."""
+"""The dependencies that every source receives."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -12,16 +12,16 @@ from assent.domain.trigger_events import Arrived
 @dataclass(frozen=True, slots=True)
 class SourceTools:
     resolve: Callable[[str], str]
-    """Turns `env:NAME` or `file:PATH` into the secret it stands for; raises ValueError, whose text may be shown."""
+    """Returns the secret that `env:NAME` or `file:PATH` refers to; raises ValueError with a message for admins."""
     now: Callable[[], int]
-    """Microseconds since 1970."""
+    """Returns the time in microseconds since 1970."""
     base: Path
-    """The folder that relative paths of assent.yaml start from."""
+    """The folder to which paths in assent.yaml are relative."""
     redact: Redactor = BUILT_IN
-    """Takes secrets out of what a source tells."""
+    """Removes secrets from events."""
 
     def redacted(self, arrived: Arrived) -> Arrived:
-        """Return an event without secrets in anything that is stored, matched or shown."""
+        """Return an event without secrets in any part that is stored, matched or displayed."""
         view = self.redact(dict(arrived.view))
         subject = arrived.subject and self.redact.text(arrived.subject)
         assert is_object(view), "a mapping stays one"

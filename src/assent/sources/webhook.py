@@ -1,4 +1,4 @@
-"""Any program that calls: Standard Webhooks, an HMAC of one's own, a bearer token, a secret path; also CloudEvents."""
+"""Webhooks from any program, authenticated by Standard Webhooks, a custom HMAC, a bearer token or a secret path."""
 
 import math
 import re
@@ -38,12 +38,12 @@ KNOWN = SECRETS | {
 }  # fmt: skip
 HOW = ("standard-webhooks", "hmac", "bearer", "path", "none")
 UNNAMED = "webhook"
-"""The type of what says of itself no type: it is called after its source, which is not known here."""
+"""The type of events that do not contain one; the caller appends the name of the source, which is not known here."""
 OTHERS = frozenset(
     {"github", "gitlab", "bitbucket", "gitea", "forgejo", "circleci", "jenkins", "jira", "webhook", "git", "fs",
      "files", "schedule", "breakpoint", "run", "manual", "assent"}
 )  # fmt: skip
-"""Types that begin so belong to other sources, or to us: nobody else can call their events that."""
+"""Prefixes of types that are reserved for other sources and for Assent itself."""
 BODY, TIMESTAMP = "{body}", "{timestamp}"
 _HEADER = re.compile(r"[a-z0-9][a-z0-9_-]{0,99}", re.ASCII)
 _LISTS = frozenset({"paths", "labels", "tags"})
@@ -82,7 +82,7 @@ class WebhookSource:
         told = self._told(attributes["type"], attributes.get("subject"), event.occurred_at, event.data)
         key = f"webhook:{proof.id}" if proof.id else event.key
         if event.is_binary and proof.how == HMAC:
-            # Nobody signed the headers: whoever names another body so does not take its place.
+            # The signature does not cover the ID in the headers, so another body with this ID is a different event.
             key = f"{key} {hashed(incoming.body)}"
         kept = {**kept_headers(incoming.headers, ("webhook-id",)), **event.headers()}
         sent = Sent(proof, incoming.body, key, proof.id or attributes["id"], kept)
@@ -135,7 +135,7 @@ class WebhookSource:
 
     def _tolerance(self) -> int:
         found = self._fields.length("tolerance", f"{TOLERANCE}s")
-        if not 1 <= found <= 3600:  # noqa: PLR2004  # an hour: what is older is no delivery but a replay
+        if not 1 <= found <= 3600:  # noqa: PLR2004  # older requests are replays, not late deliveries
             raise InvalidRequest.at("/settings/tolerance", "must be from 1s to 1h")
         return math.ceil(found)
 

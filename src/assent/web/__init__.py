@@ -1,1 +1,1 @@
-"""The web pages: rendered here, with forms only, so that everything works without a script."""
+"""The web pages, rendered on the server with plain forms, so that everything works without scripts."""

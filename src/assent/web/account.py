@@ -1,4 +1,4 @@
-"""One's own account: roles, sessions, password, which project one looks at, and how one is reached."""
+"""The Account page: roles, sessions, password, current project and notification preferences."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -37,16 +37,16 @@ PERSONAL = {
     "auditor": "verifies and exports the audit log",
     "admin": "can do everything you can",
 }
-"""The kinds of tokens that belong to a person."""
+"""The kinds of tokens that people can create for themselves."""
 MOST_CHOICES = 20
 CHOICES = 3
-"""How many channels an empty form asks for."""
+"""Number of channel fields in an empty form."""
 _KINDS = {
     **dict.fromkeys(("/runs", "/rules", "/gates", "/insights", "/deliveries", "/account"), Permission.READ),
     **dict.fromkeys(("/triggers", "/events", "/firings", "/sources", "/schedule"), Permission.READ_PEOPLE),
     **{f"/admin/{name}": permission for name, _, permission in PLACES},
 }
-"""The pages that every project has, and who may open them."""
+"""The pages that exist in every project, and the permission that each requires."""
 DONE = {
     "password": "Password changed. You have been signed out of all other sessions.",
     "display": "Display preferences saved.",
@@ -81,13 +81,13 @@ class Mine:
     groups: list[str]
     preferences: Preferences
     channels: list[str]
-    """Where they can be reached one by one, by name."""
+    """The names of the channels that send messages to each person."""
     links: list[tuple[str, Link]]
-    """Who they are where, with the name of the channel."""
+    """Their linked accounts, each with the name of the channel."""
     reviewers: list[tuple[str, str]]
-    """Whom to suggest as deputy."""
+    """Suggestions for the deputy, by name and full name."""
     tokens: list[Token]
-    """Their own tokens in this project that still work."""
+    """Their own valid tokens in this project."""
 
 
 def _mine(tx: Transaction, *, visit: Visit) -> Mine:
@@ -157,7 +157,7 @@ async def _set_password(visit: Visit) -> str:
 
 
 async def new_password_form(visit: Visit) -> Response:
-    """Ask an invited person for a password, without which they could not come back."""
+    """Ask an invited person to set a password, without which they could not sign in again."""
     after = local_path(visit.request.query_params.get("next"))
     if not visit.signed_in.must_set_password:
         return redirect(after)
@@ -188,7 +188,7 @@ def _new_password_page(visit: Visit, after: str, error: AssentError | None = Non
 
 
 async def create_token(visit: Visit) -> Response:
-    """Create a token that belongs to the visitor, with some of their own roles."""
+    """Create a token that belongs to the visitor and has only roles that they have."""
     form = visit.form
     try:
         days = number(form, "expiresInDays")
@@ -250,19 +250,19 @@ async def put_display(visit: Visit) -> Response:
 
 @cache
 def _zones() -> Sequence[str]:
-    """The time zones to choose from: those named after places, and UTC."""
+    """Return the time zones to choose from: those named after places, and UTC."""
     return ["UTC", *sorted(each for each in available_timezones() if "/" in each and not each.startswith("Etc/"))]
 
 
 async def choose_project(visit: Visit) -> Response:
-    """Look at another project, at a page like the one that the visitor came from."""
+    """Switch to another project, and open the page there that corresponds to the previous one."""
     await visit.site.sessions.look_at(visit.signed_in, visit.form.get("project", ""))
     there = await visit.site.sessions.find(visit.request)
     return redirect(_like(visit.form.get("from", ""), there.principal) if there else "/")
 
 
 def _like(path: str, who: Principal) -> str:
-    """Return the page of this kind that every project has, or the inbox if the person may not open it."""
+    """Return the corresponding page that exists in every project, or the inbox if the person may not open it."""
     first, _, rest = path.strip("/").partition("/")
     kind = f"/admin/{rest.partition('/')[0]}" if first == "admin" else f"/{first}"
     return kind if kind in _KINDS and who.may(_KINDS[kind]) else "/"
@@ -270,16 +270,16 @@ def _like(path: str, who: Principal) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """How somebody is reached, as it stands in the form."""
+    """Notification preferences as shown in the form."""
 
     choices: Sequence[str]
-    """The channels they chose, the dearest first, and room for more."""
+    """The chosen channels in order of preference, then empty fields."""
     known: Sequence[str]
     fields: Mapping[str, str]
 
 
 def reached(mine: Mine, typed: Mapping[str, str]) -> Reached:
-    """Show what was typed, if the form comes back, else what is kept."""
+    """Return the submitted values if the form is shown again, otherwise the stored ones."""
     kept: Mapping[str, Any] = written(mine.preferences)
     quiet: Mapping[str, Any] = kept["quiet"] or {}
     away: Mapping[str, Any] = kept["away"] or {}
@@ -329,7 +329,7 @@ async def put_preferences(visit: Visit) -> Response:
 
 
 def _moment(form: Mapping[str, str], name: str) -> str | None:
-    """Read a box for a moment, which has no seconds and no zone; ours is UTC."""
+    """Read a datetime-local input, which has no seconds or time zone, as UTC."""
     typed = text(form, name)
     return f"{typed}:00Z" if typed and len(typed) == len("2027-01-31T18:00") else typed
 

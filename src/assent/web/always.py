@@ -1,4 +1,4 @@
-"""“Always approve…”: the narrowest rule that makes a question unnecessary, what it would have done, and saving it."""
+"""The “Always approve” form: proposes the narrowest rule for a breakpoint, back-tests it and saves it."""
 
 import msgspec
 from starlette.responses import Response
@@ -22,7 +22,7 @@ def routes(site: Site) -> list[Route]:
 
 
 async def offered(visit: Visit) -> Whole:
-    """Return the breakpoint, or refuse: not everybody may, and not every question may go unasked."""
+    """Return the breakpoint; raise an error if the visitor may not write rules or the breakpoint is a hard stop."""
     visit.who.require(Permission.RULES)
     row = await visit.site.inbox.whole(known_id(visit.request.path_params["breakpoint_id"]), visit.who)
     if msgspec.json.decode(row.payload).get("hardStop") is True:
@@ -35,7 +35,7 @@ async def always_form(visit: Visit) -> Response:
     saved = visit.request.query_params.get("saved", "")
     if saved:
         return page("always_saved.html", visit=visit, now=visit.site.clock.now(), row=row, rule=saved[:70])
-    # Asked each time anew: what the agent, the policy or a purge rules out is refused here.
+    # Raises an error if the agent, the policy or a purge rules out a proposal; this can change at any time.
     found = await visit.site.backtests.propose(row.id, days=DAYS, limit=LISTED, by=visit.who)
     typed = Typed.of({"pattern": found.run.wanted.pattern} | dict(visit.request.query_params))
     return await _page(visit, row, typed)
@@ -57,7 +57,7 @@ async def _page(visit: Visit, row: Whole, typed: Typed, error: AssentError | Non
 
 
 async def always(visit: Visit) -> Response:
-    """Save the rule. The breakpoint itself stays as it is: a rule speaks of what comes, a person of what is here."""
+    """Save the rule. The breakpoint itself stays pending: a rule applies only to later ones."""
     row = await offered(visit)
     await visit.site.backtests.propose(row.id, days=1, limit=0, by=visit.who)
     given = Typed.of(visit.form)

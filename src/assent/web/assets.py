@@ -1,4 +1,4 @@
-"""Style, scripts and pictures of the pages: one sheet, ES modules, and one address that changes with any of them."""
+"""Serves the style sheet, ES modules and images under a URL with a hash that changes with any of them."""
 
 import gzip
 import hashlib
@@ -44,7 +44,7 @@ def _read(folder: Traversable, prefix: str = "") -> dict[str, bytes]:
 
 
 def _joined(found: dict[str, bytes]) -> dict[str, bytes]:
-    """All sheets as one: the libraries' first, then the tokens, then what speaks in them."""
+    """Join all style sheets into one: libraries, then the design tokens, then the sheets that use them."""
     sheets = [name for name in found if name.endswith(".css")]
     sheets.sort(key=lambda name: (not name.startswith("vendor/"), name != SHEET, name))
     sheet = b"\n".join(found[name] for name in sheets)
@@ -52,7 +52,7 @@ def _joined(found: dict[str, bytes]) -> dict[str, bytes]:
 
 
 class Assets:
-    """Everything under static/, read once; modules import one another by relative names."""
+    """All files in static/, read once; modules import each other by relative paths."""
 
     def __init__(self) -> None:
         read = _joined(_read(files("assent.web").joinpath("static")))
@@ -65,7 +65,7 @@ class Assets:
         }
 
     def url(self, name: str) -> str:
-        """Return the address of a file that is there; a page that names another does not render."""
+        """Return the URL of a file; raise KeyError for an unknown one, so that the page fails to render."""
         if name not in self._found:
             raise KeyError(name)
         return f"/static/{self.digest}/{name}"

@@ -1,4 +1,4 @@
-"""The attempt before this one: what people said about it, and what the agent changed since."""
+"""The previous attempt of a breakpoint: its feedback, and what the agent has changed since."""
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,7 +21,7 @@ VERSION = 1
 KEPT_BYTES = 8 * 1024 * 1024
 MAX_CHARACTERS = 256 * 1024
 MAX_SHOWN_LINES = 2_000
-# Files and the question are compared for themselves; the others differ in every attempt and stand above.
+# Files and the question are compared separately; the other fields differ in every attempt and are shown above.
 _APART = frozenset({"question", "attempt", "previousFeedback"})
 NOTHING = Markup()
 
@@ -30,7 +30,7 @@ _cache = Cache(KEPT_BYTES)
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One thing that differs: its lines, or in words."""
+    """One change: a diff, or a description."""
 
     what: str
     path: str = ""
@@ -44,11 +44,11 @@ class ShownAttempt:
     said: Sequence[Comment]
     changes: Sequence[Change]
     compared: bool
-    """False if the content of either is gone, so that nobody can tell what changed."""
+    """False if the content of either attempt was purged, so that a comparison is not possible."""
 
 
 def shown_attempt(found: Previous, row: Whole) -> ShownAttempt:
-    """Compare two attempts; takes a while, so not on the event loop."""
+    """Compare two attempts. Do not call it on the event loop, because it is slow."""
     compared = row.purged_at is None and found.row.purged_at is None
     changes = list(_changes(found, row)) if compared else []
     return ShownAttempt(found.row, found.comments, changes, compared)
@@ -69,7 +69,7 @@ def _changes(found: Previous, row: Whole) -> Iterator[Change]:
 
 
 def _told(row: Whole, payload: Mapping[str, Any]) -> str:
-    """Return all that was sent apart from question and files, one value a line and in one order."""
+    """Return the content without question and files as formatted JSON with sorted keys."""
     rest = {name: value for name, value in payload.items() if name not in _APART}
     context = rest.get("context")
     if isinstance(context, dict):

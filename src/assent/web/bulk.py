@@ -1,4 +1,4 @@
-"""Answering several at once: within one gate, never what is high risk or needs more than a yes, with one undo."""
+"""Bulk answers for breakpoints of one gate, with a single undo; excludes high risk and those that need input."""
 
 from dataclasses import dataclass, replace
 from functools import partial
@@ -27,7 +27,7 @@ UNPROCESSABLE = 422
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """What of the selection can be answered together, and what not, with the reason."""
+    """The selected breakpoints that can be answered together, and the others with the reason."""
 
     rows: list[Whole]
     left_out: list[tuple[Whole, str]]
@@ -38,7 +38,7 @@ class Chosen:
 
 
 async def confirm(visit: Visit) -> Response:
-    """List what would be answered, without answering it."""
+    """List the breakpoints that would be answered, without answering them."""
     return await _confirm_page(visit, await _chosen(visit))
 
 
@@ -54,7 +54,7 @@ async def decide(visit: Visit) -> Response:
     refused = [(row, f"Respond to this breakpoint individually: {why.rstrip('.')}.") for row, why in chosen.left_out]
     answer = Answer(approved=approved, comment=comment or None)
     for row in chosen.rows:
-        # One transaction each, so that one that was decided meanwhile does not stop the others.
+        # One transaction each, so that a breakpoint that was decided meanwhile does not affect the others.
         answer = replace(answer, digest=visit.form.get(f"{PICK}{row.id}", ""))
         use_case = partial(
             visit.site.holding.hold, breakpoint_id=row.id, answer=answer, by=visit.who, via="web", batch=batch
@@ -77,7 +77,7 @@ async def draft(visit: Visit, error: AssentError) -> Response:
 
 
 async def undo(visit: Visit) -> Response:
-    """Undo the pending answers of a batch, and say how many had taken effect already."""
+    """Undo the pending answers of a batch, and report how many have already taken effect."""
     params = visit.request.query_params
     use_case = partial(visit.site.holding.take_back_batch, batch=params.get("batch", ""), by=visit.who)
     asked = replace(asked_in(visit.request), cursor="", shown="")
@@ -119,7 +119,7 @@ async def _chosen(visit: Visit) -> Chosen:
 
 
 async def _why_not(visit: Visit, row: Whole) -> str | None:
-    """Say why the visitor does not answer it with others: they may not, or only in another capacity."""
+    """Return why the visitor cannot answer it in bulk: they are not eligible, or only as an override or deputy."""
     use_case = partial(visit.site.breakpoints.standing, breakpoint_id=row.id, by=visit.who)
     try:
         standing = await visit.site.database.read(use_case)
@@ -131,7 +131,7 @@ async def _why_not(visit: Visit, row: Whole) -> str | None:
 
 
 def why_alone(row: Whole, gate: str, *, approved: bool) -> str | None:
-    """Say why a breakpoint is answered alone, or None if it may be answered with others of its gate."""
+    """Return why a breakpoint must be answered individually, or None if it can be answered with others of its gate."""
     payload: dict[str, Any] = msgspec.json.decode(row.payload)
     alone = {
         "already decided": row.status != "waiting",

@@ -1,4 +1,4 @@
-"""Figures as plots: the same values as JSON for the script that draws them and as a table for everybody."""
+"""Charts: the same values as JSON for the script that draws them and as a table that works without scripts."""
 
 import json
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ _SMALL = 10
 
 
 def duration(seconds: float | None) -> str:
-    """Say how long something took, in one unit."""
+    """Format a duration with one unit."""
     if seconds is None:
         return "–"
     for size, limit, unit in ((1, MINUTE, "s"), (MINUTE, HOUR, "min"), (HOUR, 2 * DAY_SECONDS, "h")):
@@ -43,7 +43,7 @@ def day(at: int) -> str:
 class Series:
     label: str
     token: str
-    """The name of the colour in the style sheet."""
+    """The name of the color in the style sheet."""
     values: Sequence[float | None]
 
 
@@ -56,7 +56,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chart:
-    """Values over time, in steps of one length; `at` is where each step begins."""
+    """Values over time, in steps of equal length; `at` contains the start of each step. Times are in microseconds."""
 
     id: str
     title: str
@@ -69,7 +69,7 @@ class Chart:
 
     @property
     def values(self) -> str:
-        """Everything the script needs, as text for an attribute."""
+        """The chart as JSON for the script, with times in seconds."""
         return json.dumps(
             {
                 "kind": self.kind,
@@ -84,7 +84,7 @@ class Chart:
 
     @property
     def lines(self) -> list[Line]:
-        """The same as lines of a table, the newest first."""
+        """The values as lines of a table, newest first."""
         return [
             Line(at, self._label(at), [self._text(each.values[n]) for each in self.series])
             for n, at in reversed(list(enumerate(self.at)))

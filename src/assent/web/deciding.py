@@ -1,4 +1,4 @@
-"""Answering: first a page that says exactly what will happen, then the answer itself."""
+"""Answering a breakpoint: a confirmation page that states the consequences, and the answer itself."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -33,14 +33,14 @@ _CARRIED_PREFIXES = ("field-", "edit-")
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """One filled-in field, for reading it once more."""
+    """A submitted form field, for the confirmation page."""
 
     label: str
     value: str
 
 
 async def confirm(visit: Visit) -> Response:
-    """Show what will happen; nothing does yet."""
+    """Show the consequences of an answer without submitting it."""
     row = await load(visit)
     try:
         answer = answer_of(visit.form, row)
@@ -57,7 +57,7 @@ async def confirm(visit: Visit) -> Response:
 
 
 async def _refused(visit: Visit, row: Whole, error: AssentError) -> Response:
-    """Show the page with what was typed and what is wrong with it, in place of the dialog where one was asked for."""
+    """Show the breakpoint's page with the submitted values and the error, also if a script requested the dialog."""
     response = await detail_page(visit, row, error)
     if visit.region == "dialog":
         response.headers["HX-Retarget"] = "#detail"
@@ -85,7 +85,7 @@ async def _decide(visit: Visit, row: Whole, answer: Answer) -> Response:
 
 
 async def onwards(visit: Visit, row: Whole) -> Response:
-    """Redirect to the next pending one, with a notice about the one just answered."""
+    """Redirect to the next pending breakpoint, with a notice about the answered one."""
     asked = asked_in(visit.request)
     following = await upcoming(visit, row, asked)
     path = f"/breakpoints/{following.row.id}" if following else "/"
@@ -134,25 +134,25 @@ async def dismiss(visit: Visit) -> Response:
 
 
 async def draft(visit: Visit, error: AssentError) -> Response:
-    """Show what was typed in the form it belongs to."""
+    """Show the submitted values in their form again."""
     return await detail_page(visit, await load(visit), error)
 
 
 async def back(visit: Visit) -> Response:
-    """Lead a reload, or a return from signing in, to the page the form stands on."""
+    """Redirect a reload, or a return from the sign-in page, to the page with the form."""
     row = await load(visit)
     return redirect(f"/breakpoints/{row.id}{asked_in(visit.request).behind}")
 
 
 def answer_of(form: Mapping[str, str], row: Whole) -> Answer:
-    """Read the answer that a form carries; a rejection carries its reason and nothing else."""
+    """Return the answer in a submitted form; a rejection contains only its reason."""
     payload: dict[str, Any] = msgspec.json.decode(row.payload)
     decision, said = form.get("decision"), _text(form, "comment")
-    # An empty digest matches nothing: whoever cannot say what they were shown decides nothing.
+    # An empty digest never matches, so a form that does not state which content it showed is refused.
     digest = form.get("digest", "")
     if decision == REJECT:
         return Answer(approved=False, comment=reason(said), digest=digest)
-    # An option that is a button of its own is pressed instead of Approve.
+    # Options can be buttons, which are pressed instead of Approve.
     if decision != APPROVE and not (decision is None and "option" in form):
         raise InvalidRequest.at("/decision", "choose Approve or Reject")
     return Answer(
@@ -238,7 +238,7 @@ def _shown(value: object) -> str:
 def consequences(
     row: Whole, answer: Answer, standing: Standing, mark: Marks | None = None, *, undo_seconds: int = 0
 ) -> list[str]:
-    """Say what follows from the answer, in sentences."""
+    """Describe the consequences of an answer, one per sentence."""
     mark = mark or Marks()
     seats: list[object] = msgspec.json.decode(row.seats)
     stopped = [] if answer.approved else [each.person for each in mark.pending if each.approved]

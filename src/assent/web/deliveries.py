@@ -1,4 +1,4 @@
-"""Deliveries: what was sent to whom, what came of it, and another try for what was given up."""
+"""Delivery pages: list deliveries with their outcome, and retry failed ones."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -33,7 +33,7 @@ SAID = {
     Purpose.CLOSE: "outcome",
 }
 ROOMS = {"slack": "Slack channel", "webhook": "webhook", "jira": "Jira project", "email": "address list"}
-"""The place that a channel has of its own, by its type."""
+"""The destination of channels that do not send messages to each person, by type."""
 MEANS = {
     "pending": "waiting to be sent",
     "sending": "being sent",
@@ -57,12 +57,12 @@ def routes(site: Site) -> list[Route]:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where something was sent: a channel that is set up here, also one that was removed, or a callback."""
+    """The destination of a delivery: a channel, which may have been removed, or a callback."""
 
     name: str
     type: str
     id: str = ""
-    """Empty where there is no page to look at."""
+    """Empty if the channel does not have a page."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,17 +71,17 @@ class Item:
     place: Place
     whom: str
     title: str
-    """Of the breakpoint."""
+    """The title of the breakpoint."""
 
     @property
     def what(self) -> str:
-        """Say what the message is; a callback tells of an event, by its name."""
+        """Describe the message; for a callback, this is the name of the event."""
         return self.delivery.type if self.delivery.channel == CALLBACK else SAID[Purpose(self.delivery.purpose)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filters:
-    """What the person asked to see, as it stands in the address."""
+    """The filters in the URL."""
 
     state: str = ""
     channel: str = ""
@@ -142,7 +142,7 @@ async def listing(visit: Visit) -> Response:
 
 def _done(params: QueryParams) -> str | None:
     count = params.get("retried", "")
-    if count.isascii() and count.isdigit() and len(count) <= 3 and int(count):  # noqa: PLR2004  # more than a batch
+    if count.isascii() and count.isdigit() and len(count) <= 3 and int(count):  # noqa: PLR2004  # a batch is smaller
         return "Retrying 1 delivery." if count == "1" else f"Retrying {int(count)} deliveries."
     return DONE.get(params.get("done", ""))
 
@@ -175,7 +175,7 @@ def _place(channel: str, stored: StoredChannel | None) -> Place:
 
 
 def whom(recipient: str, kind: str, who: Principal) -> str:
-    """Name whom a message is for; the address of a hook is a secret of those who manage it."""
+    """Return the recipient's name; only admins see the path of a callback URL, which may contain a secret."""
     if recipient == PLACE:
         return ROOMS.get(kind, "everyone in the channel")
     if recipient.startswith(PERSON):
@@ -184,7 +184,7 @@ def whom(recipient: str, kind: str, who: Principal) -> str:
 
 
 def told(tx: Transaction, breakpoint_id: str, who: Principal) -> list[Item]:
-    """Say who was told of a breakpoint: of each line the message that came last."""
+    """Return the last delivery about a breakpoint for each channel and recipient."""
     rows = tx.deliveries.page(who.project, {"breakpoint_id": breakpoint_id}, after="", limit=MOST_TOLD)
     last: dict[tuple[str, str], Delivery] = {}
     for each in rows:
@@ -199,11 +199,11 @@ class Whole:
     item: Item
     attempts: Sequence[Attempt]
     line: Sequence[Item]
-    """All that goes to the same recipient about the same breakpoint, in its order."""
+    """All deliveries to the same recipient about the same breakpoint, in order."""
 
     @property
     def ahead(self) -> int:
-        """How many have to go out before this one."""
+        """How many deliveries must be sent before this one."""
         mine = self.item.delivery
         return sum(
             1
@@ -245,7 +245,7 @@ async def retry(visit: Visit) -> Response:
 
 
 async def retry_all(visit: Visit) -> Response:
-    """Try again what is dead on one channel."""
+    """Retry all failed deliveries of a channel."""
     channel = visit.form.get("channel", "")[:MAX_FILTER]
     count = await visit.site.database.write(partial(visit.site.deliveries.retry_all, channel=channel, by=visit.who))
     told_so = {"retried": str(count)} if count else {"done": "none"}

@@ -1,4 +1,4 @@
-"""One breakpoint: what is asked, everything that came with it, who said what, and the forms to answer."""
+"""The page of a breakpoint: its question and content, the answers and comments, and the forms to answer."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -45,7 +45,7 @@ STRATEGIES = {
     "collect-all": "every expert must approve",
     "quorum": "a majority of experts decides",
 }
-# What has a place of its own on the page; anything else the agent sent is opened so that nobody overlooks it.
+# Fields that the page shows separately; if there are others, the payload is expanded so that they are not overlooked.
 _KNOWN = frozenset(
     {
         "question", "title", "context", "expert", "tags", "strategy", "previousFeedback", "attempt", "breakpointId",
@@ -56,7 +56,7 @@ _KNOWN = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """What went wrong with a form, in words, and at which control."""
+    """An error in a submitted form, and the control that it is about."""
 
     title: str
     text: str
@@ -66,7 +66,7 @@ class Trouble:
 
 @dataclass(frozen=True, slots=True)
 class Voice:
-    """One expert that was asked, and the answer given for it."""
+    """An expert, the absent people they answer for, and their answer."""
 
     expert: str
     stands_in_for: Sequence[str]
@@ -88,7 +88,7 @@ async def detail(visit: Visit) -> Response:
 async def detail_page(
     visit: Visit, row: Whole, error: AssentError | None = None, *, notice: Notice | None = None
 ) -> Response:
-    """Show a breakpoint; after a form that failed, with what was typed and why it failed."""
+    """Show a breakpoint; after an error, with the submitted values and the reason."""
     asked = asked_in(visit.request)
     notice = notice or await notice_of(visit, asked)
     values = await _values(visit, row, asked, error)
@@ -97,7 +97,7 @@ async def detail_page(
         listed_rows = await listed(visit, asked)
         about = {"list": listed_rows, "notice": notice, "waiting_count": listed_rows.waiting}
         return await large_page("inbox.html", status=status, visit=visit, asked=asked, **about, **values)
-    # Opened from the list by a script: the list is there already, unless the step before changed it.
+    # A script opened it from the list, so the list is sent only if the previous action changed it.
     stepped = notice is not None or error is not None or visit.request.method == "POST"
     changed = {"list": await listed(visit, asked), "notice": notice} if stepped else {}
     response = await large_page("moved.html", status=status, visit=visit, asked=asked, **changed, **values)
@@ -107,7 +107,7 @@ async def detail_page(
 
 
 async def _live(visit: Visit, row: Whole) -> dict[str, Any]:
-    """What may change while somebody looks."""
+    """Return the values that can change while the page is open."""
     inbox, now = visit.site.inbox, visit.site.clock.now()
     responses = await inbox.responses(row)
 
@@ -164,7 +164,7 @@ async def _values(visit: Visit, row: Whole, asked: Filters, error: AssentError |
 def _not_sent(
     form: Mapping[str, str], payload: Mapping[str, Any], *, may_answer: bool, may_comment: bool
 ) -> list[tuple[str, str]]:
-    """Return what was typed into a form that the page does not have, with labels."""
+    """Return submitted text, with labels, for which the page no longer has a form."""
     answered = [] if may_answer else [("Comment", form.get("comment", "")), *forms.filled_in(payload, form)]
     found = answered if may_comment else [*answered, ("Comment", form.get("text", ""))]
     return [(label, text) for label, text in found if text.strip()]
@@ -183,7 +183,7 @@ def _shown_content(
 
 
 def _offers_always(visit: Visit, gate: str, payload: Mapping[str, Any]) -> bool:
-    """Whether a rule is offered in place of an answer; never for a hard stop, nor for a whole tool."""
+    """Whether to offer a rule; never for a hard stop or a whole tool."""
     return (
         visit.who.may(Permission.RULES)
         and payload.get("presentAlwaysApprove") is not False
@@ -193,7 +193,7 @@ def _offers_always(visit: Visit, gate: str, payload: Mapping[str, Any]) -> bool:
 
 
 async def _standing(visit: Visit, row: Whole) -> tuple[Standing | None, str | None]:
-    """Say as whom the visitor may answer, or why not."""
+    """Return in which capacity the visitor may answer, or why they may not."""
     if row.status != "waiting":
         return None, None
     use_case = partial(visit.site.breakpoints.standing, breakpoint_id=row.id, by=visit.who)
@@ -210,7 +210,7 @@ def _voices(row: Whole, responses: Sequence[domain.Response]) -> list[Voice]:
 
 
 def _files(tx: Transaction, *, row: Whole, payload: Mapping[str, Any]) -> list[rendering.Excerpt]:
-    """Read one file at a time and keep only what is shown of it."""
+    """Read the context files one at a time, and keep only the parts that are shown."""
     context: Mapping[str, Any] = payload.get("context") or {}
     named: Sequence[Mapping[str, Any]] = context.get("files") or []
     room = rendering.PAGE_CHARACTERS
@@ -224,14 +224,14 @@ def _files(tx: Transaction, *, row: Whole, payload: Mapping[str, Any]) -> list[r
 
 
 async def upcoming(visit: Visit, row: Whole, asked: Filters) -> Item | None:
-    """Find the next pending one below this one in the same list, or the first one if none is below."""
+    """Return the next pending breakpoint after this one in the list, or the first one in the list."""
     wanted = await query(visit, replace(asked, status="waiting", cursor="", shown=""))
     below = replace(wanted, cursor=decode_cursor(encode_cursor(wanted, row), sort=wanted.sort))
     return await _first_open(visit, row, below) or await _first_open(visit, row, wanted)
 
 
 async def _first_open(visit: Visit, row: Whole, wanted: Query) -> Item | None:
-    """Return the first of a list that the visitor can answer and has not answered."""
+    """Return the first breakpoint of a list, except this one, that the visitor can answer and has not answered."""
     found = await visit.site.inbox.page(wanted)
     marks = await visit.site.database.read(
         partial(visit.site.triage.marks, breakpoint_ids=[each.id for each in found], person_id=visit.who.id)
@@ -289,7 +289,7 @@ async def file(visit: Visit) -> Response:
 
 
 async def frame(visit: Visit) -> Response:
-    """Serve an agent's HTML for the frame on the page: nothing in it runs, wherever it is opened."""
+    """Serve an agent's HTML for the frame on the page; headers disable scripts even if it is opened directly."""
     entry = await _entry(visit)
     if entry.format != "html":
         msg = "Only HTML files can be shown in a frame."

@@ -1,4 +1,4 @@
-"""What a person asked to see, as it stands in the address of the list and of every breakpoint opened from it."""
+"""The filters in the URL of the list, and of every breakpoint opened from it."""
 
 from dataclasses import dataclass, replace
 from urllib.parse import urlencode
@@ -19,14 +19,14 @@ STATUS_NAMES = {
 }
 SORTS = {"deadline": "Most urgent first", "newest": "Newest first", "oldest": "Oldest first"}
 STEP, MOST = 50, 300
-"""How many rows a page has, and up to how many it grows before it is turned."""
+"""The number of rows that “Show more” adds, and the maximum on one page."""
 MAX_FILTER = 300
 _TEXTS = ("agent", "run", "gate", "expert", "q", "since", "until", "sort", "shown", "cursor")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filters:
-    """What the person asked to see, as it stands in the address."""
+    """The filters in the URL."""
 
     status: str = "waiting"
     tags: tuple[str, ...] = ()
@@ -45,7 +45,7 @@ class Filters:
 
     @property
     def order(self) -> str:
-        """What waits is sorted by urgency, what has ended by age, unless told otherwise."""
+        """The order: by default, pending breakpoints are sorted by deadline, and others newest first."""
         return self.sort or ("deadline" if self.status == "waiting" else "newest")
 
     @property
@@ -63,7 +63,7 @@ class Filters:
 
     @property
     def query(self) -> str:
-        """The part of the address behind the question mark."""
+        """The query string, without the question mark."""
         names = ("status", *_TEXTS, "mine", "snoozed")
         given = [(name, getattr(self, name)) for name in names]
         kept = [(name, value) for name, value in given if value and (name, value) != ("status", "waiting")]
@@ -71,23 +71,23 @@ class Filters:
 
     @property
     def behind(self) -> str:
-        """What is added to a breakpoint's address so that its page shows the same list."""
+        """The suffix of a breakpoint's URL that makes its page show the same list."""
         return f"?{self.query}" if self.query else ""
 
     def narrowed_to(self, **changes: str) -> str:
-        """Return the address of this list with another filter, from its first row."""
+        """Return the URL of the list with these filters changed, from its first row."""
         return self.address(**changes, shown="", cursor="")
 
     def with_tag(self, tag: str) -> str:
         return replace(self, tags=tuple(dict.fromkeys([*self.tags, tag]))).narrowed_to()
 
     def address(self, **changes: str) -> str:
-        changed = replace(self, **changes)  # type: ignore[arg-type]  # every field that is changed here is text
+        changed = replace(self, **changes)  # type: ignore[arg-type]  # all fields that callers change are strings
         return f"/{changed.behind}"
 
 
 def filters(params: QueryParams) -> Filters:
-    """Read the filters; a field of the form that was left empty is no filter."""
+    """Return the filters in a query; empty fields are ignored."""
     for name, value in params.multi_items():
         if len(value) > MAX_FILTER or "\x00" in value:
             raise InvalidRequest.at(name[:20], f"must have at most {MAX_FILTER} characters and must not contain NUL")
@@ -107,7 +107,7 @@ def filters(params: QueryParams) -> Filters:
 
 
 def asked_in(request: Request) -> Filters:
-    """The filters behind a breakpoint's address; what we do not know is not kept."""
+    """Return the filters in a breakpoint's URL, or the default filters if they are invalid."""
     try:
         return filters(request.query_params)
     except InvalidRequest:

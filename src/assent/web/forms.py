@@ -1,6 +1,6 @@
-"""A breakpoint's flat JSON Schema as inputs, and what people typed into them as JSON values.
+"""Converts a breakpoint's flat JSON Schema to HTML inputs, and submitted inputs to JSON values.
 
-Inputs are named by their position: nothing an agent wrote becomes the name of anything.
+Inputs are identified by position, so that no name contains text by an agent.
 """
 
 import json
@@ -22,7 +22,7 @@ _INTEGER = re.compile(r"[+-]?[0-9]{1,16}")
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """One field of a form as an HTML control: line, text, integer, number, boolean or choice."""
+    """A form field as an HTML control: line, text, integer, number, boolean or choice."""
 
     id: str
     name: str
@@ -76,7 +76,7 @@ def _default(field: Mapping[str, Any]) -> str:
         return TRUE if value else FALSE
     if not isinstance(value, (str, int, float)):
         return ""
-    # Nobody sends as their own answer what they could not see in the box.
+    # People must not submit a default that they could not see completely.
     return str(value) if visible(value) == str(value) else ""
 
 
@@ -103,7 +103,7 @@ def _shown(value: Json) -> str:
 
 
 def answers(form: Mapping[str, Any], typed: Mapping[str, str]) -> dict[str, Json]:
-    """Return what was typed with the types the form asks for; what was left empty is left out."""
+    """Return the submitted values with the types that the form requires, without empty fields."""
     found: dict[str, Json] = {}
     for n, (name, field) in enumerate(form["properties"].items()):
         text = typed.get(f"field-{n}", "")
@@ -143,7 +143,7 @@ def _fraction(text: str) -> float:
 
 
 def typed_again(payload: Mapping[str, Any], answer: Answer) -> dict[str, str]:
-    """Return what must stand in the form for this answer to come out of it."""
+    """Return the form values that would result in this answer."""
     found = {"comment": answer.comment or ""}
     options: Sequence[str] = payload.get("options") or ()
     if answer.option in options:
@@ -159,7 +159,7 @@ def typed_again(payload: Mapping[str, Any], answer: Answer) -> dict[str, str]:
 
 
 def filled_in(payload: Mapping[str, Any], typed: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Return the answers and changed arguments in a form as people read them, with labels; nothing is checked."""
+    """Return the answers and edited arguments in a form as text with labels, without validation."""
     asked = {each.id: each for each in (inputs(payload["form"], {}) if payload.get("form") else ())}
     before = {each.id: each for each in edits(payload, {})}
     found: list[tuple[str, str]] = []
@@ -169,7 +169,7 @@ def filled_in(payload: Mapping[str, Any], typed: Mapping[str, str]) -> list[tupl
             found.append((each.label, _choice(each.choices, text) if each.control == "choice" else text))
         elif name in before:
             found += [] if _same(before[name].value, text, before[name].control) else [(before[name].name, text)]
-        elif name.startswith(("field-", "edit-")):  # its question was removed with the content
+        elif name.startswith(("field-", "edit-")):  # the form's question was purged
             found.append(("Answer", text))
     return found
 
@@ -180,7 +180,7 @@ def _choice(choices: Sequence[str], index: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """An argument that the reviewer may change: text, integer, number, boolean, or anything else as JSON."""
+    """An argument that the reviewer can edit as text, integer, number, boolean or JSON."""
 
     id: str
     name: str
@@ -199,14 +199,14 @@ def edits(payload: Mapping[str, Any], typed: Mapping[str, str]) -> list[Edit]:
 
 
 def edited(payload: Mapping[str, Any], typed: Mapping[str, str]) -> dict[str, Json] | None:
-    """Return the arguments that were changed."""
+    """Return the edited arguments, or None."""
     found: dict[str, Json] = {}
     for before, after in zip(edits(payload, {}), edits(payload, typed), strict=True):
         if _same(before.value, after.value, after.control):
             continue
         pointer = edit_place(after.name)
         if after.control == "text":
-            # Browsers send every line break as CR LF.
+            # Browsers submit all line breaks as CR LF.
             breaks = "\r\n" if "\r\n" in before.value else "\n"
             found[after.name] = after.value.replace("\r\n", "\n").replace("\n", breaks)
         elif after.control == "json":
@@ -217,7 +217,7 @@ def edited(payload: Mapping[str, Any], typed: Mapping[str, str]) -> dict[str, Js
 
 
 def changes(payload: Mapping[str, Any], answer: Answer) -> list[tuple[str, str, str]]:
-    """Return name, original and new value of each edited argument, for reading them once more."""
+    """Return the name, original value and new value of each edited argument, for the confirmation page."""
     values = _arguments(payload)
     return [(name, _plain(values.get(name)), _plain(value)) for name, value in (answer.edits or {}).items()]
 
@@ -232,7 +232,7 @@ def _arguments(payload: Mapping[str, Any]) -> Mapping[str, Json]:
 
 
 def _editor(value: Json) -> str:
-    """Choose the control for a value; text that cannot be seen as it is stays JSON, with escapes."""
+    """Return the control for a value; text with hidden characters is edited as escaped JSON."""
     if isinstance(value, bool):
         return "boolean"
     if isinstance(value, int):
@@ -249,7 +249,7 @@ def _edit_text(control: str, value: Json) -> str:
         return value
     if control == "boolean":
         return TRUE if value else FALSE
-    # Escaped, so that a reviewer sees every hidden character.
+    # Strings are escaped, so that the reviewer sees hidden characters.
     return json.dumps(value, ensure_ascii=isinstance(value, str))
 
 

@@ -1,4 +1,4 @@
-"""The frame around every page: templates, style, headers, who is visiting, and errors that people can read."""
+"""The foundation of all pages: templates, headers, authentication of visitors, and error pages."""
 
 import asyncio
 import gzip
@@ -67,16 +67,16 @@ CSP = (
 HEADERS = {"Content-Security-Policy": CSP, "Cache-Control": "no-store", "X-Robots-Tag": "noindex"}
 SEE_OTHER, NO_CONTENT, UNAUTHORIZED = 303, 204, 401
 RESUBMIT = {"Assent-Resubmit": "true"}
-"""Has a script send the form again as a page, which may show a sign-in and keep what was typed."""
+"""Makes the script submit the form as a normal request, which can show the sign-in page and keep the input."""
 NOTICE = "Assent-Notice"
-"""Has a script leave the form as it is and show a notice, named by the id of its template in `base.html`."""
+"""Makes the script keep the form and show a notice; the value is the ID of its template in `base.html`."""
 REFRESHED = frozenset({"rows", "live", "run-live", "events-live"})
-"""Regions that scripts read again by themselves."""
+"""Regions that scripts refresh automatically."""
 WORTH_PACKING = 1_400
 MOST_COUNTED = 100
-"""Where a badge stops counting."""
+"""The maximum count in a badge."""
 HTML = "text/html; charset=utf-8"
-PASSWORD_PAGE = "/account/new-password"  # noqa: S105  # an address
+PASSWORD_PAGE = "/account/new-password"  # noqa: S105  # a URL, not a password
 LINK_GONE = "This link no longer works"
 
 
@@ -108,7 +108,7 @@ def _environment() -> Environment:
     for name, function in _FILTERS.items():
         environment.filters[name] = function
     for name, value in {"asset": ASSETS.url, "key_for": key_for, "keys": grouped()}.items():
-        environment.globals[name] = value  # type: ignore[assignment,unused-ignore]  # pyright reads a narrower type
+        environment.globals[name] = value  # type: ignore[assignment,unused-ignore]  # pyright infers a narrower type
     return environment
 
 
@@ -116,7 +116,7 @@ _templates = _environment()
 
 
 def page(template: str, *, status: int = 200, visit: "Visit | None" = None, **values: Any) -> Response:  # noqa: ANN401
-    """Render a page; `visit` says whose name and which form key stand on it."""
+    """Render a page; `visit` supplies the visitor's name and the CSRF token."""
     signed_in = visit.signed_in if visit else None
     zone = signed_in.time_zone if signed_in else None
     with render.times_in(zone):
@@ -136,7 +136,7 @@ def page(template: str, *, status: int = 200, visit: "Visit | None" = None, **va
 
 
 async def large_page(template: str, **values: Any) -> Response:  # noqa: ANN401
-    """Render off the event loop: what an agent sent may be megabytes."""
+    """Render a page in a thread, because an agent's content can have several megabytes."""
     return await asyncio.to_thread(partial(page, template, **values))
 
 
@@ -147,7 +147,7 @@ def redirect(path: str) -> Response:
 def message_page(
     title: str, *texts: str, status: int, visit: "Visit | None" = None, headers: Mapping[str, str] | None = None
 ) -> Response:
-    # Asked for by a script, it stands inside a page already: the words alone.
+    # A script inserts the message into a page, so it gets only the body.
     template = "message_body.html" if visit is not None and visit.region else "message.html"
     typed = kept.texts(visit.form) if visit is not None else ()
     response = page(template, status=status, visit=visit, title=title, texts=texts, typed=typed)
@@ -162,13 +162,13 @@ def error_page(error: AssentError, visit: "Visit | None" = None) -> Response:
 
 
 def wants_page(request: Request) -> bool:
-    """Is it a person at a browser, and not a program, that asks for an address we do not have?"""
+    """Whether to show an error as a page, because the client is a browser that requested a page."""
     return not request.url.path.startswith("/api/") and "text/html" in request.headers.get("accept", "")
 
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """What the composition root hands to every page."""
+    """The dependencies of all pages."""
 
     clock: Clock
     database: Database[Transaction]
@@ -211,7 +211,7 @@ class Site:
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """One request by somebody who is signed in; `form` is what they sent, its key checked."""
+    """A request by a person who is signed in; `form` is the submitted form after its CSRF token was checked."""
 
     site: Site
     request: Request
@@ -220,7 +220,7 @@ class Visit:
     projects: Sequence[Project] = ()
     """The projects that the visitor can switch to, for pages with a navigation."""
     dead: int = 0
-    """How many deliveries were given up, for visitors who may retry them."""
+    """The number of failed deliveries, for visitors who may retry them."""
     unsent: Sequence[UnsentNotice] = ()
     """The visitor's answers that did not take effect."""
 
@@ -230,12 +230,12 @@ class Visit:
 
     @property
     def may(self) -> dict[str, bool]:
-        """What the pages offer this visitor; the services decide whether it is done."""
+        """The permissions by which pages choose what to show; services enforce them."""
         return {permission.name.lower(): self.who.may(permission) for permission in Permission}
 
     @property
     def region(self) -> str | None:
-        """The part of the page that a script of ours asks for by its id; None where the whole page is wanted."""
+        """The ID of the part of the page that a script requested; None for the whole page."""
         if self.request.headers.get("hx-request") != "true":
             return None
         return self.request.headers.get("hx-target", "").rpartition("#")[2] or None
@@ -244,11 +244,11 @@ class Visit:
 Open: TypeAlias = Callable[[Site, Request], Awaitable[Response]]
 Signed: TypeAlias = Callable[[Visit], Awaitable[Response]]
 Draft: TypeAlias = Callable[[Visit, AssentError], Awaitable[Response]]
-"""Shows a form again with what was typed and what is wrong; does nothing else."""
+"""Shows a form again with the submitted values and the error, without side effects."""
 
 
 def open_route(path: str, endpoint: Open, site: Site, *, method: str = "GET") -> Route:
-    """Route to a page for everybody; a form on it must come from a page of ours."""
+    """Create a route that does not require signing in; forms are accepted only from our own pages."""
 
     async def serve(request: Request) -> Response:
         request.scope["route_name"] = path
@@ -264,7 +264,7 @@ def open_route(path: str, endpoint: Open, site: Site, *, method: str = "GET") ->
     return Route(path, serve, methods=[method], name=endpoint.__name__)
 
 
-def route(  # noqa: PLR0913  # what a page demands of its visitors
+def route(  # noqa: PLR0913  # the requirements of a page
     path: str,
     endpoint: Signed,
     site: Site,
@@ -274,9 +274,9 @@ def route(  # noqa: PLR0913  # what a page demands of its visitors
     needs_password: bool = True,
     draft: Draft | None = None,
 ) -> Route:
-    """Route to a page for people who are signed in and, unless it says otherwise, have a role and a password.
+    """Create a route for people who are signed in and, by default, have a role and a password.
 
-    `draft` shows the form again when it was sent under an earlier sign-in.
+    `draft` shows a form again that was opened in an earlier session.
     """
 
     async def serve(request: Request) -> Response:
@@ -284,7 +284,7 @@ def route(  # noqa: PLR0913  # what a page demands of its visitors
         signed_in = await site.sessions.find(request)
         if signed_in is None:
             return await _to_sign_in(site, request, draft)
-        request.scope["principal"] = signed_in.principal  # for the log
+        request.scope["principal"] = signed_in.principal  # for the access log
         if needs_password and signed_in.must_set_password:
             return _to_password(request)
         visit = await _framed(Visit(site, request, signed_in))
@@ -308,7 +308,7 @@ def route(  # noqa: PLR0913  # what a page demands of its visitors
 
 
 async def _framed(visit: Visit) -> Visit:
-    """Read what the navigation of a whole page shows: projects, and for admins the count of failed deliveries."""
+    """Load the values for the navigation of a full page: projects and, for admins, the number of failed deliveries."""
     if "hx-request" in visit.request.headers:
         return visit
 
@@ -321,7 +321,7 @@ async def _framed(visit: Visit) -> Visit:
 
 
 async def _unsent(visit: Visit) -> Sequence[UnsentNotice]:
-    """Read the visitor's notices for every answer that may show them."""
+    """Load the visitor's notices for responses that can show them."""
     if visit.request.method == "GET" and visit.region not in {None, "rows", "detail"}:
         return ()
     use_case = partial(unsent_notices, holding=visit.site.holding, by=visit.who)
@@ -329,13 +329,13 @@ async def _unsent(visit: Visit) -> Sequence[UnsentNotice]:
 
 
 def _own_form(visit: Visit, form: Mapping[str, str]) -> Mapping[str, str]:
-    """Return a form without the key of this session if the visitor opened it on a page of ours, or nothing of it."""
+    """Return a form without this session's CSRF token if the same person opened it on our page, otherwise nothing."""
     is_own = is_mark_of(kept.owner_of(form), visit.who.id) and visit.site.sessions.is_own_page(visit.request)
     return form if is_own else {}
 
 
 async def _from_before(visit: Visit, draft: Draft | None) -> Response:
-    """Refuse a form without the key of this session; show it again with what was typed if it is the visitor's own."""
+    """Refuse a form without this session's CSRF token, but show its values again if the same person opened it."""
     msg = "This form is from an earlier session, so nothing was sent. Check your input and submit the form again."
     if not visit.form and visit.region is not None:
         return Response(status_code=NO_CONTENT, headers=HEADERS | {NOTICE: "other-account"})
@@ -349,7 +349,7 @@ async def _from_before(visit: Visit, draft: Draft | None) -> Response:
 
 
 async def _to_sign_in(site: Site, request: Request, draft: Draft | None) -> Response:
-    """Lead to the sign-in page; a form's text goes with it, and a script's refresh changes nothing."""
+    """Redirect to the sign-in page and keep a form's text; automatic refreshes by scripts get an empty response."""
     try:
         form = await _typed(site, request, whole=draft is not None)
     except kept.TooLongError:
@@ -372,14 +372,14 @@ async def _to_sign_in(site: Site, request: Request, draft: Draft | None) -> Resp
 
 
 def _not_kept(request: Request) -> Response:
-    """Say that a form is too long for the sign-in page; the browser still has its text and can send it again."""
+    """Report that a form is too long for the sign-in page; the browser still has its text and can submit it again."""
     if "hx-request" in request.headers:
         return Response(status_code=NO_CONTENT, headers=HEADERS | {NOTICE: "session-ended"})
     return page("kept_not.html", status=UNAUTHORIZED)
 
 
 async def _typed(site: Site, request: Request, *, whole: bool) -> kept.Kept | None:
-    """Return a form of ours that came without a session, if it has text."""
+    """Return a form from our own page that was submitted without a session, if it contains text."""
     if request.method != "POST" or not site.sessions.is_own_page(request):
         return None
     try:
@@ -389,14 +389,14 @@ async def _typed(site: Site, request: Request, *, whole: bool) -> kept.Kept | No
 
 
 def _to_password(request: Request) -> Response:
-    """Lead an invited person to the page that asks for a password; nothing else opens before."""
+    """Redirect an invited person to the page where they set a password, which they must do first."""
     if request.headers.get("hx-request") == "true":
         return Response(headers=HEADERS | {"HX-Redirect": PASSWORD_PAGE})
     return redirect(f"{PASSWORD_PAGE}?next=" + quote(_asked_for(request), safe=""))
 
 
 def _asked_for(request: Request) -> str:
-    """Return the page to come back to; after a form, the page the form stood on."""
+    """Return the page to return to; for a submitted form, the page that contained it."""
     if request.method == "POST":
         breakpoint_id = request.path_params.get("breakpoint_id")
         return local_path(f"/breakpoints/{breakpoint_id}" if breakpoint_id else "/")
@@ -415,8 +415,8 @@ def no_role_page(visit: Visit) -> Response:
 
 
 def packed(request: Request, response: Response) -> Response:
-    """Compress a page that is long enough for it."""
-    body: bytes = getattr(response, "body", b"")  # what is streamed has none
+    """Compress a page if it is long enough."""
+    body: bytes = getattr(response, "body", b"")  # streamed responses do not have one
     if len(body) < WORTH_PACKING or response.media_type != HTML or not takes_gzip(request):
         return response
     short = gzip.compress(body, compresslevel=1, mtime=0)

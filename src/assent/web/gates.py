@@ -1,4 +1,4 @@
-"""Gates: every one with how it fares, and one with its history and the rules that have a say about it."""
+"""Gate pages: a list with figures, and each gate with its history and the rules that apply to it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -24,7 +24,7 @@ from assent.web.trial import ACTIONS
 
 PAGE = 50
 _DOTS = {".", ".."}
-"""Browsers take these for steps in an address, however they are written."""
+"""Browsers treat these as relative path segments, even if they are percent-encoded."""
 
 
 def routes(site: Site) -> list[Route]:
@@ -111,7 +111,7 @@ async def _gate_page(visit: Visit, gate: str) -> Response:
 
 
 def _write_address(gate: str) -> str:
-    """Return where to write a rule about a gate; no rule for a whole tool is suggested."""
+    """Return the URL of the form for a rule about a gate; for a whole tool, without a suggested pattern."""
     return "/rules/new" if is_whole_tool(gate) else "/rules/new?" + urlencode({"pattern": propose(Subject(gate, {}))})
 
 

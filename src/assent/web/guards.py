@@ -1,4 +1,4 @@
-"""Pages that let nobody in without a right, whatever the page does."""
+"""Decorators for pages that require a permission."""
 
 from starlette.responses import Response
 
@@ -7,7 +7,7 @@ from assent.web.frame import Signed, Visit
 
 
 def reading(endpoint: Signed) -> Signed:
-    """For people only: agents see nothing of it."""
+    """Require the permission to read as a person, which agents do not have."""
     return _with(Permission.READ_PEOPLE, endpoint)
 
 

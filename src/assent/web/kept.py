@@ -1,4 +1,4 @@
-"""Text that a person typed into a form that was not accepted: carried through a sign-in, or shown on the error page."""
+"""Keeps the text of a form that was not accepted, to show it again after signing in or on the error page."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -12,12 +12,12 @@ from assent.domain.secrets import is_mark_of, person_mark
 from assent.http.sessions import form_of
 
 MAX_KEPT_BYTES = 128 * 1024
-"""Limit of a kept form in bytes of HTML: a comment of 20,000 characters, each escaped, and answers.
+"""Maximum size of a kept form in bytes of HTML: a comment of 20,000 escaped characters, and answers.
 
-Clients that are not signed in get these pages too, and each text is in them up to three times.
+Clients that are not signed in also receive these pages, which contain each text up to three times.
 """
 MAX_BODY_BYTES = 3 * MAX_KEPT_BYTES
-"""A form is at most this long when every byte of its text is percent-encoded; a longer one need not be read."""
+"""The size of the largest kept form if all bytes are percent-encoded; longer requests are not parsed."""
 ACTION = "kept-action"
 OWNER = "kept-for"
 PREFIX = "kept."
@@ -33,28 +33,28 @@ LABELS = {
     "inputs": "Inputs",
     "name": "Name",
 }
-"""Fields with text that people write; shown where no form has room for them."""
+"""Fields with text by people, which is shown with these labels if the page does not have a form for it."""
 _ANSWERS = ("field-", "edit-")
 _NEVER = frozenset({"csrf", OWNER, "password", "username", "old", "new", "again"})
-# A path of this server; the second character is not a slash, which would name another one.
+# A path on this server; a second slash would make it the URL of another server.
 _PATH = re.compile(r"/[0-9a-z][!-\[\]-~]{0,1999}")
 
 
 class TooLongError(Exception):
-    """A form has more text than pages for everybody repeat."""
+    """A form has more text than is kept for clients that are not signed in."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """A form that was not accepted: where it goes and what is in it, without its key and without passwords.
+    """A form that was not accepted: its action and fields, without CSRF token and passwords.
 
-    It is only ever sent without a key, so the server shows it again and does nothing else.
+    It is always submitted without a CSRF token, so the server only shows it again.
     """
 
     action: str
     fields: Mapping[str, str]
     owner: str
-    """The mark of the person who opened the form."""
+    """The person mark of the person who opened the form."""
 
     def is_of(self, person_id: str | None) -> bool:
         return person_id is not None and is_mark_of(self.owner, person_id)
@@ -65,12 +65,12 @@ class Kept:
 
     @property
     def carried(self) -> Mapping[str, str]:
-        """The fields as the sign-in form carries them."""
+        """The hidden fields of the sign-in form."""
         return {ACTION: self.action, OWNER: self.owner} | {PREFIX + name: value for name, value in self.fields.items()}
 
 
 def texts(form: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Return the text that was typed into a form, with labels."""
+    """Return the submitted text with labels."""
     found = [(_label(name), text) for name, text in form.items()]
     return [(label, text) for label, text in found if label and text.strip()]
 
@@ -80,14 +80,14 @@ def _label(name: str) -> str:
 
 
 def owner_of(form: Mapping[str, str]) -> str:
-    """Return the mark of the person who opened a form; a form without its key carries it in a field of its own."""
+    """Return the mark of the person who opened a form, from the CSRF token or else from a separate field."""
     return person_mark(form.get("csrf", "")) or form.get(OWNER, "")
 
 
 async def from_request(request: Request, *, whole: bool) -> Kept | None:
-    """Keep a form that was sent without a session, if anything was typed into it.
+    """Return a form that was submitted without a session, or None if it does not contain text.
 
-    All of its fields are kept only if its page can fill them in again (`whole`), otherwise the text for copying.
+    If its page can be filled in again (`whole`), all fields are kept, otherwise only text to copy.
     """
     if len(await request.body()) > MAX_BODY_BYTES:
         raise TooLongError
@@ -98,7 +98,7 @@ async def from_request(request: Request, *, whole: bool) -> Kept | None:
 
 
 def from_sign_in(form: Mapping[str, str]) -> Kept | None:
-    """Read the form that a sign-in carries; one that is too long did not come from our sign-in page."""
+    """Return the form that is kept in a sign-in form; None if it is too long, because our page did not create it."""
     fields = {name.removeprefix(PREFIX): value for name, value in form.items() if name.startswith(PREFIX)}
     try:
         return _kept(form.get(ACTION, ""), fields, form.get(OWNER, ""))
@@ -113,7 +113,7 @@ def _kept(action: str, form: Mapping[str, str], owner: str) -> Kept | None:
         return None
     room = MAX_KEPT_BYTES
     for text in (*fields, *fields.values(), owner):
-        # A text that is too long as it is need not be escaped.
+        # Text that is too long without escaping does not have to be escaped.
         room -= len(text) if len(text) > room else len(escape(text).encode())
         if room < 0:
             raise TooLongError

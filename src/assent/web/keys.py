@@ -1,11 +1,11 @@
-"""The one table of keys: it drives the bindings, the help sheet, the palette and the hints on buttons."""
+"""The keyboard shortcuts, for the key bindings, the help, the palette and the hints on buttons."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """One action: its name in the pages (`data-action`), its keys as a person presses them, and what it does."""
+    """A keyboard shortcut: the `data-action` in the pages, the keys and a description."""
 
     action: str
     keys: str
@@ -43,7 +43,7 @@ _BY_ACTION = {key.action: key for key in KEYS}
 
 
 def key_for(action: str) -> str:
-    """Return the key to show on a button."""
+    """Return the shortcut to show on a button."""
     return _BY_ACTION[action].keys
 
 

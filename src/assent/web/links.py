@@ -1,4 +1,4 @@
-"""The page behind a link that a channel gave somebody: are you the one who asked for it there?"""
+"""The page of an account link that a channel sent, on which a person confirms that the account is theirs."""
 
 from functools import partial
 
@@ -11,7 +11,7 @@ from assent.web.frame import LINK_GONE, Site, Visit, message_page, page, redirec
 
 
 def routes(site: Site) -> list[Route]:
-    # Whoever follows it may look at another project than the channel's just now: the service looks at their roles.
+    # The visitor's current project can differ from the channel's, so the service checks their roles.
     return [
         route("/link/{secret}", link_form, site, members_only=False),
         route("/link/{secret}", accept, site, method="POST", members_only=False),
@@ -19,7 +19,7 @@ def routes(site: Site) -> list[Route]:
 
 
 async def link_form(visit: Visit) -> Response:
-    """Show what would be linked; looking uses nothing up."""
+    """Show the account that would be linked, without using the link."""
     secret: str = visit.request.path_params["secret"]
     try:
         found = await visit.site.database.read(partial(visit.site.links.look, plain=secret, by=visit.who))

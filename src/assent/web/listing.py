@@ -1,4 +1,4 @@
-"""The list of breakpoints: filters kept in the address, saved views, counts, and more of it on demand."""
+"""The list of breakpoints, with filters in the URL, saved views, counts and pagination."""
 
 import re
 from collections import Counter
@@ -31,7 +31,7 @@ DAY = 24 * 3600 * SECOND
 SUGGESTION_ROWS, MAX_SUGGESTIONS = 200, 8
 MOST_TAGS_IN_ROW = 3
 LONGEST_READ = 16_384
-"""Characters of a payload that is read for the headline of a row; longer ones have a title, a question or a gate."""
+"""Maximum length of a payload that is read for a row's headline; others use the title, question or gate."""
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
 
@@ -79,7 +79,7 @@ class Item:
     deadline: render.Deadline | None
     headline: Headline
     telling: Sequence[str] = ()
-    """The few tags that a row has room for."""
+    """The tags that the row shows."""
 
 
 def item(row: Summary, now: int, payload: str | None = None) -> Item:
@@ -88,7 +88,7 @@ def item(row: Summary, now: int, payload: str | None = None) -> Item:
 
 
 def _told_apart(items: Sequence[Item], asked: Filters) -> list[Item]:
-    """Choose the tags of each row that tell it from the others: the rarest in the list, none that all have."""
+    """Choose the tags that each row shows: the rarest ones in the list, without those in the filter."""
     counts = Counter(tag for each in items for tag in each.tags)
     return [
         replace(
@@ -118,29 +118,29 @@ class View:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listing:
-    """Everything the list pane shows."""
+    """The contents of the list pane."""
 
     asked: Filters
     now: int
     items: list[Item]
     total: str
     waiting: str
-    """How many are pending in the whole inbox, for navigation, title and icon; empty for none."""
+    """Number of pending breakpoints in the whole inbox, for navigation, title and icon; empty instead of 0."""
     tabs: list[Tab]
     cleared: str
     marks: Mapping[str, Marks]
     first_run: bool = False
-    """Whether the project never had a breakpoint."""
+    """Whether the project has never had a breakpoint."""
     more: str | None = None
     next_page: str | None = None
     views: list[View] = field(default_factory=list[View])
     reviewers: Sequence[tuple[str, str]] = ()
-    """Whom to suggest as assignee, by name and full name, where the whole page is shown."""
+    """Suggestions for the assignee, by name and full name; only for full pages."""
     sorts: Mapping[str, str] = field(default_factory=lambda: SORTS)
 
     @property
     def status_text(self) -> str:
-        """What the total counts."""
+        """The noun or status after the total."""
         if self.asked.status == ALL:
             return "breakpoint" if self.total == "1" else "breakpoints"
         return STATUS_NAMES[self.asked.status].lower()
@@ -153,7 +153,7 @@ async def listed(visit: Visit, asked: Filters) -> Listing:
     further = len(rows) > asked.rows
     counts = await _counts(visit, asked, wanted)
     if not further and not asked.cursor:
-        counts[asked.status] = len(shown)  # raised or decided since the rows were read: the next refresh shows it
+        counts[asked.status] = len(shown)  # ignore changes since the rows were read; the next refresh shows them
     marks, views, reviewers, payloads = await visit.site.database.read(
         partial(_personal, visit=visit, ids=[row.id for row in shown], asked=asked)
     )
@@ -177,7 +177,7 @@ async def listed(visit: Visit, asked: Filters) -> Listing:
 
 
 async def _counts(visit: Visit, asked: Filters, wanted: Query) -> dict[str, int]:
-    """Count what each tab would list: the same numbers on every tab."""
+    """Count the breakpoints in each tab; the numbers do not depend on the current tab."""
     reader, me = visit.site.inbox.reader, Snoozer(visit.who.id, visit.site.clock.now())
     every = replace(wanted, statuses=STATUSES, cursor=None)
     if asked.snoozed:
@@ -211,11 +211,11 @@ def _personal(
 
 
 async def listing(visit: Visit) -> Response:
-    """Show the list; a script of ours gets the rows alone."""
+    """Show the list, or only its rows if a script requests them."""
     asked = filters(visit.request.query_params)
     if visit.region == "rows":
         shown = await listed(visit, asked)
-        # The guide of an empty project asks so, and is told once of the first request.
+        # The first-run guide sends `first`, and is notified once of the first breakpoint.
         arrived = "first" in visit.request.query_params and not shown.first_run
         return page("rows_refreshed.html", visit=visit, list=shown, arrived=arrived)
     return await list_page(visit, asked, await notice_of(visit, asked))
@@ -229,7 +229,7 @@ class Suggestion:
 
 
 async def suggestions(visit: Visit) -> Response:
-    """Suggest filters for the word that is being typed: gates, agents and tags of the newest results."""
+    """Suggest filters for the last word in the search field: gates, agents and tags of the newest results."""
     asked = replace(filters(visit.request.query_params), cursor="", shown="")
     if visit.region is None:
         return redirect(asked.address())
@@ -288,7 +288,7 @@ def _tabs(asked: Filters, counts: Mapping[str, int]) -> list[Tab]:
 
 
 def _count(counts: Mapping[str, int], status: str) -> str:
-    """Counts stop at a cap, and say so."""
+    """Format a count; a plus sign shows that counting stopped at the limit."""
     capped = any(counts[each] >= COUNT_CAP for each in (STATUSES if status == ALL else (status,)))
     return f"{counts[status]:,}{'+' if capped else ''}"
 
@@ -310,7 +310,7 @@ async def remove_view(visit: Visit) -> Response:
 
 
 async def to_list(_: Visit) -> Response:
-    """Lead a reload of a form's address back to the list."""
+    """Redirect a reload of a form's URL to the list."""
     return redirect("/")
 
 

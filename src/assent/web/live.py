@@ -1,4 +1,4 @@
-"""Live changes for a browser: one stream of hints, on which its pages read again what they show."""
+"""The event stream that notifies a browser's pages of changed breakpoints, so that they refresh."""
 
 from starlette.responses import Response
 
@@ -8,11 +8,11 @@ from assent.http.streams import ChangeStream
 from assent.web.frame import Visit
 
 BEAT = 5.0
-"""How soon a stream ends after its session did."""
+"""Seconds between checks of the session; a stream ends within this time after its session."""
 
 
 MOST = 50
-"""Streams of one person on one node: a browser needs one, however many tabs it has."""
+"""Maximum number of streams per person and node; the tabs of a browser share one stream."""
 
 
 async def live(visit: Visit) -> Response:
@@ -23,7 +23,7 @@ async def live(visit: Visit) -> Response:
 
     async def still_signed_in() -> bool:
         found = await visit.site.sessions.find(visit.request)
-        # Whoever looks at another project now hears of that one, by a stream of its own.
+        # After switching to another project, the browser opens a new stream.
         same = found is not None and found.principal.project == visit.who.project
         return same and found is not None and found.principal.may(Permission.READ)
 

@@ -1,4 +1,4 @@
-"""Metrics: how many wait, how long people take, and who or what decides; as plots and as tables."""
+"""The Metrics page: pending breakpoints, decision times and outcomes, as charts and tables."""
 
 from starlette.responses import Response
 from starlette.routing import Route

@@ -1,4 +1,4 @@
-"""What a page says about the step before: what was just answered, and how to undo it."""
+"""Notices about the previous action, such as an answer, and how to undo it."""
 
 from dataclasses import dataclass, replace
 from functools import partial
@@ -27,7 +27,7 @@ PLAIN = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notice:
-    """What the last step did, the breakpoint it is about, and how long and where it can be undone."""
+    """The result of the last action, the breakpoint it is about, and where and how long it can be undone."""
 
     text: str
     kind: str = "yes"
@@ -49,7 +49,7 @@ async def notice_of(visit: Visit, asked: Filters) -> Notice | None:
         if batch := params.get("batch"):
             return await _batch(visit, asked, batch)
     except AssentError:
-        return None  # an address typed by hand; the page itself is valid
+        return None  # the URL was edited, but the page itself is valid
     said = PLAIN.get(params.get("said", ""))
     return Notice(text=said) if said else None
 
@@ -82,7 +82,7 @@ async def _answered(visit: Visit, asked: Filters, breakpoint_id: str) -> Notice 
 
 
 async def _aftermath(visit: Visit, row: Whole) -> str:
-    """Say what an answer that took effect did to the others."""
+    """Describe the effect of an answer on other reviewers."""
     if row.status == "waiting":
         return "Other reviewers still have to answer."
     dropped = [each.metadata for each in await visit.site.inbox.history(row.id) if each.type == "answer-dropped"]
@@ -93,7 +93,7 @@ async def _aftermath(visit: Visit, row: Whole) -> str:
 
 
 async def _batch(visit: Visit, asked: Filters, batch: str) -> Notice | None:
-    """Describe a batch; the address only says how many answers it had, the server knows which are pending."""
+    """Describe a batch; the number of answers is from the URL, but the pending ones are from the database."""
     count, failed = (number(visit.request.query_params.get(name, "")) for name in ("count", "failed"))
     if not batch.isascii() or not batch.replace("_", "").isalnum():
         return None

@@ -1,4 +1,4 @@
-"""Signing in with an identity provider: the way there, and the way back."""
+"""Signing in with an identity provider: the redirect to it and its callback."""
 
 from functools import partial
 

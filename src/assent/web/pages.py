@@ -1,4 +1,4 @@
-"""Every page and its address."""
+"""The routes of all pages."""
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -19,7 +19,7 @@ from assent.web.triggers import pages as triggers
 __all__ = ["Site", "routes"]
 
 FORMS = ("/comment", "/confirm", "/decide", "/undo", "/claim", "/snooze")
-"""Addresses of a breakpoint that only take forms; whoever opens one is led back to its page."""
+"""URLs of a breakpoint that only accept forms; opening one redirects to the breakpoint's page."""
 
 
 def routes(site: Site) -> list[Route]:
@@ -27,7 +27,7 @@ def routes(site: Site) -> list[Route]:
     return [
         open_route("/sign-in", sign_in_form, site),
         open_route("/sign-in", sign_in, site, method="POST"),
-        *oidc.routes(site),  # before the links: one of them could be called so
+        *oidc.routes(site),  # before /sign-in/{link}, which would also match
         open_route("/sign-in/{link}", link_form, site),
         open_route("/sign-in/{link}", sign_in_by_link, site, method="POST"),
         open_route("/problems/{code}", problem, site),
@@ -63,14 +63,14 @@ def routes(site: Site) -> list[Route]:
 
 
 def error_classes(root: type[AssentError] = AssentError) -> dict[str, type[AssentError]]:
-    """Return every error of the server by its code; the SDK has some of its own below them."""
+    """Return every server error by its code, without the subclasses in the SDK."""
     children = [child for child in root.__subclasses__() if child.__module__ == AssentError.__module__]
     found = {each.code: each for child in children for each in error_classes(child).values()}
     return {root.code: root} | found
 
 
 async def problem(_: Site, request: Request) -> Response:
-    """Explain an error code to whoever follows the address in a problem."""
+    """Explain an error code; this is the page behind the `type` URL of a problem response."""
     code = request.path_params["code"]
     found = error_classes().get(code)
     if found is None:
@@ -80,7 +80,7 @@ async def problem(_: Site, request: Request) -> Response:
 
 
 def explanation(error: type[AssentError]) -> str:
-    """Return the sentence about an error in the tree that heads the errors' module."""
+    """Return the description of an error in the docstring of the errors module."""
     for line in (errors.__doc__ or "").splitlines():
         name, _, text = line.strip("│├└─ ").partition(" ")
         if name == error.__name__:

@@ -1,6 +1,6 @@
-"""What others wrote, made safe to look at: pure functions from values to text for the templates.
+"""Template filters: pure functions that format values as text.
 
-Nothing here returns HTML: the templates escape all of it.
+They do not return HTML, so templates escape the results.
 """
 
 import json
@@ -27,10 +27,10 @@ MINUTE, HOUR, DAY = 60, 3600, 24 * 3600
 JUST_NOW = 5
 SOON = 10 * MINUTE * SECOND
 TONES = 8
-"""How many colours avatars have; the style sheet names them `tone-0` and so on."""
+"""Number of avatar colors; the style sheet calls them `tone-0` and so on."""
 _WORD = re.compile(r"[^\W_]+")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-# Macros of templates do not see what a page is rendered with, so that the zone is passed beside it.
+# Imported template macros do not see the page's variables, so the time zone is a context variable.
 _zone: ContextVar[tzinfo] = ContextVar("time zone of the page that is rendered", default=UTC)
 
 
@@ -40,7 +40,7 @@ def pretty(value: object) -> str:
 
 @contextmanager
 def times_in(name: str | None) -> Generator[None, None, None]:
-    """Write times in this zone; in UTC if none is given or this machine does not know it."""
+    """Format times in this time zone; in UTC if it is missing or unknown."""
     try:
         zone = ZoneInfo(name) if name else UTC
     except (OSError, ValueError, KeyError):
@@ -53,17 +53,17 @@ def times_in(name: str | None) -> Generator[None, None, None]:
 
 
 def exact(at: int) -> str:
-    """Return date, time and zone, in the reader's zone."""
+    """Return the date and time in the reader's time zone, with the zone's name."""
     try:
         moment = (_EPOCH + timedelta(microseconds=at)).astimezone(_zone.get())
     except OverflowError:
-        moment = _EPOCH + timedelta(microseconds=at)  # in the last hours of the year 9999
+        moment = _EPOCH + timedelta(microseconds=at)  # the last hours of the year 9999
     name = f"{moment:%Z}"
     return f"{moment:%Y-%m-%d %H:%M:%S} {name if name[:1].isalpha() else f'UTC{name}'}"
 
 
 def relative(at: int, now: int) -> str:
-    """Say how far away a moment is, in one unit."""
+    """Format the distance between a time and now with one unit."""
     seconds = abs(at - now) // SECOND
     if at <= now and seconds < JUST_NOW:
         return "just now"
@@ -77,7 +77,7 @@ def relative(at: int, now: int) -> str:
 
 
 def person(actor: str | None) -> str:
-    """Name an actor as people speak of one."""
+    """Return the display name of an actor."""
     kind, _, name = (actor or "").partition(":")
     if kind == "person":
         return name
@@ -88,29 +88,29 @@ def person(actor: str | None) -> str:
 
 
 def initials(name: str) -> str:
-    """Return one or two letters that stand for a name: of its first and last word, or the beginning of its only one."""
+    """Return the initials of the first and last word of a name, or the first two letters of a single word."""
     words = _WORD.findall(name) or ["?"]
     letters: str = words[0][0] + words[-1][0] if len(words) > 1 else words[0][:2]
     return letters.upper()
 
 
 def tone(name: str) -> int:
-    """Return the number of the colour of a name: the same on every page and every server."""
+    """Return the number of a name's color, which is the same on every page and server."""
     return zlib.crc32(name.encode()) % TONES
 
 
 def ended_by(actor: str | None) -> str:
-    """Return what follows the outcome of a breakpoint: who decided it, or that its deadline did."""
+    """Return the text after a breakpoint's outcome, such as “by ann” or “at the deadline”."""
     return "at the deadline" if actor == str(TIMEOUT) else f"by {person(actor)}"
 
 
 def headline(row: Summary) -> str:
-    """Return the one line that stands for a breakpoint."""
+    """Return a breakpoint's headline in one line."""
     return headlines.cut(heading(row).text, MAX_HEADLINE)
 
 
 def heading(row: Summary, payload: str | None = None) -> Headline:
-    """Return the headline of a row of a list, whose payload may have been read beside it, or of a whole breakpoint."""
+    """Return the headline of a breakpoint; for a row of a list, pass the payload if it was read separately."""
     known = row.payload if isinstance(row, Whole) else payload
     return headlines.headline(row.title, row.gate, json.loads(known) if known else {"question": row.question})
 
@@ -130,13 +130,13 @@ def deadline(row: Summary, now: int) -> Deadline | None:
 
 
 def file_size(count: int) -> str:
-    if count < 1024:  # noqa: PLR2004  # a KiB
+    if count < 1024:  # noqa: PLR2004  # bytes in a KiB
         return f"{count} byte{'' if count == 1 else 's'}"
     return f"{count / 1024:.0f} KiB" if count < 1024 * 1024 else f"{count / 1024 / 1024:.1f} MiB"
 
 
 def told(event: Event) -> str:
-    """Tell one event of the history as a sentence without its subject."""
+    """Describe an event of the history as a sentence without its subject, which is the actor."""
     metadata = event.metadata
     if event.type == "responded":
         return "answered" if stubbed(metadata) else _told_response(metadata)
@@ -165,7 +165,7 @@ def _told_drop(metadata: Mapping[str, Any]) -> str:
     return f"did not send the {kind} by {metadata.get('person', 'a reviewer')}: {metadata.get('why', '')}"
 
 
-def _named(names: Any) -> str:  # noqa: ANN401  # whatever an event says
+def _named(names: Any) -> str:  # noqa: ANN401  # metadata is arbitrary JSON
     return ", ".join(str(each).removeprefix("person:") for each in names or ()) or "no one"
 
 

@@ -1,4 +1,4 @@
-"""Rules: the list, one rule with its history and its shadow, and the forms to write, change and remove one."""
+"""Rule pages: a list, each rule with its history and shadow results, and forms to create, change and remove one."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -51,7 +51,7 @@ def routes(site: Site) -> list[Route]:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A rule in the list, and why it cannot be read, if it cannot."""
+    """A rule in the list; `problem` is set if its pattern is invalid."""
 
     rule: Rule
     problem: str | None
@@ -60,7 +60,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One event of a rule's history, and what it made different."""
+    """An event in a rule's history, and what it changed."""
 
     event: RuleEvent
     verb: str
@@ -70,7 +70,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Typed:
-    """A rule as it stands in a form."""
+    """The values of the rule form."""
 
     pattern: str = ""
     action: str = ""
@@ -83,7 +83,7 @@ class Typed:
 
     @classmethod
     def of(cls, given: Mapping[str, str]) -> "Typed":
-        """Take what a form or an address says; the domain says what of it is a rule."""
+        """Read the values of a form or a URL; the domain validates them."""
         known = {name: given.get(name, "") for name in cls.__slots__ if given.get(name)}
         return cls(**known)
 
@@ -105,7 +105,7 @@ class Typed:
 
     @property
     def reason(self) -> str:
-        """Every change says why: whoever asks later finds it in the history."""
+        """The reason for the change, which is required and recorded in the history."""
         return limited("reason", self.why, needed=True)
 
 
@@ -119,7 +119,7 @@ def limited(name: str, text: str, *, needed: bool = False) -> str:
 
 
 def local(at: int | None) -> str:
-    """Return a moment as the box for one shows it."""
+    """Return a time as the value of a datetime-local input, in UTC."""
     return iso(at)[:16] if at is not None else ""
 
 
@@ -136,7 +136,7 @@ def known_rule(visit: Visit) -> str:
 
 
 def state(rule: Rule, now: int) -> str:
-    """Say in a word whether a rule has a say."""
+    """Return the state of a rule in one word."""
     if rule.removed_at is not None:
         return "removed"
     if not rule.enabled:
@@ -205,7 +205,7 @@ async def create(visit: Visit) -> Response:
 
 
 def _harmless(typed: Typed) -> Typed:
-    """An action that does not exist cannot be shown in the form again."""
+    """Reset an unknown action, which the form cannot show."""
     return typed if typed.action in ACTIONS else replace(typed, action="")
 
 
@@ -236,7 +236,7 @@ async def _rule_page(
     use_case = partial(_whole, rule_id=rule_id, project=visit.who.project)
     rule, events = await visit.site.database.read(use_case)
     if rule.removed_at is not None and error is not None:
-        raise error  # the page of a removed rule has no form; the error page shows what was typed
+        raise error  # a removed rule's page has no form, but the error page shows the submitted text
     now = visit.site.clock.now()
     shadow = None
     if rule.mode == RuleMode.SHADOW:
@@ -263,7 +263,7 @@ async def _rule_page(
 
 
 def _bad_pattern(typed: Typed | None, error: AssentError | None) -> Trial:
-    """Point at the place in a pattern that was refused."""
+    """Return a trial that shows where a submitted pattern is invalid."""
     if typed is None or not isinstance(error, PatternError):
         return Trial()
     return Trial(pattern=typed.pattern, problem=trial.problem_of(typed.pattern, error))
@@ -290,7 +290,7 @@ def _told(value: object) -> str:
 
 
 async def change(visit: Visit) -> Response:
-    """Change what the form speaks of, if the rule is still the one that was shown."""
+    """Change the fields in the form, if the rule has not changed since it was shown."""
     visit.who.require(Permission.RULES)
     rule_id = known_rule(visit)
     typed = Typed.of(visit.form)
@@ -303,7 +303,7 @@ async def change(visit: Visit) -> Response:
 
 
 async def changed_draft(visit: Visit, error: AssentError) -> Response:
-    """Show the rule with what was typed, into the form for all of it or into the switch."""
+    """Show the rule again with the submitted values, in the full form or in the form that enables or disables it."""
     visit.who.require(Permission.RULES)
     whole = "pattern" in visit.form
     return await _rule_page(visit, known_rule(visit), Typed.of(visit.form) if whole else None, error)
@@ -323,7 +323,7 @@ def _change(tx: Transaction, *, visit: Visit, rule_id: str, typed: Typed) -> Rul
         changes["order"] = _place(typed.place)
     if "pattern" in changes:
         changes["pattern"] = typed.pattern.strip()
-    # The box has no seconds: a moment that was left alone stays what it is.
+    # The input has no seconds, so an unchanged value must not overwrite the stored time.
     if "expires" in visit.form and typed.expires != local(current.expires_at):
         changes["expires_at"] = moment(typed.expires)
     return visit.site.rules.change(
@@ -338,7 +338,7 @@ def _place(text: str) -> int:
 
 
 def _version(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) < 10):  # noqa: PLR2004  # more changes than anybody makes
+    if not (text.isascii() and text.isdigit() and len(text) < 10):  # noqa: PLR2004  # a rule never has that many versions
         raise InvalidRequest.at("version", "is missing or invalid. Reload the page and submit the form again")
     return int(text)
 
@@ -351,7 +351,7 @@ async def remove_form(visit: Visit) -> Response:
 async def _remove_page(visit: Visit, rule_id: str, error: AssentError | None = None) -> Response:
     found = await visit.site.database.read(lambda tx: tx.rules.get(rule_id, project=visit.who.project))
     if found.removed_at is not None and error is not None:
-        raise error  # the page that follows has no form; the error page shows what was typed
+        raise error  # the redirect's page has no form, but the error page shows the submitted text
     if found.removed_at is not None:
         return redirect(f"/rules/{rule_id}")
     return page(

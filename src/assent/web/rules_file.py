@@ -1,4 +1,4 @@
-"""Rules to a file and from one, by hand: `rules.json`, with a look at what an import would do."""
+"""Export and import of rules as `rules.json`, with a preview of an import."""
 
 import asyncio
 import json
@@ -30,7 +30,7 @@ def routes(site: Site) -> list[Route]:
 
 
 async def export(visit: Visit) -> Response:
-    """Hand out the rules as they are stored: one that can no longer be read is still among them."""
+    """Export the rules as stored, including any whose pattern is no longer valid."""
     visit.who.require(Permission.READ_PEOPLE)
     found = await visit.site.database.read(lambda tx: tx.rules.standing(visit.who.project))
     headers = HEADERS | {"Content-Disposition": 'attachment; filename="rules.json"'}
@@ -43,7 +43,7 @@ async def import_form(visit: Visit) -> Response:
 
 
 async def import_file(visit: Visit) -> Response:
-    """Say what the file would do, or do it; all of it or nothing."""
+    """Preview an import, or import the whole file in one transaction."""
     visit.who.require(Permission.RULES)
     form = visit.form
     replacing, doing = form.get("replace") == "yes", form.get("do") == "import"

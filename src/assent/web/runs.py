@@ -1,4 +1,4 @@
-"""Runs: the list, one run with its steps and its log as it goes, and the forms to start, cancel and retry one."""
+"""Run pages: a list, each run with its steps and live log, and forms to start, cancel and retry one."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -54,7 +54,7 @@ def routes(site: Site) -> list[Route]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filters:
-    """What the person asked to see, as it stands in the address."""
+    """The filters in the URL."""
 
     state: str = ""
     process: str = ""
@@ -113,10 +113,10 @@ def lasted(run: Run, now: int) -> str:
 
 
 def duration(micros: int) -> str:
-    """Say how long something took, in one or two units."""
+    """Format a duration with one or two units."""
     seconds = max(0, micros) / SECOND
     if seconds < MINUTE:
-        return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"  # noqa: PLR2004  # a tenth says something there
+        return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"  # noqa: PLR2004  # tenths are useful below 10 s
     whole = round(seconds)
     for size, name, smaller, part in ((DAY, "d", HOUR, "h"), (HOUR, "h", MINUTE, "min"), (MINUTE, "min", 1, "s")):
         if whole >= size:
@@ -127,7 +127,7 @@ def duration(micros: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A JSON value as text; where it is long, its beginning."""
+    """A JSON value as text, truncated if it is long; `more` is the number of omitted characters."""
 
     text: str
     more: int = 0
@@ -140,7 +140,7 @@ def shown(value: Json) -> Shown:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """One step on the time line."""
+    """One step on the timeline."""
 
     step: Step
     indent: int
@@ -179,7 +179,7 @@ class Said:
 
 
 def said(line: Written) -> Said:
-    """Tell a line of the journal: what was logged as it is, anything else by what it carries."""
+    """Format a journal line: log messages unchanged, and other lines with their data."""
     known = {name: value for name, value in line.data.items() if name not in _NEVER_TOLD}
     words = [str(line.data["name"])] if line.data.get("name") else []
     if isinstance(known.get("message"), str):
@@ -202,7 +202,7 @@ def _plain(value: Json) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """A run and the part of its journal that is looked at, of one moment."""
+    """A consistent snapshot of a run and the displayed part of its journal."""
 
     whole: WholeRun
     lines: Sequence[Written]
@@ -210,7 +210,7 @@ class Sight:
 
     @property
     def mark(self) -> str:
-        """Changes with everything that the live part of the page shows."""
+        """A hash of everything that the live part of the page shows."""
         steps = [[each.path, each.state.value, each.attempts] for each in self.whole.steps]
         return sha256(canonical([self.whole.run.state.value, self.whole.run.lines, self.first, steps]))[:16]
 
@@ -225,7 +225,7 @@ def look(tx: Transaction, *, visit: Visit, run_id: str, before: int | None) -> S
 
 async def _sight(visit: Visit) -> Sight:
     run_id, before = known_run_id(visit.request.path_params["run_id"]), visit.request.query_params.get("before", "")
-    if before and not (before.isascii() and before.isdigit() and len(before) < 16):  # noqa: PLR2004  # any journal's length
+    if before and not (before.isascii() and before.isdigit() and len(before) < 16):  # noqa: PLR2004  # longer than the length of any journal
         raise InvalidRequest.at("before", "is not a line number")
     use_case = partial(look, visit=visit, run_id=run_id, before=int(before) if before else None)
     return await visit.site.database.read(use_case)
@@ -263,7 +263,7 @@ async def run_page(visit: Visit) -> Response:
 
 
 async def live(visit: Visit) -> Response:
-    """Return the part of the page that changes as the run goes on; nothing where it has not changed."""
+    """Return the live part of the page, or 204 if it has not changed."""
     sight = await _sight(visit)
     if visit.request.query_params.get("seen") == sight.mark:
         return Response(status_code=204, headers={"Cache-Control": "no-store"})
@@ -314,7 +314,7 @@ async def start_form(visit: Visit) -> Response:
 async def _start_page(visit: Visit, typed: Mapping[str, str], error: AssentError | None = None) -> Response:
     processes = await asyncio.to_thread(visit.site.processes.every)
     if error is not None and all(each.problem is not None for each in processes):
-        raise error  # the page has no form then; the error page shows what was typed
+        raise error  # this page would have no form, but the error page shows the submitted text
     return page(
         "run_start.html",
         status=STATUS[type(error)] if error else 200,
@@ -322,7 +322,7 @@ async def _start_page(visit: Visit, typed: Mapping[str, str], error: AssentError
         processes=[each for each in processes if each.problem is None],
         broken=[each for each in processes if each.problem is not None],
         typed=typed,
-        # The same form sent twice starts one run; a form that failed gets another number.
+        # Submitting the same form twice starts one run; after an error, the form gets a new idempotency key.
         once=visit.site.ids.new("form", visit.site.clock.now()),
         problem=_words(error) if error else None,
         at_inputs=isinstance(error, MalformedJson),
@@ -395,7 +395,7 @@ async def retry(visit: Visit) -> Response:
     return await _change(visit, visit.site.runs.retry)
 
 
-async def _change(visit: Visit, use_case: Any) -> Response:  # noqa: ANN401  # a method of the service
+async def _change(visit: Visit, use_case: Any) -> Response:  # noqa: ANN401  # a method of the run service
     run_id = known_run_id(visit.request.path_params["run_id"])
     await visit.site.database.write(partial(use_case, run_id=run_id, by=visit.who))
     return redirect(f"/runs/{run_id}")

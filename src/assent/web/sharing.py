@@ -1,4 +1,4 @@
-"""Sharing an inbox: take, reassign, snooze. None of it decides anything."""
+"""Claiming, reassigning and snoozing breakpoints, which never decides them."""
 
 from functools import partial
 

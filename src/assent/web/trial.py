@@ -1,4 +1,4 @@
-"""A pattern tried out while it is written: where it goes wrong, or what it meets and what it would have done."""
+"""Tests a pattern while it is being written: its syntax errors, or its matches and a back-test."""
 
 import json
 from collections import Counter
@@ -41,7 +41,7 @@ _COLUMNS: Sequence[tuple[str, str, tuple[Outcome, ...]]] = (
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Where a pattern goes wrong: the line, what stands before the place, and a hint."""
+    """A syntax error in a pattern: a message, the line, and the text before the error."""
 
     text: str
     line: str
@@ -50,7 +50,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One part of the pattern in an example."""
+    """A part of the pattern, evaluated for an example."""
 
     part: str
     actual: str
@@ -59,7 +59,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Backtest:
-    """A report as the page tells it."""
+    """A back-test report for display."""
 
     report: Report
     chart: Chart
@@ -94,7 +94,7 @@ class Backtest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """A pattern with what was found about it; nothing where none was typed yet."""
+    """A pattern and its test results, which are empty if the pattern is empty."""
 
     pattern: str = ""
     action: str = RuleAction.AUTO.value
@@ -108,7 +108,7 @@ class Trial:
 
     @property
     def later(self) -> str:
-        """Where the back-test is to be had, for who has not waited for it."""
+        """The URL of the page with the back-test."""
         return "/rules/test?" + urlencode({"pattern": self.pattern, "action": self.action})
 
     def parts(self, example: Example) -> list[Part]:
@@ -123,7 +123,7 @@ def asked_action(given: Mapping[str, str]) -> str:
 
 
 async def tried(visit: Visit, pattern: str, action: str, *, backtest: bool = True) -> Trial:
-    """Read the pattern, explain it and, unless that is for later, look back."""
+    """Parse and explain a pattern and, if requested, back-test it."""
     if len(pattern) > MAX_PATTERN:
         raise InvalidRequest.at("pattern", f"must have at most {MAX_PATTERN:,} characters")
     if not pattern.strip():
@@ -145,7 +145,7 @@ async def looked_back(visit: Visit, run: Run) -> Backtest:
 
 
 async def test(visit: Visit) -> Response:
-    """The page on which a pattern is tried, or only the part of it that a script asks for."""
+    """Show the page for testing a pattern, or only the part that a script requests."""
     params = visit.request.query_params
     pattern, action = params.get("pattern", ""), asked_action(params)
     region = visit.region

@@ -1,4 +1,4 @@
-"""Notices about answers that did not take effect, on every page of their author until dismissed."""
+"""Notices about answers that did not take effect, which their author sees on every page until dismissed."""
 
 from dataclasses import dataclass
 
@@ -13,14 +13,14 @@ from assent.web import render
 
 @dataclass(frozen=True, slots=True)
 class UnsentNotice:
-    """One answer that did not take effect, with the breakpoint it was meant for."""
+    """An answer that did not take effect, with the name of its breakpoint."""
 
     answer: UnsentAnswer
     name: str
     kept: bool
-    """Whether the comment is on the breakpoint; after its end nothing is added to one."""
+    """Whether the comment was added to the breakpoint, which is not possible after its end."""
     readable: bool
-    """Whether the reader can open the breakpoint from here."""
+    """Whether the reader can open the breakpoint in the current project."""
 
 
 def unsent_notices(tx: Transaction, *, holding: HoldingService, by: Principal) -> list[UnsentNotice]:
@@ -29,7 +29,7 @@ def unsent_notices(tx: Transaction, *, holding: HoldingService, by: Principal) -
 
 def _notice(tx: Transaction, answer: UnsentAnswer, by: Principal) -> UnsentNotice:
     if answer.project != by.project or not by.may(Permission.READ):
-        # The reader may have lost access: nothing is shown but what they wrote themselves.
+        # The reader may have lost access, so show only their own text.
         return UnsentNotice(answer, f"A breakpoint in project {answer.project}", kept=False, readable=False)
     found = tx.breakpoints.look(answer.breakpoint_id, project=answer.project)
     kept = answer.comment is not None and any(

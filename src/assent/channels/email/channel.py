@@ -1,4 +1,4 @@
-"""The e-mail channel: letters over SMTP, and, where an operator wants it, answers that come back as replies."""
+"""The email channel: messages over SMTP and, if configured, answers by reply."""
 
 import asyncio
 import base64
@@ -39,12 +39,12 @@ PROOFS = frozenset({"replySecret", "inboundSecret", "authserv"})
 _KNOWN = frozenset({"host", "port", "tls", "user", "from", "addresses", *_REPLY}) | SECRETS
 _PORTS = {"starttls": 587, "tls": 465, "none": 25}
 PATIENCE = 20.0
-"""Seconds for a whole conversation; shorter than a delivery's lease."""
+"""Timeout in seconds for a whole SMTP session; shorter than a delivery's lease."""
 NO_REASON = "Add a reason after “reject”, for example: reject – not on a Friday."
 _GOODBYE = 2.0
 _SHORTEST_SECRET = 16
 _FINAL = 500
-"""The first of SMTP's codes that mean never."""
+"""SMTP response codes from here on are permanent failures."""
 _SPELT = re.compile(
     r"(?:(?P<name>[^<>@]*)<)?(?P<address>[^\s<>@,;:\"()]+@(?P<domain>[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)*))>?"
 )
@@ -54,7 +54,7 @@ _Result = TypeVar("_Result")
 
 @dataclass(frozen=True, slots=True)
 class Replies:
-    """All that is needed before an answer by mail is believed."""
+    """The settings that are required to verify answers by email."""
 
     domain: str
     secret: Hidden
@@ -63,7 +63,7 @@ class Replies:
 
 
 class _Doubtful(Exception):
-    """A letter that is not believed, and why."""
+    """An email that is not accepted as an answer, and the reason."""
 
 
 class EmailChannel:
@@ -88,7 +88,7 @@ class EmailChannel:
             )
 
     async def send(self, note: Note) -> Posted:
-        # The id of a letter is known before any reply to it.
+        # A message's ID is derived from the delivery's, so a message can be threaded below one that is unconfirmed.
         thread = (note.thread or {}).get("messageId") or next(map(self._message_id, note.unconfirmed), None)
         reply_to = self._reply_to(note)
         letter = of_note(note, hint=_hint(note.breakpoint) if reply_to else "")
@@ -102,7 +102,7 @@ class EmailChannel:
 
     async def notify(self, notice: Notice) -> Posted:
         if not notice.to.email:
-            # The addresses of the settings are a list, and this is for one person.
+            # A notice is for one person, so it must not go to the addresses in the settings.
             raise Permanent(f"{notice.to.name} does not have an email address.")
         letter = Letter(subject=notice.title, lead=notice.text, links=[(notice.link_label, notice.link)])
         return await self._post(letter, notice.id, notice.to)
@@ -117,7 +117,7 @@ class EmailChannel:
         return f"{self._host} accepts connections on port {self._port} {way}{signed_in}."
 
     def hear(self, incoming: Incoming) -> Sequence[Heard]:
-        """Read a letter that our mail server posted; one that proves too little is dropped, and nobody told."""
+        """Read an email that the mail server posted. Drop it without a reply if it cannot be verified."""
         replies = self.replies
         given = incoming.headers.get("authorization", "")
         if replies is None or not hmac.compare_digest(given.encode(), f"Bearer {_value(replies.inbound)}".encode()):
@@ -153,11 +153,11 @@ class EmailChannel:
         return Answer(approved=approved, comment=comment, digest=current.digest)
 
     async def reply(self, heard: Heard, told: Told) -> Mapping[str, Any] | None:
-        """Tell the sender what was not taken; what was is told by the letter that closes the thread."""
+        """Tell the sender why an answer was not counted; one that counted is confirmed by the closing message."""
         if told.done or not heard.identity:
             return None
         problems = told.problems.items()
-        # The message of an invalid request repeats its problem behind a pointer, which is for programs.
+        # The message of an InvalidRequest repeats its problem with a JSON pointer, which is only useful to programs.
         message = "" if told.message in {f"{pointer}: {why}" for pointer, why in problems} else told.message
         words = [why if why == NO_REASON else f"{pointer.removeprefix('/')}: {why}" for pointer, why in problems]
         letter = Letter(
@@ -183,7 +183,7 @@ class EmailChannel:
         submitted: str = "auto-generated",
     ) -> Posted:
         people = self._people(to)
-        # The same at every attempt, so that a letter that arrives twice is shown once.
+        # The same for every attempt, so that mail programs can deduplicate a message that arrives twice.
         message_id = self._message_id(name)
         envelope = Envelope(
             id=message_id,
@@ -202,7 +202,7 @@ class EmailChannel:
         return f"<{name}@{self._from.domain}>"
 
     async def _hand_over(self, client: aiosmtplib.SMTP, made: EmailMessage, people: Sequence[str]) -> str:
-        """Give the letter to the server; return who was refused, which concerns nobody else."""
+        """Send the message and describe the recipients that the server refused; the others still receive it."""
         missed, _ = await client.sendmail(self._from.addr_spec, list(people), made.as_bytes())
         return line("; ".join(f"{name}: {code} {text}" for name, (code, text) in missed.items()), 500)
 
@@ -224,7 +224,7 @@ class EmailChannel:
         return reply_address(note.id, self.replies.domain, self.replies.secret.value())
 
     async def _speak(self, work: Callable[[aiosmtplib.SMTP], Awaitable[_Result]]) -> _Result:
-        """Connect, sign in, do the work and say goodbye; whatever goes wrong becomes Transient or Permanent."""
+        """Connect, sign in, run `work` and disconnect. Raise Transient or Permanent for any failure."""
         client = await self._client()
         ready = False
         try:
@@ -275,7 +275,7 @@ class EmailChannel:
 
     def _judged(self, error: Exception) -> Undelivered:
         if isinstance(error, aiosmtplib.SMTPRecipientsRefused):
-            # One that may be taken later makes all of it worth another try: nobody has got it yet.
+            # No recipient was accepted, so if any may be accepted later, retrying all of them sends no duplicates.
             first = min(error.recipients, key=lambda each: each.code)
             return self._answered(first.code, f"{first.recipient}: {first.message}")
         if isinstance(error, aiosmtplib.SMTPResponseException):
@@ -283,7 +283,7 @@ class EmailChannel:
         if isinstance(error, OSError):
             return Transient(f"Cannot connect to {self._host}: {_trouble(error)}.")
         if isinstance(error, aiosmtplib.SMTPException):
-            # It does not offer what the settings ask for: TLS, signing in, letters in UTF-8.
+            # The server lacks a required feature, such as TLS, authentication or UTF-8.
             return Permanent(f"{self._host} does not support these settings: {line(str(error))}")
         return Permanent(f"The message could not be encoded: {line(str(error))}")
 
@@ -301,7 +301,7 @@ def _trouble(error: BaseException) -> str:
 
 
 def reply_address(delivery_id: str, domain: str, secret: str) -> str:
-    """Return where an answer to this delivery goes: nobody can make one up for another."""
+    """Return the Reply-To address of a delivery; its MAC prevents guessing those of other deliveries."""
     return f"bp+{delivery_id}.{_proof(delivery_id, secret)}@{domain}"
 
 
@@ -311,7 +311,7 @@ def _proof(delivery_id: str, secret: str) -> str:
 
 
 def _believed(letter: Message, replies: Replies) -> tuple[str, str]:
-    """Return the delivery and the sender of a letter that proves all it must."""
+    """Return the delivery and the sender of a verified reply; raise _Doubtful for any other email."""
     secret = _value(replies.secret)
     given = tokens(letter, replies.domain)
     deliveries = {name for name, proof in given if hmac.compare_digest(proof, _proof(name, secret))}

@@ -1,4 +1,4 @@
-"""The letters that e-mail channels send: text and HTML, with one link and nothing that acts."""
+"""The emails that the email channel sends, as text and HTML; no link in them approves or rejects anything."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,19 +14,19 @@ from assent.channels.wording import Fact, facts, headline, lead, line, listed, q
 from assent.domain.instants import SECOND
 from assent.domain.notes import Digest, Note, Purpose
 
-# Some servers still take seven bits only, and the library does not ask them.
+# Some servers accept only 7-bit content, and aiosmtplib does not check for 8BITMIME.
 _POLICY = SMTP.clone(cte_type="7bit")
 LONGEST_QUESTION = 2_000
 LONGEST_TITLE = 100
 MARKER = "– – – Your answer goes above this line – – –"
-"""What is below it in a reply is ours."""
+"""Everything below this line in a reply is quoted from our message."""
 _FOOT = "Sent by Assent."
 _HARMLESS = "Opening this link does not approve anything."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Letter:
-    """What is written, before it has an address."""
+    """The contents of an email, without addresses."""
 
     subject: str
     lead: str
@@ -34,9 +34,9 @@ class Letter:
     question: str = ""
     facts: Sequence[Fact] = ()
     links: Sequence[tuple[str, str]] = ()
-    """Words and where they lead: the Review link, or those of a digest."""
+    """Labels and URLs: the Review link, or the links of a digest."""
     hint: str = ""
-    """How to answer by replying, where that is possible."""
+    """How to answer by replying, if replies are enabled."""
     foot: str = _FOOT
 
 
@@ -44,12 +44,12 @@ class Letter:
 class Envelope:
     id: str
     at: int
-    """When it is sent, in microseconds."""
+    """The time of sending, in microseconds."""
     sender: Address
     to: Sequence[Address]
     reply_to: str | None = None
     answers: str | None = None
-    """The Message-ID that this one belongs under."""
+    """The Message-ID that this message replies to."""
     submitted: str = "auto-generated"
 
 
@@ -91,7 +91,7 @@ def message(letter: Letter, envelope: Envelope) -> EmailMessage:
     made["Subject"] = line(f"Re: {letter.subject}" if envelope.answers else letter.subject, 250)
     for name, value in _threading(envelope).items():
         made[name] = value
-    # Whoever is away must not answer this, and no list must take it for a person's.
+    # Prevents automatic replies, and marks the message as automatic for mailing lists.
     made["Auto-Submitted"] = envelope.submitted
     made["X-Auto-Response-Suppress"] = "All"
     made.set_content(as_text(letter))
@@ -119,7 +119,7 @@ def as_text(letter: Letter) -> str:
 
 
 def as_html(letter: Letter) -> str:
-    """Write it with styles in place and no pictures: mail programs show little else alike."""
+    """Return the email as HTML with inline styles and no images; mail programs support little else consistently."""
     parts = [
         f'<p style="opacity:.75;font-size:13px">{escape(MARKER)}<br>{escape(letter.hint)}</p>' if letter.hint else "",
         f"<p>{escape(letter.lead)}</p>",

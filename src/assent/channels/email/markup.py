@@ -1,4 +1,4 @@
-"""Markdown of an agent as HTML for a letter: layout only, no link, no picture and no markup of the agent's own."""
+"""Renders an agent's Markdown as HTML for emails: layout only, without links, images or raw HTML."""
 
 from collections.abc import Callable, Mapping, Sequence
 from html import escape
@@ -18,13 +18,13 @@ TAGS = {
 
 
 def as_markup(text: str) -> str:
-    """Lay out a text that hides nothing; what the layout does not know is shown as it was written."""
+    """Render Markdown whose hidden characters were made visible; unsupported syntax is shown unchanged."""
     html: str = _parser.render(text)
     return nh3.clean(html, tags=TAGS, attributes={}, clean_content_tags=set(), link_rel=None)
 
 
 def _heading_open(*_: object) -> str:
-    # The letter has one heading of its own; the agent's are bold lines.
+    # An email has one heading, its title, so headings by agents become bold lines.
     return "<p><strong>"
 
 
@@ -35,7 +35,7 @@ def _heading_close(*_: object) -> str:
 def _link_close(
     renderer: RendererHTML, tokens: Sequence[Token], index: int, options: OptionsDict, env: Mapping[str, Any]
 ) -> str:
-    """Show where a link leads instead of making one: the only link of a letter is ours."""
+    """Show a link's target as text; only our own links are clickable."""
     del renderer, options, env
     opened, depth = index, 0
     while opened >= 0:

@@ -1,4 +1,4 @@
-"""What somebody wrote back by e-mail: who it is from, whether that is proven, and what they said."""
+"""Parses email replies: the sender, whether the sender is verified, and the answer."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -10,16 +10,16 @@ from assent.channels.email.letter import MARKER
 
 APPROVES = frozenset({"approve", "approved", "yes", "lgtm"})
 LONGEST_HEADER, LONGEST_BODY = 2_000, 100_000
-"""More than that is read by nobody, and takes long to look through."""
+"""Maximum lengths that are parsed, in characters and bytes: longer ones take too long."""
 REJECTS = frozenset({"reject", "rejected", "no"})
 _CASUAL = frozenset({"no"})
-"""It begins too many other sentences: “no problem”."""
+"""Words that also begin other sentences, such as “no problem”."""
 _ADDRESS = r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]+@[A-Za-z0-9.-]+"
 _FROM = re.compile(rf"(?:(?P<name>[^<>]*)<(?P<inside>{_ADDRESS})>|(?P<bare>{_ADDRESS}))", re.ASCII)
 _QUOTED_STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
 _OUTSIDE = re.compile(r'"(?:[^"\\]|\\.)*"|\(|[^"()\\]+', re.DOTALL)
 _INSIDE = re.compile(r"[()]|(?:[^()\\]|\\.)+", re.DOTALL)
-"""The pieces of a header outside of its comments, and inside."""
+"""Match the next piece of a header outside of comments, and inside one."""
 _FIRST_WORD = re.compile(r"[^\w]*(?P<word>\w+)(?P<rest>.*)", re.DOTALL)
 _END = re.compile(
     r"-- ?|_{10,}|-{2,} ?(original message|forwarded message|ursprüngliche nachricht).*|from: .+@.+", re.IGNORECASE
@@ -28,7 +28,7 @@ _ATTRIBUTION = re.compile(r"on\b.{5,300}\bwrote:|.{5,300}:", re.IGNORECASE | re.
 
 
 def sender(message: Message) -> str | None:
-    """Return the one address it is from, in lower case; None where programs could read different ones."""
+    """Return the only sender address in lowercase; None if mail programs could parse it differently."""
     given = message.get_all("from") or []
     only = " ".join(str(given[0]).split()) if len(given) == 1 else ""
     found = _FROM.fullmatch(only) if len(only) <= LONGEST_HEADER else None
@@ -38,7 +38,7 @@ def sender(message: Message) -> str | None:
 
 
 def tokens(message: Message, domain: str) -> list[tuple[str, str]]:
-    """Return the delivery ids it is addressed to, each with what is to prove it."""
+    """Return the delivery IDs in the recipient addresses, each with its MAC."""
     ours = re.compile(rf"\bbp\+([a-z0-9_]{{1,40}})\.([a-z2-7]{{24}})@{re.escape(domain.lower())}(?![a-z0-9.-])")
     names = ("delivered-to", "x-original-to", "to", "cc")
     given = [str(value).lower() for name in names for value in message.get_all(name) or []]
@@ -46,14 +46,14 @@ def tokens(message: Message, domain: str) -> list[tuple[str, str]]:
 
 
 def proven(message: Message, *, authserv: str, domain: str) -> bool:
-    """Whether our own mail server found that DMARC passed for the domain it is from."""
+    """Whether our own mail server reported that DMARC passed for the sender's domain."""
     for value in message.get_all("authentication-results") or []:
         found = _bare(str(value))
         if found is None:
             return False
         server, *results = ([word.lower() for word in each.split()] for each in found.split(";"))
         if server[:1] == [authserv.lower()]:
-            # Only the topmost counts: what is below may have come with the message.
+            # Only our server's topmost header is trusted: lower ones may have been in the message when it arrived.
             return _passes(results, domain)
     return False
 
@@ -66,7 +66,7 @@ def _passes(results: Sequence[Sequence[str]], domain: str) -> bool:
 
 
 def _bare(text: str) -> str | None:
-    """Take comments and what is quoted out of a header; None where one of them has no end, or it is too long."""
+    """Remove comments and quoted strings from a header; None if one is not terminated or the header is too long."""
     kept, depth, place = "", 0, 0
     while place < len(text) <= LONGEST_HEADER:
         found = (_INSIDE if depth else _OUTSIDE).match(text, place)
@@ -74,7 +74,7 @@ def _bare(text: str) -> str | None:
             return None
         piece, place = found[0], found.end()
         if depth == 0 and piece != "(":
-            # Senders choose what is quoted, so it proves nothing; its mark stays, so that nothing moves together.
+            # Senders control quoted strings, so they prove nothing; a quote mark keeps their neighbors separate.
             kept += '"' if piece.startswith('"') else piece
         depth += (piece == "(") - (piece == ")")
         kept += " " if piece == ")" and depth == 0 else ""
@@ -82,7 +82,7 @@ def _bare(text: str) -> str | None:
 
 
 def automatic(message: Message) -> bool:
-    """Whether a program wrote it: somebody is away, a list, a bounce."""
+    """Whether a program wrote the message: an out-of-office reply, a mailing list or a bounce."""
 
     def header(name: str) -> str:
         return str(message.get(name, "")).strip().lower()
@@ -97,14 +97,14 @@ def automatic(message: Message) -> bool:
 
 
 def words(message: Message) -> str:
-    """Return what the sender wrote, without what they quoted."""
+    """Return the sender's own text, without quoted text."""
     return _unquoted(_body(message))
 
 
 def verdict(said: str) -> tuple[bool | None, str]:
-    """Read the first word: an approval, a rejection, or neither; and return the rest as the comment.
+    """Return whether the first word approves (True), rejects (False) or neither (None), and the comment after it.
 
-    An approving word that goes on as a sentence is a comment: “approve only once…” is no approval.
+    An approving word that begins a sentence does not approve: “approve only once…” is a comment.
     """
     first = said.strip().split("\n", 1)[0]
     found = _FIRST_WORD.match(said.strip())
@@ -126,7 +126,7 @@ def _body(message: Message) -> str:
 
 
 def _own_text(part: Message) -> Message | None:
-    """Return the first text, which is the sender's own; attached files and letters say nothing for them."""
+    """Return the first text part, which the sender wrote; skip attached files and messages."""
     kind = part.get_content_type()
     if part.get_content_disposition() not in {None, "inline"} or part.get_filename() is not None:
         return None
@@ -167,7 +167,7 @@ def _unquoted(text: str) -> str:
 
 
 def _drop_attribution(kept: list[str], *, only_english: bool = False) -> None:
-    """Take away “On Monday, Ann wrote:” before what is quoted; mail programs may break it in two lines."""
+    """Remove “On Monday, Ann wrote:” before a quotation; mail programs may wrap it onto a second line."""
     while kept and not kept[-1].strip():
         kept.pop()
     for count in (1, 2):
@@ -183,7 +183,7 @@ def _is_attribution(text: str) -> bool:
 
 
 class _Text(HTMLParser):
-    """Keeps the text of a page; what stands in a quotation is marked as quoted."""
+    """Extracts the text of an HTML message; lines in a block quotation begin with “>”."""
 
     _BREAKS = frozenset({"p", "div", "br", "li", "tr", "h1", "h2", "h3", "blockquote"})
     _SILENT = frozenset({"style", "script", "head", "title"})

@@ -1,4 +1,4 @@
-"""The few calls to Jira that we need, for its cloud (REST 3) and for a data center (REST 2)."""
+"""A minimal Jira client, for Jira Cloud (REST API 3) and Jira Data Center (REST API 2)."""
 
 import base64
 import json
@@ -24,7 +24,7 @@ _ADVICE = {
 _PAGE = 30
 _NOT_NOW = frozenset({HTTPStatus.TOO_MANY_REQUESTS})
 SETTLES = 30
-"""Seconds after which a new issue is surely found by a search."""
+"""Seconds after which a search is certain to find a new issue."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class JiraApi:
     outbound: Outbound
     url: str
     user: str | None
-    """Whose token it is in the cloud; a data center knows it from the token."""
+    """The token's user on Jira Cloud; None on Jira Data Center, where the token identifies its user."""
     token: Hidden
 
     @property
@@ -47,7 +47,7 @@ class JiraApi:
         return await self._read(f"{self._address(path)}{asked}")
 
     async def post(self, path: str, body: Mapping[str, Any]) -> Json:
-        """Send once; a failure that leaves open whether it was taken is Transient, and late enough to look for it."""
+        """Send a request once. If its outcome is unknown, raise Transient, to retry when a search finds the issue."""
         encoded = json.dumps(body, ensure_ascii=True).encode()
         try:
             reply = await self.outbound.post(self._address(path), body=encoded, headers=self._headers())
@@ -62,7 +62,7 @@ class JiraApi:
         return _json(reply)
 
     async def search(self, jql: str, *, fields: str, most: int) -> list[dict[str, Json]]:
-        """Return the first issues that match, page by page: what is too long at once is cut short."""
+        """Return the first `most` matching issues, in pages small enough for the response size limit."""
         found: list[dict[str, Json]] = []
         after: dict[str, str | int] = {}
         while len(found) < most:
@@ -78,19 +78,19 @@ class JiraApi:
         return found
 
     async def history(self, key: str) -> list[dict[str, Json]]:
-        """Return the changes of an issue, oldest first; of a very long history, its end."""
+        """Return the changes of an issue, oldest first; on Jira Cloud, only the last 50."""
         if not self.cloud:
             found = await self.get(f"issue/{quote(key)}", expand="changelog", fields="status")
             log: Json = found.get("changelog") if is_object(found) else None
             return _objects(log, "histories")
         page = await self.get(f"issue/{quote(key)}/changelog", startAt=0, maxResults=50)
         total: Json = page.get("total") if is_object(page) else 0
-        if isinstance(total, int) and total > 50:  # noqa: PLR2004  # the page just asked for
+        if isinstance(total, int) and total > 50:  # noqa: PLR2004  # the size of the page above
             page = await self.get(f"issue/{quote(key)}/changelog", startAt=total - 50, maxResults=50)
         return _objects(page, "values")
 
     async def comments(self, key: str) -> list[dict[str, Json]]:
-        """Return the last comments of an issue, newest first."""
+        """Return the latest 20 comments of an issue, newest first."""
         return _objects(await self.get(f"issue/{quote(key)}/comment", orderBy="-created", maxResults=20), "comments")
 
     async def _read(self, url: str) -> Json:
@@ -111,7 +111,7 @@ class JiraApi:
         return {"authorization": proof, "content-type": "application/json", "accept": "application/json"}
 
     def _advised(self, error: Undelivered) -> Undelivered:
-        """Say what to do about an answer that will not change by itself."""
+        """Turn an error that a retry will not fix into a Permanent one with advice; return others unchanged."""
         advice = next((words for status, words in _ADVICE.items() if status == error.status), None)
         if advice is None:
             return error

@@ -1,4 +1,4 @@
-"""The Jira channel: an issue for each breakpoint, answered by moving it or by a comment."""
+"""The Jira channel: one issue per breakpoint, which people answer by moving or commenting on it."""
 
 import asyncio
 import contextlib
@@ -38,11 +38,11 @@ _KNOWN = SECRETS | {
 }
 NO_REASON = "needs a reason: comment again, for example “reject: the tests fail”"
 PATIENCE = 25.0
-"""Seconds for all the requests of one attempt; shorter than a delivery's lease."""
+"""Timeout in seconds for all requests of one attempt; shorter than a delivery's lease."""
 _LONGEST_QUESTION = 4_000
 _MOST = 600
 _FIRST_LOOK, _OVERLAP, _LONGEST_LOOK = 24 * 60, 10, 30 * 24 * 60
-"""Minutes: how far the first look goes back, how much looks overlap, and how far back one goes after an outage."""
+"""In minutes: how far back the first poll looks, how much polls overlap, and the limit after an outage."""
 _LONGEST_PAUSE = 300
 _MOST_KEPT = 5_000
 _log = structlog.get_logger()
@@ -50,7 +50,7 @@ _log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class Polled(Incoming):
-    """What we found ourselves when we looked: no request can be one."""
+    """An answer found by polling, which needs no signature: HTTP requests never create one."""
 
 
 class JiraChannel:
@@ -78,8 +78,6 @@ class JiraChannel:
         self._seen: OrderedDict[str, str] = OrderedDict()
         self._refused: OrderedDict[str, str] = OrderedDict()
 
-    # ── out ──
-
     async def send(self, note: Note) -> Posted:
         note = self._local(note)
         async with _in_time(self._patience):
@@ -92,7 +90,7 @@ class JiraChannel:
         return self._posted(found)
 
     async def close(self, note: Note) -> Posted | None:
-        """Say in the issue how it ended, and move it where it is to end up."""
+        """Comment the outcome in the issue and apply the `closeTransition` setting."""
         note = self._local(note)
         async with _in_time(self._patience):
             key = (note.thread or {}).get("key") or await self._find(note.breakpoint.id)
@@ -103,7 +101,7 @@ class JiraChannel:
         return self._posted(key, **({"transition": moved} if moved else {}))
 
     async def digest(self, digest: Digest) -> Posted:
-        """An issue stands for one breakpoint, and none is left without."""
+        """Raise Permanent, because every breakpoint gets its own issue."""
         del digest
         raise Permanent("Jira does not support digests: each breakpoint gets its own issue.")
 
@@ -114,11 +112,11 @@ class JiraChannel:
         return f"Signed in to Jira. Project {self._project}: {line(str(name or self._project), 60)}."
 
     def _local(self, note: Note) -> Note:
-        """Return the note with the time zone of the settings: many read an issue, and none of their zones is known."""
+        """Return the note with the time zone of the settings, because an issue has many readers."""
         return replace(note, to=replace(note.to, zone=self._zone or note.to.zone))
 
     async def _find(self, breakpoint_id: str) -> str | None:
-        """Look for the issue before one is made: Jira has no other way to make it only once."""
+        """Find the issue of a breakpoint: Jira has no idempotency keys that would prevent a duplicate."""
         jql = f'project = "{self._project}" AND labels = "{OURS}{breakpoint_id}" ORDER BY created ASC'
         found = await self._api.search(jql, fields="labels", most=1)
         key: Json = found[0].get("key") if found else None
@@ -148,7 +146,7 @@ class JiraChannel:
 
     async def _comment(self, key: str, body: Body, note: Note) -> None:
         if note.attempt > 1:
-            # An earlier attempt may have arrived without our knowing.
+            # An earlier attempt may have succeeded although its response was lost.
             said = [plain(each.get("body")) for each in await self._api.comments(key)]
             if any(note.id in each for each in said):
                 return
@@ -156,7 +154,7 @@ class JiraChannel:
         await self._api.post(f"issue/{quote(key)}/comment", {"body": text})
 
     async def _move(self, key: str, ended: Breakpoint) -> str:
-        """Take the issue to where the settings say; return what kept us from it."""
+        """Apply the configured transition; return the reason if that is not possible, otherwise an empty string."""
         wanted = (self._close or "").lower()
         issue = await self._api.get(f"issue/{quote(key)}", fields="status")
         now = status(issue)
@@ -177,8 +175,6 @@ class JiraChannel:
     def _posted(self, key: str, **more: str) -> Posted:
         return Posted({"key": key, "url": f"{self._api.url}/browse/{key}", **more})
 
-    # ── in ──
-
     def hear(self, incoming: Incoming) -> Sequence[Heard]:
         if not isinstance(incoming, Polled):
             self._verify(incoming)
@@ -192,22 +188,22 @@ class JiraChannel:
         return [heard] if heard is not None else []
 
     def answer(self, heard: Heard, current: Breakpoint) -> Answer | None:
-        """Read the answer; one to an issue that somebody gave another name or another label is none."""
+        """Return the answer; raise DigestMismatch if the issue's summary or label was changed."""
         if heard.said.get("summary") != _summary(current):
             msg = "The issue summary was changed."
             raise DigestMismatch(msg)
         approved = heard.said.get("approved") is True
-        # An issue that was moved is where it is: its rejection counts without a reason, and none is made up.
+        # A rejection by a move counts without a reason, because the issue has already been moved.
         asks = not approved and heard.said.get("inWords") is True
         comment = reason(heard.comment, NO_REASON) if asks else heard.comment
         if not approved and comment is not None:
-            comment = comment[:MAX_TEXT]  # a rejection counts, however long its reason; `reply` says what was cut
+            comment = comment[:MAX_TEXT]  # a long reason must not prevent a rejection; `reply` reports the truncation
         return Answer(approved=approved, comment=comment, digest=current.digest)
 
     async def reply(self, heard: Heard, told: Told) -> Mapping[str, Any] | None:
-        """Say in the issue that an answer, or a part of it, did not count.
+        """Comment in the issue that an answer was not counted, or that its comment was truncated.
 
-        Everybody reads it, so not why: that is behind the link.
+        Many people can read the issue, so it refers to Review for any reason that could reveal something.
         """
         key, who = heard.said.get("key"), heard.said.get("mention")
         cut = told.done and told.error is None and not told.again and _is_cut(heard)
@@ -244,10 +240,8 @@ class JiraChannel:
             msg = "Invalid signature: it does not match this channel's webhookSecret."
             raise Unauthenticated(msg)
 
-    # ── looking ourselves ──
-
     async def listen(self, take: Callable[[Incoming], Awaitable[Mapping[str, Any] | None]]) -> None:
-        """Look for what has changed, again and again; it also finds what a webhook lost."""
+        """Poll for changes until cancelled; this also finds answers whose webhook was lost."""
         if not self._pause or not (self._meaning.statuses or self._meaning.words):
             await asyncio.Event().wait()
         failures = 0
@@ -266,7 +260,7 @@ class JiraChannel:
         return self._heard_at
 
     async def look(self, take: Callable[[Incoming], Awaitable[Mapping[str, Any] | None]]) -> None:
-        """Look once, at what has changed since the last time that went well."""
+        """Poll once for the changes since the last successful poll."""
         now = self._tools.now()
         if self._me is None:
             await self._find_out_who_we_are()
@@ -293,7 +287,7 @@ class JiraChannel:
             for told in self._meaning.found(issue, await self._api.history(key), await self._api.comments(key)):
                 await take(Polled({}, json.dumps(told).encode(), self._tools.now()))
         except Unavailable:
-            return  # looked at again next time
+            return  # not marked as seen, so the next poll retries it
         _keep(self._seen, key, updated)
 
     async def _find_out_who_we_are(self) -> None:
@@ -321,12 +315,12 @@ def _is_cut(heard: Heard) -> bool:
 
 
 def _summary(asked: Breakpoint) -> str:
-    """With the id, so that an issue cannot be made to stand for another by its label alone."""
+    """Return the issue's summary; it includes the ID, so that changing the label does not redirect an answer."""
     return f"{headline(asked, 160)} ({asked.id})"
 
 
 def _names(given: Fields, name: str) -> dict[str, str]:
-    """Return names of statuses, by how they are compared."""
+    """Return the configured status names by their lowercase form, for case-insensitive comparison."""
     found = given.texts(name)
     for place, each in enumerate(found):
         _checked(each, r"[^\"\\]{1,100}", f"/settings/{name}/{place}", "Approved")
@@ -341,7 +335,7 @@ def _checked(text: str, pattern: str, pointer: str, example: str) -> str:
 
 @contextlib.asynccontextmanager
 async def _in_time(seconds: float) -> AsyncGenerator[None, None]:
-    """Limit a block; what is cut off may have arrived, so the next attempt comes when it can be found."""
+    """Limit the duration of a block; delay the retry until a search finds an issue that was created nevertheless."""
     try:
         async with asyncio.timeout(seconds):
             yield

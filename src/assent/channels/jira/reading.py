@@ -1,4 +1,4 @@
-"""What Jira tells, read: which breakpoint an issue stands for, and whether somebody answered it there."""
+"""Parses Jira webhooks and issues: the breakpoint that an issue belongs to, and the answers in it."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -12,10 +12,10 @@ from assent.ports import Heard, Wish
 
 LABEL, OURS = "breakpoint", "bp-"
 _GOES_ON = re.compile(r"\s*\w+\b(?:[^\S\n]+\w|[^\n]*\?)")
-"""A sentence and not a word, such as “approve only once…”, or a question: no approval."""
+"""Matches a sentence such as “approve only once…” or a question, neither of which approves."""
 _WORDS = re.compile(r"\s*(approved?|reject(?:ed)?)\b[\s:.,!–—-]*(.*)", re.IGNORECASE | re.DOTALL)
 _TOGETHER = 60 * SECOND
-"""How far a comment may be from a move and still be about it."""
+"""Within this time of a move, a comment by the same person is treated as its reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,14 +26,14 @@ class Said:
     by: str
     mention: str
     at: int
-    """When: an approval is as old as its first words, a rejection as new as its last change."""
+    """In microseconds: for a comment, when an approval was created or a rejection was last edited."""
     in_words: bool = False
-    """Whether a comment says it, whose author can be asked to give a reason."""
+    """Whether the answer is a comment, whose author can be asked for a reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Meaning:
-    """What counts as an answer: names of statuses by how they are compared, and whether words do."""
+    """Defines what counts as an answer: status names by their lowercase form, and whether comments do."""
 
     approve: Mapping[str, str]
     reject: Mapping[str, str]
@@ -44,7 +44,7 @@ class Meaning:
         return {**self.approve, **self.reject}
 
     def read(self, told: Mapping[str, Json], fingerprint: str, *, me: str | None) -> Heard | None:
-        """Find an answer in a message from Jira; what we did there ourselves is none."""
+        """Return the answer in a Jira webhook; ignore those by our own account."""
         issue: Json = told.get("issue")
         key: Json = issue.get("key") if is_object(issue) else None
         about = breakpoint_id(issue)
@@ -72,7 +72,7 @@ class Meaning:
     def found(
         self, issue: Mapping[str, Json], history: Sequence[Mapping[str, Json]], comments: Sequence[Mapping[str, Json]]
     ) -> list[dict[str, Any]]:
-        """Return the last answer of each person in the shape in which Jira would have told it, oldest first."""
+        """Return the latest answer of each person in the format of a Jira webhook, oldest first."""
         moves = sorted((each for each in history if _moved_to(each)), key=_order)
         told: list[dict[str, Any]] = [{"issue": issue, "comment": each} for each in comments]
         for each in moves:
@@ -82,10 +82,10 @@ class Meaning:
                 told.append(move | ({"comment": beside[0]} if beside else {}))
         found = [(said, each) for each in told if (said := self._said(each, "", "")) is not None]
         last: dict[str, dict[str, Any]] = {}
-        # Of a yes and a no in the same moment, the no is the last.
+        # If one person approved and rejected at the same time, the rejection counts.
         for said, each in sorted(found, key=lambda pair: (pair[0].at, not pair[0].approved), reverse=True):
             last.setdefault(said.by, each)
-        # What was taken back before we looked is not said: the issue must still be where the last move led.
+        # A move that was reverted before this poll does not count: the issue must still have the last move's status.
         stands = moves[-1] if moves and _moved_to(moves[-1]).lower() == status(issue) else None
         return [each for each in reversed(last.values()) if each.get("changelog", stands) is stands]
 
@@ -102,7 +102,7 @@ class Meaning:
         comment: Json = told.get("comment")
         theirs = is_object(comment) and _untouched(comment) and account(comment.get("author"))[0] == by
         words = plain(comment.get("body")) if is_object(comment) and theirs else ""
-        # The number of the change is signed, and the same when we find it ourselves; a webhook's header is neither.
+        # The change ID is signed, and polling finds the same one; neither is true of a webhook's delivery header.
         change = f"{key}:change:{log.get('id') or fingerprint}"
         return Said(change, approved, words, by, mention, _at(log))
 
@@ -127,7 +127,7 @@ def breakpoint_id(issue: Json) -> str | None:
     labels: Json = fields.get("labels") if is_object(fields) else None
     found = [each for each in labels if isinstance(each, str)] if is_array(labels) else []
     ours = [each.removeprefix(OURS) for each in found if each.startswith(OURS)]
-    # A second one was put there by somebody, and which is meant is anybody's guess.
+    # We set exactly one such label, so with two, it is unclear which breakpoint is meant.
     return ours[0] if LABEL in found and len(ours) == 1 else None
 
 
@@ -143,7 +143,7 @@ def status(issue: Json) -> str:
 
 
 def account(user: Json) -> tuple[str, str]:
-    """Return who it is, and how they are mentioned: the same in the cloud, the key and the name elsewhere."""
+    """Return the ID of an account, and the one for mentions: the same on Jira Cloud, key and name on Data Center."""
     found = user if is_object(user) else {}
     names = [each for name in ("accountId", "key", "name") if isinstance(each := found.get(name), str) and each]
     return (names[0], names[0] if "accountId" in found else names[-1]) if names else ("", "")
@@ -156,7 +156,7 @@ def _moved_to(log: Mapping[str, Json]) -> str:
 
 
 def _order(each: Mapping[str, Json]) -> tuple[int, int]:
-    """Sort by what is oldest, in whatever order Jira lists it."""
+    """Return a key that sorts from oldest to newest, independent of Jira's order."""
     number = str(each.get("id", ""))
     return _at(each), int(number) if number.isascii() and number.isdigit() else 0
 
@@ -169,7 +169,7 @@ def _at(each: Mapping[str, Json], name: str = "created") -> int:
 
 
 def _untouched(comment: Mapping[str, Json]) -> bool:
-    """Whether it says what its author wrote: others may change it, and must not speak for them."""
+    """Whether only its author edited the comment: edits by others must not count as the author's answer."""
     return account(comment.get("updateAuthor") or comment.get("author")) == account(comment.get("author"))
 
 

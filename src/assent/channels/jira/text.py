@@ -1,6 +1,6 @@
-"""Text for Jira: Atlassian's document format for the cloud, wiki markup for a data center, and back to plain words.
+"""Converts text to Jira's formats (Atlassian Document Format on Cloud, wiki markup on Data Center) and back.
 
-What an agent wrote keeps its shape and loses its power: nothing in it becomes a link, a mention or a macro.
+Text by agents is escaped, so that nothing in it becomes a link, a mention or a macro.
 """
 
 import re
@@ -24,16 +24,16 @@ _DEEPEST = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Body:
-    """What an issue or a comment says, before it has a form."""
+    """The contents of an issue or a comment, independent of the format."""
 
     lead: str
     question: str = ""
     facts: Sequence[Fact] = ()
     link: tuple[str, str] | None = None
     mention: str | None = None
-    """Whom to call, as Jira knows them."""
+    """The Jira account to mention."""
     reference: str = ""
-    """By which a comment that may have arrived is found again."""
+    """Identifies the comment, so that a retry can detect that it already exists."""
 
 
 def document(body: Body) -> Node:
@@ -54,7 +54,7 @@ def document(body: Body) -> Node:
 
 
 def wiki(body: Body) -> str:
-    """Return the body as wiki markup in which only our own words are markup."""
+    """Return the body as wiki markup; only our own text contains markup."""
     called = f"[~{re.sub(r'[^A-Za-z0-9._@-]', '', body.mention)}] " if body.mention else ""
     parts = [
         f"{called}{wiki_escaped(body.lead)}",
@@ -67,13 +67,13 @@ def wiki(body: Body) -> str:
 
 
 def wiki_escaped(text: str) -> str:
-    # Two backslashes are a line break in wiki markup, so one of the text is spelt out.
+    # Two backslashes are a line break in wiki markup, so a backslash in the text becomes an entity.
     escaped = _WIKI.sub(lambda found: _SPELT.get(found[0], f"\\{found[0]}"), text)
     return re.sub(r"^(\s*)(h[1-6]|bq)\.", r"\1\2&#46;", escaped, flags=re.MULTILINE)
 
 
 def plain(body: Json) -> str:
-    """Return the words of a comment, whichever form it came in."""
+    """Return the plain text of a comment in either format."""
     if isinstance(body, str):
         return body.strip()
     return "".join(_words(body, 0)).strip() if is_object(body) else ""
@@ -95,7 +95,7 @@ def _words(node: Json, depth: int) -> Iterator[str]:
 
 
 def converted(markdown: str) -> list[Node]:
-    """Turn what an agent wrote into blocks of a document; what has no block here becomes a paragraph."""
+    """Convert an agent's Markdown to document blocks; unsupported blocks become paragraphs."""
     return _Builder(_parser().parse(markdown)).blocks()
 
 
@@ -105,7 +105,7 @@ def _parser() -> MarkdownIt:
 
 
 class _Builder:
-    """Walks over the tokens once, block by block."""
+    """Converts Markdown tokens to document blocks in a single pass."""
 
     def __init__(self, tokens: Sequence[Token]) -> None:
         self._tokens = tokens
@@ -159,14 +159,14 @@ class _Builder:
 
 
 def _quotation(inside: Sequence[Node]) -> list[Node]:
-    """A document takes plain paragraphs in a quotation; what else stands there follows it."""
+    """Return a quotation of the paragraphs, followed by all other blocks, which it cannot contain."""
     quoted = [each for each in inside if each["type"] == "paragraph"]
     others = [each for each in inside if each["type"] != "paragraph"]
     return [{"type": "blockquote", "content": quoted}, *others] if quoted else others
 
 
 def _in_item(block: Node) -> Node:
-    """Keep what a list item may hold; a quotation or a rule there becomes a paragraph."""
+    """Return a block that a list item can contain; quotations and rules become paragraphs."""
     if block["type"] in {"paragraph", "bulletList", "orderedList", "codeBlock"}:
         return block
     return _paragraph([_text(plain(block) or "—")])
@@ -181,7 +181,7 @@ def _inline(token: Token) -> Iterator[Node]:
         elif child.type == "link_open":
             targets.append(str(child.attrs.get("href", "")))
         elif child.type == "link_close":
-            # Where it leads is shown and not followed: the only link is ours.
+            # Show the target as text, because only our own link may be clickable.
             yield _text(f" ({targets.pop()})", *marks)
         elif child.type.endswith("_close"):
             marks.pop()
@@ -195,7 +195,7 @@ def _leaf(child: Token, marks: Sequence[str]) -> Iterator[Node]:
     elif child.type == "image":
         yield _text(f"{child.content} ({child.attrs.get('src', '')})", *marks)
     elif child.content:
-        # Code takes no other mark beside it.
+        # The document format does not allow other marks on code.
         yield _text(child.content, *(("code",) if child.type == "code_inline" else marks))
 
 
@@ -216,6 +216,6 @@ def _paragraph(content: Sequence[Node]) -> Node:
 
 
 def _item(*blocks: Node) -> Node:
-    """A list item begins with a paragraph, if an empty one."""
+    """Return a list item; it must begin with a paragraph, so an empty one is added if necessary."""
     first = [] if blocks and blocks[0]["type"] == "paragraph" else [_paragraph([])]
     return {"type": "listItem", "content": [*first, *blocks]}

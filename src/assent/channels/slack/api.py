@@ -1,4 +1,4 @@
-"""Calls of Slack's Web API through our own door: what went wrong, in words for an operator."""
+"""A client of Slack's Web API whose errors tell operators what to do."""
 
 import json
 import re
@@ -12,7 +12,7 @@ from assent.outbound import Outbound, Permanent, Reply, Transient
 
 API = "https://slack.com/api/"
 BOT, APP = "token", "appToken"
-"""The settings that the tokens stand behind."""
+"""The settings that refer to the tokens."""
 
 _AGAIN = "Reinstall the app and store the new token in the secret that the token setting refers to."
 _HOPELESS: dict[str, str] = {
@@ -39,7 +39,7 @@ _WORD = re.compile(r"[a-z_]{1,60}")
 
 
 class Refused(Permanent):
-    """Slack said no, and would say it again."""
+    """An error from Slack that a retry will not fix."""
 
     def __init__(self, error: str, message: str) -> None:
         super().__init__(message, unsent=True)
@@ -53,7 +53,7 @@ class Failed(Transient):
 
 
 class CutShort(Transient):
-    """The answer is longer than we read."""
+    """The response was truncated because it is too long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,23 +61,23 @@ class SlackApi:
     outbound: Outbound
     url: str
     secret: Callable[[str], str]
-    """Turns the name of a setting into the token it stands for; raises Permanent."""
+    """Returns the token that a setting refers to; raises Permanent if it cannot be read."""
 
     async def call(
         self, method: str, arguments: Mapping[str, object] | None = None, *, using: str = BOT
     ) -> dict[str, Any]:
-        """Return what Slack answers to a method that went well; raise otherwise."""
+        """Call a method and return its response; raise Refused or Failed if Slack reports an error."""
         return self._read(method, await self._post(method, using, arguments or {}))
 
     async def test(self) -> tuple[dict[str, Any], frozenset[str] | None]:
-        """Return who we are in Slack, and the scopes of the token where Slack tells them."""
+        """Return the response of auth.test and the token's scopes, or None if Slack does not send them."""
         reply = await self._post("auth.test", BOT, {})
         told = reply.headers.get("x-oauth-scopes")
         scopes = frozenset(each.strip() for each in told.split(",")) if told is not None else None
         return self._read("auth.test", reply), scopes
 
     async def _post(self, method: str, using: str, arguments: Mapping[str, object]) -> Reply:
-        # Every method reads form fields, and only some read JSON.
+        # All methods accept form fields, but only some accept JSON.
         fields = {name: _field(value) for name, value in arguments.items() if value is not None}
         headers = {
             "authorization": f"Bearer {self.secret(using)}",
@@ -114,5 +114,5 @@ def _failure(method: str, told: object, headers: Mapping[str, str]) -> Permanent
 
 
 def as_object(value: Json) -> dict[str, Any]:
-    """Return a JSON object as it is, and an empty one for anything else."""
+    """Return the value if it is a JSON object, otherwise an empty object."""
     return value if is_object(value) else {}

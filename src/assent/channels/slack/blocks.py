@@ -1,6 +1,6 @@
-"""What people see in Slack: messages of Block Kit, cut to Slack's limits.
+"""Builds Slack messages with Block Kit, truncated to Slack's limits.
 
-What others wrote stands in plain text only, where nothing mentions, links or formats.
+Untrusted text is only used as plain text, in which mentions, links and markup have no effect.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,7 +17,7 @@ from assent.domain.notes import Digest, Note, Purpose
 
 APPROVE, APPROVE_FORM, REJECT, REVIEW = "assent_approve", "assent_approve_form", "assent_reject", "assent_review"
 SHOWN = 20
-"""How many a digest names."""
+"""Number of breakpoints that a digest lists."""
 
 _LONGEST_HEADER, _LONGEST_ELEMENT, _LONGEST_ITEM, _LONGEST_NAME = 140, 300, 600, 80
 _MOST_FILES = _MOST_OPTIONS = 10
@@ -26,7 +26,7 @@ _DAY = 24 * 3600 * SECOND
 
 
 def message(note: Note) -> dict[str, Any]:
-    """Return the text and blocks of a message that asks."""
+    """Return the text and blocks of a message that asks for an approval."""
     asked = note.breakpoint
     blocks: list[Block] = [
         section(lead(note)),
@@ -43,11 +43,11 @@ def message(note: Note) -> dict[str, Any]:
 
 
 def follow_up(note: Note) -> dict[str, Any]:
-    """Return what is said in the thread of the first message."""
+    """Return a reply in the thread of the first message."""
     asked = note.breakpoint
     due = "" if asked.due_at == NEVER else f" (answer by {moment(asked.due_at)})"
     said = lead(note)
-    # The thread of a digest is about several questions, so this names the one that is meant.
+    # The thread of a digest is about several breakpoints, so the reply names its own.
     shown = f"{headline(asked)}\n{said}" if "digest" in (note.thread or {}) else said
     blocks = [section(shown), {"type": "actions", "elements": [link("Review", note.review_url, REVIEW)]}]
     if due:
@@ -56,7 +56,7 @@ def follow_up(note: Note) -> dict[str, Any]:
 
 
 def closed(note: Note) -> dict[str, Any]:
-    """Return what stands in place of the question once it has ended."""
+    """Return the message that replaces the question when the breakpoint has ended."""
     asked = note.breakpoint
     blocks: list[Block] = [
         {"type": "header", "text": plain(headline(asked), _LONGEST_HEADER)},
@@ -68,7 +68,7 @@ def closed(note: Note) -> dict[str, Any]:
 
 
 def listing(digest: Digest) -> dict[str, Any]:
-    """Return one message in place of many."""
+    """Return the message that lists the breakpoints of a digest."""
     named = digest.waiting[:SHOWN]
     blocks: list[Block] = [{"type": "header", "text": plain(totals(digest), _LONGEST_HEADER)}]
     for n, each in enumerate(named):
@@ -80,7 +80,7 @@ def listing(digest: Digest) -> dict[str, Any]:
 
 
 def _item(digest: Digest, each: Breakpoint, n: int) -> list[Block]:
-    """Return an item of a digest: with its buttons while it waits, and then with how it ended."""
+    """Return an item of a digest: with buttons while it is pending, and then with its outcome."""
     question = each.payload.get("question")
     more = question if isinstance(question, str) and question and question != headline(each) else ""
     said = f"{headline(each)}\n{more}\n{_summary(each)}" if more else f"{headline(each)}\n{_summary(each)}"
@@ -92,14 +92,14 @@ def _item(digest: Digest, each: Breakpoint, n: int) -> list[Block]:
         return rows
     elements = _buttons(each, delivery, url) if delivery else [link("Review", url, REVIEW)]
     if escaped(said, _LONGEST_ITEM).endswith("…") or headline(each).endswith("…"):
-        # Nobody approves what is not all there.
+        # Truncated text cannot be approved here, because the reviewer has not seen all of it.
         elements = [button for button in elements if button["action_id"] not in {APPROVE, APPROVE_FORM}]
-    # An answer names the content it saw by the block it was given in; two items may have the same.
+    # The block's ID identifies the content that was shown; the number makes it unique among identical items.
     return [*rows, {"type": "actions", "block_id": f"{DIGEST}{each.digest}{ITEM}{n}", "elements": elements}]
 
 
 def said(text: str, base_url: str) -> dict[str, Any]:
-    """Return a message of a sentence; an address of ours in it is a button too."""
+    """Return a text message; if it contains a URL of this server, add a button that opens it."""
     return _sent(text, told(text, base_url))
 
 
@@ -108,7 +108,7 @@ def headline(asked: Breakpoint) -> str:
 
 
 def outcome(asked: Breakpoint) -> str:
-    """Say in a line how it ended."""
+    """Return the outcome in one line."""
     at = asked.ended_at or asked.updated_at
     when = moment(at) if at // _DAY != asked.created_at // _DAY else f"{iso(at)[11:16]} UTC"
     if asked.status is Status.WAITING:
@@ -135,7 +135,7 @@ def _content(asked: Breakpoint) -> list[Block]:
     more = question if question not in (asked.title, headline(asked)) else ""
     blocks: list[Block] = []
     if escaped(headline(asked), _LONGEST_HEADER).endswith("…") and headlines.one_line(more) != headline(asked):
-        blocks.append(section(headline(asked)))  # a header holds only the beginning of it
+        blocks.append(section(headline(asked)))  # the header shows only its beginning
     if more:
         blocks.append(section(more))
     blocks += [section(line) for line in (_options(asked), _files(asked)) if line]
@@ -199,7 +199,7 @@ def _summary(asked: Breakpoint) -> str:
 
 
 def _remarks(asked: Breakpoint) -> list[str]:
-    """Say why a message has fewer buttons than others."""
+    """Return the reasons why a message has fewer buttons than usual."""
     if asked.risk == "high":
         return ["High risk: open Review to approve or reject."]
     if not fillable(asked):

@@ -1,4 +1,4 @@
-"""The Slack channel: messages with buttons, answers from linked people, over Socket Mode or signed HTTP."""
+"""The Slack channel: messages with buttons, and answers over Socket Mode or signed HTTP requests."""
 
 import contextlib
 import hashlib
@@ -16,7 +16,7 @@ from assent.channels.slack.api import API, APP, Failed, Refused, SlackApi
 from assent.channels.slack.blocks import APPROVE, REJECT
 from assent.channels.slack.hearing import clicked, form_payload, same, signed, submitted
 from assent.channels.slack.manifest import SCOPES
-from assent.channels.slack.manifest import manifest as manifest  # noqa: PLC0414  # pages and commands name it here
+from assent.channels.slack.manifest import manifest as manifest  # noqa: PLC0414  # pages and commands import it from here
 from assent.channels.slack.posting import Unsearchable, find, post, trace
 from assent.channels.slack.socket import Pace, Socket
 from assent.channels.tools import Tools
@@ -32,7 +32,7 @@ SETTINGS = frozenset({"token", "signingSecret", "appToken", "room", "apiUrl"})
 SECRETS = frozenset({"token", "signingSecret", "appToken"})
 PROOFS = frozenset({"signingSecret", "appToken", "apiUrl"})
 SOCKET = "assent-slack-socket"
-"""The header that marks what came over our own connection: a MAC under the app's token, which no caller can make."""
+"""The header that marks messages from our own connection: a MAC with the app token, which callers cannot forge."""
 
 _ROOM = re.compile(r"[CGD][A-Z0-9]{2,20}|#[^\s#<>&]{1,80}")
 _MOST_REMEMBERED = 10_000
@@ -80,7 +80,7 @@ class SlackChannel:
         except Unsearchable:
             if not note.may_be_told:
                 return posted
-            # What may be there cannot be changed, so this says how it ended.
+            # A message that may exist cannot be found and edited, so post the outcome.
             return posted or await self._post(note, place, blocks.closed(note), since=note.event.at)
         for each in filter(None, found):
             posted = await self._change(note, each.trace) or posted
@@ -89,7 +89,10 @@ class SlackChannel:
     async def _change(
         self, note: Note, before: Mapping[str, str], content: Mapping[str, Any] | None = None
     ) -> Posted | None:
-        """Make a message say how it ended; None if it is gone, or cannot be changed for a person without the right."""
+        """Update a message to show the outcome, or post the outcome in its thread if it cannot be edited.
+
+        Return None if the message was deleted, or if it cannot be edited and its recipient has lost access.
+        """
         channel, ts, content = before["channel"], before["ts"], content or blocks.closed(note)
         try:
             answer = await self._api.call("chat.update", {"channel": channel, "ts": ts, "parse": "none", **content})
@@ -110,7 +113,7 @@ class SlackChannel:
         return await self._post(digest, place, blocks.listing(digest), since=since)
 
     async def notify(self, notice: Notice) -> Posted:
-        """Write to the person directly, also where the channel's messages go to a room."""
+        """Send a direct message, even if the channel's messages go to a room."""
         user = (notice.to.identity or "").rpartition(":")[2]
         if not user:
             raise Permanent(f"{notice.to.name} has not linked a Slack account.")
@@ -179,7 +182,7 @@ class SlackChannel:
     def _view_reply(self, heard: Heard, told: Told) -> Mapping[str, Any] | None:
         problems = told.problems
         if isinstance(told.error, (RejectionPending, TicketRequired)):
-            # It may count in a moment: the form stays open with what was typed.
+            # A retry may succeed soon, so keep the form open with its text.
             problems = {"/comment": f"{told.message} Nothing was sent. Your text is still here. Try again later."}
         if problems and not told.done:
             return {"response_action": "errors", "errors": modal.errors(told.breakpoint, problems)}
@@ -234,7 +237,7 @@ class SlackChannel:
         return self._conversations[user]
 
     async def _user(self, to: Addressee) -> str:
-        """Find somebody to write to by their address; that never makes them somebody who may answer."""
+        """Find a person's Slack account by email, only to send messages; answers require a linked account."""
         if not to.email:
             raise Permanent(
                 f"{to.name} has not linked a Slack account and does not have an email address to find one by."
@@ -250,7 +253,7 @@ class SlackChannel:
     async def _post(
         self, note: Note | Digest, place: Mapping[str, str], content: Mapping[str, Any], *, since: int
     ) -> Posted:
-        """Post, unless an earlier attempt has left its message there."""
+        """Post a message unless an earlier attempt has already posted it."""
         if note.attempt > 1:
             found = None
             with contextlib.suppress(Unsearchable), before_sending():
@@ -271,12 +274,12 @@ class SlackChannel:
             await self._api.call("views.open", {"trigger_id": heard.said["trigger"], "view": view})
         except Undelivered as error:
             if isinstance(error, Failed) and error.error == "exchanged_trigger_id":
-                return  # the same click came twice, and its form is open
+                return  # Slack sent the same click twice, and the form is already open
             _log.warning("slack_form_not_opened", error=error.message)
             await self._whisper(heard, "The form could not be opened in time. Click again, or open Review to respond.")
 
     async def _whisper(self, heard: Heard, text: str) -> None:
-        """Tell whoever clicked, and nobody else; what was decided stands even if they cannot be told."""
+        """Show a message only to the person who clicked; a failure does not affect their answer."""
         place = {"channel": heard.said.get("channel"), "user": heard.said.get("user"), "parse": "none"}
         try:
             await self._api.call("chat.postEphemeral", place | blocks.said(text, self._tools.base_url))

@@ -1,4 +1,4 @@
-"""What Slack sends when somebody clicks or fills in a form: that it is Slack's, and what is wished."""
+"""Verifies and parses Slack's requests for clicks and submitted forms."""
 
 import hashlib
 import hmac
@@ -46,7 +46,7 @@ def form_payload(body: bytes) -> bytes:
 
 
 def _identity(payload: Mapping[str, Any]) -> tuple[str, str]:
-    """Return the workspace and the user; the person's own workspace, which in a shared room may be another one."""
+    """Return the IDs of the user and their workspace; in a shared room, it can differ from the app's workspace."""
     user = as_object(payload.get("user"))
     team = user.get("team_id") or as_object(payload.get("team")).get("id")
     found = (str(team), str(user.get("id")))
@@ -67,7 +67,7 @@ def clicked(payload: Mapping[str, Any]) -> Sequence[Heard]:
     first = as_object(actions[0]) if is_array(actions) and actions else {}
     action, delivery, at = first.get("action_id"), first.get("value"), first.get("action_ts")
     if action not in {APPROVE, APPROVE_FORM, REJECT}:
-        return ()  # a link was opened, which Slack tells us too
+        return ()  # Slack also reports clicks on links
     if not isinstance(delivery, str) or not delivery or not isinstance(at, str):
         raise InvalidRequest("The button does not identify its message.")
     team, user = _identity(payload)
@@ -101,7 +101,7 @@ def submitted(payload: Mapping[str, Any]) -> Sequence[Heard]:
         "values": values,
         "digest": shown_digest(view.get("blocks")),
     }
-    # The same view comes again with other values after a field was found wrong.
+    # After a validation error, the same view is submitted again with other values.
     typed = hashlib.sha256(canonical(values)).hexdigest()[:16]
     key = f"{view.get('id')}:{view.get('hash')}:{typed}"
     return (Heard(key=key, wish=Wish.ANSWER, identity=f"{team}:{user}", delivery_id=delivery, said=said),)

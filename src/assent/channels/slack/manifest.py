@@ -1,4 +1,4 @@
-"""The Slack app as Slack wants it pasted."""
+"""The manifest of the Slack app, to paste into Slack."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ SCOPES = (
 
 
 def manifest(base_url: str, *, socket: bool, channel_id: str = "CHANNEL-ID") -> dict[str, Any]:
-    """Return the app as Slack wants it pasted; without Socket Mode, it calls the channel's address here."""
+    """Return the app's manifest; without Socket Mode, it contains the channel's callback URL."""
     address = {} if socket else {"request_url": f"{base_url.rstrip('/')}/callbacks/{channel_id}"}
     return {
         "display_information": {

@@ -1,6 +1,6 @@
-"""The window in which people fill in what an answer needs, and what they filled in as an answer.
+"""Builds Slack's modal forms for answers, and parses submitted ones.
 
-Inputs are named by their position: nothing an agent wrote becomes the name of anything.
+Inputs are identified by position, so that no ID contains text by an agent.
 """
 
 import html
@@ -26,20 +26,20 @@ _MOST_RADIO = 10
 _LONGEST_INPUT, _SHORT_INPUT = 3000, 200
 _MOST_FIELDS = 50
 _MOST_GIVEN_BACK = 80
-"""Sections of what was typed: Slack shows 100 blocks and 250 KB."""
+"""Maximum number of sections for returned text: Slack allows 100 blocks and 250 KB per view."""
 _INTEGER = re.compile(r"[+-]?[0-9]{1,16}")
 _YES, _NO = "yes", "no"
 
 
 def fillable(asked: Breakpoint) -> bool:
-    """Say whether all that an approval needs can be filled in inside Slack, with nothing cut off."""
+    """Whether Slack can show everything that an approval requires without truncation."""
     options = asked.payload.get("options") or ()
     fields = _fields(asked)
     return _selectable(options) and len(fields) <= _MOST_FIELDS and all(_field_fits(field) for field in fields.values())
 
 
 def modal(asked: Breakpoint, delivery_id: str, *, approve: bool) -> dict[str, Any]:
-    """Return the view to open; it carries the delivery it answers and the digest of what it shows."""
+    """Return the view to open; it contains the delivery's ID and the digest of the content it shows."""
     verb = "Approve" if approve else "Reject"
     question = asked.payload.get("question")
     blocks: list[Block] = [section(question if isinstance(question, str) and question else asked.title or asked.gate)]
@@ -61,13 +61,13 @@ def modal(asked: Breakpoint, delivery_id: str, *, approve: bool) -> dict[str, An
 
 
 def notice(text: str, base_url: str, *, typed: str = "") -> dict[str, Any]:
-    """Return the view that tells the sender of a form what came of it, with their text if it was not taken."""
+    """Return the view that shows the result of a submitted form, with the sender's text if it was not accepted."""
     blocks = told(text, base_url) + (sections(f"You wrote: {typed}", most=_MOST_GIVEN_BACK) if typed else [])
     return {"type": "modal", "title": plain("Assent", 24), "close": plain("Close", 24), "blocks": blocks}
 
 
 def typed(asked: Breakpoint | None, values: Mapping[str, Any]) -> str:
-    """Return all that was filled in, in words; the fields have no names for a sender who may not see the question."""
+    """Return all submitted values as text; without a breakpoint, which the sender may not see, fields are numbered."""
     comment = _typed(values, COMMENT)
     fields = list(_fields(asked).items()) if asked is not None else []
     labels = {f"field-{n}": _label(name, field) for n, (name, field) in enumerate(fields)}
@@ -80,7 +80,7 @@ def typed(asked: Breakpoint | None, values: Mapping[str, Any]) -> str:
 
 
 def filled(asked: Breakpoint, values: Mapping[str, Any], *, approve: bool, digest: str) -> Answer:
-    """Read what was filled in, with the types that the form asks for; what was left empty is left out."""
+    """Return the submitted answer with the types that the form requires, without empty fields."""
     comment = _typed(values, COMMENT)
     if not approve:
         return Answer(approved=False, comment=reason(comment), digest=digest)
@@ -101,7 +101,7 @@ def filled(asked: Breakpoint, values: Mapping[str, Any], *, approve: bool, diges
 
 
 def errors(asked: Breakpoint | None, problems: Mapping[str, str]) -> dict[str, str]:
-    """Return what is wrong by the input it stands at; the comment, which is always there, has what belongs to none."""
+    """Return the problems by input; those of no input are shown at the comment, which every form has."""
     places = {"/option": OPTION, "/comment": COMMENT}
     if asked is not None:
         places |= {answer_place(name): f"field-{n}" for n, name in enumerate(_fields(asked))}
@@ -113,13 +113,13 @@ def errors(asked: Breakpoint | None, problems: Mapping[str, str]) -> dict[str, s
 
 
 def shown_digest(blocks: Json) -> str | None:
-    """Return the digest of the content that these blocks show."""
+    """Return the digest of the content that the blocks show, or None."""
     ids: list[Json] = [each.get("block_id") for each in blocks if is_object(each)] if is_array(blocks) else []
     return next((found for each in ids if (found := digest_in(each)) is not None), None)
 
 
 def digest_in(block_id: Json) -> str | None:
-    """Return the digest that the id of a block names, without the number of an item."""
+    """Return the digest in a block's ID, without the item number, or None."""
     if not isinstance(block_id, str) or not block_id.startswith(DIGEST):
         return None
     return block_id.removeprefix(DIGEST).partition(ITEM)[0]
@@ -215,7 +215,7 @@ def _text(field: Mapping[str, Any]) -> Block:
     if _is_number(shortest) and 0 < shortest <= most:
         element["min_length"] = math.ceil(shortest)
     default = field.get("default")
-    # Nobody sends as their own answer what they could not see in the box.
+    # People must not submit a default that they could not see completely.
     if isinstance(default, str) and default and len(default) <= most and visible(default) == default:
         element["initial_value"] = default
     return element
@@ -241,14 +241,14 @@ def _is_number(value: object) -> TypeGuard[float]:
 
 
 def _typed(values: Mapping[str, Any], block_id: str) -> str:
-    """Return the text of an input or the number of a choice; empty for what was left out."""
+    """Return the text of an input, or the number of a choice; an empty string if it was not filled in."""
     state = as_object(as_object(values.get(block_id)).get(VALUE))
     found: Json = (as_object(state.get("selected_option")) or state).get("value")
     return found if isinstance(found, str) else ""
 
 
 def _picked(values: Mapping[str, Any], block_id: str) -> str:
-    """Return the text of an input, or of the choice as Slack shows it."""
+    """Return the text of an input, or the label of a choice."""
     option = as_object(as_object(as_object(values.get(block_id)).get(VALUE)).get("selected_option"))
     shown: Json = as_object(option.get("text")).get("text")
     return html.unescape(shown) if isinstance(shown, str) and shown else _typed(values, block_id)

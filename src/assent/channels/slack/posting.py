@@ -1,4 +1,4 @@
-"""Posting a message once: a second attempt looks for what the first may have left."""
+"""Posts messages to Slack without duplicates: retries search for a message from an earlier attempt."""
 
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
@@ -21,13 +21,13 @@ async def post(api: SlackApi, delivery_id: str, place: Mapping[str, str], conten
 
 
 class Unsearchable(Exception):
-    """We may not look for messages there."""
+    """The messages of a conversation cannot be searched."""
 
 
 async def find(api: SlackApi, delivery_id: str, place: Mapping[str, str], *, since: int) -> Posted | None:
-    """Return the message that an earlier attempt has left; raise Unsearchable where we may not look."""
+    """Return the message that an earlier attempt posted; raise Unsearchable if the history cannot be read."""
     if place["channel"].startswith("#"):
-        raise Unsearchable  # only an id can be searched
+        raise Unsearchable  # Slack's history API requires an ID, not a name
     async for each in _messages(api, place, since - _MARGIN):
         if _delivery_of(each) == delivery_id:
             return Posted({"channel": place["channel"], "ts": str(each["ts"]), "team": str(each.get("team", ""))})

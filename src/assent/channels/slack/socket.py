@@ -1,7 +1,7 @@
-"""Socket Mode: a connection that we open to Slack, so that Slack need not reach us.
+"""Socket Mode: a WebSocket connection to Slack, so that Slack does not have to reach this server.
 
-Every envelope is acknowledged within three seconds and handled once. A connection that is about to end, or has been
-quiet for long, is replaced before it is closed; one that no longer answers is left.
+Every envelope is acknowledged within three seconds and handled once. A connection that Slack is about to close, or
+that has been idle for a long time, is replaced before it is closed; one that does not respond to pings is aborted.
 """
 
 import asyncio
@@ -33,26 +33,26 @@ _log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
-    """Seconds."""
+    """Intervals and timeouts in seconds."""
 
     ping: float = 20
     deaf: float = 60
-    """Without a greeting or an answer to a ping for so long, nobody is there."""
+    """How long to wait for the hello message or a pong before the connection counts as lost."""
     check: float = 60
-    """How often the token is tried: a connection of a removed app stays open and brings nothing."""
+    """How often to check the token: the connection of a removed app stays open but receives nothing."""
     stale: float = 30 * 60
-    """A connection that brought nothing for so long is replaced: some are open and deaf."""
+    """Replace a connection that received nothing for this long: some stay open but no longer deliver."""
     ack: float = 2.5
     overlap: float = 10
-    """How long the old connection is read beside the new one."""
+    """How long to keep reading the old connection after a new one is open."""
     first: float = 1
     most: float = 60
     steady: float = 60
-    """One that lasted so long was no failure."""
+    """A connection that lasted this long resets the backoff."""
 
 
 class _Link:
-    """One connection."""
+    """A connection and its state."""
 
     def __init__(self, websocket: ClientConnection) -> None:
         self.websocket = websocket
@@ -99,7 +99,7 @@ class Socket:
                 failures += 1
 
     def _pause(self, failures: int) -> float:
-        """Wait twice as long each time, give or take: all nodes lose their connections at once."""
+        """Return an exponential backoff with jitter, because all nodes can lose their connections at once."""
         longest = min(self._pace.most, self._pace.first * 2.0 ** min(failures, 16))
         return longest * (0.5 + int.from_bytes(self._random(4), "big") / 2**33)
 
@@ -135,7 +135,7 @@ class Socket:
         return _Link(websocket)
 
     async def _greeted(self, websocket: ClientConnection) -> None:
-        """Wait for Slack's first word: before it, nothing is delivered on a connection."""
+        """Wait for Slack's hello message: Slack delivers nothing before it."""
         try:
             async with asyncio.timeout(self._pace.deaf):
                 first = _read(await websocket.recv())
@@ -178,7 +178,7 @@ class Socket:
     def _work(
         self, envelope: str, message: Mapping[str, Any], handle: Handle, tasks: asyncio.TaskGroup
     ) -> asyncio.Task[Mapping[str, Any] | None]:
-        """Return what is being done about an envelope: the same when it comes again."""
+        """Return the task that handles an envelope; a repeated envelope gets the same task."""
         known = self._handled.get(envelope)
         if known is not None and not known.cancelled():
             return known
@@ -196,7 +196,7 @@ class Socket:
             return await handle(body) or {}
         except Exception as error:  # noqa: BLE001  # the last handler: one bad envelope must not end the connection
             _log.exception("slack_envelope_failed", error=type(error).__name__)
-            self._handled.pop(envelope, None)  # Slack may send it again, and should be heard then
+            self._handled.pop(envelope, None)  # handle it if Slack sends it again
             return None
 
     async def _acknowledge(
@@ -213,7 +213,7 @@ class Socket:
             await link.websocket.send(json.dumps(ack))
 
     async def _watch(self, link: _Link) -> None:
-        """Leave a connection that nobody is at the other end of, and see to it that a quiet one is replaced."""
+        """Abort a connection that does not respond to pings, and have one replaced that has been idle for too long."""
         pace = self._pace
         try:
             while not await _happens(link.replaced, pace.ping):
@@ -246,7 +246,7 @@ class Socket:
 
 
 def _late(message: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return what an envelope is answered with while it is still being worked on: a form must not look taken."""
+    """Return the response to an envelope that is still being handled: a form must not look accepted yet."""
     if as_object(message.get("payload")).get("type") != "view_submission":
         return {}
     text = (

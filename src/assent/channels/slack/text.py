@@ -1,4 +1,4 @@
-"""Text that others wrote, in the forms in which Slack shows it and does nothing else with it."""
+"""Escapes and truncates untrusted text for Slack, so that it cannot contain mentions, links or markup."""
 
 import re
 from typing import Any
@@ -10,31 +10,31 @@ Block = dict[str, Any]
 
 LONGEST_SECTION = 2900
 DIGEST = "digest-"
-"""Before the digest in the id of a block: an answer says by it what was seen."""
+"""Prefix of the digest in a block's ID, by which an answer states which content was shown."""
 ITEM = ":"
-"""Between the digest and the number of an item, where one message holds several."""
+"""Separates the digest from the item number in messages with several items."""
 
 
 def escaped(text: object, longest: int) -> str:
-    """Return untrusted text that shows what is there, neither mentions nor links, and fits."""
+    """Return untrusted text with hidden characters made visible, without mentions and links, of limited length."""
     given = str(text)
-    shown = visible(given[: 2 * longest + 2])  # nothing gets shorter than half
+    shown = visible(given[: 2 * longest + 2])  # `visible` shortens text by at most half
     whole = _entities(shown)
     if len(whole) <= longest and len(given) <= 2 * longest + 2:
         return whole
     room = longest - 1
     while len(kept := _entities(shown[:room])) >= longest:
-        room -= -(-(len(kept) - longest + 1) // 5)  # the longest entity has five characters
+        room -= -(-(len(kept) - longest + 1) // 5)  # the longest entity, &amp;, has five characters
     return kept + "…"
 
 
 def plain(text: object, longest: int = LONGEST_SECTION) -> dict[str, Any]:
-    """Return a text object in which Slack reads no markup: no mention, no link, no emoji, no bold."""
+    """Return a text object in which Slack does not interpret mentions, links, emoji or formatting."""
     return {"type": "plain_text", "text": escaped(text, longest).strip() or "–", "emoji": False}
 
 
 def dated(label: str, at: int, shown: str) -> dict[str, Any]:
-    """Return a text object with a time that Slack shows in each reader's own time zone."""
+    """Return a text object with a time that Slack shows in each reader's time zone."""
     return {"type": "mrkdwn", "text": f"{label} <!date^{at // SECOND}^{{date_short_pretty}} {{time}}|{shown}>"}
 
 
@@ -43,7 +43,7 @@ def section(text: object) -> Block:
 
 
 def sections(text: object, *, most: int) -> list[Block]:
-    """Return a text that may be longer than one section in several, cut where words end and only after `most`."""
+    """Split a text between words into sections, and truncate it after `most` of them."""
     left = _entities(visible(text)).strip()
     found: list[Block] = []
     while left:
@@ -61,7 +61,7 @@ def _section_end(text: str) -> int:
     blank = max(text.rfind(each, LONGEST_SECTION // 2, LONGEST_SECTION) for each in " \n")
     if blank > 0:
         return blank
-    # A word as long as a section: not inside an entity, whose longest has five characters.
+    # A word longer than half a section is split, but not inside an entity, which has at most five characters.
     entity = text.rfind("&", LONGEST_SECTION - 5, LONGEST_SECTION)
     return entity if entity > 0 else LONGEST_SECTION
 
@@ -71,7 +71,7 @@ def link(label: str, url: str, action: str) -> Block:
 
 
 def told(text: str, base_url: str) -> list[Block]:
-    """Return what one person is told; plain text has no links, so an address of ours in it becomes a button."""
+    """Return a text as blocks; plain text has no links, so a URL of this server in it becomes a button."""
     found = re.search(re.escape(base_url) + r"/[^\s<>\"]{1,500}", text) if base_url else None
     if found is None:
         return [section(text)]

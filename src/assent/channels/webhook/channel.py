@@ -1,4 +1,4 @@
-"""The webhook channel: signed messages to a program, and its signed answers, which count as somebody's."""
+"""The webhook channel: signed messages to a program, and its signed answers on behalf of a person."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ from assent.ports import Heard, Incoming, Posted, Told, Wish
 KNOWN = frozenset({"url", "secrets", "answersAs", "answersInline", "events"})
 EVENTS = (*ASKS.values(), *(each for each in STATUS_AFTER if each not in ASKS.values()))
 INLINE = "inline:"
-"""Begins the key of what a receiver said in the answer to our own request."""
+"""Prefix of the key of an answer that a receiver included in its response to our message."""
 _PORTS = {"http": 80, "https": 443}
 _FIELDS: dict[str, tuple[type, str]] = {
     "deliveryId": (str, "a string"),
@@ -51,7 +51,7 @@ class WebhookChannel:
             self._tools.outbound.check_url(self._url)
         except BadUrl as error:
             raise InvalidRequest.at("/settings/url", str(error)) from error
-        if not 1 <= len(self._secrets) <= 2:  # noqa: PLR2004  # the old one and the new one
+        if not 1 <= len(self._secrets) <= 2:  # noqa: PLR2004  # two during rotation: the old one and the new one
             raise InvalidRequest.at("/settings/secrets", "must contain one secret, or two during rotation")
         for place, each in enumerate(self._secrets):
             try:
@@ -119,7 +119,7 @@ class WebhookChannel:
             )
         ]
 
-    def answer(self, heard: Heard, current: Breakpoint) -> Answer | None:  # noqa: ARG002  # it says all by itself
+    def answer(self, heard: Heard, current: Breakpoint) -> Answer | None:  # noqa: ARG002  # the message contains the complete answer
         said = heard.said
         return Answer(
             approved=said["approved"],
@@ -131,7 +131,7 @@ class WebhookChannel:
         )
 
     async def reply(self, heard: Heard, told: Told) -> Mapping[str, Any] | None:
-        """Answer a program as the API would: with what stands now, or with the error itself."""
+        """Return the current status, as the API would, or raise the error; inline answers get it as a body."""
         if told.error is not None and not heard.key.startswith(INLINE):
             raise told.error
         body: dict[str, Any] = {"done": told.done and told.error is None, "message": told.message}
@@ -149,7 +149,7 @@ class WebhookChannel:
         return [each.value() for each in self._secrets]
 
     def _said_inline(self, note: Note, reply: Reply) -> Incoming | None:
-        """Return an answer that stands in the reply: it came from where we asked, so we sign it for them."""
+        """Return the answer in a response, signed by us: it came over our own connection to the receiver."""
         if reply.status != HTTPStatus.OK:
             return None
         try:
@@ -165,7 +165,7 @@ class WebhookChannel:
 
 
 def _read(body: bytes) -> dict[str, Json]:
-    """Read what a program says; what stands there as null is not said."""
+    """Parse and validate a program's message; fields that are null are omitted."""
     try:
         said = strict_loads(body)
     except MalformedJson as error:
@@ -182,7 +182,7 @@ def _read(body: bytes) -> dict[str, Json]:
 
 
 def _tamper_proof(url: str) -> bool:
-    """Whether nobody on the way can change what is answered: TLS, or an address inside that an operator allowed."""
+    """Whether responses cannot be modified in transit: with TLS, or from a private address that an operator allowed."""
     place = urlsplit(url)
     if place.scheme.lower() == "https":
         return True

@@ -1,4 +1,4 @@
-"""The webhook channel: what an event of a breakpoint looks like as a signed Standard Webhooks message."""
+"""Builds, signs and verifies Standard Webhooks messages about breakpoints."""
 
 import base64
 import hmac
@@ -32,26 +32,26 @@ STATUS_AFTER: dict[str, Status] = {
     "expired": Status.EXPIRED,
     "cancelled": Status.CANCELLED,
 }
-"""The events that are sent, each with the status it led to."""
+"""The events that are sent, each with the resulting status."""
 ASKS = {Purpose.ASK: "created", Purpose.REMIND: "reminded", Purpose.ESCALATE: "escalated"}
-"""The messages that ask for an answer, and what they are called."""
+"""The names of the messages that ask for an answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What is sent, and sent again unchanged: a receiver that sees an id twice may skip the second."""
+    """A message; retries send it unchanged, so receivers can deduplicate by ID."""
 
     id: str
     body: bytes
 
 
 def message(delivery_id: str, current: Breakpoint, event: Event) -> Message:
-    """Build the message of an event; the breakpoint may have moved on since, and the message stays the same."""
+    """Build the message about an event; later changes to the breakpoint do not change it."""
     return Message(delivery_id, _fitting(_body(current, event, STATUS_AFTER[event.type]), "result"))
 
 
 def announcement(note: Note) -> Message:
-    """Build what a webhook channel sends: the event, and with a question all that an answer needs."""
+    """Build a webhook channel's message: the event and, if it asks, everything that an answer requires."""
     body = _body(note.breakpoint, note.event, STATUS_AFTER.get(note.event.type, Status.WAITING))
     if note.purpose not in ASKS:
         return Message(note.id, _fitting(body, "result"))
@@ -60,7 +60,7 @@ def announcement(note: Note) -> Message:
 
 
 def roundup(digest: Digest) -> Message:
-    """Build one message in place of many."""
+    """Build the message for a digest."""
     waiting = [
         {
             "breakpointId": each.id,
@@ -78,7 +78,7 @@ def roundup(digest: Digest) -> Message:
 
 
 def verified(incoming: Incoming, secrets: Sequence[str]) -> str:
-    """Return the id of what was signed with one of the secrets in the last five minutes, or raise Unauthenticated."""
+    """Return the ID of a message that was signed with a secret within five minutes of now, or raise Unauthenticated."""
     headers = incoming.headers
     message_id, seconds = headers.get("webhook-id", ""), headers.get("webhook-timestamp", "")
     if not _ID.fullmatch(message_id) or not _SECONDS.fullmatch(seconds):
@@ -90,7 +90,7 @@ def verified(incoming: Incoming, secrets: Sequence[str]) -> str:
     signed = f"{message_id}.{seconds}.".encode() + incoming.body
     given = [each.encode("utf-8", "replace") for each in headers.get("webhook-signature", "").split(" ")]
     right = [b"v1," + base64.b64encode(hmac.digest(_key(each), signed, "sha256")) for each in secrets]
-    # Every pair is compared: how long it takes tells nothing.
+    # Compare every pair, so that the duration does not reveal which one matched.
     if not sum(hmac.compare_digest(mine, theirs) for mine in right for theirs in given):
         msg = "Invalid webhook-signature: it does not match any of this channel's secrets."
         raise Unauthenticated(msg)
@@ -98,11 +98,11 @@ def verified(incoming: Incoming, secrets: Sequence[str]) -> str:
 
 
 def signed_headers(message_id: str, body: bytes, *, secrets: Sequence[str], at: int) -> dict[str, str]:
-    """Sign one attempt with every secret: while one is being replaced, a receiver may know either."""
+    """Sign one attempt with every secret, because during rotation a receiver may know either."""
     if not secrets:
         msg = "A webhook requires a secret because messages are always signed."
         raise ValueError(msg)
-    moment = datetime.fromtimestamp(at // SECOND, tz=UTC)  # the library takes any other zone for UTC
+    moment = datetime.fromtimestamp(at // SECOND, tz=UTC)  # the library treats every time zone as UTC
     signatures = [Webhook(_key(secret)).sign(message_id, moment, body.decode()) for secret in secrets]
     return {
         "content-type": "application/json",
@@ -117,7 +117,7 @@ def new_secret(random: Callable[[int], bytes]) -> str:
 
 
 def _key(secret: str) -> bytes:
-    """Read a secret strictly: the library skips what it cannot read and signs with what is left."""
+    """Decode a secret strictly: the library ignores invalid characters and signs with the rest."""
     spelt = secret.removeprefix(PREFIX)
     try:
         key = base64.b64decode(spelt + "=" * (-len(spelt) % 4), validate=True)
@@ -148,7 +148,7 @@ def _body(current: Breakpoint, event: Event, status: Status) -> dict[str, Any]:
 
 
 def _question(note: Note) -> dict[str, Any]:
-    """What is asked, and where to answer; with the names that receivers of the upstream project know, too."""
+    """Return the question and where to answer, including the field names of the original project's receivers."""
     asked, payload = note.breakpoint, note.breakpoint.payload
     question: Json = payload.get("question")
     return _given(
@@ -176,7 +176,7 @@ def _given(data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _fitting(body: Mapping[str, Any], *left_out: str) -> bytes:
-    """Encode the body; if it is too long, leave these out one after the other and say so."""
+    """Encode the body; while it is too long, replace the given fields one by one with `<name>Omitted`."""
     data: dict[str, Any] = body["data"]
     encoded = _encoded(body)
     for name in left_out:

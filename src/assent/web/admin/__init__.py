@@ -1,1 +1,1 @@
-"""Administration: people, groups, tokens, projects, retention and the audit."""
+"""The admin pages: people, groups, tokens, projects, channels, routes, retention and the audit log."""

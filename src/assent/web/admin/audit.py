@@ -1,4 +1,4 @@
-"""The audit: every event there is, whether the chains hold, and all of it to take along."""
+"""The audit log pages: list, verify and export all events."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -46,7 +46,7 @@ def routes(site: Site) -> list[Route]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filters:
-    """What the auditor asked to see, as it stands in the address; days are of UTC, both included."""
+    """The filters in the URL; dates are in UTC, and both are included."""
 
     kind: str = ""
     actor: str = ""
@@ -102,7 +102,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Act:
-    """An administrative event as a reader wants it: what it is about, how it came in, and what changed."""
+    """An admin event for display: its subject, how it was submitted and what changed."""
 
     subject: str
     via: str
@@ -156,7 +156,7 @@ async def export_json(visit: Visit) -> Response:
 
 
 def _export(visit: Visit, kind: str) -> Response:
-    """Stream all that the filters let through; what breaks off breaks the download, so nobody takes it for whole."""
+    """Stream all matching events; an error aborts the download, so that an incomplete file is noticed."""
     query = filters(visit.request.query_params).query(visit.who)
     headers = dict(HEADERS) | {"Content-Disposition": f'attachment; filename="assent-events.{kind}"'}
     return StreamingResponse(visit.site.events.export(query, kind, by=visit.who), 200, headers, MEDIA[kind])

@@ -1,4 +1,4 @@
-"""What the form of each type of channel asks for, and its settings read from what was typed."""
+"""The form of each channel type, and conversion between its fields and the channel's settings."""
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from assent.web.admin.frame import text
 
 PREFIX = "set-"
 OTHERS = "others"
-"""Settings that the form has no field for, as JSON: nothing that was set elsewhere is lost here."""
+"""The JSON field for settings that do not have a separate field, so that saving does not lose them."""
 _LOST = 120
 REFERENCE = "Reference: env:NAME or file:PATH."
 SECRETS_HINT = f"One per line; use two while you rotate secrets. {REFERENCE}"
@@ -23,7 +23,7 @@ class Field:
     label: str
     hint: str = ""
     shape: str = "text"
-    """text, number, flag, choice, words (between spaces or commas), or lines."""
+    """text, number, flag, choice, words (separated by spaces or commas), or lines."""
     choices: tuple[tuple[str, str], ...] = ()
     required: bool = False
 
@@ -39,7 +39,7 @@ class Field:
         return "yes" if value is True else str(value)
 
     def read(self, typed: Mapping[str, str]) -> Json:
-        """Return the value that was typed, None for nothing."""
+        """Return the submitted value, or None if the field is empty."""
         given = text(typed, self.id)
         if given is None or self.shape == "flag":
             return True if given else None
@@ -58,11 +58,11 @@ class Form:
     about: str
     fields: tuple[Field, ...] = ()
     calls: str = ""
-    """What to do with the channel's address, where the other side calls it."""
+    """What to do with the callback URL, if the external service calls it."""
     identity: str = ""
-    """How people are known there, where they answer as themselves."""
+    """The format of a person's account ID, if people answer with linked accounts."""
     silence: Callable[[Mapping[str, Any]], int | None] = lambda _: None
-    """Where it keeps a connection of its own or asks again and again: after how many silent seconds that is lost."""
+    """Seconds without contact after which a channel with a connection or polling counts as lost; None for others."""
 
 
 def _secret(name: str, label: str, hint: str = "", *, required: bool = False) -> Field:
@@ -225,12 +225,12 @@ FORMS: dict[str, Form] = {
 
 
 def form_of(kind: str) -> Form:
-    """Return the form of a type; one that we know nothing of is written as JSON."""
+    """Return the form of a channel type; unknown types have only the JSON field."""
     return FORMS.get(kind) or Form(title=kind, about="")
 
 
 def values(form: Form, settings: Mapping[str, Any], typed: Mapping[str, str]) -> dict[str, str]:
-    """What stands in the fields: what was typed, if the form comes back, else what is set."""
+    """Return the values of the fields: the submitted ones if the form is shown again, otherwise the settings."""
     if typed:
         return {name: typed.get(name, "") for name in (*(each.id for each in form.fields), OTHERS)}
     others = {name: value for name, value in settings.items() if name not in {each.name for each in form.fields}}
@@ -239,7 +239,7 @@ def values(form: Form, settings: Mapping[str, Any], typed: Mapping[str, str]) ->
 
 
 def asked(form: Form, typed: Mapping[str, str], before: Mapping[str, Any]) -> dict[str, Json]:
-    """Read all settings; None for what was set before and is not any more."""
+    """Return all submitted settings, with None for those that were removed."""
     found = {each.name: each.read(typed) for each in form.fields}
     gone = dict.fromkeys(before.keys() - found.keys())
     return gone | found | _others(typed, found.keys())
@@ -262,6 +262,6 @@ def _others(typed: Mapping[str, str], known: Collection[str]) -> dict[str, Json]
 
 
 def _number(pointer: str, typed: str) -> int:
-    if not (typed.isascii() and typed.isdigit() and len(typed) < 10):  # noqa: PLR2004  # more than any limit of ours
+    if not (typed.isascii() and typed.isdigit() and len(typed) < 10):  # noqa: PLR2004  # exceeds every limit of the settings
         raise InvalidRequest.at(pointer, "must be a whole number")
     return int(typed)

@@ -1,4 +1,4 @@
-"""Channels: what is set up, whether it is well, and the forms to set up, try, link and remove one."""
+"""Channel pages: a list with their health, and forms to create, change, test, link and remove a channel."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -48,7 +48,7 @@ def routes(site: Site) -> list[Route]:
 
 @dataclass(frozen=True, slots=True)
 class Sign:
-    """One thing that is known of a channel's health: words, and when it was so."""
+    """A fact about a channel's health, and its time."""
 
     text: str
     at: int | None = None
@@ -57,13 +57,13 @@ class Sign:
 @dataclass(frozen=True, slots=True)
 class Health:
     state: str
-    """One word: well, failing, off, lost, or new."""
+    """One of: well, connected, failing, off, lost, new."""
     signs: Sequence[Sign]
     error: str | None = None
 
 
 def health(stored: StoredChannel, problem: str | None, now: int) -> Health:
-    """Say how a channel is, the worst first."""
+    """Return the health of a channel; the worst state takes precedence."""
     sent = [Sign("last success", stored.ok_at)] if stored.ok_at is not None else []
     if not stored.enabled:
         return Health("off", sent, stored.disabled_because or "disabled by an admin")
@@ -103,14 +103,14 @@ async def channels(visit: Visit) -> Response:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What is wrong with what was typed, and at which control."""
+    """An error in a submitted form, and the control that it is about."""
 
     text: str
     control: str | None = None
 
 
 def fault(error: AssentError, form: Form) -> Fault:
-    """Lead from the place in the settings to the field."""
+    """Find the field for the error's JSON pointer."""
     found: Sequence[Mapping[str, str]] = dict(error.details).get("errors") or ()  # type: ignore[assignment]
     if not found:
         return Fault(error.message)
@@ -123,7 +123,7 @@ def fault(error: AssentError, form: Form) -> Fault:
 
 
 def _problem(visit: Visit, stored: StoredChannel) -> str | None:
-    """Say why a channel cannot work as it is set up now, if it cannot."""
+    """Return the error in a channel's current settings, or None."""
     try:
         visit.site.channels.check(stored.type, stored.settings)
     except InvalidRequest as error:
@@ -154,7 +154,7 @@ async def _new_page(visit: Visit, kind: str, error: AssentError | None = None) -
 
 
 def _manifests(visit: Visit, kind: str, channel_id: str | None) -> list[tuple[str, str]]:
-    """The Slack app as Slack wants it pasted; the one that calls us needs the channel's address first."""
+    """Return the Slack app manifests with titles; the one for signed HTTP requires the channel's ID."""
     if kind != "slack":
         return []
     base = visit.site.base_url
@@ -183,7 +183,7 @@ class Shown:
     links: Sequence[Link]
     problem: str | None
     people: Sequence[tuple[str, str]]
-    """Whom to suggest for a link, by name and full name."""
+    """Suggestions for linking an account, by name and full name."""
 
 
 def _known_id(visit: Visit) -> str:
@@ -254,7 +254,7 @@ async def change(visit: Visit) -> Response:
 
 
 async def test(visit: Visit) -> Response:
-    """Try it, and say in the answer itself what came of it."""
+    """Test a channel, and show the result in the response."""
     send = visit.form.get("do") == "send"
     probed = await visit.site.prober.test(_known_id(visit), by=visit.who, send=send)
     return await _channel_page(visit, probed=probed)

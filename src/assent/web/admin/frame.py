@@ -1,4 +1,4 @@
-"""What the pages of the administration share: fields that are checked as the API checks them, one last question."""
+"""The layout of the admin pages, form fields that are validated like API requests, and the confirmation page."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -52,7 +52,7 @@ async def admin_page(
     error: AssentError | None = None,
     **values: Any,  # noqa: ANN401
 ) -> Response:
-    """Render a page of the administration; after a form that failed, with what was typed and why."""
+    """Render an admin page; after an error, with the submitted values and the reason."""
     return await large_page(
         template,
         status=STATUS[type(error)] if error else 200,
@@ -68,7 +68,7 @@ async def admin_page(
 
 
 def words(error: AssentError) -> str:
-    """Say what is wrong without the pointers that programs read."""
+    """Return the message of an error without JSON pointers, which are for programs."""
     found: Sequence[Mapping[str, str]] = dict(error.details).get("errors") or ()  # type: ignore[assignment]
     if not isinstance(error, InvalidRequest) or not found:
         return error.message
@@ -79,13 +79,13 @@ def words(error: AssentError) -> str:
 
 
 def outdated(what: str) -> PreconditionFailed:
-    """Return the error for a form that was opened before the latest change."""
+    """Return the error for a form that was opened before the object's latest change."""
     msg = f"This {what} has changed since you opened the page. Review the current values, then save again."
     return PreconditionFailed(msg)
 
 
-def checked(model: type[Model], **given: Any) -> Model:  # noqa: ANN401  # a body as the API would get it
-    """Hold a form to what the API holds its callers to."""
+def checked(model: type[Model], **given: Any) -> Model:  # noqa: ANN401  # the values of a JSON body
+    """Validate a form in the same way as an API request."""
     try:
         return model.model_validate({name: value for name, value in given.items() if value is not None})
     except ValidationError as error:
@@ -93,7 +93,7 @@ def checked(model: type[Model], **given: Any) -> Model:  # noqa: ANN401  # a bod
 
 
 def text(form: Mapping[str, str], name: str) -> str | None:
-    """Return what was typed, None for nothing."""
+    """Return the submitted text, or None if it is empty."""
     return form.get(name, "").strip() or None
 
 
@@ -101,13 +101,13 @@ def number(form: Mapping[str, str], name: str) -> int | None:
     typed = text(form, name)
     if typed is None:
         return None
-    if not (typed.isascii() and typed.isdigit() and len(typed) < 12):  # noqa: PLR2004  # more than any limit of ours
+    if not (typed.isascii() and typed.isdigit() and len(typed) < 12):  # noqa: PLR2004  # exceeds every limit of the API
         raise InvalidRequest.at(f"/{name}", "must be a whole number")
     return int(typed)
 
 
 def listed(form: Mapping[str, str], name: str) -> list[str] | None:
-    """Read a list from a field: names between spaces, commas or line ends."""
+    """Return the names in a field, separated by spaces, commas or line breaks."""
     return form.get(name, "").replace(",", " ").split() or None
 
 
@@ -117,7 +117,7 @@ def ticked(form: Mapping[str, str], prefix: str = "role-") -> list[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """What is asked once more before something happens that is hard to undo."""
+    """A confirmation page before an action that is hard to undo."""
 
     title: str
     consequences: Sequence[str]
@@ -133,5 +133,5 @@ def question_page(visit: Visit, question: Question) -> Response:
 
 
 def secret_page(visit: Visit, *, title: str, secret: str, hints: Sequence[str], back: str) -> Response:
-    """Show a secret in the answer itself, which no cache keeps: it is stored nowhere, so it cannot be shown again."""
+    """Show a secret in the response, which is not cached; the secret is not stored and cannot be shown again."""
     return page("admin_secret.html", visit=visit, title=title, secret=secret, hints=hints, back=back)

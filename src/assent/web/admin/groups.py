@@ -1,4 +1,4 @@
-"""Groups: names under which several people are asked."""
+"""Group pages: list, create, change and remove groups of people."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -45,7 +45,7 @@ async def _groups_page(visit: Visit, error: AssentError | None = None) -> Respon
 
 
 async def put_group(visit: Visit) -> Response:
-    """Make a group, or set the members of one; a new one must not take the place of another."""
+    """Create a group or set the members of one; a new group must not replace an existing one."""
     try:
         name = checked(wire.CreatePerson, name=text(visit.form, "name") or "").name
         named = [*(listed(visit.form, "members") or []), *(listed(visit.form, "add-member") or [])]

@@ -1,4 +1,4 @@
-"""The addresses of the administration."""
+"""The routes of the admin pages."""
 
 from starlette.responses import Response
 from starlette.routing import Route

@@ -1,4 +1,4 @@
-"""People: who there is, what they may do, how they get in."""
+"""People pages: list, invite and change people, their roles, sign-in links and identities."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -48,7 +48,7 @@ def routes(site: Site) -> list[Route]:
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """Somebody, with their roles here and in all projects."""
+    """A person with their roles in this project and in all projects, and how many other projects they have roles in."""
 
     person: Person
     here: list[str]
@@ -83,7 +83,7 @@ def _listed(tx: Transaction, person: Person, project: str) -> Listed:
 
 
 async def create(visit: Visit) -> Response:
-    """Add somebody, and show the link that lets them in."""
+    """Create a person, and show their sign-in link unless it is sent by email."""
     site, form = visit.site, visit.form
     try:
         asked = checked(
@@ -140,7 +140,7 @@ def _name(visit: Visit) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """One person, as an admin sees them."""
+    """One person as shown to an admin."""
 
     person: Person
     grants: Mapping[str, frozenset[Role]]
@@ -148,9 +148,9 @@ class Sight:
     groups: list[str]
     identities: list[tuple[str, str, int, str]]
     is_managed: bool
-    """Whether this admin may change the account, and not only roles."""
+    """Whether this admin may change the account in addition to roles."""
     is_mailed: bool
-    """Whether a link goes to the person's own mailbox."""
+    """Whether sign-in links are sent to the person by email."""
     failed: AdminEvent | None
     """The last message about the account that could not be sent."""
 
@@ -178,7 +178,7 @@ def _look(tx: Transaction, *, visit: Visit, name: str) -> Sight:
     by = visit.who
     found = visit.site.people.known(tx, name, by=by)
     grants = tx.people.grants(found.id)
-    # Another project's name is nobody's business but that of an admin of all projects.
+    # Only admins of all projects may see the names of other projects.
     projects = [each.id for each in tx.projects.every() if by.everywhere or each.id == by.project]
     seen = {project: held for project, held in grants.items() if project in {*projects, EVERYWHERE}}
     groups = tx.people.group_names(found.id, project=by.project)

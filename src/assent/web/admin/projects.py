@@ -1,4 +1,4 @@
-"""Projects and the policy of the one that is looked at."""
+"""The Projects page: list, create, change and remove projects, and change the policy of the current one."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -78,7 +78,7 @@ async def _projects_page(visit: Visit, error: AssentError | None = None) -> Resp
 
 
 def mark(policy: Mapping[str, Any]) -> str:
-    """Name a policy, so that a form can say which one it was made from."""
+    """Return a hash of a policy, by which a form states the version that it was created from."""
     return sha256(canonical(dict(policy)))[:16]
 
 
@@ -116,7 +116,7 @@ async def change(visit: Visit) -> Response:
 
 
 async def remove(visit: Visit) -> Response:
-    """Remove a project whose id was typed as confirmation."""
+    """Remove a project if its ID was typed as confirmation."""
     project_id = visit.request.path_params["project_id"]
     try:
         if text(visit.form, "confirmation") != project_id:
@@ -128,12 +128,12 @@ async def remove(visit: Visit) -> Response:
     visit.site.sessions.forget_everybody()
     visit.site.ingress.forget()
     await visit.site.projects.close_now(visit.site.database)
-    # Nobody manages a removed project, so its own admin has no page of projects any more.
+    # The admin of a removed project has lost access to the Projects page.
     return redirect("/" if project_id == visit.who.project else "/admin/projects?done=removed")
 
 
 def asked_policy(form: Mapping[str, str]) -> dict[str, Any]:
-    """Read the policy's fields from the form; one that was left empty is not set."""
+    """Return the submitted policy, with None for empty fields."""
     hours = number(form, "maxTtlHours")
     asked = checked(
         wire.Policy,
@@ -150,7 +150,7 @@ def asked_policy(form: Mapping[str, str]) -> dict[str, Any]:
 
 
 async def policy_form(visit: Visit) -> Response:
-    """Say what the new policy means before it holds."""
+    """Explain the consequences of the new policy before it is saved."""
     try:
         asked = asked_policy(visit.form)
     except AssentError as error:
@@ -201,7 +201,7 @@ async def put_policy(visit: Visit) -> Response:
 
 
 async def change_policy(visit: Visit, changes: Mapping[str, Any], shown: str) -> None:
-    """Change these fields of the policy, unless it has become another one since it was shown."""
+    """Change these fields of the policy, unless it has changed since it was shown."""
 
     def use_case(tx: Transaction) -> None:
         visit.site.people.change_policy(tx, changes, unchanged=lambda policy: mark(policy) == shown, by=visit.who)

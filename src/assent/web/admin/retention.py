@@ -1,4 +1,4 @@
-"""How long things are kept, and what is held from being removed."""
+"""The Retention page: how long content is kept, and legal holds."""
 
 import re
 from functools import partial

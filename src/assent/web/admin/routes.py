@@ -1,4 +1,4 @@
-"""Routes: what each does in words, their order, the forms to write one, and where a breakpoint would go."""
+"""Route pages: list and reorder routes, forms to create, change and remove one, and a dry run."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -28,7 +28,7 @@ from assent.web.guards import ruling
 from assent.wire import breakpoints as wire
 
 ROWS = 3
-"""How many levels of escalation an empty form offers."""
+"""Number of escalation levels in an empty form."""
 THEN = {"expire": "it expires", "reject": "it is rejected"}
 _ID = re.compile(r"[0-9a-z_]{1,60}", re.ASCII)
 _SIMPLE = ("pattern", "channels", "to", "fallback", "remind", "note")
@@ -51,7 +51,7 @@ def routes(site: Site) -> list[Address]:
 
 
 def named(targets: Sequence[str]) -> str:
-    """Name whom a route means as people speak of them."""
+    """Describe the targets of a route, such as “the owner and the group security”."""
     return _together([_target(each) for each in targets])
 
 
@@ -70,7 +70,7 @@ def _together(names: Sequence[str]) -> str:
 
 
 def does(of: Route) -> list[str]:
-    """Say what a route does, a sentence for each step."""
+    """Describe a route in one sentence per step."""
     said = [
         f"Notifies {named(of.to)} on {_together(of.channels)}" + (", even during quiet hours" if not of.quiet else "")
     ]
@@ -92,8 +92,9 @@ class Entry:
     does: Sequence[str]
     fixed: bool
     first: bool
-    """The first or the last of those that can be moved."""
+    """Whether it is the first of the routes that can be moved."""
     last: bool
+    """Whether it is the last of them."""
 
 
 async def listing(visit: Visit) -> Response:
@@ -112,7 +113,7 @@ async def _listing_page(visit: Visit, error: AssentError | None = None) -> Respo
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """One level of escalation, as it stands in a form."""
+    """One escalation level in a form."""
 
     n: int
     after: str = ""
@@ -126,7 +127,7 @@ class Level:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Typed:
-    """A route as it stands in a form."""
+    """The values of the route form."""
 
     pattern: str = ""
     channels: str = ""
@@ -176,13 +177,13 @@ class Typed:
 
     @property
     def shown(self) -> list[Level]:
-        """Those that are filled in, and room for another."""
+        """The levels to show: at least those that are filled in and an empty one, if the maximum allows it."""
         last = max((each.n for each in self.filled), default=-1)
         known = {each.n: each for each in self.levels}
         return [known.get(n, Level(n)) for n in range(min(MOST, max(ROWS, last + 2)))]
 
     def body(self) -> dict[str, Any]:
-        """Return it as the API would get it; None for what is not there."""
+        """Return the body for the API, with None for empty fields."""
         levels = [
             {"after": each.after, "to": _targets(each.to)}
             | ({"channels": _names(each.channels)} if each.channels else {})
@@ -201,7 +202,7 @@ class Typed:
         }
 
     def control(self, pointer: str) -> str | None:
-        """Lead from the place in a route to the field it was typed in."""
+        """Return the form control for a JSON pointer into a route."""
         parts = pointer.strip("/").split("/")
         if parts[0] == "escalate" and len(parts) > 1 and parts[1].isdigit() and int(parts[1]) < len(self.filled):
             below = parts[2] if parts[2:] and parts[2] in {"after", "to", "channels"} else "after"
@@ -220,7 +221,7 @@ def _names(typed: str) -> list[str]:
 
 
 def _targets(typed: str) -> list[str]:
-    """Whoever is named stands on a line or behind a comma: a group's name may hold spaces."""
+    """Return targets separated by line breaks or commas, because names of groups can contain spaces."""
     return [each.strip() for each in typed.replace(",", "\n").splitlines() if each.strip()]
 
 
@@ -321,7 +322,7 @@ def _require_shown(visit: Visit, current: StoredRoute) -> None:
 
 
 async def move(visit: Visit) -> Response:
-    """Change places with the one before or behind."""
+    """Swap a route with the previous or next one."""
     route_id = _known_id(visit)
     step = -1 if visit.form.get("direction") == "up" else 1
 
@@ -372,7 +373,7 @@ async def remove(visit: Visit) -> Response:
 
 @dataclass(frozen=True, slots=True)
 class Foreseen:
-    """One step of what would happen, in words."""
+    """One step of a forecast, in words."""
 
     step: ForecastStep
     when: str
@@ -396,7 +397,7 @@ def _what(step: ForecastStep) -> str:
 
 
 async def attempt(visit: Visit) -> Response:
-    """Show where something would go; nobody is told anything."""
+    """Show where a breakpoint would be routed, without sending notifications."""
     asked = {
         name: visit.request.query_params.get(name, "").strip() for name in ("gate", "tags", "agent", "expert", "risk")
     }

@@ -1,4 +1,4 @@
-"""Tokens: made here, shown once, revoked within seconds."""
+"""Token pages: list, create and revoke the project's tokens."""
 
 import re
 from functools import partial

@@ -1,4 +1,4 @@
-"""What agents wrote, shown richly and safely: pure functions from their bytes to HTML that can do nothing."""
+"""Renders content by agents as safe HTML; all functions are pure."""
 
 from assent.web.rendering.files import PAGE_CHARACTERS, Excerpt, ShownFile, excerpt, shown_file, shown_files
 from assent.web.rendering.frame import framed

@@ -1,4 +1,4 @@
-"""What was rendered once is kept, up to a number of bytes; the longest unused goes first."""
+"""An LRU cache of rendered HTML with a limit in bytes."""
 
 import threading
 from collections import OrderedDict
@@ -7,11 +7,11 @@ from collections.abc import Callable, Hashable
 from assent.web.rendering.rendered import Rendered
 
 PER_ENTRY = 512
-"""Bytes that an entry takes beside its HTML, about."""
+"""Approximate overhead of an entry in bytes."""
 
 
 class Cache:
-    """Shared by the threads that render."""
+    """A cache that rendering threads share."""
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
@@ -42,5 +42,5 @@ class Cache:
 
 
 def _weight(rendered: Rendered) -> int:
-    # A character takes up to four bytes; nobody encodes it only to count.
+    # Assume the maximum of four bytes per character, because encoding the text only to measure it is slow.
     return 4 * len(rendered.html) + PER_ENTRY

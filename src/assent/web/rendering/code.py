@@ -1,4 +1,4 @@
-"""Code and plain text as numbered lines, code with highlighting where that is quick."""
+"""Renders code and plain text as numbered lines, with syntax highlighting if it is fast enough."""
 
 import re
 import time
@@ -16,9 +16,9 @@ from assent.web.rendering.rendered import Rendered, TooSlow
 MAX_HIGHLIGHTED = 50 * 1024
 MAX_LINE = 1_000
 PATIENCE = 0.3
-"""Seconds that highlighting may take."""
+"""Timeout for highlighting in seconds."""
 
-# Only lexers whose every step stays short on hostile text: the clock is looked at between two steps.
+# Only lexers whose steps stay short for hostile text, because the timeout is checked between steps.
 LANGUAGES = {
     "bash": "bash sh zsh shell console", "c": "c h", "cpp": "cpp cc cxx hpp c++", "csharp": "csharp cs c#",
     "css": "css scss", "docker": "docker dockerfile", "go": "go golang", "graphql": "graphql gql",
@@ -28,7 +28,7 @@ LANGUAGES = {
     "sql": "sql", "terraform": "terraform tf hcl", "toml": "toml", "typescript": "typescript ts tsx",
     "xml": "xml svg", "yaml": "yaml yml",
 }  # fmt: skip
-# The page has classes of its own, one of which hides what carries it.
+# Prefixed, because the pages use some of the same class names, one of which hides its element.
 CLASSES = {kind: f"t-{name}" if name else "" for kind, name in STANDARD_TYPES.items()}
 _NAMES = {name: lexer for lexer, names in LANGUAGES.items() for name in names.split()}
 _lexers: dict[str, Lexer] = {}
@@ -36,7 +36,7 @@ _LONG_LINE = re.compile(f"[^\n]{{{MAX_LINE + 1}}}")
 
 
 def language_of(language: str | None, path: str = "") -> str | None:
-    """Return the language to highlight, as the agent named it or as the file's name ends."""
+    """Return the language to highlight: the one that the agent specified, or else by the file name."""
     named = _NAMES.get((language or "").strip().lower())
     if named or language:
         return named
@@ -45,7 +45,7 @@ def language_of(language: str | None, path: str = "") -> str | None:
 
 
 def code(text: str, language: str | None, *, patience: float = PATIENCE) -> Rendered:
-    """Number the lines and highlight them, or say why not; `text` has its unseen characters written out."""
+    """Number and highlight lines, or add a note why not; hidden characters in `text` must be visible already."""
     note = _why_plain(text) if language else None
     if language is None or note:
         return Rendered(plain(text), (note,) if note else ())
@@ -56,7 +56,7 @@ def code(text: str, language: str | None, *, patience: float = PATIENCE) -> Rend
 
 
 def highlighted(text: str, language: str | None, *, until: float) -> Markup:
-    """Return the inside of a block of code, for text that has its unseen characters written out."""
+    """Return the contents of a code block; hidden characters in `text` must be visible already."""
     if language is None or _why_plain(text):
         return escape(text)
     try:
@@ -81,7 +81,7 @@ def _pieces(text: str, language: str, *, until: float) -> Iterator[tuple[str, st
     lexer = _lexers.get(language)
     if lexer is None:
         lexer = _lexers[language] = get_lexer_by_name(language, stripnl=False, ensurenl=False)
-    # get_tokens() would change line ends and drop a byte order mark: what is there is shown.
+    # get_tokens() would change line breaks and remove a byte order mark.
     steps: Any = lexer.get_tokens_unprocessed(text)
     for _, kind, piece in steps:
         if time.monotonic() > until:

@@ -1,4 +1,4 @@
-"""Differences as numbered lines: for patches as agents write them, with wrong counts and without headers too."""
+"""Renders diffs as numbered lines, including those by agents with wrong counts or without headers."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -25,7 +25,7 @@ class PatchLine:
 
 
 class _Reader:
-    """Goes through a patch line by line; believes signs more than counts."""
+    """Parses a patch line by line; the signs of lines take precedence over the counts."""
 
     def __init__(self, lines: Sequence[str]) -> None:
         self._lines = lines
@@ -70,7 +70,7 @@ class _Reader:
         self._old_left = self._new_left = 0
 
     def _is_header(self, place: int) -> bool:
-        """Tell the header of the next file from a removed line that looks like one."""
+        """Whether a line is the header of the next file and not a removed line that looks like one."""
         following = self._lines[place + 1 : place + 3]
         if not self._lines[place].startswith("--- ") or not following or not following[0].startswith("+++ "):
             return False
@@ -78,7 +78,7 @@ class _Reader:
         return counted_out or (len(following) > 1 and following[1].startswith("@@"))
 
     def _after_start(self, place: int) -> bool:
-        """Does this file have a line above that already names it?"""
+        """Whether a line above has already started this file."""
         for text in reversed(self._lines[max(0, place - 12) : place]):
             if text.startswith(_STARTS):
                 return True
@@ -104,7 +104,7 @@ class _Reader:
 
 
 def diff(text: str) -> Rendered:
-    """Render a patch; every line of it stands in the result, with its sign."""
+    """Render a patch; the result contains all of its lines with their signs."""
     shown = visible(text)
     lines = shown.removesuffix("\n").split("\n")
     reader = _Reader(lines)

@@ -1,4 +1,4 @@
-"""The difference of two texts as a unified diff, found in time that hostile texts cannot stretch."""
+"""Computes a unified diff of two texts in bounded time, also for hostile texts."""
 
 from bisect import bisect_left
 from collections import Counter
@@ -10,16 +10,16 @@ from assent.domain.visible import visible
 MAX_LINES = 5_000
 CONTEXT = 3
 SMALL = 40_000
-"""Pairs of lines up to which a stretch without a unique line is compared closely."""
+"""Maximum number of line pairs in a section without unique lines that is compared in detail."""
 MAX_DEPTH = 40
-"""Stretches within stretches; what lies deeper counts as changed."""
+"""Maximum recursion depth; deeper sections count as changed."""
 NO_NEWLINE = "\n\\ No newline at end of file"
 
 Match = tuple[int, int]
 
 
 def difference(before: str, after: str) -> str | None:
-    """Return what changed as hunks, an empty text if nothing did, or None if there is too much of it."""
+    """Return the changes as hunks, an empty string if nothing changed, or None if a text has too many lines."""
     if ("\r\n" in before) == ("\r\n" in after):
         before, after = before.replace("\r\n", "\n"), after.replace("\r\n", "\n")
     old, new = _lines(before), _lines(after)
@@ -29,7 +29,7 @@ def difference(before: str, after: str) -> str | None:
 
 
 def _lines(text: str) -> list[str]:
-    """Split into lines as they are shown; the last one tells if no line end follows it."""
+    """Split a text into lines with hidden characters made visible; the last one says if its line break is missing."""
     lines = text.split("\n")
     last = lines.pop()
     shown = [visible(line) for line in lines]
@@ -37,7 +37,7 @@ def _lines(text: str) -> list[str]:
 
 
 def _matches(old: Sequence[str], new: Sequence[str], start: Match, end: Match, depth: int = 0) -> Iterator[Match]:
-    """Pair equal lines: those at both ends, then around lines that stand once on each side."""
+    """Match equal lines: first at both ends, then around lines that are unique on both sides."""
     (i, j), (k, m) = start, end
     while i < k and j < m and old[i] == new[j]:
         yield i, j
@@ -66,7 +66,7 @@ def _inner(old: Sequence[str], new: Sequence[str], start: Match, end: Match, dep
 
 
 def _anchors(old: Sequence[str], new: Sequence[str]) -> list[Match]:
-    """Return the longest rising row of lines that stand once in each."""
+    """Return the longest increasing sequence of lines that are unique on both sides."""
     counts, others = Counter(old), Counter(new)
     places = {line: n for n, line in enumerate(new) if others[line] == 1}
     pairs = [(n, places[line]) for n, line in enumerate(old) if counts[line] == 1 and line in places]
@@ -90,7 +90,7 @@ Block = tuple[bool, int, int, int, int]
 
 
 def _blocks(old: Sequence[str], new: Sequence[str]) -> Iterator[Block]:
-    """Go through both as stretches that are equal and stretches that are not."""
+    """Yield the sections of both texts that are equal and those that are not, in order."""
     i = j = 0
     end = len(old), len(new)
     same: list[Match] = []
@@ -107,7 +107,7 @@ def _blocks(old: Sequence[str], new: Sequence[str]) -> Iterator[Block]:
 
 
 def _groups(blocks: Iterator[Block]) -> Iterator[list[Block]]:
-    """Put changes that are near each other into one hunk, with a few lines around."""
+    """Combine nearby changes into one hunk with a few lines of context."""
     group: list[Block] = []
     for same, i, k, j, m in blocks:
         if same and k - i > 2 * CONTEXT:

@@ -1,18 +1,18 @@
-"""An agent's HTML for a frame in which nothing runs, loads or leads anywhere."""
+"""Prepares an agent's HTML for a sandboxed frame without scripts, external content and navigation."""
 
 import html
 import re
 
 from assent.domain.visible import visible
 
-# They could ask other servers or change what addresses mean; as unknown elements they do nothing.
+# These elements could contact other servers or change the base URL; renamed to unknown elements, they are inert.
 _REACHING_OUT = re.compile(r"<(?=(?:link|base|meta)\b)", re.IGNORECASE)
 _ZEROS = re.compile(r"(?<=&#)([xX]?)0+(?=[0-9a-fA-F])")
 _REFERENCE = re.compile(r"&(?:#[xX]?[0-9a-fA-F]{1,8}|[a-zA-Z]{2,32});?")
 
 
 def framed(content: bytes) -> str:
-    """Return the document with its unseen characters written out, those written as references too."""
+    """Return the document with hidden characters made visible, including those written as character references."""
     shown = _ZEROS.sub(r"\1", visible(content.decode(errors="replace")))
     shown = _REFERENCE.sub(_written_out, shown)
     return _REACHING_OUT.sub("<x-", shown)

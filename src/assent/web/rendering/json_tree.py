@@ -1,4 +1,4 @@
-"""JSON as a tree that opens and closes, each value as it is written."""
+"""Renders JSON as a collapsible tree; numbers keep their original notation."""
 
 import json
 from typing import Any, TypeAlias
@@ -17,11 +17,11 @@ OPEN_MEMBERS = 20
 
 
 class _Object(list[tuple[str, Any]]):
-    """Members in order; a name that stands twice is there twice."""
+    """Members in their original order, including duplicate names."""
 
 
 class _Number(str):
-    """A number as it is written: none is rounded."""
+    """A number in its original notation, without rounding."""
 
     __slots__ = ()
 
@@ -66,7 +66,7 @@ class _Tree:
 
 
 def json_tree(text: str) -> Rendered:
-    """Render a JSON document; what is not JSON is shown as text that says so."""
+    """Render a JSON document; invalid JSON is shown as text with a note."""
     try:
         value = json.loads(
             text, object_pairs_hook=_Object, parse_int=_Number, parse_float=_Number, parse_constant=_Number

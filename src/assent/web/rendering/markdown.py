@@ -1,4 +1,4 @@
-"""Markdown as safe HTML: no markup of the agent's own, no pictures from elsewhere, links that say where they lead."""
+"""Renders Markdown as safe HTML, without raw HTML and external images, and with visible link targets."""
 
 import re
 import time
@@ -21,10 +21,10 @@ from assent.web.rendering.code import highlighted, language_of, plain
 from assent.web.rendering.rendered import Rendered, TooSlow
 
 PATIENCE = 1.0
-"""Seconds that the layout may take."""
+"""Timeout for rendering in seconds."""
 MAX_NESTING = 50
 SHIFT = 2
-"""The page has the first two levels of headings for itself."""
+"""The page itself uses the first two heading levels."""
 DEEPEST = 6
 TAGS = {
     "a", "blockquote", "br", "code", "div", "em", "h3", "h4", "h5", "h6", "hr", "li", "ol", "p", "pre", "s", "span",
@@ -38,14 +38,14 @@ CLASSES = {
     "pre": {"code"},
 }
 SCHEMES = {"http", "https", "mailto"}
-# Only what every browser reads the same way: no name before the host, no backslash, no host of other letters.
+# Only URLs that all browsers parse in the same way: no user name, no backslash, no non-ASCII host.
 _WEB = re.compile(r"https?://([a-z0-9.-]+|\[[0-9a-f:.]+\])(?::\d{1,5})?(?=[/?#]|$)", re.IGNORECASE)
 _MAIL = re.compile(r"mailto:[^\s<>\"\\]+$", re.IGNORECASE)
 _TASK = re.compile(r"\[([ xX])\](?=\s)")
 
 
 def markdown(text: str, *, patience: float = PATIENCE) -> Rendered:
-    """Lay out a document; one that is too deep or too slow is shown as the text it is."""
+    """Render a document; if it is nested too deeply or takes too long, show it as plain text."""
     shown = visible(text, scripts=False)
     env: dict[str, Any] = {"until": time.monotonic() + patience}
     try:
@@ -60,7 +60,7 @@ def markdown(text: str, *, patience: float = PATIENCE) -> Rendered:
 
 
 def _left_out(text: str, tokens: Sequence[Token], env: Mapping[str, Any]) -> Iterator[str]:
-    """Say what is in the document and by the rules of the language not in its layout."""
+    """Yield notes about parts of the document that Markdown does not render."""
     if env.get("references"):
         yield "Link definitions are shown only in the source."
     lines, columns = text.split("\n"), 0
@@ -81,8 +81,8 @@ def _as_text(text: str, why: str, *, hurried: bool = False) -> Rendered:
 
 
 def _cleaned(html: str) -> Markup:
-    """Let through only what is on the lists, whatever the steps before have done."""
-    return Markup(  # noqa: S704  # this is where it becomes safe
+    """Remove all elements and attributes that are not on the allowlists, independent of the previous steps."""
+    return Markup(  # noqa: S704  # nh3 makes it safe
         nh3.clean(
             html,
             tags=TAGS,
@@ -112,7 +112,7 @@ def _rework(tokens: list[Token]) -> None:
 
 
 def _shift_headings(tokens: list[Token]) -> None:
-    """Put headings below the page's own, and leave out no level on the way down."""
+    """Move headings below the page's own levels, without skipping a level."""
     above = SHIFT
     for place, token in enumerate(tokens):
         if token.type != "heading_open":
@@ -137,7 +137,7 @@ def _mark_task(token: Token) -> None:
 
 
 def _reworked(children: Sequence[Token]) -> Iterator[Token]:
-    """Write out what entities hid, keep pictures from loading, and say where links lead."""
+    """Make characters visible that entities had hidden, replace images by text, and show the targets of links."""
     closing = Markup()
     for place, child in enumerate(children):
         if child.type == "image":
@@ -167,7 +167,7 @@ def _title(child: Token) -> str:
 
 
 def _link(children: Sequence[Token], opened: int) -> tuple[Markup, Markup]:
-    """Return what opens and what closes a link, with its target beside it where the text is another."""
+    """Return the opening and closing HTML of a link; the target is shown if it differs from the text."""
     href = str(children[opened].attrs.get("href", ""))
     closed = next(n for n in range(opened, len(children)) if children[n].type == "link_close")
     text = "".join(child.content for child in children[opened + 1 : closed]).strip()
@@ -191,7 +191,7 @@ def _watch_block(state: StateBlock, _start: int, _end: int, _silent: bool) -> bo
 
 
 def _watch(env: MutableMapping[str, Any]) -> bool:
-    """Stand in front of every rule, and stop when the time is over: some texts take the square of their length."""
+    """Check the timeout before every rule, because some texts take quadratic time."""
     if time.monotonic() > env["until"]:
         raise TooSlow
     return False

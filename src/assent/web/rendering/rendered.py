@@ -1,4 +1,4 @@
-"""What a renderer hands back: safe HTML, and what the reader must know about it."""
+"""The result of a renderer: safe HTML, and notes for the reader."""
 
 from dataclasses import dataclass
 
@@ -10,8 +10,8 @@ class Rendered:
     html: Markup
     notes: tuple[str, ...] = ()
     hurried: bool = False
-    """It was given up for lack of time; a calmer moment may do better."""
+    """Whether rendering timed out; a later attempt may succeed, so the result is not cached."""
 
 
 class TooSlow(Exception):
-    """Laying it out takes longer than the page waits."""
+    """Rendering exceeded its timeout."""

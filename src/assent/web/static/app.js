@@ -1,5 +1,5 @@
 // @ts-check
-/** The islands on every page: they own the cursor, the focus and what is open; the server owns everything else. */
+/** Starts the scripts of every page: they manage the cursor, focus and open elements; the server manages all else. */
 
 import { startBulk } from "./bulk.js";
 import { startCopying } from "./copy.js";

@@ -1,5 +1,5 @@
 // @ts-check
-/** Selecting several: the ticks are ours, and put back after every swap. */
+/** Bulk selection: this module stores which rows are selected, and restores their checkboxes after every swap. */
 
 import { afterSwap, find, findAll } from "./page.js";
 import { cursorId, rowOf } from "./list.js";
@@ -20,7 +20,7 @@ function show() {
   if (label && picked.size) label.textContent = `${picked.size} selected`;
 }
 
-/** Select or let go what the cursor is on. */
+/** Select or deselect the row at the cursor. */
 export function togglePick() {
   const id = cursorId();
   const box = id && rowOf(id) ? find(".pick input", rowOf(id) ?? document) : null;

@@ -1,5 +1,5 @@
 // @ts-check
-// Draws the figures of a page; the values stand in the figure, the colours in the style sheet.
+// Draws the charts of a page; their values are in the figure elements, and their colors in the style sheet.
 import uPlot from "./vendor/uPlot.esm.js";
 
 /** @typedef {{label: string, token: string, values: (number | null)[]}} Series */
@@ -26,13 +26,13 @@ function told(value, unit) {
   return `${Math.round((value / size) * 10) / 10} ${name}`;
 }
 
-/** The date where a day begins, else the time; in UTC, as in the tables. @param {any} _ @param {number[]} moments */
+/** Label the start of a day with its date, and other times with the time of day, in UTC as in the tables. @param {any} _ @param {number[]} moments */
 function dated(_, moments) {
   const texts = moments.map((each) => new Date(each * 1000).toISOString());
   return texts.map((each) => (each.slice(11, 16) === "00:00" ? each.slice(5, 10) : each.slice(11, 16)));
 }
 
-/** Each series on top of those before it; the last, which is the highest, is drawn first. @param {Series[]} series */
+/** Stack each series on the previous ones; the last one, which is the highest, is drawn first. @param {Series[]} series */
 function stacked(series) {
   /** @type {number[]} */
   let below = [];
@@ -89,7 +89,7 @@ function draw(figure, place) {
   const axis = { stroke: colour("muted"), grid: { stroke: colour("line"), width: 1 }, ticks: { show: false } };
   figure.classList.add("drawn");
   place.replaceChildren();
-  /** @type {any} */ // uPlot reads more than its types tell
+  /** @type {any} */ // uPlot accepts more options than its types declare
   const options = {
     width: Math.max(place.clientWidth, 200),
     height: HEIGHT,
@@ -128,7 +128,7 @@ function drawAll() {
 }
 
 drawAll();
-// Parts of a page are put in later: a back-test comes when it is done.
+// Parts of a page, such as back-tests, are inserted when they are ready.
 new MutationObserver(drawAll).observe(document.body, { childList: true, subtree: true });
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
   for (const figure of [...drawn.keys()]) forget(figure);

@@ -1,5 +1,5 @@
 // @ts-check
-/** Buttons that copy an id, a secret or a text as it is shown; without scripts the style sheet hides them. */
+/** Buttons that copy an ID, a secret or a text as shown; without scripts, the style sheet hides them. */
 
 import { announce, find } from "./page.js";
 
@@ -11,7 +11,7 @@ async function copied(place) {
     await navigator.clipboard.writeText(place.textContent ?? "");
     return true;
   } catch {
-    // Over plain HTTP, pages have no clipboard: copy as a person does. If that fails too, the text is selected.
+    // Over plain HTTP, the Clipboard API is not available: select and copy. If that fails, the text stays selected.
     getSelection()?.selectAllChildren(place);
     return document.execCommand("copy");
   }

@@ -1,5 +1,5 @@
 // @ts-check
-/** Confirmations open as a dialog over the page; without scripts the same content is a page of its own. */
+/** Opens confirmations as dialogs; without scripts, the same content is a separate page. */
 
 import { afterSwap, find } from "./page.js";
 
@@ -22,7 +22,7 @@ function show() {
   find("[autofocus]", dialog)?.focus();
 }
 
-/** Close an open menu; true if there was one. */
+/** Close the open menu; return true if there was one. */
 function closeMenu() {
   const menu = find("details.pop[open], details.switcher[open], details.menu[open]");
   if (!(menu instanceof HTMLDetailsElement)) return false;

@@ -1,5 +1,5 @@
 // @ts-check
-/** Answers that come too late: what belongs to another item than the one on the screen is not put there. */
+/** Discards late responses: those about an item that is no longer on the screen. */
 
 import { showNotice } from "./notices.js";
 import { find, shownId } from "./page.js";
@@ -8,7 +8,7 @@ const REFRESHED = ["rows", "live", "run-live"];
 
 /** @typedef {{request: {action: string, method: string}, response: {status: number, headers: Headers}, target: unknown, sourceElement: unknown}} Context */
 
-/** The breakpoint that an address is about. @param {string} address */
+/** Return the breakpoint that a URL is about. @param {string} address */
 function idIn(address) {
   return new URL(address, location.href).pathname.match(/^\/breakpoints\/([^/]+)/)?.[1] ?? null;
 }
@@ -24,11 +24,11 @@ function isLate(ctx) {
   const about = idIn(ctx.request.action);
   const target = ctx.target instanceof Element ? ctx.target.id : "";
   const menu = find("#standing details[open]");
-  if (target === "live" && (menu || find("#standing :focus"))) return true; // somebody's menu
-  // The stream was faster than the answer to a form beside it: all of it is shown, and a menu was opened since.
+  if (target === "live" && (menu || find("#standing :focus"))) return true; // the user is using the menu
+  // A live refresh already showed the result of a form next to the menu, which was opened since.
   if (menu && target === "detail" && ctx.response.status === 200 && isBeside(ctx.sourceElement, menu)) return true;
   if (target === "live" || target === "dialog" && about) return about !== shownId();
-  // A form whose page was left: what it brings would replace what is read now.
+  // The user has left the form's page; its response would replace what they are reading now.
   return ctx.sourceElement instanceof HTMLFormElement && !ctx.sourceElement.isConnected;
 }
 
@@ -42,7 +42,7 @@ export function startGuards() {
     const ctx = /** @type {Context | undefined} */ (/** @type {CustomEvent} */ (event).detail?.ctx);
     if (!ctx?.response) return;
     if (ctx.response.headers.get("assent-resubmit") && ctx.sourceElement instanceof HTMLFormElement) {
-      // The session has ended: sent as a page, the form leads to a sign-in that keeps what was typed.
+      // The session has ended: submit the form as a normal request, which shows a sign-in page that keeps the input.
       event.preventDefault();
       HTMLFormElement.prototype.submit.call(ctx.sourceElement);
       return;
@@ -58,7 +58,7 @@ export function startGuards() {
     if (refresh && !failed) document.dispatchEvent(new CustomEvent("assent:refreshed", { detail: { region, late } }));
     if (failed || late) event.preventDefault();
   });
-  // A key that is held down must not run through the question and its confirmation.
+  // Holding down Enter must not also press the button of the confirmation.
   document.addEventListener("keydown", (event) => {
     if (event.repeat && event.key === "Enter" && find("#dialog[open]")) event.preventDefault();
   }, { capture: true });

@@ -1,5 +1,5 @@
 // @ts-check
-/** Keys: the table stands in the help sheet, as the server wrote it; here each action finds what it presses. */
+/** Keyboard shortcuts: the help dialog from the server lists the keys; this module performs their actions. */
 
 import { togglePick } from "./bulk.js";
 import { openDialog, toggleDialog } from "./dialogs.js";
@@ -13,7 +13,7 @@ const bindings = new Map();
 let prefix = "";
 let prefixAt = 0;
 
-/** Press a real button or follow a real link. @param {string} action */
+/** Click the visible button or link of an action. @param {string} action */
 function press(action) {
   const found = findAll(`[data-action="${action}"]`).find((element) => element.checkVisibility());
   found?.click();
@@ -49,7 +49,7 @@ const actions = {
   open,
   search: () => focus("search"),
   comment: () => focus("comment"),
-  // Never on an item that is not on the screen: the first press only brings it there.
+  // Never act on an item that is not on the screen: the first key press only opens it.
   approve: () => { if (onScreen() && !press("approve")) find("#answer [data-option], #option-0")?.focus(); },
   reject: () => { if (onScreen()) reject(); },
   claim: () => { if (onScreen()) press("claim"); },
@@ -60,7 +60,7 @@ const actions = {
   "go-mine": () => location.assign("/?mine=1"),
 };
 
-/** Do what an action's key does. @param {string} action */
+/** Perform an action. @param {string} action */
 export function run(action) {
   const own = actions[action];
   if (own) own();
@@ -84,7 +84,7 @@ function pressed(event) {
   }
 }
 
-/** ⌘Enter sends what is being written; a written reason is a rejection only if Reject was asked for.
+/** ⌘Enter submits the form that has the focus; it rejects only if the user pressed the shortcut for Reject before.
  * @param {KeyboardEvent} event */
 function submitTyped(event) {
   const form = event.target instanceof Element ? event.target.closest("form") : null;

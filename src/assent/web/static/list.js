@@ -1,11 +1,11 @@
 // @ts-check
-/** The cursor in the list: it is ours, and put back after every swap, so that a live change never moves the reader. */
+/** The list's cursor: this module stores it and restores it after every swap, so that live changes never move it. */
 
 import { afterSwap, find, findAll, shownId } from "./page.js";
 
 /** @type {string | null} */
 let cursor = null;
-/** What was opened by an answer to another item, and not by its reader. @type {string | null} */
+/** The item that was opened after answering another one, and not by the user. @type {string | null} */
 let advanced = null;
 
 export function cursorId() {
@@ -31,13 +31,13 @@ function mark() {
   }
 }
 
-/** Point at a row without opening it. @param {string | null} id */
+/** Move the cursor to a row without opening it. @param {string | null} id */
 export function pointAt(id) {
   cursor = id;
   mark();
 }
 
-/** Move by some rows and open what is there. @param {number} by */
+/** Move the cursor by a number of rows and open the item there. @param {number} by */
 export function move(by) {
   const all = rows();
   if (!all.length) return;
@@ -51,19 +51,19 @@ export function move(by) {
   link?.click();
 }
 
-/** Read what the cursor is on. */
+/** Open the item at the cursor. */
 export function open() {
   if (cursor && cursor !== shownId()) find(".title", rowOf(cursor) ?? document)?.click();
   else find("#headline")?.focus();
 }
 
-/** Bring the item into view; true if it was there to be answered already. */
+/** Bring the item at the cursor into view; return true if it could already be answered there. */
 export function onScreen() {
   const shown = shownId();
   if (shown && (cursor === null || cursor === shown)) {
     const box = find("#headline")?.getBoundingClientRect();
     const answer = find("#answer")?.getBoundingClientRect();
-    // Nobody decides a high-risk item with the key they meant for the one before: the first press only points it out.
+    // A key press meant for the previous item must not decide a high-risk one: the first press only moves the focus.
     if (advanced === shown && find('#detail > .one[data-risk="high"]')) {
       advanced = null;
       find("#main")?.scrollTo(0, 0);
@@ -77,13 +77,13 @@ export function onScreen() {
   return false;
 }
 
-/** Bring the row of the open item into view. */
+/** Scroll the row of the open item into view. */
 function reveal() {
   const shown = shownId();
   if (shown) rowOf(shown)?.scrollIntoView({ block: "nearest" });
 }
 
-/** Where the reader is: a row and its place, and whether the open row is seen. */
+/** Return a row and its position as an anchor, and whether the open item's row is visible. */
 function place() {
   const anchor = (cursor && rowOf(cursor)) || rows().find((row) => row.getBoundingClientRect().bottom > 0);
   const box = rowOf(shownId() ?? "")?.getBoundingClientRect();
@@ -94,12 +94,12 @@ function place() {
   };
 }
 
-/** Swap rows, and leave what the reader is on where it is. @param {() => Promise<void>} swap */
+/** Swap rows without moving the row that the user is reading; return the new rows. @param {() => Promise<void>} swap */
 export async function keepingPlace(swap) {
   const known = new Set(rows().map((row) => row.dataset.id));
   const pane = find("#list");
   let before = place();
-  // Looked at right before the swap: the reader may move while the request is on its way.
+  // Measured right before the swap, because the user may scroll during the request.
   const look = () => { before = place(); };
   const restore = () => {
     mark();
@@ -119,7 +119,7 @@ export async function keepingPlace(swap) {
   return rows().filter((row) => !known.has(row.dataset.id));
 }
 
-/** Say how many are new above or below what is seen. @param {HTMLElement[]} fresh */
+/** Show how many new rows are above or below the visible part. @param {HTMLElement[]} fresh */
 export function announce(fresh) {
   const pill = find("#new-items");
   const unseen = fresh.filter((row) => {
@@ -147,12 +147,12 @@ export function startList() {
   });
   afterSwap((target, source) => {
     if (target.id === "detail") {
-      // Moved by the list: the cursor is there already, and may be further by now. Moved by an answer: it follows.
+      // After a click in the list, the cursor is already there or has moved on. After an answer, it follows.
       const byList = !!source?.closest(".row");
       if (!byList) cursor = shownId();
       advanced = source instanceof HTMLFormElement ? shownId() : null;
       const asked = cursor && cursor !== shownId() ? find(".title", rowOf(cursor) ?? document.createElement("i")) : null;
-      // Pressed faster than answers come, the last request may have been dropped for the one before: ask again.
+      // If keys are pressed faster than responses arrive, htmx may have dropped the last request: repeat it.
       if (asked && !asked.classList.contains("htmx-request")) asked.click();
       find("#main")?.scrollTo(0, 0);
       if (!byList) reveal();

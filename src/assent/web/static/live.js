@@ -1,5 +1,5 @@
 // @ts-check
-/** Live changes: one stream for all tabs of a browser, a hint each; what is shown is read again. */
+/** Live updates: all tabs of a browser share one event stream, whose events make them refresh what they show. */
 
 import { announce, keepingPlace } from "./list.js";
 import { afterSwap, find, findAll, htmx, shownId } from "./page.js";
@@ -12,17 +12,17 @@ let changed = new Set();
 /** @type {ReturnType<typeof setTimeout> | undefined} */
 let timer;
 let busy = false;
-/** How many refreshes in a row did not arrive. */
+/** Number of consecutive refreshes that failed. */
 let failures = 0;
 /** @type {EventSource | undefined} */
 let stream;
 let readAt = -Infinity;
-/** What the tab with the stream says of it. */
+/** The state of the connection, from the tab with the stream. */
 let connection = "";
-/** Regions whose latest refresh arrived, and whether it was shown. @type {Map<string, boolean>} */
+/** The regions whose latest refresh arrived, and whether it was shown. @type {Map<string, boolean>} */
 const arrived = new Map();
 
-/** Show the state of the connection: never "live" while a refresh is missing. */
+/** Show the state of the connection; never "live" while a refresh has failed. */
 function show() {
   const state = failures && connection === "live" ? "lost" : connection;
   if (!state) return;
@@ -40,10 +40,10 @@ function say(state) {
   show();
 }
 
-/** @param {string} id of what changed, or "*" */
+/** @param {string} id of the changed breakpoint, or "*" */
 function hear(id) {
   changed.add(id);
-  // The first is shown at once; those that follow closely are shown together. A retry that waits is brought forward.
+  // Refresh immediately for the first event, and once for those that follow shortly after. Do not wait for a retry.
   if (timer !== undefined && !failures) return;
   clearTimeout(timer);
   timer = setTimeout(refresh, Math.max(0, readAt + PAUSE_MS - performance.now()));
@@ -72,17 +72,17 @@ async function refresh() {
   }
 }
 
-/** A refresh that was dropped or failed is asked for again, less and less often. @param {Set<string>} missed */
+/** Repeat a refresh that was dropped or failed, with exponential backoff. @param {Set<string>} missed */
 function retry(missed) {
   for (const id of missed) changed.add(id);
   failures += 1;
   if (timer === undefined) timer = setTimeout(refresh, Math.min(POLL_MS, RETRY_MS * 2 ** (failures - 1)));
 }
 
-/** Ask for one region; true if its answer arrived. @param {string} region @param {string} address */
+/** Refresh one region; return true if the response arrived. @param {string} region @param {string} address */
 async function ask(region, address) {
   arrived.delete(region);
-  // A request that htmx drops or aborts, or that the network loses, ends without an answer and without an error here.
+  // This does not throw if htmx drops or aborts the request or the network fails, so check whether it arrived.
   await htmx().ajax("GET", address, { target: `#${region}`, swap: "innerMorph" });
   return arrived.has(region);
 }
@@ -101,7 +101,7 @@ async function refreshRows() {
 async function refreshShown(heard) {
   const id = shownId();
   if (!id || !heard.has(id) && !heard.has("*")) return true;
-  // An open menu stays as it is; the refresh follows when it is closed.
+  // Do not change an open menu; the refresh follows when it is closed.
   if (inUse()) return true;
   const complete = await ask("live", `/breakpoints/${id}${location.search}`);
   return complete || id !== shownId();
@@ -111,7 +111,7 @@ function inUse() {
   return !!find("#standing")?.contains(document.activeElement) || !!find("#standing details[open]");
 }
 
-/** After a menu was closed or left, show what it held up. */
+/** After a menu was closed or lost the focus, perform the refresh that it delayed. */
 function catchUp() {
   const id = shownId();
   if (id && find("#standing")) setTimeout(() => { if (!inUse()) hear(id); });
@@ -132,13 +132,13 @@ function listen() {
   };
   opened.onopen = () => {
     tell("live");
-    // What happened between the page and the stream, or while it was cut, was told to nobody.
+    // Changes between loading the page and opening the stream, or while it was interrupted, were missed.
     pass("*");
   };
   opened.onerror = () => tell(navigator.onLine ? "lost" : "offline");
   opened.addEventListener("changed", (event) => pass(JSON.parse(event.data).breakpointId));
   opened.addEventListener("resync", () => pass("*"));
-  // A connection that the server refused is not tried again by the browser.
+  // The browser does not retry a connection that the server refused.
   setInterval(() => {
     if (opened.readyState !== EventSource.CLOSED) return;
     tell("lost");
@@ -153,7 +153,7 @@ export function startLive() {
     if (data.id) hear(data.id);
     if (data.asks && stream?.readyState === EventSource.OPEN) channel.postMessage({ state: "live" });
   };
-  // Browsers have Web Locks only over HTTPS and on localhost; elsewhere each tab has a stream of its own.
+  // Web Locks are available only over HTTPS and on localhost; elsewhere, each tab has its own stream.
   if (navigator.locks) {
     navigator.locks.request("assent-live", async () => {
       listen();

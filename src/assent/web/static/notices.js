@@ -1,5 +1,5 @@
 // @ts-check
-/** The word about the last step: gone when its time is over, or when something else is said. */
+/** Notices about the last action: removed after a while, or when another notice is shown. */
 
 import { afterSwap, find } from "./page.js";
 
@@ -15,14 +15,14 @@ function arm() {
   timer = setTimeout(() => toast.remove(), Math.max(1000, Math.min(until, 60_000)));
 }
 
-/** An answer that did not take effect cannot be undone any more. */
+/** Remove the notice about an answer that did not take effect, because it can no longer be undone. */
 function dropStale() {
   const toast = find("#notice .toast[data-breakpoint]");
   const id = toast?.dataset.breakpoint;
   if (toast && id && find(`#unsent [data-breakpoint="${CSS.escape(id)}"]`)) toast.remove();
 }
 
-/** Show a notice and leave the form as it is; the words are the server's, sent with the page. @param {string} id */
+/** Show a notice and keep the form; the text is in a template in the page. @param {string} id */
 export function showNotice(id) {
   const words = find(`#${CSS.escape(id)}`);
   const place = find("#dialog[open]") ?? find("#notice");
@@ -36,8 +36,8 @@ export function startNotices() {
   arm();
   document.addEventListener("htmx:error", (event) => {
     const { error, ctx } = /** @type {CustomEvent} */ (event).detail ?? {};
-    // A request that a newer one replaced is no error, while a form is never replaced: what cuts it is its time limit.
-    // A refresh that failed is said by the connection.
+    // An aborted request is not an error if a newer one replaced it; forms are never replaced, so theirs timed out.
+    // A failed refresh is shown by the state of the connection.
     const replaced = error?.name === "AbortError" && !(ctx?.sourceElement instanceof HTMLFormElement);
     if (replaced || !(ctx?.sourceElement instanceof HTMLFormElement || ctx?.sourceElement instanceof HTMLAnchorElement)) return;
     showNotice("unreachable");
@@ -46,7 +46,7 @@ export function startNotices() {
     dropStale();
     if (find("#notice .toast") && (target.id === "notice" || target.id === "detail")) arm();
   });
-  // What the address says about the last step is said once: a reload does not say it again.
+  // Remove the notice from the URL, so that a reload does not show it again.
   const here = new URL(location.href);
   for (const name of ["after", "said", "batch", "count", "failed"]) here.searchParams.delete(name);
   if (here.href !== location.href) history.replaceState(history.state, "", here);

@@ -1,5 +1,5 @@
 // @ts-check
-/** How many wait, in title, icon and navigation, always as the list says; and notifications for those who asked. */
+/** Shows the list's number of pending breakpoints in title, icon and navigation, and browser notifications if enabled. */
 
 import { find, findAll } from "./page.js";
 
@@ -16,7 +16,7 @@ export function badge() {
   if (icon instanceof HTMLLinkElement) icon.href = (waiting ? icon.dataset.waiting : icon.dataset.calm) ?? icon.href;
 }
 
-/** @param {HTMLElement[]} fresh rows that were not there before */
+/** @param {HTMLElement[]} fresh new rows */
 export function tellOf(fresh) {
   if (!document.hidden || !localStorage.getItem(ON) || Notification.permission !== "granted" || !fresh[0]) return;
   const first = find(".title", fresh[0])?.textContent ?? "";

@@ -1,5 +1,5 @@
 // @ts-check
-/** Finding things on the page, and asking htmx for more of it. */
+/** Functions to find elements on the page, and to use htmx. */
 
 const ANNOUNCED_MS = 5000;
 
@@ -30,23 +30,23 @@ export function findAll(selector, within = document) {
   return /** @type {T[]} */ ([...within.querySelectorAll(selector)]);
 }
 
-/** The breakpoint that is open: what the page shows, not what the list points at. */
+/** Return the breakpoint that is open, which can differ from the one at the list's cursor. */
 export function shownId() {
   return find("#detail > .one")?.dataset.id ?? null;
 }
 
-/** Call back after each swap, with the part of the page that changed and what asked for it.
+/** Call `then` after each swap, with the changed element and the one that requested it.
  * @param {(target: Element, source: Element | null) => void} then */
 export function afterSwap(then) {
   document.addEventListener("htmx:after:swap", (event) => {
     const { target, sourceElement } = /** @type {CustomEvent} */ (event).detail?.ctx ?? {};
-    // The server may have sent it elsewhere: then the target is a selector.
+    // If the server changed the target, it is a selector.
     const found = typeof target === "string" ? find(target) : target;
     then(found instanceof Element ? found : document.body, sourceElement instanceof Element ? sourceElement : null);
   });
 }
 
-/** Tell screen readers, politely; the message is taken away again, so that the same one can be told twice.
+/** Announce a message to screen readers; it is removed afterwards, so that it can be announced again.
  * @param {string} text */
 export function announce(text) {
   const place = find("#announced");
@@ -55,7 +55,7 @@ export function announce(text) {
   setTimeout(() => { if (place.textContent === text) place.textContent = ""; }, ANNOUNCED_MS);
 }
 
-/** Is somebody writing here? @param {EventTarget | null} target */
+/** Whether the user is typing in this element. @param {EventTarget | null} target */
 export function isTyping(target) {
   if (!(target instanceof HTMLElement)) return false;
   if (target.isContentEditable || target instanceof HTMLTextAreaElement || target instanceof HTMLSelectElement) return true;

@@ -1,5 +1,5 @@
 // @ts-check
-/** Find an action by its name; each shows its key. */
+/** The command palette: finds actions by name and shows their shortcuts. */
 
 import { find, findAll } from "./page.js";
 import { run } from "./keys.js";

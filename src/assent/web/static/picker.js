@@ -1,5 +1,5 @@
 // @ts-check
-/** Fields that add one name to a list of names: a chosen name moves there at once. */
+/** Fields that add a name to a list of names: the chosen name is moved there immediately. */
 
 import { announce, find } from "./page.js";
 

@@ -1,5 +1,5 @@
 // @ts-check
-/** Suggestions below the search field: a list box whose options are links that the server wrote. */
+/** Suggestions below the search field: a list box whose options are links from the server. */
 
 import { afterSwap, find, findAll } from "./page.js";
 
@@ -7,7 +7,7 @@ export function startSuggestions() {
   const input = find("#q");
   const list = find("#suggestions");
   if (!(input instanceof HTMLInputElement) || !list) return;
-  /** Which option is chosen; -1 for what is typed. */
+  /** The index of the selected option; -1 for the typed text. */
   let at = -1;
   const options = () => findAll("[role=option]", list);
 
@@ -44,7 +44,7 @@ export function startSuggestions() {
       event.preventDefault();
       const by = event.key === "ArrowDown" ? 1 : -1;
       if (list.hidden) show(true);
-      // One place more than there are options: the text that was typed.
+      // One more position than options, for the typed text.
       choose((at + 1 + by + count + 1) % (count + 1) - 1);
     } else if (event.key === "Enter" && !list.hidden && at >= 0) {
       event.preventDefault();
@@ -54,6 +54,6 @@ export function startSuggestions() {
       show(false);
     }
   });
-  // The field keeps the focus, or the option would be gone before it is clicked.
+  // Keep the focus in the field, because the list would otherwise be hidden before the click.
   list.addEventListener("mousedown", (event) => event.preventDefault());
 }

@@ -1,6 +1,6 @@
 // @ts-check
-/** Times as distances that stay true, exact on hover and focus. They are in the zone of the account, as the server wrote
- * them; an account without one reads them in the zone of the browser. */
+/** Updates relative times, and shows exact ones on hover and focus. The server formats them in the account's time zone;
+ * for accounts without one, this module uses the browser's. */
 
 import { afterSwap, findAll } from "./page.js";
 
@@ -9,7 +9,7 @@ const hasZone = "zone" in document.documentElement.dataset;
 const exact = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "long" });
 const clock = new Intl.DateTimeFormat(undefined, { timeStyle: "medium", hourCycle: "h23" });
 
-/** @param {number} at @param {number} now @param {boolean} counting in milliseconds; counting: to the second */
+/** @param {number} at in milliseconds @param {number} now in milliseconds @param {boolean} counting with seconds */
 export function distance(at, now, counting) {
   const seconds = Math.floor(Math.abs(at - now) / 1000);
   if (at <= now && seconds < 5) return "just now";

@@ -1,1 +1,1 @@
-"""Pages about triggers: what starts runs, what came in, and why something did or did not start."""
+"""The pages about triggers, events, firings, sources and schedules."""

@@ -1,4 +1,4 @@
-"""One event: what it is, why each trigger did or did not match, what came of it; and the ways to try it again."""
+"""The page of an event: its content, why each trigger did or did not match, its outcome, and forms to replay it."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -26,7 +26,7 @@ from assent.web.triggers.trials import Told, Tried, shown, told_trace
 
 RUN = "run_"
 LISTED = ("id", "data", "specversion", "datacontenttype")
-"""What of the envelope is told elsewhere on the page, or says nothing."""
+"""Envelope attributes that are shown elsewhere on the page or are always the same."""
 
 
 def routes(site: Site) -> list[Route]:
@@ -40,7 +40,7 @@ def routes(site: Site) -> list[Route]:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """An event or a run in the chain of what led to what."""
+    """An event or a run in the chain of causes."""
 
     event: TriggerEvent | None = None
     run: Run | None = None
@@ -50,14 +50,14 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """An event and all that is known about it, of one moment."""
+    """A consistent snapshot of an event and everything related to it."""
 
     whole: WholeEvent
     runs: Mapping[str, Run]
     triggers: Sequence[StoredTrigger]
     source_stands: bool
     titles: Mapping[str, str]
-    """Of the breakpoints that hold its firings."""
+    """The titles of the breakpoints that hold its firings, by ID."""
 
 
 def look(tx: Transaction, *, visit: Visit, event_id: str) -> Sight:
@@ -81,7 +81,7 @@ def look(tx: Transaction, *, visit: Visit, event_id: str) -> Sight:
 
 
 def sentence(event: TriggerEvent, firings: Sequence[Firing]) -> str:
-    """Say what became of an event."""
+    """Describe the outcome of an event."""
     if event.state is EventState.RECEIVED:
         return "The event has not been matched against the triggers yet."
     if event.state is EventState.FAILED:
@@ -101,7 +101,7 @@ def sentence(event: TriggerEvent, firings: Sequence[Firing]) -> str:
 
 
 def chain(sight: Sight) -> list[Link]:
-    """Order the chain as a tree, the first event at its root; what led to an event stands above it."""
+    """Return the chain as a tree with the first event at its root; the cause of a node is its parent."""
     events = {each.id: each for each in (*sight.whole.chain, sight.whole.event)}
     if len(events) == 1 and not sight.whole.runs and not sight.whole.event.causation_id:
         return []
@@ -115,7 +115,7 @@ def chain(sight: Sight) -> list[Link]:
 
 
 def _parents(sight: Sight, events: Mapping[str, TriggerEvent]) -> Iterator[tuple[str, str | None]]:
-    """Yield what stands in the chain, in order of time, and what it came from."""
+    """Yield the ID of each event and run in the chain, in chronological order, with the ID of its cause."""
     found = [(each.received_at, each.id, each.causation_id) for each in events.values()]
     found += [(each.created_at, each.id, each.cause.event_id if each.cause else None) for each in sight.runs.values()]
     for _, node_id, parent_id in sorted(found, key=lambda each: (each[0], each[1])):
@@ -123,7 +123,7 @@ def _parents(sight: Sight, events: Mapping[str, TriggerEvent]) -> Iterator[tuple
 
 
 def traces(event: TriggerEvent) -> list[Told]:
-    """Those that matched first, then those that nearly did."""
+    """Return the results of all triggers: matches first, then those with the fewest failed conditions."""
     kept = event.trace if is_array(event.trace) else []
     found = [told_trace(dict(each)) for each in kept if is_object(each)]
     return sorted(found, key=lambda each: (not each.matched, bool(each.problem), each.missed, each.trigger))
@@ -164,7 +164,7 @@ def _plain(value: Json) -> str:
 
 
 async def replay(visit: Visit) -> Response:
-    """Repeat it as a new event, held against all triggers or one."""
+    """Replay an event as a new one, for all triggers or a single one."""
     event_id = known_event_id(visit.request.path_params["event_id"])
     only = text(visit.form, "trigger")
     use_case = partial(visit.site.triggering.replay, event_id=event_id, by=visit.who, trigger=only)
@@ -176,7 +176,7 @@ async def replay(visit: Visit) -> Response:
 
 
 async def test(visit: Visit) -> Response:
-    """Hold it against the triggers as they stand now; nothing is started."""
+    """Match an event against the current triggers without starting anything."""
     event_id = known_event_id(visit.request.path_params["event_id"])
 
     def use_case(tx: Transaction) -> tuple[TriggerEvent, list[Tried]]:

@@ -1,4 +1,4 @@
-"""Events: what came in, newest first, with what each became."""
+"""The list of events, newest first, with the outcome of each."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -38,7 +38,7 @@ def routes(site: Site) -> list[Route]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filters:
-    """What the person asked to see, as it stands in the address."""
+    """The filters in the URL."""
 
     source: str = ""
     type: str = ""
@@ -84,7 +84,7 @@ class Item:
 
     @property
     def others(self) -> list[tuple[FiringState, int]]:
-        """How many firings started nothing, by their state."""
+        """The number of firings that did not start a run, by state."""
         left = [each.state for each in self.firings if not each.run_id]
         return [(state, left.count(state)) for state in FiringState if state in left]
 
@@ -96,7 +96,7 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A page of the list, of one moment."""
+    """A consistent snapshot of one page of the list."""
 
     items: Sequence[Item]
     more: bool
@@ -105,12 +105,12 @@ class Listed:
 
     @property
     def mark(self) -> str:
-        """Changes with everything that the list shows."""
+        """A hash of everything that the list shows."""
         return sha256(canonical([each.mark for each in self.items]))[:16]
 
 
 def look(tx: Transaction, *, visit: Visit, asked: Filters) -> Listed:
-    # A source may be named by its id or by its name.
+    # The filter can contain a source's ID or its name.
     sources = tx.sources.in_project(visit.who.project)
     ids = {each.name: each.id for each in sources}
     wanted = asked.wanted
@@ -143,7 +143,7 @@ async def listing(visit: Visit) -> Response:
 
 
 async def live(visit: Visit) -> Response:
-    """Return the list alone; nothing where it has not changed."""
+    """Return only the list, or 204 if it has not changed."""
     values = await _values(visit)
     if visit.request.query_params.get("seen") == values["mark"]:
         return Response(status_code=204, headers={"Cache-Control": "no-store"})

@@ -1,4 +1,4 @@
-"""Firings: what waits and why, what was given up, and the ways to try it again or let it go."""
+"""The list of firings with the reasons why they are held or failed, and buttons to retry or discard them."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -32,7 +32,7 @@ def routes(site: Site) -> list[Route]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filters:
-    """What the person asked to see, as it stands in the address."""
+    """The filters in the URL."""
 
     state: str = ""
     because: str = ""
@@ -74,7 +74,7 @@ class Listed:
     firings: Sequence[Firing]
     more: bool
     triggers: Mapping[str, str]
-    """The names of those that stand, by id."""
+    """The names of existing triggers, by ID."""
     titles: Mapping[str, str]
     counts: Mapping[tuple[str, str | None], int]
 
@@ -135,6 +135,6 @@ async def _moved(visit: Visit, move: Callable[..., Firing], done: str) -> Respon
         found = await visit.site.database.write(lambda tx: move(tx, firing_id, by=visit.who))
     except AssentError as error:
         return await _listing_page(visit, error)
-    # Back to where the button was.
+    # Return to the page with the button.
     back = f"/events/{found.event_id}?" if visit.form.get("back") == "event" else "/firings?state=dead&"
     return redirect(f"{back}done={done}")

@@ -1,4 +1,4 @@
-"""A trigger as it stands in a form, and the way between the form and the file's shape."""
+"""The trigger form, and conversion between its fields and the format of assent.yaml."""
 
 import json
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ FIELDS = (
     "concurrency-when_full", "concurrency-key", "hold", "hold-gate", "hold-question", "hold-expert", "hold-when",
     "breaker-limit", "breaker-within", "breaker-echoes", "max_depth", "agent_id", "enabled", "note",
 )  # fmt: skip
-"""The controls of the form; those with a dash belong to the part in front of it."""
+"""The controls of the form; the part before a hyphen is the section that they belong to."""
 STATES = {
     "true": "Enabled: starts runs",
     "suspended": "Suspended: events are queued, and no runs start",
@@ -51,7 +51,7 @@ _ENABLED: dict[str, Json] = {"true": True, "false": False, "suspended": "suspend
 
 @dataclass(frozen=True, slots=True)
 class Typed:
-    """What stands in the controls."""
+    """The values of the trigger form."""
 
     values: Mapping[str, str] = field(default_factory=dict[str, str])
 
@@ -61,7 +61,7 @@ class Typed:
 
     @classmethod
     def from_body(cls, body: Mapping[str, Any]) -> "Typed":
-        """Take a trigger as it is written in the file."""
+        """Read a trigger in the format of assent.yaml."""
         found = {name: _shown(body[name]) for name in ("id", "on", "run", "once", "agent_id", "note") if name in body}
         found["inputs"] = "\n".join(f"{name} = {_as_line(value)}" for name, value in body.get("inputs", {}).items())
         found["max_depth"] = _shown(body.get("max_depth"))
@@ -77,7 +77,7 @@ class Typed:
         return self.values.get(name, "")
 
     def body(self) -> dict[str, Any]:
-        """Return it as the file would say it; nothing for what was left empty."""
+        """Return the trigger in the format of assent.yaml, without empty fields."""
         found: dict[str, Any] = {name: self[name] for name in ("id", "on", "run")}
         found["inputs"] = inputs(self["inputs"])
         found |= {name: self[name] for name in ("once", "agent_id", "note") if self[name]}
@@ -102,14 +102,14 @@ class Typed:
 
     @property
     def more(self) -> bool:
-        """Whether anything is set of what is rarely needed."""
+        """Whether any of the advanced fields is set."""
         return any(
             self[name] for name in ("breaker-limit", "breaker-within", "breaker-echoes", "max_depth", "agent_id")
         )
 
 
 def inputs(typed: str) -> dict[str, Json]:
-    """Read lines `name = value`: a value that reads as JSON is what it says, anything else is text."""
+    """Parse lines of the form `name = value`; a value that is not valid JSON is a string."""
     found: dict[str, Json] = {}
     for n, line in enumerate(typed.splitlines(), start=1):
         if not line.strip():
@@ -134,7 +134,7 @@ def _read(text: str) -> Json:
 
 
 def _as_line(value: Json) -> str:
-    """Write a value so that it is read as the same again."""
+    """Format a value so that parsing it returns the same value."""
     if isinstance(value, str) and value == value.strip() and len(value.splitlines()) == 1 and _read(value) == value:
         return value
     return json.dumps(value, ensure_ascii=False)
@@ -147,13 +147,13 @@ def _shown(value: Json) -> str:
 
 
 def _number(pointer: str, typed: str) -> int:
-    if not (typed.isascii() and typed.isdigit() and len(typed) < 10):  # noqa: PLR2004  # more than any limit of ours
+    if not (typed.isascii() and typed.isdigit() and len(typed) < 10):  # noqa: PLR2004  # exceeds every limit of a trigger
         raise InvalidRequest.at(f"/{pointer}", "must be a whole number")
     return int(typed)
 
 
 def fault(error: AssentError) -> Fault:
-    """Lead from the place in a trigger to the control that it was typed in."""
+    """Find the control for the error's JSON pointer."""
     if isinstance(error, PatternError):
         return Fault(error.message, "on")
     pointer, detail = pointer_of(error)

@@ -1,4 +1,4 @@
-"""What the pages about triggers share: their places, words for states, and what is wrong at which field."""
+"""The layout of the trigger pages, the names of states, and errors of form fields."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -58,7 +58,7 @@ _ID = re.compile(r"[0-9A-Za-z_.-]{1,80}", re.ASCII)
 
 
 def known_id(visit: Visit, name: str, what: str) -> str:
-    """Anything that cannot be an id is not there; the database need not be asked."""
+    """Return the ID in the path; raise NotFound for an invalid one without querying the database."""
     found: str = visit.request.path_params[name]
     if not _ID.fullmatch(found):
         msg = f"{what.capitalize()} {found[:60]!r} not found in this project."
@@ -74,7 +74,7 @@ async def trigger_page(
     error: AssentError | None = None,
     **values: Any,  # noqa: ANN401
 ) -> Response:
-    """Render a page about triggers; after a form that failed, with what was typed and why."""
+    """Render a trigger page; after an error, with the submitted values and the reason."""
     return await large_page(
         template,
         status=STATUS[type(error)] if error else 200,
@@ -90,14 +90,14 @@ async def trigger_page(
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What is wrong with what was typed, and at which control."""
+    """An error in a submitted form, and the control that it is about."""
 
     text: str
     control: str | None = None
 
 
 def pointer_of(error: AssentError) -> tuple[str, str]:
-    """Return the place of what is wrong in what was sent, and the words about it."""
+    """Return the error's JSON pointer and message."""
     found: Sequence[Mapping[str, str]] = dict(error.details).get("errors") or ()  # type: ignore[assignment]
     return (found[0]["pointer"], found[0]["detail"]) if found else ("", error.message)
 
@@ -107,7 +107,7 @@ def said(error: AssentError) -> str:
 
 
 def text_filter(visit: Visit, name: str) -> str:
-    """Read a filter of a list; one that was left empty is none."""
+    """Return a filter of a list; an empty string means that it is not set."""
     value = visit.request.query_params.get(name, "").strip()
     if len(value) > MAX_FILTER or "\x00" in value:
         raise InvalidRequest.at(name, f"must have at most {MAX_FILTER} characters and must not contain NUL")

@@ -1,4 +1,4 @@
-"""Every page about triggers and its address."""
+"""The routes of the trigger pages."""
 
 from starlette.routing import Route
 
@@ -9,7 +9,7 @@ from assent.web.triggers import event, events, firings, schedule, sources, trigg
 def routes(site: Site) -> list[Route]:
     return [
         *triggers.routes(site),
-        *events.routes(site),  # before one event: /events/live is none
+        *events.routes(site),  # before /events/{event_id}, which would also match /events/live
         *event.routes(site),
         *firings.routes(site),
         *sources.routes(site),

@@ -1,4 +1,4 @@
-"""The schedule: when each schedule ticks next, in its own time zone and in UTC, and what it missed."""
+"""The Schedule page: the next and last ticks of each schedule in its time zone and in UTC, and missed ticks."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ KIND = "schedule"
 AHEAD = 5
 LAST = 5
 MOST_MISSED = 1_000
-"""Where counting what was missed stops."""
+"""The maximum when counting missed ticks."""
 MEANS = {
     Missed.LAST: "after downtime, only the last missed tick fires",
     Missed.SKIP: "missed ticks are skipped",
@@ -48,7 +48,7 @@ class Instant:
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """A tick that came, and how many before it did not."""
+    """A tick that fired, and the number of missed ticks before it."""
 
     event: TriggerEvent
     instant: Instant
@@ -107,7 +107,7 @@ def entry(tx: Transaction, source: StoredSource, *, visit: Visit) -> Entry:
 
 
 def ticks(found: Schedule, events: Sequence[TriggerEvent], zone: ZoneInfo) -> list[Tick]:
-    """Tell the last ticks, newest first, each with how many instants before it passed in silence."""
+    """Return the latest ticks, newest first, each with the number of missed ticks before it."""
     told: list[Tick] = []
     for n, event in enumerate(events[:LAST]):
         at = event.arrived.occurred_at or event.received_at

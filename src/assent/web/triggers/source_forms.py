@@ -1,4 +1,4 @@
-"""What the form of each kind of source asks for."""
+"""The form of each type of source."""
 
 from assent.web.admin.channel_forms import REFERENCE, SECRETS_HINT, Field, Form
 
@@ -150,5 +150,5 @@ FORMS: dict[str, Form] = {
 
 
 def form_of(kind: str) -> Form:
-    """Return the form of a kind; one that we know nothing of is written as JSON."""
+    """Return the form of a source type; unknown types have only the JSON field."""
     return FORMS.get(kind) or Form(title=kind, about="")

@@ -1,4 +1,4 @@
-"""Sources: where events come from, whether each is heard, and the forms to set up, change and remove one."""
+"""Source pages: a list with their health, and forms to create, change and remove a source."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -44,12 +44,12 @@ def routes(site: Site) -> list[Route]:
 @dataclass(frozen=True, slots=True)
 class Health:
     state: str
-    """One word: heard, new, silent, failing or off."""
+    """One of: heard (has sent events), new, silent, failing, off."""
     error: str | None = None
 
 
 def health(stored: StoredSource, problem: str | None, now: int) -> Health:
-    """Say how a source is, the worst first."""
+    """Return the health of a source; the worst state takes precedence."""
     if not stored.enabled:
         return Health("off")
     if problem is not None:
@@ -67,7 +67,7 @@ class Entry:
     title: str
     health: Health
     address: str
-    """Empty where nobody calls it."""
+    """The webhook URL; empty if the source does not receive webhooks."""
 
     @property
     def fixed(self) -> bool:
@@ -84,7 +84,7 @@ def entry(visit: Visit, stored: StoredSource) -> Entry:
 
 
 def _health(visit: Visit, stored: StoredSource) -> Health:
-    """Say how a source is; why, only to those who may see how it is set up."""
+    """Return the health of a source; only admins, who can see its settings, get the reason."""
     found = health(stored, _problem(visit, stored) or stored.problem, visit.site.clock.now())
     if found.error is None or visit.who.may(Permission.MANAGE):
         return found
@@ -92,7 +92,7 @@ def _health(visit: Visit, stored: StoredSource) -> Health:
 
 
 def _problem(visit: Visit, stored: StoredSource) -> str | None:
-    """Say why a source cannot work as it is set up now, if it cannot."""
+    """Return the error in a source's current settings, or None."""
     try:
         visit.site.sources.check(stored.kind, stored.settings)
     except InvalidRequest as error:
@@ -119,7 +119,7 @@ async def _listing_page(visit: Visit, error: AssentError | None = None) -> Respo
 
 
 def fault(error: AssentError, form: Form) -> Fault:
-    """Lead from the place in the settings to the field."""
+    """Find the field for the error's JSON pointer."""
     pointer, detail = pointer_of(error)
     parts = pointer.strip("/").split("/")
     if parts[0] == "settings" and len(parts) > 1:

@@ -1,4 +1,4 @@
-"""What a trigger would do with events that came: tried without any effect."""
+"""Dry runs of triggers against past events."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,12 +12,12 @@ from assent.web import render
 from assent.web.frame import Visit
 
 MOST = 20
-"""How many of the newest events a draft is held against."""
+"""Number of recent events against which a draft is tested."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One predicate, what it met, and whether it held."""
+    """A condition, the actual value, and whether it matched."""
 
     part: str
     actual: str
@@ -31,7 +31,7 @@ _SIGNS = {True: ("✓", "matched"), False: ("✗", "did not match"), None: ("?",
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """Why one trigger did or did not match."""
+    """Why a trigger did or did not match."""
 
     trigger: str
     matched: bool
@@ -45,7 +45,7 @@ class Told:
 
 
 def parts_of(findings: Json) -> list[Part]:
-    """Read the findings of a kept trace; what is odd in it is left out."""
+    """Read the findings of a stored trace; invalid ones are skipped."""
     found: list[Part] = []
     for each in findings if is_array(findings) else ():
         if not is_object(each):
@@ -78,7 +78,7 @@ def told_of(found: Trace) -> Told:
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """One event, and what a trigger would do with it."""
+    """An event, and what a trigger would do with it."""
 
     event: TriggerEvent
     trial: Trial
@@ -96,7 +96,7 @@ def shown(event: TriggerEvent, trial: Trial) -> Tried:
 
 
 def against_newest(tx: Transaction, *, visit: Visit, draft: Trigger, first: str = "") -> list[Tried]:
-    """Hold a draft against an event that was asked for, and against the newest ones."""
+    """Test a draft against the requested event, if any, and the newest ones."""
     newest = visit.site.triggering.events(tx, {}, by=visit.who, before=None, limit=MOST)
     ids = [*([first] if first else []), *(each.id for each in newest if each.id != first)]
     found: list[Tried] = []

@@ -1,4 +1,4 @@
-"""Triggers: the list with how each stands, and the forms to write, try, suspend and remove one."""
+"""Trigger pages: a list with their states, and forms to create, change, test, suspend and remove a trigger."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -68,7 +68,7 @@ async def processes(visit: Visit) -> Sequence[FoundProcess]:
 
 
 def wrong(process: str, known: Sequence[FoundProcess]) -> str | None:
-    """Say why a process cannot be run, if it cannot."""
+    """Return why a process cannot run, or None."""
     found = next((each for each in known if each.name == process), None)
     if found is None:
         return f"Process {process} not found on this server."
@@ -96,17 +96,17 @@ async def _listing_page(visit: Visit, error: AssentError | None = None) -> Respo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
-    """What a form's page shows beside what was typed."""
+    """The values that the form's page shows in addition to those of the form."""
 
     stored: StoredTrigger | None = None
     error: AssentError | None = None
     tried: Sequence[Tried] | None = None
     event: str = ""
-    """The event that a draft is tried against first."""
+    """The event against which a draft is tested first."""
 
 
 async def new_form(visit: Visit) -> Response:
-    """Show an empty form, or one made from an event; `try` keeps it empty and only names the event."""
+    """Show an empty form, or one created from `event`; `try` keeps it empty, but tests begin with that event."""
     asked = visit.request.query_params.get("event", "")[:MAX_ID]
     if not asked:
         return await _form_page(visit, Typed(), Shown(event=visit.request.query_params.get("try", "")[:MAX_ID]))
@@ -158,7 +158,7 @@ async def create(visit: Visit) -> Response:
 async def _tried(visit: Visit, typed: Typed, event: str) -> list[Tried]:
     body = typed.body()
     draft = await asyncio.to_thread(visit.site.triggers.check, body)
-    # What is switched off is tried as if it were on: that is what somebody wants to know.
+    # Test a disabled trigger as if it were enabled, to show what it would do.
     draft = replace(draft, state=TriggerState.ENABLED)
     return await visit.site.database.read(partial(against_newest, visit=visit, draft=draft, first=event))
 
@@ -199,7 +199,7 @@ async def change(visit: Visit) -> Response:
 
 
 def _changes(current: StoredTrigger, typed: Typed) -> dict[str, object]:
-    """Say all of it anew: None for what was written before and is not any more."""
+    """Return all fields of the form, with None for those that were removed."""
     body = typed.body()
     gone = dict.fromkeys(written(current.trigger).keys() - body.keys() - {"enabled"})
     return gone | body
