@@ -1,1 +1,1 @@
-"""DBOS, and the only place that knows it: the queue of side effects and the workers that empty it."""
+"""The job queue and its workers, which only this package builds on DBOS, and the execution of runs."""
