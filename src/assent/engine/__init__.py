@@ -1,1 +1,1 @@
-"""The job queue and its workers, which only this package builds on DBOS, and the execution of runs."""
+"""The job queue and its workers, based on DBOS, which no other package uses; and the execution of runs."""

@@ -24,7 +24,7 @@ SERIALIZER = DBOSPortableJSONSerializer()
 
 
 def prepare(engine: sa.Engine, url: str | None) -> None:
-    """Create or migrate DBOS's tables; on SQLite, in one transaction of the engine, whose user holds the write lock."""
+    """Create or migrate DBOS's tables; on SQLite, in one transaction, while the caller holds the write lock."""
     if url:
         DBOS.migrate(url, schema=SCHEMA)
         return

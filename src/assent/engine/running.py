@@ -38,7 +38,7 @@ class Runner:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._held: dict[str, Run] = {}
         self._lost: dict[str, Run] = {}
-        """Runs during whose turn the database failed: they still count as ours, but nothing executes them."""
+        """Runs whose replay failed, for example in the database: they still count as ours, but do not execute."""
 
     async def advance(self, payload: Mapping[str, Any]) -> None:
         """Advance a run for as long as there is something to do."""

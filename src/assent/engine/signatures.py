@@ -1,4 +1,4 @@
-"""What inputs a process accepts: the annotation of its `inputs`, and whether values fit it."""
+"""Inputs of processes: reads the annotation of the `inputs` parameter, and checks whether values fit it."""
 
 import dataclasses
 import inspect

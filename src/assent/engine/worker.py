@@ -168,8 +168,8 @@ class Worker:
         running = self._client.list_workflows(status="PENDING", load_input=False, load_output=False)
         dead = sorted({each.executor_id for each in running if each.executor_id} - alive)
         if dead:
-            # DBOS moves only jobs that still belong to the dead workers, so two workers can recover them at once. Its
-            # public API offers nothing as safe, and its version is pinned.
+            # DBOS moves only jobs that still belong to the dead workers, so two workers can recover them at once. The
+            # public API offers nothing as safe, and the version of DBOS is pinned.
             recovered = DBOS._recover_pending_workflows(dead)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
             _log.warning("jobs_recovered", workers=dead, jobs=len(recovered))
         self._put_back({each.workflow_id: each.queue_name or QUEUE for each in running if each.executor_id == self.id})

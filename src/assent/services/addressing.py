@@ -69,7 +69,7 @@ def not_before(tx: Transaction, recipient: str, plan: Plan, *, now: int) -> int:
 
 
 def _deferred(wishes: Preferences, plan: Plan, now: int) -> int:
-    """Return when quiet hours end, or 0 if there are none or they would outlast the breakpoint."""
+    """Return when quiet hours end, or 0 if there are no quiet hours or they would outlast the breakpoint."""
     later = quiet_until(wishes, now) if plan.quiet else None
     return later if later is not None and later < plan.until else 0
 
@@ -181,7 +181,7 @@ def addressee(tx: Transaction, delivery: Delivery) -> Addressee:
 
 
 def may_be_told(tx: Transaction, project: str, recipient: str) -> bool:
-    """Whether the recipient may still see breakpoints of this project; a room always may: an operator chose it."""
+    """Whether to notify the recipient: a person must still be a reviewer here, and an operator chose the rooms."""
     if not recipient.startswith(PERSON):
         return True
     name = recipient.removeprefix(PERSON)

@@ -1,4 +1,4 @@
-"""Publishes checkpoints outside the database, where its owner cannot change them: to a file and to a webhook."""
+"""Publishes checkpoints to a file and to a webhook, where the database's owner cannot change them."""
 
 import asyncio
 import contextlib
@@ -77,7 +77,7 @@ class AnchorFile:
             os.close(file)
 
     def lines(self) -> Iterator[tuple[int, Mapping[str, Any] | None]]:
-        """Yield each line with its number, None for an unreadable one; skip an incomplete line repeated in full."""
+        """Yield each line with its number, None for an unreadable one; skip one that the next line repeats in full."""
         torn: tuple[int, str] | None = None
         with self.path.open(encoding="utf-8", errors="replace") as file:
             for number, text in enumerate(file, start=1):
@@ -178,8 +178,7 @@ class Anchoring:
         if isinstance(error, Transient):
             wait = max(wait, error.retry_after or 0)
         if isinstance(error, Permanent):
-            # There is no other receiver, so wait until an operator corrects the address; missed checkpoints are sent
-            # then.
+            # No other receiver exists, so wait until an operator corrects the address and send missed checkpoints then.
             wait = WAITS[-1]
         _log.warning("checkpoint_publish_failed", error=str(error), attempts=attempts, wait=wait)
         missed = Anchored(state.number, attempts, self._clock.now() + wait * SECOND, str(error))

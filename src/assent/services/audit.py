@@ -1,4 +1,4 @@
-"""Verifies that hash chains are unbroken, that rows match their events, and that the promises I1 to I13 hold."""
+"""Verifies that hash chains are unbroken, that rows match their events, and that all PROMISES hold."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace

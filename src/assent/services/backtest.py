@@ -1,4 +1,4 @@
-"""Back-tests: what a rule would have done to past breakpoints, what a shadow rule did, and which rule to propose."""
+"""Back-tests rules against past breakpoints, compares shadow rules with people, and proposes rules."""
 
 import asyncio
 from collections import Counter
@@ -125,7 +125,7 @@ class Proposal:
 
 @dataclass(frozen=True, slots=True)
 class ShadowAgreement:
-    """What a shadow rule recommended since its pattern or action last changed, and what people decided."""
+    """The recommendations of a shadow rule since its pattern or action last changed, and what people decided."""
 
     rule: Rule
     since: int

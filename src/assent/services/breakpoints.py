@@ -62,7 +62,7 @@ class Once:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """A breakpoint after an answer, if it has no comments: what a GET would return, without another query."""
+    """A breakpoint after an answer, if it has no comments: the same as a GET would return, without another query."""
 
     row: Whole
     responses: Sequence[Response]
@@ -181,7 +181,7 @@ class BreakpointService:
         once: Once | None = None,
         if_match: int | None = None,
     ) -> Outcome | None:
-        """Record one person's answer; release the breakpoint if the strategy then has a decision."""
+        """Record one person's answer; release the breakpoint if the strategy reaches a decision."""
         asked = self._asked(tx, breakpoint_id, by)
         if self._done_before(tx, once, by, asked.breakpoint, asked.at):
             return None

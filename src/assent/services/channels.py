@@ -35,7 +35,7 @@ class Reach:
 
     data_dir: Path
     patterns: tuple[str, ...] = ()
-    """What admins of a single project may reference too: `env:SLACK_*`, `file:/run/secrets/*`."""
+    """References that admins of a single project may use too: `env:SLACK_*`, `file:/run/secrets/*`."""
 
     def require(self, reference: str, pointer: str, *, by: Principal) -> None:
         """Refuse a secret that this admin may not use, because it would be sent to the address configured beside it."""
@@ -232,7 +232,7 @@ def _refuse_used(tx: Transaction, channel: StoredChannel, what: str) -> None:
 
 
 def _only_revives(current: StoredChannel, changes: Mapping[str, Any]) -> bool:
-    """Whether the change only re-enables a channel whose address was gone, which assent.yaml does not prevent."""
+    """Whether the change only re-enables a channel whose address was gone; allowed even if assent.yaml defines it."""
     return current.disabled_because is not None and dict(changes) == {"enabled": True}
 
 

@@ -66,7 +66,7 @@ class Configuration:
         self._refuse_twice()
 
     def apply(self, tx: Transaction) -> None:
-        """Create, update and delete file-managed channels and routes to match the file; idempotent on every node."""
+        """Create, update and delete file-managed channels and routes to match the file, equally on every node."""
         before = {each.project for each in tx.channels.every() if each.source == FROM_FILE}
         before |= tx.routes.projects(FROM_FILE)
         wanted = {each.project: each.place for each in self.channels}

@@ -54,8 +54,7 @@ class Courier:
         while claim := await self._database.write(lambda tx: self._service.claim(tx, line, worker=self._worker)):
             sent = await self._timed(partial(self._send, claim))
             if sent.said is not None and claim.channel is not None and self.on_said is not None:
-                # Before the delivery is recorded as sent: after a crash in between, both are repeated, and the answer
-                # counts once.
+                # Before the delivery is recorded as sent: a crash in between repeats both, and the answer counts once.
                 await self.on_said(claim.channel, sent.said)
             await self._record(claim, sent)
 

@@ -29,7 +29,7 @@ LADDER = (5, 300, 1_800, 7_200, 18_000, 36_000, 50_400, 72_000, 86_400)
 QUESTION_LADDER = (5, 30, 120, 600, 1_800, 3_600)
 """The same for messages to people, which lose value with time; then hourly, until the breakpoint ends."""
 PATIENCE = 4
-"""Failures after which a further one moves the message to the next channel, if the route names one."""
+"""Retries on one channel before the next channel is used, if the route names one."""
 ENDED_TRIES = 30
 """Retries of a message about a breakpoint that has ended: about a day."""
 JITTER = 0.2
@@ -61,7 +61,7 @@ class Claim:
     at: int
     secrets: tuple[str, ...] = ()
     unsigned: str = ""
-    """Why there is no secret to sign with; nothing is sent without one."""
+    """Why no secret is available for signing; nothing is sent unsigned."""
     channel: StoredChannel | None = None
     """None for a callback, which has an address and no settings."""
     note: Note | None = None
@@ -252,7 +252,7 @@ class DeliveryService:
         return now != [each.status for each in shown.waiting]
 
     def _wait(self, tx: Transaction, claim: Claim, sent: Sent, jitter: float) -> float | None:
-        """Return the seconds until the next attempt, or None if there is none left."""
+        """Return the seconds until the next attempt, or None to give up."""
         delivery = claim.delivery
         # A worker's crash says nothing about the receiver, so only attempts that are known to have failed count.
         failures = tx.deliveries.failures(delivery.id)
@@ -318,7 +318,7 @@ class DeliveryService:
         return DigestClaim(stored, taken, self._digest(digest), lease)
 
     def _send_single(self, tx: Transaction, taken: Sequence[Delivery]) -> list[Delivery]:
-        """Send a single request, or a single ending, as a separate message; return the rest for a digest."""
+        """Send a single question, or a single ending, as a separate message; return the rest for a digest."""
         now = tx.now()
         waiting = self._waiting(tx, taken)
         questions = [each for each in taken if each.purpose != Purpose.CLOSE and each.breakpoint_id in waiting]

@@ -33,7 +33,7 @@ class EventLogService:
         return await self._database.read(partial(_page, query=query, before=before, limit=limit))
 
     def export(self, query: LogQuery, kind: str, *, by: Principal) -> AsyncIterator[bytes]:
-        """Yield all events in batches, each a snapshot; events recorded after the first batch are not included."""
+        """Return all events in batches, each a snapshot; events recorded after the first batch are not included."""
         by.require(Permission.AUDIT)
         return self._csv(query) if kind == "csv" else self._json(query)
 

@@ -35,7 +35,7 @@ PAUSES = tuple(each * SECOND for each in (5, 30, 120, 600, 1_800))
 """Delays before each retry to start a run, because a node may lack a file for a moment."""
 MOST_GATHERED = 1_000
 MOST_BODIES = 4 * 1024 * 1024
-"""Characters of the gathered events' bodies that a run receives at most."""
+"""Maximum total characters of gathered events' bodies that a run receives."""
 MOST_QUEUED = 1_000
 READ_AT_ONCE = 20
 """Gathered events that are matched against a changed trigger at a time."""

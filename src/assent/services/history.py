@@ -90,7 +90,7 @@ def _asked_for(row: Counted, query: Query) -> bool:
 
 
 def outcome(row: Counted) -> str:
-    """Return the outcome; each breakpoint has one, and approvals by rules are separate."""
+    """Return the only outcome of a breakpoint; approvals by rules are counted separately, as `auto`."""
     if is_auto(row.ended_by):
         return "auto"
     return row.decision or row.status

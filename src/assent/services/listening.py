@@ -103,7 +103,7 @@ class Listeners:
         await asyncio.gather(listener.task, return_exceptions=True)
 
     async def _keep_listening(self, stored: StoredChannel, channel: Listening) -> None:
-        """Listen again after each failure, with increasing delays; a channel that returns does not want to listen."""
+        """Listen again after each failure, with increasing delays; do not restart a channel that returns."""
         take: Callable[[Any], Awaitable[Mapping[str, Any] | None]] = partial(self._answering.take, stored)
         wait = 1.0
         while True:

@@ -20,7 +20,7 @@ HOUR: Final = 3600 * SECOND
 DAY: Final = 24 * HOUR
 OUTCOMES: Final = ("approved", "rejected", "auto", "expired", "cancelled", "waiting")
 LOOKED_AT: Final = 800
-"""Breakpoints per step that are evaluated at most, so that busy projects do not take longer."""
+"""Maximum number of breakpoints evaluated per step, so that busy projects do not take longer."""
 PARTS: Final = 8
 """A step with more is sampled equally in this many parts; otherwise, its last minutes would represent a day."""
 COUNT_CAP: Final = 100_000

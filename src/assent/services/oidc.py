@@ -43,7 +43,7 @@ _code_challenge = cast("Callable[[str], str]", create_s256_code_challenge)
 
 @dataclass(frozen=True, slots=True)
 class Journey:
-    """What a browser carries to the provider and back; signed, so that only we can issue it."""
+    """Sign-in state that a browser carries to the provider and back; signed, so that it is ours and of this browser."""
 
     state: str
     nonce: str
@@ -253,7 +253,7 @@ class OidcService:
         except Permanent as error:
             raise self._refusal("it rejected the authorization code") from error
         except Undelivered as error:
-            if error.status is not None and error.status < 500:  # noqa: PLR2004  # a response, but a refusal
+            if error.status is not None and error.status < 500:  # noqa: PLR2004  # not a server error
                 raise self._refusal("it rejected the authorization code") from error
             raise self._unreachable(error) from error
         token = self._object(reply).get("id_token")

@@ -1,4 +1,4 @@
-"""Pending answers that did not take effect: the history keeps them with their comments, and authors get a notice."""
+"""Pending answers that did not take effect: the history names them, their comments stay, and authors get a notice."""
 
 from assent.domain.access import UNDO, Actor, Kind, Principal
 from assent.domain.breakpoint import Action, Breakpoint, Event, advance

@@ -47,7 +47,7 @@ class PreferenceService:
         tx.people.save(replace(person, theme=theme(chosen_theme), time_zone=read_in))
 
     def _person(self, tx: Transaction, name: str, by: Principal) -> Person:
-        """Return a person; only admins may see others, and others cannot learn whether a name exists."""
+        """Return a person; only admins may see other people, and no one else can learn whether a name exists."""
         if by.kind is Kind.PERSON and by.name == name:
             found = tx.people.find(by.id)
             if found is not None:

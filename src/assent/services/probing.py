@@ -1,4 +1,4 @@
-"""Tests a channel: its settings and, on request, with a test message."""
+"""Tests a channel: checks its settings and, on request, sends a test message."""
 
 from dataclasses import dataclass, replace
 from functools import partial

@@ -83,7 +83,7 @@ class ReceiptService:
         return use
 
     def keys(self, tx: Transaction, *, by: Principal) -> list[StoredKey]:
-        """Return the project's public keys, newest first; creates the first one, so call it in a write transaction."""
+        """Return the project's public keys, newest first; may create the first one, so use a write transaction."""
         by.require(Permission.READ)
         return self._keys(tx, by.project)
 

@@ -20,7 +20,7 @@ from assent.store.tokens import Token
 from assent.store.transaction import Transaction
 
 LOOK_BACK = 25
-"""Consecutive approvals that are counted at least."""
+"""Consecutive approvals to count, unless a higher threshold applies."""
 MAX_RULES = 20_000
 
 
@@ -37,7 +37,7 @@ class Book:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """What a recommendation is about."""
+    """The subject of a recommendation."""
 
     subject: Subject
     gate: str
@@ -66,7 +66,7 @@ class Question:
 
     @property
     def routed(self) -> Subject:
-        """The subject as routes see it: they trust a claimed agent id."""
+        """The attributes as routes see them: they trust a claimed agent id."""
         return replace(self.subject, claimed=frozenset())
 
     def streak(self, counting: Counting) -> Streak:

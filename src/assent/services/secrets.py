@@ -1,4 +1,4 @@
-"""Stored secrets: the callback secrets of projects, and encrypting stored secrets with a new key."""
+"""Manages the callback secrets of projects, and encrypts stored secrets with a new key."""
 
 import base64
 from collections.abc import Callable
@@ -49,7 +49,7 @@ class SecretService:
     def callback_secrets(self, tx: Transaction, project: str) -> list[CallbackSecret]:
         """Return the valid secrets, newest first: one, or two for a day after a rotation.
 
-        Creates the first one, so it must be called in a write transaction then.
+        Creates the first one if necessary, so call it in a write transaction.
         """
         if not tx.secrets.newest(project, CALLBACK, limit=1):
             # If two nodes do this at once, the second insert waits and does nothing, and the first node's secret is

@@ -150,7 +150,7 @@ def save(tx: Transaction, wanted: StoredSource, *, by: str) -> StoredSource:
 
 
 def _timed(source: StoredSource, now: int) -> StoredSource:
-    """Set the first tick of a schedule, and when silence is reported; ticks missed while disabled are not made up."""
+    """Set the first tick of a schedule, and when silence is reported; ticks missed while disabled are skipped."""
     if not source.enabled:
         return replace(source, next_at=None, silent_at=None)
     ticks = kind_of(source.kind).way is Way.CLOCK

@@ -19,7 +19,7 @@ LOOK_AGAIN = 60 * SECOND
 
 
 def tick_due(tx: Transaction) -> int:
-    """Store an event for each due time; the node that advances the schedule does both in one transaction."""
+    """Store an event for each due time; the node that advances a schedule stores them in the same transaction."""
     now = tx.now()
     found = tx.sources.due(now, limit=TICK_BATCH)
     for source in found:
@@ -53,7 +53,7 @@ def _tick(source: StoredSource, instant: int, now: int) -> Arrived:
 
 
 def first_tick(settings: Mapping[str, Any], now: int, source_id: str) -> int | None:
-    """Return the first tick of a schedule that is new, changed or enabled again; missed ticks are not made up."""
+    """Return the first tick of a schedule that is new, changed or enabled again; missed ticks are skipped."""
     return schedules.first_at(schedules.read(settings), now, source_id)
 
 

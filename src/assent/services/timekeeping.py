@@ -1,4 +1,4 @@
-"""Runs named background jobs in batches as they come due, all in one loop."""
+"""Runs named background jobs in batches when they are due, all in one loop."""
 
 import asyncio
 import contextlib

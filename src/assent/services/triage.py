@@ -21,7 +21,7 @@ LONGEST_SNOOZE = 366 * 24 * 3600 * SECOND
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """What a list shows its reader about a breakpoint."""
+    """The marks that a list shows its reader beside a breakpoint."""
 
     claimed_by: str | None = None
     snoozed_until: int | None = None
@@ -47,7 +47,7 @@ class TriageService:
             _check_mine(tx, breakpoint_id, by)
 
     def unclaim(self, tx: Transaction, breakpoint_id: str, *, by: Principal) -> None:
-        """Remove the caller's claim; does nothing if there is no claim."""
+        """Remove the caller's claim; does nothing without a claim."""
         _require_reviewer(tx, by)
         current = _open(tx, breakpoint_id, by)
         if tx.triage.unclaim(breakpoint_id, person_id=by.id):

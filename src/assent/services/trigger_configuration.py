@@ -71,7 +71,7 @@ class TriggerConfiguration:
         self._refuse_many()
 
     def unfit(self, processes: ProcessRegistry) -> list[Problem]:
-        """Return the triggers that do not fit their processes; this loads the processes, which may take a while."""
+        """Return the problems of triggers that do not fit their processes. Loads the processes, which may be slow."""
         found = Problems(self._problems.given)
         for each in self.triggers:
             try:
@@ -81,7 +81,7 @@ class TriggerConfiguration:
         return found.found
 
     def apply(self, tx: Transaction, *, triggers: bool = True) -> None:
-        """Create, update and delete file-managed sources and triggers to match the file; idempotent on every node."""
+        """Create, update and delete file-managed sources and triggers to match the file, equally on every node."""
         before = {each.project for each in tx.sources.every() if each.origin == FROM_FILE}
         before |= tx.triggers.projects(FROM_FILE)
         wanted = {each.project: each.place for each in self.sources}

@@ -24,14 +24,14 @@ LONGEST_NAME = 200
 DEEPEST = 8
 LARGEST = 2**53 - 1
 MOST_SHOWN = 8 * 1024
-"""Characters of JSON that are shown of an event, and as many of its inputs."""
+"""Maximum characters of JSON shown for an event, and the same for the run's inputs."""
 CUTS = ((MOST_SHOWN, 1_000), (500, 50), (100, 10))
 """The longest text and the most members to show; the next pair is used only if the result is still too large."""
 GATE = "trigger."
 
 
 def principal_of(stored: StoredTrigger) -> Principal:
-    """Return the principal that starts a trigger's runs and asks its questions: an agent's rights, never decisions."""
+    """Return the principal that starts a trigger's runs and asks its questions; like an agent, it cannot decide."""
     return Principal(kind=Kind.TRIGGER, id=stored.id, name=stored.name, project=stored.project)
 
 

@@ -1,4 +1,4 @@
-"""Shows what a trigger would do with an event, without any effect, and drafts a trigger from an event."""
+"""Tries a trigger on an event, without any effect, and drafts a trigger from an event."""
 
 import re
 from collections.abc import Mapping
@@ -50,7 +50,7 @@ _NOT_IN_A_NAME = re.compile(r"[^a-z0-9.-]+")
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What a trigger would do with an event."""
+    """The result of trying a trigger on an event."""
 
     trace: Trace
     trigger: Trigger

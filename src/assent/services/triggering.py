@@ -32,7 +32,7 @@ __all__ = ["BATCH", "Trial", "TriggeringService", "Unhandled", "WholeEvent"]
 BATCH = 50
 """Events, and firings, that one transaction processes. On SQLite, other writers wait for it."""
 MOST_BODIES = 16 * 1024 * 1024
-"""Characters of event bodies that one transaction reads."""
+"""Maximum characters of event bodies that one transaction reads."""
 PAUSES = tuple(each * SECOND for each in (1, 10, 60, 300))
 """Delays before an event that could not be handled is tried again."""
 MOST_TRACES = 200
@@ -60,7 +60,7 @@ class WholeEvent:
 
 @dataclass
 class Batch:
-    """What one transaction reads only once."""
+    """Data that one transaction reads only once."""
 
     tx: Transaction
     now: int
@@ -249,12 +249,12 @@ class TriggeringService:
         return going
 
     def _echoes(self, batch: Batch, going: Going) -> int:
-        # Runs started before the trigger was resumed do not count.
+        # Runs started before the trigger was last resumed or changed do not count.
         return echoes(batch.tx, going.stored, going.event, since=going.stored.updated_at)
 
     def _count(self, batch: Batch, stored: StoredTrigger) -> int:
         if stored.id not in batch.fired:
-            # Firings queued before the trigger was resumed do not count.
+            # Firings queued before the trigger was last resumed or changed do not count.
             since = max(batch.now - round(stored.trigger.breaker.within * SECOND), stored.updated_at)
             from_id = batch.tx.id_at("fir", since - SECOND)
             batch.fired[stored.id] = batch.tx.firings.count_since(stored.id, since, from_id=from_id)

@@ -29,7 +29,7 @@ _log = structlog.get_logger()
 
 
 class WatchingDesk:
-    """What a watched source uses to store events, together with its memory in one transaction."""
+    """Stores the events and the memory of one watched source, together in one transaction."""
 
     def __init__(self, database: Database[Transaction], source_id: str, clock: Clock) -> None:
         self.source_id = source_id
