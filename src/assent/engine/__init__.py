@@ -1,1 +1,1 @@
-"""DBOS, and the only place that knows it: the queue of side effects and the workers that empty it."""
+"""The job queue and its workers, based on DBOS, which no other package uses; and the execution of runs."""

@@ -1,4 +1,4 @@
-"""Processes found in a folder: every file loaded by itself, so that a broken one spoils none of the others."""
+"""Finds processes in a folder; each file is loaded separately, so that a broken one does not affect the others."""
 
 import hashlib
 import sys
@@ -16,7 +16,7 @@ from assent.sdk.context import NAME, Process, described
 
 PACKAGE = "assent_process_"
 PLAIN = "process"
-"""The function that makes a file a process by itself, under the file's name."""
+"""The name of a function that makes its file a process, named after the file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,14 +27,14 @@ class _Loaded:
 
 
 class FolderOfProcesses:
-    """Looks again whenever it is asked: a changed file is a new version, from the next step on."""
+    """Checks the folder on every call; a changed file is a new version, which applies from the next step on."""
 
     def __init__(self, folder: Path | None) -> None:
         self._folder = folder
         self._loaded: dict[Path, _Loaded] = {}
         self._lock = threading.Lock()
         self.seen: Sequence[FoundProcess] | None = None
-        """What was there when somebody last looked."""
+        """The result of the last call."""
 
     def find(self, name: str) -> FoundProcess | None:
         return _find(self.every(), name)
@@ -62,7 +62,7 @@ class FolderOfProcesses:
 
 
 class LastSeen:
-    """The processes as somebody last saw them. Asking loads nothing: a file that takes long holds nobody up."""
+    """The processes as last found. Calls load nothing, so a file that is slow to load delays no one."""
 
     def __init__(self, folder: FolderOfProcesses) -> None:
         self._folder = folder
@@ -96,7 +96,7 @@ def _unknown(found: Sequence[FoundProcess], name: str) -> str:
 
 
 def _without_doubles(found: Sequence[FoundProcess]) -> list[FoundProcess]:
-    """Of two with one name neither is run: nobody could tell which."""
+    """Disable processes with the same name, because it would be ambiguous which one to run."""
     places: dict[str, list[str]] = {}
     for each in found:
         places.setdefault(each.name, []).append(each.file)
@@ -134,7 +134,7 @@ def _load(path: Path, stamp: tuple[int, int], known: _Loaded | None) -> _Loaded:
     try:
         module = _module(path, source, version)
         found = context.registered[before:] or _plain(module, path)
-    except (Exception, SystemExit) as error:  # noqa: BLE001  # whatever somebody's file does
+    except (Exception, SystemExit) as error:  # noqa: BLE001  # user code can raise anything
         problem = f"{type(error).__name__}: {error}"
         return _Loaded(stamp, version, [FoundProcess(path.stem, path.name, version, "", problem)])
     finally:
@@ -149,14 +149,14 @@ def _load(path: Path, stamp: tuple[int, int], known: _Loaded | None) -> _Loaded:
 def _module(path: Path, source: bytes, version: str) -> ModuleType:
     folder = str(path.parent)
     if folder not in sys.path:
-        sys.path.append(folder)  # so that a process can import what lies beside it
+        sys.path.append(folder)  # so that a process can import modules beside it
     module = ModuleType(f"{PACKAGE}{path.stem}_{version}")
     module.__file__ = str(path)
-    # Known by its name, as dataclasses and pickles want it; compiled here, because Python's own cache takes an edit
-    # within the same second for none.
+    # Registered by name, which dataclasses and pickle require. Compiled here, because Python's bytecode cache misses an
+    # edit within the same second.
     sys.modules[module.__name__] = module
     try:
-        exec(compile(source, path, "exec"), module.__dict__)  # noqa: S102  # what the operator put there to be run
+        exec(compile(source, path, "exec"), module.__dict__)  # noqa: S102  # code that the operator put there to be run
     except BaseException:
         del sys.modules[module.__name__]
         raise

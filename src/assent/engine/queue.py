@@ -1,4 +1,4 @@
-"""Jobs are put into DBOS's tables through the transaction that causes them: both happen or neither does."""
+"""Adds jobs to DBOS's tables in the transaction that causes them, so that both are committed or neither."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -12,23 +12,23 @@ from sqlalchemy.exc import DBAPIError
 
 APPLICATION = "assent"
 VERSION = "1"
-"""Pinned: DBOS derives one from the source otherwise, and after an edit pending jobs would wait for ever."""
+"""Pinned, because DBOS would derive it from the source, and jobs that are pending during an edit would wait forever."""
 SCHEMA = "dbos"
 WORKFLOW = "assent.job"
 QUEUE = "effects"
 QUEUES = {"advance": "runs"}
-"""Jobs that may take hours have a queue of their own: however many there are, the others are not kept waiting."""
+"""Jobs that may take hours have their own queue, so that they never delay the others."""
 TABLES = frozenset(each.name for each in SystemSchema.metadata_obj.tables.values())
 SERIALIZER = DBOSPortableJSONSerializer()
-"""Plain JSON; DBOS's own choice would be pickle."""
+"""Plain JSON; DBOS's default would be pickle."""
 
 
 def prepare(engine: sa.Engine, url: str | None) -> None:
-    """Create or migrate DBOS's tables; on SQLite in one transaction of the engine, whose user holds the write lock."""
+    """Create or migrate DBOS's tables; on SQLite, in one transaction, while the caller holds the write lock."""
     if url:
         DBOS.migrate(url, schema=SCHEMA)
         return
-    # What is public makes an engine of its own there, whose transactions do not cover tables.
+    # DBOS's public function would create its own engine here, whose transactions do not include DDL.
     SystemDatabase.create(
         system_database_url=str(engine.url),
         engine_kwargs={},
@@ -40,7 +40,7 @@ def prepare(engine: sa.Engine, url: str | None) -> None:
 
 
 class JobQueue:
-    """Puts jobs in; a worker of any node takes them out."""
+    """Adds jobs to the queue, from which a worker on any node takes them."""
 
     def __init__(self, engine: sa.Engine, traceparent: Callable[[], str | None] = lambda: None) -> None:
         self._traceparent = traceparent
@@ -67,11 +67,11 @@ class JobQueue:
         try:
             self._client.enqueue_in_transaction(connection, options, name, dict(payload), self._traceparent())
         except DBAPIError as error:
-            # The transaction is ours, and so is what can go wrong in it.
+            # The transaction is ours, so our code has to see the database driver's own error.
             raise (error.orig or error) from error
 
     def open(self, connection: object, name: str) -> frozenset[str]:
-        """Return the keys of the jobs of this name that wait or are being done; not of those that come later."""
+        """Return the keys of the jobs with this name that are queued or running, without delayed ones."""
         assert isinstance(connection, sa.Connection), "DBOS needs a SQLAlchemy connection"
         table = f"{SCHEMA}.workflow_status" if connection.dialect.name == "postgresql" else "workflow_status"
         statement = f"""

@@ -1,4 +1,4 @@
-"""The folder of a run on this node: what tasks leave there is kept in the database, and laid out again elsewhere."""
+"""A run's folder on this node: files that tasks leave there are stored in the database and restored on other nodes."""
 
 import asyncio
 import os
@@ -32,7 +32,7 @@ class RunFolder:
         self._problems: list[str] = []
 
     def made(self) -> Path:
-        # Path.mkdir gives its mode to the last folder only.
+        # Path.mkdir applies its mode only to the last folder.
         self._place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._place.mkdir(parents=True, exist_ok=True, mode=0o700)
         return self._place
@@ -41,7 +41,7 @@ class RunFolder:
         return self.made() / relative_path(path)
 
     async def restore(self) -> None:
-        """Lay out what the run has kept, where it differs from what is here."""
+        """Write the run's stored files where they differ from the local ones."""
         for path, digest in self._kept.items():
             here = self._place / relative_path(path)
             if await asyncio.to_thread(_digest, here) != digest:
@@ -49,14 +49,14 @@ class RunFolder:
                 try:
                     await asyncio.to_thread(_write, here, content)
                 except (FileExistsError, IsADirectoryError, NotADirectoryError):
-                    # A task has put something else in its place, or there is no such name on this node.
+                    # A task has created something else with this name, or the name is not possible on this node.
                     self._problems.append(
                         f"The file {path!r} was not restored because another file or directory has the same name."
                     )
         self._seen = await asyncio.to_thread(_stamps, self._place)
 
     async def keep(self, files: Mapping[str, bytes]) -> None:
-        """Write files here; whoever calls records them."""
+        """Write files here; the caller records them."""
         for path, content in files.items():
             if len(content) > MAX_FILE:
                 msg = (
@@ -70,7 +70,7 @@ class RunFolder:
             self._seen[relative_path(path).as_posix()] = _stamp(here)
 
     async def changes(self) -> dict[str, bytes]:
-        """Return what is new or different in the folder since it was last looked at."""
+        """Return the files that are new or different since the folder was last checked."""
         if not self._place.is_dir():
             return {}
         return await asyncio.to_thread(self._changes)
@@ -100,7 +100,7 @@ class RunFolder:
         return problems
 
     async def entry(self, wanted: str | ContextFile | Mapping[str, Any]) -> ContextFile | Mapping[str, Any]:
-        """Read a file that a breakpoint is to show; one that is not there is only named."""
+        """Read a file to show in a breakpoint; for a missing file, return only its name."""
         if isinstance(wanted, ContextFile):
             return wanted
         named = {"path": wanted} if isinstance(wanted, str) else dict(wanted)
@@ -139,15 +139,15 @@ def _stamp(place: Path) -> tuple[int, int]:
 
 
 def _stamps(folder: Path) -> dict[str, tuple[int, int]]:
-    """Every plain file under a folder with when it changed and how large it is; links are not followed."""
+    """Return modification time and size of every regular file in a folder; links are not followed."""
     found: dict[str, tuple[int, int]] = {}
     for parent, folders, names in os.walk(folder):
         folders.sort()
         for name in sorted(names):
             try:
-                status = os.lstat(os.path.join(parent, name))  # noqa: PTH118  # thousands of files
+                status = os.lstat(os.path.join(parent, name))  # noqa: PTH118  # faster for thousands of files
             except FileNotFoundError:
-                continue  # another task's, and gone again
+                continue  # another task's file, deleted meanwhile
             path = PurePath(parent, name).relative_to(folder).as_posix()
             if stat.S_ISREG(status.st_mode) and _is_text(path):
                 found[path] = (status.st_mtime_ns, status.st_size)
@@ -155,7 +155,7 @@ def _stamps(folder: Path) -> dict[str, tuple[int, int]]:
 
 
 def _is_text(path: str) -> bool:
-    """Names that are no text can be kept nowhere else."""
+    """Whether a path is valid Unicode; other names cannot be stored."""
     try:
         path.encode()
     except UnicodeEncodeError:

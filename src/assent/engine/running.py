@@ -1,4 +1,4 @@
-"""Goes on with runs: takes one up, plays a stretch of it, lets it go; user code gets a loop and threads of its own."""
+"""Executes runs: claims one, replays it, releases it. User code gets its own event loop and threads."""
 
 import asyncio
 import contextlib
@@ -24,12 +24,12 @@ THREADS = 32
 NO_TURN = -1
 LEAVING_SECONDS = 5.0
 MOST_STARTS = 20
-"""How often a run may be taken up without getting any further."""
+"""How often a run may be claimed without making progress."""
 _log = structlog.get_logger()
 
 
 class Runner:
-    """What a worker does for an `advance` job."""
+    """Handles `advance` jobs."""
 
     def __init__(self, desk: RunDesk, registry: ProcessRegistry, folder: Path) -> None:
         self._desk = desk
@@ -38,10 +38,10 @@ class Runner:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._held: dict[str, Run] = {}
         self._lost: dict[str, Run] = {}
-        """Those in whose turn the database failed us: they still count as ours, and nobody is at them."""
+        """Runs whose replay failed, for example in the database: they still count as ours, but do not execute."""
 
     async def advance(self, payload: Mapping[str, Any]) -> None:
-        """Go on with a run for as long as there is something to do."""
+        """Advance a run for as long as there is something to do."""
         run_id: str = payload["run_id"]
         while taken := await self._desk.take(run_id, mine=self._turn_lost(run_id)):
             if not await self._turned(taken):
@@ -64,12 +64,12 @@ class Runner:
                 del self._held[run.id]
 
     def _turn_lost(self, run_id: str) -> int:
-        """Never the turn of a stretch that is being played here: another job is at it."""
+        """Return the turn of a lost run, but never of one that is replayed here, because another job is handling it."""
         lost = self._lost.get(run_id) if run_id not in self._held else None
         return lost.turn if lost is not None else NO_TURN
 
     async def _stretch(self, taken: Taken) -> bool:
-        """Play one stretch; True when the run can go on at once."""
+        """Replay the run once; return True if it can continue at once."""
         if taken.run.starts > MOST_STARTS:
             return await self._given_up(taken.run)
         found = await asyncio.to_thread(self._registry.find, taken.run.process)
@@ -86,7 +86,7 @@ class Runner:
             await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
             if not playing.done():
                 playing.cancel()
-                holding.result()  # raises why the run is not ours any more
+                holding.result()  # raises the reason why the run is no longer ours
             stretch, lines = playing.result()
         finally:
             playing.cancel()
@@ -103,26 +103,26 @@ class Runner:
         return stretch, segment.take_lines()
 
     async def _keep_hold(self, run: Run) -> None:
-        """Say again and again that we are at it, whatever the process does meanwhile."""
+        """Renew the lease on a run, regardless of what its process is doing."""
         while True:
             await asyncio.sleep(HOLD_SECONDS)
             await self._desk.hold(run)
 
     async def _unknown(self, run: Run) -> bool:
-        """Leave it to a node that knows the process, or to later."""
+        """Leave the run to a node that has the process, or for later."""
         _log.warning("process_unknown", run=run.id, process=run.process)
         error = {"type": "ProcessUnknown", "message": f"No active node provides the process {run.process!r}."}
         later = self._desk.now() + round(UNKNOWN_SECONDS * SECOND)
         return await self._desk.leave(replace(run, state=RunState.QUEUED, error=error, due_at=later), [])
 
     async def _given_up(self, run: Run) -> bool:
-        """End a run that takes its worker with it each time, or whose stretches can never be written down."""
+        """Fail a run that crashes its worker each time, or whose results can never be stored."""
         message = f"The run was started {run.starts - 1} times without making progress. See the server log."
         stretch = Stretch(RunState.FAILED, error={"type": "Abandoned", "message": message})
         return await self._desk.leave(replace(run, state=stretch.state, error=stretch.error), _last_line(stretch))
 
     def _theirs(self) -> asyncio.AbstractEventLoop:
-        """The loop of the processes: one that does not return holds up its like, and not the server."""
+        """Return the event loop of the processes; one that blocks delays other processes, but not the server."""
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
             self._thread = threading.Thread(target=_turn, args=(self._loop,), name="assent-runs", daemon=True)
@@ -130,7 +130,7 @@ class Runner:
         return self._loop
 
     async def stop(self) -> None:
-        """Leave what is being run where it is: whoever takes it up next, which may be at once, goes on from there."""
+        """Release the active runs; the worker that claims them next, possibly at once, continues from there."""
         for run in [*self._lost.values(), *self._held.values()]:
             with contextlib.suppress(Superseded, Unavailable):
                 await self._desk.leave(replace(run, state=RunState.QUEUED, due_at=self._desk.now()), [])
@@ -149,7 +149,7 @@ async def _leave_all() -> None:
 
 
 def _stopped(loop: asyncio.AbstractEventLoop) -> bool:
-    """Turn the loop; False when somebody's process called for the end of it all, which is not its to say."""
+    """Run the loop; return False if a process raised SystemExit or KeyboardInterrupt, which must not end the server."""
     try:
         loop.run_forever()
     except (SystemExit, KeyboardInterrupt):
@@ -158,7 +158,7 @@ def _stopped(loop: asyncio.AbstractEventLoop) -> bool:
 
 
 def _turn(loop: asyncio.AbstractEventLoop) -> None:
-    """Turn the loop of the processes until it is stopped, and leave nothing open."""
+    """Run the loop of the processes until it is stopped, then close everything."""
     threads = ThreadPoolExecutor(THREADS, thread_name_prefix="assent-task")
     loop.set_default_executor(threads)
     while not _stopped(loop):

@@ -1,5 +1,7 @@
-"""One stretch of a run: the process is played from its beginning, what was done before is told from the journal,
-what is new is done and written down, and when everything waits the stretch ends.
+"""Replays a process against its journal until it ends or everything waits.
+
+The process starts from its beginning each time: recorded steps return their results from the journal, and new steps are
+executed and recorded.
 """
 
 import asyncio
@@ -38,13 +40,13 @@ from assent.sdk.values import BreakpointResult, Feedback
 Made = TypeVar("Made")
 LARGEST_OUTCOME = 1024 * 1024
 MOST_STARTS = 20
-"""How often a task may be started when those who start it die of it each time."""
+"""How often a task may be started if it crashes its worker each time."""
 UNWINDING_SECONDS = 5.0
 MOST_REFUSALS = 20
 LONGEST_SLEEP = 100 * 366 * 86400.0
 _NOT_THEIRS = (str(Path(__file__).parent.parent), str(Path(asyncio.__file__).parent.parent))
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-# What comes of what was to be written, and would come of it each time; the rest passes, or is not the process's affair.
+# Errors of the value to be written, which would occur every time; others are temporary, or not the process's fault.
 _THEIRS = (AssentError, ValueError, TypeError, OverflowError)
 _OURS = (Superseded, Unavailable, Internal)
 _TELLING = frozenset({"approved", "decision", "status", "response", "result", "to_dict"})
@@ -52,7 +54,7 @@ _TELLING = frozenset({"approved", "decision", "status", "response", "result", "t
 
 @dataclass
 class _Strand:
-    """One line of execution: the process itself, or one branch of a gather. It numbers its own steps."""
+    """A line of execution: the process itself, or one branch of a gather. Each numbers its own steps."""
 
     path: str
     owner: "asyncio.Task[Any] | None"
@@ -64,7 +66,7 @@ class _Strand:
         return f"{self.path}{self.count}"
 
     def new(self, owner: "asyncio.Task[Any]") -> "_Strand":
-        """For a task that the process has made by itself: told apart by who of them calls first."""
+        """Return a strand for a task that the process created itself, numbered by the order of their first calls."""
         self.offspring += 1
         return _Strand(f"{self.path}0.{self.offspring}.", owner)
 
@@ -74,7 +76,7 @@ _in_task: ContextVar[str | None] = ContextVar("assent_task", default=None)
 
 
 class _Watched(BreakpointResult, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """A result that knows whether anybody has looked at it."""
+    """A result that knows whether the process has looked at it."""
 
     def __getattribute__(self, name: str) -> Any:  # noqa: ANN401  # any attribute
         if name in _TELLING:
@@ -82,15 +84,15 @@ class _Watched(BreakpointResult, frozen=True, kw_only=True, rename="camel", omit
         return super().__getattribute__(name)
 
 
-# Which results nobody has looked at yet; the segment that gave them out keeps them alive.
+# Ids of the results that the process has not looked at yet; their segment keeps the results alive.
 _unseen: set[int] = set()
-# Stretches that are over and whose process will not leave: kept, because their end would be tried again and again.
+# Tasks of ended replays that refuse to stop; kept, because garbage collection would try to stop them again and again.
 _clinging: set["asyncio.Task[Any]"] = set()
 
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """How a stretch ended."""
+    """The result of a replay."""
 
     state: RunState
     output: Json = None
@@ -98,7 +100,7 @@ class Stretch:
 
 
 class Segment:
-    """The `ctx` of one stretch."""
+    """The `ctx` of one replay."""
 
     def __init__(self, taken: Taken, desk: RunDesk, folder: RunFolder) -> None:
         self.run: Run = taken.run
@@ -141,7 +143,7 @@ class Segment:
         return f"{self.run.id}:{path}"
 
     async def play(self, function: ProcessFunction) -> Stretch:
-        """Play the process until it ends, or all of it waits."""
+        """Replay the process until it ends, or all of it waits."""
         playing = asyncio.create_task(self._whole(function))
         stalled = asyncio.create_task(self._stalled.wait())
         try:
@@ -174,28 +176,26 @@ class Segment:
             self._refuse_unawaited()
         except asyncio.CancelledError:
             raise
-        except BaseException as error:  # noqa: BLE001  # whatever somebody's process does
+        except BaseException as error:  # noqa: BLE001  # user code can raise anything
             return Stretch(RunState.FAILED, error=_failure(error))
         self._note_unseen()
         return Stretch(RunState.DONE, output)
 
     def take_lines(self) -> list[Line]:
-        """Return what is to be written into the journal with the next step."""
+        """Return the lines to write into the journal with the next step."""
         lines, self._lines = self._lines, []
         return lines
-
-    # ── what the process calls ──
 
     def task(
         self,
         function: Callable[..., Any],
         /,
-        *args: Any,  # noqa: ANN401  # its own
-        **kwargs: Any,  # noqa: ANN401  # its own
+        *args: Any,  # noqa: ANN401  # the task's own
+        **kwargs: Any,  # noqa: ANN401  # the task's own
     ) -> Pending[Any]:
         return self._pending("ctx.task", lambda: self._run_task(function, args, kwargs))
 
-    async def _run_task(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:  # noqa: ANN401  # its own
+    async def _run_task(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:  # noqa: ANN401  # any
         wanted = _task(function)
         path = await self._begin("task")
         name = _text(wanted.name).replace("\x00", "?")
@@ -221,7 +221,7 @@ class Segment:
             raise _task_failed(step)
         return step.outcome
 
-    async def _attempt(self, wanted: Task[..., Any], step: Step, args: Any, kwargs: Any) -> Step:  # noqa: ANN401  # its own
+    async def _attempt(self, wanted: Task[..., Any], step: Step, args: Any, kwargs: Any) -> Step:  # noqa: ANN401  # any
         step = replace(step, state=StepState.RUNNING, attempts=step.attempts + 1, due_at=None, outcome=None, error=None)
         told = {"name": step.name, "attempt": step.attempts}
         if step.attempts > max(MOST_STARTS, wanted.retries + 1):
@@ -233,7 +233,7 @@ class Segment:
         step = await self._record(step, Line("task_started", step.path, told))
         try:
             outcome = _plain_json(await _called(wanted, step.path, args, kwargs), "the return value of a task")
-        except BaseException as error:  # whatever somebody's task does
+        except BaseException as error:  # user code can raise anything
             if _is_cancelled(error):
                 raise
             return await self._failed_or_retried(wanted, step, error)
@@ -275,7 +275,7 @@ class Segment:
         self,
         question: Question,
         files: Sequence[str | ContextFile],
-        require: bool,  # noqa: FBT001  # only the call above
+        require: bool,  # noqa: FBT001  # called only above
         on_comment: Callable[[Feedback], Any] | None,
         asking: Asking,
     ) -> BreakpointResult:
@@ -312,7 +312,7 @@ class Segment:
         files: Sequence[str | ContextFile],
         asking: Asking,
     ) -> tuple[dict[str, Any], list[str | ContextFile | Mapping[str, Any]]]:
-        """Return what is asked, without the files, and the files to be read for it."""
+        """Return the body, with the names of its files, and the files to read for it."""
         text, said = protocol.opened(question, asking)
         body = protocol.creation(text, {"agent_id": self.run.agent_id, **said, "run_id": self.run.id})
         named = dict(body["payload"].get("context") or {})
@@ -337,7 +337,7 @@ class Segment:
         return step
 
     async def _listen(self, step: Step, on_comment: Callable[[Feedback], Any]) -> Step:
-        """Let the process hear what people have said since, and send back what it says to that."""
+        """Pass new comments to the process, and send its replies."""
         for comment in await self._written(self._desk.comments(self.run, step)):
             said = _in_task.set(step.path)
             try:
@@ -366,7 +366,7 @@ class Segment:
         left = set(tasks)
 
         def end(task: "asyncio.Task[Any]") -> None:
-            # With the last of them whoever gathers goes on, and must not be taken for waiting until it does.
+            # When the last branch ends, the gather continues, so it must not count as waiting until it does.
             left.discard(task)
             self._strands -= 1
             self._parked -= 0 if left else 1
@@ -410,7 +410,7 @@ class Segment:
     def now(self) -> datetime:
         path = self._next_path("now")
         if path not in self._times:
-            # Written with whatever is written next: until then nothing has come of it.
+            # Recorded with the next write; until then, it has had no effect.
             self._times[path] = at = self._desk.now()
             self._lines.append(Line("now", path, {"at": iso(at), "micros": at}))
         return _EPOCH + timedelta(microseconds=self._times[path])
@@ -457,8 +457,6 @@ class Segment:
             line = Line("writes", where, {"files": paths})
             await self._written(self._desk.writes(self.run, paths, [*self.take_lines(), line]))
 
-    # ── how it is kept together ──
-
     def _pending(self, what: str, make: Callable[[], Coroutine[Any, Any, Made]]) -> Pending[Made]:
         """Return a call that fails the run if the process never awaits it."""
         record = issued(what)
@@ -470,14 +468,14 @@ class Segment:
         self._forgotten = self._forgotten or record
 
     def _refuse_unawaited(self) -> None:
-        """Raise for a call that was dropped, or at the end of the process was never awaited."""
+        """Raise for a call that was dropped, or that was never awaited by the end of the process."""
         left = self._forgotten or next((each for each in self._issued if not each.started), None)
         if left is not None:
             raise left.error()
 
     async def _begin(self, what: str) -> str:
         if self._refusals > MOST_REFUSALS:
-            # It catches whatever it is told, and would keep its loop from all the others.
+            # The process catches every error that it gets, and would block its loop for all others.
             await asyncio.get_running_loop().create_future()
         return self._next_path(what)
 
@@ -489,7 +487,7 @@ class Segment:
             msg = f"ctx.{what} cannot be called inside a task. Call it in the process itself."
             raise RuntimeError(msg)
         if self._forgotten is not None:
-            # Nothing more is done in a run that skipped a question or a task by mistake.
+            # A run that skipped a question or a task by mistake must not do anything else.
             raise self._forgotten.error()
         strand = _strand.get()
         task = asyncio.current_task()
@@ -519,10 +517,10 @@ class Segment:
         return step
 
     async def _written(self, writing: Awaitable[Made]) -> Made:
-        """Write; where that is not possible, the process must not learn of it: this stretch is over."""
+        """Wait for a write; if it fails for internal reasons, end this replay without the process noticing."""
         try:
             return await writing
-        except Exception as error:  # whatever a database does
+        except Exception as error:  # a database can raise anything
             if isinstance(error, _THEIRS) and not isinstance(error, _OURS):
                 raise
             self._broken = error
@@ -534,7 +532,7 @@ class Segment:
         self._lines += [Line("noted", path, {"message": problem}) for problem in self._folder.take_problems()]
 
     def _note_unseen(self, strand: str = "") -> None:
-        """Say so when a process, or the branch of it that was told, goes on after a rejection without a look at it."""
+        """Record that a process, or the branch that got a result, continued after a rejection without looking at it."""
         for path, result in [each for each in self._given.items() if each[0].startswith(strand)]:
             unseen = id(result) in _unseen
             _unseen.discard(id(result))
@@ -564,7 +562,7 @@ class Segment:
             self._look_whether_stalled()
 
     async def _park(self) -> NoReturn:
-        """Wait for what only another stretch will see."""
+        """Wait for something that only a later replay will see."""
         self._parked += 1
         self._look_whether_stalled()
         try:
@@ -574,7 +572,7 @@ class Segment:
         raise AssertionError
 
     def _look_whether_stalled(self) -> None:
-        # Not at once: others may have been made ready to go on in this very moment.
+        # Not immediately, because others may have just become ready to continue.
         asyncio.get_running_loop().call_soon(self._stall)
 
     def _stall(self) -> None:
@@ -588,21 +586,21 @@ async def _branch(path: str, awaitable: Awaitable[Made]) -> Made:
 
 
 def _is_cancelled(error: BaseException) -> bool:
-    """Were we cancelled, or has a function only raised what says so?"""
+    """Whether the task was cancelled, as opposed to user code raising CancelledError."""
     task = asyncio.current_task()
     return isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0
 
 
 class NotJson(TypeError):
-    """What came out of a step cannot be kept."""
+    """The result of a step cannot be stored."""
 
 
 def _task(function: Callable[..., Any]) -> Task[..., Any]:
     return function if isinstance(function, Task) else Task(function)  # pyright: ignore[reportUnknownVariableType]
 
 
-async def _called(wanted: Task[..., Any], path: str, args: Any, kwargs: Any) -> Any:  # noqa: ANN401  # its own
-    """Call the function: here if it is async, in a thread if not."""
+async def _called(wanted: Task[..., Any], path: str, args: Any, kwargs: Any) -> Any:  # noqa: ANN401  # any
+    """Call the function: directly if it is async, otherwise in a thread."""
     inside = _in_task.set(path)
     try:
         async with asyncio.timeout(wanted.timeout):
@@ -619,7 +617,7 @@ async def _called(wanted: Task[..., Any], path: str, args: Any, kwargs: Any) -> 
         _in_task.reset(inside)
 
 
-def _plain_json(value: Any, what: str) -> Json:  # noqa: ANN401  # anything
+def _plain_json(value: Any, what: str) -> Json:  # noqa: ANN401  # any value
     """Return a value as a replay will see it."""
     try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False, default=_kept)
@@ -640,8 +638,8 @@ def _kept(value: object) -> Json:
     raise TypeError(msg)
 
 
-def _fingerprint(value: Any) -> str | None:  # noqa: ANN401  # anything
-    """Digest what a step was called with, where it can be written down at all."""
+def _fingerprint(value: Any) -> str | None:  # noqa: ANN401  # any value
+    """Hash the arguments of a step, if they can be written as JSON."""
     try:
         return sha256(canonical(json.loads(json.dumps(value, allow_nan=False))))
     except (TypeError, ValueError, RecursionError, AssentError):
@@ -653,12 +651,12 @@ def _shown(data: Mapping[str, Any]) -> Json:
 
 
 def _text(text: str) -> str:
-    """Return text as it can be kept: names of files may hold what is no character."""
+    """Return text that can be stored, because file names may contain invalid characters."""
     return text.encode(errors="replace").decode()
 
 
 def _places(given: str | Path) -> list[str]:
-    """Return a file's path as those see it who watch, with and without links followed."""
+    """Return the paths under which watchers may report a file: with and without its links resolved."""
     absolute = Path(os.path.abspath(Path(given).expanduser()))  # noqa: PTH100  # resolve() would follow links
     return [_text(each) for each in dict.fromkeys((str(absolute), os.path.realpath(absolute)))]
 
@@ -689,7 +687,7 @@ def _feedback(step: Step, comment: Comment) -> Feedback:
 
 
 def _failure(error: BaseException, *, step: str | None = None) -> dict[str, Json]:
-    """What the journal keeps of an exception: never the values of variables."""
+    """Return what the journal stores about an exception: never the values of variables."""
     if isinstance(error, TaskFailed) and error.details:
         return dict(error.details)
     frames = [each for each in traceback.extract_tb(error.__traceback__) if not each.filename.startswith(_NOT_THEIRS)]
@@ -702,12 +700,12 @@ def _failure(error: BaseException, *, step: str | None = None) -> dict[str, Json
 def _message(error: BaseException) -> str:
     try:
         return _text(str(error)[:2000])
-    except Exception:  # noqa: BLE001  # whatever somebody's exception says of itself
+    except Exception:  # noqa: BLE001  # user code can raise anything
         return "The error message could not be read."
 
 
 def _came_of(error: BaseException) -> Any:  # noqa: ANN401  # a step's path, or None
-    """The step whose failure was told in other words: a retry begins there."""
+    """Return the step whose failure led to this error; a retry starts there."""
     seen: list[BaseException] = []
     cause: BaseException | None = error
     while cause is not None and cause not in seen:

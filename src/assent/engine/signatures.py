@@ -1,4 +1,4 @@
-"""What a process takes: the annotation of its `inputs`, and whether something fits it."""
+"""Inputs of processes: reads the annotation of the `inputs` parameter, and checks whether values fit it."""
 
 import dataclasses
 import inspect
@@ -16,36 +16,36 @@ from assent.domain.canonical import Json, is_array, is_object
 from assent.domain.errors import InvalidRequest
 
 ALWAYS = frozenset({"event", "events"})
-"""What every run that an event started is given beside its own inputs."""
+"""Inputs that every run started by an event receives in addition to its own."""
 HOLE = "{{"
 _LONGEST = 500
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """The type that a process asks its inputs to be of."""
+    """The type that a process declares for its inputs."""
 
     type: Any
     names: Mapping[str, bool]
-    """Which names it knows, and whether each has to be there."""
+    """The known names, and whether each is required."""
     kinds: Mapping[str, Any]
-    """The type of each, where it can be told."""
+    """The type of each name, if it can be determined."""
     open: bool = False
-    """Whether it takes names that it does not know."""
+    """Whether unknown names are accepted."""
 
     @property
     def plain(self) -> bool:
-        """Whether what is passed on stays a dict."""
+        """Whether the inputs stay a dict."""
         return typing.is_typeddict(self.type)
 
 
 @lru_cache(maxsize=1024)
 def shape_of(function: Callable[..., Any]) -> Shape | None:
-    """Return what the first parameter is annotated with; None where that says nothing about names."""
+    """Return the shape of the first parameter's annotation; None if that does not define names."""
     try:
         first = next(iter(inspect.signature(function).parameters), None)
         found = typing.get_type_hints(function).get(first or "")
-    except Exception:  # noqa: BLE001  # whatever stands in somebody's annotations
+    except Exception:  # noqa: BLE001  # user annotations can raise anything
         return None
     return _of_type(cast("type[Any]", found)) if isinstance(found, type) else None
 
@@ -81,9 +81,10 @@ def _of_fields(found: type[Any]) -> Shape | None:
 
 
 def misfit(function: Callable[..., Any], inputs: Mapping[str, Json], *, complete: bool) -> str | None:
-    """Say why inputs do not fit a process, in words; None if they do.
+    """Return why inputs do not fit a process, as text; None if they do.
 
-    Where they are not complete, templates stand for values that nobody knows yet, and what is always there is there.
+    If they are not complete, templates represent values that are not known yet, and the names in ALWAYS are not
+    missing.
     """
     shape = shape_of(function)
     if shape is None:
@@ -99,8 +100,8 @@ def misfit(function: Callable[..., Any], inputs: Mapping[str, Json], *, complete
     return _whole_misfit(shape, inputs) if complete else _part_misfit(shape, inputs)
 
 
-def shaped(function: Callable[..., Any], inputs: Json) -> Any:  # noqa: ANN401  # what the process asks for
-    """Return a run's inputs as its process wants them: an object of the class it names, else as they are."""
+def shaped(function: Callable[..., Any], inputs: Json) -> Any:  # noqa: ANN401  # the declared type
+    """Return a run's inputs as an object of the class that its process declares, or unchanged if it declares none."""
     shape = shape_of(function)
     if shape is None or shape.plain or not is_object(inputs):
         return inputs
@@ -134,14 +135,14 @@ def _part_misfit(shape: Shape, inputs: Mapping[str, Json]) -> str | None:
 
 
 def _made(shape: Shape, inputs: Mapping[str, Json]) -> Any:  # noqa: ANN401  # the same
-    # A class that forbids what it does not know has no use for the event, unless it asks for it.
+    # A class that forbids unknown names does not receive the event, unless it declares it.
     given = {name: value for name, value in inputs.items() if name in shape.names or name not in ALWAYS}
     if issubclass(shape.type, BaseModel):
         return shape.type.model_validate(given)
     return msgspec.convert(given, shape.type, dec_hook=_hook)
 
 
-def _hook(kind: Any, value: Any) -> Any:  # noqa: ANN401  # whatever stands inside somebody's class
+def _hook(kind: Any, value: Any) -> Any:  # noqa: ANN401  # any type in a user's class
     if isinstance(kind, type) and issubclass(kind, BaseModel):
         return kind.model_validate(value)
     raise NotImplementedError

@@ -1,4 +1,4 @@
-"""A worker: takes jobs off the queue, says that it is alive, and finishes what dead workers left."""
+"""A worker: takes jobs from the queue, sends heartbeats, and recovers the jobs of dead workers."""
 
 import asyncio
 import contextlib
@@ -28,17 +28,17 @@ THREADS = 16
 POLL_SECONDS = 0.2
 WRITING_SECONDS = 2.0
 MOST_STARTS = 20
-"""How often a job may be started, when those who start it die of it each time."""
+"""How often a job may be started if it crashes its worker each time."""
 FINISHED = ["SUCCESS", "ERROR", "CANCELLED", "MAX_RECOVERY_ATTEMPTS_EXCEEDED"]
 _log = structlog.get_logger()
 
-# DBOS knows one application in a process, and this is the worker that does its jobs.
+# DBOS supports one application per process; this is the worker that runs its jobs.
 _current: "Worker | None" = None
 
 
 @DBOS.step(name="assent.handle", retries_allowed=True, interval_seconds=0.5, backoff_rate=2.0, max_attempts=6)
 async def _handle(name: str, payload: dict[str, Any]) -> None:
-    """Do the job; what fails is tried again within a minute. Longer waits are a job of their own, with a delay."""
+    """Run the job; failures are retried within a minute. Longer waits are separate jobs with a delay."""
     assert _current is not None, "jobs run only inside a worker"
     await _current.handlers[name](payload)
 
@@ -79,7 +79,7 @@ class Worker:
         self._tasks: list[asyncio.Task[None]] = []
 
     def is_well(self) -> bool:
-        """Have we managed to say that we are alive before the others give us up?"""
+        """Whether the last heartbeat is recent enough for other workers to consider this one alive."""
         return time.monotonic() - self._seen_at < SILENCE_SECONDS
 
     @contextlib.contextmanager
@@ -96,10 +96,10 @@ class Worker:
             self._running.discard(job_id)
 
     async def start(self) -> None:
-        """Run inside the loop that serves: DBOS puts jobs on the loop it was launched in."""
-        global _current  # noqa: PLW0603  # as DBOS does
+        """Start inside the event loop that serves, because DBOS runs jobs on the loop in which it was launched."""
+        global _current  # noqa: PLW0603  # as in DBOS
         _current = self
-        # Known as alive before the first job is taken, so that nobody takes it for a dead worker's.
+        # Register as alive before taking the first job, so that no worker recovers it as a dead worker's.
         await self._beat()
         config: DBOSConfig = {
             "name": APPLICATION,
@@ -122,7 +122,7 @@ class Worker:
         self._tasks = [asyncio.create_task(self._tend()), asyncio.create_task(self._tidy())]
 
     async def stop(self, *, patience: float) -> None:
-        """Take nothing new, let what runs finish, and leave the rest to the others."""
+        """Take no new jobs, let running ones finish, and leave the rest to other workers."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -130,19 +130,19 @@ class Worker:
         if not wait:
             await self._written_down()
         await asyncio.to_thread(DBOS.destroy, workflow_completion_timeout_sec=wait)
-        # DBOS made its own threads the loop's, and has just ended them.
+        # DBOS made its own threads the loop's default executor, and has just shut them down.
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor())
         await self._presence.leave(self.id)
 
     async def _written_down(self) -> None:
-        """Give DBOS a moment to write down that the last jobs are done: it looks once a second only."""
+        """Give DBOS a moment to record that the last jobs are done, because it checks only once a second."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(WRITING_SECONDS):
-                while self._active():  # noqa: ASYNC110  # DBOS tells nobody
+                while self._active():  # noqa: ASYNC110  # DBOS offers nothing to wait for
                     await asyncio.sleep(0.01)
 
     def _active(self) -> frozenset[str]:
-        """What DBOS is at, which it tells nobody."""
+        """Return the jobs that DBOS is running, for which it has no public API."""
         active = self._dbos._active_workflows_set if self._dbos else None  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
         return frozenset(active.activeList() if active is not None else ())
 
@@ -153,7 +153,7 @@ class Worker:
         return alive
 
     async def _tend(self) -> None:
-        """Say that we are alive, put back in the queue what the dead have left running, and look how long it is."""
+        """Send heartbeats, recover the jobs of dead workers, and measure the queue."""
         while True:
             await asyncio.sleep(BEAT_SECONDS)
             try:
@@ -168,14 +168,14 @@ class Worker:
         running = self._client.list_workflows(status="PENDING", load_input=False, load_output=False)
         dead = sorted({each.executor_id for each in running if each.executor_id} - alive)
         if dead:
-            # DBOS moves only what still belongs to them, so that two who recover do no harm.
-            # Nothing public is as safe, and the version is pinned.
+            # DBOS moves only jobs that still belong to the dead workers, so two workers can recover them at once. The
+            # public API offers nothing as safe, and the version of DBOS is pinned.
             recovered = DBOS._recover_pending_workflows(dead)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
             _log.warning("jobs_recovered", workers=dead, jobs=len(recovered))
         self._put_back({each.workflow_id: each.queue_name or QUEUE for each in running if each.executor_id == self.id})
 
     def _put_back(self, ours: Mapping[str, str]) -> None:
-        """Queue again what is said to be ours and nobody is at: the database died when it had given us the job."""
+        """Queue jobs again that are assigned to us but not running: the database failed right after assigning them."""
         idle = ours.keys() - self._running - self._active()
         forgotten = sorted(idle & self._idle)
         for queue in {ours[each] for each in forgotten}:
@@ -187,13 +187,13 @@ class Worker:
         waiting = self._client.list_workflows(
             status="ENQUEUED", queue_name=[QUEUE, *QUEUES.values()], limit=COUNTED, load_input=False, load_output=False
         )
-        # A job with a delay is older than its wait: it counts from when it could have been taken.
+        # The delay of a job does not count: its wait starts when a worker could have taken it.
         since = [max(each.created_at or 0, each.updated_at or 0) / 1000 for each in waiting]
         lag = max(0.0, time.time() - min(since)) if since else 0.0
         self._metrics.queue({"waiting": len(waiting), "running": len(self._running)}, lag)
 
     async def _tidy(self) -> None:
-        """Delete what is finished: DBOS keeps it for ever."""
+        """Delete finished jobs, which DBOS would keep forever."""
         while True:
             await asyncio.sleep(TIDY_SECONDS)
             try:

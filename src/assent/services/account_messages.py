@@ -38,7 +38,7 @@ def message_subject(name: str) -> str:
 
 
 class AccountMessages:
-    """What a worker does for the jobs of `PeopleService`."""
+    """Sends the account messages that `PeopleService` queues."""
 
     def __init__(
         self, database: Database[Transaction], people: PeopleService, switchboard: Switchboard, *, base_url: str
@@ -49,7 +49,7 @@ class AccountMessages:
         self._base_url = base_url
 
     async def mail_link(self, payload: Mapping[str, Any]) -> None:
-        """Mail a link; each attempt creates its own, so that no secret waits in the queue."""
+        """Mail a sign-in link; each attempt creates its own, so that no secret is stored in the queue."""
         ready = await self._database.write(partial(self._link, payload=payload))
         if ready is not None:
             await self._send(LINK_JOB, payload, *ready)
@@ -77,7 +77,7 @@ class AccountMessages:
         return stored, notice
 
     async def tell_reset(self, payload: Mapping[str, Any]) -> None:
-        """Tell the person on every channel that reaches them; each channel is a job of its own."""
+        """Notify the person on every channel that reaches them; each channel is a separate job."""
         if "channel" not in payload:
             await self._database.write(partial(self._fan_out, payload=payload))
             return
@@ -99,7 +99,7 @@ class AccountMessages:
         found: list[tuple[str, dict[str, str | None]]] = []
         mail = self._people.mail_channel(tx, person, project=payload["project"])
         if mail is not None and payload["email"]:
-            # The address from before the change: a new one may be the admin's own.
+            # Use the address from before the change, because an admin may have set the new one to their own.
             found.append((mail.id, {"to": payload["email"], "identity": None}))
         links = [each for each in tx.links.of_person(person.id) if tx.channels.live(each.channel_id) is not None]
         return found + [(each.channel_id, {"to": None, "identity": each.identity}) for each in links]
@@ -126,7 +126,7 @@ class AccountMessages:
         return stored, notice
 
     async def _send(self, job: str, payload: Mapping[str, Any], stored: StoredChannel, notice: Notice) -> None:
-        """Send it; what fails for now is queued again, later each time."""
+        """Send a notice; temporary failures are queued again with increasing delays."""
         attempt = int(payload.get("attempt", 1))
         try:
             channel = self._switchboard.channel(stored)
@@ -158,7 +158,7 @@ def _record_failure(tx: Transaction, *, payload: Mapping[str, Any], channel: Sto
 
 
 def last_failure(tx: Transaction, person: Person) -> AdminEvent | None:
-    """Return the last message that could not be sent to the person since their access was last reset."""
+    """Return the most recent message that could not be sent to the person since their access was last reset."""
     events = tx.admin_log.about(message_subject(person.name), project=person.home)
     recent = [each for each in events if person.reset_at is not None and each.at >= person.reset_at]
     return recent[-1] if recent else None

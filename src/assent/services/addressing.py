@@ -1,4 +1,4 @@
-"""Who gets a message, on which channel, and when: people, their own wishes, and not too much at once."""
+"""Determines who is notified, on which channel and when, from people's preferences and rate limits."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,13 +19,13 @@ from assent.store.routings import Routing
 from assent.store.transaction import Transaction
 
 PLACE = "place"
-"""The recipient of a channel that has a place of its own: a room, an endpoint, a project."""
+"""The recipient for a channel with a fixed destination: a room, an endpoint or a project."""
 _TEXTS = msgspec.json.Decoder(list[str])
 
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """One way to one recipient."""
+    """A channel that reaches one recipient."""
 
     channel: StoredChannel
     recipient: str
@@ -35,17 +35,17 @@ class Reach:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Where a route wants its messages to go."""
+    """The channels that a route uses."""
 
     channels: tuple[str, ...]
     fallback: tuple[str, ...] = ()
     quiet: bool = True
     until: int = NEVER
-    """When it ends, whatever happens: nobody's quiet hours last longer."""
+    """The breakpoint's deadline; a message is not delayed by quiet hours that end later."""
 
 
 def reaches(tx: Transaction, project: str, people: Sequence[str], plan: Plan, *, now: int) -> list[Reach]:
-    """Return every way to tell these people: places once, persons one by one and as they wish."""
+    """Return every way to notify these people: each room once, and each person according to their preferences."""
     known = {each.name: each for each in tx.channels.in_project(project)}
     wanted = [known[name] for name in plan.channels if name in known]
     found = [Reach(each, PLACE, plan.fallback) for each in wanted if not is_personal(each)]
@@ -63,13 +63,13 @@ def reaches(tx: Transaction, project: str, people: Sequence[str], plan: Plan, *,
 
 
 def not_before(tx: Transaction, recipient: str, plan: Plan, *, now: int) -> int:
-    """When somebody may be told, as they wish; places have no wishes."""
+    """Return when quiet hours allow notifying a recipient, or 0 for now; rooms have no quiet hours."""
     [wishes] = _wishes(tx, [recipient.removeprefix(PERSON)]).values() or [Preferences()]
     return _deferred(wishes, plan, now) if recipient.startswith(PERSON) else 0
 
 
 def _deferred(wishes: Preferences, plan: Plan, now: int) -> int:
-    """When quiet hours are over; they do not outlive the question."""
+    """Return when quiet hours end, or 0 if there are no quiet hours or they would outlast the breakpoint."""
     later = quiet_until(wishes, now) if plan.quiet else None
     return later if later is not None and later < plan.until else 0
 
@@ -86,7 +86,7 @@ def is_personal(stored: StoredChannel) -> bool:
 
 
 def queue(tx: Transaction, asked: Breakpoint, event: Event, purpose: Purpose, reach: Reach) -> None:
-    """Queue a message in this transaction; where somebody gets too many, it is told together with the others."""
+    """Queue a message in this transaction; above the recipient's rate limit, delay it or add it to a digest."""
     now = tx.now()
     new = replace(
         about(tx.new_id("dlv"), asked, event, channel=reach.channel.id, recipient=reach.recipient),
@@ -96,14 +96,14 @@ def queue(tx: Transaction, asked: Breakpoint, event: Event, purpose: Purpose, re
         updated_at=now,
         fallback=msgspec.json.encode(reach.fallback).decode() if reach.fallback else None,
     )
-    # What waits for the end of quiet hours is counted then.
+    # A message delayed by quiet hours is counted when they end.
     if new.next_at <= now:
         new = paced(tx, new, reach.channel, now=now) or new
     tx.deliveries.add(new, now=now)
 
 
 def paced(tx: Transaction, delivery: Delivery, stored: StoredChannel, *, now: int) -> Delivery | None:
-    """Count a message; where somebody gets too many, return it as one that is told together with the others."""
+    """Count a message; above the recipient's rate limit, return it delayed or digested, otherwise None."""
     kind = KINDS.get(stored.type)
     limits = limits_of(stored)
     if kind is None or limits is None or (delivery.purpose == Purpose.CLOSE and kind.edits):
@@ -116,7 +116,7 @@ def paced(tx: Transaction, delivery: Delivery, stored: StoredChannel, *, now: in
     free_at = max(now + 1, pace.free_at(window=limits.window, most=limits.messages))
     if not limits.digest:
         tx.paces.save(pace.reserved(free_at))
-        # Touched after its creation: its place in the window is reserved, and it is not counted again.
+        # Setting updated_at later than created_at marks the message as already counted in the reserved slot.
         return replace(delivery, next_at=free_at, updated_at=now + 1)
     due = pace.digest_due
     if due is None or due <= now:
@@ -127,7 +127,7 @@ def paced(tx: Transaction, delivery: Delivery, stored: StoredChannel, *, now: in
 
 
 def limits_of(stored: StoredChannel) -> Pacing | None:
-    """Return how many messages a recipient gets on this channel; None for no limit."""
+    """Return the rate limit per recipient on this channel; None for no limit."""
     kind = KINDS.get(stored.type)
     if kind is None or kind.pacing is None:
         return None
@@ -138,7 +138,7 @@ def limits_of(stored: StoredChannel) -> Pacing | None:
 
 
 def fall_back(tx: Transaction, dead: Delivery, asked: Breakpoint, event: Event) -> bool:
-    """Send what is dead on one channel by the next that is left; False if there is none."""
+    """Queue a dead delivery on the next available fallback channel; return False if none is left."""
     left: list[str] = _TEXTS.decode(dead.fallback) if dead.fallback else []
     while left:
         stored = tx.channels.by_name(dead.project, left.pop(0))
@@ -152,7 +152,7 @@ def fall_back(tx: Transaction, dead: Delivery, asked: Breakpoint, event: Event) 
 
 
 def _recipients(tx: Transaction, dead: Delivery, asked: Breakpoint, event: Event) -> list[str]:
-    """Whom a message was for: the person, or those whom the route meant when it named a place."""
+    """Return the person a message was for or, if it went to a room, the people that the route or escalation named."""
     if dead.recipient.startswith(PERSON):
         return [dead.recipient]
     if event.type == "escalated":
@@ -164,12 +164,12 @@ def _recipients(tx: Transaction, dead: Delivery, asked: Breakpoint, event: Event
 
 
 def kept_route(routing: Routing) -> Route:
-    """The route as it was when it was taken."""
+    """Return the route as it was when the breakpoint selected it."""
     return read(msgspec.json.decode(routing.route or "{}"), route_id=routing.route_id or "")
 
 
 def addressee(tx: Transaction, delivery: Delivery) -> Addressee:
-    """Return whom a message is for, as they are known now."""
+    """Return the person a message is for, with their current contact details; empty for a room."""
     if not delivery.recipient.startswith(PERSON):
         return Addressee()
     person = tx.people.find_by_name(delivery.recipient.removeprefix(PERSON))
@@ -181,7 +181,7 @@ def addressee(tx: Transaction, delivery: Delivery) -> Addressee:
 
 
 def may_be_told(tx: Transaction, project: str, recipient: str) -> bool:
-    """Whether what is asked here is still somebody's business; a place is the operator's choice."""
+    """Whether to notify the recipient: a person must still be a reviewer here, and an operator chose the rooms."""
     if not recipient.startswith(PERSON):
         return True
     name = recipient.removeprefix(PERSON)

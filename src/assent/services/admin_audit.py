@@ -1,4 +1,4 @@
-"""Verifies the chains of administrative events, and that the present state follows from them."""
+"""Verifies the chains of admin events, and that the current state follows from them."""
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby
@@ -15,7 +15,7 @@ BATCH = 2_000
 
 
 def verify_chains(tx: Transaction, *, project: str | None) -> tuple[list[Finding], int, bool]:
-    """Return findings, how many events there are, and whether the log has a baseline."""
+    """Return the findings, the number of events, and whether the log has a baseline."""
     tx.audit.one_moment()
     rows, heads = tx.audit.admin.chains(project), tx.audit.admin.heads(project)
     fold = Fold(KINDS)
@@ -58,7 +58,7 @@ def _events(rows: Sequence[Row]) -> tuple[list[AdminEvent], list[Finding]]:
 
 
 def verify_uses(tx: Transaction, *, after: str, project: str | None) -> tuple[list[Finding], int, str | None]:
-    """Verify a batch of used receipts; return findings, how many events, and where the next batch begins."""
+    """Verify a batch of used receipts; return the findings, the number of events, and where the next batch starts."""
     tx.audit.one_moment()
     rows = tx.audit.admin.uses(after=after, limit=BATCH, project=project)
     found = list(_uses(tx, rows))
@@ -76,7 +76,7 @@ def _uses(tx: Transaction, rows: Sequence[Row]) -> Iterator[Finding]:
 
 
 def route_log(tx: Transaction) -> RouteLog:
-    """Return the recorded versions of all routes and preferences; unreadable events are reported with their chain."""
+    """Return the recorded versions of all routes and preferences; `verify_chains` reports unreadable events."""
     log = tx.audit.admin
     events, _ = _events(log.routes())
     return RouteLog.of(events, began_at=log.began_at(), preferences_began_at=log.preferences_began_at())

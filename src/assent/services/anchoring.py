@@ -1,4 +1,4 @@
-"""Checkpoints are told outside, where whoever owns the database cannot take them back: to a file, and to a webhook."""
+"""Publishes checkpoints to a file and to a webhook, where the database's owner cannot change them."""
 
 import asyncio
 import contextlib
@@ -27,27 +27,27 @@ FILE_SECONDS = 1.0
 TOLD_AT_ONCE = 100
 LONGEST_LINE = 8 * 1024
 WAITS = (5, 30, 120, 600, 1800, 3600)
-"""Seconds until a webhook that failed is tried again; the last one for ever, since nothing else will be told."""
+"""Seconds to wait before each retry of the webhook. The last one repeats, because no checkpoint is ever skipped."""
 WEBHOOK = "webhook"
 BEGINNING = '{"number": '
-"""How each line of the file begins, also one that was cut off."""
+"""The start of every line in the file, including an incomplete one."""
 _log = structlog.get_logger()
 
 
 class Disagreement(AssentError):
-    """The file holds a checkpoint that the database does not have so: one of the two was changed, or put back."""
+    """The anchor file does not match the database: one of the two was changed or restored from a backup."""
 
     code = "anchor_disagrees"
 
 
 class AnchorFile:
-    """A line of JSON for each checkpoint; only ever appended to, and on the disk before it counts."""
+    """An append-only file with one line of JSON per checkpoint; each append is synced to disk before it counts."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def last(self) -> Mapping[str, Any] | None:
-        """Return the newest whole line."""
+        """Return the last complete line."""
         try:
             with self.path.open("rb") as file:
                 return _last(file.fileno())
@@ -55,13 +55,13 @@ class AnchorFile:
             return None
 
     def append(self, checkpoints: Sequence[StoredCheckpoint]) -> int:
-        """Write those that are newer than the last line; return how many."""
+        """Append the checkpoints newer than the last line; return how many."""
         with self._alone() as file:
             last = _last(file)
             newer = [each for each in checkpoints if last is None or each.number > last["number"]]
             text = "".join(map(line_of, newer))
             if _torn(file):
-                # Half a line is left as it is: whoever reads it finds the whole one below.
+                # An incomplete line is left as it is, because readers find the complete one below it.
                 text = "\n" + text
             os.write(file, text.encode())
             os.fsync(file)
@@ -77,7 +77,7 @@ class AnchorFile:
             os.close(file)
 
     def lines(self) -> Iterator[tuple[int, Mapping[str, Any] | None]]:
-        """Return every line with its number, None for one that cannot be read; half a line before its whole is none."""
+        """Yield each line with its number, None for an unreadable one; skip one that the next line repeats in full."""
         torn: tuple[int, str] | None = None
         with self.path.open(encoding="utf-8", errors="replace") as file:
             for number, text in enumerate(file, start=1):
@@ -92,7 +92,7 @@ class AnchorFile:
 
 
 def told(checkpoint: StoredCheckpoint) -> dict[str, Any]:
-    """What is said of a checkpoint outside; the note is what counts, the rest is for reading."""
+    """Return what is published about a checkpoint; only the note is authoritative, the rest is for human readers."""
     return {
         "number": checkpoint.number,
         "size": checkpoint.size,
@@ -125,14 +125,14 @@ class Anchoring:
         self._metrics = metrics
 
     async def run(self, patient: Callable[[str], AbstractContextManager[None]]) -> None:
-        """Keep the file of this node whole, whichever node makes the checkpoints."""
+        """Keep this node's file complete, no matter which node creates the checkpoints."""
         while self._file is not None:
             with patient("anchor-file"):
                 await self.write_file()
             await asyncio.sleep(FILE_SECONDS)
 
     async def write_file(self) -> int:
-        """Append what the file lacks and return how many lines; nothing to a file that tells of another log."""
+        """Append missing checkpoints and return how many; raise Disagreement if the file belongs to another log."""
         if self._file is None:
             return 0
         written = 0
@@ -145,7 +145,7 @@ class Anchoring:
             self._metrics.anchored("file", "sent", len(newer))
 
     async def send(self, job: Mapping[str, Any]) -> None:
-        """Tell the webhook of every checkpoint it has not been told of; what fails is tried again, later and later."""
+        """Send new checkpoints to the webhook; retry failures with increasing delays."""
         if self._webhook is None:
             return
         now = self._clock.now()
@@ -178,7 +178,7 @@ class Anchoring:
         if isinstance(error, Transient):
             wait = max(wait, error.retry_after or 0)
         if isinstance(error, Permanent):
-            # Nobody else is to be told: an operator corrects the address, and what was missed is told then.
+            # No other receiver exists, so wait until an operator corrects the address and send missed checkpoints then.
             wait = WAITS[-1]
         _log.warning("checkpoint_publish_failed", error=str(error), attempts=attempts, wait=wait)
         missed = Anchored(state.number, attempts, self._clock.now() + wait * SECOND, str(error))
@@ -216,7 +216,7 @@ def _later(tx: Transaction, *, missed: Anchored, wait: float) -> None:
 
 
 def _last(file: int) -> Mapping[str, Any] | None:
-    """Return the last line that is whole."""
+    """Return the last complete line."""
     size = os.fstat(file).st_size
     tail = os.pread(file, 2 * LONGEST_LINE, max(0, size - 2 * LONGEST_LINE)).decode("utf-8", "replace")
     lines = tail.split("\n")

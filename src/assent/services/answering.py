@@ -1,4 +1,4 @@
-"""What people say on channels: who they are with us, whether it counts, and what they are told."""
+"""Processes messages from channels: identifies the sender, applies the answer and replies with the outcome."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -45,18 +45,18 @@ from assent.store.transaction import Transaction
 NOTE_EVERY = 10 * SECOND
 OFFER_LIFE = 15 * 60 * SECOND
 PRIVATE = frozenset({"slack"})
-"""The channels that can show something to one person alone: only there a link is offered."""
+"""Channels that can show a message to one person only; only these offer a link to connect an account."""
 _log = structlog.get_logger()
 _COUNTED_ONCE = "This message was already processed. It counts only once."
 
 
 class _Stranger(Exception):
-    """Nobody we know said it; its text tells them so."""
+    """The sender is not linked to an active person; the message explains why."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Saying:
-    """Something that was heard, where it was said, and which message of ours it is about."""
+    """A received message with its channel and the delivery that it answers."""
 
     stored: StoredChannel
     ears: Ears
@@ -65,7 +65,7 @@ class _Saying:
 
 
 class AnsweringService:
-    def __init__(  # what an answer passes through
+    def __init__(
         self,
         database: Database[Transaction],
         breakpoints: BreakpointService,
@@ -84,7 +84,7 @@ class AnsweringService:
         self._noted: dict[str, int] = {}
 
     async def find(self, channel_id: str) -> StoredChannel:
-        """Return a channel that people answer on; anything else is not there."""
+        """Return a channel that people can answer on; raise NotFound for any other."""
         stored = await self._database.read(lambda tx: tx.channels.live(channel_id))
         if stored is None:
             raise _nothing_here()
@@ -92,30 +92,30 @@ class AnsweringService:
         return stored
 
     async def take(self, stored: StoredChannel, incoming: Incoming) -> Mapping[str, Any] | None:
-        """Hear what came in and do it; return what the request is to be answered with."""
+        """Process an incoming request and return the response body."""
         return await self.act(stored, self.hear(stored, incoming))
 
     async def take_reply(self, stored: StoredChannel, incoming: Incoming) -> None:
-        """Take what a receiver answered to our own message; nobody waits for what comes of it."""
+        """Process what a receiver answered in its response to our message; errors are only logged."""
         try:
             await self.take(stored, incoming)
         except AssentError as error:
             _log.warning("inline_answer_refused", channel=stored.id, type=stored.type, error=error.message)
 
     def hear(self, stored: StoredChannel, incoming: Incoming) -> Sequence[Heard]:
-        """Verify and read what came in; nothing is done yet."""
+        """Verify and parse a request without acting on it."""
         try:
             return self._ears(stored).hear(incoming)
         except Unauthenticated as error:
-            # Without the body: it is a stranger's.
+            # The body is not logged, because its sender is not verified.
             _log.warning("callback_refused", channel=stored.id, type=stored.type, reason=error.message)
             raise
         except Undelivered as error:
-            # Without its secret nothing can be verified, and nothing unverified is believed.
+            # Without the channel's secret, nothing can be verified, so nothing is accepted.
             raise _unusable(stored, error.message) from error
 
     async def act(self, stored: StoredChannel, said: Sequence[Heard]) -> Mapping[str, Any] | None:
-        """Do what was said, each in a transaction of its own, and tell whoever said it."""
+        """Apply each message in its own transaction and reply to the sender."""
         await self._note(stored)
         ears = self._ears(stored)
         body: Mapping[str, Any] | None = None
@@ -124,7 +124,7 @@ class AnsweringService:
             try:
                 body = await ears.reply(heard, told) or body
             except Undelivered as error:
-                # It is done or refused already, and whoever says it again is told the same.
+                # The message has already been applied or refused, and sending it again would get the same reply.
                 _log.warning("reply_failed", channel=stored.id, type=stored.type, error=error.message)
         return body
 
@@ -138,7 +138,7 @@ class AnsweringService:
         return cast("Ears", channel)
 
     async def _note(self, stored: StoredChannel) -> None:
-        """Write down, now and then, that the channel gave a sign of life."""
+        """Record that the channel is alive, at most every NOTE_EVERY."""
         now = self._clock.now()
         if now - self._noted.get(stored.id, stored.heard_at or 0) >= NOTE_EVERY:
             self._noted[stored.id] = now
@@ -150,14 +150,14 @@ class AnsweringService:
         try:
             delivery = await self._database.read(lambda tx: _delivery(tx, stored, heard))
         except NotFound as error:
-            # A label that anybody could have typed is no reason to talk to people; a program is told.
+            # A program gets the error. A person gets no reply to a label, because anyone could have typed it.
             return Told(done=heard.delivery_id is None, message=error.message, error=error)
         saying = _Saying(stored, ears, heard, delivery)
         locks = delivery.breakpoint_id
         try:
             return await self._database.write(partial(self._do, saying=saying), locks=locks)
         except (InvalidRequest, TicketRequired, RejectionPending) as error:
-            # The key stays free, because the sender can retry: fix the form, wait for the ticket or for the undo.
+            # The key stays unclaimed, so that the sender can retry: fix the form, wait for the ticket or for the undo.
             current = await self._database.read(lambda tx: tx.breakpoints.look(locks, project=stored.project))
             return Told(done=False, message=error.message, breakpoint=current, problems=_problems(error), error=error)
         except _Stranger as stranger:
@@ -167,12 +167,12 @@ class AnsweringService:
         return await self._database.write(refuse, locks=locks)
 
     def _do(self, tx: Transaction, saying: _Saying) -> Told:
-        """Do it, all or nothing: that it was heard is written in the same transaction."""
+        """Apply a message and record its key in one transaction, so that it counts once."""
         heard, now = saying.heard, tx.now()
-        # The breakpoint first: whoever says the same at the same moment waits here.
+        # Lock the breakpoint first, so that a simultaneous duplicate waits here.
         current = tx.breakpoints.get(saying.delivery.breakpoint_id, project=saying.stored.project)
         is_new = tx.heard.claim(saying.stored.id, heard.key, at=now)
-        # Whoever heard it may have held the channel for a while: what counts is how it stands now.
+        # The channel may have been changed since it was read, so check its current state.
         stored = tx.channels.live(saying.stored.id)
         if stored is None:
             return self._switched_off(current)
@@ -212,13 +212,13 @@ class AnsweringService:
             raise Forbidden(msg, reviewUrl=url)
 
     def _switched_off(self, current: Breakpoint) -> Told:
-        """Say that it does not count, and show nothing: who said it is not known."""
+        """Report that the channel is disabled; do not show the breakpoint, because the sender is not identified yet."""
         url = self._review_url(current.id)
         msg = f"This channel is disabled, so nothing was changed. Sign in to respond: {url}"
         return Told(done=False, message=msg, error=_nothing_here())
 
     def _refuse(self, tx: Transaction, saying: _Saying, error: AssentError, *, stranger: bool = False) -> Told:
-        """Say why it does not count, once: the same words heard again later must not count either."""
+        """Report why a message does not count, and record its key, so that a duplicate cannot count later either."""
         stored, heard = saying.stored, saying.heard
         if not tx.heard.claim(stored.id, heard.key, at=tx.now()):
             return _again(tx, saying)
@@ -226,7 +226,7 @@ class AnsweringService:
         if stranger and stored.type in PRIVATE:
             message = f"{message} Sign in here to link it, then try again: {self._offer(tx, stored, heard)}"
         current = tx.breakpoints.look(saying.delivery.breakpoint_id, project=stored.project)
-        # How it ended is shown where the question was; the question itself is not for a stranger.
+        # An unlinked sender may see how the breakpoint ended, but not a breakpoint that is still pending.
         shown = None if stranger and current.status is Status.WAITING else current
         return Told(done=False, message=message, breakpoint=shown, error=error)
 
@@ -246,13 +246,13 @@ def _nothing_here() -> NotFound:
 
 
 def _unusable(stored: StoredChannel, why: str) -> Unavailable:
-    """Tell the log why; a caller whom nobody has verified learns nothing."""
+    """Log the reason, but do not disclose it, because the caller has not been verified."""
     _log.warning("channel_unusable", channel=stored.id, type=stored.type, error=why)
     return Unavailable("This channel is temporarily unavailable.")
 
 
 def _delivery(tx: Transaction, stored: StoredChannel, heard: Heard) -> Delivery:
-    """Return the message of ours that was answered: one that this channel has sent, in its own project."""
+    """Return the delivery that a message answers; this channel must have sent it, in its own project."""
     if heard.delivery_id is not None:
         found = tx.deliveries.get(heard.delivery_id, project=stored.project)
         if found.channel == stored.id and heard.breakpoint_id in {None, found.breakpoint_id}:
@@ -264,7 +264,7 @@ def _delivery(tx: Transaction, stored: StoredChannel, heard: Heard) -> Delivery:
         if answered:
             return answered[-1]
         if any(each.trace is None and each.state in {"pending", "sending"} for each in sent):
-            # It was sent a moment ago, and that is not written down yet: whoever says it says it again.
+            # The message was just sent and its trace has not been recorded yet, so the sender has to try again.
             msg = "This message is still being sent. Try again in a moment."
             raise Unavailable(msg)
     msg = "This message was not sent through this channel."
@@ -272,7 +272,7 @@ def _delivery(tx: Transaction, stored: StoredChannel, heard: Heard) -> Delivery:
 
 
 def _principal(tx: Transaction, saying: _Saying) -> Principal:
-    """Return the person who said it, with what they may do here at this moment."""
+    """Return the sender as a principal with their current roles in the project."""
     project = saying.stored.project
     found = _person(tx, saying)
     roles = tx.people.live_roles(found.id, project=project, token_id=None, now=tx.now())
@@ -300,14 +300,14 @@ def _person(tx: Transaction, saying: _Saying) -> Person:
 
 
 def _recipient(tx: Transaction, delivery: Delivery) -> Person | None:
-    """Return whom it was sent to; what went to a list of addresses was sent to nobody in particular."""
+    """Return the person a delivery was sent to; None if it went to a list of addresses."""
     if not delivery.recipient.startswith(PERSON):
         return None
     return tx.people.find_by_name(delivery.recipient.removeprefix(PERSON))
 
 
 def _again(tx: Transaction, saying: _Saying) -> Told:
-    """Change nothing: it was heard before, and whoever said it was told then."""
+    """Report a duplicate, without changing anything; the sender has already received a reply."""
     if saying.heard.wish is not Wish.ANSWER:
         return Told(done=True, message=_COUNTED_ONCE, again=True)
     current = tx.breakpoints.look(saying.delivery.breakpoint_id, project=saying.stored.project)
@@ -350,7 +350,7 @@ def _text(comment: str | None) -> str:
 
 
 def _check_content(answer: Answer) -> None:
-    """Refuse what no database could keep as it is: the other doors do so where they read JSON."""
+    """Refuse text that the database cannot store unchanged; other interfaces refuse it when they parse JSON."""
     if len(answer.comment or "") > MAX_TEXT:
         raise InvalidRequest.at("/comment", f"is longer than {MAX_TEXT:,} characters")
     parts: dict[str, Json] = {

@@ -1,4 +1,4 @@
-"""Attempts: what was asked before at the same gate in the same run, what became of it, and what was sent along."""
+"""Attempts: the previous breakpoint at the same gate in the same run, its outcome, and how its files differ."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -12,14 +12,14 @@ from assent.store.transaction import Transaction
 
 TEXTS = frozenset({"markdown", "html", "code", "text", "diff", "json"})
 MAX_COMPARED = 256 * 1024
-"""Bytes above which a file is not compared line by line."""
+"""Size in bytes above which a file is not compared line by line."""
 MAX_READ = 1024 * 1024
-"""Bytes that one comparison reads in all."""
+"""Maximum number of bytes that one comparison reads."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """The same file in both attempts; without content where it was not sent, is no text or is too large."""
+    """A file in both attempts; without contents if it was not sent, is unchanged, is not text or is too large."""
 
     before: Named | None
     after: Named | None
@@ -39,7 +39,7 @@ class Previous:
 
 
 def previous(tx: Transaction, row: Whole) -> Previous | None:
-    """Find the attempt before this one; there is none without a run."""
+    """Find the previous attempt; None for a breakpoint without a run."""
     attempts = Attempts(tx.session)
     found = attempts.find_previous(row)
     if found is None:
@@ -68,7 +68,7 @@ def _pairs(tx: Transaction, attempts: Attempts, before: Whole, after: Whole) -> 
 
 
 def _by_name(files: Iterable[Named]) -> dict[tuple[str, int], Named]:
-    """Key files by path, and those with the same path by their order."""
+    """Key files by path, and by position among files with the same path."""
     seen: Counter[str] = Counter()
     found: dict[tuple[str, int], Named] = {}
     for file in files:
@@ -78,7 +78,7 @@ def _by_name(files: Iterable[Named]) -> dict[tuple[str, int], Named]:
 
 
 def _comparable(pair: Pair) -> int:
-    """Return how much there is to read to compare a file, or 0 if it cannot be compared."""
+    """Return how many bytes have to be read to compare a file, or 0 if it cannot be compared."""
     if pair.before is None or pair.after is None or not pair.changed:
         return 0
     if not {pair.before.format, pair.after.format} <= TEXTS or not (pair.before.sha256 and pair.after.sha256):

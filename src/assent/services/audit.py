@@ -1,4 +1,4 @@
-"""Looking everything over: do the chains hold, do the rows follow from them, do the house's promises."""
+"""Verifies that hash chains are unbroken, that rows match their events, and that all PROMISES hold."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -30,7 +30,7 @@ from assent.store.audit import LOCKS
 from assent.store.transaction import Transaction
 
 Place = TypeVar("Place")
-"""Where the next batch begins."""
+"""Where the next batch starts."""
 
 BATCH = 500
 FILES = 4
@@ -39,7 +39,7 @@ WORKER_ALIVE = 30 * SECOND
 
 @dataclass(slots=True)
 class Audited:
-    """How far an audit got, and what it found."""
+    """The progress and findings of an audit."""
 
     breakpoints: int = 0
     events: int = 0
@@ -55,14 +55,14 @@ class Audited:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One promise: how many rows were looked at, and which of them break it."""
+    """A promise, the number of rows checked, and those that violate it."""
 
     name: str
     promise: str
     looked_at: int
     findings: Sequence[Finding]
     nothing: str | None = None
-    """Why there was nothing to check; then it has neither held nor failed."""
+    """Why there was nothing to check; the promise then neither holds nor fails."""
 
     @property
     def holds(self) -> bool:
@@ -103,7 +103,7 @@ Acknowledged = Mapping[str, Any]
 
 
 class AuditService:
-    """Reads only; each batch is of one moment, so it can run beside a server at work."""
+    """Read-only. Each batch is a snapshot, so an audit can run while the server is working."""
 
     def __init__(self, database: Database[Transaction], *, anchor_file: Path | None = None) -> None:
         self._database = database
@@ -118,9 +118,10 @@ class AuditService:
         keys: Mapping[str, bytes] | None = None,
         progress: Callable[[Audited], None] = lambda _: None,
     ) -> Audited:
-        """Recompute every chain and every digest, and compare each row with the fold of its events.
+        """Recompute every chain and digest, and compare each row with the state that its events produce.
 
-        Of everything, also the log of all events with its checkpoints: it is one for all projects.
+        Without a project or breakpoint, also verify the log of all events and its checkpoints, which covers all
+        projects.
         """
         audited = Audited()
         only = {"project": project, "breakpoint_id": breakpoint_id}
@@ -148,7 +149,7 @@ class AuditService:
             audited.findings += await self._database.read(partial(verify_unrecorded, project=project))
 
     async def _through(self, batch: Callable[..., Place | None], start: Place, progress: Callable[[], None]) -> None:
-        """Go through everything there is of a kind; each batch says where the next one begins."""
+        """Process all batches; each returns where the next one starts."""
         after: Place | None = start
         while after is not None:
             after = await self._database.read(partial(batch, after=after))
@@ -157,7 +158,7 @@ class AuditService:
     async def check(
         self, acknowledged: Sequence[Acknowledged] = (), *, progress: Callable[[Audited], None] = lambda _: None
     ) -> list[Check]:
-        """Check every promise, one after the other."""
+        """Check every promise in turn; `acknowledged` are results that clients received, which must still be stored."""
         audited = await self.verify(progress=progress)
         checks = [await self._database.read(partial(_check, name=name, audited=audited)) for name in PROMISES]
         if acknowledged:
@@ -191,7 +192,7 @@ def _batch(tx: Transaction, *, audited: Audited, after: int, only: Mapping[str, 
 
 
 def _decided_by_rules(tx: Transaction, batch: Sequence[Stored]) -> Iterator[Finding]:
-    """What rules did to some breakpoints, held against the rules as they stood then."""
+    """Compare what rules did to breakpoints with the rules as they were at that time."""
     names = {name for each in batch if (name := approving(each))}
     histories = tx.audit.rules.histories(sorted(names)) if names else {}
     told = {each.breakpoint.id: rules for each in batch if (rules := shadows_told(each))}
@@ -235,7 +236,7 @@ def _shadows(
 def _files(
     tx: Transaction, *, audited: Audited, after: tuple[str, str], only: Mapping[str, str | None]
 ) -> tuple[str, str] | None:
-    """Files stand in the content by their digests: are they what these say?"""
+    """Check that stored file contents match their digests and sizes."""
     rows = tx.audit.files(after=after, limit=FILES, **only)
     for project, digest, size, content in rows:
         if sha256(content) != digest or len(content) != size:
@@ -270,7 +271,7 @@ def _found(audited: Audited, name: str) -> list[Finding]:
 
 
 def _while_somebody_works(tx: Transaction, name: str, audited: Audited) -> Check:
-    """Without a worker everything waits for one, and rightly so."""
+    """Skip the check while no worker is running, because overdue work is then expected."""
     if tx.audit.worker_seen(tx.now() - WORKER_ALIVE):
         return _by_question(tx, name, audited)
     return Check(name, PROMISES[name], 0, (), "no worker is running")
@@ -316,7 +317,7 @@ _HOW: Mapping[str, Callable[[Transaction, str, Audited], Check]] = {
 
 
 def _stored_too(tx: Transaction, *, check: Check, acknowledged: Sequence[Acknowledged]) -> Check:
-    """Whatever somebody was told is there, and has not become anything else."""
+    """Add a finding for each result that was acknowledged to a client but is missing or different now."""
     there = tx.audit.outcomes([each["id"] for each in acknowledged])
     lost = [
         Finding(Part.ANSWERS, each["id"], None, f"it was acknowledged as {_outcome(each)}, but {_instead(each, there)}")
@@ -331,7 +332,7 @@ def _outcome(acknowledged: Acknowledged) -> str:
 
 
 def _instead(acknowledged: Acknowledged, there: Mapping[str, tuple[str, str | None]]) -> str | None:
-    """Say what became of it instead; what was waiting then may have gone on since."""
+    """Return what the outcome is instead, or None; a breakpoint that was pending may have ended since."""
     found = there.get(acknowledged["id"])
     if found is None:
         return "it does not exist"

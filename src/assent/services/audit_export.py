@@ -1,8 +1,8 @@
-"""Everything an auditor needs in one file: a line of JSON for each thing, so that another program can check all of it.
+"""Exports everything an auditor needs to one file of JSON lines that another program can verify completely.
 
-First what it is and the keys, then the log in its order with each checkpoint after what it covers, then events that no
-checkpoint covers yet, then how every breakpoint and every rule stands, where the chains of administrative events end
-and which receipts were used, and last how many lines there were, and a hash of them.
+The order is: a header and the keys; the log, with each checkpoint after the events it covers; events that no checkpoint
+covers yet; the state of every breakpoint and rule; the heads of the admin event chains; the used receipts; and finally
+the number of lines and a hash of them.
 """
 
 import hashlib
@@ -36,7 +36,7 @@ class Exported:
 
 
 class _Lines:
-    """Writes lines, and remembers how many and their hash."""
+    """Writes lines, and counts and hashes them."""
 
     def __init__(self, write: Write) -> None:
         self._write = write
@@ -44,7 +44,7 @@ class _Lines:
         self.counts: dict[str, int] = {}
         self.total = 0
 
-    def add(self, kind: str, **values: Any) -> None:  # noqa: ANN401  # whatever JSON has
+    def add(self, kind: str, **values: Any) -> None:  # noqa: ANN401  # any JSON value
         line = json.dumps({"kind": kind} | values, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
         self._hash.update(line)
         self._write(line)
@@ -56,7 +56,7 @@ class _Lines:
 
 
 def export(tx: Transaction, write: Write, *, project: str | None = None) -> Exported:
-    """Write everything, as of one moment; of one project, its events with a proof each that the log has them."""
+    """Write a snapshot of everything; with `project`, only its events, each with a proof that the log contains it."""
     tx.audit.one_moment()
     lines, last = _Lines(write), tx.checkpoints.last()
     size = last.size if last else 0
@@ -84,7 +84,7 @@ def export(tx: Transaction, write: Write, *, project: str | None = None) -> Expo
 
 
 def _log(tx: Transaction, lines: _Lines, *, size: int, project: str | None) -> None:
-    """Write the log; where only some of it is, each event has the path to the root of the last checkpoint."""
+    """Write the log; with `project`, each event has its inclusion path to the root of the last checkpoint."""
     before: StoredCheckpoint | None = None
     for first in range(0, size, BATCH):
         end = min(first + BATCH, size)
@@ -101,7 +101,7 @@ def _log(tx: Transaction, lines: _Lines, *, size: int, project: str | None) -> N
 def _merged(
     events: Sequence[LoggedEvent], checkpoints: Iterable[StoredCheckpoint]
 ) -> Iterator[LoggedEvent | StoredCheckpoint]:
-    """Put each checkpoint after what it covers."""
+    """Put each checkpoint after the events it covers."""
     mixed: list[LoggedEvent | StoredCheckpoint] = [*events, *checkpoints]
     return iter(sorted(mixed, key=_place))
 
@@ -121,7 +121,7 @@ def _proof(tx: Transaction, position: int, size: int) -> list[str]:
 
 def _event(event: LoggedEvent) -> dict[str, Any]:
     digest = stubbed(event.metadata) if event.type in SPOKEN else None
-    # As text, and in the canonical form: then whoever checks needs nothing but a hash.
+    # As text in canonical form, so that a verifier only has to hash it.
     said = {"purged": digest} if digest else {"metadata": canonical(event.metadata).decode()}
     return {
         "of": event.of,
@@ -149,7 +149,7 @@ def _standing(each: Standing) -> dict[str, Any]:
     }
 
 
-def _through(page: Callable[[Any], Sequence[Any]], start: Any) -> Iterator[Any]:  # noqa: ANN401  # a place of any kind
+def _through(page: Callable[[Any], Sequence[Any]], start: Any) -> Iterator[Any]:  # noqa: ANN401  # any position
     after = start
     while found := page(after):
         yield from found

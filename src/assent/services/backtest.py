@@ -1,4 +1,4 @@
-"""Back-tests: what a rule would have done to the past, what a shadow rule did, and what to propose."""
+"""Back-tests rules against past breakpoints, compares shadow rules with people, and proposes rules."""
 
 import asyncio
 from collections import Counter
@@ -25,21 +25,21 @@ from assent.store.transaction import Transaction
 
 DAY = 24 * 3600 * SECOND
 SLICE = 20_000
-"""How many of each status one read looks at: some tenths of a second, in which the others go on."""
+"""Breakpoints of each status per read. A read takes a few tenths of a second, during which other work continues."""
 CONTENT_SLICE = 2_000
-"""The same where contents have to be read."""
+"""The same, if contents have to be read."""
 CHUNK = 100
-"""How many contents are in memory at a time; each may have a megabyte."""
+"""Contents in memory at a time; each can have up to one megabyte."""
 SHADOWS = 10_000
 AT_ONCE = 2
-"""Reader threads that back-tests take; the others are for everybody else."""
+"""Reader threads that back-tests may use; the others stay free for other requests."""
 KEPT = 50_000
-"""How many kinds of breakpoints are remembered with what was found about them."""
+"""Maximum number of cached results, one for each kind of breakpoint."""
 _EVERYTHING: Final = frozenset(BREAKPOINT_ATTRIBUTES)
 _PURGED: Final = frozenset({"payload", "title"})
 _EXPERT: Final = frozenset({"expert"})
 _ONE_BY_ONE: Final = frozenset({"title", "runId"})
-"""Nearly each breakpoint has its own: told apart by them only if the pattern asks about them."""
+"""Nearly unique to each breakpoint, so breakpoints are grouped by them only if the tested pattern uses them."""
 _AFTER_ALL = "~"
 
 
@@ -59,14 +59,14 @@ class Progress:
 
 @dataclass(slots=True)
 class Counts:
-    """How many the rule would have done what to, what became of those it acts on, and the newest of some."""
+    """Counts of what the rule would have done, the outcomes of breakpoints it acts on, and the newest ids of some."""
 
     scanned: int = 0
     effects: Counter[Effect] = field(default_factory=Counter[Effect])
     outcomes: Counter[Outcome] = field(default_factory=Counter[Outcome])
     listed: dict[Outcome, list[str]] = field(default_factory=dict[Outcome, list[str]])
     days: dict[int, Counter[Outcome]] = field(default_factory=dict[int, Counter[Outcome]])
-    """The outcomes by the day's first moment, where somebody wants them by day."""
+    """Outcomes by day, keyed by the start of the day in microseconds; only filled on request."""
 
     def add(self, effect: Effect, outcome: Outcome, count: int = 1, *, day: int | None = None) -> None:
         self.effects[effect] += count
@@ -101,7 +101,7 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A back-test that can begin: the pattern is read, and the rules that would have come before it."""
+    """A back-test that is ready to start: the parsed pattern, and the rules that would take precedence."""
 
     wanted: Wanted
     trial: Trial
@@ -112,7 +112,7 @@ class Run:
 
     @property
     def lists(self) -> tuple[Outcome, ...]:
-        """Which outcomes are worth a look: what the rule would have got wrong, and what it would change now."""
+        """The outcomes to list: decisions that the rule would have got wrong, and those that it would change now."""
         lists = (Outcome.REJECTED, Outcome.WAITING)
         return (*lists, Outcome.AUTO) if self.trial.action is RuleAction.NEVER else lists
 
@@ -125,7 +125,7 @@ class Proposal:
 
 @dataclass(frozen=True, slots=True)
 class ShadowAgreement:
-    """What a rule in shadow said since it says what it says now, and what people did."""
+    """The recommendations of a shadow rule since its pattern or action last changed, and what people decided."""
 
     rule: Rule
     since: int
@@ -135,7 +135,7 @@ class ShadowAgreement:
 
 
 class BacktestService:
-    """Reads only, a slice of time after the other, each of one moment: whoever raises or decides goes on meanwhile."""
+    """Read-only. Each slice of the past is read from a snapshot, so others can create and decide breakpoints."""
 
     def __init__(self, database: Database[Transaction]) -> None:
         self._database = database
@@ -143,7 +143,7 @@ class BacktestService:
         self._books: dict[str, Rulebook] = {}
 
     async def prepare(self, wanted: Wanted, *, by: Principal) -> Run:
-        """Refuse what cannot be back-tested, before anything is looked at."""
+        """Refuse what cannot be back-tested, before any breakpoint is read."""
         return await self._database.read(partial(self._prepare, wanted=wanted, by=by))
 
     def _prepare(self, tx: Transaction, *, wanted: Wanted, by: Principal) -> Run:
@@ -170,7 +170,7 @@ class BacktestService:
         return book
 
     async def walk(self, run: Run, *, daily: bool = False) -> AsyncGenerator[Progress | Report, None]:
-        """Go back in time; tell after each slice how far it got, and at last what was found."""
+        """Go back in time; yield the progress after each slice, and finally the report."""
         looking = Looking(run, daily=daily)
         until = run.window.until
         while until > run.window.since:
@@ -185,13 +185,13 @@ class BacktestService:
         return last
 
     async def propose(self, breakpoint_id: str, *, days: int, limit: int, by: Principal) -> Proposal:
-        """Say which rule would have made this question unnecessary; nothing is saved."""
+        """Propose a rule that would have approved this breakpoint; nothing is saved."""
         use_case = partial(_proposed, breakpoint_id=breakpoint_id, by=by)
         wanted = Wanted(pattern=await self._database.read(use_case), days=days, limit=limit)
         return Proposal(await self.prepare(wanted, by=by), by.may(Permission.RULES))
 
     async def shadow(self, rule_id: str, *, days: int, limit: int, by: Principal) -> ShadowAgreement:
-        """Hold what a shadow rule said against what people did."""
+        """Compare what a shadow rule recommended with what people decided."""
         by.require(Permission.READ_PEOPLE)
         rule, version, since = await self._database.read(partial(_shadow_rule, rule_id=rule_id, days=days, by=by))
         counts, disagreements = Counter[str](), list[str]()
@@ -213,7 +213,7 @@ class BacktestService:
 
 @dataclass(frozen=True, slots=True)
 class Closer:
-    """What a slice has to be asked about once more."""
+    """The breakpoints of a slice that need another query."""
 
     unread: set[Alike] = field(default_factory=set[Alike])
     alone: list[str] = field(default_factory=list[str])
@@ -221,7 +221,7 @@ class Closer:
 
 
 class Looking:
-    """A walk through the past: what was found so far."""
+    """A back-test in progress, with the results so far."""
 
     def __init__(self, run: Run, *, size: int | None = None, daily: bool = False) -> None:
         self.run = run
@@ -233,11 +233,11 @@ class Looking:
         self._judged: dict[tuple[Alike, bool], Effect] = {}
 
     def slice(self, tx: Transaction, *, until: int) -> int:
-        """Look at the newest that are left, and return where to go on from."""
+        """Evaluate the newest remaining breakpoints, and return where to continue."""
         tx.audit.one_moment()
         left = replace(self.run.window, until=until)
         since = tx.backtests.start_of_slice(left, self._size, self._steps)
-        if self._daily:  # a slice of one day only: so each count has its day
+        if self._daily:  # limit the slice to one day, so that every count belongs to a day
             self._day = (until - 1) // DAY * DAY
             since = max(since, self._day)
         window = replace(left, since=since)
@@ -269,7 +269,7 @@ class Looking:
         return tuple(each for each, ids in self.counts.listed.items() if len(ids) < self.run.wanted.limit)
 
     def _look(self, tx: Transaction, window: Window, closer: "Closer") -> None:
-        """Read what only the content tells, and note what the lists want."""
+        """Evaluate the breakpoints whose content is needed, and record the ids to list."""
         find = partial(tx.backtests.members, window, self.run.sieve)
         unread = find(closer.unread, outcomes=tuple(Outcome)) if closer.unread else []
         found = self._read(tx, [*closer.alone, *(each.id for each in unread)])
@@ -279,7 +279,7 @@ class Looking:
                 self.counts.listed[each.outcome].append(each.id)
 
     def _read(self, tx: Transaction, ids: Sequence[str]) -> list[Member]:
-        """Judge each by its content, and return those that the rule acts on."""
+        """Evaluate each breakpoint with its content, and return those that the rule acts on."""
         acting: list[Member] = []
         for start in range(0, len(ids), CHUNK):
             for whole in tx.backtests.whole(ids[start : start + CHUNK]):
@@ -294,7 +294,7 @@ class Looking:
 
 
 def _told_apart(trial: Trial) -> frozenset[str]:
-    """Return the attributes by which past breakpoints are told apart; what is alike in them is judged once."""
+    """Return the attributes by which past breakpoints are grouped; each group is evaluated once."""
     asked = set(mentions(trial.pattern))
     if trial.action is RuleAction.AUTO:
         asked |= {"risk"}.union(*map(mentions, trial.book.patterns.values())) - _ONE_BY_ONE
@@ -307,7 +307,7 @@ def _told_apart(trial: Trial) -> frozenset[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Outline:
-    """What a row says without its content, as the rules ask for it."""
+    """A row without its content, as a subject for rules."""
 
     payload: Mapping[str, Json]
     gate: str = ""
@@ -320,7 +320,7 @@ class _Outline:
     priority: str = ""
 
 
-def _outlined(run: Run, alike: Alike, loud: bool) -> Past:  # noqa: FBT001  # the two make a key
+def _outlined(run: Run, alike: Alike, loud: bool) -> Past:  # noqa: FBT001  # the two form a cache key
     values: dict[str, Any] = dict(zip(run.sieve.columns, alike.values, strict=True))
     experts, uncertain = _experts(values.pop("seats", "[]"))
     payload = {"expert": experts, "attempt": values.pop("attempt", None)}
@@ -360,7 +360,7 @@ def _whole(whole: Whole) -> Past:
 
 
 def _experts(seats: str) -> tuple[tuple[str, ...], frozenset[str]]:
-    """Return whom the agent asked for, and `expert` if that is uncertain: an added owner may have been meant too."""
+    """Return the experts the agent asked for, and `expert` if uncertain: an added owner may have been meant too."""
     found: list[tuple[str, list[str], bool]] = msgspec.json.decode(seats)
     names = tuple(each for name, absent, _ in found for each in (name, *absent))
     return names, _EXPERT if any(added for _, _, added in found) else frozenset()
@@ -379,7 +379,7 @@ def _proposed(tx: Transaction, *, breakpoint_id: str, by: Principal) -> str:
 
 
 def _shadow_rule(tx: Transaction, *, rule_id: str, days: int, by: Principal) -> tuple[Rule, int, int]:
-    """Return the rule, the version since which it says what it says now, and since when to look."""
+    """Return the rule, its first version with the current pattern and action, and the start of the period."""
     rule = tx.rules.get(rule_id, project=by.project)
     version = rule.version
     for event in reversed(tx.rules.events(rule_id)):
@@ -395,7 +395,7 @@ def _shadows(tx: Transaction, *, rule_id: str, before: str) -> list[Shadow]:
 
 
 def _agreement(rule: Rule, shadow: Shadow) -> tuple[str, ...]:
-    """Return what the rule would have done, and how people saw it; what no person decided is undecided."""
+    """Return what the rule would have done, and whether people agreed; undecided if no person decided."""
     if rule.action == RuleAction.AUTO and not shadow.recommended:
         return ("stopped",)
     said = "would_approve" if shadow.recommended else "would_stop"

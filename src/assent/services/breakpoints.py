@@ -1,4 +1,4 @@
-"""The life of a breakpoint: create, comment, respond, cancel, expire."""
+"""The lifecycle of a breakpoint: create, comment, respond, cancel, expire."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -47,14 +47,14 @@ from assent.store.reading import Whole, whole_of
 from assent.store.transaction import Transaction
 
 SWEEP = 500
-"""How many one batch ends. On SQLite, whoever writes meanwhile waits for it: some tens of milliseconds."""
+"""Breakpoints that one batch ends. On SQLite, other writers wait for it: a few tens of milliseconds."""
 LAST = "~"
-"""Sorts after every id. Whoever only takes locks that are free does so when the others of its commit have theirs."""
+"""Sorts after every id, so that use cases that skip locked rows run last in a batch of commits."""
 
 
 @dataclass(frozen=True, slots=True)
 class Once:
-    """An Idempotency-Key with the fingerprint of the request it stands for."""
+    """An Idempotency-Key with the fingerprint of its request."""
 
     key: str
     fingerprint: str
@@ -62,7 +62,7 @@ class Once:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """A breakpoint as an answer left it, where nobody has commented: what a reader would get, without reading."""
+    """A breakpoint after an answer, if it has no comments: the same as a GET would return, without another query."""
 
     row: Whole
     responses: Sequence[Response]
@@ -70,20 +70,20 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """In which capacity a person answers."""
+    """The capacity in which a person answers."""
 
     seat: Seat | None = None
     in_place_of: tuple[str, ...] = ()
     override: bool = False
     after_reset_by: str | None = None
-    """The admin who reset this person's access, while that is not confirmed."""
+    """The admin who reset this person's access, until the reset is confirmed."""
     moved: tuple[Response, ...] = ()
-    """Earlier answers of people who make room: they count for another of their seats now."""
+    """Earlier answers that now count for another of their person's seats, to make room for this one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A breakpoint at one moment, locked, with somebody who may answer it."""
+    """A locked breakpoint at one moment, with a person who may answer it."""
 
     breakpoint: Breakpoint
     by: Principal
@@ -94,7 +94,7 @@ class Asked:
 
 @dataclass(slots=True)
 class Tally:
-    """A breakpoint while one transaction records answers to it: its state, its responses and the new events so far."""
+    """A breakpoint while one transaction records answers to it: its state, responses and new events so far."""
 
     breakpoint: Breakpoint
     responses: list[Response]
@@ -106,7 +106,7 @@ class BreakpointService:
         self._rules = rules
 
     def prepare(self, draft: Draft, *, by: Principal, digest: str, new_id: str, now: int) -> Ready | None:
-        """Make what needs no database outside the transaction, so that the writer spends its time on writing."""
+        """Prepare everything that can be done outside the transaction, so that the writer only has to write."""
         by.require_speaks_for(draft.agent_id, draft.gate)
         if draft.experts:
             return None
@@ -116,7 +116,7 @@ class BreakpointService:
         raised = Raised(draft, by, digest, new_id, now, guess.route_timeout)
         return Ready.of(raised, guess.recommendation, guess=guess)
 
-    def create(  # what a breakpoint is raised with
+    def create(
         self,
         tx: Transaction,
         draft: Draft,
@@ -126,10 +126,10 @@ class BreakpointService:
         once: Once | None,
         ready: Ready | None = None,
     ) -> Whole | str:
-        """Raise a breakpoint and return it, or the id of the one that the same key has raised before."""
+        """Create a breakpoint and return it, or return the id of the one that the same key created earlier."""
         by.require(Permission.CREATE)
         by.require_speaks_for(draft.agent_id, draft.gate)
-        # First: a retry gets what the first try got, whatever has changed about the experts since.
+        # Check the key first: a retry gets the original result, even if the experts have changed since.
         if once is not None and (done := tx.idempotency.find(by.id, once.key, fingerprint=once.fingerprint)):
             return done
         if ready is None or not ready.holds(tx):
@@ -170,7 +170,7 @@ class BreakpointService:
         tx.breakpoints.add_comment(tx.new_id("fb"), current.id, author=by.actor, comment=comment, at=now)
         tx.changed(changed)
 
-    def respond(  # noqa: PLR0913  # what a response is made of
+    def respond(  # noqa: PLR0913  # the parts of a response
         self,
         tx: Transaction,
         breakpoint_id: str,
@@ -181,7 +181,7 @@ class BreakpointService:
         once: Once | None = None,
         if_match: int | None = None,
     ) -> Outcome | None:
-        """Take one person's answer; release the breakpoint when the strategy is settled."""
+        """Record one person's answer; release the breakpoint if the strategy reaches a decision."""
         asked = self._asked(tx, breakpoint_id, by)
         if self._done_before(tx, once, by, asked.breakpoint, asked.at):
             return None
@@ -191,7 +191,7 @@ class BreakpointService:
         return self.give(tx, asked, answer, via=via)
 
     def check(self, tx: Transaction, breakpoint_id: str, answer: Answer, *, by: Principal) -> Asked:
-        """Check everything about an answer, but do not take it; raise why it may not be given."""
+        """Check an answer completely without recording it; raise the reason if it is not allowed."""
         asked = self._asked(tx, breakpoint_id, by)
         _check_answer(asked, answer, None)
         _check_ticket(tx, asked, answer)
@@ -199,7 +199,7 @@ class BreakpointService:
         return asked
 
     def give(self, tx: Transaction, asked: Asked, answer: Answer, *, via: str) -> Outcome | None:
-        """Record an answer that was checked in this transaction, and settle the pending ones if it decides."""
+        """Record an answer that was checked in this transaction; if it decides, settle the pending answers."""
         by, now = asked.by, asked.at
         tally = Tally(asked.breakpoint, asked.others)
         last, decider = _record(tx, tally, asked, answer, via=via), by
@@ -213,7 +213,7 @@ class BreakpointService:
         others = [each for each in pending if each.person_id != by.id]
         decision = _settled(tally, last)
         if decision is Decision.APPROVED and _votes(asked):
-            # A vote against it that is still pending counts before anything is approved.
+            # A pending rejection is counted before anything is approved.
             for held in [each for each in others if not each.answer.approved]:
                 joined = self._join(tx, tally, held, now)
                 others.remove(held)
@@ -230,7 +230,7 @@ class BreakpointService:
         tx.changed(changed)
         return None if changed.comments else Outcome(whole_of(row_of(changed)), tally.responses)
 
-    def _settle_pending(  # one decision with its context
+    def _settle_pending(
         self,
         tx: Transaction,
         tally: Tally,
@@ -250,7 +250,7 @@ class BreakpointService:
                 _lapse(tx, tally, held, code=ENDED, why=f"{by.name} {decision} the breakpoint.", at=asked.at)
 
     def _join(self, tx: Transaction, tally: Tally, held: HeldAnswer, now: int) -> tuple[Response, Principal] | None:
-        """Record a pending answer as a response beside the deciding one; lapse it if its person may not answer now."""
+        """Record a pending answer as a response; lapse it if its person may not answer any more."""
         if tx.held_answers.remove(held.breakpoint_id, person_id=held.person_id) is None:
             return None
         by = author(tx, held)
@@ -266,7 +266,7 @@ class BreakpointService:
         return _record(tx, tally, asked, held.answer, via=held.via), by
 
     def standing(self, tx: Transaction, breakpoint_id: str, *, by: Principal) -> Standing:
-        """Say in which capacity a person may answer, or raise why not."""
+        """Return the capacity in which a person may answer, or raise the reason why they may not."""
         return self._asked(tx, breakpoint_id, by).standing
 
     def _asked(self, tx: Transaction, breakpoint_id: str, by: Principal) -> Asked:
@@ -280,7 +280,7 @@ class BreakpointService:
     def _standing(
         self, tx: Transaction, current: Breakpoint, by: Principal, now: int
     ) -> tuple[Standing, list[Response]]:
-        """Decide inside this transaction whether, and as whom, the person may answer."""
+        """Decide in this transaction whether, and in which capacity, the person may answer."""
         live, reset_by = tx.people.live_standing(by.id, project=by.project, token_id=by.token_id, now=now)
         roles = by.roles & live
         if not roles & {Role.REVIEWER, Role.ADMIN}:
@@ -311,14 +311,14 @@ class BreakpointService:
         if not any(person in allowed for allowed in options):
             return None
         seated = [each.person for each in others if not each.override and each.person != person]
-        # Whoever has left their group since keeps the voice they gave.
+        # People who have left their group since then keep the vote they gave.
         kept = [
             allowed | {each.person for each in others if each.seat == seat.name}
             for seat, allowed in zip(current.seats, options, strict=True)
         ]
         places = seating([*seated, person], kept)
         if places is None:
-            _check_open(current, now)  # whoever is too late is told the decision that stands, not about seats
+            _check_open(current, now)  # if it is too late, report the decision instead of the seats
             taken = ", ".join(
                 seat.name for seat, allowed in zip(current.seats, options, strict=True) if person in allowed
             )
@@ -334,7 +334,7 @@ class BreakpointService:
         return Standing(seat, in_place_of(seat, person, directory, deputies), moved=moved)
 
     def cancel(self, tx: Transaction, breakpoint_id: str, *, by: Principal) -> None:
-        """The agent that raised it, or an admin."""
+        """Cancel a breakpoint, as the agent that created it or as an admin."""
         by.require(Permission.CANCEL)
         current = self._visible(tx, breakpoint_id, by)
         if current.created_by_id != by.id and Role.ADMIN not in by.roles:
@@ -347,7 +347,7 @@ class BreakpointService:
         tx.changed(changed)
 
     def cancel_left(self, tx: Transaction, *, limit: int) -> int:
-        """Cancel a batch of what waits in removed projects; return how many were looked at."""
+        """Cancel a batch of pending breakpoints in removed projects; return how many were processed."""
         now = tx.now()
         left = tx.breakpoints.left_waiting(now, limit=limit)
         for breakpoint_id, project in left:
@@ -368,7 +368,7 @@ class BreakpointService:
         tx.changed(changed)
 
     def time_out(self, tx: Transaction, breakpoint_id: str, *, project: str) -> None:
-        """End it if its deadline has passed and nothing else has ended it."""
+        """End a breakpoint if its deadline has passed and it is still pending."""
         current = tx.breakpoints.get(breakpoint_id, project=project)
         now = tx.now()
         if not current.overdue(now):
@@ -379,7 +379,7 @@ class BreakpointService:
         tx.changed(changed)
 
     def time_out_due(self, tx: Transaction) -> int:
-        """End a batch of what is overdue; return how many were ended."""
+        """End a batch of overdue breakpoints; return how many were ended."""
         due = tx.breakpoints.due(tx.now(), limit=SWEEP)
         if not due:
             return 0
@@ -394,7 +394,7 @@ class BreakpointService:
         return len(moved) + len(pending)
 
     def _visible(self, tx: Transaction, breakpoint_id: str, by: Principal) -> Breakpoint:
-        """An agent sees its own breakpoints only; another's is not there."""
+        """Return a breakpoint; agents can see only their own."""
         current = tx.breakpoints.get(breakpoint_id, project=by.project)
         if not sees(by, current.created_by_id):
             msg = f"Breakpoint {breakpoint_id} not found in this project."
@@ -436,19 +436,19 @@ def _check_rejection_pending(tx: Transaction, asked: Asked, answer: Answer) -> N
 
 
 def refuse_from_before_restore(tx: Transaction, held: HeldAnswer) -> None:
-    """Raise where a backup was restored since the answer was given: it is void."""
+    """Raise if a backup was restored after the answer was submitted, because the answer is then void."""
     if held.created_at <= tx.epochs.last():
         msg = "A backup has been restored since this answer was submitted. Submit your answer again."
         raise Forbidden(msg)
 
 
 def _votes(asked: Asked) -> bool:
-    """Whether the answer counts as one vote among several, instead of deciding alone."""
+    """Whether the answer is one vote among several instead of deciding alone."""
     return asked.breakpoint.strategy in NEEDS_EXPERTS and not asked.standing.override
 
 
 def _check_ticket(tx: Transaction, asked: Asked, answer: Answer) -> None:
-    """Where the project wants a ticket for what carries this tag, nobody approves it before there is one."""
+    """Refuse to approve before a ticket exists, if the project requires one for a tag of this breakpoint."""
     current = asked.breakpoint
     if not answer.approved or not needs_ticket(tx, current) or tx.deliveries.has_ticket(current.id):
         return
@@ -457,7 +457,7 @@ def _check_ticket(tx: Transaction, asked: Asked, answer: Answer) -> None:
 
 
 def needs_ticket(tx: Transaction, asked: Breakpoint) -> bool:
-    """Whether the project wants what is approved here to be on record as a ticket."""
+    """Whether the project requires a ticket for a tag of this breakpoint."""
     if not asked.tags:
         return False
     tags = tx.projects.get(asked.project).policy.get("ticketTags") or ()
@@ -512,7 +512,7 @@ def _responded(response: Response, standing: Standing, digest: str) -> dict[str,
 
 
 def _with(others: list[Response], response: Response) -> list[Response]:
-    """The current responses in the order people first spoke, one for each."""
+    """Return the current responses, one per person, in the order of each person's first answer."""
     replaced = [response if each.person == response.person else each for each in others]
     return replaced if any(each is response for each in replaced) else [*others, response]
 
@@ -524,7 +524,7 @@ def _settled(tally: Tally, response: Response) -> Decision | None:
 
 
 def _still_settled(tally: Tally, held: HeldAnswer, name: str, decision: Decision) -> bool:
-    """Whether a vote that came in later leaves the decision as it is."""
+    """Whether the decision stays the same if a pending vote is added."""
     vote = Response(person=name, approved=held.answer.approved, at=held.created_at, via=held.via)
     return _verdict(tally.breakpoint, _with(tally.responses, vote)) is decision
 
@@ -535,7 +535,7 @@ def _verdict(current: Breakpoint, responses: list[Response]) -> Decision | None:
 
 
 def _record(tx: Transaction, tally: Tally, asked: Asked, answer: Answer, *, via: str) -> Response:
-    """Write one response with its event and comment; this must precede the end, after which the database takes none."""
+    """Write a response with its event and comment. Must precede the end, after which the database refuses responses."""
     current, by, standing, now = tally.breakpoint, asked.by, asked.standing, asked.at
     response = _response(answer, standing, by, via, now)
     metadata = _responded(response, standing, current.digest)

@@ -1,4 +1,4 @@
-"""Channels: set up, changed and removed by people, each checked by its own kind before it is kept."""
+"""Creates, changes and removes channels; their settings are validated by the channel type before they are stored."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -22,7 +22,7 @@ from assent.store.routes import StoredRoute
 from assent.store.transaction import Transaction
 
 FROM_FILE = "file"
-"""The source of what stands in assent.yaml."""
+"""The source of everything defined in assent.yaml."""
 MOST = 200
 LARGEST_SETTINGS = 20_000
 _OUR_OWN = "ASSENT_"
@@ -31,14 +31,14 @@ _NEVER = ("/proc", "/sys", "/dev")
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """Which secrets of this machine people may point at. Whoever writes assent.yaml has them anyway."""
+    """Which of the server's secrets people may reference. The author of assent.yaml has access to them anyway."""
 
     data_dir: Path
     patterns: tuple[str, ...] = ()
-    """What admins of one project may name too: `env:SLACK_*`, `file:/run/secrets/*`."""
+    """References that admins of a single project may use too: `env:SLACK_*`, `file:/run/secrets/*`."""
 
     def require(self, reference: str, pointer: str, *, by: Principal) -> None:
-        """A password goes to whatever address stands beside it: not every admin may send every secret anywhere."""
+        """Refuse a secret that this admin may not use, because it would be sent to the address configured beside it."""
         if any(glob_matches(pattern, reference) for pattern in self.patterns) and not _climbs(reference):
             return
         if not by.everywhere:
@@ -108,7 +108,7 @@ class ChannelService:
         return channel
 
     def change(self, tx: Transaction, channel_id: str, changes: Mapping[str, Any], *, by: Principal) -> StoredChannel:
-        """Change what is given: name, settings, enabled. In settings, null takes one away."""
+        """Change the given fields: name, settings, enabled. In settings, null removes a value."""
         by.require(Permission.MANAGE)
         tx.acting(by)
         tx.routes.wait_for_others(by.project)
@@ -141,7 +141,7 @@ class ChannelService:
         tx.channels.remove(channel_id, now=tx.now())
 
     def check(self, kind: str, settings: Mapping[str, Any]) -> None:
-        """Refuse settings that the channel could not work with, and secrets that are not references."""
+        """Refuse settings that the channel cannot work with, and secrets that are not references."""
         found = kind_of(kind)
         if len(to_json(settings)) > LARGEST_SETTINGS:
             raise InvalidRequest.at("/settings", f"must be at most {LARGEST_SETTINGS:,} bytes")
@@ -154,7 +154,7 @@ class ChannelService:
             raise InvalidRequest.at("/settings", str(error)) from error
 
     def problem(self, stored: StoredChannel) -> str | None:
-        """Say why the channel cannot work as it is set up now, if it cannot."""
+        """Return why the channel cannot work with its current settings, or None."""
         try:
             self.check(stored.type, stored.settings)
         except InvalidRequest as error:
@@ -162,7 +162,7 @@ class ChannelService:
         return None
 
     def _check_new(self, tx: Transaction, kind: str, settings: Mapping[str, Any], *, by: Principal) -> None:
-        """Look at all of it, also at what was there before: a new address would be sent the old secrets."""
+        """Check all settings, including unchanged ones, because a new address would receive the old secrets."""
         for pointer, text in texts(settings, "/settings"):
             if is_reference(text):
                 self._reach.require(text, pointer, by=by)
@@ -173,7 +173,7 @@ class ChannelService:
 
 
 def _mark_answerers(tx: Transaction, channel: StoredChannel, before: Mapping[str, Any], *, by: Principal) -> None:
-    """Whoever sets what proves answers could give them: mark everybody whose answers the channel takes."""
+    """Mark everyone whose answers the channel accepts: an admin who sets their proof could answer for them."""
     kind = kind_of(channel.type)
     if all(channel.settings.get(name) in {None, before.get(name)} for name in kind.proofs):
         return
@@ -185,7 +185,7 @@ def _mark_answerers(tx: Transaction, channel: StoredChannel, before: Mapping[str
 
 
 def _require_person(tx: Transaction, name: str, by: Principal) -> None:
-    """Like a token, a program that answers as a person is set up by that person, or by the operator."""
+    """Require that a program that answers as a person was set up by that person, or by the operator, as for tokens."""
     person = tx.people.find_by_name(name)
     grants = tx.people.grants(person.id) if person is not None else {}
     if person is None or {by.project, EVERYWHERE}.isdisjoint(grants):
@@ -211,7 +211,7 @@ def checked_name(name: str) -> str:
 
 
 def users_of(routes: Sequence[StoredRoute], name: str) -> list[str]:
-    """Return the ids of the routes that name a channel."""
+    """Return the ids of the routes that use a channel."""
     return [each.id for each in routes if name in channels_of(each)]
 
 
@@ -232,7 +232,7 @@ def _refuse_used(tx: Transaction, channel: StoredChannel, what: str) -> None:
 
 
 def _only_revives(current: StoredChannel, changes: Mapping[str, Any]) -> bool:
-    """What was disabled because its address is gone can be enabled again, wherever it is set up."""
+    """Whether the change only re-enables a channel whose address was gone; allowed even if assent.yaml defines it."""
     return current.disabled_because is not None and dict(changes) == {"enabled": True}
 
 
@@ -246,7 +246,7 @@ def _secrets(kind: ChannelKind, settings: Mapping[str, Any]) -> Iterator[tuple[s
 
 
 def texts(value: Json, pointer: str) -> Iterator[tuple[str, str]]:
-    """Every text in a value, with the place it stands at."""
+    """Yield every text in a value with its JSON pointer."""
     if isinstance(value, str):
         yield pointer, value
     elif is_object(value):

@@ -1,4 +1,4 @@
-"""Verifications that somebody started from a page: one at a time, each with how far it is and what it found."""
+"""Runs verifications started from a page: one at a time, with their progress and findings."""
 
 import asyncio
 import contextlib
@@ -19,7 +19,7 @@ _log = structlog.get_logger()
 
 @dataclass(slots=True)
 class Checking:
-    """One verification; it is known to the node that runs it, until that stops."""
+    """A verification. Only the node that runs it knows it, until that node stops."""
 
     id: str
     project: str
@@ -88,7 +88,7 @@ class CheckingService:
             made.trouble = (
                 f"Stopped after {minutes} minutes. Run assent audit verify on the server; it has no time limit."
             )
-        except Exception:  # noqa: BLE001  # the last handler of a task that nobody waits for
+        except Exception:  # noqa: BLE001  # the last handler of a background task
             _log.exception("verification_failed")
             made.trouble = (
                 "The verification could not be completed; see the server log. The remaining checks did not run."

@@ -1,4 +1,4 @@
-"""Checkpoints over all events: made as events come, signed with the key of this installation, and proven from."""
+"""Signs checkpoints over all events with the installation's key, and proves inclusion and consistency."""
 
 import base64
 from collections.abc import Callable, Sequence
@@ -19,8 +19,8 @@ from assent.store.secrets import StoredSecret
 from assent.store.transaction import Transaction
 
 CHECKPOINT_BATCH = 250
-"""Events that one checkpoint takes in at most: nobody else writes to SQLite meanwhile."""
-SECRET = "checkpoint"  # noqa: S105  # what it is called among the stored secrets
+"""Maximum number of events per checkpoint, because on SQLite other writers wait for it."""
+SECRET = "checkpoint"  # noqa: S105  # the name of the stored secret
 MAKER = Actor(Kind.SYSTEM, "checkpoints")
 ANCHOR_JOB = "anchor"
 ORIGIN_BYTES = 8
@@ -29,7 +29,7 @@ _log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class Included:
-    """That an event is in the log: its place, and the path from it to the root of a checkpoint."""
+    """Proof that an event is in the log: its position, and the path from it to the root of a checkpoint."""
 
     leaf: Leaf
     path: Sequence[bytes]
@@ -37,17 +37,17 @@ class Included:
 
 @dataclass(frozen=True, slots=True)
 class Inclusion:
-    """What is proven of a breakpoint or a rule, and against which checkpoint."""
+    """What is proven about a breakpoint, rule or admin event chain, and against which checkpoint."""
 
     checkpoint: StoredCheckpoint
     events: Sequence[Included]
     waiting: int
-    """How many of its events no checkpoint covers yet."""
+    """Number of its events that no checkpoint covers yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class Consistency:
-    """That the log at one checkpoint is the beginning of the log at another."""
+    """Proof that the log at one checkpoint is the beginning of the log at another."""
 
     first: StoredCheckpoint
     second: StoredCheckpoint
@@ -56,14 +56,14 @@ class Consistency:
 
 class CheckpointService:
     def __init__(self, keyring: Keyring, random: Callable[[int], bytes], *, tells: bool = False) -> None:
-        """With `tells`, each checkpoint becomes a job for the webhook."""
+        """With `tells`, each checkpoint queues a job for the webhook."""
         self._keyring = keyring
         self._random = random
         self._tells = tells
         self._trouble: str | None = None
 
     def make(self, tx: Transaction) -> int:
-        """Take events into the log and sign what it is then; return how many. One node at a time does it."""
+        """Add new events to the log and sign a checkpoint; return how many. Only one node at a time does this."""
         if not tx.checkpoints.alone():
             return 0
         if not tx.checkpoints.unsigned(limit=1):
@@ -72,13 +72,13 @@ class CheckpointService:
             key = self._keys(tx)[0]
             seed = self._seed(tx, key)
         except Unavailable as error:
-            # A node without keys, say: it is told once, and the figure of unsigned events tells the rest.
+            # For example, a node without keys. Logged once; the metric of unsigned events shows that it continues.
             if self._trouble != error.message:
                 _log.error("checkpoint_not_signed", error=error.message)
             self._trouble = error.message
             return 0
         self._trouble = None
-        # After the key: making the first one is an event as well.
+        # Read after the key, because creating the first key is an event too.
         events = tx.checkpoints.unsigned(limit=CHECKPOINT_BATCH)
         self._extend(tx, events, key, seed)
         return len(events)
@@ -101,7 +101,7 @@ class CheckpointService:
         return tx.checkpoints.every_key()
 
     def rotate(self, tx: Transaction, *, by: Principal) -> list[CheckpointKey]:
-        """Sign with a new key from now on; what older ones signed stays signed."""
+        """Sign with a new key from now on; earlier signatures stay valid."""
         by.require(Permission.MANAGE)
         tx.acting(by)
         if not by.everywhere:
@@ -173,7 +173,7 @@ class CheckpointService:
             tx.checkpoints.add_key(key)
 
     def _seed(self, tx: Transaction, key: CheckpointKey) -> bytes:
-        """Open what signs, and make sure that it belongs to the key that is told to everybody."""
+        """Return the signing key, after checking that it matches the published public key."""
         rows = tx.secrets.newest(DEFAULT_PROJECT, SECRET, limit=1)
         if rows and rows[0].version == key.version:
             seed = base64.b64decode(self._keyring.open(Sealed(rows[0].key_id, rows[0].ciphertext), *rows[0].place))
@@ -187,7 +187,7 @@ class CheckpointService:
 
 
 def _tree(tx: Transaction, last: StoredCheckpoint | None) -> merkle.Growing:
-    """Return the log as it stands; nothing is signed that does not continue what was signed last."""
+    """Return the log's current tree; raise if it does not continue what was signed last."""
     if last is None:
         return merkle.Growing()
     keys = {each.key_id: each.public for each in tx.checkpoints.every_key()}
@@ -222,7 +222,7 @@ def _path(tx: Transaction, position: int, size: int) -> list[bytes]:
 
 
 def _version(tx: Transaction, subject_id: str, *, by: Principal) -> int:
-    """Return how many events a breakpoint, a rule or an administrative chain of this project has."""
+    """Return the number of events of a breakpoint, rule or admin event chain of this project."""
     if is_admin_chain(subject_id):
         return _chain_version(tx, subject_id, by)
     project = by.project

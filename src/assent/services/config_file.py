@@ -1,4 +1,4 @@
-"""assent.yaml as it lies there: the parts that are set up by it, the line of each, and what is wrong with them."""
+"""Reads assent.yaml: the parts it configures, their line numbers, and what is wrong with them."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,12 +12,12 @@ from assent.domain.yaml_file import read as read_yaml
 
 NAME = "assent.yaml"
 PARTS = ("channels", "routes", "sources", "triggers")
-"""What can be set up while a node runs; all other settings count from the next start on."""
+"""Parts that can be changed while a node is running; all other settings take effect at the next start."""
 Built = TypeVar("Built")
 
 
 class Misplaced(InvalidRequest):
-    """Something in assent.yaml cannot be used; its message names the place."""
+    """Something in assent.yaml cannot be used; the message says where."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class ConfigFile:
     places: Mapping[str, Place]
 
     def place(self, pointer: str) -> Place | None:
-        """Return where it stands, or the nearest thing around it that is there."""
+        """Return the position of a value, or of the nearest enclosing value in the file."""
         while pointer and pointer not in self.places:
             pointer = pointer.rpartition("/")[0]
         return self.places.get(pointer)
@@ -48,7 +48,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """What a node is to set up, and the file that says so; other parts were given in another way."""
+    """The configuration of a node, and the file that contains the parts in `in_file`; others were given elsewhere."""
 
     parts: Mapping[str, Any]
     file: ConfigFile | None = None
@@ -61,7 +61,7 @@ class Given:
 
 @dataclass(slots=True)
 class Problems:
-    """Gathers what is wrong, so that all of it is told at once."""
+    """Collects problems, so that all of them are reported at once."""
 
     given: Given
     found: list[Problem] = field(default_factory=list[Problem])
@@ -70,7 +70,7 @@ class Problems:
         self.found.append(self._problem(pointer, text))
 
     def told(self) -> list[str]:
-        """Return all of it in sentences, in the order of the file."""
+        """Return all problems as sentences, in the order of the file."""
         return [str(each) for each in sorted(self.found, key=lambda each: each.place.line if each.place else 0)]
 
     def misplaced(self, pointer: str, text: str) -> Misplaced:
@@ -95,7 +95,7 @@ class Problems:
         return value
 
     def made(self, pointer: str, build: Callable[[str, Mapping[str, Json]], Built], given: Json) -> Iterator[Built]:
-        """Yield what was made of it, or nothing where it cannot be used."""
+        """Yield the built value, or record a problem and yield nothing."""
         if not is_object(given):
             self.add(pointer, "must be a mapping")
             return
@@ -110,7 +110,7 @@ class Problems:
 
 
 def read_file(path: Path, name: str = NAME) -> ConfigFile | None:
-    """Read it; None where there is no file. Raises Unreadable, and OSError where it cannot be opened."""
+    """Read the file; None if it does not exist. Raises Unreadable, or OSError if it cannot be opened."""
     try:
         with path.open("rb") as file:
             document = read_yaml(file.read(LARGEST + 1))
@@ -123,7 +123,7 @@ def read_file(path: Path, name: str = NAME) -> ConfigFile | None:
 
 
 def unreadable(name: str, error: Exception) -> Problem:
-    """Tell why a file cannot be read, in the words of all other problems."""
+    """Return the problem that explains why a file cannot be read."""
     if isinstance(error, Unreadable):
         return Problem("", error.text if error.place else f"{name} {error.text}", error.place, name)
     said = error.strerror if isinstance(error, OSError) else None
@@ -131,7 +131,7 @@ def unreadable(name: str, error: Exception) -> Problem:
 
 
 def in_place(pointer: str, error: AssentError) -> tuple[str, str]:
-    """Return the place inside the file, and what is wrong there."""
+    """Return the pointer within the file, and what is wrong there."""
     errors: object = error.details.get("errors")
     if is_array(errors) and errors and is_object(errors[0]):
         first = cast("Mapping[str, str]", errors[0])
@@ -141,7 +141,7 @@ def in_place(pointer: str, error: AssentError) -> tuple[str, str]:
 
 
 def shown(pointer: str) -> str:
-    """Return a pointer as people read it: triggers[0]/on."""
+    """Return a pointer in a readable form: triggers[0]/on."""
     _, _, rest = pointer.partition("/")
     part, slash, inside = rest.partition("/")
     number, more, deeper = inside.partition("/")

@@ -1,4 +1,4 @@
-"""The channels and routes of assent.yaml: read and checked before a node starts, and made to stand when it does."""
+"""The channels and routes of assent.yaml: validated before a node starts, and applied when it does."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -48,7 +48,7 @@ class FileRoute:
 
 
 class Configuration:
-    """What assent.yaml says of channels and routes. What was made through the API is left alone."""
+    """The channels and routes in assent.yaml. Those created through the API are left alone."""
 
     def __init__(self, service: ChannelService, problems: Problems) -> None:
         self._service = service
@@ -66,7 +66,7 @@ class Configuration:
         self._refuse_twice()
 
     def apply(self, tx: Transaction) -> None:
-        """Make what stands in the file stand in the data, and nothing else from there; the same on every node."""
+        """Create, update and delete file-managed channels and routes to match the file, equally on every node."""
         before = {each.project for each in tx.channels.every() if each.source == FROM_FILE}
         before |= tx.routes.projects(FROM_FILE)
         wanted = {each.project: each.place for each in self.channels}
@@ -144,7 +144,7 @@ class Configuration:
 
 
 def _route(place: str, given: Mapping[str, Any]) -> FileRoute:
-    """Which channels there are is known when it is applied."""
+    """Parse a route; whether its channels exist is checked when it is applied."""
     body = {str(name): value for name, value in given.items() if name not in {"project", "enabled"}}
     return FileRoute(place, project_of(given), checked(body, route_id=""), enabled_of(given))
 
@@ -164,7 +164,7 @@ def enabled_of(given: Mapping[str, Any]) -> bool:
 
 
 def _differs(found: StoredChannel, wanted: FileChannel) -> bool:
-    """One whose address turned out to be gone stays disabled until something about it changes."""
+    """Whether to update a channel; if it was disabled because its address is gone, only if its settings changed."""
     if dict(found.settings) != dict(wanted.settings):
         return True
     return found.enabled != wanted.enabled and found.disabled_because is None

@@ -1,4 +1,4 @@
-"""What a worker does about a delivery: claim it, send it, write down how it went."""
+"""Sends deliveries for a worker: claims each, sends it and records the result."""
 
 import asyncio
 import random
@@ -22,12 +22,12 @@ from assent.store.transaction import Transaction
 from assent.telemetry import Metrics
 
 LONGEST_ATTEMPT = 25.0
-"""Seconds; less than a claim lasts."""
+"""Seconds; less than the lease of a claim."""
 _log = structlog.get_logger()
 
 
 class Courier:
-    """What a worker does for a `deliver` or a `digest` job."""
+    """Handles `deliver` and `digest` jobs."""
 
     def __init__(
         self,
@@ -46,20 +46,20 @@ class Courier:
         self._worker = worker
         self._metrics = metrics
         self.on_said: Callable[[StoredChannel, Incoming], Awaitable[object]] | None = None
-        """Who takes what a receiver answers at once."""
+        """Processes an answer that a receiver includes in its response."""
 
     async def deliver(self, payload: Mapping[str, Any]) -> None:
-        """Send what is due in this line, one after the other; stop where somebody else has it or it must wait."""
+        """Send what is due for one recipient in order; stop at a delivery that another worker has or that must wait."""
         line: Mapping[str, str] = {name: payload[name] for name in ("breakpoint_id", "channel", "recipient")}
         while claim := await self._database.write(lambda tx: self._service.claim(tx, line, worker=self._worker)):
             sent = await self._timed(partial(self._send, claim))
             if sent.said is not None and claim.channel is not None and self.on_said is not None:
-                # Before it is noted as sent: if we die in between, it is asked and answered again, and counts once.
+                # Before the delivery is recorded as sent: a crash in between repeats both, and the answer counts once.
                 await self.on_said(claim.channel, sent.said)
             await self._record(claim, sent)
 
     async def digest(self, payload: Mapping[str, Any]) -> None:
-        """Tell somebody in one message what was held back for them."""
+        """Send a recipient's held-back messages as one digest."""
         channel, recipient = payload["channel"], payload["recipient"]
         claim = await self._database.write(lambda tx: self._service.claim_digest(tx, channel, recipient))
         if claim is None:
@@ -81,7 +81,7 @@ class Courier:
         self._metrics.delivery_attempt(channel, outcome, sent.milliseconds / 1000)
 
     async def _timed(self, send: Callable[[], Awaitable[Sent]]) -> Sent:
-        """Try once, and say how it went; an attempt that would outlive its claim is given up before."""
+        """Make one attempt and return its result; stop an attempt before its claim expires."""
         started = time.perf_counter()
         try:
             async with asyncio.timeout(LONGEST_ATTEMPT):
@@ -126,4 +126,4 @@ def _sent(posted: Posted | None) -> Sent:
 
 
 def _jitter() -> float:
-    return random.uniform(-1, 1)  # noqa: S311  # spreads load, guards nothing
+    return random.uniform(-1, 1)  # noqa: S311  # spreads load; not a secret

@@ -1,4 +1,4 @@
-"""Delegation: what waits is told to people by its route, they are reminded, it is escalated, and in the end closed."""
+"""Delegation: sends notifications about pending breakpoints by their route, reminds, escalates, and closes messages."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -26,39 +26,39 @@ from assent.store.routings import Routing
 from assent.store.transaction import Transaction
 
 BATCH = 50
-"""How many one transaction brings forward. On SQLite, whoever writes meanwhile waits for it."""
+"""Breakpoints that one transaction advances. On SQLite, other writers wait for it."""
 AGAIN = 60 * SECOND
-"""When to look again at one that could not be brought forward."""
+"""Delay before a breakpoint that could not be advanced is tried again."""
 ENDS = frozenset({"released", "expired", "cancelled"})
 UNTELLABLE = (AssentError, msgspec.MsgspecError, ValueError, LookupError, TypeError, AttributeError)
-"""What stored routes, preferences and settings that cannot be read may raise; not what the database does."""
+"""Errors raised for stored routes, preferences and settings that cannot be read; database errors are not included."""
 _log = structlog.get_logger()
 
 
 class Untold(Exception):
-    """Somebody could not be told of this breakpoint; it is tried again in a minute."""
+    """Notifications for this breakpoint could not be queued; it is retried in a minute."""
 
 
 @dataclass(slots=True)
 class Going:
-    """One breakpoint on its way, as far as it has come in this transaction."""
+    """A breakpoint and its notification state, as changed so far in this transaction."""
 
     routing: Routing
     current: Breakpoint
     now: int
     created: Event
     told: list[Event] = field(default_factory=list[Event])
-    """What happened since the last look."""
+    """Events since this breakpoint was last processed."""
 
 
 class DelegationService:
     def __init__(self) -> None:
         self.has_channels = False
-        """Whether any project has one, as of the last look: without, nobody has to hurry."""
+        """Whether any project had a channel when last checked; without channels, nothing is urgent."""
         self._put_off: dict[str, int] = {}
 
     def advance_due(self, tx: Transaction) -> int:
-        """Bring forward a batch of what is due, one node at a time; return how many were looked at."""
+        """Advance a batch of due breakpoints, one node at a time; return how many were processed."""
         self.has_channels = tx.channels.any()
         due = tx.routings.take_due(tx.now(), limit=BATCH)
         for routing in due:
@@ -70,11 +70,11 @@ class DelegationService:
         return len(due)
 
     def _try(self, tx: Transaction, routing: Routing) -> None:
-        """Bring one forward, or leave all as it was; what cannot be told keeps none of the others from it."""
+        """Advance one breakpoint, or leave everything unchanged; a failure must not block the others."""
         try:
             self._advance(tx, routing)
         except UNTELLABLE as error:
-            # Nothing of this batch is written; next time, this one is put off.
+            # Raising rolls the batch back; the next batch postpones this breakpoint.
             self._put_off[routing.breakpoint_id] = tx.now() + AGAIN
             _log.warning("delegation_failed", breakpoint=routing.breakpoint_id, error=str(error))
             raise Untold(routing.breakpoint_id) from error
@@ -88,7 +88,7 @@ class DelegationService:
         if current.status is not Status.WAITING:
             self._close(tx, going)
         elif current.overdue(now):
-            # It ends in a moment, which brings it here again.
+            # It is about to end, and is then processed again.
             tx.routings.save(replace(routing, next_at=None))
         else:
             self._go_on(tx, going)
@@ -112,7 +112,7 @@ class DelegationService:
         tx.routings.save(replace(going.routing, done=done, seen=going.current.version, next_at=left))
 
     def _chosen(self, tx: Transaction, going: Going) -> Routing:
-        """Choose the route and keep it as it is now; a mandatory ticket is made whatever the routes say."""
+        """Select the route and store a copy of it, adding the channels that create a required ticket."""
         current = going.current
         routes = [each.route for each in tx.routes.in_project(current.project) if each.enabled]
         route = chosen(routes, current)
@@ -121,10 +121,10 @@ class DelegationService:
             route = route or Route(id="", pattern="*", channels=())
             route = replace(route, channels=tuple(dict.fromkeys((*route.channels, *tickets))))
         if route is None:
-            # Without a ticket it cannot be approved: somebody may still set up what makes one.
+            # It cannot be approved without a ticket, so check again later whether a Jira channel has been set up.
             missing = needs_ticket(tx, current)
             return replace(going.routing, done=int(not missing), next_at=going.now + AGAIN if missing else None)
-        # The timeout became the breakpoint's own deadline when it was created.
+        # The timeout already became the breakpoint's deadline when it was created.
         kept = msgspec.json.encode(written(replace(route, timeout=None))).decode()
         return replace(going.routing, route_id=route.id or None, route=kept)
 
@@ -144,13 +144,13 @@ class DelegationService:
             queue(tx, going.current, going.created, Purpose.ASK, reach)
 
     def _asked(self, tx: Transaction, going: Going, to: Sequence[str]) -> list[str]:
-        """Return whom these targets mean, or whoever stands in for them."""
+        """Return the people that these targets mean, with deputies in place of those who are absent."""
         directory = tx.people.directory(going.current.project, named(to, going.current))
         meant = people(to, going.current, directory)
         return list(dict.fromkeys(self._stands_in(tx, going, each) for each in meant))
 
     def _stands_in(self, tx: Transaction, going: Going, person: str) -> str:
-        """Return who is asked in place of somebody who is away; from now on they may answer."""
+        """Return the person, or the deputy if the person is absent; the deputy may answer from now on."""
         found = person
         for _ in range(LONGEST_CHAIN):
             known = tx.people.find_by_name(found)
@@ -192,12 +192,12 @@ class DelegationService:
         event = self._record(tx, going, Action.ESCALATE, {"level": index + 1, "to": list(meant)})
         plan = replace(_plan(route, going), channels=level.channels or route.channels, quiet=False)
         for reach in reaches(tx, going.current.project, asked, plan, now=going.now):
-            # Whoever would have been asked in the morning is asked now.
+            # Escalations ignore quiet hours, so replace messages that are waiting for their end.
             tx.deliveries.supersede_line(going.current.id, reach.channel.id, reach.recipient, now=going.now)
             queue(tx, going.current, event, Purpose.ESCALATE, reach)
 
     def _time_out(self, tx: Transaction, going: Going, route: Route) -> None:
-        """End a breakpoint of an earlier release, whose route's timeout did not become its deadline."""
+        """End a breakpoint from an earlier release, in which a route's timeout did not become the deadline."""
         assert route.timeout is not None, "only a route with a timeout has this step"
         ending = going.current.but(on_timeout=route.timeout.then)
         lapsed, events = lapse_all(tx, ending, "The route's timeout expired.", at=going.now)
@@ -208,7 +208,7 @@ class DelegationService:
         going.told.append(event)
 
     def _follow(self, tx: Transaction, going: Going) -> None:
-        """Tell whoever follows every event what was answered meanwhile."""
+        """Send new answers to the channels that follow every event."""
         answers = [each for each in going.told if each.type == "responded"]
         if not answers:
             return
@@ -220,7 +220,7 @@ class DelegationService:
                     queue(tx, going.current, event, Purpose.TELL, Reach(stored, recipient))
 
     def _close(self, tx: Transaction, going: Going) -> None:
-        """Whatever was said about it must not look open any more."""
+        """Send the end to every channel that was notified, so that no message about the breakpoint still looks open."""
         current = going.current
         everywhere = tx.channels.in_project(current.project)
         following = [each.id for each in everywhere if (kind := Switchboard.kind(each)) is not None and kind.follows]
@@ -247,7 +247,7 @@ class DelegationService:
 
 
 def ticket_channels(tx: Transaction, asked: Breakpoint) -> tuple[str, ...]:
-    """Return the channels that make the ticket which the project demands for its tags."""
+    """Return the channels that create the ticket required for the breakpoint's tags."""
     if not needs_ticket(tx, asked):
         return ()
     return tuple(each.name for each in tx.channels.in_project(asked.project) if each.type == "jira")
@@ -261,7 +261,7 @@ def _plan(route: Route, going: Going) -> Plan:
 
 
 def _may_stand_in(tx: Transaction, asked: Breakpoint, person: str) -> bool:
-    """Whether a deputy can answer for somebody else: not without the right, and not who has a voice of their own."""
+    """Whether a deputy may answer for someone else: they must be a reviewer, and must not have a vote themselves."""
     names = [name for seat in asked.seats for name in seat.names]
     directory = tx.people.directory(asked.project, [*names, person])
     seated = any(person in eligible(seat, directory) for seat in asked.seats)
@@ -269,7 +269,7 @@ def _may_stand_in(tx: Transaction, asked: Breakpoint, person: str) -> bool:
 
 
 def _due(left: Sequence[Step], now: int) -> list[Step]:
-    """Return the steps whose time has come; of several reminders that were missed, only the last is made up for."""
+    """Return the steps that are due; if several reminders were missed, only the last of them."""
     due = [each for each in left if each.at <= now]
     last = max((each.at for each in due if each.kind is StepKind.REMIND), default=0)
     return [each for each in due if each.kind is not StepKind.REMIND or each.at == last]

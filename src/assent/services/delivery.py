@@ -1,6 +1,6 @@
-"""Deliveries: claimed, sent, written down; in the order of the events, until sent or given up.
+"""Deliveries: claimed, sent and recorded in the order of their events, until they are sent or dead.
 
-The courier claims what is due in one transaction, sends it in none, and writes down how it went in another.
+A worker claims what is due in one transaction, sends it outside of any, and records the result in another.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,23 +27,23 @@ from assent.store.transaction import Transaction
 LADDER = (5, 300, 1_800, 7_200, 18_000, 36_000, 50_400, 72_000, 86_400)
 """Seconds to wait after the first failure of a callback, the second, and so on; after the last one it is dead."""
 QUESTION_LADDER = (5, 30, 120, 600, 1_800, 3_600)
-"""The same for what people are asked, which is worth less by the hour; then hourly, until the breakpoint ends."""
+"""The same for messages to people, which lose value with time; then hourly, until the breakpoint ends."""
 PATIENCE = 4
-"""After so many failures another channel is tried, where the route names one."""
+"""Retries on one channel before the next channel is used, if the route names one."""
 ENDED_TRIES = 30
-"""How often to try to tell of what has ended: about a day."""
+"""Retries of a message about a breakpoint that has ended: about a day."""
 JITTER = 0.2
 LEASE = 30 * SECOND
 """How long one attempt may take before another worker may try."""
 FRESH = 10 * SECOND
-"""How old the news that a channel is well may be before it is written again."""
+"""Minimum time between two updates of a channel that is healthy."""
 FALL_BACK_BATCH = 100
 MOST_TOLD = 100_000
 NAMED = 20
-"""How many a message that tells of many names one by one."""
+"""Breakpoints that a digest lists by name."""
 SMALLEST_DIGEST = 2
 DIGEST_SETTLES = 2 * SECOND
-"""When to look again at what a digest tells of that is being sent."""
+"""Delay before a close message is tried again while a digest with its breakpoint is being sent."""
 UNLIMITED = Pacing(1_000, 1)
 STUCK = 60 * SECOND
 HEAL_BATCH = 200
@@ -53,7 +53,7 @@ _log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """One attempt at one delivery, with all it needs outside the transaction."""
+    """One attempt at a delivery, with everything it needs outside the transaction."""
 
     delivery: Delivery
     breakpoint: Breakpoint
@@ -61,7 +61,7 @@ class Claim:
     at: int
     secrets: tuple[str, ...] = ()
     unsigned: str = ""
-    """Why there is no secret to sign with; nothing is sent without."""
+    """Why no secret is available for signing; nothing is sent unsigned."""
     channel: StoredChannel | None = None
     """None for a callback, which has an address and no settings."""
     note: Note | None = None
@@ -69,7 +69,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class DigestClaim:
-    """One attempt at telling somebody of many things at once."""
+    """One attempt at a digest."""
 
     channel: StoredChannel
     taken: Sequence[Delivery]
@@ -79,7 +79,7 @@ class DigestClaim:
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """How an attempt went."""
+    """The result of an attempt."""
 
     status: int | None
     error: str | None
@@ -91,7 +91,7 @@ class Sent:
     """Whether it failed before anything was sent."""
     trace: Mapping[str, str] | None = None
     said: Incoming | None = None
-    """What the receiver answered at once, where its channel allows that."""
+    """The answer in the receiver's response, if its channel allows that."""
 
 
 class DeliveryService:
@@ -100,7 +100,7 @@ class DeliveryService:
         self._base_url = base_url
 
     def claim(self, tx: Transaction, line: Mapping[str, str], *, worker: str) -> Claim | None:
-        """Take the first open delivery of a line for one attempt, if it is due and nobody has it."""
+        """Claim the first open delivery of a line for one attempt, if it is due and no other worker has claimed it."""
         now = tx.now()
         while (head := tx.deliveries.head(line)) is not None and head.next_at <= now:
             current = tx.breakpoints.look(head.breakpoint_id, project=head.project)
@@ -110,7 +110,7 @@ class DeliveryService:
             return None
         if not tx.deliveries.claim(head, worker=worker, now=now, lease=now + LEASE):
             if head.state == "sending":
-                # Whoever has it may be dead, and noticed before its time was up: look again when it is.
+                # Its worker may have died and been noticed before the lease ended, so look again when the lease ends.
                 tx.deliveries.enqueue(head, delay=(head.next_at - now) / SECOND + 1, why=":lease")
             return None
         claimed = replace(head, state="sending", attempts=head.attempts + 1)
@@ -124,14 +124,14 @@ class DeliveryService:
         return Claim(claimed, current, event, now, channel=stored, note=note)
 
     def _is_idle(self, tx: Transaction, head: Delivery, current: Breakpoint, now: int) -> bool:
-        """Put aside what needs no attempt any more, and say whether that was so."""
+        """Settle a delivery that does not need an attempt; return whether that was the case."""
         if _deaths(tx, head) > len(LADDER):
-            # An attempt that was never written down killed its worker; after so many it is the message.
+            # Attempts without a recorded result crashed their worker. After so many, the message must be the cause.
             self._bury(tx, head, current, "Every worker that tried to send this delivery crashed.")
         elif head.channel == CALLBACK:
             return False
         elif head.purpose == Purpose.CLOSE and tx.deliveries.in_digest(head.line):
-            # The digest that tells of it is on its way: closed once it has arrived.
+            # A digest with this breakpoint is being sent; close it once the digest has arrived.
             tx.deliveries.hold_back(replace(head, next_at=now + DIGEST_SETTLES), now=now)
         elif _is_pointless(tx, head, current, now):
             tx.deliveries.supersede(head, now=now)
@@ -148,7 +148,7 @@ class DeliveryService:
         self._fall_back(tx, dead, current)
 
     def _fall_back(self, tx: Transaction, dead: Delivery, current: Breakpoint) -> None:
-        """What is dead on one channel goes out by the next; not what has arrived once, and not after the end."""
+        """Send a dead delivery through the next channel, unless it has arrived before or its breakpoint has ended."""
         if dead.fallback is None or dead.purpose == Purpose.CLOSE or dead.trace is not None:
             return
         if current.status is Status.WAITING and not current.overdue(tx.now()):
@@ -175,7 +175,7 @@ class DeliveryService:
         )
 
     def _digest_again(self, tx: Transaction, claimed: Delivery, thread: str) -> Digest | None:
-        """Return the digest with this trace as it stands now; None if the message told of one thing only."""
+        """Return the current content of the digest with this trace; None if the message was about one breakpoint."""
         digest_id = (traced(thread) or {}).get("digest")
         if digest_id is None:
             return None
@@ -209,7 +209,7 @@ class DeliveryService:
             return (), error.message
 
     def record(self, tx: Transaction, claim: Claim, sent: Sent, *, jitter: float) -> None:
-        """Write down how it went; what failed for now comes back later, in the same transaction."""
+        """Record the result; after a temporary failure, queue a retry in the same transaction."""
         now = tx.now()
         delivery = claim.delivery
         attempt = Attempt(delivery.attempts, claim.at, "", sent.milliseconds, sent.status, sent.error, sent.unsent)
@@ -243,7 +243,7 @@ class DeliveryService:
         tx.deliveries.record(replace(delivery, state="sent", last_error=None, trace=trace), now=now)
 
     def _is_stale(self, tx: Transaction, claim: Claim) -> bool:
-        """Whether another item of the digest ended while this one was closed: the later of two edits may show less."""
+        """Whether an item of the digest ended during the edit, which is then outdated and has to be repeated."""
         shown = claim.note.digest if claim.note else None
         stored = claim.channel
         if shown is None or stored is None or not KINDS[stored.type].edits:
@@ -252,9 +252,9 @@ class DeliveryService:
         return now != [each.status for each in shown.waiting]
 
     def _wait(self, tx: Transaction, claim: Claim, sent: Sent, jitter: float) -> float | None:
-        """Seconds until the next attempt, or None when there is none."""
+        """Return the seconds until the next attempt, or None to give up."""
         delivery = claim.delivery
-        # A worker that died says nothing of the receiver: only attempts that are known to have failed count.
+        # A worker's crash says nothing about the receiver, so only attempts that are known to have failed count.
         failures = tx.deliveries.failures(delivery.id)
         if sent.final or sent.gone:
             return None
@@ -269,7 +269,7 @@ class DeliveryService:
         return None if rung is None else max(rung * (1 + JITTER * jitter), sent.retry_after or 0)
 
     def claim_digest(self, tx: Transaction, channel: str, recipient: str) -> DigestClaim | None:
-        """Take all that is held back for somebody, and say it in one message; what has ended needs no telling."""
+        """Claim all held-back deliveries to a recipient as one digest, without those that are no longer needed."""
         now = tx.now()
         pace = tx.paces.take(channel, recipient)
         lease = now + LEASE
@@ -282,7 +282,7 @@ class DeliveryService:
             tx.paces.save(replace(pace, digest_due=at))
             tx.deliveries.plan_digest(channel, recipient, at=at, now=now)
             return None
-        # What is to be sent another way is sent one by one: not too many in one transaction.
+        # Another channel gets each message separately, so limit their number in one transaction.
         most = FALL_BACK_BATCH if problem else MOST_TOLD
         taken = tx.deliveries.take_digest(channel, recipient, most=most, now=now, lease=lease)
         if any(each.attempts > len(LADDER) and each.last_error is None for each in taken):
@@ -318,7 +318,7 @@ class DeliveryService:
         return DigestClaim(stored, taken, self._digest(digest), lease)
 
     def _send_single(self, tx: Transaction, taken: Sequence[Delivery]) -> list[Delivery]:
-        """Send a single question, or a single ending, as a message of its own; return what is left for a digest."""
+        """Send a single question, or a single ending, as a separate message; return the rest for a digest."""
         now = tx.now()
         waiting = self._waiting(tx, taken)
         questions = [each for each in taken if each.purpose != Purpose.CLOSE and each.breakpoint_id in waiting]
@@ -328,7 +328,7 @@ class DeliveryService:
         if alone:
             first = alone[0]
             pace = tx.paces.take(first.channel, first.recipient)
-            # One is counted already, in place of the digest.
+            # One message has already been counted, in place of the digest.
             tx.paces.save(replace(pace, times=(*pace.times, *(now for _ in alone[1:]))))
         for each in alone:
             tx.deliveries.release(each, now=now)
@@ -338,7 +338,7 @@ class DeliveryService:
     def _waiting(self, tx: Transaction, taken: Sequence[Delivery]) -> list[str]:
         asking = [each for each in taken if each.purpose != Purpose.CLOSE]
         if asking and not may_be_told(tx, asking[0].project, asking[0].recipient):
-            return []  # all of them have the same recipient
+            return []  # they all have the same recipient
         ids = list(dict.fromkeys(each.breakpoint_id for each in asking))
         open_ = tx.breakpoints.waiting_among(ids, now=tx.now())
         return [each for each in ids if each in open_]
@@ -353,7 +353,7 @@ class DeliveryService:
             self._fall_back(tx, each, tx.breakpoints.look(each.breakpoint_id, project=each.project))
 
     def record_digest(self, tx: Transaction, claim: DigestClaim, sent: Sent, *, jitter: float) -> None:
-        """Write down for all of them how it went."""
+        """Record the result for all deliveries of a digest."""
         now = tx.now()
         _note_health(tx, claim.channel, sent, now)
         first = claim.taken[0]
@@ -367,7 +367,7 @@ class DeliveryService:
             self._end_digest_dead(tx, claim.taken, sent.error, claim.lease)
             return
         if tries > PATIENCE:
-            # Only what has another way is given up on this one.
+            # Give up on this channel only for deliveries that can use another one.
             dead = replace(first, state="dead", last_error=sent.error)
             tx.deliveries.end_digest(dead, lease=claim.lease, now=now, only=HAS_ANOTHER_WAY)
             self._fall_back_all(tx, claim.taken)
@@ -380,9 +380,9 @@ class DeliveryService:
         tx.deliveries.plan_digest(first.channel, first.recipient, at=at, now=now)
 
     def heal(self, tx: Transaction) -> int:
-        """Queue again what no worker looks after any more: its job failed, or was lost with a database's crash."""
+        """Queue deliveries again that no job handles: the job failed, or was lost when the database crashed."""
         now = tx.now()
-        # The minute in the key: every node heals, and together they queue one job.
+        # Every node heals; with the minute in the key, they queue only one job between them.
         minute = now // STUCK * STUCK
         stuck = tx.deliveries.stuck(now - STUCK, limit=HEAL_BATCH)
         looked_after = {key.partition(":")[0] for key in (tx.open_jobs(JOB) if stuck else ())}
@@ -397,7 +397,7 @@ class DeliveryService:
         return len(stuck) + len(digests)
 
     def retry(self, tx: Transaction, delivery_id: str, *, by: Principal) -> Delivery:
-        """Try a dead one again at once; a program can also be sent again what it has had."""
+        """Retry a dead delivery now; a message to a program can also be resent after it was sent."""
         by.require(Permission.MANAGE)
         tx.acting(by)
         ended = tx.deliveries.get(delivery_id, project=by.project)
@@ -416,7 +416,7 @@ class DeliveryService:
         return replace(ended, state="pending", next_at=now, updated_at=now)
 
     def retry_all(self, tx: Transaction, channel: str, *, by: Principal) -> int:
-        """Try again what is dead on a channel, as much of it as one transaction should hold; return how many."""
+        """Retry dead deliveries of a channel, at most RETRY_BATCH in one transaction; return how many."""
         by.require(Permission.MANAGE)
         tx.acting(by)
         now = tx.now()
@@ -431,7 +431,7 @@ class DeliveryService:
 
 
 def _goes_to_a_program(tx: Transaction, delivery: Delivery) -> bool:
-    """Programs know a message by its id when it comes twice; people do not."""
+    """Whether a delivery goes to a program, which recognizes a duplicate by its message id; people cannot."""
     return delivery.channel == CALLBACK or _follows(tx, delivery)
 
 
@@ -446,7 +446,7 @@ def _question_rung(failures: int) -> int:
 
 
 def _is_pointless(tx: Transaction, delivery: Delivery, current: Breakpoint, now: int) -> bool:
-    """Whether nobody needs this message: the question is answered, or nothing was said that had to be closed."""
+    """Whether a message is no longer needed: the breakpoint has ended, or no message has to be closed."""
     if delivery.purpose == Purpose.CLOSE:
         return not _needs_closing(tx, delivery)
     if delivery.purpose not in {Purpose.ASK, Purpose.REMIND, Purpose.ESCALATE}:
@@ -458,20 +458,20 @@ def _is_pointless(tx: Transaction, delivery: Delivery, current: Breakpoint, now:
 
 
 def _needs_closing(tx: Transaction, delivery: Delivery) -> bool:
-    """Whether a message of this line arrived, or may have: its reply was lost, or its worker died."""
+    """Whether a message of this line has arrived, or may have: its response was lost, or its worker crashed."""
     if tx.deliveries.thread(delivery.line) is not None:
         return True
     if not tx.deliveries.unconfirmed(delivery.line):
         return False
-    # A new message could be the first that tells them: not to those who have lost the right since. A channel that
-    # edits changes what it finds, and adds nothing for them (`Note.may_be_told`).
+    # A new message could be the first one to arrive, so do not send it to people who have lost access since. A channel
+    # that edits only changes existing messages and reveals nothing new to them (`Note.may_be_told`).
     stored = tx.channels.find(delivery.channel)
     edits = stored is not None and stored.type in KINDS and KINDS[stored.type].edits
     return edits or may_be_told(tx, delivery.project, delivery.recipient)
 
 
 def _one_too_many(tx: Transaction, head: Delivery, stored: StoredChannel | None, now: int) -> Delivery | None:
-    """Count what waited for the end of quiet hours, now that they are over; return it if others are told with it."""
+    """Count a message when the quiet hours that delayed it end; return it if the rate limit delays or digests it."""
     counted_before = head.updated_at > head.created_at
     if stored is None or head.attempts or head.created_at >= head.next_at or counted_before:
         return None
@@ -479,7 +479,7 @@ def _one_too_many(tx: Transaction, head: Delivery, stored: StoredChannel | None,
 
 
 def _follows(tx: Transaction, delivery: Delivery) -> bool:
-    """Whoever follows every event is told of the creation too, however late."""
+    """Whether the channel follows every event, and so is notified of a creation however late."""
     stored = tx.channels.find(delivery.channel)
     kind = Switchboard.kind(stored) if stored else None
     return kind is not None and kind.follows

@@ -1,7 +1,7 @@
-"""Triggers that feed themselves: a run changes what its own source watches, and the change starts the next run.
+"""Detects triggers that feed themselves: a run changes what its source watches, and the change starts the next run.
 
-Nothing needs to be declared for this. An event is an echo of a run if it is about the same thing as the event that
-started the run, and comes when a change by the run would: right after the run, or for a folder also while it works.
+Nothing has to be declared. An event is an echo of a run if it is about the same subject as the event that started the
+run, and arrives when a change by the run would: right after the run, or for a folder also while it is running.
 """
 
 from collections.abc import Sequence
@@ -17,11 +17,11 @@ from assent.store.transaction import Transaction
 from assent.store.triggers import StoredTrigger
 
 AFTER_END = 5 * SECOND
-"""How long after its run an echo takes to arrive; unrelated events rarely hit this time again and again."""
+"""How long after the end of its run an echo can arrive; unrelated events rarely arrive in this time repeatedly."""
 
 
 def echoes(tx: Transaction, stored: StoredTrigger, event: TriggerEvent, *, since: int) -> int:
-    """Return how many runs in a row, the newest included, were each followed by an event that echoes it."""
+    """Return how many runs in a row, including the newest, were each followed by an event that echoes it."""
     limit = stored.trigger.breaker.echoes
     if not limit or event.replay_of is not None:
         return 0
@@ -47,7 +47,7 @@ def echoes(tx: Transaction, stored: StoredTrigger, event: TriggerEvent, *, since
 
 
 def is_echo(event: Started, run: Started, *, quiet: int) -> bool:
-    """Whether an event came out of a run, as far as time and place can tell; `quiet` is that of a folder, else 0."""
+    """Whether a run likely caused an event, judging by time and subject; `quiet` is a folder's setting, else 0."""
     if (event.source_id, event.type) != (run.source_id, run.type) or not _is_in_time(event, run, quiet):
         return False
     if event.paths or run.paths:
@@ -57,8 +57,8 @@ def is_echo(event: Started, run: Started, *, quiet: int) -> bool:
 
 def _is_in_time(event: Started, run: Started, quiet: int) -> bool:
     if run.ended_at is None:
-        # A folder tells of a change only after a while, so what it tells sooner cannot be this run's doing. From other
-        # sources anything may come while a run works: nothing can be told from the time.
+        # A folder reports a change only after a while, so an earlier event cannot come from this run. Other sources can
+        # report anything while a run is active, so the time proves nothing.
         return bool(quiet) and event.received_at >= run.run_at + quiet
     earliest = run.run_at + (quiet or (run.ended_at - run.run_at) // 2)
     return earliest <= event.received_at <= run.ended_at + quiet + AFTER_END
@@ -70,7 +70,7 @@ def _paths(event: TriggerEvent) -> frozenset[str]:
 
 
 def _quiet(tx: Transaction, source_id: str) -> int:
-    """Return how long a folder must be left alone before it tells of changes; 0 for other sources."""
+    """Return how long a folder must be unchanged before it reports changes; 0 for other sources."""
     source = tx.sources.get(source_id)
     if source.kind != "files":
         return 0

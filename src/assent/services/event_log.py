@@ -1,4 +1,4 @@
-"""The log of all events, for auditors: page by page, or all of it as CSV or JSON."""
+"""The log of all events, for auditors: in pages, or exported as CSV or JSON."""
 
 import csv
 import io
@@ -19,7 +19,7 @@ COLUMNS = (
     "at", "breakpointId", "seq", "type", "actor", "gate", "agentId", "title", "metadata", "previous", "hash",
     "adminChain", "subject",
 )  # fmt: skip
-# What a spreadsheet takes for the beginning of a formula, also behind spaces, and what it leaves out before one.
+# Prefixes, also after spaces, that make a spreadsheet read a formula, and characters that it drops before one.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "|", "%", "＝", "＋", "－", "＠")
 
 
@@ -28,12 +28,12 @@ class EventLogService:
         self._database = database
 
     async def page(self, query: LogQuery, *, by: Principal, before: Place | None, limit: int) -> list[Logged]:
-        """Return up to `limit` of them, newest first."""
+        """Return up to `limit` events, newest first."""
         by.require(Permission.AUDIT)
         return await self._database.read(partial(_page, query=query, before=before, limit=limit))
 
     def export(self, query: LogQuery, kind: str, *, by: Principal) -> AsyncIterator[bytes]:
-        """Return all of it in pieces; each batch is of one moment, and what comes after the first is not in it."""
+        """Return all events in batches, each a snapshot; events recorded after the first batch are not included."""
         by.require(Permission.AUDIT)
         return self._csv(query) if kind == "csv" else self._json(query)
 
@@ -61,7 +61,7 @@ def _page(tx: Transaction, *, query: LogQuery, before: Place | None, limit: int)
 
 
 def subject_of(each: Logged) -> str | None:
-    """Return what an administrative event is about."""
+    """Return the subject of an admin event."""
     return msgspec.json.decode(each.metadata).get("subject") if each.admin else None
 
 
@@ -75,7 +75,7 @@ def _row(each: Logged, metadata: Callable[[str], Any]) -> dict[str, Any]:
 
 
 def event_body(each: Logged) -> dict[str, Any]:
-    """Return an event as JSON shows it."""
+    """Return an event as a JSON object."""
     return _row(each, msgspec.json.decode)
 
 
@@ -84,7 +84,7 @@ def _text(metadata: str) -> str:
 
 
 def cell(value: object) -> str:
-    """Write a value so that no spreadsheet takes it for a formula."""
+    """Write a value so that spreadsheets do not read it as a formula."""
     text = "" if value is None else str(value)
     return f"'{text}" if text.lstrip(" \u00a0\ufeff").startswith(_FORMULA) else text
 

@@ -1,4 +1,4 @@
-"""What a firing goes through on its way to a run: quiet, an approval, room; and then the run itself."""
+"""Takes a firing through debouncing, approval and the concurrency limit, and then starts the run."""
 
 import contextlib
 from collections.abc import Iterator, Sequence
@@ -32,20 +32,20 @@ from assent.store.transaction import Transaction
 from assent.store.triggers import StoredTrigger
 
 PAUSES = tuple(each * SECOND for each in (5, 30, 120, 600, 1_800))
-"""How long to wait before each further try to start a run: a node may lack a file for a moment."""
+"""Delays before each retry to start a run, because a node may lack a file for a moment."""
 MOST_GATHERED = 1_000
 MOST_BODIES = 4 * 1024 * 1024
-"""Characters of bodies that a run is given of the events that were gathered for it."""
+"""Maximum total characters of gathered events' bodies that a run receives."""
 MOST_QUEUED = 1_000
 READ_AT_ONCE = 20
-"""How many events that were gathered are held against a changed trigger at a time."""
+"""Gathered events that are matched against a changed trigger at a time."""
 NOTHING_CAME = frozenset({Because.BUSY, Because.REPLACED, Because.DISCARDED})
-"""What is skipped so has not fired: others may, for its key."""
+"""A firing skipped for one of these reasons had no effect, so others may fire for its key."""
 
 
 @dataclass
 class Going:
-    """One firing on its way, as far as it has come in this transaction."""
+    """A firing as changed so far in this transaction."""
 
     firing: Firing
     stored: StoredTrigger
@@ -75,7 +75,7 @@ class Firer:
         self._processes = processes
 
     def go_on(self, tx: Transaction, going: Going) -> Firing:
-        """Bring a firing as far as it comes, and return it as it then stands; the caller writes it."""
+        """Advance a firing as far as possible and return its new state; the caller saves it."""
         going.process = self._processes.find(going.stored.trigger.run)
         stages = (_let, _still, _first, _quiet, self._approved, self._room)
         stopped = next(filter(None, (stage(tx, going) for stage in stages)), None)
@@ -87,7 +87,7 @@ class Firer:
         return moved
 
     def _approved(self, tx: Transaction, going: Going) -> Firing | None:
-        """Stop until a person has approved this very run, where one must."""
+        """Stop until a person has approved exactly this run, if approval is required."""
         firing = going.firing
         if firing.breakpoint_id is None:
             if not firing.asks and not holds(going.stored.trigger, going.event):
@@ -96,7 +96,7 @@ class Firer:
         else:
             asked = tx.breakpoints.look(firing.breakpoint_id, project=going.stored.project)
         if asked is None and going.process is None:
-            # Whoever approved it now would be asked again when it is there: an approval is for one version of it.
+            # An approval is for one version of the process, so people would be asked again once the process exists.
             return later(going.firing, self._missing(going), now=going.now)
         if asked is None or self._is_other(going, asked):
             try:
@@ -112,7 +112,7 @@ class Firer:
         return self._processes.problem(run, {}, complete=False) or f"process {run} not found"
 
     def _is_other(self, going: Going, asked: Breakpoint) -> bool:
-        """Whether something else would start by now than what was asked about; what was refused stays refused."""
+        """Whether the run would now differ from the one that was asked about; a rejection is final."""
         is_open = asked.status is Status.WAITING or asked.decision is Decision.APPROVED
         return is_open and going.process is not None and going.firing.asked != _about(going)
 
@@ -125,7 +125,7 @@ class Firer:
         return tx.breakpoints.look(raised, project=going.stored.project)
 
     def _room(self, tx: Transaction, going: Going) -> Firing | None:
-        """Stop where as many run already as may."""
+        """Stop if the maximum number of runs is active."""
         room = going.stored.trigger.concurrency
         if room is None:
             return None
@@ -138,7 +138,7 @@ class Firer:
             return going.skipped(Because.BUSY, f"{len(running)} runs were already running; the limit is {room.limit}.")
         if room.when_full is WhenFull.CANCEL:
             for run_id in running[: len(running) - room.limit + 1]:
-                with contextlib.suppress(Conflict, NotFound):  # it has just ended by itself
+                with contextlib.suppress(Conflict, NotFound):  # it has just ended
                     self._runs.cancel(tx, run_id, by=going.by)
             return None
         if room.when_full is WhenFull.REPLACE:
@@ -171,7 +171,7 @@ class Firer:
 
 
 def _let(_: Transaction, going: Going) -> Firing | None:
-    """Stop where the trigger does not stand any more, or nothing of it may run for now."""
+    """Stop if the trigger was removed, disabled or suspended."""
     if going.stored.removed_at is not None:
         return going.skipped(Because.DISCARDED, "The trigger was removed.")
     if going.stored.state is TriggerState.DISABLED:
@@ -180,7 +180,7 @@ def _let(_: Transaction, going: Going) -> Firing | None:
 
 
 def _still(tx: Transaction, going: Going) -> Firing | None:
-    """Hold its events against its trigger again, where that is not the one that they matched."""
+    """Match the events again if the trigger has changed since they matched."""
     firing, stored = going.firing, going.stored
     if firing.trigger_version == stored.version:
         return None
@@ -209,7 +209,7 @@ def _events(tx: Transaction, event_ids: Sequence[str]) -> Iterator[TriggerEvent]
 
 
 def _first(tx: Transaction, going: Going) -> Firing | None:
-    """Take its `once` key up again, where it had given it up."""
+    """Claim the `once` key again if the firing had released it."""
     firing = going.firing
     key = once_of(going.stored.trigger, going.event) if firing.once_key is None else None
     if key is None:
@@ -227,7 +227,7 @@ def _about(going: Going) -> str:
 
 
 def _quiet(tx: Transaction, going: Going) -> Firing | None:
-    """Stop until no more events of the same key come; those that came before are gathered into the newest."""
+    """Stop until no more events with the same key arrive; earlier ones are gathered into the newest."""
     wanted, firing = going.stored.trigger.debounce, going.firing
     if wanted is None or firing.debounce_key is not None or firing.breakpoint_id is not None:
         return None
@@ -254,7 +254,7 @@ def _until(first_at: int, quiet: float, most: float, now: int) -> int:
 
 
 def _gathered(older: Firing, newer: Firing) -> Firing:
-    """Return the newer one with all that the older one stands for."""
+    """Return the newer firing, including everything that the older one had gathered."""
     events = sorted({*older.gathered, older.event_id, *newer.gathered})
     beyond = older.beyond + newer.beyond + max(0, len(events) - MOST_GATHERED)
     first_at = min(older.first_at, newer.first_at)
@@ -276,7 +276,7 @@ def _merged(older: Firing, newer: Firing, now: int) -> Firing:
 
 
 def _others_first(tx: Transaction, going: Going) -> bool:
-    """Whether somebody has waited longer for the same room."""
+    """Whether another firing has waited longer for the same slot."""
     firing, room = going.firing, going.stored.trigger.concurrency
     if room is None or room.when_full is not WhenFull.QUEUE or firing.because is Because.ROOM:
         return False
@@ -294,7 +294,7 @@ def _replace_queued(tx: Transaction, going: Going) -> None:
 
 
 def later(firing: Firing, why: str, *, now: int) -> Firing:
-    """Try again after a pause; when there were enough of them, it is dead, and others may fire for its key."""
+    """Schedule a retry; after the last one the firing is dead, and others may fire for its key."""
     attempts = firing.attempts + 1
     tried = replace(firing, attempts=attempts, error=why, updated_at=now)
     if attempts > len(PAUSES):

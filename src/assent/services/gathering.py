@@ -1,4 +1,4 @@
-"""Many events, one transaction: what comes in while one commit is being made goes into the next."""
+"""Batches incoming events: those that arrive during one commit are stored together in the next."""
 
 import asyncio
 from collections.abc import Sequence
@@ -14,12 +14,12 @@ from assent.store.transaction import Transaction
 from assent.store.trigger_events import Kept
 
 MOST = 64
-"""How many requests one transaction takes."""
+"""Maximum number of requests in one transaction."""
 
 
 @dataclass(slots=True)
 class _Waiting:
-    """What one request brought, and where it waits for what became of it."""
+    """The events of one request, and the future for their result."""
 
     told: list[tuple[StoredSource, Arrived]]
     kept: "asyncio.Future[list[Kept]]"
@@ -40,7 +40,7 @@ class Gathering:
         self._writing: asyncio.Task[None] | None = None
 
     async def keep(self, source: StoredSource, arrived: Sequence[Arrived]) -> list[Kept]:
-        """Store what a source tells, and return after the commit."""
+        """Store a source's events, and return after the commit."""
         kept: asyncio.Future[list[Kept]] = asyncio.get_running_loop().create_future()
         self._waiting.append(_Waiting([(source, each) for each in arrived], kept))
         if self._writing is None:
@@ -62,14 +62,14 @@ class Gathering:
         except AssentError as error:
             for waiting in taken:
                 waiting.fail(error)
-        except Exception as error:  # noqa: BLE001  # whatever it is, each request is told
+        except Exception as error:  # noqa: BLE001  # every request gets the error
             await self._one_by_one(taken, error)
         else:
             for waiting in taken:
                 waiting.settle([next(kept) for _ in waiting.told])
 
     async def _one_by_one(self, taken: Sequence[_Waiting], error: Exception) -> None:
-        """One of them may have spoiled it for the others; what was stored all the same is counted as sent again."""
+        """Store each request separately, in case one caused the failure; events already stored count as duplicates."""
         if len(taken) == 1:
             taken[0].fail(error)
             return

@@ -1,4 +1,4 @@
-"""History: what became of past breakpoints, and how a gate fares."""
+"""History: past breakpoints with their outcomes, and the statistics of a gate."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -15,14 +15,14 @@ from assent.store.reading import Query, Summary
 from assent.store.transaction import Transaction
 
 COUNTED_AT_MOST = 2_000
-"""How many of a gate's breakpoints are counted: a summary takes no longer the older a gate grows."""
+"""Maximum number of a gate's breakpoints that are counted, so that old gates do not take longer."""
 LONGEST_STREAK = 1_000
 MOST_AGENTS = 50
 
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """One breakpoint and what the list does not tell of it."""
+    """A breakpoint with the details that the list lacks."""
 
     row: Summary
     more: More
@@ -30,12 +30,12 @@ class Past:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """How a gate fares, by its newest breakpoints."""
+    """The statistics of a gate, from its newest breakpoints."""
 
     counts: "Counter[str]"
     median_response: float | None
     streaks: tuple[tuple[str, int], ...]
-    """Approvals by people in a row, for each agent, the busiest first."""
+    """Consecutive approvals by people for each agent, busiest first."""
     counted_at_most: int
     complete: bool
     since: int | None
@@ -50,7 +50,7 @@ class HistoryService:
         self._counted_at_most = counted_at_most
 
     async def page(self, query: Query) -> list[Past]:
-        """Return up to limit + 1 of them, newest first."""
+        """Return up to limit + 1 breakpoints, newest first."""
         rows = await self._inbox.page(query)
         ids = [row.id for row in rows]
         more = await self._database.read(lambda tx: tx.history.more(ids)) if ids else {}
@@ -79,7 +79,7 @@ def _standing(tx: Transaction, query: Query, at_most: int) -> Standing:
 
 
 def _agents(counted: Sequence[Counted], query: Query) -> list[str]:
-    """Whose approvals in a row to count: the one that is asked about, or the busiest."""
+    """Return the agents whose consecutive approvals are counted: the requested one, or the busiest."""
     if query.agent_id is not None and query.created_by_id is None:
         return [query.agent_id]
     return [agent for agent, _ in Counter(row.agent_id for row in counted).most_common(MOST_AGENTS)]
@@ -90,7 +90,7 @@ def _asked_for(row: Counted, query: Query) -> bool:
 
 
 def outcome(row: Counted) -> str:
-    """Return how it ended, those that rules approved apart: each breakpoint counts once."""
+    """Return the only outcome of a breakpoint; approvals by rules are counted separately, as `auto`."""
     if is_auto(row.ended_by):
         return "auto"
     return row.decision or row.status
@@ -106,7 +106,7 @@ def _median_response(rows: Sequence[Counted]) -> float | None:
 
 
 def response_seconds(row: Counted | Summary | Raised) -> float | None:
-    """How long a person took to decide it, if a person did."""
+    """Return how long a person took to decide, or None if no person decided."""
     if row.decision is None or row.ended_at is None or not (row.ended_by or "").startswith("person:"):
         return None
     return (row.ended_at - row.created_at) / SECOND

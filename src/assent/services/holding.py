@@ -1,4 +1,4 @@
-"""The undo window: answers given on a page wait here, can be undone, and take effect when they are due."""
+"""The undo window: answers submitted on a page wait here, can be undone, and take effect when they are due."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,16 +19,16 @@ from assent.store.transaction import Transaction
 REFUSALS = (Forbidden, Conflict, InvalidRequest, DigestMismatch)
 """Errors after which an answer lapses; any other error is retried."""
 GIVE_BATCH = 1
-"""Each answer gets a transaction of its own, so that one that fails does not hold up the others."""
+"""Each answer gets its own transaction, so that a failing one does not delay the others."""
 MAX_UNSENT = 20
-"""The most notices a page shows; the others follow once some are dismissed."""
+"""Maximum number of notices on a page; the others follow once some are dismissed."""
 _FIRST = Key()
 _log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
 class Undone:
-    """What the undo of a batch removed; all answers of a batch carry the same comment."""
+    """The result of undoing a batch, whose answers all have the same comment."""
 
     breakpoint_ids: list[str]
     comment: str | None
@@ -40,7 +40,7 @@ class HoldingService:
         self.seconds = seconds
         self._last = _FIRST
 
-    def hold(  # what a response is made of
+    def hold(
         self,
         tx: Transaction,
         breakpoint_id: str,
@@ -73,7 +73,7 @@ class HoldingService:
         return Held(breakpoint_id, answer.approved, batch, due_at)
 
     def take_back(self, tx: Transaction, breakpoint_id: str, *, by: Principal) -> Answer | None:
-        """Undo a pending answer and return it, or None if there is none; raise if it has taken effect."""
+        """Undo a pending answer and return it, or None if nothing is pending; raise if it has taken effect."""
         current = tx.breakpoints.get(breakpoint_id, project=by.project)
         taken = tx.held_answers.remove(breakpoint_id, person_id=by.id)
         if taken is not None:
@@ -88,7 +88,7 @@ class HoldingService:
         return None
 
     def take_back_batch(self, tx: Transaction, batch: str, *, by: Principal) -> Undone:
-        """Undo the answers of a batch that are still pending; raise if none is."""
+        """Undo the answers of a batch that are still pending; raise if nothing is pending."""
         taken = tx.held_answers.remove_batch(batch, person_id=by.id, project=by.project)
         if not taken:
             msg = "Nothing to undo: these answers have already taken effect or been undone."
@@ -106,7 +106,7 @@ class HoldingService:
         return tx.held_answers.of_batch(batch, person_id=by.id, project=by.project)
 
     def refuse(self, tx: Transaction, breakpoint_id: str, answer: Answer, *, by: Principal, why: str) -> None:
-        """Leave a person the notice that an answer of theirs, one of many, was refused."""
+        """Leave a notice that one of the person's answers in a batch was refused."""
         now = tx.now()
         unsent = UnsentAnswer(
             id=tx.new_id("ua"),
@@ -123,18 +123,19 @@ class HoldingService:
     def unsent(self, tx: Transaction, *, by: Principal) -> list[UnsentAnswer]:
         """Return this person's answers that did not take effect and that they have not dismissed.
 
-        Those of other projects too: who lost a role, or whose project was removed, has no other place to be told.
+        Other projects are included, because a person who lost a role, or whose project was removed, sees them nowhere
+        else.
         """
         return tx.unsent_answers.of(by.id, limit=MAX_UNSENT)
 
     def dismiss(self, tx: Transaction, unsent_id: str, *, by: Principal) -> None:
-        """Remove a notice from its person's pages; nothing happens if it is gone."""
+        """Remove a notice from its person's pages; do nothing if it does not exist."""
         tx.unsent_answers.dismiss(unsent_id, person_id=by.id)
 
     def commit_due(self, tx: Transaction) -> int:
         """Let the next answer whose window has ended take effect; return how many were due."""
         now = tx.now()
-        # Continue after the last one even if it failed, so that it is retried only when the others had their turn.
+        # Continue after the last one even if it failed, so that it is retried only after all the others.
         key = tx.held_answers.find_due(now, after=self._last) or tx.held_answers.find_due(now, after=_FIRST)
         self._last = key or _FIRST
         held = tx.held_answers.take_due(key, now=now) if key is not None else None
@@ -161,12 +162,12 @@ class HoldingService:
         return asked
 
     def _drop(self, tx: Transaction, held: HeldAnswer, by: Principal, error: AssentError) -> None:
-        """Lapse an answer that may not take effect any more."""
+        """Lapse an answer that may no longer take effect."""
         _log.warning("held_answer_dropped", breakpoint=held.breakpoint_id, person=by.name, code=error.code)
         now = tx.now()
         current = tx.breakpoints.get(held.breakpoint_id, project=held.project)
         if current.overdue(now):
-            # Kept until the end is recorded in the same transaction, with the other answers that lapse by it.
+            # Keep it until the end is recorded in the same transaction, together with the other answers that lapse.
             tx.held_answers.put(held)
             self._breakpoints.time_out(tx, held.breakpoint_id, project=held.project)
         elif current.status is not Status.WAITING:
@@ -175,11 +176,11 @@ class HoldingService:
         else:
             changed, events = lapse(tx, current, held, code=error.code, why=error.message, at=now)
             tx.breakpoints.move(changed, events, deadline=Deadline.AHEAD, now=now)
-            # Its comment wakes the agent like any other.
+            # Its comment wakes the agent, like any other comment.
             tx.changed(changed, quietly=not held.answer.comment)
 
 
 def _approval_pending(tx: Transaction, asked: Asked) -> bool:
-    """Whether another reviewer's approval is in its undo window: a rejection then takes effect at once."""
+    """Whether another reviewer's approval is in its undo window, so that a rejection takes effect at once."""
     pending = tx.held_answers.on(asked.breakpoint.id)
     return any(each.answer.approved and each.person_id != asked.by.id for each in pending)

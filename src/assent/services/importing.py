@@ -1,4 +1,4 @@
-"""The data of the original service: read, checked, and told again as breakpoints that have ended."""
+"""Imports the data of the original service: reads and validates it, and recreates it as ended breakpoints."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -35,7 +35,7 @@ WHY = "assent import"
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """Something that is not carried over, and why."""
+    """Something that is not imported, and why."""
 
     kind: str
     id: str
@@ -44,7 +44,7 @@ class Left:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What could be read of a breakpoint, and what is left behind."""
+    """A breakpoint as far as it could be read, and what is not imported."""
 
     past: Past | None
     left: tuple[Left, ...] = ()
@@ -52,7 +52,7 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Carried:
-    """A breakpoint of the original that is here now, or was before."""
+    """A breakpoint of the original service that has been imported, now or earlier."""
 
     origin: str
     id: str
@@ -62,7 +62,7 @@ class Carried:
 
 
 def read_past(found: Found) -> Reading:
-    """Read one breakpoint of the original; nothing that it says is believed before it was checked."""
+    """Read a breakpoint of the original service; nothing is trusted before it is validated."""
     origin = str(found.row["id"])
     try:
         return _read(found, origin)
@@ -71,7 +71,7 @@ def read_past(found: Found) -> Reading:
 
 
 class _Unfit(Exception):
-    """Why a breakpoint cannot be carried over."""
+    """Why a breakpoint cannot be imported."""
 
 
 def _read(found: Found, origin: str) -> Reading:
@@ -123,7 +123,7 @@ def _is_ttl(value: object) -> bool:
 
 
 def _with_release(past: Past) -> Past:
-    """Of what was said at the moment of the release, the last is what released it."""
+    """Use the last comment at the time of the release as the response that released the breakpoint."""
     last = next((each for each in reversed(past.said) if each.at == past.ended_at), None)
     if last is None:
         return replace(past, release=Said(past.ended_by, None, past.ended_at))
@@ -164,7 +164,7 @@ def _checked_comment(comment: object) -> str:
 
 
 def _draft(row: Mapping[str, Any], origin: str) -> tuple[Draft, tuple[Left, ...]]:
-    """Read what was asked; where our own fields in the payload are not as ours are, keep it whole beside them."""
+    """Read the draft; if known payload fields are invalid, keep the whole payload under `original`."""
     payload = _json(row["payload"], "The payload is not valid JSON.")
     tags: Json = _json(row["tags"], "The tags are not valid JSON.") if row["tags"] else None
     body: dict[str, Json] = {"agentId": row["agent_id"], "payload": payload, "tags": tags if is_array(tags) else []}
@@ -195,7 +195,7 @@ def _drafted(body: Mapping[str, Json]) -> Draft:
 
 
 def _with_our_files(payload: Mapping[str, Json]) -> dict[str, Json]:
-    """Name the format of each file, as the original guessed it; only what is known of a file is kept."""
+    """Set the format of each file as the original service guessed it, and keep only the known fields."""
     context = payload.get("context")
     if not is_object(context) or not is_array(context.get("files")):
         return dict(payload)
@@ -218,7 +218,7 @@ def _files_left(payload: Mapping[str, Json], origin: str) -> tuple[Left, ...]:
 
 
 def foresee(tx: Transaction, pasts: Sequence[Past], *, by: Principal) -> list[Carried]:
-    """Say what `carry` would do, and do nothing."""
+    """Return what `carry` would do, without changing anything."""
     by.require(Permission.MANAGE)
     tx.acting(by)
     told = [retell(past, project=by.project) for past in pasts]
@@ -230,7 +230,7 @@ def foresee(tx: Transaction, pasts: Sequence[Past], *, by: Principal) -> list[Ca
 
 
 def carry(tx: Transaction, pasts: Sequence[Past], *, by: Principal) -> list[Carried]:
-    """Write what is not here yet. Nobody is told of it: it is over."""
+    """Import breakpoints that do not exist yet, without notifications, because they have ended."""
     foreseen = foresee(tx, pasts, by=by)
     new = [each.id for each in foreseen if each.is_new]
     if new:
@@ -252,7 +252,7 @@ def _add(tx: Transaction, past: Past, told: Retold) -> None:
 
 
 def _author(tx: Transaction, told: Retold) -> str:
-    """Return the account of whoever released it: one that nobody can sign in with, and that has no rights."""
+    """Return the account of the person who released it; a new one is inactive and has no roles."""
     assert told.response is not None, "checked by the caller"
     name, at = told.response.person, told.response.at
     known = tx.people.find_by_name(name)
@@ -266,7 +266,7 @@ def _author(tx: Transaction, told: Retold) -> str:
 
 
 def read_rules(document: Mapping[str, Json]) -> list[Entry]:
-    """Read a rules.json, all of it or nothing."""
+    """Read a rules.json, either all of it or nothing."""
     try:
         RulesFile.model_validate(document)
     except ValidationError as error:
@@ -278,7 +278,7 @@ def read_rules(document: Mapping[str, Json]) -> list[Entry]:
 def carry_rules(
     tx: Transaction, entries: Sequence[Entry], *, by: Principal, live: bool, dry_run: bool = False
 ) -> Imported:
-    """Take rules over. Unless they are to be live, one that approves only watches: somebody here must let it."""
+    """Import rules. Unless `live`, new auto-approve rules start in shadow mode, so that an admin has to enable them."""
     wanted = Import(entries=tuple(entries if live else _watching(tx, entries, by.project)), why=WHY)
     return (rules_service.forecast if dry_run else rules_service.import_rules)(tx, wanted, by=by)
 
@@ -295,6 +295,6 @@ def _watching(tx: Transaction, entries: Sequence[Entry], project: str) -> list[E
 
 
 def _quiet(entry: Entry) -> Entry:
-    """Without what could bring a rule into force that somebody here has taken out of it."""
+    """Remove fields that could put a rule back into effect after a person here disabled it."""
     forceful = {"mode", "enabled"} if entry.says.get("enabled") else {"mode"}
     return replace(entry, says={name: value for name, value in entry.says.items() if name not in forceful})

@@ -1,4 +1,4 @@
-"""Reading: one breakpoint, its status, lists; overdue ones are ended on the way."""
+"""Reads breakpoints, their status and lists; overdue breakpoints are ended on the way."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -48,7 +48,7 @@ class InboxService:
         return [response_of(each) for each in await self._database.fetch(SELECT_RESPONSES, {"id": row.id})]
 
     async def pending(self, row: Whole, by: Principal) -> Sequence[PendingAnswer]:
-        """Return the answers in their undo windows; agents are not shown them, because undo must stay possible."""
+        """Return the answers in their undo windows; agents do not see them, because undo must stay possible."""
         if row.status != "waiting" or by.kind is Kind.AGENT:
             return ()
         found = await self._database.read(partial(_pending, breakpoint_id=row.id))
@@ -59,7 +59,7 @@ class InboxService:
         return [event_of(row) for row in await self._database.fetch(SELECT_EVENTS, params)]
 
     async def history(self, breakpoint_id: str) -> list[Event]:
-        """Return every event, however many there are."""
+        """Return every event, without a limit."""
         found: list[Event] = []
         while batch := await self.events(breakpoint_id, after=found[-1].seq if found else 0):
             found += batch
@@ -67,10 +67,10 @@ class InboxService:
 
     async def page(self, query: Query) -> list[Summary]:
         rows = await self.reader.page(query)
-        # What moves up into the page may be overdue as well.
+        # Rows that move up into the page may be overdue as well.
         while overdue := [row for row in rows if row.status == "waiting" and row.due_at <= self._clock.now()]:
             if not await self._database.write(self._breakpoints.time_out_due, locks=LAST):
-                # Somebody holds it and the sweep does not wait for them: this does.
+                # Another transaction holds the row and the sweep skips it, so wait for it here.
                 await self._time_out(overdue[0])
             rows = await self.reader.page(query)
         return rows
@@ -88,7 +88,7 @@ def _pending(tx: Transaction, *, breakpoint_id: str) -> dict[str, tuple[PendingA
 
 
 def _visible(row: Seen | None, breakpoint_id: str, by: Principal) -> Seen:
-    """Another project's, and for an agent another agent's, is not there."""
+    """Raise NotFound for breakpoints of other projects and, for agents, of other agents."""
     if row is None or row.project_id != by.project or (by.kind is Kind.AGENT and row.created_by_id != by.id):
         msg = f"Breakpoint {breakpoint_id} not found in this project."
         raise NotFound(msg)

@@ -1,4 +1,4 @@
-"""Where the outside world calls: verified, read and stored in one transaction, and nothing more before the answer."""
+"""Receives webhook events: each request is verified, parsed and stored in one transaction before the response."""
 
 import asyncio
 import contextlib
@@ -33,15 +33,15 @@ from assent.store.trigger_events import Kept
 
 REMEMBER_SECONDS = 1.0
 PATIENCE_SECONDS = 8.0
-"""GitHub hangs up after ten, and would not know that it may send the event again."""
+"""Seconds. GitHub disconnects after ten, and would then not know that it may send the event again."""
 LARGE = 256 * 1024
-"""Bytes above which a body is read beside the loop: others are answered meanwhile."""
+"""Size in bytes above which a body is parsed in a thread, so that other requests are not delayed."""
 _log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
 class Door:
-    """A source that can be called, as it is known here for a moment."""
+    """A source that can be called, cached for a moment."""
 
     source: StoredSource
     hook: Hook
@@ -75,7 +75,7 @@ class Ingress:
         self._gathering = Gathering(database)
 
     async def door(self, address: str) -> Door:
-        """Return the source at an address: a name in the default project, or an id. Anything else is not there."""
+        """Return the source at an address: a name in the default project, or an id; otherwise, raise NotFound."""
         found = self._fresh(address)
         if found is not None:
             return found
@@ -88,12 +88,12 @@ class Ingress:
         return await self.keep(door, await self.verified(door, key, incoming))
 
     async def verified(self, door: Door, key: str | None, incoming: Incoming) -> Sequence[Arrived]:
-        """Verify and read what came in; a stranger is told nothing but that, and what was wrong is noted."""
+        """Verify and parse a request; record what was wrong, but do not tell unverified senders."""
         source = door.source
         try:
             arrived = await _taken(door.hook, key, incoming)
         except Unauthenticated as error:
-            # Without the body: it is a stranger's.
+            # The body is not recorded, because its sender is not verified.
             self._refuse(source, error.message)
             msg = "This event could not be verified as coming from this source."
             raise Unauthenticated(msg) from error
@@ -111,12 +111,12 @@ class Ingress:
         return kept[0]
 
     def forget(self) -> None:
-        """Look every source up again: one of them was changed."""
+        """Clear the cache, because a source was changed."""
         self._changes += 1
         self._known.clear()
 
     async def note_refusals(self) -> None:
-        """Write down what was refused since the last time: once for each source, however much it was."""
+        """Record the refusals since the last call, once per source, no matter how many there were."""
         found, self._refusals = self._refusals, {}
         if found:
             await self._database.write(partial(_note, refusals=found))
@@ -126,7 +126,7 @@ class Ingress:
         return found if found is not None and found.until > time.monotonic() else None
 
     async def _look_up(self, address: str) -> Door:
-        """Ask for it. What is not there is asked for each time: a new source is there at once."""
+        """Load a source. Missing ones are not cached, so that a new source can be called at once."""
         before, changes = self._known.pop(address, None), self._changes
         source = await self._database.read(partial(_found, address=address))
         if source is None:
@@ -142,7 +142,7 @@ class Ingress:
         try:
             return cast("Hook", KINDS[source.kind].make(source.settings, self._tools))
         except (InvalidRequest, Unavailable) as error:
-            # Without its secrets nothing can be verified, and nothing unverified is believed.
+            # Without the source's secrets, nothing can be verified, so nothing is accepted.
             raise _unusable(source, error.message) from error
 
     def _refuse(self, source: StoredSource, why: str) -> None:
@@ -160,14 +160,14 @@ async def _taken(hook: Hook, key: str | None, incoming: Incoming) -> Sequence[Ar
 
 
 def nothing_here() -> NotFound:
-    """Say the same of what never was, what was removed or disabled, and what cannot be called."""
+    """Return the same error for sources that never existed, were removed or disabled, or cannot be called."""
     return NotFound(NO_SUCH_URL)
 
 
 def _found(tx: Transaction, *, address: str) -> StoredSource | None:
-    """Return a source that may be called; the work is the same for all that may not."""
+    """Return a source that may be called; all others take the same amount of work."""
     known, named = tx.sources.find(address), tx.sources.by_name(DEFAULT_PROJECT, address)
-    # The id first: nobody can name their source so that it takes what another one is sent.
+    # The id takes precedence, so that a source cannot be named to intercept another source's events.
     found = known or named
     if found is None or not found.enabled or found.removed_at is not None:
         return None
@@ -187,7 +187,7 @@ def _unusable(source: StoredSource, why: str) -> Unavailable:
 
 @contextlib.contextmanager
 def _storing() -> Generator[None, None, None]:
-    """Whatever keeps us from storing it, the sender may send it again: it counts once."""
+    """Turn every failure into an error after which the sender may send the event again; duplicates count once."""
     try:
         yield
     except AssentError:

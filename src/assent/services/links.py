@@ -1,4 +1,4 @@
-"""Who people are on a channel: said by an admin, or by themselves where they follow a link that the channel gave."""
+"""Links channel accounts to people: by an admin, or by the person through a link from the channel."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from assent.store.links import Link, Offer
 from assent.store.transaction import Transaction
 
 OFFER_LIFE = 15 * 60 * SECOND
-"""Short: whoever follows it signed in becomes the one who asked for it."""
+"""Short, because anyone who is signed in and opens the link is linked to the account that requested it."""
 LONGEST = 255
 
 
@@ -36,7 +36,7 @@ class LinkService:
         return tx.links.of_channel(self._channels.known(tx, channel_id, by=by).id)
 
     def link(self, tx: Transaction, channel_id: str, identity: str, name: str, *, by: Principal) -> Link:
-        """Say who somebody on the channel is; as with signing in, not for people of other projects."""
+        """Link a channel account to a person; like sign-in, not for people whose account another project manages."""
         by.require(Permission.MANAGE)
         tx.acting(by)
         channel = self._channels.known(tx, channel_id, by=by)
@@ -53,7 +53,7 @@ class LinkService:
         tx.links.unlink(self._channels.known(tx, channel_id, by=by).id, identity)
 
     def unlink_own(self, tx: Transaction, channel_id: str, identity: str, *, by: Principal) -> None:
-        """Everybody may stop being somebody on a channel."""
+        """Unlink one of the caller's own accounts."""
         tx.acting(by)
         if Link(channel_id, identity, by.name, "", 0) not in map(_bare, tx.links.of_person(by.id)):
             msg = "This account is not linked to you."
@@ -61,7 +61,7 @@ class LinkService:
         tx.links.unlink(channel_id, identity)
 
     def offer(self, tx: Transaction, channel_id: str, identity: str, *, shown_as: str) -> str:
-        """Return the secret of a link for somebody on the channel whom we do not know; opening it decides nothing."""
+        """Return the secret of a link for an unknown account on the channel; opening the link changes nothing."""
         _check(identity)
         now = tx.now()
         tx.links.forget_offers(now)
@@ -71,12 +71,12 @@ class LinkService:
         return plain
 
     def look(self, tx: Transaction, plain: str, *, by: Principal) -> Offered:
-        """Show what a link would do; looking does not use it up."""
+        """Show what a link would do, without using it up."""
         found = tx.links.find_offer(secret_hash(plain), now=tx.now()) if well_formed(plain) else None
         return self._offered(tx, found, by)
 
     def accept(self, tx: Transaction, plain: str, *, by: Principal) -> Offered:
-        """Link the one who asked on the channel to whoever is signed in here."""
+        """Link the channel account that requested the link to the signed-in person."""
         tx.acting(by)
         now = tx.now()
         offered = self._offered(tx, tx.links.take_offer(secret_hash(plain), now=now), by)

@@ -1,4 +1,4 @@
-"""Channels with a connection of their own: kept listening on every node that has a worker."""
+"""Keeps channels with their own connection listening, on every node that has a worker."""
 
 import asyncio
 import time
@@ -21,13 +21,13 @@ LOOK_SECONDS = 3.0
 NOTE_EVERY = 10 * SECOND
 LONGEST_PAUSE = 60.0
 STILL_ANSWERING = 3600 * SECOND
-"""How long the channels of a removed project still explain to people that there is nothing left to answer."""
+"""How long the channels of a removed project still explain that nothing is left to answer."""
 _log = structlog.get_logger()
 
 
 @dataclass(slots=True)
 class _Listener:
-    """A channel as it was when it began to listen."""
+    """A channel as it was when it started to listen."""
 
     stored: StoredChannel
     channel: Listening
@@ -39,7 +39,7 @@ class _Listener:
 
 
 class Listeners:
-    """Starts, restarts and stops listening as channels come, change and go; `run` until cancelled."""
+    """Starts, restarts and stops listening as channels are added, changed and removed; `run` until cancelled."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class Listeners:
             await self.stop()
 
     async def look(self) -> None:
-        """Compare who listens with who should, and put it right."""
+        """Start and stop listeners to match the channels that should listen."""
         since = self._clock.now() - STILL_ANSWERING
         found = await self._database.read(lambda tx: tx.channels.listening(since=since))
         wanted = {each.id: each for each in found}
@@ -89,7 +89,7 @@ class Listeners:
         try:
             channel = self._switchboard.channel(stored)
         except InvalidRequest as error:
-            # Whoever looks at the channel sees it too; here it is tried again at the next look.
+            # The channel's page shows the problem too; the next look tries again.
             _log.info("channel_unusable", channel=stored.id, type=stored.type, error=error.message)
             return
         if hasattr(channel, "listen"):
@@ -103,7 +103,7 @@ class Listeners:
         await asyncio.gather(listener.task, return_exceptions=True)
 
     async def _keep_listening(self, stored: StoredChannel, channel: Listening) -> None:
-        """Listen again whenever it fails, later each time; one that comes back by itself does not want to listen."""
+        """Listen again after each failure, with increasing delays; do not restart a channel that returns."""
         take: Callable[[Any], Awaitable[Mapping[str, Any] | None]] = partial(self._answering.take, stored)
         wait = 1.0
         while True:
@@ -118,7 +118,7 @@ class Listeners:
             await self._pause(wait)
 
     async def _note(self) -> None:
-        """Write down, now and then, when each channel was last heard."""
+        """Record, at most every NOTE_EVERY, when each channel was last alive."""
         for listener in self._running.values():
             heard = listener.channel.heard_at()
             if heard is None or heard - listener.noted < NOTE_EVERY:

@@ -1,4 +1,4 @@
-"""Looking over the log of all events: is it what was signed, and told outside, and is every event in it?"""
+"""Verifies the log of all events: it matches what was signed and published, and contains every event."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -18,7 +18,7 @@ ANCHORS = 200
 
 
 class LogAudit:
-    """Reads only; each batch is of one moment, and what comes after the first is not looked at."""
+    """Read-only. Each batch is a snapshot; entries added after the first batch are not checked."""
 
     def __init__(self, database: Database[Transaction], anchor_file: Path | None) -> None:
         self._database = database
@@ -31,9 +31,10 @@ class LogAudit:
         keys: Mapping[str, bytes] | None = None,
         anchors: Path | None = None,
     ) -> None:
-        """Go through the log; tell what was found, with how many entries and checkpoints were looked at for it.
+        """Verify the log; report findings, with the number of entries and checkpoints checked for them.
 
-        Without keys, those of the database are trusted: then only an anchor tells who signed all of it anew.
+        Without keys, those in the database are trusted; then only an anchor file reveals that everything was signed
+        again.
         """
         size, log, findings = await self._database.read(partial(_begin, keys=keys))
         found(findings, 0, 0)
@@ -54,7 +55,7 @@ class LogAudit:
 
 
 def _begin(tx: Transaction, *, keys: Mapping[str, bytes] | None) -> tuple[int, LogCheck, list[Finding]]:
-    """Return how long the log is now, and which events are not in it though they should be."""
+    """Return the current length of the log, a new check, and findings for events that are missing from the log."""
     tx.audit.one_moment()
     try:
         known = {each.key_id: each.public for each in tx.checkpoints.every_key()}
@@ -84,7 +85,7 @@ def _batch(tx: Transaction, *, log: LogCheck, first: int, size: int) -> tuple[li
 def _gone_through(
     log: LogCheck, rows: Sequence[Sequence[Any]], checkpoints: Sequence[StoredCheckpoint]
 ) -> Iterator[Finding]:
-    """Take the entries and the checkpoints between them in their order."""
+    """Check the entries, and the checkpoints between them, in order."""
     waiting = iter(checkpoints)
     due = next(waiting, None)
     for row in rows:

@@ -1,4 +1,4 @@
-"""Metrics: how many wait, how long people take, who decides what, and how each gate fares; read only."""
+"""Metrics, read-only: pending breakpoints, decision times, reviewers' decisions, and statistics per gate."""
 
 import math
 from collections import Counter, defaultdict
@@ -20,9 +20,9 @@ HOUR: Final = 3600 * SECOND
 DAY: Final = 24 * HOUR
 OUTCOMES: Final = ("approved", "rejected", "auto", "expired", "cancelled", "waiting")
 LOOKED_AT: Final = 800
-"""How many of one step in time are looked at: figures take no longer the busier a project grows."""
+"""Maximum number of breakpoints evaluated per step, so that busy projects do not take longer."""
 PARTS: Final = 8
-"""A step that has more is looked at in so many places, each with its share: else the last minutes spoke for a day."""
+"""A step with more is sampled equally in this many parts; otherwise, its last minutes would represent a day."""
 COUNT_CAP: Final = 100_000
 MOST_GATES: Final = 20
 GATE_PAGE: Final = 50
@@ -35,7 +35,7 @@ MOST_STREAKS: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Period:
-    """How far back figures go, and in which steps."""
+    """The time range of metrics, and the length and number of its steps."""
 
     name: str
     label: str
@@ -55,7 +55,7 @@ PERIODS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """How long people took, in seconds: half of them, nine of ten, 99 of a hundred were faster."""
+    """Decision times of people in seconds, as percentiles."""
 
     p50: float
     p90: float
@@ -65,7 +65,7 @@ class Times:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What was raised from one moment until before another, and how many waited at its end."""
+    """The breakpoints created in a period, and how many were pending at its end."""
 
     since: int
     until: int
@@ -78,7 +78,7 @@ class Step:
 
 @dataclass(slots=True)
 class Tally:
-    """What was counted of one reviewer or one gate."""
+    """Counts for one reviewer or one gate."""
 
     name: str
     outcomes: Counter[str] = field(default_factory=Counter[str])
@@ -125,7 +125,7 @@ class Insights:
 
 @dataclass(frozen=True, slots=True)
 class GateLine:
-    """A gate in the list: everything but the count is of its newest breakpoints."""
+    """A gate in the list; everything except the count comes from its newest breakpoints."""
 
     gate: str
     asked: int
@@ -155,17 +155,17 @@ class MetricsService:
         return await self._database.read(partial(_insights, period=period, project=by.project, at_most=self._looked_at))
 
     async def gates(self, *, after: str, by: Principal) -> GatePage:
-        """Return the gates after one, by name."""
+        """Return a page of gates by name, after the given one."""
         by.require(Permission.READ_PEOPLE)
         return await self._database.read(partial(_gates, after=after, project=by.project, at_most=self._gate_looked_at))
 
 
 def outcome_of(row: Raised | Counted) -> str:
-    """Return how it ended, each once: by people, by a rule, by nobody, or not yet."""
+    """Return the single outcome of a breakpoint: a person's decision, `auto`, `expired`, or its status."""
     if is_auto(row.ended_by):
         return "auto"
     if row.ended_by is not None and row.ended_by.startswith("system:"):
-        return "expired"  # a deadline that rejects is a deadline
+        return "expired"  # includes deadlines that reject
     return row.decision or row.status
 
 
@@ -178,7 +178,7 @@ def times(seconds: Sequence[float]) -> Times | None:
 
 
 def _percentile(ordered: Sequence[float], percent: int) -> float:
-    """The nearest rank: a time that somebody took, not one between two."""
+    """Return the nearest rank: a time that a person took, not an interpolated one."""
     return ordered[max(0, math.ceil(len(ordered) * percent / 100) - 1)]
 
 
@@ -225,7 +225,7 @@ def _ended(tx: Transaction, project: str, starts: Sequence[int], period: Period,
 
 
 def _waited(now: int, raised: Sequence[int], ended: Sequence[int]) -> list[int]:
-    """Return how many waited at the end of each step: known only now, and from here back by what came and went."""
+    """Return how many were pending at the end of each step, calculated backwards from the current number."""
     waiting, found = now, list[int]()
     for came, went in zip(reversed(raised), reversed(ended), strict=True):
         found.append(max(0, waiting))
@@ -261,7 +261,7 @@ def _tally(name: str, rows: Iterable[Raised | Counted]) -> Tally:
 
 
 def _by(rows: Iterable[Raised], key: Callable[[Raised], str]) -> list[Tally]:
-    """Return a tally for each name, the busiest first."""
+    """Return a tally for each name, busiest first."""
     found: defaultdict[str, list[Raised]] = defaultdict(list)
     for row in rows:
         found[key(row)].append(row)

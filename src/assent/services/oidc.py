@@ -1,4 +1,4 @@
-"""Signing in with an identity provider: OpenID Connect, authorization code with PKCE, state and nonce."""
+"""Sign-in with an identity provider: OpenID Connect, authorization code with PKCE, state and nonce."""
 
 import base64
 import hashlib
@@ -28,7 +28,7 @@ from assent.store.people import EVERYWHERE, Person
 from assent.store.transaction import Transaction
 
 SCOPE = "openid profile email"
-# Signed with a key that only the provider has: never by nobody (none), never with our own secret (HS256).
+# Signed with a key that only the provider has: never unsigned (none), never with our client secret (HS256).
 ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
 LEEWAY_SECONDS = 60
 JOURNEY = 10 * 60 * SECOND
@@ -36,14 +36,14 @@ REMEMBERED = 3600 * SECOND
 LOOK_AGAIN = 60 * SECOND
 _NAME = "abcdefghijklmnopqrstuvwxyz0123456789._-"
 _log = structlog.get_logger()
-# authlib tells no types.
+# authlib ships no type hints.
 _grant_uri = cast("Callable[..., str]", prepare_grant_uri)
 _code_challenge = cast("Callable[[str], str]", create_s256_code_challenge)
 
 
 @dataclass(frozen=True, slots=True)
 class Journey:
-    """What a browser carries to the provider and back; signed, so that it is ours and of this browser."""
+    """Sign-in state that a browser carries to the provider and back; signed, so that it is ours and of this browser."""
 
     state: str
     nonce: str
@@ -54,7 +54,7 @@ class Journey:
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """Who the provider says has signed in."""
+    """The identity that the provider confirmed."""
 
     issuer: str
     subject: str
@@ -67,12 +67,12 @@ class Arrival:
 
 
 class NotLinked(Forbidden):
-    """The provider knows them, we do not."""
+    """The provider confirmed the identity, but it is not linked to a person."""
 
 
 @dataclass(slots=True)
 class _Known:
-    """What the provider has published, and when we asked."""
+    """The provider's published metadata and keys, and when they were fetched."""
 
     metadata: Mapping[str, Any]
     keys: KeySet
@@ -97,7 +97,7 @@ class OidcService:
         self._known: _Known | None = None
 
     async def depart(self, *, back_to: str, after: str) -> tuple[str, str]:
-        """Return the provider's address to go to, and what the browser must bring back."""
+        """Return the provider's URL to visit, and the sealed state that the browser must return."""
         provider = await self._provider()
         journey = Journey(self._chance(), self._chance(), self._chance(), after, self._clock.now())
         address = _grant_uri(
@@ -114,7 +114,7 @@ class OidcService:
         return address, self._sealed(journey)
 
     async def arrive(self, answer: Mapping[str, str], sealed: str, *, back_to: str) -> tuple[Arrival, str]:
-        """Check what the provider's answer proves; return who it is and where they wanted to go."""
+        """Verify the provider's response; return the identity, and the page to continue to."""
         journey = self._opened(sealed)
         if journey is None or not hmac.compare_digest(journey.state.encode(), answer.get("state", "").encode()):
             msg = "This sign-in was not started in this browser, or it has expired. Start again."
@@ -131,7 +131,7 @@ class OidcService:
         return Arrival(self.issuer, claims["sub"], claims), journey.after
 
     def admit(self, tx: Transaction, arrival: Arrival, *, people: PeopleService) -> str:
-        """Return a session's secret for whoever arrived, if we know them."""
+        """Return a session secret for the person with this identity; raise if no person may sign in with it."""
         tx.acting(OIDC)
         person = self._person(tx, arrival, people)
         if not person.active:
@@ -157,9 +157,10 @@ class OidcService:
         return person
 
     def _by_email(self, tx: Transaction, arrival: Arrival) -> Person | None:
-        """The one person whose address an administrator wrote down, if the provider has verified that it is theirs.
+        """Return the only person with this email address, if the provider has verified it.
 
-        Not an account that others can get into, or that another project manages: its address proves nothing here.
+        Accounts with an unconfirmed reset, or managed by another project, do not match: their address proves nothing
+        here.
         """
         email = arrival.verified_email
         if not self._links_by_email or email is None:
@@ -171,7 +172,7 @@ class OidcService:
             and each.reset_by is None
             and each.home in {DEFAULT_PROJECT, EVERYWHERE}
         ]
-        # Somebody who is linked already is somebody else at this provider.
+        # A person who is already linked is a different user at this provider.
         return found[0] if len(found) == 1 and not tx.identities.of(found[0].id) else None
 
     def _created(self, tx: Transaction, arrival: Arrival, people: PeopleService) -> Person | None:
@@ -192,9 +193,9 @@ class OidcService:
         )
 
     def _give_roles(self, tx: Transaction, person: Person, arrival: Arrival, people: PeopleService) -> None:
-        """Roles that the mapping names follow the provider's groups; all others are left alone.
+        """Sync the roles in the mapping with the provider's groups; leave all other roles alone.
 
-        Nobody gets here what an admin could not grant either, and they sign in without it.
+        If an admin could not make this change either, it is skipped, and the person signs in without it.
         """
         if not self._roles:
             return
@@ -236,7 +237,7 @@ class OidcService:
             raise self._unreachable(error) from error
 
     async def _token(self, code: str, verifier: str, back_to: str) -> str:
-        """Change the code for an ID token; a code works once."""
+        """Exchange the code for an ID token; a code works once."""
         provider = await self._provider()
         form = {"grant_type": "authorization_code", "code": code, "redirect_uri": back_to, "code_verifier": verifier}
         headers = {"content-type": "application/x-www-form-urlencoded", "accept": "application/json"}
@@ -252,7 +253,7 @@ class OidcService:
         except Permanent as error:
             raise self._refusal("it rejected the authorization code") from error
         except Undelivered as error:
-            if error.status is not None and error.status < 500:  # noqa: PLR2004  # it answered, and refused
+            if error.status is not None and error.status < 500:  # noqa: PLR2004  # not a server error
                 raise self._refusal("it rejected the authorization code") from error
             raise self._unreachable(error) from error
         token = self._object(reply).get("id_token")
@@ -266,7 +267,7 @@ class OidcService:
             try:
                 decoded = jwt.decode(token, provider.keys, algorithms=list(ALGORITHMS))
             except JoseError:
-                # It may have changed its keys since we read them.
+                # The provider may have rotated its keys since they were fetched.
                 decoded = jwt.decode(token, (await self._provider(fresh=True)).keys, algorithms=list(ALGORITHMS))
             claims: Any = CodeIDToken(
                 decoded.claims,
@@ -323,13 +324,13 @@ class OidcService:
         return journey if 0 <= self._clock.now() - journey.at < JOURNEY else None
 
     def _seal(self, body: str) -> str:
-        # From the client's secret, which all nodes share: whoever begins on one may arrive at another.
+        # Derived from the client secret, which all nodes share, so that a sign-in can end on another node.
         key = hashlib.sha256(b"assent oidc journey\x00" + self._client_secret.encode()).digest()
         return hmac.new(key, body.encode(), hashlib.sha256).hexdigest()
 
 
 def handle(claim: object) -> str | None:
-    """Return the name that a claim gives somebody here; of an address, the part before the @."""
+    """Return the username for a claim, or None; of an email address, the part before the @."""
     if not isinstance(claim, str):
         return None
     name = claim.partition("@")[0].lower()

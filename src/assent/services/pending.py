@@ -1,4 +1,4 @@
-"""Pending answers that did not take effect: the history names them, their comments stay, their authors get a notice."""
+"""Pending answers that did not take effect: the history names them, their comments stay, and authors get a notice."""
 
 from assent.domain.access import UNDO, Actor, Kind, Principal
 from assent.domain.breakpoint import Action, Breakpoint, Event, advance
@@ -12,7 +12,7 @@ def lapse_all(tx: Transaction, current: Breakpoint, why: str, *, at: int) -> tup
     """Lapse every pending answer to a breakpoint that is about to end."""
     events: list[Event] = []
     for held in tx.held_answers.on(current.id):
-        # A reviewer who undoes a batch takes no lock on the breakpoint and may be faster.
+        # Undoing a batch takes no lock on the breakpoint, so the reviewer may have removed it already.
         if tx.held_answers.remove(current.id, person_id=held.person_id) is not None:
             current, more = lapse(tx, current, held, code=ENDED, why=why, at=at)
             events += more
@@ -38,7 +38,7 @@ def lapse(
 
 
 def notify(tx: Transaction, held: HeldAnswer, *, why: str, at: int) -> None:
-    """Leave a person the notice that their answer did not take effect."""
+    """Leave a person a notice that their answer did not take effect."""
     unsent = UnsentAnswer(
         id=tx.new_id("ua"),
         breakpoint_id=held.breakpoint_id,
@@ -53,7 +53,7 @@ def notify(tx: Transaction, held: HeldAnswer, *, why: str, at: int) -> None:
 
 
 def author(tx: Transaction, held: HeldAnswer) -> Principal:
-    """Return the person who gave the answer, with their current roles; a closed account has none."""
+    """Return the person who submitted the answer, with their current roles; a closed account has none."""
     person = tx.people.find(held.person_id)
     assert person is not None, "people are never removed"
     roles = tx.people.live_roles(person.id, project=held.project, token_id=None, now=tx.now())

@@ -1,4 +1,4 @@
-"""People, groups, projects, tokens and signing in."""
+"""People, groups, projects, tokens and sign-in."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -27,20 +27,21 @@ SESSION_LIFE = 12 * 3600 * SECOND
 LINK_LIFE = 24 * 3600 * SECOND
 LONGEST_SUBJECT = 255
 MAX_SUGGESTED = 500
-"""How many people a form suggests; other names can still be typed."""
+"""Maximum number of people that a form suggests; other names can still be typed."""
 LINK_JOB = "account-link"
 """Mails a one-time link to the person it is for."""
 RESET_JOB = "account-reset"
-"""Tells a person on every channel that an admin reset or changed their access."""
+"""Notifies a person on every channel that an admin reset or changed their access."""
 MAILED = "mailed-"
-"""Prefix of the purpose of links that only the person's own mailbox got."""
+"""Prefix of the purpose of links that only the person's own mailbox received."""
 LASTING_WAYS = frozenset({"email", "identity", "channel", "answers"})
-"""Changes that outlive a new password: only another admin can confirm them."""
+"""Changes that persist after a new password: only another admin can confirm them."""
 IMPERSONAL = frozenset({"agent", "metrics"})
 OIDC = system("oidc")
-"""Records what a sign-in at the identity provider changes."""
-# Checked when there is no such person, so that the answer takes as long as for a wrong password. Of a random text that
-# nobody has kept; written down, because making one takes every command a tenth of a second.
+"""The actor of changes that a sign-in at the identity provider makes."""
+# Verified if the person does not exist, so that the response takes as long as for a wrong password. The hash of a
+# random text that was not kept; it is a constant because computing one would delay every command by a tenth of a
+# second.
 NOBODY = "$argon2id$v=19$m=65536,t=3,p=4$C+tUt5UENycvtez8E10PWQ$pQuClz6lBpNAiyUBSABMCWLDC59Gr5duj0uTKq4kS2g"
 
 
@@ -53,9 +54,9 @@ class NewToken:
     gates: tuple[str, ...] | None = None
     agent_ids: tuple[str, ...] | None = None
     processes: tuple[str, ...] | None = None
-    """None: those that its gates suggest, all or none."""
+    """None: all processes, or none if the token is limited to certain gates."""
     same_agent_as: str | None = None
-    """Another token of the same agent; limits that are not given are taken from it."""
+    """Another token of the same agent, from which missing limits are taken."""
     creates_per_minute: int | None = None
     expires_in: int | None = None
 
@@ -66,7 +67,7 @@ class PeopleService:
         self._hasher = hasher or PasswordHasher()
 
     def bootstrap(self, tx: Transaction, *, owner: str = OWNER) -> Person:
-        """Make the default project and its owner, who has every role, on fresh data."""
+        """Create the default project and its owner, who has every role, if the database is new."""
         existing = tx.people.find_by_name(owner)
         if existing is not None:
             tx.admin_log.baseline()
@@ -93,7 +94,7 @@ class PeopleService:
         password: str | None = None,
         by: Principal | None = None,
     ) -> Person:
-        """Add a person at home in a project; `by` is the admin who does it, None for the operator."""
+        """Add a person whose home is this project; `by` is the admin, or None for the operator."""
         if name == OWNER and tx.people.anyone():
             raise InvalidRequest.at("/name", f"{OWNER!r} is reserved for the project owner; choose another name")
         _refuse_group_name(tx, name, project)
@@ -111,12 +112,12 @@ class PeopleService:
         return person
 
     def everybody(self, tx: Transaction, *, by: Principal) -> list[Person]:
-        """Return everybody this project knows."""
+        """Return everyone that this project knows."""
         by.require(Permission.READ_PEOPLE)
         return [person for person in tx.people.every() if _works_here(tx, person, by)]
 
     def suggested(self, tx: Transaction, *, by: Principal, reviewers: bool = False) -> list[tuple[str, str]]:
-        """Return names and full names to suggest where a person's name is typed: people whom this project knows."""
+        """Return the usernames and full names of people known to this project, as suggestions for a form."""
         if not by.may(Permission.READ_PEOPLE):
             return []
         return tx.people.names(by.project, reviewers=reviewers, limit=MAX_SUGGESTED)
@@ -129,12 +130,12 @@ class PeopleService:
         return person
 
     def find_known(self, tx: Transaction, name: str, *, by: Principal) -> Person | None:
-        """Return a person whom this project knows; people of other projects are not there."""
+        """Return a person known to this project; None for people of other projects."""
         person = tx.people.find_by_name(name)
         return person if person is not None and _works_here(tx, person, by) else None
 
     def change_person(self, tx: Transaction, name: str, changes: Mapping[str, Any], *, by: Principal) -> Person:
-        """Change what is given: displayName, email, password, active, roles (in the caller's project)."""
+        """Change the given fields: displayName, email, password, active, roles (in the caller's project)."""
         by.require(Permission.MANAGE)
         tx.acting(by)
         person = self.known(tx, name, by=by)
@@ -172,7 +173,7 @@ class PeopleService:
     def set_roles(
         self, tx: Transaction, person: Person, project: str, granted: frozenset[Role], *, by: Principal
     ) -> None:
-        """Set roles; a first grant away from home waits until access that somebody else set up is confirmed."""
+        """Set roles; refuse a first grant outside the home project while a reset by someone else is unconfirmed."""
         is_first = project not in tx.people.grants(person.id)
         if granted and is_first:
             _refuse_group_name(tx, person.name, project)
@@ -193,7 +194,7 @@ class PeopleService:
         return by.may(Permission.MANAGE)
 
     def refuse_foreign(self, tx: Transaction, person: Person, by: Principal) -> None:
-        """Only admins of a person's home project change the account; other projects only grant roles."""
+        """Raise unless the caller may change the account: admins of other projects may only grant roles."""
         if by.everywhere:
             return
         if person.home != by.project:
@@ -204,7 +205,7 @@ class PeopleService:
             raise Forbidden(msg)
 
     def grant(self, tx: Transaction, name: str, project: str, roles: frozenset[Role], *, by: Principal) -> None:
-        """Set a person's roles in a project; outside the caller's own, as an admin of all projects."""
+        """Set a person's roles in a project; projects other than the caller's require an admin of all projects."""
         if project == by.project:
             self.change_person(tx, name, {"roles": sorted(roles)}, by=by)
             return
@@ -223,7 +224,7 @@ class PeopleService:
         return moved
 
     def invite(self, tx: Transaction, name: str, *, purpose: str, by: Principal) -> str | None:
-        """Mail the person a one-time link, or return it where no mail channel reaches them."""
+        """Mail the person a one-time link, or return it if no email channel reaches them."""
         by.require(Permission.MANAGE)
         tx.acting(by)
         person = self.known(tx, name, by=by)
@@ -241,7 +242,10 @@ class PeopleService:
         return None
 
     def mail_channel(self, tx: Transaction, person: Person, *, project: str) -> StoredChannel | None:
-        """Return the channel that mails the person, if their home project has one: best, one that no resetter set."""
+        """Return the email channel of the home project that reaches the person.
+
+        Channels that an admin who reset the person's access has configured come last.
+        """
         if not person.email:
             return None
         home = project if person.home == EVERYWHERE else person.home
@@ -253,7 +257,7 @@ class PeopleService:
         return next(iter(found), None)
 
     def create_mailed_link(self, tx: Transaction, person: Person, channel: StoredChannel, *, purpose: str) -> str:
-        """Create a link to mail; admins who set up the channel can read it, so the account is marked with them."""
+        """Create a link to mail; admins who set up the channel can read it, so mark the account with their names."""
         setters = tx.channels.setters(channel) - {f"{Kind.PERSON}:{person.name}"}
         if not setters:
             return self.create_link(tx, person.id, purpose=MAILED + purpose)
@@ -263,11 +267,11 @@ class PeopleService:
         return self.create_link(tx, person.id, purpose=purpose)
 
     def _reset(self, tx: Transaction, person: Person, *, way: str, by: Principal) -> Person:
-        """End every way in that the person had, and mark the account until the new one is confirmed."""
+        """End the person's sessions, links, tokens and password, and mark the account until this is confirmed."""
         if not _acts_on_another(person, by):
             return person
         if person.reset_way not in LASTING_WAYS:
-            # The mark of an earlier reset is replaced: what was made in the person's name under it must not stay.
+            # The mark of an earlier reset is replaced, so end what was created in the person's name under it.
             _end_ways_in(tx, person)
         marked = replace(mark_reset(tx, person, way=way, by=by), password_hash=None)
         tx.people.save(marked)
@@ -277,7 +281,7 @@ class PeopleService:
         return marked
 
     def confirm_reset(self, tx: Transaction, name: str, *, by: Principal) -> Person:
-        """Confirm, as another admin than the one who did it, that a reset reached the person."""
+        """Confirm that a reset reached the person; this takes a different admin from the one who reset it."""
         by.require(Permission.MANAGE)
         tx.acting(by)
         person = self.known(tx, name, by=by)
@@ -294,7 +298,7 @@ class PeopleService:
         return self._confirmed(tx, person, in_person=False)
 
     def confirm_by_identity(self, tx: Transaction, person: Person, *, issuer: str, subject: str) -> None:
-        """Confirm a reset by a sign-in at the provider, with an identity that was linked before it by somebody else."""
+        """Confirm a reset through a sign-in with an identity that someone other than the resetter had linked before."""
         if person.reset_by is None or person.reset_at is None or person.reset_way in LASTING_WAYS:
             return
         for at_issuer, known_as, linked_at, linked_by in tx.identities.of(person.id):
@@ -303,10 +307,10 @@ class PeopleService:
                 self._confirmed(tx, person, in_person=True)
 
     def _confirmed(self, tx: Transaction, person: Person, *, in_person: bool) -> Person:
-        """Take the mark away, and end what others may know or have made in the person's name since the reset.
+        """Remove the mark, and end what others may know or have created in the person's name since the reset.
 
-        `in_person`: the person has just proved who they are, and so did not need a password that is new since then.
-        What other admins linked is what they confirm, and stays.
+        `in_person` means that the person has just proved their identity, and not with a password set since the reset,
+        which is therefore removed. Links that other admins created are part of what is confirmed, and stay.
         """
         if person.reset_by is None:
             return person
@@ -336,7 +340,7 @@ class PeopleService:
         tx.people.remove_group(by.project, name)
 
     def expert_names(self, tx: Transaction, *, by: Principal) -> list[str]:
-        """Return the names under which a person is asked: their own, their groups', the owner's."""
+        """Return the names under which a person is an expert: their own, their groups' and the owner's."""
         owner = [OWNER] if tx.projects.get(by.project).owner_id == by.id else []
         return [by.name, *owner, *tx.people.group_names(by.id, project=by.project)]
 
@@ -370,7 +374,7 @@ class PeopleService:
         unchanged: Callable[[Mapping[str, Any]], bool],
         by: Principal,
     ) -> None:
-        """Set these fields of the policy, None to leave one out, if it still is what somebody looked at."""
+        """Set these fields of the policy (None removes one), if it is still the version that the caller saw."""
         by.require(Permission.MANAGE)
         tx.acting(by)
         tx.rules.turn_page(by.project)
@@ -385,7 +389,7 @@ class PeopleService:
         tx.projects.save(replace(project, policy=policy))
 
     def link_identity(self, tx: Transaction, name: str, *, issuer: str, subject: str, by: Principal) -> None:
-        """Let somebody sign in as this subject of an identity provider."""
+        """Let a person sign in as this subject of the identity provider."""
         by.require(Permission.MANAGE)
         tx.acting(by)
         person = self.known(tx, name, by=by)
@@ -404,7 +408,7 @@ class PeopleService:
         tx.sessions.remove_all(person.id)
 
     def issue_token(self, tx: Transaction, new: NewToken, *, project: str, by: Principal) -> tuple[Token, str]:
-        """Create a token: an agent's or a metrics token as an admin, a person's only as that person."""
+        """Create a token: an agent or metrics token as an admin, a personal token only as that person."""
         tx.acting(by)
         if new.kind in IMPERSONAL:
             by.require(Permission.MANAGE)
@@ -416,13 +420,13 @@ class PeopleService:
             msg = f"Project {project} not found."
             raise NotFound(msg)
         if new.kind not in IMPERSONAL:
-            # A token never carries more than the token or session that created it.
+            # A token never has more roles than the token or session that created it.
             carried = roles_of(new.kind) & by.roles & _held(tx, by.id, project)
             new = replace(new, person=by.name, roles=carried)
         return self.create_token(tx, new, project=project, by=str(by.actor))
 
     def tokens_of(self, tx: Transaction, *, by: Principal) -> list[Token]:
-        """Return the tokens of the project; without the right to manage them, one's own."""
+        """Return the tokens of the project or, without permission to manage them, the caller's own."""
         if by.kind is not Kind.PERSON:
             by.require(Permission.MANAGE)
         found = tx.tokens.every(by.project)
@@ -436,7 +440,7 @@ class PeopleService:
         tx.tokens.revoke(token_id, project=by.project, now=tx.now())
 
     def create_token(self, tx: Transaction, new: NewToken, *, project: str, by: str) -> tuple[Token, str]:
-        """Return the token and, this once, its secret."""
+        """Return the token and its secret, which is not available later."""
         tx.projects.get_open(project)
         kind = Kind.AGENT if new.kind == "agent" else Kind.SERVICE if new.kind == "metrics" else Kind.PERSON
         person, roles = self._holder(tx, new, project) if kind is Kind.PERSON else (None, frozenset[Role]())
@@ -463,7 +467,7 @@ class PeopleService:
         return token, plain
 
     def _holder(self, tx: Transaction, new: NewToken, project: str) -> tuple[Person, frozenset[Role]]:
-        """A person's token carries that person's roles, or fewer."""
+        """Return the person and the roles of a personal token: the person's roles, or fewer."""
         owner_id = tx.projects.get(project).owner_id
         person = tx.people.get_by_name(new.person) if new.person else tx.people.find(owner_id or "")
         if person is None:
@@ -505,14 +509,14 @@ class PeopleService:
         return plain
 
     def use_link(self, tx: Transaction, plain: str) -> tuple[str, str]:
-        """Sign in by a one-time link: return a session's secret and its form key."""
+        """Sign in with a one-time link; return the session's secret and its form key."""
         person_id, purpose = tx.sessions.use_link(secret_hash(plain), now=tx.now()) or (None, "")
         person = tx.people.find(person_id) if person_id else None
         if person is None or not person.active:
             msg = "This link has expired or was already used. Create a new one with: assent user link NAME"
             raise Unauthenticated(msg)
         if purpose.startswith(MAILED) and person.reset_way not in LASTING_WAYS:
-            # Only the person's own mailbox got this link.
+            # Only the person's own mailbox received this link.
             tx.acting(Principal(kind=Kind.PERSON, id=person.id, name=person.name, project=person.home))
             person = self._confirmed(tx, person, in_person=True)
         needs_password = person.password_hash is None and not tx.identities.of(person.id)
@@ -530,7 +534,7 @@ class PeopleService:
         return plain, csrf
 
     def open_session_for(self, tx: Transaction, person: Person) -> str:
-        """Open a session for somebody whose password was checked, unless it changed in the meantime."""
+        """Open a session for a person whose password was verified, unless it has changed in the meantime."""
         current = tx.people.find(person.id)
         if current is None or not current.active or current.password_hash != person.password_hash:
             msg = "Incorrect username or password."
@@ -538,7 +542,7 @@ class PeopleService:
         return self.open_session(tx, person.id)[0]
 
     def prove_password(self, tx: Transaction, person_id: str, *, old: str) -> Person:
-        """Return the person if this is their password; somebody without one has nothing to prove."""
+        """Return the person if the password is correct; a person without a password has nothing to prove."""
         person = tx.people.find(person_id)
         if person is None or not person.active:
             msg = "This account is closed."
@@ -551,7 +555,7 @@ class PeopleService:
         return person
 
     def set_password(self, tx: Transaction, person: Person, *, hashed: str, by: Principal) -> str:
-        """Set a password that was proved to be theirs to set, end all sessions, and return the secret of a new one."""
+        """Set the password of a person from `prove_password`, end all sessions, and return a new session's secret."""
         current = tx.people.find(person.id)
         if current is None or not current.active or current.password_hash != person.password_hash:
             msg = "The password was changed in the meantime. Try again."
@@ -562,7 +566,7 @@ class PeopleService:
         return self.open_session(tx, person.id)[0]
 
     def projects_of(self, tx: Transaction, *, by: Principal) -> list[Project]:
-        """Return the projects that a person has a role in."""
+        """Return the projects in which a person has a role."""
         grants = tx.people.grants(by.id)
         return [each for each in tx.projects.every() if EVERYWHERE in grants or each.id in grants]
 
@@ -573,7 +577,7 @@ class PeopleService:
         tx.sessions.choose(secret_hash(plain), by.id, project)
 
     def link_holder(self, tx: Transaction, plain: str) -> Person | None:
-        """Return whom a one-time link would sign in; looking does not use it up."""
+        """Return the person that a one-time link would sign in, without using it up."""
         person_id = tx.sessions.link_holder(secret_hash(plain), now=tx.now())
         person = tx.people.find(person_id) if person_id else None
         return person if person is not None and person.active else None
@@ -604,14 +608,14 @@ class PeopleService:
 
 
 def _first(tx: Transaction, projects: Sequence[str]) -> Project:
-    """Return the project that somebody sees who has chosen none: a removed one only if there is no other."""
+    """Return the default project of a person who has chosen none; a removed one only if all are removed."""
     found = map(tx.projects.get, projects or [DEFAULT_PROJECT])
     first = next(found)
     return first if first.removed_at is None else next((each for each in found if each.removed_at is None), first)
 
 
 def refuse_unbound(new: NewToken) -> None:
-    """A limit that this kind of token does not have must not look as if it held."""
+    """Refuse limits that this kind of token does not support, so that they do not appear to apply."""
     if new.kind != "agent":
         limits = {
             "gates": new.gates,
@@ -628,7 +632,7 @@ def refuse_unbound(new: NewToken) -> None:
 
 
 def _with_limits(tx: Transaction, new: NewToken, project: str) -> tuple[NewToken, str | None]:
-    """Fill in the limits that are not given, from another token of the same agent or from the gates."""
+    """Fill in missing limits, from another token of the same agent or from the gates."""
     agent: str | None = None
     if new.same_agent_as is not None:
         other = tx.tokens.get(new.same_agent_as, project=project)
@@ -647,14 +651,14 @@ def _with_limits(tx: Transaction, new: NewToken, project: str) -> tuple[NewToken
 
 
 def _processes_beside(new: NewToken, other: Token) -> tuple[str, ...] | None:
-    """A token with gates of its own starts only what it names: what the other one may start goes with its gates."""
+    """Return the token's processes; with its own gates it inherits none, because those belong to the other gates."""
     if new.processes is not None:
         return new.processes
     return () if new.gates else other.processes
 
 
 def _works_here(tx: Transaction, person: Person, by: Principal) -> bool:
-    """A project knows the people at home in it, and those who have a role in it."""
+    """Whether a person is known to the caller's project: it is their home, or they have a role in it."""
     return by.everywhere or is_known(tx, person, by.project)
 
 
@@ -674,13 +678,13 @@ def _held(tx: Transaction, person_id: str, project: str) -> frozenset[Role]:
 
 
 def mark_reset(tx: Transaction, person: Person, *, way: str, by: Principal) -> Person:
-    """Mark that an admin could act as this person, and queue messages that tell the person."""
+    """Mark that an admin could act as this person, and queue messages that notify the person."""
     if not _acts_on_another(person, by):
         return person
     names, now = {by.name}, tx.now()
     since = now
     if way in LASTING_WAYS or person.reset_way in LASTING_WAYS:
-        # What other admins set up still works, and so does what was made since then.
+        # Access that other admins set up still works, and so does what was created since then.
         names |= {*resetters(person.reset_by)}
         since = now if person.reset_at is None else person.reset_at
     kept = person.reset_way if person.reset_way in LASTING_WAYS else way
@@ -694,7 +698,7 @@ def mark_reset(tx: Transaction, person: Person, *, way: str, by: Principal) -> P
 
 
 def _end_ways_in(tx: Transaction, person: Person) -> None:
-    """End sessions and open links, and what was made in the person's name since an unconfirmed reset."""
+    """End sessions and open links, and remove what was created in the person's name since an unconfirmed reset."""
     if person.reset_at is None:
         return
     now, since = tx.now(), person.reset_at
@@ -711,7 +715,7 @@ def _end_ways_in(tx: Transaction, person: Person) -> None:
 
 
 def _password_setter(tx: Transaction, person: Person) -> Actor | None:
-    """Return who set the password, if that was since the access was reset."""
+    """Return the actor who set the password, if that was after the access was reset."""
     if person.password_hash is None:
         return None
     now_kept = fingerprint(person.password_hash)
@@ -722,12 +726,12 @@ def _password_setter(tx: Transaction, person: Person) -> Actor | None:
 
 
 def _actors(person: Person) -> frozenset[str]:
-    """Return those who reset a person's access as events name them."""
+    """Return the admins who reset a person's access, in the form used by events."""
     return frozenset(f"{Kind.PERSON}:{name}" for name in resetters(person.reset_by))
 
 
 def _acts_on_another(person: Person, by: Principal) -> bool:
-    """Whether an admin changes somebody else's access; the operator holds the data itself, and is recorded."""
+    """Whether an admin changes another person's access. The operator has the data anyway, and is recorded."""
     return by.kind is Kind.PERSON and by.id != person.id
 
 
@@ -737,7 +741,7 @@ def _refuse_group_name(tx: Transaction, name: str, project: str) -> None:
 
 
 def roles_of(kind: str) -> frozenset[Role]:
-    """What a token of a kind carries at most; an admin's, everything the person has."""
+    """Return the maximum roles of a kind of token; an admin token can have all roles of its person."""
     return EVERY_ROLE if kind == "admin" else frozenset({Role(kind)})
 
 

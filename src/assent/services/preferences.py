@@ -1,4 +1,4 @@
-"""How people want to be reached, said by themselves or by an admin for them."""
+"""Notification and display preferences, set by people themselves or by an admin for them."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -37,7 +37,7 @@ class PreferenceService:
         return wanted
 
     def set_display(self, tx: Transaction, *, chosen_theme: str, zone: str | None, by: Principal) -> None:
-        """Set how pages look to the person who asks: the theme, and the zone of times; nothing follows the browser."""
+        """Set the theme and time zone of pages for the caller; neither follows the browser."""
         person = tx.people.find(by.id)
         if person is None:
             msg = "Only people have a theme and a time zone."
@@ -47,7 +47,7 @@ class PreferenceService:
         tx.people.save(replace(person, theme=theme(chosen_theme), time_zone=read_in))
 
     def _person(self, tx: Transaction, name: str, by: Principal) -> Person:
-        """Others are shown to admins only; to everybody else it does not matter whether they exist."""
+        """Return a person; only admins may see other people, and no one else can learn whether a name exists."""
         if by.kind is Kind.PERSON and by.name == name:
             found = tx.people.find(by.id)
             if found is not None:

@@ -1,4 +1,4 @@
-"""Trying a channel: its settings, and if asked for, a message that says it is only a test."""
+"""Tests a channel: checks its settings and, on request, sends a test message."""
 
 from dataclasses import dataclass, replace
 from functools import partial
@@ -43,7 +43,7 @@ class Prober:
         self._base_url = base_url
 
     async def test(self, channel_id: str, *, by: Principal, send: bool = False) -> Probed:
-        """Try the settings, then send if asked to; what came of it is kept as the channel's health."""
+        """Check the settings, then send a message if requested; the result is recorded as the channel's health."""
         by.require(Permission.MANAGE)
         stored, to = await self._database.read(partial(self._found, channel_id=channel_id, by=by))
         probed = await self._tried(stored, to, by=by, send=send)
@@ -96,7 +96,7 @@ class Prober:
             tags=(),
             seats=(),
             strategy="single",
-            # Nothing that looks as if it could be answered on the channel.
+            # High risk, so that the message offers no answer on the channel.
             risk="high",
             priority="normal",
             ttl_seconds=None,

@@ -1,4 +1,4 @@
-"""Removing a project: it takes nothing new from that moment on, and what is still open in it is cancelled."""
+"""Removes projects: nothing new is accepted from then on, and what is still open is cancelled."""
 
 from assent.domain.access import PROJECT_REMOVED, Permission, Principal
 from assent.domain.errors import Conflict, NotFound
@@ -9,7 +9,7 @@ from assent.services.people import DEFAULT_PROJECT
 from assent.store.transaction import Transaction
 
 BATCH = 100
-"""How many runs and breakpoints one transaction cancels. On SQLite, other writers wait for it."""
+"""Runs and breakpoints that one transaction cancels. On SQLite, other writers wait for it."""
 
 
 class ProjectService:
@@ -19,7 +19,7 @@ class ProjectService:
     def remove(self, tx: Transaction, project_id: str, *, by: Principal) -> None:
         """Mark a project as removed, with its sources and triggers; `close` then cancels what is open.
 
-        Channels stay, because they still have to say that what they asked about was cancelled.
+        Channels stay, because they still have to report that breakpoints were cancelled.
         """
         by.require(Permission.MANAGE)
         tx.acting(by)
@@ -29,7 +29,7 @@ class ProjectService:
         if project_id == DEFAULT_PROJECT:
             msg = "The default project cannot be removed."
             raise Conflict(msg)
-        tx.rules.turn_page(project_id)  # locks the project, and outdates the rules that nodes have in memory
+        tx.rules.turn_page(project_id)  # locks the project, and invalidates the rules that nodes have cached
         tx.triggers.wait_for_others(project_id)
         now, actor = tx.now(), str(by.actor)
         for trigger_id in tx.triggers.versions(project_id):
@@ -39,12 +39,12 @@ class ProjectService:
         tx.projects.remove(project_id, now=now)
 
     async def close_now(self, database: Database[Transaction]) -> None:
-        """Cancel the first batch at once; the timekeeper goes on with the rest, also after a crash."""
+        """Cancel the first batch at once; the timekeeper continues with the rest, even after a crash."""
         await database.write(self.close, locks=LAST)
 
     def close(self, tx: Transaction) -> int:
-        """Cancel a batch of the runs and breakpoints left in removed projects; return how many were looked at."""
-        # Runs first: a run that has ended does not go on when its breakpoint is cancelled.
+        """Cancel a batch of the runs and breakpoints left in removed projects; return how many were processed."""
+        # Runs first, because an ended run does not resume when its breakpoint is cancelled.
         runs = tx.runs.left_open(limit=BATCH)
         for run_id in runs:
             tx.runs.cancel(run_id, Line("cancelled", data={"by": str(PROJECT_REMOVED)}), now=tx.now())

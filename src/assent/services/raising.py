@@ -1,4 +1,4 @@
-"""What a breakpoint is made of when it is raised: who is asked, which files, what the rules say, its first events."""
+"""Builds a new breakpoint: its experts, files, rule recommendation and first events."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ from assent.wire import breakpoints as wire
 
 @dataclass(frozen=True, slots=True)
 class Experts:
-    """Who is asked, and what there is to say about it."""
+    """The seats of a breakpoint's experts, and warnings about them."""
 
     seats: tuple[Seat, ...] = ()
     warnings: tuple[str, ...] = ()
@@ -37,7 +37,7 @@ NO_EXPERTS = Experts()
 
 @dataclass(frozen=True, slots=True)
 class Raised:
-    """What is known of a new breakpoint before it is one."""
+    """The inputs from which a new breakpoint is built."""
 
     draft: Draft
     by: Principal
@@ -45,7 +45,7 @@ class Raised:
     id: str
     at: int
     route_timeout: Timeout | None = None
-    """The timeout of the route it will take; it counts only where the agent set no deadline."""
+    """The timeout of the matching route; used only if the agent set no deadline."""
 
     @property
     def fallback(self) -> Timeout | None:
@@ -71,12 +71,12 @@ class Ready:
         return cls(new, events, rows, recommendation.shadow_matches, guess)
 
     def holds(self, tx: Transaction) -> bool:
-        """Whether the rules it was made by still stand."""
+        """Whether the rules it is based on are still current."""
         return self.guess is not None and self.guess.holds(tx, self.new.project)
 
 
 def checked(body: Mapping[str, Json]) -> Mapping[str, Json]:
-    """Return a body as it is sent; refuse what the API would refuse."""
+    """Return a body as the server would receive it; refuse what the API would refuse."""
     try:
         sent: Mapping[str, Json] = strict_loads(json.dumps(body, ensure_ascii=False, allow_nan=False).encode())
         wire.CreateBreakpoint.model_validate(sent)
@@ -91,7 +91,7 @@ def checked(body: Mapping[str, Json]) -> Mapping[str, Json]:
 
 
 def check_size(wanted: Draft) -> None:
-    """Refuse a breakpoint that the API would refuse for its size; files are counted on their own."""
+    """Refuse a breakpoint that the API would refuse for its size; files have a separate limit."""
     size = len(json.dumps(wanted.payload, ensure_ascii=False).encode())
     if size > MAX_BODY:
         msg = (
@@ -102,7 +102,7 @@ def check_size(wanted: Draft) -> None:
 
 
 def experts_of(tx: Transaction, draft: Draft, by: Principal) -> Experts:
-    """Say who sits where, and what there is to warn of."""
+    """Return the seats of the requested experts, and warnings about names that do not exist."""
     if not draft.experts:
         return NO_EXPERTS
     directory = tx.people.directory(by.project, draft.experts)
@@ -120,7 +120,7 @@ def experts_of(tx: Transaction, draft: Draft, by: Principal) -> Experts:
 
 
 def files_of(tx: Transaction, draft: Draft, project: str) -> list[FileEntry]:
-    """Return what to attach; a file named by its digest must have been uploaded to this project."""
+    """Return the files to attach; a file given by its digest must have been uploaded to this project."""
     entries: list[FileEntry] = []
     for n, file in enumerate(draft.files):
         size = len(file.content) if file.content is not None else None
@@ -196,7 +196,7 @@ def _created(raised: Raised, recommendation: Recommendation, experts: Experts) -
 
 
 def _ttl(asked: int | None, policy: Mapping[str, Any]) -> int | None:
-    """The agent's deadline or else the route's, capped by the project's policy."""
+    """Return the agent's or else the route's deadline in seconds, capped by the project's policy."""
     cap: int | None = policy.get("maxTtlSeconds")
     if asked is None or cap is None:
         return asked if cap is None else cap

@@ -1,4 +1,4 @@
-"""Receipts: issued for approvals, signed with the key of the project, and used once."""
+"""Receipts: issued for approvals, signed with the project's key, and consumed once."""
 
 import base64
 from collections.abc import Callable, Sequence
@@ -28,19 +28,19 @@ from assent.store.receipts import StoredKey
 from assent.store.secrets import StoredSecret
 from assent.store.transaction import Transaction
 
-SECRET = "receipt"  # noqa: S105  # what it is called among the stored secrets
+SECRET = "receipt"  # noqa: S105  # the name of the stored secret
 MAKER = Actor(Kind.SYSTEM, "receipts")
 
 
 class ReceiptService:
     def __init__(self, keyring: Keyring, random: Callable[[int], bytes], *, good_for: int) -> None:
-        """A receipt may be acted on for so many seconds after the decision."""
+        """`good_for`: seconds after the decision during which a receipt is valid."""
         self._keyring = keyring
         self._random = random
         self._good_for = good_for * SECOND
 
     def issue(self, tx: Transaction, breakpoint_id: str, *, by: Principal) -> Receipt:
-        """Return a signed receipt of an approval; the project's first key is made on first need."""
+        """Return a signed receipt for an approval; the project's first key is created when it is first needed."""
         by.require(Permission.READ)
         current = tx.breakpoints.look(breakpoint_id, project=by.project)
         if not sees(by, current.created_by_id):
@@ -59,7 +59,7 @@ class ReceiptService:
         return sign(receipt, self._seed(tx, key))
 
     def consume(self, tx: Transaction, receipt: Receipt, *, by: Principal, once: Once | None = None) -> Use:
-        """Use a receipt, once, as the agent that asked or as the consumer named at creation."""
+        """Consume a receipt, once, as the agent that created the breakpoint or the consumer named at creation."""
         by.require(Permission.CREATE)
         tx.acting(by)
         told, now = receipt.approval, tx.now()
@@ -83,12 +83,12 @@ class ReceiptService:
         return use
 
     def keys(self, tx: Transaction, *, by: Principal) -> list[StoredKey]:
-        """Return the public keys of the project, newest first; make the first, in a write."""
+        """Return the project's public keys, newest first; may create the first one, so use a write transaction."""
         by.require(Permission.READ)
         return self._keys(tx, by.project)
 
     def rotate(self, tx: Transaction, *, by: Principal, revoke: bool = False) -> list[StoredKey]:
-        """Sign with a new key from now on; with `revoke`, nothing that an older one signed is good any more."""
+        """Sign with a new key from now on; with `revoke`, receipts signed with older keys become invalid."""
         by.require(Permission.MANAGE)
         tx.acting(by)
         found = tx.secrets.newest(by.project, SECRET, limit=1)
@@ -104,7 +104,7 @@ class ReceiptService:
 
     def _keys(self, tx: Transaction, project: str) -> list[StoredKey]:
         if not tx.receipts.keys(project):
-            # Two nodes at once: the second insert waits for the first, does nothing, and the first one's is read.
+            # If two nodes do this at once, the second insert waits and does nothing, and the first node's key is read.
             self._add(tx, project, version=1, by=MAKER)
         found = tx.receipts.keys(project)
         if not found or found[0].state != "current":
@@ -121,7 +121,7 @@ class ReceiptService:
             tx.receipts.add_key(StoredKey(project, version, key_id(public), public, row.created_at, row.created_by))
 
     def _seed(self, tx: Transaction, key: StoredKey) -> bytes:
-        """Open what signs, and make sure that it belongs to the key that is told to everybody."""
+        """Return the signing key, after checking that it matches the published public key."""
         rows = tx.secrets.newest(key.project, SECRET, limit=1)
         if rows and rows[0].version == key.version:
             seed = base64.b64decode(self._keyring.open(Sealed(rows[0].key_id, rows[0].ciphertext), *rows[0].place))
@@ -135,11 +135,11 @@ class ReceiptService:
 
 
 def may_consume(by: Principal, asked: Breakpoint) -> bool:
-    """Tell whether a principal asked, or its token is bound to the asking agent's id or to the named consumer."""
+    """Whether a principal created the breakpoint, or its token is limited to the creator's agentId or the consumer."""
     if asked.created_by_id == by.id:
         return True
     if by.kind is not Kind.AGENT or is_anything(by.agent_ids):
-        # A token that may claim any agentId proves none.
+        # A token that may claim any agentId does not prove one.
         return False
     consumer = asked.payload.get("consumer")
     wanted = [asked.agent_id, *([consumer] if isinstance(consumer, str) else [])]
@@ -147,7 +147,7 @@ def may_consume(by: Principal, asked: Breakpoint) -> bool:
 
 
 def _covers(bound: str, name: str) -> bool:
-    """Compare what a token is bound to with an agentId or a pattern; of two patterns, the token's is the narrower."""
+    """Whether a token's agentId pattern matches a name or, if the name is a pattern itself, is narrower."""
     return glob_matches(name, bound) or ("*" not in name and glob_matches(bound, name))
 
 

@@ -1,4 +1,4 @@
-"""Events come in: each is stored once, in one transaction, with what it is a consequence of."""
+"""Stores incoming events, each once and in one transaction, together with what caused them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -13,17 +13,17 @@ from assent.store.trigger_events import Kept
 
 
 def receive(tx: Transaction, source: StoredSource, arrived: Sequence[Arrived]) -> list[Kept]:
-    """Store what a source tells. What is stored is handled by whoever looks after triggers next."""
+    """Store a source's events; the next pass over the triggers handles them."""
     return receive_all(tx, [(source, each) for each in arrived])
 
 
 def receive_all(tx: Transaction, told: Sequence[tuple[StoredSource, Arrived]]) -> list[Kept]:
-    """Store what several sources tell; return what became of each, in the order given."""
+    """Store the events of several sources; return the results in the given order."""
     if not told:
         return []
     now = tx.now()
     events = [event(tx, source, arrived) for source, arrived in told]
-    # Nodes that are told the same at once take the keys, and then the sources, in one order.
+    # Nodes that receive the same events at once lock the keys, and then the sources, in the same order.
     ordered = sorted(events, key=lambda each: (each.source_id, each.arrived.key))
     kept = dict(zip((each.id for each in ordered), tx.trigger_events.keep(ordered), strict=True))
     sources = {source.id: source for source, _ in told}
@@ -33,9 +33,9 @@ def receive_all(tx: Transaction, told: Sequence[tuple[StoredSource, Arrived]]) -
 
 
 def event(tx: Transaction, source: StoredSource, arrived: Arrived) -> TriggerEvent:
-    """Return an event that has just come; one that carries marks of runs is the doing of the deepest of them.
+    """Return a new event; if it carries marks of runs, the deepest of these caused it.
 
-    A run of another project counts for the depth only.
+    Runs of other projects count only for the depth.
     """
     new_id = tx.new_id("evt")
     marked = tx.runs.these(arrived.marks) if arrived.marks else []
@@ -56,6 +56,6 @@ def event(tx: Transaction, source: StoredSource, arrived: Arrived) -> TriggerEve
 
 
 def silent_at(settings: Mapping[str, Any], now: int) -> int | None:
-    """Return when the silence of a source is to be told, if it is expected to be heard every so often."""
+    """Return when to report that a source is silent, if it is expected to send events at an interval."""
     every = settings.get("expect_every")
     return now + whole_seconds(every) * SECOND if isinstance(every, str) else None

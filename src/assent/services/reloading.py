@@ -1,4 +1,4 @@
-"""What assent.yaml sets up is read again while a node runs: all of it is taken over, or nothing."""
+"""Reloads the parts of assent.yaml that can change while a node runs: all of them, or nothing."""
 
 import asyncio
 import contextlib
@@ -25,16 +25,16 @@ from assent.store.transaction import Transaction
 from assent.telemetry import Metrics
 
 LOOK_SECONDS = 5.0
-"""Not every file system tells of changes, and some tell of them late."""
+"""Seconds between checks, because some file systems do not report changes, or report them late."""
 QUIET_MS = 200
-"""A file that is being written is read when it has been left alone for so long."""
+"""Milliseconds without changes after which a file that was being written is read."""
 _EMPTY: Mapping[str, Json] = {}
 _log = structlog.get_logger()
 Status: TypeAlias = tuple[int, ...]
 
 
 class Setup:
-    """Everything that assent.yaml sets up, read and checked."""
+    """Everything that assent.yaml configures, parsed and validated."""
 
     def __init__(self, given: Given, channels: ChannelService, sources: SourceService) -> None:
         self.problems = Problems(given)
@@ -53,7 +53,7 @@ class Setup:
 class Reloading:
     """Watches the file and the folder of processes; `run` until cancelled."""
 
-    def __init__(  # noqa: PLR0913  # what a node is made of
+    def __init__(  # noqa: PLR0913  # the parts of a node
         self,
         database: Database[Transaction],
         make: Callable[[Given], Setup],
@@ -64,7 +64,7 @@ class Reloading:
         reads_file: bool = True,
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        """`reads_file` is False for a command that needs nothing of what assent.yaml sets up."""
+        """`reads_file` is False for a command that needs nothing that assent.yaml configures."""
         self._database = database
         self._make = make
         self._processes = processes
@@ -77,13 +77,13 @@ class Reloading:
         self._elsewhere = elsewhere(settings, self._file)
         self.setup = make(given(settings, self._file, self._elsewhere) if reads_file else Given({}))
         self.problems: list[str] = []
-        """What keeps the file from being taken over, for whoever looks; the old rules stand."""
+        """Why the file was not applied, to be shown to people; the last valid configuration stays in effect."""
         self._failing = False
         if self.setup.problems.found:
             raise Misplaced("; ".join(self.setup.problems.told()))
 
     async def begin(self) -> None:
-        """Make the file stand when a node starts; triggers that their processes could not take change nothing."""
+        """Apply the file when a node starts; if a trigger does not fit its process, all triggers stay as they were."""
         self.problems = await asyncio.to_thread(self.setup.unfit, self._processes)
         await self._database.write(partial(self.setup.apply, triggers=not self.problems))
         if self.problems:
@@ -100,7 +100,7 @@ class Reloading:
                 await self._pause(LOOK_SECONDS)
 
     async def look(self) -> None:
-        """Take over what has changed, if anything has."""
+        """Apply what has changed, if anything has."""
         stamp = await asyncio.to_thread(self._stamp)
         if stamp == self._seen:
             return
@@ -109,7 +109,7 @@ class Reloading:
         self._seen = stamp
 
     async def reload(self) -> bool:
-        """Read the file, check all of it, and take it over; a bad one changes nothing, and is told."""
+        """Read, validate and apply the file; an invalid file changes nothing and is reported."""
         try:
             file = await asyncio.to_thread(read_file, self._path)
         except (Unreadable, OSError) as error:
@@ -132,7 +132,7 @@ class Reloading:
         return True
 
     def told_to(self, by: Principal) -> list[str]:
-        """Return the problems; the file is about all projects, so others than an admin of all only hear of them."""
+        """Return the problems; the file concerns all projects, so only their admins see the details."""
         if by.everywhere or not self.problems:
             return list(self.problems)
         return [f"{NAME} is invalid and was not applied. An admin of all projects can see the details."]
@@ -144,7 +144,7 @@ class Reloading:
         return False
 
     async def _watch(self, folders: Sequence[Path]) -> None:
-        """Look whenever something in the folders changes, and now and then; until other folders are to be watched."""
+        """Check after each change in the folders and at least every LOOK_SECONDS, until the set of folders changes."""
         changes = awatch(
             *folders,
             watch_filter=None,
@@ -162,17 +162,17 @@ class Reloading:
                     return
 
     def _folders(self) -> list[Path]:
-        """Return what is there to be watched: a file is replaced more often than written, so its folder is."""
+        """Return the existing folders to watch; not the file, because files are often replaced instead of written."""
         return [each for each in (self._path.parent, self._settings.process_folder.absolute()) if each.is_dir()]
 
     def _stamp(self) -> tuple[Status, list[tuple[str, Status]]]:
-        """Return what differs once the file or a process has changed."""
+        """Return a value that differs once the file or a process has changed."""
         processes = sorted(self._settings.process_folder.glob("*.py"))
         return _status(self._path), [(each.name, _status(each)) for each in processes]
 
 
 def elsewhere(settings: Settings, file: ConfigFile | None) -> frozenset[str]:
-    """Return the parts that were given by a variable, or with the settings: the file does not change them."""
+    """Return the parts given by an environment variable, or with the settings, which the file does not change."""
     variables = {name.upper() for name in os.environ}
     in_file = file.value if file is not None else _EMPTY
     return frozenset(
@@ -189,7 +189,7 @@ def given(settings: Settings, file: ConfigFile | None, others: frozenset[str]) -
 
 
 def read_leniently(path: Path) -> ConfigFile | None:
-    """The settings have read it already, or were given without it; here it only tells the lines."""
+    """Read the file only for its line numbers: the settings have read it already, or were given without it."""
     try:
         return read_file(path)
     except (Unreadable, OSError):

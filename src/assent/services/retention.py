@@ -1,4 +1,4 @@
-"""Keeping no longer than a project wants to, unless somebody holds it."""
+"""Deletes content after a project's retention period, unless it is under a legal hold."""
 
 from assent.domain.access import Permission, Principal
 from assent.domain.audit import kept_digest, purge
@@ -13,7 +13,7 @@ DAY = 24 * 3600 * SECOND
 
 class RetentionService:
     def place(self, tx: Transaction, *, by: Principal, reason: str, breakpoint_id: str | None = None) -> Hold:
-        """Keep a breakpoint, or a whole project, from being purged until the hold is lifted."""
+        """Exempt a breakpoint, or a whole project, from purging until the hold is lifted."""
         by.require(Permission.MANAGE)
         tx.acting(by)
         tx.projects.get(by.project)
@@ -33,12 +33,12 @@ class RetentionService:
         tx.holds.lift(hold_id, project=by.project, by=str(by.actor), now=tx.now())
 
     def every(self, tx: Transaction, *, by: Principal) -> list[Hold]:
-        """Every hold there is and was."""
+        """Return all holds, including those that were lifted."""
         by.require(Permission.AUDIT)
         return tx.holds.every(tx.projects.get(by.project).id)
 
     def purge_due(self, tx: Transaction) -> int:
-        """Take the content of what ended too long ago, a batch at a time; return how many there were."""
+        """Purge a batch of breakpoints and runs that ended too long ago; return how many."""
         purged = 0
         for project in tx.retention.days():
             days = tx.retention.lock(project)

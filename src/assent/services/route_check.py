@@ -1,4 +1,4 @@
-"""What a route would do with a breakpoint: whom it would tell, where and when. Nobody is told anything."""
+"""Predicts what a route would do with a breakpoint: recipients, channels and times. No notifications are sent."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -18,13 +18,13 @@ from assent.store.transaction import Transaction
 
 @dataclass(frozen=True, slots=True)
 class Telling:
-    """One message that would be sent."""
+    """A message that would be sent."""
 
     channel: str
     person: str | None
-    """None for the place that the channel has of its own."""
+    """None for a channel with a fixed destination."""
     not_before: int | None = None
-    """When their quiet hours end."""
+    """When the person's quiet hours end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class ForecastStep:
     at: int
     told: tuple[Telling, ...] = ()
     then: str | None = None
-    """How a time-out would end it."""
+    """How a timeout would end the breakpoint."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class RouteCheck:
         return forecast(tx, tx.breakpoints.get(breakpoint_id, project=by.project))
 
     def of_draft(self, tx: Transaction, draft: Draft, *, by: Principal) -> Forecast:
-        """Read the draft as the breakpoint it would be if the caller raised it now."""
+        """Check the route of the breakpoint that this draft would become if the caller created it now."""
         by.require(Permission.READ_PEOPLE)
         now = tx.now()
         question = Question.of(draft)
@@ -81,7 +81,7 @@ def forecast(tx: Transaction, asked: Breakpoint) -> Forecast:
 
 
 def _deadline(asked: Breakpoint) -> Timeout | None:
-    """Return the breakpoint's own deadline, whoever set it: the agent, the route or the project's limit."""
+    """Return the breakpoint's deadline, whether the agent, the route or the project's limit set it."""
     if asked.due_at == NEVER:
         return None
     return Timeout((asked.due_at - asked.created_at) // SECOND, asked.on_timeout)
@@ -112,7 +112,7 @@ def _told(tx: Transaction, asked: Breakpoint, to: Sequence[str], plan: Plan, at:
 
 
 def _stands_in(tx: Transaction, project: str, person: str, at: int) -> str:
-    """Return whom delegation would ask in place of somebody who is away."""
+    """Return the person, or the deputy that would be asked if the person is absent."""
     found = person
     for _ in range(LONGEST_CHAIN):
         known = tx.people.find_by_name(found)

@@ -1,4 +1,4 @@
-"""Routes: written, changed, put in order, and asked where a breakpoint would go."""
+"""Creates, changes, removes and orders routes."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -18,7 +18,7 @@ MOST = 1_000
 
 class RouteService:
     def listed(self, tx: Transaction, *, by: Principal) -> list[StoredRoute]:
-        """Return the routes in the order they are asked: those of assent.yaml first."""
+        """Return the routes in evaluation order: those from assent.yaml first."""
         by.require(Permission.READ_PEOPLE)
         return tx.routes.in_project(by.project)
 
@@ -47,7 +47,7 @@ class RouteService:
         return made
 
     def change(self, tx: Transaction, route_id: str, changes: Mapping[str, Json], *, by: Principal) -> StoredRoute:
-        """Change what is given and leave the rest; null takes something away."""
+        """Change the given fields and leave the rest; null removes a value."""
         current = self._to_change(tx, route_id, by)
         said = {name: value for name, value in changes.items() if name != "enabled"}
         merged = {name: value for name, value in {**written(current.route), **said}.items() if value is not None}
@@ -62,7 +62,7 @@ class RouteService:
         tx.routes.remove(route_id, project=by.project)
 
     def reorder(self, tx: Transaction, route_ids: Sequence[str], *, by: Principal) -> list[StoredRoute]:
-        """Put those that were not written in assent.yaml in this order; all of them have to be named."""
+        """Set the order of the routes that are not from assent.yaml; all of these must be listed."""
         by.require(Permission.RULES)
         tx.acting(by)
         tx.routes.wait_for_others(by.project)
@@ -83,7 +83,7 @@ class RouteService:
 
 
 def refuse_unknown(tx: Transaction, route: Route, project: str) -> None:
-    """A route to a name that nobody has would be told to nobody."""
+    """Refuse names that do not exist, because a route with them would notify no one."""
     refuse_unknown_channels(route, {each.name for each in tx.channels.in_project(project)})
     groups = tx.people.groups(project)
     for pointer, names in _targets(route):

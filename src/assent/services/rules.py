@@ -1,4 +1,4 @@
-"""Rules: written, changed, removed, and asked whether a person has to be."""
+"""Creates, changes and removes rules, and recommends whether a person has to decide."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -20,7 +20,7 @@ from assent.store.tokens import Token
 from assent.store.transaction import Transaction
 
 LOOK_BACK = 25
-"""How far back approvals in a row are counted where nobody asked for more."""
+"""Consecutive approvals to count, unless a higher threshold applies."""
 MAX_RULES = 20_000
 
 
@@ -32,26 +32,26 @@ class Book:
     rules: Rulebook
     counting: Counting
     routes: tuple[Route, ...] = ()
-    """The routes in their order; empty where none has a timeout."""
+    """The routes in order; empty if none has a timeout."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """What a recommendation is asked about."""
+    """The subject of a recommendation."""
 
     subject: Subject
     gate: str
     agent_id: str
     payload: Mapping[str, Json] = field(default_factory=dict[str, Json])
     created_by_id: str | None = None
-    """Whose approvals count; None counts those of every token."""
+    """The creator whose approvals count; None counts those of all creators."""
     hard_stop: bool = False
     plain: bool = True
     after_n: int | None = None
 
     @classmethod
     def of(cls, asked: Asked, *, by: Principal | None = None) -> "Question":
-        """Ask as a principal would; without one, as an agent that is who it says it is."""
+        """Build the question for a principal; without one, for an agent whose id is trusted."""
         after_n: Json = asked.payload.get("autoApproveAfterN")
         return cls(
             subject=subject_of(asked, claimed=by is not None and by.claims_agent_id),
@@ -66,11 +66,11 @@ class Question:
 
     @property
     def routed(self) -> Subject:
-        """What routes see: they take a claimed agent id at its word."""
+        """The attributes as routes see them: they trust a claimed agent id."""
         return replace(self.subject, claimed=frozenset())
 
     def streak(self, counting: Counting) -> Streak:
-        """Return which approvals count for it, and how many of them are looked at."""
+        """Return which approvals count, and how many of them to read."""
         return Streak(
             gate=self.gate,
             agent_id=self.agent_id,
@@ -82,7 +82,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewRule:
-    """What a rule is written with."""
+    """The fields of a new rule."""
 
     pattern: str
     action: str
@@ -94,13 +94,13 @@ class NewRule:
 
 
 class RuleService:
-    """Keeps the rules of each project read; whether they still stand is looked up in each transaction."""
+    """Caches the rules of each project; each transaction checks whether they are still current."""
 
     def __init__(self) -> None:
         self._books: dict[str, Book] = {}
 
     def recommend(self, tx: Transaction, project: str, question: Question, *, now: int) -> Recommendation:
-        """Say whether a person has to be asked, by the rules that stand in this transaction."""
+        """Recommend whether a person has to decide, by the rules that are current in this transaction."""
         kept = self._books.get(project)
         counting = kept.counting if kept else Counting()
         streak = question.streak(counting)
@@ -112,7 +112,7 @@ class RuleService:
         found = follow(book, question, ground, now=now)
         if found.source is not Source.AFTER_N:
             return found
-        # A reviewer's edits approved something else than what was asked.
+        # A reviewer who edited the content approved something other than what was asked.
         approvals = [each for each in tx.rules.counted(project, streak) if not each.edited]
         if len(approvals) < (book.counting.threshold(question.after_n, question.payload) or 0):
             return follow(book, question, Ground(book.version, len(approvals)), now=now)
@@ -120,28 +120,28 @@ class RuleService:
         return replace(found, counted=tuple(each.id for each in approvals), differed=differed)
 
     def route_timeout(self, tx: Transaction, project: str, question: Question) -> Timeout | None:
-        """Return the timeout of the route that this question will take, if it has one."""
+        """Return the timeout of the route that this question will match, if it has one."""
         book = self._book(tx, project, tx.rules.version(project))
         return timeout_for(book.routes, question.routed)
 
     def warm(self, tx: Transaction) -> None:
-        """Read the rules of every project; thousands of them take a second, and the writer has better to do."""
+        """Load the rules of every project in advance, because thousands take a second, which would delay the writer."""
         for project in tx.projects.every():
             self._book(tx, project.id, tx.rules.version(project.id))
 
     def standing(self, tx: Transaction, project: str) -> list[tuple[Rule, str | None]]:
-        """Return the rules in their order, each with why it cannot be read, if it cannot."""
+        """Return the rules in order, each with the reason why it cannot be read, if any."""
         book = self._book(tx, project, tx.rules.version(project))
         problems = {fault.rule.id: fault.problem for fault in book.rules.faults}
         return [(rule, problems.get(rule.id)) for rule in tx.rules.standing(project)]
 
     def fitting(self, tx: Transaction, project: str, gate: str, *, now: int) -> list[Rule]:
-        """Return the rules in force that may have a say about a gate, in their order."""
+        """Return the active rules that may apply to a gate, in order."""
         book = self._book(tx, project, tx.rules.version(project))
         return [each.rule for each in book.rules.fitting(gate, now)]
 
     def on_claimed_ids(self, tx: Transaction, project: str, *, now: int) -> tuple[list[Rule], list[Token]]:
-        """Return live rules that approve by agentId, and working tokens that may claim any, if there are both."""
+        """Return live auto-approve rules that test agentId, and working tokens that may claim any, if both exist."""
         claiming = [each for each in tx.tokens.every(project) if each.claims and each.works(now)]
         patterns = self._book(tx, project, tx.rules.version(project)).rules.patterns
         resting = [
@@ -156,7 +156,7 @@ class RuleService:
         return (resting, claiming) if resting and claiming else ([], [])
 
     def guess(self, project: str, question: Question, *, now: int) -> "Guess | None":
-        """Recommend without a transaction, by what was last read; worth only what `holds` says of it."""
+        """Recommend from cached rules, without a transaction; valid only if `holds` confirms it."""
         book = self._books.get(project)
         if book is None:
             return None
@@ -174,14 +174,14 @@ class RuleService:
         routes = tuple(tx.routes.in_force(project))
         timed = routes if any(each.timeout for each in routes) else ()
         read = Book(pages.version, rules, Counting.of(pages.policy), timed)
-        # Also over one with a higher count, which may have been read in a transaction that was taken back.
+        # Replaces even a higher version, which may have been read in a transaction that was rolled back.
         self._books[project] = read
         return read
 
     def add(self, tx: Transaction, new: NewRule, *, by: Principal, source: str, why: str | None = None) -> Rule:
         by.require(Permission.RULES)
         tx.acting(by)
-        tx.rules.turn_page(by.project)  # first: from here on nobody else changes the rules of this project
+        tx.rules.turn_page(by.project)  # first: locks the project's rules until the commit
         now = tx.now()
         standing, last = tx.rules.room(by.project)
         require_room(standing + 1)
@@ -202,7 +202,7 @@ class RuleService:
         tx.rules.add(rule, event)
         return rule
 
-    def change(  # what a change is made of
+    def change(
         self,
         tx: Transaction,
         rule_id: str,
@@ -212,7 +212,7 @@ class RuleService:
         why: str | None = None,
         if_match: int | None = None,
     ) -> Rule:
-        """Change some fields of a rule, by the names they have in `Rule`."""
+        """Change fields of a rule, by their names in `Rule`."""
         current = self._to_change(tx, rule_id, by, if_match)
         wanted = replace(current, **changes)
         now = tx.now()
@@ -246,7 +246,7 @@ class RuleService:
 
 @dataclass(frozen=True, slots=True)
 class Guess:
-    """A recommendation made before its transaction, and what has to be so for it to stand."""
+    """A recommendation made before its transaction, and the conditions under which it is valid."""
 
     ground: Ground
     streak: Streak
@@ -258,7 +258,7 @@ class Guess:
 
 
 def stopping_tags(policy: Mapping[str, Any]) -> tuple[str, ...]:
-    """The tags that no rule approves: a person has to, and where a ticket is mandatory, with a ticket."""
+    """Return the tags that no rule approves: a person has to decide and, for `ticketTags`, a ticket must exist."""
     return (*policy.get("alwaysBreakOn", ()), *policy.get("ticketTags", ()))
 
 

@@ -1,4 +1,4 @@
-"""Rules from a file: all of them or none."""
+"""Imports rules from a file: all of them or none."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +14,7 @@ from assent.store.transaction import Transaction
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Import:
-    """What is to be imported, and how."""
+    """The entries to import, and how."""
 
     entries: tuple[Entry, ...]
     replacing: bool = False
@@ -23,7 +23,7 @@ class Import:
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """What an import did, or would do; `added` is empty where it only would."""
+    """The result of an import, or of a dry run, for which `added` is empty."""
 
     plan: Plan
     added: tuple[Rule, ...]
@@ -31,7 +31,7 @@ class Imported:
 
 
 def forecast(tx: Transaction, wanted: Import, *, by: Principal) -> Imported:
-    """Say what an import would do, and do nothing."""
+    """Return what an import would do, without changing anything."""
     by.require(Permission.RULES)
     tx.acting(by)
     standing = tx.rules.standing(by.project)
@@ -42,7 +42,7 @@ def forecast(tx: Transaction, wanted: Import, *, by: Principal) -> Imported:
 def import_rules(tx: Transaction, wanted: Import, *, by: Principal) -> Imported:
     by.require(Permission.RULES)
     tx.acting(by)
-    tx.rules.turn_page(by.project)  # first: what stands now stands until the end
+    tx.rules.turn_page(by.project)  # first: locks the rules until the commit
     standing = tx.rules.standing(by.project)
     found = plan(wanted.entries, standing, replacing=wanted.replacing)
     total, now = _total(found, standing), tx.now()
@@ -54,7 +54,7 @@ def import_rules(tx: Transaction, wanted: Import, *, by: Principal) -> Imported:
 
 
 def _added(tx: Transaction, found: Plan, wanted: Import, *, by: Principal, now: int) -> tuple[Rule, ...]:
-    # In order, because those of one instant differ only by chance, and rules of the same place go by id.
+    # Sorted, because ids of the same instant differ only randomly, and rules with the same order are sorted by id.
     ids = sorted(tx.new_id("rule").replace("_", "-", 1) for _ in found.added)
     rules: list[Rule] = []
     _, place = tx.rules.room(by.project)

@@ -1,4 +1,4 @@
-"""Runs as people and agents see them: start, read, cancel, retry; and those that must go on by themselves."""
+"""Starts, reads, cancels and retries runs, and wakes those that are due."""
 
 import contextlib
 from collections.abc import Mapping, Sequence
@@ -38,7 +38,7 @@ class RunService:
         self._breakpoints = breakpoints
 
     def start(self, tx: Transaction, new: NewRun, *, by: Principal, once: Once | None) -> Run:
-        """Queue a new run; a worker takes it up. The same key starts it once."""
+        """Queue a new run for a worker; the same key starts it once."""
         by.require(Permission.CREATE)
         if not any(glob_matches(pattern, new.agent_id) for pattern in by.agent_ids):
             msg = f"This token cannot act for agent {new.agent_id!r}; it is limited to {', '.join(by.agent_ids)}."
@@ -93,7 +93,7 @@ class RunService:
         return tx.runs.content(run_id, path, project=by.project)
 
     def cancel(self, tx: Transaction, run_id: str, *, by: Principal) -> None:
-        """Whoever started it, or an admin; what it has asked and nobody answered is cancelled too."""
+        """Cancel a run, as its starter or an admin, and its pending breakpoints."""
         run = self._controlled(tx, run_id, by)
         if not tx.runs.cancel(run_id, Line("cancelled", data={"by": str(by.actor)}), now=tx.now()):
             msg = f"This run is already {run.state}."
@@ -102,7 +102,7 @@ class RunService:
         withdraw(tx, self._breakpoints, run)
 
     def retry(self, tx: Transaction, run_id: str, *, by: Principal) -> None:
-        """Go on with a failed run from the step that failed; what had finished is not done again."""
+        """Resume a failed run from the step that failed; finished steps are not repeated."""
         run = self._controlled(tx, run_id, by)
         by.require_starts(run.process)
         now = tx.now()
@@ -116,11 +116,11 @@ class RunService:
         tx.runs.enqueue(run_id, f"retry:{run.lines}")
 
     def wake_due(self, tx: Transaction) -> int:
-        """Let those go on whose time has come, and those that somebody has left lying."""
+        """Queue the runs that are due, and those that no worker has continued."""
         return tx.runs.wake_due(tx.now(), limit=WAKE_BATCH)
 
     def abandon(self, tx: Transaction) -> int:
-        """At the start of the only process there is: nobody is running what is said to be running."""
+        """Release all runs at the start of the only process, because none of them can still be running."""
         return tx.runs.abandon(now=tx.now())
 
     def _controlled(self, tx: Transaction, run_id: str, by: Principal) -> Run:
@@ -132,7 +132,7 @@ class RunService:
         return run
 
     def _visible(self, tx: Transaction, run_id: str, by: Principal) -> Run:
-        """An agent sees its own runs only; another's is not there."""
+        """Return a run; agents can see only their own."""
         by.require(Permission.READ)
         run = tx.runs.get(run_id, project=by.project)
         if by.kind is Kind.AGENT and run.principal.id != by.id:
@@ -142,7 +142,7 @@ class RunService:
 
 
 def _record(tx: Transaction, act: str, run: Run, state: str, by: Principal) -> None:
-    """What a principal does with its own runs is no administrative act; the journal of the run has it."""
+    """Record an admin event, unless a principal acts on its own run, which the run's journal records."""
     if run.principal.id != by.id:
         tx.acting(by)
         before = {"state": run.state.value}
@@ -150,12 +150,12 @@ def _record(tx: Transaction, act: str, run: Run, state: str, by: Principal) -> N
 
 
 def controls(run: Run, by: Principal) -> bool:
-    """Whoever started a run cancels and retries it, and so does an admin."""
+    """Whether a principal may cancel and retry a run: it started the run, or is an admin."""
     return by.may(Permission.CANCEL) and (run.principal.id == by.id or Role.ADMIN in by.roles)
 
 
 def withdraw(tx: Transaction, breakpoints: BreakpointService, run: Run) -> None:
-    """Cancel what an ended run has asked and nobody has answered."""
+    """Cancel the pending breakpoints of a run that has ended."""
     waiting = [
         step.breakpoint_id
         for step in tx.runs.open_steps(run.id)
@@ -167,6 +167,6 @@ def withdraw(tx: Transaction, breakpoints: BreakpointService, run: Run) -> None:
 
 
 def failure(error: BaseException, *, step: str | None = None, trace: str = "") -> dict[str, Any]:
-    """What the journal keeps of an exception."""
+    """Return what the journal stores about an exception."""
     kept = {"type": type(error).__name__, "message": str(error)[:2000], "step": step, "trace": trace[:4000]}
     return {name: value for name, value in kept.items() if value}

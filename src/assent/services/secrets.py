@@ -1,4 +1,4 @@
-"""Stored secrets: the callback secrets of a project, and the keys that everything stored is encrypted with."""
+"""Manages the callback secrets of projects, and encrypts stored secrets with a new key."""
 
 import base64
 from collections.abc import Callable
@@ -23,7 +23,7 @@ _log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class CallbackSecret:
-    """What callbacks are signed with: `whsec_` and 32 random bytes in base64, as Standard Webhooks wants it."""
+    """A secret for signing callbacks: `whsec_` and 32 random bytes in base64, as in Standard Webhooks."""
 
     value: str = field(repr=False)
     version: int
@@ -34,7 +34,7 @@ class CallbackSecret:
 
 @dataclass(frozen=True, slots=True)
 class Rotated:
-    """What one batch did; `after` is where the next one begins, and None after the last."""
+    """The result of one batch; `after` is where the next one starts, or None after the last."""
 
     resealed: int
     unreadable: int
@@ -47,9 +47,13 @@ class SecretService:
         self._random = random
 
     def callback_secrets(self, tx: Transaction, project: str) -> list[CallbackSecret]:
-        """Return the valid ones, newest first: one, or two for a day after a rotation; make the first, in a write."""
+        """Return the valid secrets, newest first: one, or two for a day after a rotation.
+
+        Creates the first one if necessary, so call it in a write transaction.
+        """
         if not tx.secrets.newest(project, CALLBACK, limit=1):
-            # Two nodes at once: the second insert waits for the first, does nothing, and the first one's is read.
+            # If two nodes do this at once, the second insert waits and does nothing, and the first node's secret is
+            # read.
             self._add(tx, project, version=1, by=MAKER)
         current, *before = tx.secrets.newest(project, CALLBACK, limit=2)
         now = tx.now()
@@ -61,7 +65,7 @@ class SecretService:
         return self.callback_secrets(tx, project)
 
     def rotate_callback_secret(self, tx: Transaction, project: str, *, by: Principal) -> list[CallbackSecret]:
-        """Make a new one; the one before stays valid for a day, those before it do not."""
+        """Create a new secret; the previous one stays valid for a day, earlier ones do not."""
         _require_admin(tx, project, by)
         found = tx.secrets.newest(project, CALLBACK, limit=1)
         if found and not tx.secrets.retire(found[0], now=tx.now()):
@@ -71,7 +75,7 @@ class SecretService:
         return self.callback_secrets(tx, project)
 
     def rotate_key(self, tx: Transaction, *, after: tuple[str, str, int] = START) -> Rotated:
-        """Encrypt a batch of what is under older keys with the newest; what no key opens is counted and left."""
+        """Encrypt a batch of secrets under older keys with the newest key; count and skip those that no key opens."""
         newest = self._keyring.newest()
         rows = tx.secrets.under_other_keys(newest, after=after, limit=BATCH)
         resealed = unreadable = 0
@@ -97,7 +101,7 @@ class SecretService:
         return CallbackSecret(value, row.version, row.created_at, row.created_by, until)
 
     def _readable(self, rows: list[StoredSecret]) -> list[CallbackSecret]:
-        """An older one that no key opens is left out: rotating is the way out when a key was lost."""
+        """Leave out an older secret that no key opens, so that rotating works after a key was lost."""
         found: list[CallbackSecret] = []
         for row in rows:
             try:

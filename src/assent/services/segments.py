@@ -1,4 +1,4 @@
-"""What a worker needs to go on with a run: taken up, written step by step, let go; each a transaction of its own."""
+"""Reads and writes runs for a worker: claim, record steps, release; each in its own transaction."""
 
 import contextlib
 from collections.abc import Mapping, Sequence
@@ -21,12 +21,12 @@ from assent.services.runs import withdraw
 from assent.store.transaction import Transaction
 
 LEASE = 30 * SECOND
-"""How long a worker may be silent about a run before another takes it up."""
+"""How long a worker may be silent about a run before another one may claim it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Desk:
-    """Implements the engine's RunDesk over the database."""
+    """Implements the engine's RunDesk with the database."""
 
     database: Database[Transaction]
     breakpoints: BreakpointService
@@ -55,7 +55,7 @@ class Desk:
         return Taken(run, steps, said, times, tx.runs.files(run_id))
 
     def _brought_up_to_date(self, tx: Transaction, run: Run, step: Step, now: int) -> Step:
-        """Return a step as what it waited for has left it."""
+        """Return a step, updated with what it was waiting for."""
         if step.kind is StepKind.SLEEP and step.state is StepState.WAITING and step.outcome <= now:
             return replace(step, state=StepState.DONE, due_at=None, ended_at=now)
         if step.breakpoint_id is None or step.state not in {StepState.WAITING, StepState.ANSWERED}:
@@ -76,7 +76,7 @@ class Desk:
     async def record(
         self, run: Run, step: Step, lines: Sequence[Line], files: Mapping[str, bytes] | None = None
     ) -> Step:
-        """Write how a step stands, with the files that came of it."""
+        """Record the state of a step, with the files that it produced."""
         return await self.database.write(
             partial(self._record, run=run, step=step, lines=lines, files=files or {}), locks=run.id
         )
@@ -88,7 +88,7 @@ class Desk:
         started = step.started_at or now
         step = replace(step, started_at=started, ended_at=now if step.state in _OVER else None)
         if step.state in {StepState.RETRYING, StepState.WAITING}:
-            # How long to wait comes in microseconds, and is kept as the moment.
+            # The time to wait is passed in microseconds, and stored as a point in time.
             step = replace(step, due_at=now + step.outcome, outcome=now + step.outcome)
         for content in files.values():
             tx.files.put(run.project, sha256(content), content, at=now)
@@ -97,7 +97,7 @@ class Desk:
         return step
 
     async def ask(self, run: Run, step: Step, body: Mapping[str, Json], lines: Sequence[Line]) -> Step:
-        """Raise a breakpoint as the next step of the run, both or neither."""
+        """Create a breakpoint as the next step of the run, in one transaction."""
         return await self.database.write(partial(self._ask, run=run, step=step, body=body, lines=lines), locks=run.id)
 
     def _ask(self, tx: Transaction, *, run: Run, step: Step, body: Mapping[str, Json], lines: Sequence[Line]) -> Step:
@@ -121,7 +121,7 @@ class Desk:
         return step
 
     async def comments(self, run: Run, step: Step) -> Sequence[Comment]:
-        """Return what others have said about a breakpoint of this run that was not listened to yet."""
+        """Return comments by others on a breakpoint of this run that the process has not handled yet."""
 
         def use_case(tx: Transaction) -> list[Comment]:
             assert step.breakpoint_id is not None, "only breakpoint steps have comments"
@@ -136,7 +136,7 @@ class Desk:
         return await self.database.read(use_case)
 
     async def reply(self, run: Run, step: Step, comment: Comment, text: str | None) -> Step:
-        """Note that a comment was listened to, and answer it where there is an answer."""
+        """Record that a comment was handled, and add the process's reply, if any."""
 
         def use_case(tx: Transaction) -> Step:
             assert step.breakpoint_id is not None, "only breakpoint steps have comments"
@@ -152,7 +152,7 @@ class Desk:
         return await self.database.write(use_case, locks=run.id)
 
     async def writes(self, run: Run, paths: Sequence[str], lines: Sequence[Line]) -> None:
-        """Note which files outside its folder the run writes, before it does."""
+        """Record which files outside its folder the run writes, before it writes them."""
 
         def use_case(tx: Transaction) -> None:
             now = self._hold(tx, run=run, lines=lines)
@@ -161,7 +161,7 @@ class Desk:
         await self.database.write(use_case, locks=run.id)
 
     async def leave(self, run: Run, lines: Sequence[Line]) -> bool:
-        """Let go of a run as it stands; True when there is reason to take it up again at once."""
+        """Release a run in its current state; return True if it should be claimed again at once."""
         return await self.database.write(partial(self._leave, run=run, lines=lines), locks=run.id)
 
     def _leave(self, tx: Transaction, *, run: Run, lines: Sequence[Line]) -> bool:
@@ -186,12 +186,12 @@ _ENDING = {StepKind.BREAKPOINT: "answered", StepKind.SLEEP: "woken"}
 
 
 def _has_come(step: Step, since: int, now: int) -> bool:
-    """Has something come for a step since its run was taken up?"""
+    """Whether something has arrived for a step since its run was claimed."""
     if step.state is StepState.ANSWERED:
         return True
     if step.kind is StepKind.BREAKPOINT:
         return step.state is StepState.WAITING and step.due_at is not None
-    # What had come before was there to be seen; a step that the process does not reach any more stays as it is.
+    # The process has seen earlier results already; a step that it does not reach any more keeps its state.
     return step.state in {StepState.RETRYING, StepState.WAITING} and since < step.outcome <= now
 
 

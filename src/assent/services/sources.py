@@ -1,4 +1,4 @@
-"""Sources: set up, changed and removed by people, each checked by its own kind before it is kept."""
+"""Creates, changes and removes sources; their settings are validated by the source kind before they are stored."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -41,7 +41,7 @@ class SourceService:
         return tx.sources.in_project(by.project)
 
     def known(self, tx: Transaction, source: str, *, by: Principal) -> StoredSource:
-        """Return one that stands, by its name or its id."""
+        """Return an existing source by its name or id."""
         by.require(Permission.READ_PEOPLE)
         found = tx.sources.find(source)
         if found is None or found.project != by.project or found.removed_at is not None:
@@ -68,7 +68,7 @@ class SourceService:
         return add(tx, new, by=str(by.actor))
 
     def change(self, tx: Transaction, source_id: str, changes: Mapping[str, Any], *, by: Principal) -> StoredSource:
-        """Change what is given: settings, enabled. In settings, null takes one away."""
+        """Change the given fields: settings, enabled. In settings, null removes a value."""
         by.require(Permission.MANAGE)
         tx.acting(by)
         for name in changes:
@@ -86,7 +86,7 @@ class SourceService:
         return current if wanted == current else save(tx, wanted, by=str(by.actor))
 
     def remove(self, tx: Transaction, source_id: str, *, by: Principal) -> list[str]:
-        """Remove it, and return the names of the triggers that name it: they never match any more."""
+        """Remove a source, and return the names of the triggers that name it and so will never match again."""
         by.require(Permission.MANAGE)
         tx.acting(by)
         tx.triggers.wait_for_others(by.project)
@@ -97,7 +97,7 @@ class SourceService:
         return [each.name for each in naming(tx.triggers.in_project(by.project), current.name)]
 
     def check(self, kind: str, settings: Mapping[str, Any]) -> None:
-        """Refuse settings that the source could not work with, and secrets that are not references."""
+        """Refuse settings that the source cannot work with, and secrets that are not references."""
         found = kind_of(kind)
         if len(to_json(settings)) > LARGEST_SETTINGS:
             raise InvalidRequest.at("/settings", f"must be at most {LARGEST_SETTINGS:,} bytes")
@@ -111,7 +111,7 @@ class SourceService:
         found.make(settings, self._tools)
 
     def problem(self, stored: StoredSource) -> str | None:
-        """Say why the source cannot work as it is set up now, if it cannot."""
+        """Return why the source cannot work with its current settings, or None."""
         try:
             self.check(stored.kind, stored.settings)
         except InvalidRequest as error:
@@ -119,14 +119,14 @@ class SourceService:
         return stored.problem
 
     def address(self, stored: StoredSource, base_url: str) -> str:
-        """Return where it is to call; nothing for one that does not."""
+        """Return the URL that the sender has to call; empty for sources that are not called."""
         kind = KINDS.get(stored.kind)
         if kind is None or kind.way is not Way.HOOK:
             return ""
         return f"{base_url}/hooks/{stored.name if stored.project == DEFAULT_PROJECT else stored.id}"
 
     def _check_new(self, kind: str, settings: Mapping[str, Any], *, by: Principal) -> None:
-        """Look at all of it, also at what was there before."""
+        """Check all settings, including unchanged ones."""
         if kind_of(kind).way is Way.WATCH and not by.everywhere:
             msg = "Only an admin of all projects can watch files on this machine."
             raise Forbidden(msg)
@@ -137,7 +137,7 @@ class SourceService:
 
 
 def add(tx: Transaction, new: StoredSource, *, by: str) -> StoredSource:
-    """Keep a new one; what comes later by itself is counted from now."""
+    """Store a new source; its schedule and its expected interval start now."""
     now = tx.now()
     made = replace(_timed(new, now), created_by=by, created_at=now, updated_by=by, updated_at=now)
     tx.sources.add(made)
@@ -150,7 +150,7 @@ def save(tx: Transaction, wanted: StoredSource, *, by: str) -> StoredSource:
 
 
 def _timed(source: StoredSource, now: int) -> StoredSource:
-    """Set when a schedule ticks first, and when silence is told; what was missed while disabled is not made up for."""
+    """Set the first tick of a schedule, and when silence is reported; ticks missed while disabled are skipped."""
     if not source.enabled:
         return replace(source, next_at=None, silent_at=None)
     ticks = kind_of(source.kind).way is Way.CLOCK
@@ -173,7 +173,7 @@ def checked_name(name: str) -> str:
 
 
 def _check_common(settings: Mapping[str, Any]) -> None:
-    """Refuse what no kind of source can have in these."""
+    """Refuse invalid values for the settings that all kinds of source share."""
     if "trust" in settings and settings["trust"] not in list(Trust):
         raise InvalidRequest.at("/settings/trust", f"must be one of {', '.join(Trust)}")
     if "expect_every" in settings:

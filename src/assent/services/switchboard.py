@@ -1,4 +1,4 @@
-"""The channels of all projects, ready to speak: made from their settings when they are first needed."""
+"""Caches channel instances for all projects, created from their settings when they are first needed."""
 
 from assent.channels.registry import KINDS, ChannelKind
 from assent.channels.tools import Tools
@@ -15,7 +15,7 @@ class Switchboard:
         self._made: dict[str, tuple[int, Channel]] = {}
 
     def channel(self, stored: StoredChannel) -> Channel:
-        """Return the channel as its settings are now; raises InvalidRequest where they cannot be used."""
+        """Return the channel for its current settings; raises InvalidRequest if they cannot be used."""
         made = self._made.get(stored.id)
         if made is not None and made[0] == stored.updated_at:
             return made[1]
@@ -30,5 +30,5 @@ class Switchboard:
 
     @staticmethod
     def kind(stored: StoredChannel) -> ChannelKind | None:
-        """Return what is known of its type; None for one that this version does not have."""
+        """Return the channel's kind; None if this version does not have it."""
         return KINDS.get(stored.type)

@@ -1,4 +1,4 @@
-"""Schedules tick: each instant becomes one event, however many nodes look at the clock."""
+"""Turns each due time of a schedule into one event, no matter how many nodes are running."""
 
 from collections.abc import Mapping
 from itertools import islice
@@ -19,7 +19,7 @@ LOOK_AGAIN = 60 * SECOND
 
 
 def tick_due(tx: Transaction) -> int:
-    """Tell the instants that have come; whoever moves a schedule on tells them, in the same transaction."""
+    """Store an event for each due time; the node that advances a schedule stores them in the same transaction."""
     now = tx.now()
     found = tx.sources.due(now, limit=TICK_BATCH)
     for source in found:
@@ -36,7 +36,7 @@ def _due(source: StoredSource, now: int) -> tuple[Due, str | None]:
     try:
         return schedules.due(schedules.read(source.settings), source.next_at, now, source.id), None
     except InvalidRequest as error:
-        # A machine without this time zone, say: another node may know it.
+        # For example, this machine lacks the time zone, and another node may have it.
         return Due((), now + LOOK_AGAIN), error.message
 
 
@@ -53,10 +53,10 @@ def _tick(source: StoredSource, instant: int, now: int) -> Arrived:
 
 
 def first_tick(settings: Mapping[str, Any], now: int, source_id: str) -> int | None:
-    """Return when a schedule that is new, changed or enabled again ticks first: nothing is made up for."""
+    """Return the first tick of a schedule that is new, changed or enabled again; missed ticks are skipped."""
     return schedules.first_at(schedules.read(settings), now, source_id)
 
 
 def instants(settings: Mapping[str, Any], after: int, count: int) -> list[int]:
-    """Return the next instants of a schedule, without jitter."""
+    """Return the next times of a schedule, without jitter."""
     return list(islice(schedules.read(settings).after(after), count))

@@ -1,4 +1,4 @@
-"""What time brings by itself: named jobs that are done in batches as they come due, all by one loop."""
+"""Runs named background jobs in batches when they are due, all in one loop."""
 
 import asyncio
 import contextlib
@@ -12,26 +12,26 @@ from assent.services.breakpoints import LAST
 from assent.store.transaction import Transaction
 
 HELD = 0.02
-"""Seconds until another look at something overdue that somebody else holds at the moment."""
+"""Seconds until another look at something overdue that another transaction has locked."""
 TICK = 0.001
-"""The loop counts in milliseconds and may wake a fraction of one too early."""
+"""Seconds added to each wait, because the loop counts in milliseconds and may wake slightly too early."""
 
 
 @dataclass(frozen=True, slots=True)
 class DueJob:
-    """A use case that does one batch and says how much it handled; a full batch means that there may be more."""
+    """A use case that processes one batch and returns how many it handled; after a full batch, there may be more."""
 
     name: str
     use_case: Callable[[Transaction], int]
     batch: int
     every: float = 1.0
-    """Seconds after which to look again at the latest: clocks jump, and other nodes add work."""
+    """Seconds until the next look at the latest, because clocks jump and other nodes add work."""
     next_due: str = ""
-    """The statement that finds the next due time, for what must not wait for the next look."""
+    """The statement that returns the next due time, for work that must not wait for the next look."""
 
 
 class Timekeeper:
-    """Gives each job that is due one batch, then the next: a long backlog of one holds up none of the others."""
+    """Runs one batch of each due job in turn, so that a long backlog of one job does not delay the others."""
 
     def __init__(
         self,
@@ -48,10 +48,10 @@ class Timekeeper:
         self._nudged: set[str] = set()
         self._bell = asyncio.Event()
         self.has_looked = asyncio.Event()
-        """Set once everything was looked at for the first time."""
+        """Set once every job was looked at for the first time."""
 
     def nudge(self, name: str) -> None:
-        """Look at this job at once: something came due that the loop did not see coming."""
+        """Look at this job at once, because something came due unexpectedly."""
         self._nudged.add(name)
         self._bell.set()
 
@@ -70,7 +70,7 @@ class Timekeeper:
                     await self._bell.wait()
 
     async def work(self, job: DueJob) -> float:
-        """Do one batch; return in how many seconds to look again."""
+        """Run one batch; return the seconds until the next look."""
         with self._patient(job.name):
             if await self._database.write(job.use_case, locks=LAST) >= job.batch:
                 return 0.0

@@ -1,4 +1,4 @@
-"""Claim, reassign, snooze: how people share an inbox. None of it decides, or keeps anybody from deciding."""
+"""Claim, assign and snooze: how people share an inbox. None of this decides, or prevents anyone from deciding."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,13 +21,13 @@ LONGEST_SNOOZE = 366 * 24 * 3600 * SECOND
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """What a list shows its reader beside a breakpoint."""
+    """The marks that a list shows its reader beside a breakpoint."""
 
     claimed_by: str | None = None
     snoozed_until: int | None = None
     held: Held | None = None
     pending: tuple[PendingAnswer, ...] = ()
-    """Answers of others in their undo windows."""
+    """Other people's answers that are in their undo windows."""
     agent_gone_since: int | None = None
     """When the agent stopped waiting for the answer; it may come back."""
 
@@ -37,7 +37,7 @@ class TriageService:
         self._breakpoints = breakpoints
 
     def claim(self, tx: Transaction, breakpoint_id: str, *, by: Principal) -> None:
-        """Put one's own name on it, so that the others leave it; whoever has it already keeps it."""
+        """Claim a breakpoint for the caller, so that others leave it; raise if someone else has claimed it."""
         self._breakpoints.standing(tx, breakpoint_id, by=by)
         current = _open(tx, breakpoint_id, by)
         now = tx.now()
@@ -47,7 +47,7 @@ class TriageService:
             _check_mine(tx, breakpoint_id, by)
 
     def unclaim(self, tx: Transaction, breakpoint_id: str, *, by: Principal) -> None:
-        """Take one's own name off it; nothing happens if there is none."""
+        """Remove the caller's claim; does nothing without a claim."""
         _require_reviewer(tx, by)
         current = _open(tx, breakpoint_id, by)
         if tx.triage.unclaim(breakpoint_id, person_id=by.id):
@@ -56,7 +56,7 @@ class TriageService:
             _check_mine(tx, breakpoint_id, by)
 
     def assign(self, tx: Transaction, breakpoint_id: str, person: str, *, by: Principal) -> None:
-        """Put somebody's name on it, in place of whoever's stood there; they must be able to answer it."""
+        """Assign a breakpoint to a person who can answer it, replacing any earlier claim."""
         _require_reviewer(tx, by)
         current = _open(tx, breakpoint_id, by)
         person_id = self._able(tx, current, person)
@@ -66,7 +66,7 @@ class TriageService:
             _record(tx, current, Action.ASSIGN, by, metadata)
 
     def _able(self, tx: Transaction, current: Breakpoint, name: str) -> str:
-        """Return the id of somebody who can answer it, or say why they cannot."""
+        """Return the id of a person who can answer it, or raise the reason why they cannot."""
         found = find_in_project(tx, name, current.project)
         if found is None:
             raise InvalidRequest.at("/person", f"person {name} not found")
@@ -83,7 +83,7 @@ class TriageService:
         return found.id
 
     def snooze(self, tx: Transaction, breakpoint_id: str, until: int, *, by: Principal) -> None:
-        """Hide it from one's own inbox until later; nobody else notices."""
+        """Hide a breakpoint from the caller's inbox until later; others do not notice."""
         _require_reviewer(tx, by)
         now = tx.now()
         current = _check_open(tx.breakpoints.look(breakpoint_id, project=by.project), now)
@@ -95,13 +95,13 @@ class TriageService:
         tx.changed(current, quietly=True)
 
     def wake(self, tx: Transaction, breakpoint_id: str, *, by: Principal) -> None:
-        """Show it again; nothing happens if it was not snoozed."""
+        """Show a breakpoint again; does nothing if it was not snoozed."""
         current = tx.breakpoints.look(breakpoint_id, project=by.project)
         if tx.triage.wake(breakpoint_id, person_id=by.id):
             tx.changed(current, quietly=True)
 
     def marks(self, tx: Transaction, breakpoint_ids: Sequence[str], *, person_id: str) -> Mapping[str, Marks]:
-        """Return what to show beside each of these, for those that have anything."""
+        """Return what to show about these breakpoints, omitting those without anything to show."""
         claimed = tx.triage.claimers(breakpoint_ids)
         snoozed = tx.triage.snoozed(breakpoint_ids, person_id=person_id, now=tx.now())
         held = tx.held_answers.held(breakpoint_ids, person_id=person_id)
@@ -114,7 +114,7 @@ class TriageService:
 
 
 def _require_reviewer(tx: Transaction, by: Principal) -> None:
-    """Whoever may decide here at this moment; agents and viewers may not."""
+    """Require that the caller may decide here at this moment; agents and viewers may not."""
     if not by.may(Permission.OVERRIDE):
         by.require(Permission.DECIDE)
     roles = by.roles & tx.people.live_roles(by.id, project=by.project, token_id=by.token_id, now=tx.now())

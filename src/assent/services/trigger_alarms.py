@@ -1,4 +1,4 @@
-"""When something about triggers needs a person: one that fires too often, and a source that has fallen silent."""
+"""Asks a person about triggers that fire too often, and about sources that have gone silent."""
 
 import contextlib
 
@@ -19,11 +19,11 @@ from assent.store.triggers import StoredTrigger
 BREAKER, SILENT = "assent.trigger-breaker", "assent.source-silent"
 BREAKER_ACTOR = "system:breaker"
 LOOK = 100
-"""How many alarms one transaction looks at."""
+"""Maximum number of alarms in one transaction."""
 
 
 def trip(tx: Transaction, breakpoints: BreakpointService, stored: StoredTrigger, *, count: int) -> bool:
-    """Suspend a trigger that fires too often, and ask whether it may go on; False if it was suspended already."""
+    """Suspend a trigger that fires too often, and ask whether to resume it; return False if already suspended."""
     breaker = stored.trigger.breaker
     within = duration(breaker.within)
     because = f"Fired {count} times within {within}; the limit is {breaker.limit}."
@@ -31,7 +31,7 @@ def trip(tx: Transaction, breakpoints: BreakpointService, stored: StoredTrigger,
 
 
 def stop_loop(tx: Transaction, breakpoints: BreakpointService, stored: StoredTrigger, *, count: int) -> bool:
-    """Suspend a trigger that its own runs feed, and ask whether it may go on; False if it was suspended already."""
+    """Suspend a trigger that its own runs feed, and ask whether to resume it; return False if already suspended."""
     because = (
         f"Fired {count} times in a row for changes made by its own runs. Have the process write to another location, "
         "exclude its output from the source, or declare the files with ctx.writes."
@@ -54,7 +54,7 @@ def _suspend(
             "why": because,
             "what happens": "Its events are queued. If you approve, the queued events are processed, oldest first.",
         },
-        # No rule answers this, and neither does a count: it is there for a person to look.
+        # A person has to look at this, so neither a rule nor consecutive approvals may approve it.
         "hardStop": True,
         "presentAlwaysApprove": False,
     }
@@ -67,7 +67,7 @@ def _suspend(
 
 
 def follow_alarms(tx: Transaction, breakpoints: BreakpointService) -> int:
-    """Resume what a person let go on, and withdraw questions that somebody has settled another way."""
+    """Resume triggers that a person approved, and withdraw questions that were settled another way."""
     over = tx.triggers.answered(limit=LOOK)
     for stored in over:
         assert stored.alarm_id is not None, "the query returns only triggers with an alarm"
@@ -87,18 +87,18 @@ def _resume(tx: Transaction, stored: StoredTrigger, by: str) -> None:
 
 
 class SilenceService:
-    """Tells somebody when a source that should be heard every so often is not; once for each silence."""
+    """Alerts when a source sends no events within its expected interval, once for each silence."""
 
     def __init__(self, breakpoints: BreakpointService) -> None:
         self._breakpoints = breakpoints
 
     def look(self, tx: Transaction) -> int:
-        """Raise what is to be raised, and take back what is over; one node at a time."""
+        """Create alarms that are due, and withdraw those that are over; one node at a time."""
         if not tx.trigger_events.alone():
             return 0
         now = tx.now()
         for source in tx.sources.with_alarm():
-            # Heard again, or not listened to any more.
+            # It has sent an event, or is no longer enabled.
             if source.silent_at is not None or not source.enabled or source.removed_at is not None:
                 self._over(tx, source)
         silent = tx.sources.silent(now, limit=LOOK)

@@ -1,4 +1,4 @@
-"""The sources and triggers of assent.yaml: read and checked before a node starts, and made to stand when it does."""
+"""The sources and triggers of assent.yaml: validated before a node starts, and applied when it does."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -51,7 +51,7 @@ class FileTrigger:
 
 
 class TriggerConfiguration:
-    """What assent.yaml says of sources and triggers. What was made through the API is left alone."""
+    """The sources and triggers in assent.yaml. Those created through the API are left alone."""
 
     def __init__(self, service: SourceService, problems: Problems) -> None:
         self._service = service
@@ -71,7 +71,7 @@ class TriggerConfiguration:
         self._refuse_many()
 
     def unfit(self, processes: ProcessRegistry) -> list[Problem]:
-        """Tell which triggers their processes could not take; this loads the processes, which may take its time."""
+        """Return the problems of triggers that do not fit their processes. Loads the processes, which may be slow."""
         found = Problems(self._problems.given)
         for each in self.triggers:
             try:
@@ -81,7 +81,7 @@ class TriggerConfiguration:
         return found.found
 
     def apply(self, tx: Transaction, *, triggers: bool = True) -> None:
-        """Make what stands in the file stand in the data, and nothing else from there; the same on every node."""
+        """Create, update and delete file-managed sources and triggers to match the file, equally on every node."""
         before = {each.project for each in tx.sources.every() if each.origin == FROM_FILE}
         before |= tx.triggers.projects(FROM_FILE)
         wanted = {each.project: each.place for each in self.sources}
@@ -157,7 +157,7 @@ class TriggerConfiguration:
         return FileTrigger(place, project_of(given), trigger)
 
     def _refuse_twice(self) -> None:
-        """Look at them as they were written: one that is wrong otherwise has an id all the same."""
+        """Compare the triggers as written, because one that is invalid for another reason still has an id."""
         seen: dict[tuple[str, str], str] = {}
         for n, each in enumerate(self._written):
             if not is_object(each) or not isinstance(each.get("id"), str):
@@ -179,7 +179,7 @@ class TriggerConfiguration:
 
 
 def _wrong(body: Mapping[str, Json]) -> list[InvalidRequest]:
-    """Return all that is wrong with a trigger: one thing for each of its keys."""
+    """Return all problems of a trigger, one for each of its keys."""
     found: list[InvalidRequest] = []
     left = dict(body)
     while True:
@@ -210,7 +210,7 @@ def _because(trigger: Trigger) -> str | None:
 
 
 def _changed(found: StoredTrigger, wanted: Trigger) -> StoredTrigger:
-    """Return what the file says now; what somebody or the breaker has suspended stays so, unless it says otherwise."""
+    """Return the trigger from the file; a suspension by a person or the breaker stays, unless the file overrides it."""
     state, because = wanted.state, _because(wanted)
     stands = found.said is wanted.state is TriggerState.ENABLED
     if stands and found.state is TriggerState.SUSPENDED:

@@ -1,4 +1,4 @@
-"""What people are asked in front of a run: the question, what it is about, and taking it back."""
+"""Approval requests before runs: the question, its context, and withdrawing it."""
 
 import contextlib
 import json
@@ -24,14 +24,14 @@ LONGEST_NAME = 200
 DEEPEST = 8
 LARGEST = 2**53 - 1
 MOST_SHOWN = 8 * 1024
-"""Characters of JSON that are shown of an event, and as many of the inputs."""
+"""Maximum characters of JSON shown for an event, and the same for the run's inputs."""
 CUTS = ((MOST_SHOWN, 1_000), (500, 50), (100, 10))
-"""The longest text and the most members that are shown, the next only if the one before is still too much."""
+"""The longest text and the most members to show; the next pair is used only if the result is still too large."""
 GATE = "trigger."
 
 
 def principal_of(stored: StoredTrigger) -> Principal:
-    """Return who starts its runs and asks its questions: with an agent's rights, and never deciding."""
+    """Return the principal that starts a trigger's runs and asks its questions; like an agent, it cannot decide."""
     return Principal(kind=Kind.TRIGGER, id=stored.id, name=stored.name, project=stored.project)
 
 
@@ -42,7 +42,7 @@ def agent_of(stored: StoredTrigger) -> str:
 def ask(
     tx: Transaction, breakpoints: BreakpointService, stored: StoredTrigger, event: TriggerEvent, firing: Firing
 ) -> str:
-    """Raise the breakpoint in front of a run; what the event says is shown beside the question, and as text."""
+    """Create the breakpoint before a run; event data is shown in its context, or in the question as plain text."""
     hold = stored.trigger.hold or Hold()
     payload: dict[str, Json] = {
         "question": question_of(stored, event, firing),
@@ -89,7 +89,7 @@ def _context(stored: StoredTrigger, event: TriggerEvent, firing: Firing) -> dict
 def raised(
     tx: Transaction, breakpoints: BreakpointService, by: Principal, agent_id: str, payload: dict[str, Json]
 ) -> str:
-    """Raise a breakpoint and return its id."""
+    """Create a breakpoint and return its id."""
     wanted = draft(checked({"agentId": agent_id[:LONGEST_NAME], "payload": payload}))
     asking = replace(by, policy=tx.projects.get_open(by.project).policy)
     made = breakpoints.create(tx, wanted, by=asking, digest=wanted.digest(by.project), once=None)
@@ -102,21 +102,18 @@ def withdraw(tx: Transaction, breakpoints: BreakpointService, breakpoint_id: str
         breakpoints.cancel(tx, breakpoint_id, by=by)
 
 
-# ── what is shown of what was sent ──
-
-
 def clean(text: str) -> str:
-    """Return a text as it can be kept: events may hold what is no character."""
+    """Return text that can be stored, because events may contain invalid characters."""
     return text.encode(errors="replace").decode().replace("\x00", "\ufffd")
 
 
 def _line(text: str, longest: int) -> str:
-    """Return a text on one line: nobody puts a second question under ours."""
+    """Return text on one line, so that an event cannot add a second question below ours."""
     return " ".join(clean(text).split())[:longest]
 
 
 def bounded(value: Json) -> Json:
-    """Return a value of an event as a breakpoint takes it, whatever was sent and however much."""
+    """Return an event's value shortened to what a breakpoint accepts, regardless of its content and size."""
     for longest, most in CUTS:
         found = shown(value, longest, most)
         if len(json.dumps(found)) <= MOST_SHOWN:

@@ -1,4 +1,4 @@
-"""What a trigger would make of an event, told without any effect; and a trigger made from an event, to go on from."""
+"""Tries a trigger on an event, without any effect, and drafts a trigger from an event."""
 
 import re
 from collections.abc import Mapping
@@ -38,7 +38,7 @@ NO_SOURCE = "src_none"
 TEST = "test"
 LISTS = frozenset({"paths", "labels", "tags"})
 TOLD_APART = ("repo", "branch", "action", "conclusion")
-"""What an event is most often chosen by."""
+"""The attributes by which events are most often selected."""
 _FULL = {
     WhenFull.QUEUE: "would wait for a free slot",
     WhenFull.SKIP: "would be skipped, because the limit of concurrent runs is reached",
@@ -50,15 +50,15 @@ _NOT_IN_A_NAME = re.compile(r"[^a-z0-9.-]+")
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What a trigger would make of an event."""
+    """The result of trying a trigger on an event."""
 
     trace: Trace
     trigger: Trigger
     would: str
-    """In a sentence."""
+    """The result as a sentence."""
     inputs: Mapping[str, Json] | None = None
     problem: str | None = None
-    """Why the run could not be started as things are."""
+    """Why the run could not be started at present."""
 
 
 def tried(
@@ -126,11 +126,8 @@ def _room(tx: Transaction, room: Concurrency, stored: StoredTrigger, event: Trig
     return [_FULL[room.when_full]] if len(tx.firings.running(like)) >= room.limit else []
 
 
-# ── an event that never came ──
-
-
 def supposed_event(tx: Transaction, body: Mapping[str, Json], *, project: str) -> TriggerEvent:
-    """Build an event from an envelope, or from the names that patterns see; it is stored nowhere."""
+    """Build an event from an envelope, or from the attributes that patterns see; it is not stored."""
     kind = body.get("type")
     if not isinstance(kind, str) or not kind.strip():
         raise InvalidRequest.at("/event/type", "is required: the event type, for example github.push")
@@ -163,7 +160,7 @@ def supposed_event(tx: Transaction, body: Mapping[str, Json], *, project: str) -
 
 
 def _verified(source: StoredSource | None) -> str:
-    """Return how an event is verified that does not say so: not at all, if its source verifies nothing."""
+    """Return how an event counts as verified by default: not at all if its source verifies nothing."""
     return UNVERIFIED if source is not None and source.settings.get("verify") == UNVERIFIED else TEST
 
 
@@ -203,11 +200,8 @@ def _depth(value: Json) -> int:
     return value
 
 
-# ── a trigger to go on from ──
-
-
 def sketched(event: TriggerEvent, processes: ProcessRegistry, *, taken: set[str]) -> dict[str, Json]:
-    """Return the body of a trigger that matches an event, and others of its like."""
+    """Return the body of a trigger that matches this event and similar ones."""
     view = event.arrived.view
     known = sorted(each.name for each in processes.every() if each.process is not None)
     body: dict[str, Json] = {

@@ -1,4 +1,4 @@
-"""Triggers at work: events are held against triggers, firings wait for what they must wait for, and runs start."""
+"""Matches events against triggers, and advances firings until their runs start."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -30,11 +30,11 @@ from assent.store.triggers import StoredTrigger
 __all__ = ["BATCH", "Trial", "TriggeringService", "Unhandled", "WholeEvent"]
 
 BATCH = 50
-"""How many events, and how many firings, one transaction brings forward. On SQLite, who writes meanwhile waits."""
+"""Events, and firings, that one transaction processes. On SQLite, other writers wait for it."""
 MOST_BODIES = 16 * 1024 * 1024
-"""Characters of events' bodies that one transaction reads."""
+"""Maximum characters of event bodies that one transaction reads."""
 PAUSES = tuple(each * SECOND for each in (1, 10, 60, 300))
-"""How long to wait before an event that could not be handled is handled again."""
+"""Delays before an event that could not be handled is tried again."""
 MOST_TRACES = 200
 MOST_IN_CHAIN = 200
 FORGET_AFTER = 30 * 86_400 * SECOND
@@ -45,12 +45,12 @@ _log = structlog.get_logger()
 
 
 class Unhandled(Exception):
-    """Something could not be brought forward after part of it was written; next time it is put off."""
+    """An item could not be processed after part of it was written; the next batch postpones it."""
 
 
 @dataclass(frozen=True, slots=True)
 class WholeEvent:
-    """An event with what came of it, and the chain that it belongs to."""
+    """An event with its firings, its runs, and the chain that it belongs to."""
 
     event: TriggerEvent
     firings: Sequence[Firing]
@@ -60,15 +60,15 @@ class WholeEvent:
 
 @dataclass
 class Batch:
-    """What one transaction reads once."""
+    """Data that one transaction reads only once."""
 
     tx: Transaction
     now: int
     triggers: dict[str, list[StoredTrigger]] = field(default_factory=dict[str, list[StoredTrigger]])
     fired: dict[str, int] = field(default_factory=dict[str, int])
-    """How often each trigger has fired within the time of its breaker."""
+    """How often each trigger has fired within its breaker's period."""
     suspended: set[str] = field(default_factory=set[str])
-    """Which the breaker has suspended in this very transaction."""
+    """Triggers that the breaker suspended in this transaction."""
 
 
 class TriggeringService:
@@ -78,16 +78,14 @@ class TriggeringService:
         self._firer = Firer(breakpoints, runs, processes)
         self._read: dict[str, StoredTrigger] = {}
         self._spoiled: dict[str, str] = {}
-        """What spoiled a transaction, and why."""
+        """Items that failed after a write, and why."""
         self._applied: set[str] = set()
         self._taken_back = False
         self.has_held = False
-        """Whether anything waits for a person, as of the last look: then every decision is worth another."""
-
-    # ── the machine ──
+        """Whether anything was waiting for approval in the last batch; if so, every decision triggers another batch."""
 
     def advance_due(self, tx: Transaction) -> int:
-        """Bring forward a batch of what is due, one node at a time; return how many were looked at."""
+        """Process a batch of what is due, one node at a time; return how many items were processed."""
         if not tx.trigger_events.alone():
             return 0
         batch = Batch(tx, tx.now())
@@ -106,7 +104,7 @@ class TriggeringService:
         return done + len(events)
 
     def _tidy(self) -> None:
-        """What was put off in a transaction that was not taken back is done with."""
+        """Forget the failures of items that were postponed, unless that transaction was rolled back."""
         if not self._taken_back:
             for each in self._applied:
                 self._spoiled.pop(each, None)
@@ -119,7 +117,7 @@ class TriggeringService:
         return len(firings)
 
     def _fill_rooms(self, batch: Batch) -> int:
-        """Let those start that wait for room, the oldest first, as far as there is some."""
+        """Start firings that wait for a free slot, oldest first, as long as slots are free."""
         done = 0
         for trigger_id, room_key in batch.tx.firings.full():
             stored = self._current(batch.tx, trigger_id)
@@ -144,7 +142,7 @@ class TriggeringService:
             raise Conflict(msg)
 
     def _try(self, batch: Batch, item: TriggerEvent | Firing, bring: Callable[[], None]) -> None:
-        """Bring one forward, or leave all as it was; what fails keeps none of the others from it."""
+        """Process one item, or leave everything unchanged; a failure must not block the others."""
         if item.id in self._spoiled:
             self._applied.add(item.id)
             self._put_off(batch, item, self._spoiled[item.id])
@@ -162,13 +160,13 @@ class TriggeringService:
             try:
                 self._put_off(batch, item, why)
             except Exception:
-                self._take_back(item, why)  # the database takes nothing more in this transaction
+                self._take_back(item, why)  # the database accepts nothing more in this transaction
                 raise
         finally:
             session.dirty = session.dirty or before
 
     def _take_back(self, item: TriggerEvent | Firing, why: str) -> None:
-        """Nothing of this batch stays; next time this one is put off before anything else is done with it."""
+        """Note that this batch is rolled back; the next one postpones this item before processing it."""
         self._spoiled[item.id] = why
         self._taken_back = True
 
@@ -178,8 +176,6 @@ class TriggeringService:
             batch.tx.trigger_events.put_off(item.id, clean(why), next_at=next_at)
         else:
             batch.tx.firings.save(later(item, clean(why), now=batch.now))
-
-    # ── an event meets the triggers ──
 
     def _match(self, batch: Batch, event: TriggerEvent) -> None:
         entries: list[dict[str, Any]] = []
@@ -198,12 +194,12 @@ class TriggeringService:
             raise Conflict(msg)
 
     def _fire(self, batch: Batch, stored: StoredTrigger, event: TriggerEvent) -> str:
-        """Write what comes of a match, and return it in a word for the trace."""
+        """Record the result of a match, and return it in short form for the trace."""
         going = Going(self._new(batch, stored, event), stored, event, batch.now)
         count = self._count(batch, stored)
         firing = self._first(batch, going) or self._firer.go_on(batch.tx, self._broken(batch, going, count))
         if firing.gathered or firing.because in {Because.MERGED, Because.ONCE}:
-            batch.fired[stored.id] -= 1  # it stands for others that were counted, or has fired before
+            batch.fired[stored.id] -= 1  # merged with others that were counted, or fired before
         if not batch.tx.firings.add(firing):
             msg = f"The trigger {stored.name} has just fired for {firing.once_key!r}."
             raise Conflict(msg)
@@ -227,7 +223,7 @@ class TriggeringService:
         )
 
     def _first(self, batch: Batch, going: Going) -> Firing | None:
-        """Return it skipped where it is a loop, or has fired for its key before."""
+        """Return the firing as skipped if it is part of a loop, or if the trigger has fired for its key before."""
         trigger, event, key = going.stored.trigger, going.event, going.firing.once_key
         if event.depth > trigger.max_depth:
             going.firing = replace(going.firing, once_key=None)
@@ -239,7 +235,7 @@ class TriggeringService:
         return None
 
     def _broken(self, batch: Batch, going: Going, count: int) -> Going:
-        """One firing too many suspends the trigger, and this firing and all later ones queue."""
+        """Suspend the trigger if it fires too often or in a loop; this firing and later ones are then queued."""
         stored, breaker = going.stored, going.stored.trigger.breaker
         if stored.state is TriggerState.ENABLED and stored.id not in batch.suspended:
             if count > breaker.limit:
@@ -253,12 +249,12 @@ class TriggeringService:
         return going
 
     def _echoes(self, batch: Batch, going: Going) -> int:
-        # What was started before somebody resumed it does not count against it.
+        # Runs started before the trigger was last resumed or changed do not count.
         return echoes(batch.tx, going.stored, going.event, since=going.stored.updated_at)
 
     def _count(self, batch: Batch, stored: StoredTrigger) -> int:
         if stored.id not in batch.fired:
-            # What was queued before somebody resumed it does not count against it.
+            # Firings queued before the trigger was last resumed or changed do not count.
             since = max(batch.now - round(stored.trigger.breaker.within * SECOND), stored.updated_at)
             from_id = batch.tx.id_at("fir", since - SECOND)
             batch.fired[stored.id] = batch.tx.firings.count_since(stored.id, since, from_id=from_id)
@@ -272,7 +268,7 @@ class TriggeringService:
         return [each for each in found if event.replay_for in {None, each.id}]
 
     def _standing(self, tx: Transaction, project: str) -> list[StoredTrigger]:
-        """Return the triggers of a project; only what has changed since the last look is read again."""
+        """Return a project's triggers, reading only those that have changed since the last time."""
         versions = tx.triggers.versions(project)
         known = {each: self._read[each] for each in versions if each in self._read}
         stale = [each for each, edition in versions.items() if each not in known or known[each].edition != edition]
@@ -287,17 +283,15 @@ class TriggeringService:
         return found
 
     def forget(self, tx: Transaction) -> int:
-        """Let go of what was skipped, and of events that started nothing, after a month."""
+        """Delete skipped firings, and events that started nothing, after a month."""
         before = tx.now() - FORGET_AFTER
         gone = tx.firings.forget(before, limit=FORGET_BATCH)
         return gone + tx.trigger_events.forget(before, limit=FORGET_BATCH)
 
-    # ── what people ask of it ──
-
     def replay(self, tx: Transaction, event_id: str, *, by: Principal, trigger: str | None = None) -> TriggerEvent:
-        """Have an event handled again, as a new one beside it; for one trigger, whatever its `once` says.
+        """Handle an event again, as a new event; for a single trigger, its `once` key is ignored.
 
-        One that could not be handled is handled again itself.
+        Without a trigger, an event that could not be handled is itself tried again.
         """
         by.require(Permission.RULES)
         tx.acting(by)
@@ -325,7 +319,7 @@ class TriggeringService:
         return again
 
     def retry(self, tx: Transaction, firing_id: str, *, by: Principal) -> Firing:
-        """Try a dead firing again, unless another has fired for its key meanwhile."""
+        """Retry a dead firing, unless another has fired for its key in the meantime."""
         by.require(Permission.RULES)
         tx.acting(by)
         firing = tx.firings.get(firing_id, project=by.project)
@@ -345,7 +339,7 @@ class TriggeringService:
         return tx.firings.get(firing_id, project=by.project)
 
     def discard(self, tx: Transaction, firing_id: str, *, by: Principal) -> Firing:
-        """Let go of a firing that waits or is dead; the question that it has asked is withdrawn."""
+        """Discard a waiting or dead firing, and withdraw its breakpoint."""
         by.require(Permission.RULES)
         tx.acting(by)
         firing = tx.firings.get(firing_id, project=by.project)
@@ -392,7 +386,7 @@ class TriggeringService:
         drafts: Sequence[Trigger] | None = None,
         only: str | None = None,
     ) -> list[Trial]:
-        """Say what each trigger, or each draft of one, would make of an event; nothing happens."""
+        """Return what each trigger, or each draft of one, would do with an event; nothing is changed."""
         by.require(Permission.READ_PEOPLE)
         if drafts is not None:
             return [tried(tx, each, event, self._processes) for each in drafts]
@@ -400,12 +394,12 @@ class TriggeringService:
         return [tried(tx, each.trigger, event, self._processes, stored=each) for each in found]
 
     def supposed(self, tx: Transaction, body: Mapping[str, Json], *, by: Principal) -> TriggerEvent:
-        """Build an event that never came, from an envelope or from what patterns see."""
+        """Build a hypothetical event, from an envelope or from the attributes that patterns see."""
         by.require(Permission.READ_PEOPLE)
         return supposed_event(tx, body, project=by.project)
 
     def sketch(self, tx: Transaction, event_id: str, *, by: Principal) -> dict[str, Json]:
-        """Return a trigger that would match an event like this one, to go on from."""
+        """Return a draft of a trigger that would match events like this one."""
         by.require(Permission.READ_PEOPLE)
         event = tx.trigger_events.get(event_id, project=by.project)
         taken = {each.name for each in tx.triggers.in_project(by.project)}

@@ -1,4 +1,4 @@
-"""Triggers: written, changed, suspended and resumed by people, each checked against the process that it starts."""
+"""Creates, changes, suspends, resumes and removes triggers; each is checked against the process that it starts."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -27,7 +27,7 @@ class TriggerService:
         return tx.triggers.in_project(by.project)
 
     def known(self, tx: Transaction, trigger: str, *, by: Principal) -> StoredTrigger:
-        """Return one that stands, by its name or its id."""
+        """Return an existing trigger by its name or id."""
         by.require(Permission.READ_PEOPLE)
         return tx.triggers.get(trigger, project=by.project)
 
@@ -56,7 +56,7 @@ class TriggerService:
         return made
 
     def change(self, tx: Transaction, trigger_id: str, changes: Mapping[str, Json], *, by: Principal) -> StoredTrigger:
-        """Change what is given and leave the rest, also its state; null takes something away."""
+        """Change the given fields and leave the rest, including the state; null removes a value."""
         by.require(Permission.RULES)
         tx.acting(by)
         tx.triggers.wait_for_others(by.project)
@@ -85,18 +85,18 @@ class TriggerService:
         tx.triggers.remove(current.id, now=tx.now(), by=str(by.actor))
 
     def suspend(self, tx: Transaction, trigger_id: str, *, by: Principal, because: str | None = None) -> StoredTrigger:
-        """Let its events queue, and start nothing; also one that stands in assent.yaml."""
+        """Queue the trigger's events and start nothing; also possible for a trigger from assent.yaml."""
         said = (because or "").strip()
         if len(said) > LONGEST_REASON:
             raise InvalidRequest.at("/because", f"must be at most {LONGEST_REASON} characters")
         return self._switch(tx, trigger_id, TriggerState.SUSPENDED, by=by, because=said or _suspended_by(by))
 
     def resume(self, tx: Transaction, trigger_id: str, *, by: Principal) -> StoredTrigger:
-        """Go on, with what has queued."""
+        """Resume the trigger, including its queued events."""
         return self._switch(tx, trigger_id, TriggerState.ENABLED, by=by, because=None)
 
     def check(self, body: Mapping[str, Json]) -> Trigger:
-        """Read a trigger and hold it against the process that it would start; raise InvalidRequest."""
+        """Parse a trigger and check it against the process that it starts; raise InvalidRequest."""
         trigger = checked(body)
         refuse_unfit(self._processes, trigger)
         return trigger
@@ -116,13 +116,13 @@ class TriggerService:
 
 
 def refuse_id(pointer: str, name: str) -> None:
-    """Refuse a name that somebody could take for the id of another source or trigger."""
+    """Refuse a name that could be mistaken for the id of another source or trigger."""
     if name.startswith(LIKE_IDS):
         raise InvalidRequest.at(pointer, f"must not start with {' or '.join(LIKE_IDS)}, which is reserved for ids")
 
 
 def refuse_unfit(processes: ProcessRegistry, trigger: Trigger) -> None:
-    """Refuse a trigger whose process is not there, or could never take its inputs."""
+    """Refuse a trigger whose process does not exist, or could never accept its inputs."""
     problem = processes.problem(trigger.run, dict(trigger.inputs), complete=False)
     if problem is not None:
         raise InvalidRequest.at("/run" if processes.find(trigger.run) is None else "/inputs", problem)

@@ -1,4 +1,4 @@
-"""A pattern tried out: held against real breakpoints of the past, part by part."""
+"""Previews a pattern: evaluates it against past breakpoints, part by part."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,13 +12,13 @@ from assent.ports import Database
 from assent.store.transaction import Transaction
 
 LOOKED_AT = 1_000
-"""How many of the newest breakpoints are looked at for gates that a pattern fits."""
+"""Newest breakpoints that are searched for gates that match a pattern."""
 SHOWN = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A breakpoint of the past, and what each part of the pattern met in it."""
+    """A past breakpoint, and the result of each part of the pattern for it."""
 
     id: str
     gate: str
@@ -35,9 +35,9 @@ class Explained:
 
 
 async def explained(database: Database[Transaction], text: str, *, by: Principal, loose: bool = False) -> Explained:
-    """Read a pattern, or raise PatternError; show what it means for the newest breakpoints of its gates.
+    """Parse a pattern, or raise PatternError, and evaluate it for the newest breakpoints of matching gates.
 
-    A rule that stops an agent is read `loose`.
+    Patterns of rules that stop an agent are matched `loose`.
     """
     by.require(Permission.READ_PEOPLE)
     pattern = parse(text)
@@ -51,7 +51,7 @@ def _examples(tx: Transaction, *, pattern: Pattern, project: str, loose: bool) -
 
 
 def _newest(tx: Transaction, pattern: Pattern, project: str, *, loose: bool) -> list[str]:
-    """Return the newest whose gate the pattern fits and whose content is still there."""
+    """Return the newest breakpoints whose gate matches and whose content has not been purged."""
     if pattern.glob.literal and not loose:
         named = tx.history.newest(project, pattern.glob.text, limit=SHOWN * 2)
         gone = tx.holds.purged_at

@@ -1,4 +1,4 @@
-"""Saved views: each person's own, in each project."""
+"""Saved views, separate for each person and project."""
 
 from assent.domain.access import Kind, Permission, Principal
 from assent.domain.errors import Forbidden, InvalidRequest, NotFound
@@ -8,7 +8,7 @@ from assent.store.transaction import Transaction
 
 class ViewService:
     def save(self, tx: Transaction, name: str, query: str, *, by: Principal) -> SavedView:
-        """Keep a view, in place of an earlier one of the same name."""
+        """Save a view, replacing an earlier one with the same name."""
         _require_person(by)
         view = saved_view(name, query, at=tx.now())
         tx.views.wait_for_others(by.id)
@@ -18,7 +18,7 @@ class ViewService:
         return view
 
     def every(self, tx: Transaction, *, by: Principal) -> list[SavedView]:
-        """Return all of a person's views in their project, by name."""
+        """Return all of the caller's views in the project, sorted by name."""
         return tx.views.every(person_id=by.id, project=by.project)
 
     def remove(self, tx: Transaction, name: str, *, by: Principal) -> None:

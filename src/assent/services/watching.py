@@ -1,4 +1,4 @@
-"""Sources on this machine: watched by every node that has a worker and what is to be watched."""
+"""Watches sources on this machine; runs on every node that has a worker."""
 
 import asyncio
 import socket
@@ -24,12 +24,12 @@ LOOK_SECONDS = 3.0
 LONGEST_PAUSE = 60.0
 AT_ONCE = 1_000
 STILL_WRITES = 600 * SECOND
-"""How long after its end what a run said it writes is still its doing: changes are told late."""
+"""How long after its end a run still counts as the writer of its declared files, because changes are reported late."""
 _log = structlog.get_logger()
 
 
 class WatchingDesk:
-    """What one source is given: its events and its memory go into one transaction."""
+    """Stores the events and the memory of one watched source, together in one transaction."""
 
     def __init__(self, database: Database[Transaction], source_id: str, clock: Clock) -> None:
         self.source_id = source_id
@@ -44,7 +44,7 @@ class WatchingDesk:
         told = partial(_tell, source_id=self.source_id, arrived=arrived, memory=memory, after=self._turn)
         self._turn = await self._database.write(told, locks=self.source_id)
 
-    async def memory(self) -> Any:  # noqa: ANN401  # whatever it told last
+    async def memory(self) -> Any:  # noqa: ANN401  # any JSON value
         found = await self._database.read(lambda tx: tx.sources.memory(self.source_id))
         self._turn, memory = found if found is not None else (None, None)
         return memory
@@ -63,7 +63,7 @@ class WatchingDesk:
 def _tell(
     tx: Transaction, *, source_id: str, arrived: Sequence[Arrived], memory: object, after: str | None
 ) -> str | None:
-    """Store events together with a memory that follows the one they were made from; return its turn."""
+    """Store events with the memory that succeeds the one they are based on; return the new memory's turn."""
     source = tx.sources.get(source_id)
     if not source.enabled or source.removed_at is not None:
         msg = f"The source {source.name} is no longer watched."
@@ -90,7 +90,7 @@ def _note(tx: Transaction, *, source_id: str, problem: str | None) -> None:
 
 @dataclass(slots=True)
 class _Watched:
-    """A source as it was when it began to be watched."""
+    """A source as it was when watching it started."""
 
     stored: StoredSource
     task: asyncio.Task[None]
@@ -100,9 +100,9 @@ class _Watched:
 
 
 class Watching:
-    """Starts, restarts and stops watching as sources come, change and go; `run` until cancelled."""
+    """Starts, restarts and stops watching as sources are added, changed and removed; `run` until cancelled."""
 
-    def __init__(  # what a node is made of
+    def __init__(
         self,
         database: Database[Transaction],
         tools: SourceTools,
@@ -132,7 +132,7 @@ class Watching:
             await self.stop()
 
     async def look(self) -> None:
-        """Compare what is watched with what should be, and put it right."""
+        """Start and stop watching to match the sources that should be watched."""
         every = await self._database.read(lambda tx: tx.sources.every())
         wanted = {each.id: each for each in every if self._is_ours(each)}
         for source_id, watched in list(self._running.items()):
@@ -158,7 +158,7 @@ class Watching:
         await asyncio.gather(watched.task, return_exceptions=True)
 
     async def _keep_watching(self, stored: StoredSource) -> None:
-        """Watch again whenever it fails, later each time; whoever looks at the source reads why."""
+        """Watch again after each failure, with increasing delays, and record the reason for display."""
         wait = 1.0
         while True:
             began = _steady()

@@ -1,11 +1,11 @@
-"""Which workers are alive: each says so every few seconds, and is given up when it has been silent."""
+"""Tracks which workers are alive: each sends heartbeats, and is considered dead after a period of silence."""
 
 from assent.domain.instants import SECOND
 from assent.ports import Database
 from assent.store.transaction import Transaction
 
 SILENCE = 20 * SECOND
-"""After five seconds of silence, live workers on a busy machine were given up; after twenty, none was."""
+"""With five seconds, live workers on a busy machine were considered dead; with twenty, none of them."""
 
 
 class WorkerPresence:
