@@ -45,7 +45,7 @@ approve
 def test_a_letter_that_is_attached_says_nothing_for_its_sender(secrets: None) -> None:
     del secrets
     heard = hears(letter(ATTACHED, content_type='multipart/mixed; boundary="b"'))
-    assert heard.said["approved"] is not True, "an attached letter of somebody else has approved"
+    assert heard.said["approved"] is not True, "an attached email from another person was counted as an approval"
 
 
 def test_what_is_quoted_in_the_results_proves_nothing() -> None:
@@ -70,7 +70,7 @@ async def test_a_channel_that_was_switched_off_meanwhile_decides_nothing(desk: D
 
     await desk.node.assent.database.write(switch_off)
     await desk.say(delivery_id=delivery_id, approved=True)
-    assert await desk.open(breakpoint_id), "listeners and workers hold the channel as it was"
+    assert await desk.open(breakpoint_id), "listeners and workers keep using the channel as it was"
 
 
 async def test_whoever_may_no_longer_answer_for_a_webhook_does_not(desk: Desk) -> None:
@@ -83,7 +83,7 @@ async def test_whoever_may_no_longer_answer_for_a_webhook_does_not(desk: Desk) -
 
     await desk.node.assent.database.write(take_it_back)
     await desk.say(on=hook, delivery_id=delivery_id, approved=True)
-    assert await desk.open(breakpoint_id), "an inline answer counts for up to 25 seconds after answersAs was taken away"
+    assert await desk.open(breakpoint_id), "an inline answer counts for up to 25 seconds after answersAs was removed"
 
 
 async def test_an_admin_who_was_not_asked_overrides_nobody_by_a_click(desk: Desk) -> None:
@@ -92,7 +92,7 @@ async def test_an_admin_who_was_not_asked_overrides_nobody_by_a_click(desk: Desk
     await link(desk.node, desk.channel, "T1:adm", admin)
     breakpoint_id, delivery_id = await desk.asked({"expert": ["ann", "bob"], "strategy": "collect-all"})
     await desk.say(identity="T1:adm", delivery_id=delivery_id, approved=True)
-    assert await desk.open(breakpoint_id), "one click in a room stood in for two experts"
+    assert await desk.open(breakpoint_id), "one click in a room replaced the answers of two experts"
 
 
 async def test_the_deputy_of_whoever_it_escalates_to_may_answer_in_a_room_too(node: Node, clock: ManualClock) -> None:
@@ -122,7 +122,7 @@ async def test_a_digest_that_kills_its_workers_is_given_up(node: Node, clock: Ma
         clock.advance(200)
         taken = await node.assent.database.write(lambda tx: service.claim_digest(tx, mail, "person:ann"))
         deaths += taken is not None
-    assert deaths < 30, "it is tried for ever, and never goes another way"
+    assert deaths < 30, "it is retried forever and never falls back"
     del last
 
 
@@ -141,7 +141,9 @@ async def test_what_falls_back_after_the_end_is_not_asked(node: Node) -> None:
     dead = partial(service.record, claim=claim, sent=Sent(550, "No.", 1, final=True), jitter=0)
     await node.assent.database.write(dead)
     found = [each for each in await deliveries(node, breakpoint_id) if each.channel == hook]
-    assert [each.purpose for each in found] in ([], ["ask", "close"]), "a program is asked, and never told of the end"
+    assert [each.purpose for each in found] in ([], ["ask", "close"]), (
+        "the fallback was asked but never told of the end"
+    )
 
 
 @pytest.fixture
@@ -175,7 +177,7 @@ async def test_an_answer_in_jira_is_not_lost_with_the_worker_that_made_the_issue
     sent = Sent(200, None, 1, trace=posted.trace)
     await near.assent.database.write(partial(service.record, claim=again, sent=sent, jitter=0))
     await jira.look(take)
-    assert (await stored(near, breakpoint_id)).decision == "approved", "Ann has moved it, and nobody will ever look"
+    assert (await stored(near, breakpoint_id)).decision == "approved", "Ann moved the issue and it is never polled"
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Watching files: one event for what changes together, nothing for what only was touched, nothing lost while down."""
+"""Watched files: one event for related changes, none for touched files, and no change lost during downtime."""
 
 import asyncio
 import os
@@ -32,12 +32,12 @@ def source(folder: Path, **settings: Any) -> Watcher:
 
 
 def through_json(desk: PlainDesk) -> PlainDesk:
-    """What comes after a restart: only what was written down."""
+    """Return a desk with only the stored state, as after a restart."""
     return PlainDesk(kept=msgspec.json.decode(msgspec.json.encode(desk.kept)), keys=desk.keys)
 
 
 async def told(desk: PlainDesk) -> tuple[Any, Any, Any]:
-    """Wait for an event; return what was added, changed and removed."""
+    """Wait for an event, and return its added, changed and removed files."""
     return _parts(await desk.next())
 
 
@@ -70,7 +70,7 @@ async def test_what_an_event_says(folder: Path) -> None:
     (folder / "two.md").write_text("two")
     desk = PlainDesk()
     async with watched(source(folder), desk):
-        assert desk.told.empty(), "the first look is silent"
+        assert desk.told.empty(), "the first scan must not report anything"
         (folder / "sub").mkdir()
         (folder / "sub" / "new file.md").write_text("new")
         (folder / "one.md").write_text("changed")
@@ -218,7 +218,7 @@ async def test_a_folder_in_place_of_another_is_watched_in_its_turn(folder: Path)
 
 
 async def test_a_folder_that_is_away_for_a_moment_is_waited_for(folder: Path) -> None:
-    """It goes as soon as it is watched, and comes back as another one."""
+    """The folder disappears as soon as it is watched, and comes back as a different one."""
     older, newer = folder.parent / "older", folder.parent / "newer"
     shutil.copytree(folder, newer)
     (newer / "two.md").write_text("two")
@@ -231,7 +231,7 @@ async def test_a_folder_that_is_away_for_a_moment_is_waited_for(folder: Path) ->
 
     desk = Movers()
     async with watched(source(folder), desk):
-        # Its own look stands before these in the queue of threads.
+        # The source's own check is earlier in the queue of threads.
         for _ in range(10):
             assert not await asyncio.to_thread(folder.exists)
         shutil.move(newer, folder)
@@ -256,7 +256,7 @@ async def test_what_another_node_has_told_is_not_told_again(folder: Path) -> Non
         async with watched(source(folder), other):
             (folder / "new.md").write_text("x")
             await other.next()
-        # The other one was first: its memory is the one that counts, and its event is there.
+        # The other node stored first, so its memory counts and its event exists.
         await desk.next()
         desk.kept, desk.stolen = other.kept, 1
         (folder / "later.md").write_text("x")
@@ -335,7 +335,7 @@ def test_files_are_watched() -> None:
 
 
 async def test_files_that_several_runs_wrote_are_not_the_outside_worlds(folder: Path) -> None:
-    """Two runs of one trigger that write at the same time would set each other off for ever."""
+    """Otherwise two runs of one trigger that write at the same time would trigger each other forever."""
     desk = PlainDesk(writers={str(folder / "a.md"): "run_1", str(folder / "b.md"): "run_2"})
     async with watched(source(folder), desk):
         (folder / "a.md").write_text("x")

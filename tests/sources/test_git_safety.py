@@ -1,4 +1,4 @@
-"""Repositories that mean harm: none of their links is written through, and none of their programs is run."""
+"""Malicious repositories: Assent does not write through their links or run their programs."""
 
 import os
 import subprocess
@@ -46,7 +46,7 @@ async def test_the_lock_of_a_spool_writes_over_no_file_elsewhere(work: Repositor
     (work.spool / ".lock").unlink(missing_ok=True)
     link(work.spool / ".lock", precious)
     assert "was not created by Assent" in await refused(work)
-    assert precious.read_text() == "do not touch"  # noqa: ASYNC240  # a test
+    assert precious.read_text() == "do not touch"  # noqa: ASYNC240  # only a test
 
 
 async def test_a_lock_that_is_not_ours_stays_as_it_is(work: Repository) -> None:
@@ -84,7 +84,7 @@ async def test_a_spool_that_is_a_link_is_none(work: Repository, tmp_path: Path) 
 
 
 def signed_commit(work: Repository) -> str:
-    """Write a commit with a signature, which git would have checked by a program of the repository's choice."""
+    """Write a signed commit, whose signature git would check with a program chosen by the repository."""
     text = work.git("cat-file", "commit", "HEAD").stdout
     head, _, message = text.partition("\n\n")
     body = f"{head}\ngpgsig -----BEGIN PGP SIGNATURE-----\n \n aaaa\n -----END PGP SIGNATURE-----\n\n{message}"
@@ -119,7 +119,7 @@ def test_no_program_that_a_repository_names_is_run(work: Repository, tmp_path: P
 
 
 def test_two_containers_that_count_alike_write_two_files(work: Repository, tmp_path: Path) -> None:
-    """Each has its own processes: they have the same numbers in the same second."""
+    """Each container numbers its own processes, so two may have the same id in the same second."""
     programs = tmp_path / "programs"
     programs.mkdir()
     (programs / "date").write_text("#!/bin/sh\necho 1800000000\n")

@@ -1,4 +1,4 @@
-"""Any program can be a source: however it proves who it is, and as CloudEvents too."""
+"""The generic webhook source: every way to authenticate, and CloudEvents."""
 
 import json
 from base64 import b64encode
@@ -135,7 +135,7 @@ def test_cloud_events_are_read_as_the_library_writes_them(write: Any) -> None:
     assert (arrived.type, arrived.subject, arrived.data) == ("shop.built", 'build "7" 100%', {"ok": True})
     assert (arrived.key, arrived.delivery_id, arrived.occurred_at) == ("ce:/ci/é e 1", "e 1", NOW)
     assert arrived.headers["ce-source"] == "/ci/é"
-    assert arrived.mark is None, "only our own mark says that it is a run's doing"
+    assert arrived.mark is None, "only our own mark attributes an event to a run"
     assert not [name for name in arrived.headers if "depth" in name or "causation" in name]
 
 
@@ -218,7 +218,7 @@ HMAC = {"verify": "hmac", "secrets": ["env:HOOK_SECRET"]}
 
 
 def test_headers_that_nobody_signed_do_not_say_what_an_event_is() -> None:
-    """Whoever has overheard one signed body could have it told again, under any type and any id."""
+    """Otherwise an attacker who intercepted a signed body could replay it with any type and id."""
     said = {"x-signature": hexed(ORDER), "content-type": "application/json"}
     plain, other = take(HMAC, said, ORDER), take(HMAC, {**said, **IN_HEADERS}, ORDER)
     assert (other.type, other.key) == (plain.type, plain.key)
@@ -242,7 +242,7 @@ def test_whether_headers_count_is_yes_or_no() -> None:
 def test_events_without_what_dedup_names_are_not_taken_for_the_same(empty: dict[str, Any]) -> None:
     template = "{{ event.source }}/{{ event.data.build }}/{{ event.data.phase }}"
     first, second = (bearing({"job": name, **empty}, dedup=template) for name in ("deploy", "test"))
-    assert first.key != second.key, "the second one is lost for as long as the first one is kept"
+    assert first.key != second.key, "the second event would be lost as a duplicate"
     assert (first.key.partition(":")[0], first.window) == ("sha256", 600_000_000)
     whole = bearing({"build": 0, "phase": False}, dedup=template)
     assert (whole.key, whole.window) == ("dedup:-/0/false", None)
