@@ -1,4 +1,4 @@
-"""What an audit finds: everything that was touched, and nothing else."""
+"""An audit finds every manipulation, and nothing else."""
 
 import asyncio
 import itertools
@@ -26,7 +26,7 @@ TABLES = {
     "assent_comments": "breakpoint_id",
     "assent_breakpoint_files": "breakpoint_id",
 }
-# What says nothing about what happened: the row's own number, a comment's own name, how large a file is shown to be.
+# Columns without meaning for the history: the row number, a comment's id, and the displayed file size.
 MEANINGLESS = {("assent_breakpoints", "ordinal"), ("assent_comments", "id"), ("assent_breakpoint_files", "size")}
 FIELDS = [
     (table, column.name)
@@ -223,7 +223,7 @@ async def test_an_audit_goes_through_every_batch(node: Node) -> None:
 
 
 async def test_an_audit_beside_a_server_at_work_finds_nothing(node: Node, clock: ManualClock) -> None:
-    """Rows and events are read at one moment, however many change meanwhile."""
+    """Rows and events are read from one snapshot despite concurrent changes."""
     owner = await node.token("reviewer")
     busy = True
 
@@ -245,7 +245,7 @@ async def test_an_audit_beside_a_server_at_work_finds_nothing(node: Node, clock:
         await asyncio.gather(*working)
 
 
-# Of what was purged, a file's entry and a comment's time are no longer compared with anything but their digest.
+# After a purge, a file's entry and a comment's time are compared only with their digest.
 KEPT = [each for each in FIELDS if each[1] not in {"seq", "n"}]
 
 

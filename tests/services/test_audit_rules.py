@@ -1,4 +1,4 @@
-"""What an audit finds about rules: everything that was touched, and every approval that no rule gave."""
+"""An audit of rules finds every manipulation, and every approval that no rule gave."""
 
 import asyncio
 from collections.abc import Callable
@@ -24,7 +24,7 @@ from tests.support.tampering import Event, Raw, forge, forge_rule, keys, other, 
 
 DAY = 24 * 3600
 TABLES = ("assent_rules", "assent_rule_events", "assent_shadows")
-# Nothing is left out: every column of the three tables says something that is recorded elsewhere too.
+# Every column of the three tables is also recorded elsewhere, so none is left out.
 FIELDS = [(table, column.name) for table in TABLES for column in metadata.tables[table].columns]
 
 
@@ -167,7 +167,7 @@ def test_a_shadow_that_no_breakpoint_tells_of_is_found(module_settings: Settings
 
 
 def approve(opened: Raw, breakpoint_id: str, rule: str, version: int | None = 1, **said: Any) -> None:
-    """Let a rule have approved what waits: the row, the history and every hash as if it had."""
+    """Forge an approval by a rule for a waiting breakpoint: the row, the history and every hash."""
     row = opened.one("assent_breakpoints", id=breakpoint_id)
     actor, at = Actor.parse(f"rule:{rule}"), row["created_at"]
     auto = {"recommended": True, "reason": "Matched.", "matchedRule": rule, "consecutiveApprovals": 0} | said
@@ -262,7 +262,7 @@ def test_a_rule_whose_whole_history_was_rewritten_contradicts_what_it_decided(se
 
 
 async def test_changes_and_approvals_of_one_moment_hold(node: Node, clock: ManualClock) -> None:
-    """The clock may stand still, and a change is dated before it is seen."""
+    """The clock may stand still, and a change gets its time before it becomes visible."""
     database, rules = node.assent.database, node.assent.rules
     made = await database.write(adding(node, "go", "auto-approve"))
     await create(node, {"breakpointId": "go"})

@@ -1,4 +1,4 @@
-"""A back-test counts what a plain walk over every breakpoint counts, and holds nobody up."""
+"""A back-test counts exactly what a simple scan of all breakpoints counts, without blocking writers."""
 
 import asyncio
 import random
@@ -76,7 +76,7 @@ def payload_at_random(chance: random.Random) -> dict[str, Any]:
 
 
 async def populate(node: Node, clock: ManualClock) -> None:
-    """Breakpoints of every kind with every end, many of them in the same moment; a third of them purged."""
+    """Create breakpoints of every kind with every outcome, many at the same moment, and purge a third of them."""
     chance = random.Random(20261116)
     people = (await person(node, "ann", "reviewer"), await person(node, "eve", "admin"))
     for n in range(SIZE):
@@ -114,7 +114,7 @@ async def purge(node: Node, clock: ManualClock) -> None:
 async def lived(
     node: Node, payload: dict[str, Any], top: dict[str, Any], *, end: str, people: tuple[Principal, Principal]
 ) -> None:
-    """Raise one, and let it end as it shall."""
+    """Create a breakpoint, and let it end as requested."""
     if end == "rule":
         made = await node.assent.database.write(adding(node, payload["breakpointId"]))
         await create(node, payload, **top)
@@ -133,7 +133,7 @@ async def lived(
 
 
 async def everything(node: Node) -> list[tuple[Breakpoint, int | None, bool]]:
-    """Every breakpoint, its attempt, and whether it was purged."""
+    """Return every breakpoint with its attempt and whether it was purged."""
     found = await rows(node, f"SELECT {', '.join(COLUMNS)}, attempt, purged_at FROM assent_breakpoints")
     return [(breakpoint_of(row[:-2]), row[-2], row[-1] is not None) for row in found]
 
@@ -150,7 +150,7 @@ def outcome(found: Breakpoint) -> str:
 async def plainly(
     node: Node, wanted: Wanted, everyone: Iterable[tuple[Breakpoint, int | None, bool]]
 ) -> tuple[Counter[str], dict[str, list[str]]]:
-    """Walk over everything with the domain's own functions; return the counts, and what the rule acts on by outcome."""
+    """Scan everything with the domain's own functions; return the counts, and the affected breakpoints by outcome."""
     pattern, now = parse(wanted.pattern), node.assent.clock.now()
     standing = await node.assent.database.read(lambda tx: tx.rules.standing("default"))
     book = Rulebook.of((each for each in standing if each.action == "never-auto-approve"), ["ä"])
@@ -185,7 +185,7 @@ async def plainly(
 def _after_purging(
     pattern: Pattern, subject: Subject, found: Breakpoint, attempt: int | None, *, loose: bool
 ) -> tuple[Subject, bool | None]:
-    """Return what is left of it, and whether the pattern matches, whatever was taken."""
+    """Return what remains of a purged breakpoint, and whether the pattern matches regardless of the deleted values."""
     names = [name for seat in found.seats for name in seat.names]
     values = dict(subject.values) | {"attempt": attempt, "expert": names, "payload": {}}
     left = Subject(subject.name, values, subject.claimed)
@@ -201,7 +201,7 @@ UNDER_NOT = {"exactly": "exactly", "loosely": "tightly", "tightly": "loosely"}
 
 
 def _kleene(expression: Expression, subject: Subject, gone: set[str], reading: str) -> bool | None:
-    """A second reading of the tree, in which what was purged is unknown even to `exists`."""
+    """An independent evaluation of the tree, in which purged values are unknown even to `exists`."""
     if isinstance(expression, Not):
         inner = _kleene(expression.operand, subject, gone, UNDER_NOT[reading])
         return None if inner is None else not inner
@@ -259,7 +259,7 @@ async def test_a_back_test_counts_what_a_plain_walk_counts(
 
 
 async def test_an_owner_who_was_added_was_not_asked_for(node: Node, clock: ManualClock) -> None:
-    """Of a purged one nobody knows: the owner may have been asked for by name."""
+    """For purged breakpoints the result is unknown, because the owner may have been named as an expert."""
     ann = await person(node, "ann", "admin")
     await respond(node, await create(node, {"expert": ["ann", "ghost"]}), ann)
     for pattern, matched in (("expert = 'owner'", 0), ("NOT expert = 'owner'", 1), ("expert in ('ghost', 'x')", 1)):
@@ -275,7 +275,7 @@ async def test_there_is_something_of_everything_to_count(node: Node, clock: Manu
     everyone = await everything(node)
     assert {outcome(found) for found, _, _ in everyone} == {each.value for each in Outcome}
     assert {purged for _, _, purged in everyone} == {True, False}
-    assert len({found.created_at for found, _, _ in everyone}) < SIZE / 2, "many share a moment"
+    assert len({found.created_at for found, _, _ in everyone}) < SIZE / 2, "many breakpoints must share a moment"
     assert {True, False} == {seat.added for found, _, _ in everyone for seat in found.seats}
     report = await looked_back(node, Wanted(pattern="*"))
     assert {each for each, n in report.counts.effects.items() if n} == {Effect.STOPPED, Effect.PURGED, Effect.ACTS}
@@ -317,7 +317,7 @@ async def test_a_breakpoint_that_changes_meanwhile_is_counted_once(node: Node, c
     looking, until = Looking(run, size=2), run.window.until
     while until > run.window.since:
         until = await node.assent.database.read(partial(looking.slice, until=until))
-        # Of those that were looked at and of those that were not.
+        # Answer some that were already scanned and some that were not.
         for breakpoint_id in (ids.pop(0), ids.pop()) if ids else ():
             await respond(node, breakpoint_id, ann)
         clock.advance(1)

@@ -87,7 +87,7 @@ def escalate_to(target: str, *, name: str, **changes: str | None) -> Edit:
 
 
 def follow(other: str, *, name: str) -> Edit:
-    """Let a waiting breakpoint follow another recorded route, under its id and with its content."""
+    """Make a waiting breakpoint follow another recorded route, with its id and content."""
 
     def edit(opened: Raw, ids: Mapping[str, str]) -> None:
         route_ = opened.one("assent_routes", id=ids[other])
@@ -226,7 +226,7 @@ async def lived(node: Node) -> dict[str, str]:
 
 
 async def delegated(node: Node, ids: Mapping[str, str]) -> dict[str, str]:
-    """Let breakpoints follow a route, with a deputy for the expert who is away."""
+    """Make breakpoints follow a route, with a deputy for the absent expert."""
     mail = await channel(node, "mail", "email")
     await node.assent.database.write(
         lambda tx: tx.links.link(mail, "ann@example.org", person_id=ids["ann"], by="person:ann", now=tx.now())
@@ -314,7 +314,7 @@ def test_an_absence_that_was_set_and_put_back_is_found(settings: Settings) -> No
 
 
 def test_preferences_saved_without_an_event_are_reported_until_they_are_changed(settings: Settings) -> None:
-    """As docs/how-to/upgrade.md says of a node of an earlier version in a rolling update."""
+    """As docs/how-to/upgrade.md describes for a node of an earlier version during a rolling update."""
     quiet = settings.model_copy(update={"checkpoint_seconds": 0})
 
     async def live() -> None:

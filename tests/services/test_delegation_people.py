@@ -1,4 +1,4 @@
-"""People who are gone, people who are needed twice, jobs that nobody does, and power cuts."""
+"""Deactivated people, people with several roles in a breakpoint, missing workers, and crashes."""
 
 from dataclasses import replace
 from functools import partial
@@ -51,7 +51,7 @@ async def test_whoever_was_shut_out_is_sent_nothing_that_waited(node: Node, cloc
     await shut_out(node, "ann")
     clock.advance(12 * HOUR)
     claim = await node.assent.database.write(lambda tx: node.assent.deliveries.claim(tx, asked.line, worker="w"))
-    assert claim is None, "what is asked here is none of their business any more"
+    assert claim is None, "a deactivated person must not see the question"
 
 
 async def test_somebody_who_has_a_seat_of_their_own_cannot_stand_in_for_another(node: Node) -> None:
@@ -62,7 +62,9 @@ async def test_somebody_who_has_a_seat_of_their_own_cannot_stand_in_for_another(
     breakpoint_id = await create(node, {"expert": ["ann", "bob"], "strategy": "collect-all"})
     await settle(node)
     await respond(node, breakpoint_id, bob)
-    assert "person:ann" in [each[1] for each in await told(node, breakpoint_id)], "nobody is asked who could answer"
+    assert "person:ann" in [each[1] for each in await told(node, breakpoint_id)], (
+        "only bob is asked, who cannot answer for ann"
+    )
 
 
 async def test_an_ending_says_whether_its_recipient_may_still_be_told(node: Node, clock: ManualClock) -> None:
@@ -132,7 +134,7 @@ async def test_jobs_do_not_pile_up_while_no_worker_runs(node: Node, clock: Manua
     for _ in range(10):
         clock.advance(2 * MINUTE)
         await node.assent.database.write(node.assent.deliveries.heal)
-    assert await node.assent.database.read(waiting) - before <= 1, "one more every minute, for each of 200"
+    assert await node.assent.database.read(waiting) - before <= 1, "each run of heal adds another job"
 
 
 def waiting(tx: Transaction) -> int:
@@ -168,7 +170,7 @@ def test_of_what_somebody_said_before_we_looked_only_the_last_counts() -> None:
 
 
 async def test_the_check_of_the_whole_finds_nothing_wrong(node: Node, clock: ManualClock) -> None:
-    """The check of the whole finds nothing wrong with deputies, escalations, digests and ends."""
+    """Cover deputies, escalations, digests and ends."""
     ann, bob, eve = [await person(node, name, "reviewer") for name in ("ann", "bob", "eve")]
     await channel(node, "email")
     await channel(node, "room", "email", **EMAIL, addresses=["ops@example.test"])
@@ -186,7 +188,7 @@ async def test_the_check_of_the_whole_finds_nothing_wrong(node: Node, clock: Man
 
 
 class Answering:
-    """A receiver that answers in its reply."""
+    """A receiver that answers inline."""
 
     async def send(self, note: Note) -> Posted:
         return Posted({"id": note.id}, 200, Incoming({}, b"approved", note.at))
@@ -227,7 +229,7 @@ async def test_an_inline_answer_survives_a_power_cut(node: Node, clock: ManualCl
     clock.advance(2 * MINUTE)
     courier.on_said = hear
     await courier.deliver(asked.line)
-    assert heard, "the receiver has answered, and nobody will ever hear it"
+    assert heard, "the inline answer was lost"
 
 
 async def test_what_a_program_does_not_take_is_given_up_some_day(node: Node, clock: ManualClock) -> None:
@@ -248,7 +250,7 @@ async def test_what_a_program_does_not_take_is_given_up_some_day(node: Node, clo
         failed = partial(service.record, claim=claim, sent=Sent(500, "500", 1), jitter=0)
         await node.assent.database.write(failed)
     states = {each.state for each in await deliveries(node, breakpoint_id)}
-    assert states <= {"dead", "superseded"}, "twenty days after the end it is still tried, for ever"
+    assert states <= {"dead", "superseded"}, "it is still retried twenty days after the end"
 
 
 async def test_a_program_that_follows_everything_hears_what_ended_before_a_worker_came(node: Node) -> None:
@@ -259,4 +261,4 @@ async def test_a_program_that_follows_everything_hears_what_ended_before_a_worke
     await settle(node)
     await respond(node, breakpoint_id, ann)
     found = await told(node, breakpoint_id)
-    assert ("hook", "place", "close", "pending") in found, f"neither the question nor the end: {found}"
+    assert ("hook", "place", "close", "pending") in found, f"neither the question nor the end was sent: {found}"

@@ -1,4 +1,4 @@
-"""Callbacks reach whoever asked for them: signed, in order, again after a failure, and written down."""
+"""Callbacks to the agent: signed, in order, retried after failures, and recorded."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
@@ -124,7 +124,7 @@ async def test_a_receiver_that_is_gone_gets_no_more(working: Node, receiver: Rec
 
 
 async def test_a_place_inside_our_network_is_never_called(settings: Settings, receiver: Receiver) -> None:
-    """A URL is judged again when it is used: nothing but an operator's word, there and then, lets it lead inside."""
+    """A URL is checked again when it is used, and only the operator's current settings can allow internal addresses."""
     allowing = settings.model_copy(update={"outbound_allow": (LOOPBACK,)})
     async with running_node(allowing) as node:
         created = await node.create(callbackUrl=receiver.url("/cb"))
@@ -142,13 +142,13 @@ async def test_a_dead_one_can_be_tried_again(working: Node, receiver: Receiver) 
     await working.assent.database.write(lambda tx: working.assent.deliveries.retry(tx, dead.id, by=admin))
     (found,) = await settled(working, created["id"])
     assert (found.state, found.attempts) == ("sent", 2)
-    # A program knows the message by its id, and can be sent it once more.
+    # A program recognizes the message by its id, so it can be sent again.
     await working.assent.database.write(lambda tx: working.assent.deliveries.retry(tx, dead.id, by=admin))
     (found,) = await settled(working, created["id"])
     assert (found.state, found.attempts, {call.id for call in receiver.calls}) == ("sent", 3, {dead.id})
 
 
-# Without a worker: the use cases alone, at moments of our choice.
+# The tests below use the services without a worker, at times of their choice.
 
 
 async def line(node: Node, **options: Any) -> Delivery:

@@ -1,4 +1,4 @@
-"""Several reviewers in one undo window: everybody sees it, a rejection wins, and no answer or reason is lost."""
+"""Several reviewers in one undo window: everyone sees it, a rejection wins, and no answer or reason is lost."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -396,7 +396,7 @@ async def test_an_admin_who_overrides_records_the_agreeing_answers(node: Node, a
 
 
 async def test_a_race_of_approvals_and_rejections_loses_no_reason(settings: Settings) -> None:
-    """Nine reviewers answer each breakpoint at the same moment, on two nodes where the database allows it."""
+    """Six reviewers answer each breakpoint at the same time."""
     patient = settings.model_copy(update={"undo_seconds": 1})
     async with running_node(patient) as one:
         people = [await person(one, f"p{n}", "reviewer") for n in range(6)]
@@ -424,7 +424,7 @@ async def test_a_race_of_approvals_and_rejections_loses_no_reason(settings: Sett
 
 
 async def test_undo_and_rejection_at_the_same_moment_leave_one_outcome(settings: Settings) -> None:
-    """The author undoes a batch, which takes no lock on the breakpoint, while another reviewer rejects."""
+    """The author undoes a batch, which does not lock the breakpoint, while another reviewer rejects."""
     async with running_node(settings.model_copy(update={"undo_seconds": 60})) as one:
         ann, bea = await person(one, "ann", "reviewer"), await person(one, "bea", "reviewer")
         ids = [await create(one) for _ in range(12)]
@@ -439,7 +439,7 @@ async def test_undo_and_rejection_at_the_same_moment_leave_one_outcome(settings:
         undone = [] if isinstance(results[0], BaseException) else results[0].breakpoint_ids  # type: ignore[union-attr]
         told = {each.breakpoint_id for each in await unsent(one, ann)}
         assert told.isdisjoint(undone)
-        # A rejection that found nothing pending waits in its own window; all the others took effect.
+        # A rejection that found nothing pending is held in its own window; all others took effect.
         assert told | set(undone) == set(ids)
 
 

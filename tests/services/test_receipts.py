@@ -1,4 +1,4 @@
-"""Receipts on real databases: one nonce for an approval, one key for all nodes, one use for all consumers."""
+"""Receipts on real databases: one nonce per approval, one key for all nodes, one use among all consumers."""
 
 import asyncio
 import base64
@@ -384,7 +384,7 @@ async def test_postgresql_without_keys_signs_nothing_and_says_what_to_set(postgr
 
 
 async def test_a_public_key_that_is_not_that_of_the_secret_signs_nothing(node: Node) -> None:
-    """Whoever can write to the database puts in a key of their own: nothing is signed in its name."""
+    """Someone with write access to the database inserts their own key: nothing may be signed in its name."""
     breakpoint_id = await approved(node)
     await keys(node)
     other = public_key(bytes(32))

@@ -1,4 +1,4 @@
-"""How deep an event is: a run's own doing is known as that, and nothing else is."""
+"""The depth of events: only what a run caused is attributed to it."""
 
 from functools import partial
 
@@ -22,7 +22,7 @@ def secrets(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def deep(node: Node, depth: int) -> str:
-    """Return a run with so many runs between it and the outside world."""
+    """Return a run with this many runs between it and the outside world."""
     ci = await node.assent.database.read(lambda tx: tx.sources.by_name("default", "ci"))
     assert ci is not None
     mark = None
@@ -44,7 +44,7 @@ def commented(*marks: str) -> Arrived:
 
 
 async def test_an_event_with_several_marks_is_the_doing_of_the_deepest_run(node: Node) -> None:
-    """Else runs that quote each other never get deeper than the first mark, and never stop."""
+    """Otherwise runs that quote each other would never exceed the depth of the first mark, and never stop."""
     await process(node)
     ci = await source(node)
     await trigger(node)
@@ -73,7 +73,9 @@ def wrote(tx: Transaction, *, run_id: str, path: str) -> None:
 
 
 async def test_what_people_write_after_a_run_has_ended_is_not_its_doing(node: Node, clock: ManualClock) -> None:
-    """Else each edit of a file lies one run deeper than the one before, and after the fourth all are lost as loops."""
+    """Otherwise each edit of a file would be one run deeper than the last, and after the fourth all would be dropped as
+    loops.
+    """
     await process(node)
     docs = await source(node, "docs")
     await trigger(node)
@@ -111,7 +113,7 @@ async def test_what_a_run_says_it_writes_is_its_doing_while_it_runs_and_for_a_wh
 
 
 async def test_the_id_of_a_trigger_never_leads_to_another_one(node: Node) -> None:
-    """Whatever a trigger could once be called."""
+    """This also holds for names that earlier versions allowed."""
     await process(node)
     await trigger(node)
     first = await node.assent.database.read(lambda tx: node.assent.triggers.known(tx, "fixer", by=RITA))

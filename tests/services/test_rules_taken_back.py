@@ -1,4 +1,4 @@
-"""What was written and taken back again was never a rule, and nothing is approved by it."""
+"""A rule whose transaction is rolled back never existed, and approves nothing."""
 
 import asyncio
 from typing import Any
@@ -22,7 +22,7 @@ async def test_a_rule_that_was_taken_back_is_followed_by_nobody(node: Node) -> N
         raise InvalidRequest(msg)
 
     def doomed(tx: Transaction) -> None:
-        """Add a rule, follow it in the same transaction, and fail."""
+        """Add a rule, apply it in the same transaction, and fail."""
         adding(node, "go", "auto-approve")(tx)
         creation(node, {"breakpointId": "go"})(tx)
         spoil(tx)
@@ -37,7 +37,7 @@ async def test_a_rule_that_was_taken_back_is_followed_by_nobody(node: Node) -> N
 
 
 async def test_rules_written_in_a_spoiled_batch_are_the_ones_followed(node: Node) -> None:
-    """Whoever shares a commit with somebody who fails is run again, and gets other ids."""
+    """Transactions that share a commit with a failing one are run again, and get other ids."""
 
     def fails(tx: Transaction) -> None:
         tx.rules.turn_page("default")

@@ -1,4 +1,4 @@
-"""Trying: what a trigger would make of an event, and a trigger made from an event; nothing of it is written."""
+"""Dry runs: what a trigger would do with an event, and a draft trigger for an event; nothing is written."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -77,7 +77,7 @@ async def test_stored_triggers_say_what_they_would_do_as_things_are(node: Node) 
     }
     [one] = await tried(node, {"type": "ci.done", "sha": "2"}, only="once")
     assert one.would == "It would start fix."
-    assert [await rows(node, f"SELECT count(*) FROM {table}") for table in TABLES] == before, "nothing happens"
+    assert [await rows(node, f"SELECT count(*) FROM {table}") for table in TABLES] == before, "the dry run wrote data"
 
 
 async def test_an_event_is_supposed_from_an_envelope_or_from_what_patterns_see(node: Node) -> None:

@@ -1,4 +1,4 @@
-"""What a person approves is what starts, and nothing that wants an approval starts without one."""
+"""A run starts exactly as it was approved, and no run that requires an approval starts without one."""
 
 import json
 from dataclasses import replace
@@ -68,7 +68,7 @@ async def test_nobody_is_asked_about_a_process_that_is_not_there(
     [firing] = await firings(node)
     await respond(node, str(firing.breakpoint_id), ann)
     await settle(node)
-    assert [each.process for each in await runs(node)] == ["fix"], "asked once, and that counts"
+    assert [each.process for each in await runs(node)] == ["fix"], "a single approval must be enough"
 
 
 async def test_an_approval_of_some_inputs_never_starts_a_run_with_others(node: Node, ann: Principal) -> None:
@@ -113,7 +113,7 @@ async def test_an_event_that_wants_an_approval_is_not_carried_in_by_one_that_wan
     clock.advance(6)
     await settle(node)
     given = [each["data"] for run in await runs(node) for each in run.inputs.get("events", [])]
-    assert {"n": "evil"} not in given, "it started without anybody's approval"
+    assert {"n": "evil"} not in given, "it started without approval"
 
 
 async def test_a_question_whose_trigger_is_gone_is_taken_back(node: Node) -> None:
@@ -129,7 +129,7 @@ async def test_a_question_whose_trigger_is_gone_is_taken_back(node: Node) -> Non
 
 
 async def test_what_queued_and_does_not_match_the_mended_trigger_is_not_started(node: Node) -> None:
-    """A pattern that was too wide is suspended, narrowed and resumed: that was the point."""
+    """A pattern that is too wide is suspended, narrowed and resumed."""
     await process(node)
     ci = await source(node)
     await trigger(node, enabled="suspended")

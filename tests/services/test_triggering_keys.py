@@ -1,4 +1,4 @@
-"""Keys of triggers: no event is swallowed by another one that only looks like it, and none fires twice."""
+"""Once and debounce keys: similar events are not confused, and no key fires twice."""
 
 import pytest
 
@@ -22,7 +22,7 @@ from tests.support.nodes import ManualClock, Node
 
 
 async def die(node: Node, clock: ManualClock) -> None:
-    """Let time pass until what cannot be started is dead."""
+    """Let time pass until a firing that cannot start is dead."""
     for _ in range(6):
         clock.advance(3_600)
         await settle(node)
@@ -86,7 +86,7 @@ async def test_skips_by_once_do_not_count_as_firings_that_break(node: Node, cloc
     clock.advance(1)
     await come(node, ci, arrived(sha="2"))
     await settle(node)
-    assert (await stored(node)).state.value == "enabled", "it has started one run"
+    assert (await stored(node)).state.value == "enabled", "the trigger started only one run"
     assert len(await runs(node)) == 2
 
 
@@ -108,7 +108,7 @@ async def test_gathering_does_not_forget_how_deep_an_event_was(node: Node, clock
     [run] = [each for each in await runs(node) if each.cause and each.cause.trigger == "slow"]
     assert run.cause is not None
     assert run.cause.event_id == newest
-    assert run.depth == 2, "it is also the doing of a run"
+    assert run.depth == 2, "a merged event was caused by a run"
 
 
 async def test_a_trace_says_where_once_does_not_count(node: Node) -> None:
