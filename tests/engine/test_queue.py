@@ -1,4 +1,4 @@
-"""A job is queued with the transaction that causes it, once, and done by a worker."""
+"""The job queue: a job is enqueued once within the transaction that causes it, and executed by a worker."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
@@ -54,7 +54,7 @@ async def test_a_refused_use_case_leaves_no_job_and_harms_no_other(node: Node) -
 
 
 async def test_what_was_written_before_a_job_and_after_it_stays_with_it(node: Node) -> None:
-    """On PostgreSQL a pipeline is left for the job's sake; nothing around it may be lost or come apart."""
+    """On PostgreSQL, enqueuing leaves pipeline mode; the writes around it must stay in the transaction."""
 
     def use_case(tx: Transaction) -> None:
         tx.workers.beat("before", host="h", pid=1, now=tx.now())
@@ -68,7 +68,7 @@ async def test_what_was_written_before_a_job_and_after_it_stays_with_it(node: No
 
 
 class Probe:
-    """A job that notes what it was given, and fails as often as it is told to."""
+    """A job that records its payloads and fails a given number of times."""
 
     def __init__(self) -> None:
         self.seen: list[Mapping[str, Any]] = []
@@ -91,7 +91,7 @@ class Probe:
 
 @pytest.fixture
 async def working(settings: Settings) -> AsyncIterator[Node]:
-    # Some jobs here fail for ever: stopping need not wait for them.
+    # Some jobs here fail forever, so that stopping must not wait for them.
     async with running_node(settings.model_copy(update={"drain_seconds": 1}), worker=True) as node:
         yield node
 
@@ -144,7 +144,7 @@ async def test_finished_jobs_are_deleted(working: Node, probe: Probe) -> None:
 
 
 async def leave_running(node: Node, job: str, *, by: str) -> None:
-    """Put a job that waits down as one that a worker runs."""
+    """Record a delayed job as running on this worker."""
     await put(node, job, delay=3600)
     table = "workflow_status" if node.assent.database.dialect == "sqlite" else "dbos.workflow_status"
     statement = f"""UPDATE {table} SET status = 'PENDING', executor_id = :by, application_version = '1'
@@ -157,7 +157,7 @@ async def leave_running(node: Node, job: str, *, by: str) -> None:
 
 
 async def test_what_a_dead_worker_left_running_is_done_by_another(working: Node, probe: Probe) -> None:
-    """The row of a job says which worker runs it; one that is not alive gets it taken away."""
+    """A job's row names its worker; recovery takes jobs away from workers that are not alive."""
     await leave_running(working, "orphan", by="dead:1")
     await asyncio.to_thread(worker_of(working).recover, frozenset({worker_of(working).id}))
     assert await finished(working, "probe:orphan") == "SUCCESS"
@@ -165,11 +165,11 @@ async def test_what_a_dead_worker_left_running_is_done_by_another(working: Node,
 
 
 async def test_a_job_that_was_given_to_a_worker_and_never_reached_it_is_put_back(working: Node, probe: Probe) -> None:
-    """The database died between handing it out and saying so: it is ours, and nobody is at it."""
+    """The database died between claiming the job and confirming it, so the job is ours but not running."""
     mine = worker_of(working)
     await leave_running(working, "forgotten", by=mine.id)
     await asyncio.to_thread(mine.recover, frozenset({mine.id}))
-    assert dict(await queued(working))["probe:forgotten"] == "PENDING"  # it may be about to begin
+    assert dict(await queued(working))["probe:forgotten"] == "PENDING"  # it may be about to start
     await asyncio.to_thread(mine.recover, frozenset({mine.id}))
     assert await finished(working, "probe:forgotten") == "SUCCESS"
     assert len(probe.seen) == 1

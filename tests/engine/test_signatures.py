@@ -1,4 +1,4 @@
-"""What a process takes, read from the annotation of its inputs; what does not fit is told in words."""
+"""The inputs that a process accepts, as declared by its annotation, and the errors for inputs that do not match."""
 
 import dataclasses
 from typing import Any, NotRequired, TypedDict
@@ -114,7 +114,7 @@ def test_a_model_that_is_open_takes_names_it_does_not_know() -> None:
 
 
 def test_an_event_that_is_asked_for_is_given() -> None:
-    assert misfit(with_event, {}, complete=False) is None, "a run that an event starts always has it"
+    assert misfit(with_event, {}, complete=False) is None, "a run started by an event always has this input"
     assert misfit(with_event, {}, complete=True) == "requires the input event"
     assert shaped(with_event, EVENT).event == {"id": "evt_1"}
 

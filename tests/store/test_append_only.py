@@ -1,4 +1,4 @@
-"""The database itself lets nobody rewrite what happened, whatever the code does."""
+"""The database itself prevents changes to the recorded history."""
 
 from functools import partial
 from typing import Any
@@ -32,7 +32,7 @@ async def refused(node: Node, statement: str, **params: Any) -> None:
 
 
 async def ended(node: Node) -> str:
-    """Return a breakpoint that was approved, with an answer and comments."""
+    """Return an approved breakpoint with an answer and comments."""
     ann = await person(node, "ann", "reviewer")
     breakpoint_id = await create(node, ttlSeconds=60)
     use_case = partial(
@@ -160,7 +160,7 @@ async def test_an_answer_may_change_until_the_decision(node: Node) -> None:
 
 
 async def test_purging_takes_no_more_than_it_may(node: Node) -> None:
-    """Whoever pretends to purge cannot change the outcome on the way, nor purge what waits."""
+    """A forged purge can neither change the outcome nor purge a waiting breakpoint."""
     breakpoint_id = await ended(node)
     waiting = await create(node)
     blank = "payload = '{}', title = NULL, question = NULL, search = '', purged_at = 5"
@@ -197,7 +197,7 @@ async def test_a_hold_is_only_ever_lifted(node: Node) -> None:
 
 
 async def shadowed(node: Node) -> tuple[str, str]:
-    """Return a rule that stands, in shadow, after it matched something, and one that was removed."""
+    """Return a shadow rule that matched a breakpoint, and a removed rule."""
     made = await node.assent.database.write(adding(node, "*", "auto-approve", mode="shadow"))
     gone = await node.assent.database.write(adding(node, "x", "never-auto-approve"))
     await node.assent.database.write(partial(node.assent.rules.remove, rule_id=gone.id, by=RITA))

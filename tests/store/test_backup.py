@@ -1,4 +1,4 @@
-"""What is backed up comes back whole, and nothing that is not whole comes back at all."""
+"""Backups are restored completely, and an incomplete or damaged backup is not restored at all."""
 
 import asyncio
 import contextlib
@@ -44,7 +44,7 @@ CONSISTENT = {
 
 @pytest.fixture(params=["empty", "migrated"])
 def fresh(request: pytest.FixtureRequest, settings: Settings, tmp_path: Path, postgres_url: str) -> Iterator[Settings]:
-    """An empty place of the same kind as `settings`: nothing at all, or tables without rows."""
+    """Empty settings for the same database as `settings`: without tables, or with empty tables."""
     migrated = request.param == "migrated"
     template = request.getfixturevalue("postgres_template") if migrated else None
     with empty_place(settings, tmp_path, postgres_url, template=template) as place:
@@ -68,7 +68,7 @@ def archive(settings: Settings, tmp_path: Path) -> Path:
 
 @contextlib.asynccontextmanager
 async def under_load(node: Node) -> AsyncIterator[asyncio.Event]:
-    """Create, comment and decide without pause; the event is set once there is something."""
+    """Create, comment and decide continuously; the event is set once there is some data."""
     going, begun = True, asyncio.Event()
     agent, reviewer = await node.token("agent"), await node.token("reviewer")
 
@@ -94,7 +94,7 @@ async def under_load(node: Node) -> AsyncIterator[asyncio.Event]:
 
 
 def refuse_gaps(titles: list[str]) -> None:
-    """Each worker makes one after the other: whatever is there, everything before it is there too."""
+    """Check that each worker's breakpoints are there without gaps, because it creates one after the other."""
     for worker in range(4):
         numbers = sorted(int(title.split()[1]) for title in titles if title.startswith(f"{worker} "))
         assert numbers == list(range(len(numbers)))
@@ -110,7 +110,7 @@ async def test_everything_comes_back_row_for_row(settings: Settings, archive: Pa
 
 
 async def test_rules_come_back_and_go_on(archive: Path, fresh: Settings) -> None:
-    """Whoever has a rulebook from before reads the one that was restored."""
+    """A node must use the restored rules instead of those it has cached."""
     restore(fresh, archive)
 
     there = {name: found for name, found in every_row(fresh).items() if name.rpartition(".")[2] in RULES}
@@ -118,7 +118,7 @@ async def test_rules_come_back_and_go_on(archive: Path, fresh: Settings) -> None
     async with running_node(fresh) as node:
         assert (await node.assent.audit.verify()).findings == []
         payload = {"question": "Again?", "breakpointId": "routine.check"}
-        assert (await node.create(payload=payload))["status"] == "waiting", "the rule has been removed"
+        assert (await node.create(payload=payload))["status"] == "waiting", "the rule was removed before the backup"
         await node.assent.database.write(adding(node, "routine.*"))
         assert (await node.create(payload=payload))["status"] == "released"
 
@@ -134,7 +134,7 @@ async def test_a_backup_under_load_is_one_moment(settings: Settings, tmp_path: P
             restore(place, tmp_path / f"{n}.tar")
             found = every_row(place)
             for name in last:
-                # What only ever grows is as it was; the rest may have changed since.
+                # Append-only tables must be subsets; others may have changed since.
                 if name.rpartition(".")[2] in {"assent_events", "assent_comments", "assent_people", "assent_grants"}:
                     assert set(found[name]) <= set(last[name]), name
             async with running_node(place) as node:
@@ -166,7 +166,7 @@ async def test_after_a_restore_tokens_work_and_waits_go_on(
             assert (await node.call("GET", "/api/breakpoints", agent)).json()["items"][0]["id"] == open_["id"]
             assert (await node.call("GET", "/api/projects/default/callback-secret", admin)).json() == secret
             found = await node.call("GET", "/api/breakpoints?q=Deploy", agent)
-            assert [each["id"] for each in found.json()["items"]] == [open_["id"]], "full text is back too"
+            assert [each["id"] for each in found.json()["items"]] == [open_["id"]], "full-text search must work"
 
 
 async def test_a_place_with_data_is_not_restored_over(
@@ -265,7 +265,7 @@ def test_a_file_that_is_no_backup_is_refused(sqlite_settings: Settings, tmp_path
 
 
 def forged(path: Path, manifest: Manifest, members: dict[str, bytes]) -> Path:
-    """An archive whose checksum is right, whatever it holds."""
+    """Write an archive with these contents and a correct checksum."""
     path.unlink(missing_ok=True)
     writer = Writer(path)
     for name, content in members.items():
@@ -330,7 +330,7 @@ async def test_a_history_that_does_not_add_up_is_neither_saved_nor_restored(
 
 
 def events(*kinds: str) -> list[tuple[Any, ...]]:
-    """The rows of one breakpoint's chain, as a database gives them."""
+    """Return the rows of one breakpoint's chain, as a database would."""
     previous, rows = GENESIS, []
     for seq, kind in enumerate(kinds, start=1):
         body = {"breakpointId": "bp_1", "seq": seq, "type": kind, "actor": "person:ann", "at": seq}
@@ -348,7 +348,7 @@ def test_a_chain_must_be_whole_and_end_at_its_head() -> None:
             verified_heads(broken)
     for at, value in ((1, GENESIS), (2, 9), (5, "person:mallory"), (6, 99), (7, '{"x":1}'), (8, GENESIS[1:] + "1")):
         changed = [*whole[:1], (*whole[1][:at], value, *whole[1][at + 1 :]), *whole[2:]]
-        if at in (1, 2):  # what belongs to the breakpoint stands in each of its rows
+        if at in (1, 2):  # values of the breakpoint are repeated in each of its rows
             changed = [(*row[:at], value, *row[at + 1 :]) for row in whole]
         with pytest.raises(Refused, match="is inconsistent"):
             verified_heads(changed)
@@ -402,7 +402,7 @@ def test_data_that_is_not_there_is_not_backed_up(tmp_path: Path, postgres_url: s
 
 
 async def test_a_backup_holds_no_writer_up(sqlite_settings: Settings, tmp_path: Path) -> None:
-    """The lock is free while pages are copied: a write goes through in the middle of it."""
+    """The lock is free while pages are copied: a write in the middle of it succeeds."""
     written = threading.Event()
     loop = asyncio.get_running_loop()
     async with running_node(sqlite_settings) as node:
@@ -434,7 +434,7 @@ async def test_counting_goes_on_after_a_restore(postgres_settings: Settings, tmp
             found = connection.execute("SELECT count(*), count(DISTINCT ordinal) FROM assent_breakpoints").fetchone()
             triggers = connection.execute("SELECT count(*) FROM pg_trigger WHERE tgenabled = 'D'").fetchone()
     assert found == (7, 7)
-    assert triggers == (0,), "what guards the rows is back on"
+    assert triggers == (0,), "the lock triggers must be enabled again"
 
 
 async def test_no_stored_secret_is_in_plain_text_in_the_data_or_a_backup(settings: Settings, tmp_path: Path) -> None:

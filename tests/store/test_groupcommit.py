@@ -1,4 +1,4 @@
-"""Group commit: one caller's failure stays that caller's, and an answer means durable."""
+"""Group commit: a failing caller does not affect others, and a result means that its commit is durable."""
 
 import asyncio
 import contextlib
@@ -51,7 +51,7 @@ def broken_after_writing(tx: Transaction, name: str) -> None:
 
 
 def impossible(tx: Transaction) -> None:
-    """Breaks a rule of the database with its very last statement."""
+    """Violate a database constraint in the last statement."""
     note(tx, "impossible")
     tx.session.write(WRITE, [{"project_id": "no such project", "name": "x"}])
 
@@ -72,7 +72,7 @@ FAILURES: dict[str, Callable[[Transaction], Any]] = {
 
 
 async def together(node: Node, *use_cases: Callable[[Transaction], Any]) -> list[Any]:
-    """Hold every writer still until all the use cases wait, so that they go into common batches."""
+    """Block every writer until all use cases are queued, so that they are committed in shared batches."""
     held, release = [threading.Event(), threading.Event()], threading.Event()
 
     def hold(tx: Transaction, *, mine: threading.Event) -> None:
@@ -82,7 +82,7 @@ async def together(node: Node, *use_cases: Callable[[Transaction], Any]) -> list
 
     holding = []
     for mine in held[: 1 if node.assent.database.dialect == "sqlite" else 2]:
-        # One after the other: together, one writer would take both.
+        # Start them one after the other, because a single writer would take both at once.
         holding.append(asyncio.ensure_future(node.assent.database.write(partial(hold, mine=mine))))
         assert await asyncio.to_thread(mine.wait, 30)
     waiting = [asyncio.ensure_future(node.assent.database.write(use_case)) for use_case in use_cases]
@@ -142,7 +142,7 @@ async def test_the_same_key_in_one_batch_makes_one_breakpoint(node: Node) -> Non
 
 
 def other_connection(settings: Settings, statement: str) -> list[Any]:
-    """Look from outside, past everything of ours."""
+    """Read with a separate connection, without Assent's code."""
     if settings.database_url:
         with psycopg.connect(settings.database_url) as connection:
             return connection.execute(statement).fetchall()
@@ -167,7 +167,7 @@ async def test_a_refusal_means_that_nobody_can_see_anything(node: Node, settings
 
 
 async def test_a_reader_cannot_write(node: Node) -> None:
-    # SQLite refuses it, PostgreSQL takes it back.
+    # SQLite refuses the write, and PostgreSQL rolls it back.
     with contextlib.suppress(sqlite3.OperationalError, psycopg.Error):
         await node.assent.database.read(partial(note, name="sneaked in"))
     assert await names(node) == set()
@@ -185,7 +185,7 @@ async def test_a_caller_who_gives_up_does_not_stop_the_writer(node: Node) -> Non
 async def test_a_checkpoint_that_fails_does_not_undo_or_repeat_a_commit(sqlite_settings: Settings) -> None:
     async with running_node(sqlite_settings) as node:
         assert await node.assent.database.write(partial(note, name="before")) == "before"
-        # Without the file, looking at its size fails, after the commit and before the answer.
+        # Without the file, reading its size fails after the commit and before the result.
         await asyncio.to_thread(Path(f"{sqlite_settings.sqlite_path}-wal").unlink)
         assert await node.assent.database.write(partial(note, name="after")) == "after"
         seen = await node.assent.database.write(lambda tx: tx.session.all("SELECT name FROM assent_groups", {}))
@@ -209,7 +209,7 @@ async def test_the_log_of_sqlite_is_moved_into_the_file_before_it_grows_large(sq
 
 
 async def test_a_log_that_was_moved_is_not_moved_again_with_every_commit(sqlite_settings: Settings) -> None:
-    """SQLite keeps the file of its log when it starts over: for ever too large, it would be moved each time."""
+    """SQLite keeps the size of its log file when it starts over, so checking only the size would trigger each time."""
 
     def fill(tx: Transaction) -> None:
         tx.files.put("default", "0" * 64, bytes(CHECKPOINT_BYTES + 1), at=tx.now())
@@ -226,7 +226,7 @@ async def test_a_log_that_was_moved_is_not_moved_again_with_every_commit(sqlite_
 
 
 class Ledger:
-    """A connection whose commits land although the answer gets lost, as when the network breaks at that moment."""
+    """A connection whose commits succeed although their result is lost, as in a network failure at that moment."""
 
     def __init__(self, lose: int) -> None:
         self.committed: list[str] = []
@@ -248,7 +248,7 @@ class Ledger:
     def forget(self) -> None:
         pass
 
-    hints: list[Hint] = []  # noqa: RUF012  # what a transaction has
+    hints: list[Hint] = []  # noqa: RUF012  # as in a transaction
     by = None
     dirty = False
 

@@ -1,4 +1,4 @@
-"""Walking the pages of any list gives what filtering and sorting in Python gives."""
+"""Reading all pages of a list returns the same as filtering and sorting in Python."""
 
 import json
 import re
@@ -57,7 +57,7 @@ queries = st.fixed_dictionaries(
 
 
 async def populate(node: Node, clock: ManualClock) -> None:
-    """Ninety breakpoints of every kind, many made in the same moment; deterministic."""
+    """Create ninety breakpoints of every kind, deterministically, many of them at the same moment."""
     ann = await person(node, "ann", "reviewer")
     for n in range(SIZE):
         payload: dict[str, Any] = {"question": f"{WORDS[n % 4]} {WORDS[n * 3 % 4]}", "breakpointId": "deploy"}
@@ -99,7 +99,7 @@ async def everything(node: Node) -> list[dict[str, Any]]:
 
 
 def wanted(found: list[dict[str, Any]], query: Query) -> list[str]:
-    """The same list, the plain way."""
+    """Return the same list, computed in Python."""
 
     def fits(row: dict[str, Any]) -> bool:
         names = {name for seat in json.loads(row["seats"]) for name in [seat[0], *seat[1]]}
@@ -134,7 +134,7 @@ def _is_found(word: str, row: dict[str, Any]) -> bool:
 
 
 async def walked(node: Node, query: Query) -> list[str]:
-    """Every page, one after the other, through the cursor as clients get it."""
+    """Return the ids of all pages, using the cursor like a client."""
     ids: list[str] = []
     while True:
         page: list[Summary] = await node.assent.inbox.page(query)
@@ -216,7 +216,7 @@ async def test_rare_and_frequent_words_are_found_among_many(node: Node, clock: M
 
 @pytest.mark.timeout(120)
 async def test_a_full_page_of_frequent_hits_does_not_hide_rare_ones(node: Node, clock: ManualClock) -> None:
-    """Where the pending ones are a long list of their own, and hits are rare among them."""
+    """The pending breakpoints form a long separate list, in which hits are rare."""
     reviewer = await person(node, "ann", "reviewer")
     hits: list[str] = []
     for n in range(SEARCH_SAMPLE_ROWS + 10):
@@ -256,14 +256,14 @@ async def test_there_is_something_of_everything_to_find(node: Node, clock: Manua
     await populate(node, clock)
     found = await everything(node)
     assert {row["status"] for row in found} == set(STATUSES)
-    assert len({row["created_at"] for row in found}) < len(found) / 2, "many share a moment"
+    assert len({row["created_at"] for row in found}) < len(found) / 2, "many breakpoints must share a moment"
     assert {row["due_at"] == NEVER for row in found} == {True, False}
 
 
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("sort", ["-created", "updated"])
 async def test_as_many_tags_as_there_can_be_are_asked_for_at_once(node: Node, sort: str) -> None:
-    """PostgreSQL took minutes to plan a join for each of them."""
+    """PostgreSQL took minutes to plan a join for each tag."""
     tags = tuple(f"tag {n}" for n in range(50))
     one = await create(node, tags=list(tags))
     await create(node, tags=list(tags[1:]))
