@@ -350,7 +350,7 @@ async def test_purging_wakes_nobody_and_counts_as_no_decision(node: Node, clock:
 async def test_of_a_hold_and_a_purge_at_the_same_moment_one_is_first(
     postgres_settings: Settings, clock: ManualClock
 ) -> None:
-    """If placing the hold succeeds, everything is still there; otherwise the hold is refused."""
+    """A hold on a breakpoint covers all of its content, or is refused because the content was purged."""
     async with running_node(postgres_settings, clock=clock) as one, running_node(postgres_settings, clock=clock) as two:
         ann = await person(one, "ann", "reviewer")
         await keep_for(one, 1)
